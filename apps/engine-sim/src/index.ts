@@ -1,0 +1,2 @@
+/** Simulated engines: engine-model behind a vLLM-compatible HTTP server. */
+export {};

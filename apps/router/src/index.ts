@@ -1,0 +1,2 @@
+/** The espalier command. */
+export {};

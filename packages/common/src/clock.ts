@@ -1,0 +1,36 @@
+/** Time as the code may see it. Virtual in tests and in the simulator. */
+export interface Clock {
+  /** Monotonic milliseconds since an arbitrary start, with a fractional part. Use it for every duration. */
+  nowMs(): number;
+  /** Wall-clock milliseconds since the Unix epoch. Use it only for what people or other machines read. */
+  wallMs(): number;
+}
+
+/** Undoes one scheduled call. Calling it after the call ran does nothing. */
+export type Cancel = () => void;
+
+/** Timers as the code may use them. */
+export interface Scheduler {
+  /** Runs `task` once, `delayMs` from now. A pending task does not keep the process alive. */
+  after(delayMs: number, task: () => void): Cancel;
+  /** Runs `task` every `periodMs`, the first time one period from now. Does not keep the process alive. */
+  every(periodMs: number, task: () => void): Cancel;
+}
+
+export const systemClock: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+};
+
+export const systemScheduler: Scheduler = {
+  after(delayMs, task) {
+    const timer = setTimeout(task, delayMs);
+    timer.unref();
+    return () => clearTimeout(timer);
+  },
+  every(periodMs, task) {
+    const timer = setInterval(task, periodMs);
+    timer.unref();
+    return () => clearInterval(timer);
+  },
+};

@@ -1,0 +1,32 @@
+/**
+ * What every package shares: branded ids, the error catalogue, and the ports through which the code sees time,
+ * randomness, logs, metrics and control traffic. It depends on nothing.
+ */
+export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
+export { type Cancel, type Clock, type Scheduler, systemClock, systemScheduler } from "./clock.ts";
+export type { EngineRole, EngineSpec } from "./engine-spec.ts";
+export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
+export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
+export type { HttpClient, HttpRequest, HttpResponse } from "./http-client.ts";
+export {
+  asEngineId,
+  asRouterId,
+  asTargetIndex,
+  type Branded,
+  type EngineId,
+  type RouterId,
+  type TargetIndex,
+} from "./ids.ts";
+export { type LogFields, type Logger, silentLogger } from "./logger.ts";
+export {
+  type CounterSeries,
+  type GaugeSeries,
+  type HistogramDescription,
+  type HistogramSeries,
+  type Meter,
+  type Metric,
+  type MetricDescription,
+  silentMeter,
+} from "./meter.ts";
+export { createSeededRandom, type Random, systemRandom } from "./random.ts";
+export { type Startable, startTogether } from "./startable.ts";

@@ -1,0 +1,2 @@
+/** Configuration: schema, defaults, merge of file, environment and flags, compilation. */
+export {};

@@ -1,0 +1,2 @@
+/** Sources of engines: a static list and a watched file. */
+export {};

@@ -1,0 +1,2 @@
+/** Pure scorers, pickers and the named routing policies built of them. */
+export {};

@@ -1,0 +1,2 @@
+/** Upstream dispatch over undici: streaming, backpressure, deadlines and the retry budget. */
+export {};

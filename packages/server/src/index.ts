@@ -1,0 +1,2 @@
+/** The router: a fastify application that wires the packages together. */
+export {};

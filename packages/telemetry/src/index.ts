@@ -1,0 +1,2 @@
+/** Metrics and logs behind the ports of common. */
+export {};

@@ -1,0 +1,2 @@
+/** Engine records: health, metrics scrape, circuit breaker and load accounting. */
+export {};

@@ -1,0 +1,2 @@
+/** Traces, prompt synthesis, arrival processes and result summaries. */
+export {};

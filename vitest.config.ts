@@ -1,0 +1,21 @@
+import { defineConfig } from "vitest/config";
+
+/** Workspace packages are read from their sources in tests, so a test never sees a stale build. */
+const conditions = ["espalier-source", "node", "import", "module", "default"];
+const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
+
+export default defineConfig({
+  test: {
+    maxWorkers: 2,
+    projects: [
+      { ...shared, test: { name: "unit", include: ["packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts"] } },
+      { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"] } },
+      { ...shared, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"], testTimeout: 30_000 } },
+      { ...shared, test: { name: "integration", include: ["test/integration/**/*.test.ts"], testTimeout: 30_000 } },
+      {
+        ...shared,
+        test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
+      },
+    ],
+  },
+});

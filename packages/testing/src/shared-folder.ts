@@ -11,7 +11,7 @@ const repository = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..
  * @returns the path, or undefined (after saying so in one line) when it is absent, so that the test can be skipped
  */
 export function sharedPath(...segments: string[]): string | undefined {
-  const path = join(process.env["ESPALIER_SHARED"] ?? join(repository, "..", "shared"), ...segments);
+  const path = join(process.env.ESPALIER_SHARED ?? join(repository, "..", "shared"), ...segments);
   if (existsSync(path)) return path;
   process.stderr.write(`NOT RUN: tests that need shared/${segments.join("/")}, which is absent\n`);
   return undefined;

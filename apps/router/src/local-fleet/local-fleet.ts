@@ -1,0 +1,66 @@
+import { fileURLToPath } from "node:url";
+import { type Child, startChild } from "./start-child.ts";
+
+export interface LocalEnginesOptions {
+  readonly count: number;
+  readonly preset: string;
+  readonly model: string;
+  /** Engine seconds per real second. */
+  readonly speed: number;
+  /** First port; 0 takes free ones. */
+  readonly port: number;
+  /** KV blocks per engine; the preset's when absent. */
+  readonly blocks?: number;
+}
+
+export interface EnginesListening {
+  readonly engines: readonly { readonly id: string; readonly url: string }[];
+}
+
+export interface LocalRouterOptions {
+  readonly engineUrls: readonly string[];
+  readonly policy?: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  readonly adminPort: number;
+  readonly arguments?: readonly string[];
+}
+
+export interface RouterListening {
+  readonly url: string;
+  readonly adminUrl: string;
+}
+
+/** Simulated engines in one child process. */
+export function startLocalEngines(options: LocalEnginesOptions): Promise<Child<EnginesListening>> {
+  const values: Record<string, string | number | undefined> = {
+    engines: options.count,
+    preset: options.preset,
+    model: options.model,
+    speed: options.speed,
+    port: options.port,
+    blocks: options.blocks,
+  };
+  return startChild({
+    name: "the simulated engines",
+    program: fileURLToPath(import.meta.resolve("@espalier/engine-sim/bin")),
+    arguments: Object.entries(values).flatMap(([name, value]) =>
+      value === undefined ? [] : [`--${name}`, String(value)],
+    ),
+  });
+}
+
+/** `espalier serve` in a child process, in front of the given engines. */
+export function startLocalRouter(options: LocalRouterOptions): Promise<Child<RouterListening>> {
+  const flags = [
+    ["--listen-port", options.port],
+    ["--admin-port", options.adminPort],
+    ...options.engineUrls.map((url) => ["--engine", url]),
+    ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
+  ];
+  return startChild({
+    name: "the router",
+    program: fileURLToPath(new URL("../../bin/espalier.mjs", import.meta.url)),
+    arguments: ["serve", ...flags.flat().map(String), ...(options.arguments ?? [])],
+  });
+}

@@ -1,0 +1,73 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { systemScheduler } from "@espalier/common";
+
+/** A program of this project that runs as a child process and has said that it listens. */
+export interface Child<Listening> {
+  readonly listening: Listening;
+  readonly process: ChildProcess;
+  /** Resolves with the exit code (null after a signal) once the process is gone. */
+  readonly exited: Promise<number | null>;
+  /** Ends it: SIGTERM twice means now, and after `killAfterMs` it is killed. */
+  stop(): Promise<void>;
+}
+
+export interface ChildOptions {
+  /** For messages: "router", "engines". */
+  readonly name: string;
+  readonly program: string;
+  readonly arguments: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly startTimeoutMs?: number;
+}
+
+const killAfterMs = 1_500;
+const keptErrorBytes = 8_192;
+
+/**
+ * Forks a program and waits until it sends `{type: "listening", ...}`. The child watches the channel and exits when
+ * this process is gone, however that happens.
+ *
+ * @throws Error with the last lines of the child's standard error when it exits first or stays silent
+ */
+export async function startChild<Listening>(options: ChildOptions): Promise<Child<Listening>> {
+  const child = fork(options.program, [...options.arguments], {
+    stdio: ["ignore", "ignore", "pipe", "ipc"],
+    env: { ...process.env, ...options.environment, ESPALIER_SKIP_BUILD: "1" },
+  });
+  let errorText = "";
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    errorText = (errorText + text).slice(-keptErrorBytes);
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
+  const failure = (what: string): Error => new Error(`${options.name} ${what}\n${errorText.trim()}`);
+
+  const stop = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGTERM");
+    child.kill("SIGTERM");
+    const cancel = systemScheduler.after(killAfterMs, () => child.kill("SIGKILL"));
+    await exited;
+    cancel();
+  };
+  const listening = await new Promise<Listening>((resolve, reject) => {
+    const timeoutMs = options.startTimeoutMs ?? 20_000;
+    const cancel = systemScheduler.after(timeoutMs, () => reject(failure(`did not listen within ${timeoutMs} ms`)));
+    child.on("message", (message: unknown) => {
+      if (!isListening(message)) return;
+      cancel();
+      resolve(message as Listening);
+    });
+    void exited.then((code) => {
+      cancel();
+      reject(failure(`exited with code ${code}`));
+    });
+  }).catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
+  return { listening, process: child, exited, stop };
+}
+
+function isListening(message: unknown): boolean {
+  return typeof message === "object" && message !== null && "type" in message && message.type === "listening";
+}

@@ -1,0 +1,2 @@
+/** Benchmarks of the router, with their baselines. */
+export {};

@@ -1,0 +1,73 @@
+import { EspalierError, type Random } from "@espalier/common";
+
+export interface WeightedModel {
+  readonly model: string;
+  /** Relative share; above 0. */
+  readonly weight: number;
+}
+
+/** Names that clients may use and the models they stand for. */
+export interface ModelRouterOptions {
+  readonly aliases: Readonly<Record<string, string>>;
+  readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
+}
+
+/** Turns the model that a client names into the model that engines serve. */
+export interface ModelRouter {
+  /**
+   * @param sessionKey keeps a session on one side of a split; without one the side is drawn by weight
+   * @returns the served model's name; the given one when it is neither an alias nor a split
+   */
+  resolve(model: string, sessionKey: string | undefined): string;
+  /** Aliases and splits, for the list of models. */
+  readonly names: readonly string[];
+  /** Every model that a name can stand for. */
+  targetsOf(name: string): readonly string[];
+}
+
+const maxAliasHops = 8;
+
+export function createModelRouter(options: ModelRouterOptions, random: Random): ModelRouter {
+  const aliases = new Map(Object.entries(options.aliases));
+  const splits = new Map(Object.entries(options.splits));
+
+  const pick = (sides: readonly WeightedModel[], sessionKey: string | undefined): string => {
+    const total = sides.reduce((sum, side) => sum + side.weight, 0);
+    let point = (sessionKey === undefined ? random.float() : unitHash(sessionKey)) * total;
+    for (const side of sides) {
+      point -= side.weight;
+      if (point < 0) return side.model;
+    }
+    return sides.at(-1)?.model ?? "";
+  };
+
+  return {
+    names: [...aliases.keys(), ...splits.keys()],
+    targetsOf(name) {
+      const alias = aliases.get(name);
+      if (alias !== undefined) return splits.get(alias)?.map((side) => side.model) ?? [alias];
+      return splits.get(name)?.map((side) => side.model) ?? [];
+    },
+    resolve(model, sessionKey) {
+      let name = model;
+      for (let hop = 0; hop < maxAliasHops; hop++) {
+        const split = splits.get(name);
+        const next = split ? pick(split, sessionKey) : aliases.get(name);
+        if (next === undefined || next === name) return name;
+        name = next;
+      }
+      throw new EspalierError("model_not_found", `The model name leads through more than ${maxAliasHops} aliases.`, {
+        param: "model",
+      });
+    },
+  };
+}
+
+/** FNV-1a over UTF-16 units with a final mix, as a number in [0, 1): the same in every process. */
+function unitHash(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0) / 0x1_0000_0000;
+}

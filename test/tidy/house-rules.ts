@@ -1,0 +1,56 @@
+/**
+ * The tables of the house: which package may import which, and the few places that a rule does not cover, each with
+ * its reason. A new package adds its row here and in ARCHITECTURE.md. An exception that is no longer needed fails too.
+ */
+export type AllowedImports = Readonly<Record<string, readonly string[] | "anything">>;
+
+export const allowedImports: AllowedImports = {
+  common: [],
+  testing: ["common"],
+  openai: ["common"],
+  policies: ["common"],
+  workers: ["common"],
+  discovery: ["common"],
+  config: ["common"],
+  telemetry: ["common"],
+  "engine-model": ["common"],
+  workload: ["common"],
+  proxy: ["common", "openai"],
+  "load-driver": ["common", "workload"],
+  server: ["common", "openai", "policies", "workers", "discovery", "proxy", "config", "telemetry"],
+  "engine-sim": ["common", "engine-model", "telemetry"],
+  bench: "anything",
+  router: "anything",
+};
+
+/** What code may reach only through a port, or only in a few places. */
+export type Port = "time" | "timers" | "randomness" | "console" | "environment";
+
+export interface PortException {
+  /** A file, or a folder that ends in a slash. */
+  readonly path: string;
+  readonly ports: readonly Port[];
+  readonly reason: string;
+}
+
+export const portExceptions: readonly PortException[] = [
+  { path: "packages/common/src/clock.ts", ports: ["time", "timers"], reason: "the port itself" },
+  { path: "packages/common/src/random.ts", ports: ["randomness"], reason: "the port itself" },
+  { path: "packages/testing/src/virtual-time.ts", ports: ["timers"], reason: "lets promises settle" },
+  { path: "packages/testing/src/wait-for.ts", ports: ["timers"], reason: "polls real programs" },
+  { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },
+  {
+    path: "apps/router/src/local-fleet/start-child.ts",
+    ports: ["environment"],
+    reason: "child processes run in the environment of their parent",
+  },
+];
+
+export interface SizeException {
+  readonly path: string;
+  /** Up to 500. */
+  readonly maxLines: number;
+  readonly reason: string;
+}
+
+export const sizeExceptions: readonly SizeException[] = [];

@@ -1,2 +1,11 @@
-/** The espalier command. */
-export {};
+/** The `espalier` command. As a library it gives the local fleets that benchmarks and tests start. */
+export {
+  type EnginesListening,
+  type LocalEnginesOptions,
+  type LocalRouterOptions,
+  type RouterListening,
+  startLocalEngines,
+  startLocalRouter,
+} from "./local-fleet/local-fleet.ts";
+export { type Child, type ChildOptions, startChild } from "./local-fleet/start-child.ts";
+export { untilReady } from "./local-fleet/with-local-fleet.ts";

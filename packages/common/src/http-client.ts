@@ -1,7 +1,7 @@
 /** A small request for control traffic (health, metrics, discovery): bounded in time and size, never a user's request. */
 export interface HttpRequest {
   readonly url: string;
-  readonly method?: "GET" | "POST" | "DELETE";
+  readonly method?: "GET" | "POST" | "PATCH" | "DELETE";
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   /** From the call to the last byte of the answer. */

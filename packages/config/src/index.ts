@@ -1,2 +1,23 @@
-/** Configuration: schema, defaults, merge of file, environment and flags, compilation. */
-export {};
+/**
+ * Configuration: one schema, from which the merge of file, environment and flags, the checks, the compiled form, the
+ * documents and the JSON Schema come.
+ */
+export type {
+  ApiKey,
+  CompiledConfig,
+  ListenerTls,
+  PolicyConfig,
+  PoolConfig,
+  SessionKeySource,
+  WeightedModel,
+} from "./compiled-config.ts";
+export { describeConfig, renderConfigYaml } from "./describe.ts";
+export { renderConfigurationDocs } from "./documents.ts";
+export { parseEnginesFile } from "./engines-file.ts";
+export { type FlagEntry, flagCatalogue } from "./flag-catalogue.ts";
+export type { Environment } from "./interpolate.ts";
+export { configJsonSchema } from "./json-schema.ts";
+export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
+export type { FlagValues } from "./overlay.ts";
+export type { ConfigTree } from "./schema/config-schema.ts";
+export { Secret } from "./secret.ts";

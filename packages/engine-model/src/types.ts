@@ -2,12 +2,20 @@
 export type CacheFlavour = "vllm" | "sglang";
 
 /**
+ * Where vLLM puts the blocks that a request gives back. `uncached-first` (since 0.24): blocks without reusable
+ * content go to the head of the free queue and are taken next, the others to its tail. `by-age` (up to 0.23): all
+ * go to the tail.
+ */
+export type FreeOrder = "uncached-first" | "by-age";
+
+/**
  * Everything the model needs to know about one engine. Times are milliseconds of engine time.
  *
  * A step takes
+ *
  * `stepBaseMs + prefillMsPerToken * P + attentionMsPerTokenPair * A + decodeMsPerSequence * D + decodeMsPerContextToken * C`
- * with P prefill tokens in the step, A the sum over those tokens of the context each one attends to, D sequences that
- * decode, and C the tokens of context of those sequences.
+ * with P prefill tokens in the step, A the sum over those tokens of the context each one attends to (itself included),
+ * D sequences that decode, and C the tokens of context of those sequences (the one they compute included).
  */
 export interface EngineParameters {
   readonly flavour: CacheFlavour;
@@ -27,6 +35,8 @@ export interface EngineParameters {
   readonly decodeMsPerSequence: number;
   readonly decodeMsPerContextToken: number;
   readonly prefixCaching: boolean;
+  /** Of the vLLM flavour only; `uncached-first` by default. */
+  readonly freeOrder?: FreeOrder;
 }
 
 export interface EngineRequest {
@@ -77,7 +87,7 @@ export type KvEvent =
       readonly tokens: Uint32Array;
       readonly blockSize: number;
       readonly adapter: string | undefined;
-      /** Set on events whose first block is the first of its chain. */
+      /** vLLM: set on events whose first block is the first of its chain. SGLang: set on every event of a salted chain. */
       readonly cacheSalt: string | undefined;
     }
   | { readonly type: "removed"; readonly hashes: readonly EngineHash[] }
@@ -100,6 +110,7 @@ export interface EngineStats {
   readonly kvUse: number;
   /** Blocks that hold reusable content, held by a request or free. */
   readonly cachedBlocks: number;
+  /** Blocks that no running request holds, with or without reusable content. */
   readonly freeBlocks: number;
   readonly steps: number;
   readonly busyMs: number;
@@ -116,19 +127,26 @@ export interface EngineStats {
 export interface Engine {
   readonly parameters: EngineParameters;
   /**
-   * Hands in a request that arrives at `timeMs`, which must not lie before the time already reached.
+   * Hands in a request that arrives at `timeMs`, after running every step that ends before. An idle engine starts its
+   * next step when time is advanced to `timeMs`, so that requests handed in at one moment share it. An observer may
+   * hand in requests from within its calls, at the time of the call.
    *
-   * @throws RangeError when the prompt is empty, or prompt plus output exceed `maxModelLength` or all blocks
+   * @throws RangeError when `timeMs` lies before the time already reached, the id is in use, the prompt is empty, no
+   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, or too many requests are held already
    */
   submit(request: EngineRequest, timeMs: number): void;
-  /** Drops a request as a closed connection does. Unknown ids are ignored. */
+  /**
+   * Drops a request as a closed connection does. Unknown ids are ignored. A waiting request is reported at once, one
+   * that takes part in the running step at the end of that step, whose token is lost.
+   */
   abort(requestId: string, timeMs: number): void;
-  /** Runs every step that ends at or before `timeMs`. */
+  /** Runs every step that ends at or before `timeMs`, and starts those that can begin by then. */
   advanceTo(timeMs: number): void;
-  /** When the running step ends, or undefined when idle. */
+  /** When something happens next: the running step ends, or an idle engine starts on what waits. Undefined when idle. */
   nextEventMs(): number | undefined;
   /**
-   * Forgets all reusable content, as vLLM's `/reset_prefix_cache` and SGLang's `/flush_cache` do.
+   * Forgets all reusable content, as vLLM's `/reset_prefix_cache` and SGLang's `/flush_cache` do. vLLM announces it with
+   * the events of its next step, SGLang at once. SGLang refuses while requests wait, too.
    *
    * @returns false when running requests prevent it
    */

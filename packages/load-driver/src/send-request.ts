@@ -10,6 +10,8 @@ export interface LoadRequest {
   readonly path: string;
   readonly body: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Keeps the content of the answer. */
+  readonly keepText?: boolean;
 }
 
 /** What came of it, in real milliseconds on the clock's axis. */
@@ -26,6 +28,8 @@ export interface Answer {
   /** The worker that the router named, if it did. */
   readonly engine: string | undefined;
   readonly error: string | undefined;
+  /** The content, when it was asked for; else empty. */
+  readonly text: string;
 }
 
 /** A client with its own keep-alive connections. */
@@ -60,6 +64,7 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
         cachedTokens: undefined,
         engine: undefined,
         error,
+        text: "",
       });
     const outgoing = httpRequest(new URL(load.path, load.url), {
       agent,
@@ -73,7 +78,7 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
     });
     outgoing.on("error", (error) => fail(error.message));
     outgoing.on("response", (incoming) => {
-      readAnswer(incoming, clock, startMs).then(resolve, (error: unknown) =>
+      readAnswer(incoming, clock, startMs, load.keepText).then(resolve, (error: unknown) =>
         fail(error instanceof Error ? error.message : String(error), incoming.statusCode),
       );
     });
@@ -81,7 +86,12 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
   });
 }
 
-async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: number): Promise<Answer> {
+async function readAnswer(
+  incoming: IncomingMessage,
+  clock: Clock,
+  startMs: number,
+  keepText = false,
+): Promise<Answer> {
   const status = incoming.statusCode ?? 0;
   const worker = incoming.headers["x-espalier-worker"];
   const engine = typeof worker === "string" ? worker : undefined;
@@ -92,7 +102,7 @@ async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: numb
     throw new Error(`status ${status}: ${text.slice(0, errorTextLimit)}`);
   }
   const streamed = incoming.headers["content-type"]?.startsWith("text/event-stream") ?? false;
-  const reader = createAnswerReader(streamed);
+  const reader = createAnswerReader(streamed, keepText);
   let firstTokenMs = Number.NaN;
   for await (const chunk of incoming) {
     reader.push(chunk as string);
@@ -110,5 +120,6 @@ async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: numb
     cachedTokens: reading.cachedTokens,
     engine,
     error: reading.error ?? (reading.sawDone ? undefined : "the stream ended without [DONE]"),
+    text: reading.text,
   };
 }

@@ -8,6 +8,8 @@ export interface AnswerReading {
   readonly cachedTokens: number | undefined;
   /** Message of an error object in the stream. */
   readonly error: string | undefined;
+  /** The content, when it was asked for. */
+  readonly text: string;
 }
 
 /** Reads a chat or text completion as a client would, whole (JSON) or in events (SSE), chunk by chunk. */
@@ -32,8 +34,11 @@ interface AnswerBody {
   readonly error?: { readonly message?: string };
 }
 
-/** @param streamed whether the body is a stream of server-sent events */
-export function createAnswerReader(streamed: boolean): AnswerReader {
+/**
+ * @param streamed whether the body is a stream of server-sent events
+ * @param keepText whether the content is wanted too, which makes reading dearer
+ */
+export function createAnswerReader(streamed: boolean, keepText = false): AnswerReader {
   const reading = {
     sawContent: false,
     sawDone: false,
@@ -41,13 +46,16 @@ export function createAnswerReader(streamed: boolean): AnswerReader {
     completionTokens: undefined as number | undefined,
     cachedTokens: undefined as number | undefined,
     error: undefined as string | undefined,
+    text: "",
   };
   let pending = "";
 
   const readBody = (text: string): void => {
     const body = JSON.parse(text) as AnswerBody;
     const choice = body.choices?.[0];
-    if (choice?.text || choice?.delta?.content || choice?.message?.content) reading.sawContent = true;
+    const content = choice?.text || choice?.delta?.content || choice?.message?.content;
+    if (content) reading.sawContent = true;
+    if (keepText && content) reading.text += content;
     if (body.error) reading.error = body.error.message ?? "unnamed error";
     if (!body.usage) return;
     reading.promptTokens = body.usage.prompt_tokens;
@@ -63,7 +71,7 @@ export function createAnswerReader(streamed: boolean): AnswerReader {
     }
     // Between the first content and the usage nothing in an event matters to a measurement: parsing each would make
     // the measuring client dearer than what it measures.
-    if (!reading.sawContent || data.includes('"usage":{') || data.includes('"error"')) readBody(data);
+    if (keepText || !reading.sawContent || data.includes('"usage":{') || data.includes('"error"')) readBody(data);
   };
 
   return {

@@ -32,8 +32,15 @@ test("a stream read in any pieces gives the same reading", () => {
       completionTokens: 3,
       cachedTokens: 32,
       error: undefined,
+      text: "",
     });
   }
+});
+
+test("the text is kept when it is asked for", () => {
+  const reader = createAnswerReader(true, true);
+  reader.push(stream);
+  expect(reader.end().text).toBe('Hé "usage" [DONE]');
 });
 
 test("the role chunk is not content; the first delta with text is", () => {

@@ -1,2 +1,21 @@
-/** Request views, error objects and the SSE codec of the OpenAI, Anthropic and SGLang HTTP APIs. */
-export {};
+/**
+ * What the router needs to know of the HTTP APIs it passes on (OpenAI, Anthropic, SGLang): request views, edits that
+ * leave all other bytes alone, usage read in passing, error objects and session keys. Pure and synchronous.
+ */
+export { type BodyEdits, editBody } from "./edit-body.ts";
+export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
+export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
+export type { JsonObject } from "./field-readers.ts";
+export type { Span } from "./json-scan.ts";
+export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
+export { type BodyLimits, type RequestView, readRequestView } from "./request-view.ts";
+export type { SessionFields } from "./session-fields.ts";
+export {
+  defaultSessionKeyLadder,
+  parseSessionKeySource,
+  readSessionKey,
+  type SessionKeySource,
+} from "./session-key.ts";
+export { createSseUsageFilter, type SseUsageFilter, type SseUsageFilterOptions } from "./sse-usage-filter.ts";
+export { parseStoredResponsePath, readResponseId, type StoredResponsePath } from "./stored-response.ts";
+export type { Usage } from "./usage.ts";

@@ -1,2 +1,27 @@
-/** Pure scorers, pickers and the named routing policies built of them. */
-export {};
+/**
+ * Pure scorers, pickers and the named routing policies built of them. A decision goes through filters, which narrow the
+ * candidates, scorers, whose weighted sum is the cost of each, and a picker, which takes one.
+ */
+export { type CandidateColumn, type CandidateSet, createCandidateSet, maxCandidates } from "./candidates.ts";
+export { composePolicy, type PolicyParts } from "./compose-policy.ts";
+export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
+export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
+export type { PolicyEntry, PolicyOption } from "./definition.ts";
+export { hashString } from "./hash.ts";
+export { createTokenLoad, requestLoad } from "./load.ts";
+export { betterOfTwo } from "./pickers/better-of-two.ts";
+export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
+export { createLeastCostPicker } from "./pickers/least-cost.ts";
+export { createRingPicker, type RingPickerOptions } from "./pickers/ring.ts";
+export { createRotationPicker, maxRotationSlots } from "./pickers/rotation.ts";
+export { weightedDraw } from "./pickers/weighted-draw.ts";
+export type {
+  Choice,
+  ChoiceReason,
+  ExplainedCandidate,
+  Explanation,
+  Policy,
+  PolicyName,
+  RequestFeatures,
+} from "./policy.ts";
+export { weightedOnly } from "./weights.ts";

@@ -1,2 +1,14 @@
-/** Upstream dispatch over undici: streaming, backpressure, deadlines and the retry budget. */
-export {};
+/**
+ * Passes one client's request to one of several engines over undici: streaming with backpressure from end to end,
+ * limits in time, retries before the first byte inside a budget, and an error frame after it.
+ */
+export type { BodyFilter, Exchange, ExchangeObserver, ExchangeOutcome, Upstream } from "./exchange.ts";
+export type { AttemptFailure, FailureKind } from "./failure.ts";
+export {
+  defaultProxyOptions,
+  type ProxyOptions,
+  type ProxyOptionsInput,
+  type RetryOptions,
+  type TlsOptions,
+} from "./options.ts";
+export { createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";

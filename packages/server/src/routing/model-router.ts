@@ -44,9 +44,9 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
   return {
     names: [...aliases.keys(), ...splits.keys()],
     targetsOf(name) {
-      const alias = aliases.get(name);
-      if (alias !== undefined) return splits.get(alias)?.map((side) => side.model) ?? [alias];
-      return splits.get(name)?.map((side) => side.model) ?? [];
+      let leads = name;
+      for (let hop = 0; hop < maxAliasHops; hop++) leads = aliases.get(leads) ?? leads;
+      return splits.get(leads)?.map((side) => side.model) ?? (leads === name ? [] : [leads]);
     },
     resolve(model, sessionKey) {
       let name = model;

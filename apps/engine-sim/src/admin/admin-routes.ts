@@ -1,0 +1,49 @@
+import type { JsonObject } from "../api/body-fields.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import { type Exchange, sendJson } from "../http/exchange.ts";
+import { parseFault } from "./faults.ts";
+
+/** `GET /sim/state`: everything a test may want to know. */
+export function readState(context: EngineContext, exchange: Exchange): void {
+  const { id, flavour, models, engine, live, log, faults } = context;
+  sendJson(exchange, 200, {
+    id,
+    flavour,
+    models,
+    life: engine.life,
+    engineMs: engine.nowMs(),
+    parameters: engine.parameters,
+    stats: engine.stats(),
+    active: Array.from(live, (request) => request.describe()),
+    totals: log.totals(),
+    faults: faults.list(),
+    requests: log.entries(),
+  });
+}
+
+/** `POST /sim/faults`. Refusing for a time closes the listening socket; everything else waits for its requests. */
+export function addFault(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  const fault = parseFault(body);
+  if (fault.kind === "refuse" && fault.delayMs !== undefined) {
+    exchange.response.setHeader("connection", "close");
+    exchange.response.on("finish", () => context.refuseFor(fault.delayMs as number));
+  } else {
+    context.faults.add(fault);
+  }
+  sendJson(exchange, 200, { faults: context.faults.list() });
+}
+
+/** `DELETE /sim/faults` */
+export function clearFaults({ faults }: EngineContext, exchange: Exchange): void {
+  faults.clear();
+  sendJson(exchange, 200, { faults: [] });
+}
+
+/** `POST /sim/reset`: the engine's process dies and starts again at once, on the same port. */
+export function restart({ engine, live, log, storedResponses }: EngineContext, exchange: Exchange): void {
+  for (const request of [...live]) request.kill();
+  engine.restart();
+  log.clear();
+  storedResponses.clear();
+  sendJson(exchange, 200, { life: engine.life });
+}

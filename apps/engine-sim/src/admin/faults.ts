@@ -1,0 +1,131 @@
+import type { Random } from "@espalier/common";
+import { ApiError, missingField, wrongField } from "../http/api-error.ts";
+
+const faultKinds = [
+  "refuse",
+  "hang-before-headers",
+  "hang-mid-stream",
+  "reset-before-headers",
+  "reset-mid-stream",
+  "cut-mid-stream",
+  "status",
+  "slow",
+  "garbage",
+  "unhealthy",
+  "sick",
+  "metrics-lie",
+] as const;
+
+export type FaultKind = (typeof faultKinds)[number];
+
+/** Something that shall go wrong with requests. */
+export interface Fault {
+  readonly kind: FaultKind;
+  /** How many requests it still hits; undefined for all until cleared. */
+  readonly count: number | undefined;
+  /** Share of the matching requests that it hits, 0..1. */
+  readonly probability: number;
+  /** Streamed tokens that pass before a fault in mid-stream, or before `slow` slows down. */
+  readonly afterTokens: number | undefined;
+  /** Real milliseconds. */
+  readonly delayMs: number | undefined;
+  /** HTTP status of `status`. */
+  readonly status: number;
+  /** Beginning of the paths that it hits; undefined for what its kind is about. */
+  readonly path: string | undefined;
+}
+
+/** Faults that are on. The first that matches a request and whose probability comes up hits it. */
+export interface FaultBoard {
+  /** @throws ApiError 400 when `maxFaults` are on already */
+  add(fault: Fault): void;
+  clear(): void;
+  list(): readonly Fault[];
+  /** The fault that hits a request to `path`, counted down. */
+  take(path: string, isModelRequest: boolean): Fault | undefined;
+}
+
+const maxFaults = 16;
+
+/** @param random draws for `probability` */
+export function createFaultBoard(random: Random): FaultBoard {
+  let faults: Fault[] = [];
+  return {
+    add(fault) {
+      if (faults.length >= maxFaults) throw new ApiError(400, `at most ${maxFaults} faults at once`);
+      faults.push(fault);
+    },
+    clear() {
+      faults = [];
+    },
+    list: () => faults,
+    take(path, isModelRequest) {
+      for (const [at, fault] of faults.entries()) {
+        if (!matches(fault, path, isModelRequest)) continue;
+        if (fault.probability < 1 && random.float() >= fault.probability) continue;
+        if (fault.count === 1) faults.splice(at, 1);
+        else if (fault.count !== undefined) faults[at] = { ...fault, count: fault.count - 1 };
+        return fault;
+      }
+      return undefined;
+    },
+  };
+}
+
+function matches({ kind, path: prefix }: Fault, path: string, isModelRequest: boolean): boolean {
+  if (prefix !== undefined) return path.startsWith(prefix);
+  switch (kind) {
+    case "refuse":
+      return true;
+    case "unhealthy":
+      return path === "/health" || path === "/ping";
+    case "metrics-lie":
+      return path === "/metrics";
+    default:
+      return isModelRequest;
+  }
+}
+
+const maxDelayMs = 600_000;
+
+/**
+ * A fault from the body of `POST /sim/faults`.
+ *
+ * @throws ApiError 400 naming the field that is missing or wrong
+ */
+export function parseFault(body: Readonly<Record<string, unknown>>): Fault {
+  const kind = faultKinds.find((known) => known === body.kind);
+  if (body.kind === undefined) throw missingField("kind");
+  if (!kind) throw wrongField("kind", `one of ${faultKinds.join(", ")}`);
+  const path = body.path;
+  if (path !== undefined && typeof path !== "string") throw wrongField("path", "a string");
+  const delayMs = numberIn(body, "delayMs", 0, maxDelayMs);
+  if (kind === "slow" && delayMs === undefined) throw missingField("delayMs");
+  return {
+    kind,
+    count: integerIn(body, "count", 1, Number.MAX_SAFE_INTEGER),
+    probability: numberIn(body, "probability", 0, 1) ?? 1,
+    afterTokens: integerIn(body, "afterTokens", 0, Number.MAX_SAFE_INTEGER),
+    delayMs,
+    status: integerIn(body, "status", 400, 599) ?? 503,
+    path,
+  };
+}
+
+function numberIn(body: Readonly<Record<string, unknown>>, name: string, min: number, max: number): number | undefined {
+  const value = body[name];
+  if (value === undefined) return undefined;
+  if (typeof value === "number" && value >= min && value <= max) return value;
+  throw wrongField(name, `a number from ${min} to ${max}`);
+}
+
+function integerIn(
+  body: Readonly<Record<string, unknown>>,
+  name: string,
+  min: number,
+  max: number,
+): number | undefined {
+  const value = numberIn(body, name, min, max);
+  if (value === undefined || Number.isInteger(value)) return value;
+  throw wrongField(name, "a whole number");
+}

@@ -1,0 +1,78 @@
+import { missingField, wrongField } from "../http/api-error.ts";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Clients may send null for "not given". */
+const given = (body: JsonObject, name: string): unknown => body[name] ?? undefined;
+
+/** @throws ApiError 400 when the field is present and not a whole number from `min` to `max` */
+export function optionalInteger(body: JsonObject, name: string, min: number, max: number): number | undefined {
+  const value = given(body, name);
+  if (value === undefined) return undefined;
+  if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw wrongField(name, `a whole number from ${min} to ${max}`);
+}
+
+/** @throws ApiError 400 when the field is present and not a boolean */
+export function optionalBoolean(body: JsonObject, name: string): boolean | undefined {
+  const value = given(body, name);
+  if (value === undefined || typeof value === "boolean") return value;
+  throw wrongField(name, "a boolean");
+}
+
+/** @throws ApiError 400 when the field is present and not a string */
+export function optionalString(body: JsonObject, name: string): string | undefined {
+  const value = given(body, name);
+  if (value === undefined || typeof value === "string") return value;
+  throw wrongField(name, "a string");
+}
+
+/** @throws ApiError 400 when the field is present and not an object */
+export function optionalObject(body: JsonObject, name: string): JsonObject | undefined {
+  const value = given(body, name);
+  if (value === undefined || isObject(value)) return value;
+  throw wrongField(name, "an object");
+}
+
+/** @throws ApiError 400 when the field is absent */
+export function required<T>(value: T | undefined, name: string): T {
+  if (value === undefined) throw missingField(name);
+  return value;
+}
+
+/** The JSON of a field for the prompt; undefined when it is absent or an empty list. */
+export function jsonText(value: unknown): string | undefined {
+  if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return undefined;
+  return JSON.stringify(value);
+}
+
+/** Texts or token lists that one request may hold. */
+export const maxInputs = 256;
+
+/**
+ * One text or a list of texts.
+ *
+ * @throws ApiError 400 when it is absent, of another type, or longer than `maxInputs`
+ */
+export function textList(body: JsonObject, name: string): readonly string[] {
+  const value = required(given(body, name), name);
+  const list = typeof value === "string" ? [value] : value;
+  if (Array.isArray(list) && list.length > 0 && list.length <= maxInputs && list.every(isText)) return list;
+  throw wrongField(name, `a string or a list of 1 to ${maxInputs} strings`);
+}
+
+const isText = (value: unknown): value is string => typeof value === "string";
+
+/** @returns undefined when the value is not a list of token ids */
+export function tokenIds(value: unknown): Uint32Array | undefined {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  const tokens = new Uint32Array(value.length);
+  for (const [at, id] of value.entries()) {
+    if (typeof id !== "number" || id !== id >>> 0) return undefined;
+    tokens[at] = id;
+  }
+  return tokens;
+}

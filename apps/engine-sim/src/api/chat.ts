@@ -1,0 +1,108 @@
+import { deliver } from "../http/delivery.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { type ChatPrompt, renderChat } from "../text/chat-template.ts";
+import { type JsonObject, jsonText, optionalBoolean } from "./body-fields.ts";
+import { messagesOf } from "./messages-of.ts";
+import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
+import { modelOf, outputLimit, planSequences } from "./planning.ts";
+
+const vllmShape: OpenAiShape = {
+  objectName: "chat.completion",
+  chunkObjectName: "chat.completion.chunk",
+  opening: (index) =>
+    `{"index":${index},"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],` +
+    '"prompt_token_ids":null,"prompt_text":null',
+  chunk: (index, finishReason) => [
+    `{"index":${index},"delta":{"content":"`,
+    finishReason === null
+      ? '"},"logprobs":null,"finish_reason":null,"token_ids":null}]'
+      : `"},"logprobs":null,"finish_reason":"${finishReason}","stop_reason":null,"token_ids":null}]`,
+  ],
+  chunkEnd: "}\n\n",
+  choice: (index, text, finishReason) => ({
+    index,
+    message: {
+      role: "assistant",
+      content: text,
+      refusal: null,
+      annotations: null,
+      audio: null,
+      function_call: null,
+      reasoning: null,
+    },
+    logprobs: null,
+    finish_reason: finishReason,
+    stop_reason: null,
+    token_ids: null,
+    routed_experts: null,
+  }),
+  tail: () => ({
+    prompt_logprobs: null,
+    prompt_token_ids: null,
+    prompt_text: null,
+    kv_transfer_params: null,
+    ec_transfer_params: null,
+    metrics: null,
+  }),
+  tellsCreatedTokens: true,
+};
+
+const sglangShape: OpenAiShape = {
+  objectName: "chat.completion",
+  chunkObjectName: "chat.completion.chunk",
+  opening: (index) => sglangDelta(index, '"reasoning_content":null,"role":"assistant","content":""', "null"),
+  chunk: (index) => [
+    `{"index":${index},"delta":{"reasoning_content":null,"content":"`,
+    '"},"logprobs":null,"finish_reason":null,"matched_stop":null}]',
+  ],
+  chunkEnd: "}\n\n",
+  closing: (index, finishReason) => sglangDelta(index, '"reasoning_content":null', `"${finishReason}"`),
+  choice: (index, text, finishReason) => ({
+    index,
+    message: { role: "assistant", content: text, reasoning_content: null },
+    logprobs: null,
+    finish_reason: finishReason,
+    matched_stop: null,
+  }),
+  tail: sglangTail,
+  tellsCreatedTokens: false,
+};
+
+function sglangDelta(index: number, delta: string, finishReason: string): string {
+  return `{"index":${index},"delta":{${delta}},"logprobs":null,"finish_reason":${finishReason},"matched_stop":null}]`;
+}
+
+/** `POST /v1/chat/completions` */
+export function chatCompletions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  const model = modelOf(context, body);
+  const prompt = renderChat(chatPromptOf(body));
+  const limit = outputLimit(body, "max_completion_tokens", "max_tokens");
+  const headers = exchange.request.headers;
+  const sequences = planSequences({ context, headers, body, prompts: [prompt], outputLimit: limit });
+  const format = openAiFormat({
+    context,
+    id: context.flavour === "vllm" ? `chatcmpl-${exchange.requestId}` : context.newId() + context.newId(),
+    model,
+    body,
+    sequences,
+    choicesPerPrompt: sequences.length,
+    shape: context.flavour === "vllm" ? vllmShape : sglangShape,
+  });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+}
+
+/**
+ * The conversation, tools and documents of a chat request.
+ *
+ * @throws ApiError 400 when the messages are absent or malformed
+ */
+export function chatPromptOf(body: JsonObject): ChatPrompt {
+  const tools = jsonText(body.tools);
+  const documents = jsonText(body.documents);
+  return {
+    messages: messagesOf(body),
+    ...(tools === undefined ? {} : { tools }),
+    ...(documents === undefined ? {} : { documents }),
+  };
+}

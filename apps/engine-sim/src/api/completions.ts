@@ -1,0 +1,92 @@
+import { wrongField } from "../http/api-error.ts";
+import { deliver } from "../http/delivery.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { encodeText } from "../text/byte-tokens.ts";
+import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
+import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
+import { modelOf, outputLimit, planSequences } from "./planning.ts";
+
+const vllmShape: OpenAiShape = {
+  objectName: "text_completion",
+  chunkObjectName: "text_completion",
+  opening: () => "",
+  chunk: (index, finishReason) => [
+    `{"index":${index},"text":"`,
+    `","logprobs":null,"finish_reason":${JSON.stringify(finishReason)},"stop_reason":null,"prompt_token_ids":null,` +
+      `"token_ids":null}]`,
+  ],
+  chunkEnd: "}\n\n",
+  choice: (index, text, finishReason) => ({
+    index,
+    text,
+    logprobs: null,
+    finish_reason: finishReason,
+    stop_reason: null,
+    token_ids: null,
+    prompt_logprobs: null,
+    prompt_token_ids: null,
+    routed_experts: null,
+  }),
+  tail: () => ({ kv_transfer_params: null, ec_transfer_params: null, metrics: null }),
+  tellsCreatedTokens: false,
+};
+
+const sglangShape: OpenAiShape = {
+  objectName: "text_completion",
+  chunkObjectName: "text_completion",
+  opening: () => "",
+  chunk: (index, finishReason) => [
+    `{"index":${index},"text":"`,
+    `","logprobs":null,"finish_reason":${JSON.stringify(finishReason)},"matched_stop":null}]`,
+  ],
+  chunkEnd: ',"usage":null}\n\n',
+  choice: (index, text, finishReason) => ({
+    index,
+    text,
+    logprobs: null,
+    finish_reason: finishReason,
+    matched_stop: null,
+  }),
+  tail: sglangTail,
+  tellsCreatedTokens: false,
+};
+
+/** `POST /v1/completions` */
+export function completions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  const model = modelOf(context, body);
+  const prompts = promptsOf(body, "prompt");
+  const limit = outputLimit(body, "max_tokens");
+  const headers = exchange.request.headers;
+  const sequences = planSequences({ context, headers, body, prompts, outputLimit: limit });
+  const format = openAiFormat({
+    context,
+    id: context.flavour === "vllm" ? `cmpl-${exchange.requestId}` : context.newId() + context.newId(),
+    model,
+    body,
+    sequences,
+    choicesPerPrompt: sequences.length / prompts.length,
+    shape: context.flavour === "vllm" ? vllmShape : sglangShape,
+  });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+}
+
+/**
+ * The tokens of each prompt in a field: of a text, of token ids, or of a list of either.
+ *
+ * @throws ApiError 400 when it is absent, of another type, or a list of more than `maxInputs`
+ */
+export function promptsOf(body: JsonObject, name: string): Uint32Array[] {
+  const prompt = required(body[name] ?? undefined, name);
+  if (typeof prompt === "string") return [encodeText(prompt)];
+  const ids = tokenIds(prompt);
+  if (ids) return [ids];
+  if (Array.isArray(prompt) && prompt.length > 0 && prompt.length <= maxInputs) {
+    return prompt.map((each) => {
+      const tokens = typeof each === "string" ? encodeText(each) : tokenIds(each);
+      if (!tokens) throw wrongField(name, "a string, token ids, or a list of either");
+      return tokens;
+    });
+  }
+  throw wrongField(name, `a string, token ids, or a list of 1 to ${maxInputs} of either`);
+}

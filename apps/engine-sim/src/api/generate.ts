@@ -1,0 +1,76 @@
+import type { RequestReport } from "@espalier/engine-model";
+import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import { missingField, wrongField } from "../http/api-error.ts";
+import { type AnswerFormat, deliver } from "../http/delivery.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { encodeText } from "../text/byte-tokens.ts";
+import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "./body-fields.ts";
+import { modelOf, outputLimit, planSequences } from "./planning.ts";
+
+/** `POST /generate`, SGLang's own API: `text` or `input_ids`, each one or a list. */
+export function generate(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  const model = modelOf(context, body);
+  const { prompts, isBatch } = promptsOf(body);
+  const sampling = optionalObject(body, "sampling_params") ?? {};
+  const limit = outputLimit(sampling, "max_new_tokens");
+  const headers = exchange.request.headers;
+  const sequences = planSequences({ context, headers, body, prompts, outputLimit: limit, sampling });
+  const ids = sequences.map(() => context.newId() + context.newId());
+  const format = generateFormat(ids, sequences, isBatch || sequences.length > 1);
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+}
+
+function promptsOf(body: JsonObject): { readonly prompts: Uint32Array[]; readonly isBatch: boolean } {
+  const { text, input_ids: ids } = body;
+  if (text !== undefined && text !== null) {
+    return { prompts: textList(body, "text").map(encodeText), isBatch: Array.isArray(text) };
+  }
+  if (ids === undefined || ids === null) throw missingField("text");
+  const single = tokenIds(ids);
+  if (single) return { prompts: [single], isBatch: false };
+  const several = Array.isArray(ids) ? ids.map(tokenIds).filter((tokens) => tokens !== undefined) : [];
+  if (several.length === 0 || several.length !== (ids as unknown[]).length) {
+    throw wrongField("input_ids", "token ids or a list of them");
+  }
+  return { prompts: several, isBatch: true };
+}
+
+/** SGLang repeats in each event what was generated so far. */
+function generateFormat(ids: readonly string[], sequences: readonly SequenceRequest[], asList: boolean): AnswerFormat {
+  const texts = sequences.map(() => "");
+  const answer = (at: number, count: number, text: string, report: RequestReport | undefined) => {
+    const { prompt, text: generated, outputTokens, finishReason } = sequences[at] as SequenceRequest;
+    const reason = finishReason === "length" ? { type: "length", length: outputTokens } : { type: "stop", matched: 0 };
+    return {
+      text,
+      output_ids: generated.tokens(count),
+      meta_info: {
+        id: ids[at],
+        finish_reason: count === outputTokens ? reason : null,
+        prompt_tokens: prompt.length,
+        weight_version: "default",
+        num_retractions: report?.preemptions ?? 0,
+        completion_tokens: count,
+        cached_tokens: report?.cachedTokens ?? 0,
+        ...(report && { e2e_latency: (report.finishedMs - report.arrivedMs) / 1000 }),
+      },
+    };
+  };
+  const event = (at: number, body: object): string =>
+    `data: ${JSON.stringify(asList ? { ...body, index: at } : body)}\n\n`;
+  const complete = (report: RequestReport, at: number) => {
+    const { text, outputTokens } = sequences[at] as SequenceRequest;
+    return answer(at, outputTokens, text.text(outputTokens), report);
+  };
+  return {
+    token(at, index) {
+      const { text, outputTokens } = sequences[at] as SequenceRequest;
+      texts[at] += text.word(index);
+      // The last event tells what the cache held, which is known when the request is over.
+      return index === outputTokens - 1 ? "" : event(at, answer(at, index + 1, texts[at] as string, undefined));
+    },
+    end: (reports) => `${reports.map((report, at) => event(at, complete(report, at))).join("")}data: [DONE]\n\n`,
+    whole: (reports) => JSON.stringify(asList ? reports.map(complete) : complete(reports[0] as RequestReport, 0)),
+  };
+}

@@ -1,0 +1,72 @@
+import type { RequestReport } from "@espalier/engine-model";
+import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import { type AnswerFormat, deliver } from "../http/delivery.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { renderChat } from "../text/chat-template.ts";
+import { type JsonObject, jsonText, optionalBoolean, required } from "./body-fields.ts";
+import { messagesOf, partsOf } from "./messages-of.ts";
+import { modelOf, outputLimit, planSequences } from "./planning.ts";
+
+/** `POST /v1/messages`, the API of Anthropic. */
+export function messages(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  const model = modelOf(context, body);
+  const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
+  const system = partsOf(body.system, "system");
+  const tools = jsonText(body.tools);
+  const prompt = renderChat({
+    messages: [...(system.length > 0 ? [{ role: "system", parts: system }] : []), ...messagesOf(body)],
+    ...(tools === undefined ? {} : { tools }),
+  });
+  const headers = exchange.request.headers;
+  const sequences = planSequences({ context, headers, body: { ...body, n: 1 }, prompts: [prompt], outputLimit: limit });
+  const format = anthropicFormat(`msg_${context.newId()}`, model, sequences[0] as SequenceRequest);
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+}
+
+const event = (type: string, data: JsonObject = {}): string =>
+  `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
+
+/** Anthropic counts as input only what did not come from the cache. */
+function usageOf(reports: readonly RequestReport[]) {
+  const { promptTokens = 0, cachedTokens = 0, outputTokens = 0 } = reports[0] ?? {};
+  return {
+    input_tokens: promptTokens - cachedTokens,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cachedTokens,
+    output_tokens: outputTokens,
+  };
+}
+
+function anthropicFormat(id: string, model: string, sequence: SequenceRequest): AnswerFormat {
+  const { prompt, text, outputTokens } = sequence;
+  const stop = { stop_reason: sequence.finishReason === "stop" ? "end_turn" : "max_tokens", stop_sequence: null };
+  const message = { id, type: "message", role: "assistant", model };
+  const before =
+    'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"';
+  return {
+    token(_sequence, index) {
+      const delta = `${before}${text.word(index)}"}}\n\n`;
+      if (index > 0) return delta;
+      // What the cache held is told at the end; until then the whole prompt counts as input.
+      const usage = { input_tokens: prompt.length, output_tokens: 0 };
+      const start = { ...message, content: [], stop_reason: null, stop_sequence: null, usage };
+      return (
+        event("message_start", { message: start }) +
+        event("content_block_start", { index: 0, content_block: { type: "text", text: "" } }) +
+        delta
+      );
+    },
+    end: (reports) =>
+      event("content_block_stop", { index: 0 }) +
+      event("message_delta", { delta: stop, usage: usageOf(reports) }) +
+      event("message_stop"),
+    whole: (reports) =>
+      JSON.stringify({
+        ...message,
+        content: [{ type: "text", text: text.text(outputTokens) }],
+        ...stop,
+        usage: usageOf(reports),
+      }),
+  };
+}

@@ -1,0 +1,113 @@
+import type { RequestReport } from "@espalier/engine-model";
+import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import type { AnswerFormat } from "../http/delivery.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, optionalBoolean, optionalObject } from "./body-fields.ts";
+import { countTokens, createdTokens, usageObject } from "./usage.ts";
+
+/**
+ * What the answers of the OpenAI endpoints differ in. Parts of chunks are JSON from inside `choices` up to where the
+ * usage or the end of the chunk follows.
+ */
+export interface OpenAiShape {
+  readonly objectName: string;
+  readonly chunkObjectName: string;
+  /** The first chunk of a sequence; empty for none. */
+  opening(index: number): string;
+  /** What stands around the text of a token. */
+  chunk(index: number, finishReason: string | null): readonly [before: string, after: string];
+  /** A separate last chunk, for engines that send the reason after the last text. */
+  readonly closing?: (index: number, finishReason: string) => string;
+  /** The end of a chunk that tells no usage. */
+  readonly chunkEnd: string;
+  /** An element of `choices` of a whole answer. */
+  choice(index: number, text: string, finishReason: string): unknown;
+  /** Fields after `usage` of a whole answer with so many generated tokens. */
+  tail(completionTokens: number): JsonObject;
+  readonly tellsCreatedTokens: boolean;
+}
+
+interface OpenAiAnswer {
+  readonly context: EngineContext;
+  readonly id: string;
+  readonly model: string;
+  readonly body: JsonObject;
+  readonly sequences: readonly SequenceRequest[];
+  readonly choicesPerPrompt: number;
+  readonly shape: OpenAiShape;
+}
+
+const systemFingerprint = "vllm-0.32.0-simulated";
+
+/**
+ * Words the answer of a chat or text completion. Strings around the generated word are made once per request.
+ *
+ * @throws ApiError 400 when `stream_options` is malformed
+ */
+export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
+  const { context, id, model, body, sequences, choicesPerPrompt, shape } = answer;
+  const { flavour, clock, engine } = context;
+  const options = optionalObject(body, "stream_options") ?? {};
+  const tellsUsage = optionalBoolean(options, "include_usage") ?? false;
+  const tellsAlways = tellsUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);
+  const created = Math.floor(clock.wallMs() / 1000);
+  const identity = { id, object: shape.objectName, created, model };
+  const head = `data: ${JSON.stringify({ ...identity, object: shape.chunkObjectName }).slice(0, -1)},"choices":[`;
+  const parts = sequences.map((sequence, index) => {
+    const last = shape.closing ? null : sequence.finishReason;
+    return { sequence, middle: shape.chunk(index, null), last: shape.chunk(index, last) };
+  });
+  const usage = (reports: readonly RequestReport[]) => {
+    const counts = countTokens(reports, choicesPerPrompt);
+    return usageObject(
+      flavour,
+      counts,
+      shape.tellsCreatedTokens ? createdTokens(counts, engine.parameters.blockSize) : null,
+    );
+  };
+  const chunkEnd = ({ prompt }: SequenceRequest, tokens: number): string =>
+    tellsAlways
+      ? `,"usage":{"prompt_tokens":${prompt.length},"total_tokens":${prompt.length + tokens},"completion_tokens":${tokens}}}\n\n`
+      : shape.chunkEnd;
+
+  return {
+    token(at, index) {
+      const { sequence, middle, last } = parts[at] as (typeof parts)[number];
+      const isLast = index === sequence.outputTokens - 1;
+      const [before, after] = isLast ? last : middle;
+      const end = chunkEnd(sequence, index + 1);
+      let events = `${head}${before}${sequence.text.word(index)}${after}${end}`;
+      const opening = index === 0 ? shape.opening(at) : "";
+      if (opening !== "") events = `${head}${opening}${chunkEnd(sequence, 0)}${events}`;
+      if (isLast && shape.closing) events += `${head}${shape.closing(at, sequence.finishReason)}${end}`;
+      return events;
+    },
+    end(reports) {
+      if (!tellsUsage) return "data: [DONE]\n\n";
+      const told =
+        flavour === "vllm"
+          ? `${JSON.stringify(usage(reports), withoutNull)},"system_fingerprint":"${systemFingerprint}"`
+          : JSON.stringify(usage(reports));
+      return `${head}],"usage":${told}}\n\ndata: [DONE]\n\n`;
+    },
+    whole(reports) {
+      const choices = sequences.map(({ text, outputTokens, finishReason }, index) =>
+        shape.choice(index, text.text(outputTokens), finishReason),
+      );
+      const origin = flavour === "vllm" ? { service_tier: null, system_fingerprint: systemFingerprint } : {};
+      const told = usage(reports);
+      return JSON.stringify({ ...identity, choices, ...origin, usage: told, ...shape.tail(told.completion_tokens) });
+    },
+  };
+}
+
+/** vLLM leaves empty fields out of what it streams. */
+const withoutNull = (_key: string, value: unknown): unknown => value ?? undefined;
+
+/** What SGLang says about the weights that made each run of tokens. */
+export function sglangTail(completionTokens: number): JsonObject {
+  const weight_version = "default";
+  return {
+    metadata: { weight_version, weight_versions: [{ version: weight_version, start: 0, end: completionTokens }] },
+  };
+}

@@ -1,0 +1,155 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import { ApiError, wrongField } from "../http/api-error.ts";
+import type { EngineContext } from "../http/engine-context.ts";
+import { createGeneratedText, naturalLength } from "../text/generated-text.ts";
+import { hashTokens } from "../text/token-hash.ts";
+import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
+
+/** Tokens of an answer whose length the caller does not limit. */
+const defaultOutputTokens = 128;
+
+/** Answers to one prompt. */
+const maxChoices = 128;
+
+interface PlanInput {
+  readonly context: EngineContext;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: JsonObject;
+  readonly prompts: readonly Uint32Array[];
+  /** The caller's limit on the tokens of the answer. */
+  readonly outputLimit: number | undefined;
+  /** Where the sampling options are, when not in the body itself. */
+  readonly sampling?: JsonObject;
+}
+
+/**
+ * What the engine shall compute: `n` sequences for each prompt, all of the first prompt first.
+ *
+ * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
+ */
+export function planSequences({ context, headers, body, prompts, outputLimit, sampling = body }: PlanInput) {
+  const choices = optionalInteger(sampling, "n", 1, maxChoices) ?? 1;
+  const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
+  const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
+  const cacheSalt = optionalString(body, "cache_salt");
+  const priority = priorityOf(context, body);
+  const forced = forcedLength(headers);
+  const sequences: SequenceRequest[] = [];
+  for (const prompt of prompts) {
+    checkPrompt(context, prompt);
+    const natural = ignoreEos || context.naturalLengthMean === 0 ? Number.POSITIVE_INFINITY : undefined;
+    const wanted = forced ?? natural ?? naturalLength(prompt, context.naturalLengthMean);
+    const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
+    const promptHash = hashTokens(prompt);
+    for (let choice = 0; choice < choices; choice++) {
+      const text = createGeneratedText(promptHash, seed, choice);
+      sequences.push({ prompt, ...length, text, pooling: false, cacheSalt, priority });
+    }
+  }
+  return sequences;
+}
+
+/**
+ * One sequence per input that only computes the prompt, as embeddings and scores do.
+ *
+ * @throws ApiError 400 when an input does not fit the model
+ */
+export function planPooling(context: EngineContext, prompts: readonly Uint32Array[]): SequenceRequest[] {
+  return prompts.map((prompt) => {
+    checkPrompt(context, prompt);
+    const text = createGeneratedText(hashTokens(prompt), 0, 0);
+    return {
+      prompt,
+      outputTokens: 1,
+      finishReason: "stop",
+      text,
+      pooling: true,
+      cacheSalt: undefined,
+      priority: undefined,
+    };
+  });
+}
+
+/** In vLLM a lower value goes first, in SGLang a higher one; the model knows vLLM's order. */
+function priorityOf({ flavour }: EngineContext, body: JsonObject): number | undefined {
+  const priority = optionalInteger(body, "priority", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+  return priority !== undefined && flavour === "sglang" ? -priority : priority;
+}
+
+/** The header by which a replayed trace says how long an answer was. It wins over every limit. */
+function forcedLength(headers: IncomingHttpHeaders): number | undefined {
+  const value = headers["x-sim-output-tokens"];
+  if (value === undefined) return undefined;
+  const tokens = Number(value);
+  if (Number.isInteger(tokens) && tokens >= 1) return tokens;
+  throw wrongField("x-sim-output-tokens", "a whole number from 1");
+}
+
+function checkPrompt({ engine, flavour }: EngineContext, prompt: Uint32Array): void {
+  const { maxModelLength } = engine.parameters;
+  if (prompt.length === 0) throw new ApiError(400, "The prompt must not be empty.", "prompt");
+  if (prompt.length < maxModelLength) return;
+  throw flavour === "sglang"
+    ? new ApiError(
+        400,
+        `The input (${prompt.length} tokens) is longer than the model's context length (${maxModelLength} tokens).`,
+      )
+    : new ApiError(
+        400,
+        `This model's maximum context length is ${maxModelLength} tokens. However, your prompt contains ` +
+          `${prompt.length} input tokens, which leaves no room for output tokens. Please reduce the length of the ` +
+          `input prompt. (parameter=input_tokens, value=${prompt.length})`,
+        "input_tokens",
+      );
+}
+
+function outputLength(
+  { engine }: EngineContext,
+  promptTokens: number,
+  limit: number | undefined,
+  wantedTokens: number,
+  forced: boolean,
+): Pick<SequenceRequest, "outputTokens" | "finishReason"> {
+  const { maxModelLength } = engine.parameters;
+  const roomTokens = maxModelLength - promptTokens;
+  const asked = forced ? wantedTokens : limit;
+  if (asked !== undefined && asked > roomTokens) {
+    throw new ApiError(
+      400,
+      `'max_tokens' or 'max_completion_tokens' is too large: ${asked}. This model's maximum context length is ` +
+        `${maxModelLength} tokens and your request has ${promptTokens} input tokens (${asked} > ${maxModelLength} - ` +
+        `${promptTokens}). (parameter=max_tokens, value=${asked})`,
+      "max_tokens",
+    );
+  }
+  const most = limit ?? Math.min(defaultOutputTokens, roomTokens);
+  if (forced) return { outputTokens: wantedTokens, finishReason: wantedTokens < most ? "stop" : "length" };
+  return wantedTokens < most
+    ? { outputTokens: wantedTokens, finishReason: "stop" }
+    : { outputTokens: most, finishReason: "length" };
+}
+
+/**
+ * The limit on the tokens of an answer, under the first of `names` that the body has.
+ *
+ * @throws ApiError 400 when it is not a whole number from 1
+ */
+export function outputLimit(body: JsonObject, ...names: readonly string[]): number | undefined {
+  for (const name of names) {
+    const limit = optionalInteger(body, name, 1, Number.MAX_SAFE_INTEGER);
+    if (limit !== undefined) return limit;
+  }
+  return undefined;
+}
+
+/**
+ * The name that the caller gave the model; the first one when none was given. SGLang serves any name.
+ *
+ * @throws ApiError 404 when this engine does not serve it
+ */
+export function modelOf({ flavour, models }: EngineContext, body: JsonObject): string {
+  const model = optionalString(body, "model") ?? models[0];
+  if (flavour === "sglang" || models.includes(model)) return model;
+  throw new ApiError(404, `The model \`${model}\` does not exist. Valid aliases: ${models.join(", ")}.`, "model");
+}

@@ -1,0 +1,112 @@
+import { parseArgs } from "node:util";
+import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
+import { defaultPreset, type EngineSimOptions } from "./options.ts";
+
+/** What the program was asked to do. */
+interface Command {
+  readonly showHelp: boolean;
+  /** Whether to print one JSON object in place of lines. */
+  readonly json: boolean;
+  readonly options: EngineSimOptions;
+}
+
+const flags = {
+  engines: { type: "string" },
+  host: { type: "string" },
+  port: { type: "string" },
+  preset: { type: "string" },
+  model: { type: "string", multiple: true },
+  blocks: { type: "string" },
+  "block-size": { type: "string" },
+  "max-running": { type: "string" },
+  "max-batched-tokens": { type: "string" },
+  speed: { type: "string" },
+  flavour: { type: "string" },
+  seed: { type: "string" },
+  "natural-length-mean": { type: "string" },
+  "api-key": { type: "string" },
+  json: { type: "boolean" },
+  help: { type: "boolean", short: "h" },
+} as const;
+
+/**
+ * Reads the flags of the program.
+ *
+ * @throws Error with one line that names what is wrong
+ */
+export function parseCommandLine(args: readonly string[]): Command {
+  const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false });
+  const preset = values.preset === undefined ? undefined : presetNames.find((name) => name === values.preset);
+  if (values.preset !== undefined && !preset) throw new RangeError(`--preset is one of ${presetNames.join(", ")}`);
+  const parameters = dropUndefined<Partial<EngineParameters>>({
+    blockCount: numberFlag(values.blocks, "blocks"),
+    blockSize: numberFlag(values["block-size"], "block-size"),
+    maxRunning: numberFlag(values["max-running"], "max-running"),
+    maxBatchedTokens: numberFlag(values["max-batched-tokens"], "max-batched-tokens"),
+    flavour: flavourFlag(values.flavour),
+  });
+  const options = dropUndefined<EngineSimOptions>({
+    engines: numberFlag(values.engines, "engines"),
+    host: values.host,
+    port: numberFlag(values.port, "port"),
+    preset,
+    models: values.model,
+    parameters,
+    speed: numberFlag(values.speed, "speed"),
+    seed: numberFlag(values.seed, "seed"),
+    naturalLengthMean: numberFlag(values["natural-length-mean"], "natural-length-mean"),
+    apiKey: values["api-key"],
+  });
+  return { showHelp: values.help ?? false, json: values.json ?? false, options };
+}
+
+function numberFlag(value: string | undefined, name: string): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (value.trim() !== "" && Number.isFinite(number)) return number;
+  throw new RangeError(`--${name} is a number, not "${value}"`);
+}
+
+function flavourFlag(value: string | undefined): "vllm" | "sglang" | undefined {
+  if (value === undefined || value === "vllm" || value === "sglang") return value;
+  throw new RangeError(`--flavour is vllm or sglang, not "${value}"`);
+}
+
+type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };
+
+const dropUndefined = <T extends object>(values: Loose<T>): T =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
+
+/** What `--help` prints. */
+export function helpText(): string {
+  const presets = presetNames.map((name) => `  ${name.padEnd(15)}${enginePresets[name].description}`).join("\n");
+  return `Usage: espalier-engine-sim [flags]
+
+Simulated LLM engines behind HTTP servers like vLLM's or SGLang's. Faults and state are under /sim/ of each engine.
+
+Where
+  --engines N              engines in this process, each on its own port (1)
+  --host ADDRESS           address to listen on (127.0.0.1)
+  --port P                 port of the first engine, counting up; 0 for free ports (0)
+
+What
+  --preset NAME            parameters of a real engine (${defaultPreset}), see below
+  --model NAME             name that the model goes by; may be repeated (sim-model)
+  --flavour vllm|sglang    whose cache and HTTP interface (that of the preset)
+  --blocks N               KV blocks
+  --block-size N           tokens per block
+  --max-running N          sequences that run at once
+  --max-batched-tokens N   tokens per step
+  --natural-length-mean N  mean tokens of an answer that may end before its limit; 0 for never (0)
+  --api-key K              asks callers for Authorization: Bearer K
+
+How
+  --speed X                engine time per real time (1)
+  --seed N                 what hashes and random faults start from (0)
+  --json                   print one JSON object with the URLs
+  -h, --help               print this
+
+Presets
+${presets}
+`;
+}

@@ -1,0 +1,59 @@
+import type { RequestReport } from "@espalier/engine-model";
+import type { FaultKind } from "../admin/faults.ts";
+
+/** How a request to a model ended, as the server saw it. */
+export type Outcome = "finished" | "aborted" | "rejected" | "faulted" | "dropped-slow-client" | "restarted";
+
+interface LogEntry {
+  readonly path: string;
+  readonly requestId: string;
+  readonly receivedWallMs: number;
+  /** Names and values; secrets only as "present". */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly outcome: Outcome;
+  /** HTTP status of the answer; 0 when there was none. */
+  readonly status: number;
+  readonly model?: string;
+  readonly stream?: boolean;
+  readonly fault?: FaultKind;
+  /** One for each answer that the engine worked on. */
+  readonly reports: readonly RequestReport[];
+}
+
+/** The newest requests to a model, and how many ended in which way. */
+export interface RequestLog {
+  add(entry: LogEntry): void;
+  /** Oldest first. */
+  entries(): readonly LogEntry[];
+  totals(): Readonly<Record<Outcome, number>>;
+  clear(): void;
+}
+
+/** @param capacity entries that are kept; the oldest gives way */
+export function createRequestLog(capacity: number): RequestLog {
+  let entries: LogEntry[] = [];
+  let totals = noOutcomes();
+  return {
+    add(entry) {
+      totals[entry.outcome]++;
+      entries.push(entry);
+      // Trimmed seldom, so that an entry costs no move of all the others.
+      if (entries.length >= capacity * 2) entries = entries.slice(-capacity);
+    },
+    entries: () => entries.slice(-capacity),
+    totals: () => ({ ...totals }),
+    clear() {
+      entries = [];
+      totals = noOutcomes();
+    },
+  };
+}
+
+const noOutcomes = (): Record<Outcome, number> => ({
+  finished: 0,
+  aborted: 0,
+  rejected: 0,
+  faulted: 0,
+  "dropped-slow-client": 0,
+  restarted: 0,
+});

@@ -1,0 +1,77 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Fault } from "../admin/faults.ts";
+import { ApiError } from "./api-error.ts";
+
+/** One HTTP request and its answer. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  /** The path without the query. */
+  readonly path: string;
+  readonly receivedWallMs: number;
+  /** The caller's `X-Request-Id`, or one made here. */
+  readonly requestId: string;
+  /** What shall go wrong with it. */
+  readonly fault: Fault | undefined;
+}
+
+/** Answers with a whole body. */
+export function send(
+  { response }: Exchange,
+  status: number,
+  contentType: string,
+  body: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  response.writeHead(status, {
+    "content-type": contentType,
+    "content-length": Buffer.byteLength(body),
+    ...headers,
+  });
+  response.end(body);
+}
+
+export const jsonType = "application/json";
+export const textType = "text/plain; charset=utf-8";
+
+export function sendJson(exchange: Exchange, status: number, body: unknown): void {
+  send(exchange, status, jsonType, JSON.stringify(body));
+}
+
+/** Bytes of a request body that are read; a longer one is refused. */
+const maxBodyBytes = 32 * 1024 * 1024;
+
+/**
+ * Reads the body as text.
+ *
+ * @throws ApiError 413 when it is longer than `maxBodyBytes`; Error when the client goes away meanwhile
+ */
+export function readBody(request: IncomingMessage): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let sizeBytes = 0;
+    request.on("data", (chunk: Buffer) => {
+      sizeBytes += chunk.length;
+      if (sizeBytes <= maxBodyBytes) chunks.push(chunk);
+    });
+    request.on("end", () => {
+      if (sizeBytes > maxBodyBytes) reject(new ApiError(413, `The body exceeds ${maxBodyBytes} bytes.`));
+      else
+        resolve(chunks.length === 1 ? (chunks[0] as Buffer).toString("utf8") : Buffer.concat(chunks).toString("utf8"));
+    });
+    request.on("close", () => reject(new Error("the client went away")));
+  });
+}
+
+/** Headers that are reported as present only. */
+const secretHeaders = new Set(["authorization", "x-api-key", "cookie", "proxy-authorization"]);
+const maxHeaderValueLength = 256;
+
+/** The headers of a request for the log: names, values cut to 256 characters, secrets as "present". */
+export function headersForLog({ headers }: IncomingMessage): Record<string, string> {
+  const logged: Record<string, string> = {};
+  for (const name in headers) {
+    logged[name] = secretHeaders.has(name) ? "present" : String(headers[name]).slice(0, maxHeaderValueLength);
+  }
+  return logged;
+}

@@ -1,0 +1,70 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Cancel, Scheduler } from "@espalier/common";
+
+/** A listening socket that can go away for a while. */
+export interface Listener {
+  /** The port, once `listen` has resolved. */
+  readonly port: number;
+  /** Rejects when the address cannot be listened on. */
+  listen(): Promise<void>;
+  /** Closes the listening socket and every connection, and listens on the same port again after `durationMs`. */
+  refuseFor(durationMs: number): void;
+  stop(): Promise<void>;
+}
+
+interface ListenerOptions {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  readonly scheduler: Scheduler;
+  readonly onRequest: RequestListener;
+}
+
+/** How long to wait before trying again when the port was taken while it was given up, in milliseconds. */
+const retryMs = 50;
+
+export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions): Listener {
+  const server = createServer(onRequest);
+  let port = wantedPort;
+  let cancel: Cancel | undefined;
+
+  const listenAgain = (): void => {
+    listenOn(server, host, port).catch(() => {
+      cancel = scheduler.after(retryMs, listenAgain);
+    });
+  };
+  const close = (): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  return {
+    get port() {
+      return port;
+    },
+    async listen() {
+      await listenOn(server, host, port);
+      port = (server.address() as AddressInfo).port;
+    },
+    refuseFor(durationMs) {
+      void close();
+      cancel?.();
+      cancel = scheduler.after(durationMs, listenAgain);
+    },
+    stop() {
+      cancel?.();
+      return close();
+    },
+  };
+}
+
+function listenOn(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.removeListener("error", reject);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,141 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { isObject, type JsonObject } from "../api/body-fields.ts";
+import { ApiError, errorBody } from "./api-error.ts";
+import type { EngineContext } from "./engine-context.ts";
+import { type Exchange, headersForLog, jsonType, readBody, send } from "./exchange.ts";
+import { type Handler, type Method, type Route, routeFor } from "./routes.ts";
+
+interface RequestHandlerOptions {
+  readonly context: EngineContext;
+  /** What callers must send as `Authorization: Bearer`, if anything. */
+  readonly apiKey: string | undefined;
+}
+
+/** Answers every request to one simulated engine, with the faults that are on. */
+export function createRequestHandler({ context, apiKey }: RequestHandlerOptions) {
+  return (request: IncomingMessage, response: ServerResponse): void => {
+    const path = (request.url ?? "/").split("?", 1)[0] as string;
+    const route = routeFor(path);
+    const isAdmin = path.startsWith("/sim/");
+    const requestId = request.headers["x-request-id"];
+    const exchange: Exchange = {
+      request,
+      response,
+      path,
+      receivedWallMs: context.clock.wallMs(),
+      requestId: typeof requestId === "string" && requestId !== "" ? requestId : context.newId(),
+      fault: isAdmin ? undefined : context.faults.take(path, route?.isModelRequest ?? false),
+    };
+    response.setHeader("x-request-id", exchange.requestId);
+    const answer = (): void => {
+      answerRequest(context, exchange, route, apiKey).catch((error: unknown) =>
+        refuse(context, exchange, route, error),
+      );
+    };
+    if (!breakBeforeHeaders(context, exchange, answer)) answer();
+  };
+}
+
+/**
+ * Does what a fault asks for before anything is sent.
+ *
+ * @param answer is called later by a fault that only delays
+ * @returns whether the request is dealt with
+ */
+function breakBeforeHeaders(context: EngineContext, exchange: Exchange, answer: () => void): boolean {
+  const { request, response, fault } = exchange;
+  const fail = (status: number): void => {
+    const headers = status === 429 || status === 503 ? { "retry-after": "1" } : {};
+    const body = errorBody(context.flavour, exchange.path, { status, message: `injected fault: ${fault?.kind}` });
+    send(exchange, status, jsonType, body, headers);
+    request.resume();
+  };
+  switch (fault?.kind) {
+    case "refuse":
+    case "reset-before-headers":
+      request.socket.resetAndDestroy();
+      break;
+    case "hang-before-headers":
+      request.resume();
+      break;
+    case "garbage":
+      request.socket.end("\u0000\u0001 this is not HTTP \r\n\r\n");
+      break;
+    case "status":
+      fail(fault.status);
+      break;
+    case "sick":
+      fail(500);
+      break;
+    case "slow":
+      if (fault.afterTokens !== undefined) return false;
+      response.on("close", context.scheduler.after(fault.delayMs ?? 0, answer));
+      return true;
+    default:
+      return false;
+  }
+  response.on("close", () => logWithoutReports(context, exchange, "faulted"));
+  return true;
+}
+
+async function answerRequest(
+  context: EngineContext,
+  exchange: Exchange,
+  route: Route | undefined,
+  apiKey: string | undefined,
+): Promise<void> {
+  const { request, response } = exchange;
+  if (!route) throw new ApiError(404, "Not Found");
+  const method = request.method as Method;
+  const handler: Handler | undefined = Object.hasOwn(route.methods, method) ? route.methods[method] : undefined;
+  if (!handler) {
+    response.setHeader("allow", Object.keys(route.methods).join(", "));
+    throw new ApiError(405, "Method Not Allowed");
+  }
+  if (route.isGuarded && apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
+    throw new ApiError(401, "Unauthorized");
+  }
+  handler(context, exchange, method === "POST" ? parseBody(await readBody(request), route) : {});
+}
+
+function parseBody(text: string, { isModelRequest }: Route): JsonObject {
+  if (text === "" && !isModelRequest) return {};
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch (error) {
+    throw new ApiError(400, `[{'type': 'json_invalid', 'loc': ('body',), 'msg': 'JSON decode error: ${error}'}]`);
+  }
+  if (!isObject(body)) throw new ApiError(400, "[{'loc': ('body',), 'msg': 'Input should be an object'}]");
+  return body;
+}
+
+/** Answers with an error, unless the client is gone or the answer has begun. */
+function refuse(context: EngineContext, exchange: Exchange, route: Route | undefined, error: unknown): void {
+  const { response, path, request } = exchange;
+  if (response.headersSent || response.destroyed || request.socket.destroyed) {
+    response.destroy();
+    return;
+  }
+  const { status, message, param } = error instanceof ApiError ? error : new ApiError(500, String(error));
+  // vLLM and SGLang check the key before anything that knows the shape of their errors.
+  const body =
+    status === 401 ? '{"error":"Unauthorized"}' : errorBody(context.flavour, path, { status, message, param });
+  // A body that was not read to its end would be taken for the next request.
+  send(exchange, status, jsonType, body, request.complete ? {} : { connection: "close" });
+  if (route?.isModelRequest) logWithoutReports(context, exchange, "rejected");
+}
+
+function logWithoutReports(context: EngineContext, exchange: Exchange, outcome: "faulted" | "rejected"): void {
+  const { path, requestId, receivedWallMs, request, response, fault } = exchange;
+  context.log.add({
+    path,
+    requestId,
+    receivedWallMs,
+    headers: headersForLog(request),
+    outcome,
+    status: response.headersSent ? response.statusCode : 0,
+    ...(fault && { fault: fault.kind }),
+    reports: [],
+  });
+}

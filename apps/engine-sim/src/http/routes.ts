@@ -1,0 +1,68 @@
+import { addFault, clearFaults, readState, restart } from "../admin/admin-routes.ts";
+import type { JsonObject } from "../api/body-fields.ts";
+import { chatCompletions } from "../api/chat.ts";
+import { completions } from "../api/completions.ts";
+import { flushCache, health, listModels, metrics, resetPrefixCache, serverInfo, version } from "../api/engine-info.ts";
+import { generate } from "../api/generate.ts";
+import { messages } from "../api/messages.ts";
+import { embeddings, rerank, score } from "../api/pooling.ts";
+import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
+import { detokenize, tokenize } from "../api/tokenize.ts";
+import type { EngineContext } from "./engine-context.ts";
+import type { Exchange } from "./exchange.ts";
+
+export type Method = "GET" | "POST" | "DELETE";
+
+/** Answers a request; may throw an ApiError before it sent anything. */
+export type Handler = (context: EngineContext, exchange: Exchange, body: JsonObject) => void;
+
+export interface Route {
+  readonly methods: Readonly<Partial<Record<Method, Handler>>>;
+  /** Whether it makes the model work: faults hit these unless they name a path, and the log keeps them. */
+  readonly isModelRequest: boolean;
+  /** Whether it asks for the API key, when there is one. */
+  readonly isGuarded: boolean;
+}
+
+const model = (handler: Handler): Route => ({ methods: { POST: handler }, isModelRequest: true, isGuarded: true });
+const open = (methods: Route["methods"]): Route => ({ methods, isModelRequest: false, isGuarded: false });
+const guarded = (methods: Route["methods"]): Route => ({ methods, isModelRequest: false, isGuarded: true });
+
+const routes: Readonly<Record<string, Route>> = {
+  "/v1/chat/completions": model(chatCompletions),
+  "/v1/completions": model(completions),
+  "/v1/responses": model(createResponse),
+  "/v1/messages": model(messages),
+  "/generate": model(generate),
+  "/v1/embeddings": model(embeddings),
+  "/v1/rerank": model(rerank),
+  "/rerank": model(rerank),
+  "/v1/score": model(score),
+  "/score": model(score),
+  "/v1/models": guarded({ GET: listModels }),
+  "/tokenize": guarded({ POST: tokenize }),
+  "/detokenize": guarded({ POST: detokenize }),
+  "/reset_prefix_cache": guarded({ POST: resetPrefixCache }),
+  "/flush_cache": guarded({ POST: flushCache, GET: flushCache }),
+  "/server_info": guarded({ GET: serverInfo }),
+  "/health": open({ GET: health }),
+  "/ping": open({ GET: health, POST: health }),
+  "/version": open({ GET: version }),
+  "/metrics": open({ GET: metrics }),
+  "/sim/state": open({ GET: readState }),
+  "/sim/faults": open({ POST: addFault, DELETE: clearFaults }),
+  "/sim/reset": open({ POST: restart }),
+};
+
+const storedResponsePath = "/v1/responses/";
+
+/** What is served at a path, if anything. */
+export function routeFor(path: string): Route | undefined {
+  if (Object.hasOwn(routes, path)) return routes[path];
+  const id = path.startsWith(storedResponsePath) ? path.slice(storedResponsePath.length) : "";
+  if (id === "" || id.includes("/")) return undefined;
+  return guarded({
+    GET: (context, exchange) => readResponse(context, exchange, id),
+    DELETE: (context, exchange) => deleteResponse(context, exchange, id),
+  });
+}

@@ -1,0 +1,44 @@
+import { helpText, parseCommandLine } from "./command-line.ts";
+import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
+
+/** Wrong flags, as opposed to an address that is taken. */
+const usageExitCode = 2;
+
+const fail = (error: unknown, code: number): never => {
+  const message = error instanceof Error ? error.message : String(error);
+  process.stderr.write(`espalier-engine-sim: ${message.split("\n", 1)[0]}\n`);
+  process.exit(code);
+};
+
+const command = (() => {
+  try {
+    return parseCommandLine(process.argv.slice(2));
+  } catch (error) {
+    return fail(error, usageExitCode);
+  }
+})();
+
+if (command.showHelp) {
+  process.stdout.write(helpText());
+} else {
+  await run();
+}
+
+async function run(): Promise<void> {
+  process.on("SIGINT", () => process.exit(0));
+  process.on("SIGTERM", () => process.exit(0));
+  // A parent that is gone cannot stop this process any more.
+  process.on("disconnect", () => process.exit(0));
+  // Keeps the process up while a fault has closed the only listening socket.
+  new MessageChannel().port1.ref();
+  const sim = await startEngineSim(command.options).catch((error: unknown) =>
+    fail(error, error instanceof RangeError ? usageExitCode : 1),
+  );
+  announce(sim);
+}
+
+function announce({ engines }: RunningEngineSim): void {
+  const text = command.json ? `${JSON.stringify({ engines })}\n` : engines.map(({ url }) => `${url}\n`).join("");
+  process.stdout.write(text);
+  process.send?.({ type: "listening", engines });
+}

@@ -1,0 +1,39 @@
+import { createExposition } from "./exposition.ts";
+import type { MetricsSource } from "./vllm-metrics.ts";
+
+/** The metrics page of SGLang 0.5.23, as far as a router reads it. Times are engine time. */
+export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): string {
+  const { parameters, tallies } = engine;
+  const { blockCount, blockSize } = parameters;
+  const stats = engine.stats();
+  const page = createExposition({ engine_type: "unified", model_name: model, pp_rank: "0", tp_rank: "0" });
+  const load = (value: number): number => (pretendsIdle ? 0 : value);
+  const usedTokens = Math.round(stats.kvUse * blockCount) * blockSize;
+  const generated = stats.generatedTokens - tallies.poolingTokens;
+  const throughput = stats.running > 0 && stats.busyMs > 0 ? (generated * 1000) / stats.busyMs : 0;
+  const { stop, length, abort } = tallies.outcomes;
+  page.gauge("sglang:num_running_reqs", "The number of running requests.", load(stats.running));
+  page.gauge("sglang:num_queue_reqs", "The number of requests in the waiting queue.", load(stats.waiting));
+  page.gauge("sglang:token_usage", "The token usage.", load(stats.kvUse));
+  page.gauge("sglang:num_used_tokens", "The number of used tokens.", load(usedTokens));
+  page.gauge("sglang:gen_throughput", "The generation throughput (token/s).", load(throughput));
+  page.gauge(
+    "sglang:cache_hit_rate",
+    "The prefix cache hit rate.",
+    stats.prefixQueries > 0 ? stats.prefixHits / stats.prefixQueries : 0,
+  );
+  page.gauge("sglang:max_total_num_tokens", "Tokens in the KV cache pool.", blockCount * blockSize);
+  page.gauge("sglang:page_size", "KV cache page size in tokens.", blockSize);
+  page.gauge("sglang:num_pages", "Number of KV cache pages.", blockCount);
+  page.gauge("sglang:context_len", "Maximum context length.", parameters.maxModelLength);
+  page.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
+  page.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", generated);
+  page.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", stats.prefixHits);
+  page.counter("sglang:num_requests_total", "Number of requests processed.", stop + length + abort);
+  page.counter("sglang:num_aborted_requests_total", "Number of requests aborted.", abort);
+  page.histogram("sglang:time_to_first_token_seconds", "Time to first token.", tallies.timeToFirstTokenSeconds);
+  page.histogram("sglang:inter_token_latency_seconds", "Inter-token latency.", tallies.interTokenLatencySeconds);
+  page.histogram("sglang:e2e_request_latency_seconds", "Latency of whole requests.", tallies.endToEndSeconds);
+  page.histogram("sglang:queue_time_seconds", "Time spent waiting.", tallies.queueSeconds);
+  return page.page();
+}

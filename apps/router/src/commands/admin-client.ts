@@ -1,0 +1,72 @@
+import { EspalierError, silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
+import { createProxy } from "@espalier/proxy";
+import { type Command, Option } from "commander";
+
+/** Where a running router's admin listener is, and the key to it. */
+export interface AdminOptions {
+  readonly admin: string;
+  readonly key?: string;
+  readonly json?: boolean;
+}
+
+export function addAdminOptions(command: Command): Command {
+  return command
+    .addOption(
+      new Option("--admin <url>", "admin address of the router")
+        .default("http://127.0.0.1:9090")
+        .env("ESPALIER_ADMIN_URL"),
+    )
+    .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
+    .option("--json", "print JSON");
+}
+
+const timeoutMs = 5_000;
+const maxBytes = 16_777_216;
+
+/**
+ * Asks a running router.
+ *
+ * @throws EspalierError when it cannot be reached or refuses; its message says what to do
+ */
+export async function askAdmin<Answer>(
+  { admin, key }: AdminOptions,
+  path: string,
+  change?: { readonly method: "PATCH"; readonly body: unknown },
+): Promise<Answer> {
+  const proxy = createProxy({
+    clock: systemClock,
+    scheduler: systemScheduler,
+    logger: silentLogger,
+    meter: silentMeter,
+  });
+  await proxy.start();
+  try {
+    const { status, body } = await proxy.httpClient({
+      url: `${admin.replace(/\/$/, "")}${path}`,
+      ...(change ? { method: change.method, body: JSON.stringify(change.body) } : {}),
+      headers: {
+        ...(change ? { "content-type": "application/json" } : {}),
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+      },
+      timeoutMs,
+      maxBytes,
+    });
+    if (status === 200) return JSON.parse(body) as Answer;
+    throw new EspalierError("bad_request", `The router at ${admin} answered ${status}: ${errorMessage(body)}`);
+  } catch (error) {
+    if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
+      throw new EspalierError(error.code, `No router answers at ${admin}. Is it running? --admin names another address.`);
+    }
+    throw error;
+  } finally {
+    await proxy.stop();
+  }
+}
+
+function errorMessage(body: string): string {
+  try {
+    return (JSON.parse(body) as { error: { message: string } }).error.message;
+  } catch {
+    return body.slice(0, 200);
+  }
+}

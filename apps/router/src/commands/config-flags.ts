@@ -1,0 +1,50 @@
+import { readFileSync } from "node:fs";
+import { EspalierError } from "@espalier/common";
+import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
+import { type Command, Option } from "commander";
+
+/** Adds `--config` and every flag of the configuration, each under its heading. */
+export function addConfigFlags(command: Command): Command {
+  command.addOption(new Option("-c, --config <file>", "YAML or JSON file with the configuration"));
+  for (const entry of flagCatalogue) {
+    const standard = entry.default === undefined ? "" : ` (default: ${entry.default})`;
+    const option = new Option(`${entry.flag} <value>`, `${entry.description}${standard}`);
+    if (entry.isRepeatable) option.argParser((value: string, earlier: string[] = []) => [...earlier, value]);
+    command.addOption(option.helpGroup(`${entry.group}`));
+  }
+  return command;
+}
+
+/**
+ * The configuration that flags, environment and file give together.
+ *
+ * @throws EspalierError `config_invalid` or `config_unreadable`
+ */
+export function readConfig(command: Command): CompiledConfig {
+  const values = command.opts<Record<string, string | string[]>>();
+  const flags: Record<string, string | readonly string[]> = {};
+  for (const { flag } of flagCatalogue) {
+    const value = values[optionName(flag)];
+    if (value !== undefined) flags[flag] = value;
+  }
+  const path = values.config;
+  return loadConfig({
+    ...(typeof path === "string" ? { file: { path, text: readConfigFile(path) } } : {}),
+    env: process.env,
+    flags: flags as FlagValues,
+  });
+}
+
+/** How commander names the value of a flag: `--listen-port` is `listenPort`. */
+function optionName(flag: string): string {
+  return new Option(`${flag} <value>`).attributeName();
+}
+
+function readConfigFile(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
+  }
+}

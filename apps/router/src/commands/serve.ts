@@ -1,0 +1,50 @@
+import type { CompiledConfig } from "@espalier/config";
+import { createRouter, type Router } from "@espalier/server";
+import { createLogger, type FlushableLogger } from "@espalier/telemetry";
+import type { Command } from "commander";
+import { writeNote } from "../output/write.ts";
+import { addConfigFlags, readConfig } from "./config-flags.ts";
+
+export function registerServe(program: Command): void {
+  const command = program
+    .command("serve")
+    .summary("run a router")
+    .description(
+      "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once.",
+    );
+  addConfigFlags(command).action(async () => serve(readConfig(command)));
+}
+
+async function serve(config: CompiledConfig): Promise<void> {
+  const logger = createLogger(config.log);
+  for (const warning of config.warnings) logger.warn(warning);
+  const router = createRouter({ config, logger });
+  await router.start();
+  logger.info("listening", { url: router.url, adminUrl: router.adminUrl, policy: config.policy.name });
+  if (process.send) process.send({ type: "listening", url: router.url, adminUrl: router.adminUrl });
+  else writeNote(`espalier serves at ${router.url}, metrics and admin at ${router.adminUrl}`);
+  await untilStopped(router, config);
+  await router.stop();
+  logger.info("stopped");
+  await flush(logger);
+}
+
+/** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; whoever signals twice means now. */
+function untilStopped(router: Router, { drain }: CompiledConfig): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = (delayMs: number): void => {
+      if (router.drain.started) router.drain.force();
+      else void router.drain.run({ delayMs, graceMs: drain.graceMs }).then(() => resolve());
+    };
+    process.on("SIGTERM", () => stop(drain.delayMs));
+    process.on("SIGINT", () => stop(0));
+    process.once("disconnect", () => {
+      stop(0);
+      router.drain.force();
+    });
+  });
+}
+
+async function flush(logger: FlushableLogger): Promise<void> {
+  await logger.flush();
+}

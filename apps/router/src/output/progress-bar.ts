@@ -1,0 +1,54 @@
+import { type Clock, systemClock } from "@espalier/common";
+
+/** Shows how far a long piece of work has come; on a terminal as a bar that is redrawn, else as a line now and then. */
+export interface ProgressBar {
+  /** @param note what to say beside the bar */
+  update(done: number, note: string): void;
+  end(): void;
+}
+
+export interface ProgressOutput {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  write(text: string): unknown;
+}
+
+const barWidth = 24;
+const redrawEveryMs = 100;
+const lineEveryMs = 10_000;
+
+/** @param total what `done` runs up to; 0 shows no share */
+export function createProgressBar(
+  title: string,
+  total: number,
+  output: ProgressOutput = process.stderr,
+  clock: Clock = systemClock,
+): ProgressBar {
+  const startMs = clock.nowMs();
+  const everyMs = output.isTTY ? redrawEveryMs : lineEveryMs;
+  let drawnMs = Number.NEGATIVE_INFINITY;
+  let last = "";
+
+  const compose = (done: number, note: string): string => {
+    const share = total > 0 ? Math.min(1, done / total) : 0;
+    const filled = Math.round(share * barWidth);
+    const bar = `${"█".repeat(filled)}${"░".repeat(barWidth - filled)}`;
+    const elapsedS = ((clock.nowMs() - startMs) / 1_000).toFixed(0);
+    return `${title} ${bar} ${done}/${total}  ${elapsedS} s  ${note}`;
+  };
+  const draw = (line: string): void => {
+    if (output.isTTY) output.write(`\r${line.slice(0, (output.columns ?? 80) - 1)}\u001b[K`);
+    else output.write(`${line}\n`);
+  };
+  return {
+    update(done, note) {
+      last = compose(done, note);
+      if (clock.nowMs() - drawnMs < everyMs && done < total) return;
+      drawnMs = clock.nowMs();
+      draw(last);
+    },
+    end() {
+      if (output.isTTY && last !== "") output.write(`\r${last.slice(0, (output.columns ?? 80) - 1)}\u001b[K\n`);
+    },
+  };
+}

@@ -1,0 +1,31 @@
+/** The command was called wrongly: its message goes to standard error and the exit code is 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/**
+ * Reads a number given on the command line.
+ *
+ * @throws UsageError when it is not a number in the range
+ */
+export function readNumber(
+  text: string,
+  name: string,
+  range: { readonly min: number; readonly max: number; readonly integer?: boolean },
+): number {
+  const value = Number(text);
+  const fits = text.trim() !== "" && value >= range.min && value <= range.max;
+  if (fits && (!range.integer || Number.isInteger(value))) return value;
+  const kind = range.integer ? "a whole number" : "a number";
+  throw new UsageError(`${name} must be ${kind} from ${range.min} to ${range.max}, not ${JSON.stringify(text)}`);
+}
+
+/** Reads a length of time such as `500ms`, `30s` or `2m`, in milliseconds. */
+export function readDurationMs(text: string, name: string): number {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text);
+  const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }[match?.[2] as "ms" | "s" | "m" | "h"];
+  if (match?.[1] === undefined || unitMs === undefined) {
+    throw new UsageError(`${name} must be a length of time such as 500ms, 30s or 2m, not ${JSON.stringify(text)}`);
+  }
+  return Number(match[1]) * unitMs;
+}

@@ -1,0 +1,33 @@
+import { formatTable, type ReplayRow, type TableColumn } from "@espalier/workload";
+
+const seconds = (header: string, key: keyof ReplayRow): TableColumn<ReplayRow> => ({
+  header,
+  value: (row) => row[key],
+  digits: 3,
+});
+
+const columns: readonly TableColumn<ReplayRow>[] = [
+  { header: "policy", value: (row) => row.policy },
+  { header: "routers", value: (row) => row.routers },
+  { header: "engines", value: (row) => row.engines },
+  { header: "requests", value: (row) => row.requests },
+  { header: "errors", value: (row) => row.errors },
+  seconds("ttft mean (s)", "ttft_mean_s"),
+  seconds("p50 (s)", "ttft_p50_s"),
+  seconds("p90 (s)", "ttft_p90_s"),
+  seconds("p99 (s)", "ttft_p99_s"),
+  { header: "itl mean (ms)", value: ({ itl_mean_s: itl }) => (itl === undefined ? undefined : itl * 1_000), digits: 1 },
+  { header: "tokens/s out", value: (row) => row.output_tokens_per_s },
+  { header: "cached (%)", value: (row) => percent(row.cached_share), digits: 1 },
+  { header: "followup (%)", value: (row) => percent(row.followup_cached_share), digits: 1 },
+  { header: "load cov", value: (row) => row.load_cov, digits: 3 },
+];
+
+/** The rows of a replay for people. */
+export function renderResults(rows: readonly ReplayRow[]): string {
+  return formatTable(rows, columns);
+}
+
+function percent(share: number | undefined): number | undefined {
+  return share === undefined ? undefined : share * 100;
+}

@@ -1,0 +1,143 @@
+import type { ApiKey, CompiledConfig, PolicyConfig, SessionKeySource } from "./compiled-config.ts";
+import { isLoopback, sha256Of } from "./cross-checks.ts";
+import { compileEngines } from "./engine-specs.ts";
+import type { ConfigTree } from "./schema/config-schema.ts";
+import { mask, Secret } from "./secret.ts";
+
+/** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
+export function compileConfig(tree: ConfigTree): CompiledConfig {
+  return {
+    ...compileListeners(tree),
+    ...compileRouting(tree),
+    ...compileEngineSide(tree),
+    warnings: warningsOf(tree),
+    effective: maskSecrets(tree),
+  };
+}
+
+function compileListeners(tree: ConfigTree) {
+  const { listen, admin, timeouts, limits, drain, log } = tree;
+  const { tls } = listen;
+  return {
+    listen: {
+      host: listen.host,
+      port: listen.port,
+      tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
+    },
+    admin: {
+      host: admin.host,
+      port: admin.port,
+      keySha256: admin.key === undefined ? undefined : sha256Of(admin.key),
+    },
+    apiKeys: tree["api-keys"].map(compileApiKey),
+    timeouts: {
+      connectMs: timeouts.connect,
+      firstByteMs: timeouts["first-byte"],
+      idleMs: timeouts.idle,
+      clientWriteMs: timeouts["client-write"],
+      engineKeepAliveMs: timeouts["engine-keep-alive"],
+      requestReceiveMs: timeouts["request-receive"],
+      keepAliveMs: timeouts["keep-alive"],
+    },
+    limits: {
+      maxBodyBytes: limits["max-body-bytes"],
+      maxHeaderBytes: limits["max-header-bytes"],
+      maxNesting: limits["max-nesting"],
+      maxConcurrentRequests: limits["max-concurrent-requests"],
+      maxConnectionsPerEngine: limits["max-connections-per-engine"],
+      maxQueuedPerEngine: limits["max-queued-per-engine"],
+    },
+    drain: { delayMs: drain.delay, graceMs: drain.grace },
+    log,
+  };
+}
+
+function compileApiKey({ name, key, "key-sha256": sha256 }: ConfigTree["api-keys"][number]): ApiKey {
+  return { name, sha256: sha256 === undefined ? sha256Of(key ?? "") : Buffer.from(sha256, "hex") };
+}
+
+function compileRouting(tree: ConfigTree) {
+  return {
+    policy: compilePolicy(tree.policy),
+    sessionKey: tree["session-key"].map(compileSource),
+    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards }) => ({
+      models,
+      policy: compilePolicy(policy ?? tree.policy),
+      engineApiKey: key === undefined ? undefined : new Secret(key),
+      forwardAuthorization: forwards,
+    })),
+    models: tree.models,
+    forwardPaths: tree["forward-paths"],
+    injectUsage: tree["inject-usage"],
+  };
+}
+
+function compilePolicy({ name, ...options }: ConfigTree["policy"]): PolicyConfig {
+  return { name, options };
+}
+
+function compileSource(written: string): SessionKeySource {
+  const [from, name] = [written.slice(0, written.indexOf(":")), written.slice(written.indexOf(":") + 1)];
+  return from === "header" ? { from, name: name.toLowerCase() } : { from: "body", name };
+}
+
+function compileEngineSide(tree: ConfigTree) {
+  const { health, scrape, breaker, retry, "engine-tls": tls } = tree;
+  return {
+    engines: compileEngines(tree.engines),
+    enginesFile: tree["engines-file"],
+    engineTls: {
+      caFile: tls["ca-file"],
+      certFile: tls["cert-file"],
+      keyFile: tls["key-file"],
+      verify: tls.verify,
+    },
+    health: {
+      path: health.path,
+      intervalMs: health.interval,
+      timeoutMs: health.timeout,
+      downAfter: health["down-after"],
+      upAfter: health["up-after"],
+    },
+    scrape: { path: scrape.path, intervalMs: scrape.interval, timeoutMs: scrape.timeout },
+    breaker: {
+      consecutiveFailures: breaker["consecutive-failures"],
+      failureShare: breaker["failure-share"],
+      windowRequests: breaker["window-requests"],
+      windowMs: breaker.window,
+      openMs: breaker.open,
+      maxOpenMs: breaker["max-open"],
+      successesToClose: breaker["successes-to-close"],
+    },
+    retry: {
+      budgetRatio: retry["budget-ratio"],
+      budgetMinimum: retry["budget-minimum"],
+      statuses: retry.statuses,
+    },
+  };
+}
+
+function warningsOf(tree: ConfigTree): string[] {
+  const warnings: string[] = [];
+  if (tree.engines.length === 0 && tree["engines-file"] === undefined) {
+    warnings.push("No engines are configured; the router is not ready until some are added.");
+  }
+  if (tree["api-keys"].length === 0 && !isLoopback(tree.listen.host)) {
+    warnings.push(`Anyone who reaches ${tree.listen.host}:${tree.listen.port} can use the engines: api-keys is empty.`);
+  }
+  if (!tree["engine-tls"].verify) warnings.push("Certificates of engines are not checked: engine-tls.verify is false.");
+  return warnings;
+}
+
+function maskSecrets(tree: ConfigTree): ConfigTree {
+  const masked = <Entry extends object, Key extends keyof Entry>(entry: Entry, ...keys: readonly Key[]): Entry => ({
+    ...entry,
+    ...Object.fromEntries(keys.filter((key) => entry[key] !== undefined).map((key) => [key, mask])),
+  });
+  return {
+    ...tree,
+    admin: masked(tree.admin, "key"),
+    "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
+    pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
+  };
+}

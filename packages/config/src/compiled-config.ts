@@ -1,0 +1,120 @@
+import type { EngineSpec } from "@espalier/common";
+import type { ConfigTree } from "./schema/config-schema.ts";
+import type { Secret } from "./secret.ts";
+
+/** Paths of PEM files of a listener. With `caFile`, clients must present a certificate. */
+export interface ListenerTls {
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly caFile: string | undefined;
+}
+
+export interface ApiKey {
+  readonly name: string;
+  /** SHA-256 of the key: 32 bytes. */
+  readonly sha256: Buffer;
+}
+
+/** A policy by name. Options that were not written are absent: the policy knows its defaults. */
+export interface PolicyConfig {
+  readonly name: string;
+  readonly options: Readonly<Record<string, number>>;
+}
+
+export interface PoolConfig {
+  /** Names of models, in which `*` stands for any run of characters. */
+  readonly models: readonly string[];
+  readonly policy: PolicyConfig;
+  readonly engineApiKey: Secret | undefined;
+  readonly forwardAuthorization: boolean;
+}
+
+export interface WeightedModel {
+  readonly model: string;
+  /** Relative share. At least one side of a split is above 0. */
+  readonly weight: number;
+}
+
+/** A place to look for a session key. Names of headers are in lower case. */
+export interface SessionKeySource {
+  readonly from: "header" | "body";
+  readonly name: string;
+}
+
+/** The configuration as the router uses it: checked, complete, in the units that the names say. */
+export interface CompiledConfig {
+  readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };
+  readonly admin: {
+    readonly host: string;
+    readonly port: number;
+    /** SHA-256 of the admin key: 32 bytes. Undefined leaves the admin listener open, on a loopback address only. */
+    readonly keySha256: Buffer | undefined;
+  };
+  /** Empty leaves the router open. */
+  readonly apiKeys: readonly ApiKey[];
+  readonly engines: readonly EngineSpec[];
+  /** A file for `parseEnginesFile`. */
+  readonly enginesFile: string | undefined;
+  readonly engineTls: {
+    readonly caFile: string | undefined;
+    readonly certFile: string | undefined;
+    readonly keyFile: string | undefined;
+    readonly verify: boolean;
+  };
+  readonly policy: PolicyConfig;
+  readonly sessionKey: readonly SessionKeySource[];
+  /** The first with a matching pattern counts; a model that none matches has `policy` and no credentials. */
+  readonly pools: readonly PoolConfig[];
+  readonly models: {
+    readonly aliases: Readonly<Record<string, string>>;
+    readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
+  };
+  /** Paths, each of which may end in `*`. */
+  readonly forwardPaths: readonly string[];
+  readonly injectUsage: boolean;
+  readonly health: {
+    readonly path: string;
+    readonly intervalMs: number;
+    readonly timeoutMs: number;
+    readonly downAfter: number;
+    readonly upAfter: number;
+  };
+  readonly scrape: { readonly path: string; readonly intervalMs: number; readonly timeoutMs: number };
+  readonly breaker: {
+    readonly consecutiveFailures: number;
+    readonly failureShare: number;
+    readonly windowRequests: number;
+    readonly windowMs: number;
+    readonly openMs: number;
+    readonly maxOpenMs: number;
+    readonly successesToClose: number;
+  };
+  readonly retry: {
+    readonly budgetRatio: number;
+    readonly budgetMinimum: number;
+    readonly statuses: readonly number[];
+  };
+  readonly timeouts: {
+    readonly connectMs: number;
+    readonly firstByteMs: number;
+    readonly idleMs: number;
+    readonly clientWriteMs: number;
+    readonly engineKeepAliveMs: number;
+    readonly requestReceiveMs: number;
+    readonly keepAliveMs: number;
+  };
+  readonly limits: {
+    readonly maxBodyBytes: number;
+    readonly maxHeaderBytes: number;
+    readonly maxNesting: number;
+    readonly maxConcurrentRequests: number;
+    readonly maxConnectionsPerEngine: number;
+    readonly maxQueuedPerEngine: number;
+  };
+  readonly drain: { readonly delayMs: number; readonly graceMs: number };
+  readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "json" | "pretty" };
+  /** What is allowed but probably not meant, in sentences. */
+  readonly warnings: readonly string[];
+  /** The configuration in the form of the file, with every default filled in and secrets masked. */
+  readonly effective: ConfigTree;
+}

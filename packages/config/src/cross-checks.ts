@@ -1,0 +1,159 @@
+import { createHash } from "node:crypto";
+import { isIP } from "node:net";
+import { checkEngines } from "./engine-specs.ts";
+import type { Path, Problem } from "./problems.ts";
+import type { ConfigTree } from "./schema/config-schema.ts";
+import { policyOptions } from "./schema/routing.ts";
+import { formatDuration } from "./units.ts";
+
+/**
+ * What a schema cannot say: how values of different keys fit together.
+ *
+ * @param isSound whether a top-level key was read without a problem; what is not sound is left alone
+ */
+export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) => boolean): Problem[] {
+  const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
+    [["listen", "admin"], () => checkListeners(tree)],
+    [["admin"], () => checkAdmin(tree)],
+    [["api-keys"], () => checkApiKeys(tree)],
+    [["engines"], () => checkEngines(tree.engines, ["engines"])],
+    [["engine-tls"], () => checkEngineTls(tree)],
+    [["breaker"], () => checkBreaker(tree)],
+    [["policy"], () => checkPolicy(tree.policy, ["policy"])],
+    [["pools"], () => checkPools(tree)],
+    [["models"], () => checkModels(tree)],
+  ];
+  return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
+}
+
+/** Whether only this machine can reach a listener on the host. */
+export function isLoopback(host: string): boolean {
+  const plain = host.toLowerCase();
+  if (isIP(plain) === 4) return plain.startsWith("127.");
+  return plain === "localhost" || plain === "::1";
+}
+
+function checkListeners({ listen, admin }: ConfigTree): Problem[] {
+  const isEverywhere = (host: string): boolean => host === "0.0.0.0" || host === "::";
+  const meet = listen.host === admin.host || isEverywhere(listen.host) || isEverywhere(admin.host);
+  if (listen.port === 0 || listen.port !== admin.port || !meet) return [];
+  return [{ path: ["admin", "port"], message: `${admin.port} is the port of listen as well` }];
+}
+
+function checkAdmin({ admin }: ConfigTree): Problem[] {
+  if (admin.key !== undefined || isLoopback(admin.host)) return [];
+  return [{ path: ["admin", "key"], message: `is required, because ${admin.host} is not a loopback address` }];
+}
+
+function checkApiKeys({ "api-keys": keys }: ConfigTree): Problem[] {
+  const problems: Problem[] = [];
+  const names = new Set<string>();
+  const digests = new Map<string, string>();
+  for (const [at, { name, key, "key-sha256": sha256 }] of keys.entries()) {
+    const path = ["api-keys", at];
+    if (names.has(name)) problems.push({ path: [...path, "name"], message: `${name} is the name of another key` });
+    names.add(name);
+    if ((key === undefined) === (sha256 === undefined)) {
+      problems.push({ path, message: "needs either key or key-sha256" });
+      continue;
+    }
+    const digest = sha256?.toLowerCase() ?? sha256Of(key ?? "").toString("hex");
+    const same = digests.get(digest);
+    if (same !== undefined) problems.push({ path, message: `has the same key as ${same}` });
+    digests.set(digest, same ?? name);
+  }
+  return problems;
+}
+
+export function sha256Of(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+function checkEngineTls({ "engine-tls": tls }: ConfigTree): Problem[] {
+  const { "cert-file": certFile, "key-file": keyFile } = tls;
+  if ((certFile === undefined) === (keyFile === undefined)) return [];
+  const missing = certFile === undefined ? "cert-file" : "key-file";
+  return [{ path: ["engine-tls", missing], message: "is required, because its counterpart is given" }];
+}
+
+function checkBreaker({ breaker: { open, "max-open": maxOpen } }: ConfigTree): Problem[] {
+  if (open <= maxOpen) return [];
+  const message = `${formatDuration(maxOpen)} is less than open, ${formatDuration(open)}`;
+  return [{ path: ["breaker", "max-open"], message }];
+}
+
+function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path): Problem[] {
+  const takes: readonly string[] = policyOptions[name];
+  return Object.keys(options)
+    .filter((option) => !takes.includes(option))
+    .map((option) => ({
+      path: [...path, option],
+      message: `is no option of ${name}${takes.length > 0 ? `, which takes ${takes.join(", ")}` : ""}`,
+    }));
+}
+
+function checkPools({ pools }: ConfigTree): Problem[] {
+  const problems: Problem[] = [];
+  const firstWith = new Map<string, number>();
+  for (const [at, pool] of pools.entries()) {
+    const path = ["pools", at];
+    for (const [index, pattern] of pool.models.entries()) {
+      const first = firstWith.get(pattern);
+      if (first === undefined) firstWith.set(pattern, at);
+      else
+        problems.push({ path: [...path, "models", index], message: `${pattern} never counts: pool ${first} has it` });
+    }
+    if (pool.policy) problems.push(...checkPolicy(pool.policy, [...path, "policy"]));
+    if (pool["forward-authorization"] && pool["engine-api-key"] !== undefined) {
+      problems.push({
+        path: [...path, "forward-authorization"],
+        message: "cannot be true together with engine-api-key",
+      });
+    }
+  }
+  return problems;
+}
+
+/** Longest way from a name over aliases and splits to a model. */
+export const maxModelHops = 7;
+
+function checkModels({ models: { aliases, splits } }: ConfigTree): Problem[] {
+  const problems: Problem[] = [];
+  for (const [name, sides] of Object.entries(splits)) {
+    const path = ["models", "splits", name];
+    if (Object.hasOwn(aliases, name)) problems.push({ path, message: "is the name of an alias as well" });
+    if (sides.every(({ weight }) => weight === 0))
+      problems.push({ path, message: "has no side with a weight above 0" });
+    if (new Set(sides.map(({ model }) => model)).size < sides.length) {
+      problems.push({ path, message: "has a model twice" });
+    }
+  }
+  for (const name of [...Object.keys(aliases), ...Object.keys(splits)]) {
+    const kind = Object.hasOwn(splits, name) ? "splits" : "aliases";
+    const mistake = followModel(name, aliases, splits);
+    if (mistake !== undefined) problems.push({ path: ["models", kind, name], message: mistake });
+  }
+  return problems;
+}
+
+/** Follows all ways from a name at once, a hop at a time. A split may name itself: that side is the model proper. */
+function followModel(
+  name: string,
+  aliases: ConfigTree["models"]["aliases"],
+  splits: ConfigTree["models"]["splits"],
+): string | undefined {
+  let frontier = new Set([name]);
+  for (let hop = 0; hop <= maxModelHops; hop++) {
+    const next = new Set<string>();
+    for (const model of frontier) {
+      const sides = Object.hasOwn(splits, model) ? splits[model]?.map((side) => side.model) : undefined;
+      const alias = Object.hasOwn(aliases, model) ? aliases[model] : undefined;
+      for (const side of sides ?? []) if (side !== model) next.add(side);
+      if (!sides && alias !== undefined) next.add(alias);
+    }
+    if (next.has(name)) return "leads back to itself";
+    if (next.size === 0) return undefined;
+    frontier = next;
+  }
+  return `leads over more than ${maxModelHops} names`;
+}

@@ -1,0 +1,63 @@
+import { foreignVariables } from "./overlay.ts";
+import { configSchema } from "./schema/config-schema.ts";
+import { descriptionOf, shapeOf } from "./schema/shape.ts";
+import { defaultText, typeText } from "./setting-texts.ts";
+import { type Setting, settingPath, settings } from "./settings.ts";
+
+const introduction = `# Configuration
+
+Generated from the schema by \`npm run docs\`. Values come from flags, then environment variables, then the file, then
+the defaults; the first that has one counts. Sections are merged key by key, lists are replaced as a whole.
+
+- The file is YAML 1.2 or JSON. Keys that are not listed here are refused. An empty value counts as absent.
+- \`\${NAME}\` in a text of the file is replaced by the environment variable; \`\${NAME:-default}\` has a default for one that
+  is unset or empty; \`$\${\` stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML wants quotes around it: \`{ key: "\${NAME}" }\`.
+- Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`; a bare number is in milliseconds.
+- Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
+- Lists in environment variables are separated by commas; flags for lists may be repeated. An empty variable counts as
+  unset. A variable that begins with \`ESPALIER_\` and is not listed here is refused, unless the file names it.
+- What Kubernetes sets for Services (\`ESPALIER_SERVICE_HOST\`, \`ESPALIER_PORT_80_TCP\` and the like) is passed over.
+- \`espalier check-config\` prints what a configuration comes to, with secrets masked.
+`;
+
+/** The text of `docs/CONFIGURATION.md`. */
+export function renderConfigurationDocs(): string {
+  const root = shapeOf(configSchema);
+  const properties = root.form === "section" ? root.properties : {};
+  const isSection = (key: string): boolean => {
+    const schema = properties[key];
+    return schema !== undefined && shapeOf(schema).form === "section";
+  };
+  const topOf = ({ keys }: Setting): string => keys[0] ?? "";
+  const general = settings.filter((setting) => !isSection(topOf(setting)));
+  const sections = Object.entries(properties)
+    .filter(([key]) => isSection(key))
+    .map(([key, schema]) => {
+      const rows = settings.filter((setting) => topOf(setting) === key);
+      return `## \`${key}\`\n\n${descriptionOf(schema)}\n\n${renderTable(rows)}`;
+    });
+  const foreign = Object.entries(foreignVariables).map(([name, meaning]) => `| \`${name}\` | ${meaning} |`);
+  return [
+    introduction,
+    `## General\n\n${renderTable(general)}`,
+    ...sections,
+    `## Other environment variables\n\n| variable | meaning |\n|---|---|\n${foreign.join("\n")}\n`,
+  ].join("\n");
+}
+
+function renderTable(rows: readonly Setting[]): string {
+  const lines = rows.map((setting) => {
+    const { outside, isRequired, description } = setting;
+    const standard = defaultText(setting);
+    const cells = [
+      `\`${settingPath(setting)}\``,
+      typeText(setting),
+      standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
+      outside ? `\`${outside.variable}\`` : "",
+      outside ? `\`${outside.flag}\`` : "",
+      description,
+    ];
+    return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  });
+  return `| key | takes | default | variable | flag | meaning |\n|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
+}

@@ -1,0 +1,57 @@
+import { formatPath, type Path, type Problem } from "./problems.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface Interpolated {
+  readonly value: unknown;
+  /** Text as it was written, by path: shown in place of the value, which may be secret. */
+  readonly writtenText: ReadonlyMap<string, string>;
+  /** Every variable that the file names. */
+  readonly variables: ReadonlySet<string>;
+  readonly problems: readonly Problem[];
+  /** Paths of the texts that `problems` are about. */
+  readonly unfilled: ReadonlySet<string>;
+}
+
+/** Deepest nesting of a file. The schema needs no more than 6. */
+export const maxDepth = 16;
+
+/**
+ * Fills `${NAME}` and `${NAME:-default}` in every string of a tree. The default stands in for a variable that is unset
+ * or empty, as in a shell; `$${` gives a literal `${`. What a variable holds is not looked at again.
+ */
+export function interpolate(tree: unknown, env: Environment): Interpolated {
+  const writtenText = new Map<string, string>();
+  const variables = new Set<string>();
+  const problems: Problem[] = [];
+
+  const fill = (text: string, path: Path): string => {
+    const filled = text.replace(/\$\$\{|\$\{([^}]*)\}?/g, (found, inside: string | undefined) => {
+      if (inside === undefined) return "${";
+      const [, name, fallback] = /^([A-Za-z_]\w*)(?::-(.*))?$/s.exec(inside) ?? [];
+      if (name === undefined || !found.endsWith("}")) {
+        problems.push({ path, message: `${found} is not \${NAME} or \${NAME:-default}; write $\${ for a literal \${` });
+        return found;
+      }
+      variables.add(name);
+      const value = env[name];
+      if (fallback !== undefined) return value === undefined || value === "" ? fallback : value;
+      if (value === undefined) problems.push({ path, message: `the environment variable ${name} is not set` });
+      return value ?? "";
+    });
+    if (filled !== text) writtenText.set(formatPath(path), text);
+    return filled;
+  };
+  const walk = (value: unknown, path: Path): unknown => {
+    if (typeof value === "string") return value.includes("${") ? fill(value, path) : value;
+    if (typeof value !== "object" || value === null) return value;
+    if (path.length === maxDepth) {
+      problems.push({ path, message: `nests deeper than ${maxDepth} levels` });
+      return undefined;
+    }
+    if (Array.isArray(value)) return value.map((item, at) => walk(item, [...path, at]));
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item, [...path, key])]));
+  };
+  const value = walk(tree, []);
+  return { value, writtenText, variables, problems, unfilled: new Set(problems.map(({ path }) => formatPath(path))) };
+}

@@ -1,0 +1,59 @@
+import { compileConfig } from "./compile.ts";
+import type { CompiledConfig } from "./compiled-config.ts";
+import { crossCheck } from "./cross-checks.ts";
+import { type Environment, interpolate } from "./interpolate.ts";
+import { applyOverlay, type FlagValues, type Origins, readEnvironment, readFlags } from "./overlay.ts";
+import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
+import { readTree } from "./read-tree.ts";
+import { type ConfigTree, configSchema } from "./schema/config-schema.ts";
+import { parseYaml } from "./yaml-document.ts";
+
+export interface ConfigFile {
+  /** Names the file in messages. */
+  readonly path: string;
+  /** YAML 1.2 or JSON. */
+  readonly text: string;
+}
+
+export interface ConfigSources {
+  readonly file?: ConfigFile;
+  /** All variables of the process: those named `ESPALIER_...` are read, and those that the file names. */
+  readonly env?: Environment;
+  /** By flag, dashes included, as `flagCatalogue` lists them. */
+  readonly flags?: FlagValues;
+}
+
+/**
+ * Makes the configuration of flags, environment, file and defaults, in this order of precedence. Sections are merged
+ * key by key; lists are replaced as a whole.
+ *
+ * @throws EspalierError `config_invalid` whose message has every problem on a line of its own: path, value, what is
+ *   expected, and where it was written. Secrets are masked.
+ *
+ * @example
+ * const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
+ */
+export function loadConfig({ file, env = {}, flags = {} }: ConfigSources): CompiledConfig {
+  const document = file && parseYaml(file.text, file.path);
+  const filled = interpolate(document?.value, env);
+  const fromEnvironment = readEnvironment(env, filled.variables);
+  const fromFlags = readFlags(flags);
+  const origins: Origins = new Map();
+  const withEnvironment = applyOverlay(filled.value, fromEnvironment, origins);
+  const written = applyOverlay(withEnvironment, fromFlags, origins);
+
+  const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
+  const tree = readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree;
+  problems.push(...crossCheck(tree, (key) => !problems.some(({ path }) => path.length === 0 || path[0] === key)));
+  if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
+  return compileConfig(tree);
+}
+
+/** The flag or variable that gave the value at a path, or the list or section around it. */
+function originOf(path: Path, origins: Origins): string | undefined {
+  for (let length = path.length; length > 0; length--) {
+    const origin = origins.get(formatPath(path.slice(0, length)));
+    if (origin !== undefined) return origin;
+  }
+  return undefined;
+}

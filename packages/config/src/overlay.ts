@@ -1,0 +1,123 @@
+import type { TSchema } from "typebox";
+import type { Environment } from "./interpolate.ts";
+import { nearest } from "./nearest.ts";
+import { formatPath, type Problem } from "./problems.ts";
+import { expandShorthand, isSection } from "./read-tree.ts";
+import { configSchema } from "./schema/config-schema.ts";
+import { shapeOf } from "./schema/shape.ts";
+import { type Setting, settings } from "./settings.ts";
+
+/** Values of flags by their name, dashes included: `{ "--listen-port": "8080", "--engine": ["http://a", "http://b"] }`. */
+export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
+
+/** Values from one place outside the file. */
+export interface Overlay {
+  readonly values: readonly OverlayValue[];
+  readonly problems: readonly Problem[];
+}
+
+export interface OverlayValue {
+  readonly keys: readonly string[];
+  readonly value: string | readonly string[];
+  /** The flag or variable that gave it. */
+  readonly from: string;
+}
+
+const settable = settings.flatMap((setting) => (setting.outside ? [{ setting, ...setting.outside }] : []));
+
+/** Variables that begin like ours and that others read. */
+export const foreignVariables: Readonly<Record<string, string>> = {
+  ESPALIER_SHARED: "Where the tests find recorded traces.",
+  ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone and have built it already.",
+  ESPALIER_ADMIN_URL: "Where `espalier status` and `workers` find the admin listener.",
+  ESPALIER_REPLAY_API_KEY: "Key that `espalier replay` sends.",
+};
+
+/**
+ * What Kubernetes sets for a Service named `espalier` or `espalier-...`: `_SERVICE_HOST`, `_SERVICE_PORT[_NAME]`,
+ * `_PORT` with an address in it, `_PORT_80_TCP[_PROTO|_PORT|_ADDR]`.
+ */
+const serviceLinkName =
+  /^ESPALIER(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$/;
+const serviceLinkAddress = /^(tcp|udp|sctp):\/\//;
+
+/**
+ * Values of `ESPALIER_...` variables. Lists are separated by commas; an empty variable counts as unset.
+ *
+ * @param named variables that the file asks for by name, which are therefore known whatever they are called
+ */
+export function readEnvironment(env: Environment, named: ReadonlySet<string>): Overlay {
+  const problems: Problem[] = [];
+  const known = new Set([...settable.map(({ variable }) => variable), ...Object.keys(foreignVariables), ...named]);
+  for (const [name, text = ""] of Object.entries(env)) {
+    if (!name.startsWith("ESPALIER_") || known.has(name) || isServiceLink(name, text)) continue;
+    problems.push({ path: [name], message: `is not a known environment variable${didYouMean(name, [...known])}` });
+  }
+  const values = settable.flatMap(({ setting, variable, keys }) => {
+    const text = env[variable] ?? "";
+    if (text === "" || isServiceLink(variable, text)) return [];
+    return [{ keys, value: isList(setting) ? splitList(text) : text, from: variable }];
+  });
+  return { values, problems };
+}
+
+/** Values of command-line flags. A flag for a list may be given more than once. */
+export function readFlags(flags: FlagValues): Overlay {
+  const problems: Problem[] = [];
+  const known = settable.map(({ flag }) => flag);
+  for (const name of Object.keys(flags)) {
+    if (!known.includes(name))
+      problems.push({ path: [], message: `${name} is not a known flag${didYouMean(name, known)}` });
+  }
+  const values: OverlayValue[] = [];
+  for (const { setting, flag, keys } of settable) {
+    const given = Object.hasOwn(flags, flag) ? flags[flag] : undefined;
+    if (given === undefined) continue;
+    const texts = typeof given === "string" ? [given] : given;
+    const last = texts.at(-1);
+    if (isList(setting)) values.push({ keys, value: texts, from: flag });
+    else if (last !== undefined) values.push({ keys, value: last, from: flag });
+  }
+  return { values, problems };
+}
+
+/** Where values of an overlay stand now, by path: the flag or variable. */
+export type Origins = Map<string, string>;
+
+/** Lays values over a tree, which stays as it is, and notes where they came from. */
+export function applyOverlay(tree: unknown, { values }: Overlay, origins: Origins): unknown {
+  let result = tree;
+  for (const { keys, value, from } of values) {
+    result = setIn(configSchema, result, keys, value);
+    origins.set(formatPath(keys), from);
+  }
+  return result;
+}
+
+/** What stands in the way and is no section stays, so that its own mistake is reported. */
+function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: unknown): unknown {
+  const [key, ...rest] = keys;
+  if (key === undefined) return value;
+  const shape = shapeOf(schema);
+  const section = expandShorthand(shape, tree ?? {});
+  const property = shape.form === "section" ? shape.properties[key] : undefined;
+  if (!property || !isSection(section)) return tree;
+  return { ...section, [key]: setIn(property, Object.hasOwn(section, key) ? section[key] : undefined, rest, value) };
+}
+
+const isList = ({ shape }: Setting): boolean => shape.form === "list";
+
+const splitList = (text: string): string[] =>
+  text
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "");
+
+function isServiceLink(name: string, text: string): boolean {
+  return serviceLinkName.test(name) || (name.endsWith("_PORT") && serviceLinkAddress.test(text));
+}
+
+function didYouMean(name: string, known: readonly string[]): string {
+  const meant = nearest(name, known);
+  return meant === undefined ? "" : `; did you mean ${meant}?`;
+}

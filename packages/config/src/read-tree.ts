@@ -1,0 +1,139 @@
+import type { TSchema } from "typebox";
+import { Value } from "typebox/value";
+import { nearest } from "./nearest.ts";
+import { formatPath, type Path, type Problem } from "./problems.ts";
+import type { LeafKind, LeafNotes } from "./schema/leaf.ts";
+import { defaultOf, type Shape, shapeOf } from "./schema/shape.ts";
+import { mask } from "./secret.ts";
+import { parseDuration, parseSize } from "./units.ts";
+
+export interface ReadContext {
+  readonly problems: Problem[];
+  /** Text before variables were filled in, by path; shown in place of the value. */
+  readonly writtenText: ReadonlyMap<string, string>;
+  /** Paths of texts whose variables could not be filled in. That is reported already; their values are not looked at. */
+  readonly unfilled: ReadonlySet<string>;
+}
+
+/**
+ * Reads what was written according to a schema: keys are known, values have their type and stand inside their bounds,
+ * defaults are filled in, durations become milliseconds and sizes bytes. Text is read as what the schema asks for, so
+ * that `"8080"` from a variable is a port. An empty value (YAML `null`) counts as absent.
+ *
+ * @returns the tree; it holds to the schema only if no problem was added to `context.problems`
+ */
+export function readTree(schema: TSchema, written: unknown, path: Path, context: ReadContext): unknown {
+  const shape = shapeOf(schema);
+  if (shape.form === "leaf") return readLeaf(schema, shape.notes, written, path, context);
+  if (shape.form === "list") return readList(shape, written ?? defaultOf(schema) ?? [], path, context);
+  const value = written ?? {};
+  if (shape.form === "map") return readMap(shape, value, path, context);
+  return readSection(shape, expandShorthand(shape, value), path, context);
+}
+
+/** What a plain text in place of a section stands for. */
+export function expandShorthand(shape: Shape, written: unknown): unknown {
+  const key = shape.form === "section" ? shape.notes.shorthand : undefined;
+  return key !== undefined && typeof written === "string" ? { [key]: written } : written;
+}
+
+export function isSection(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Whether what is absent cannot be filled in: a value or a list without a default. Sections and maps can be empty. */
+export function needsValue(schema: TSchema): boolean {
+  const { form } = shapeOf(schema);
+  return (form === "leaf" || form === "list") && defaultOf(schema) === undefined;
+}
+
+type ShapeOf<Form extends Shape["form"]> = Extract<Shape, { readonly form: Form }>;
+
+function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, context: ReadContext): unknown {
+  const keys = Object.keys(shape.properties);
+  if (!isSection(written)) return refuse(`a section with ${keys.join(", ")}`, written, path, context);
+  for (const key of Object.keys(written)) {
+    if (Object.hasOwn(shape.properties, key)) continue;
+    const meant = nearest(key, keys);
+    const advice = meant === undefined ? `; the keys here are ${keys.join(", ")}` : `; did you mean ${meant}?`;
+    context.problems.push({ path: [...path, key], message: `is not a known key${advice}` });
+  }
+  const read: Record<string, unknown> = {};
+  for (const [key, schema] of Object.entries(shape.properties)) {
+    const value = (Object.hasOwn(written, key) ? written[key] : undefined) ?? defaultOf(schema);
+    const isAbsent = value === undefined || value === null;
+    if (isAbsent && !shape.required.has(key)) continue;
+    if (isAbsent && needsValue(schema)) context.problems.push({ path: [...path, key], message: "is required" });
+    else read[key] = readTree(schema, value, [...path, key], context);
+  }
+  return read;
+}
+
+function readMap(shape: ShapeOf<"map">, written: unknown, path: Path, context: ReadContext): unknown {
+  if (!isSection(written)) return refuse("a section of names and values", written, path, context);
+  const entries = Object.entries(written);
+  if (entries.length > shape.maxProperties) {
+    context.problems.push({ path, message: `${entries.length} entries are more than ${shape.maxProperties}` });
+    return {};
+  }
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, readTree(shape.values, value, [...path, name], context)]),
+  );
+}
+
+function readList(shape: ShapeOf<"list">, written: unknown, path: Path, context: ReadContext): unknown {
+  if (!Array.isArray(written)) return refuse("a list", written, path, context);
+  if (written.length > shape.maxItems || written.length < shape.minItems) {
+    const bound = written.length > shape.maxItems ? `more than ${shape.maxItems}` : `fewer than ${shape.minItems}`;
+    context.problems.push({ path, message: `${written.length} elements are ${bound}` });
+    return [];
+  }
+  return written.map((item, at) => readTree(shape.items, item, [...path, at], context));
+}
+
+/** Only the kind of a misplaced value is named, because it may be a secret that was put in the wrong place. */
+function refuse(expected: string, written: unknown, path: Path, { problems }: ReadContext): undefined {
+  const found = Array.isArray(written) ? "a list" : isSection(written) ? "a section" : `a ${typeof written}`;
+  problems.push({ path, message: `expected ${expected}, found ${found.replace("string", "plain text")}` });
+  return undefined;
+}
+
+function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Path, context: ReadContext): unknown {
+  const value = typeof written === "string" ? readText(notes.kind, written) : written;
+  if (Value.Check(schema, value)) return value;
+  // A text in place of the section around, which stands for this value, has that section's path.
+  const places = [formatPath(path), formatPath(path.slice(0, -1))];
+  if (places.some((place) => context.unfilled.has(place))) return value;
+  const isUnquoted = notes.kind === "text" && (typeof value === "number" || typeof value === "boolean");
+  const advice = isUnquoted ? "; put it in quotes if it is meant as text" : "";
+  const shown = notes.isSecret
+    ? mask
+    : (places.map((place) => context.writtenText.get(place)).find((each) => each !== undefined) ?? show(written));
+  context.problems.push({ path, message: `${shown} is not ${notes.expected}${advice}` });
+  return undefined;
+}
+
+/** Text that does not read as its kind stays text, which the schema then refuses. */
+function readText(kind: LeafKind, text: string): unknown {
+  if (kind === "duration") return parseDuration(text) ?? readNumber(text);
+  if (kind === "size") return parseSize(text) ?? readNumber(text);
+  if (kind === "integer" || kind === "number") return readNumber(text);
+  if (kind === "boolean") return text === "true" ? true : text === "false" ? false : text;
+  return text;
+}
+
+function readNumber(text: string): unknown {
+  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+const maxShownLength = 80;
+
+/** A value for a message: short, on one line, and without what may stand before the @ of a URL. */
+function show(written: unknown): string {
+  if (typeof written === "object" && written !== null) return Array.isArray(written) ? "a list" : "a section";
+  const text = (typeof written === "string" ? JSON.stringify(written) : String(written)).replace(
+    /\/\/[^/@]*@/g,
+    `//${mask}@`,
+  );
+  return text.length <= maxShownLength ? text : `${text.slice(0, maxShownLength)}…`;
+}

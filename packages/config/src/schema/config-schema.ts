@@ -1,0 +1,39 @@
+import { type Static, Type } from "typebox";
+import { section } from "./container.ts";
+import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
+import { flag } from "./leaf.ts";
+import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listeners.ts";
+import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
+
+/**
+ * The one description of the configuration. Types, checks, defaults, the JSON Schema, flags, names of environment
+ * variables and `docs/CONFIGURATION.md` come from it.
+ */
+export const configSchema = section("Configuration of Espalier.", {
+  listen,
+  admin,
+  "api-keys": apiKeys,
+  engines,
+  "engines-file": Type.Optional(enginesFile),
+  "engine-tls": engineTls,
+  policy,
+  "session-key": sessionKey,
+  pools,
+  models,
+  "forward-paths": forwardPaths,
+  "inject-usage": flag({
+    description: "Ask engines for the usage of a stream when the client did not, and keep the answer to ourselves.",
+    default: true,
+  }),
+  health,
+  scrape,
+  breaker,
+  retry,
+  timeouts,
+  limits,
+  drain,
+  log,
+});
+
+/** A configuration with every default filled in, keyed as in the file: durations in milliseconds, sizes in bytes. */
+export type ConfigTree = Static<typeof configSchema>;

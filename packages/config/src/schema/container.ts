@@ -1,0 +1,43 @@
+import { type TProperties, type TSchema, Type } from "typebox";
+
+/** What the schema of a section says beyond JSON Schema, under the key `espalier`. */
+export interface SectionNotes {
+  /** The key that a plain text in place of the section stands for: `policy: random` is `policy: {name: random}`. */
+  readonly shorthand?: string;
+}
+
+export interface ListNotes {
+  /** Name of the command-line flag that gives one element, where it is not the list's own. */
+  readonly flag?: string;
+}
+
+/** A section with a fixed set of keys. Other keys are refused. */
+export function section<Properties extends TProperties>(
+  description: string,
+  properties: Properties,
+  espalier: SectionNotes = {},
+) {
+  return Type.Object(properties, { description, additionalProperties: false, espalier });
+}
+
+interface ListOptions {
+  readonly description: string;
+  readonly minItems?: number;
+  readonly maxItems: number;
+  /** As written; an empty list by default, unless an element is needed. */
+  readonly default?: readonly unknown[];
+  readonly flag?: string;
+}
+
+export function list<Item extends TSchema>(items: Item, { flag, ...options }: ListOptions) {
+  const espalier: ListNotes = flag === undefined ? {} : { flag };
+  return Type.Array(items, { ...(options.minItems === undefined ? { default: [] } : {}), ...options, espalier });
+}
+
+/** Values under names that the writer chooses. */
+export function map<Value extends TSchema>(
+  values: Value,
+  options: { readonly description: string; readonly maxProperties: number },
+) {
+  return Type.Record(Type.String({ minLength: 1, maxLength: 256 }), values, options);
+}

@@ -1,0 +1,165 @@
+import { Type } from "typebox";
+import { list, section } from "./container.ts";
+import { choice, duration, filePath, integer, size, text } from "./leaf.ts";
+
+const host = (description: string) =>
+  text({
+    description,
+    default: "127.0.0.1",
+    maxLength: 253,
+    pattern: "^[A-Za-z0-9.:_-]+$",
+    expected: "a host name or an IP address",
+  });
+
+const port = (description: string, standard: number) =>
+  integer({ description, minimum: 0, maximum: 65_535, default: standard });
+
+export const listen = section("Where clients are served.", {
+  host: host("Address to listen on; `0.0.0.0` or `::` for all."),
+  port: port("Port to listen on; 0 for any free one.", 8080),
+  tls: Type.Optional(
+    section("Serve HTTPS instead of HTTP.", {
+      "cert-file": filePath("Certificate chain in PEM form."),
+      "key-file": filePath("Private key in PEM form."),
+      "ca-file": Type.Optional(
+        filePath("Certificates in PEM form; when given, clients must present a certificate that one of them signed."),
+      ),
+    }),
+  ),
+});
+
+export const admin = section("Where operators are served: the admin API and the metrics.", {
+  host: host("Address to listen on. One that is not a loopback address is refused without `admin.key`."),
+  port: port("Port to listen on; 0 for any free one.", 9090),
+  key: Type.Optional(
+    text({ description: "Key that admin requests must carry.", minLength: 8, maxLength: 512, isSecret: true }),
+  ),
+});
+
+export const apiKeys = list(
+  section("One key that clients may use. Give either `key` or `key-sha256`.", {
+    name: text({ description: "What the key is called in logs and metrics.", maxLength: 64 }),
+    key: Type.Optional(text({ description: "The key itself.", minLength: 8, maxLength: 512, isSecret: true })),
+    "key-sha256": Type.Optional(
+      text({
+        description: "SHA-256 of the key, in hexadecimal.",
+        minLength: 64,
+        maxLength: 64,
+        pattern: "^[0-9a-fA-F]{64}$",
+        expected: "64 hexadecimal digits",
+        isSecret: true,
+      }),
+    ),
+  }),
+  { description: "Keys that clients may use. Empty leaves the router open.", maxItems: 10_000 },
+);
+
+export const timeouts = section("How long is waited for clients and engines.", {
+  connect: duration({
+    description: "For a connection to an engine.",
+    default: "2s",
+    minimum: "10ms",
+    maximum: "60s",
+  }),
+  "first-byte": duration({
+    description: "For the first byte of an engine's answer. Long prompts and queues need minutes.",
+    default: "10m",
+    minimum: "100ms",
+    maximum: "24h",
+  }),
+  idle: duration({
+    description: "Between two pieces of an engine's answer.",
+    default: "5m",
+    minimum: "100ms",
+    maximum: "24h",
+  }),
+  "client-write": duration({
+    description: "For a client that does not read; after it, it counts as gone.",
+    default: "5m",
+    minimum: "100ms",
+    maximum: "24h",
+  }),
+  "engine-keep-alive": duration({
+    description: "How long an unused connection to an engine stays open. Engines on uvicorn close theirs after 5 s.",
+    default: "4s",
+    minimum: "0s",
+    maximum: "1h",
+  }),
+  "request-receive": duration({
+    description: "For a client to send a whole request, headers and body.",
+    default: "30s",
+    minimum: "100ms",
+    maximum: "1h",
+  }),
+  "keep-alive": duration({
+    description: "For the next request on a client's idle connection. Keep it above the load balancer's own.",
+    default: "75s",
+    minimum: "1s",
+    maximum: "1h",
+  }),
+});
+
+export const limits = section("Bounds on what the router takes on.", {
+  "max-body-bytes": size({
+    description: "Largest request body.",
+    default: "32MiB",
+    minimum: "1KiB",
+    maximum: "1GiB",
+  }),
+  "max-header-bytes": size({
+    description: "Largest sum of a request's headers.",
+    default: "32KiB",
+    minimum: "1KiB",
+    maximum: "1MiB",
+  }),
+  "max-nesting": integer({
+    description: "Deepest nesting of objects and lists in a request body.",
+    default: 64,
+    minimum: 4,
+    maximum: 1_000,
+  }),
+  "max-concurrent-requests": integer({
+    description: "Requests in flight; further ones are answered with 429.",
+    default: 4_096,
+    minimum: 1,
+    maximum: 1_000_000,
+  }),
+  "max-connections-per-engine": integer({
+    description: "Connections to one engine.",
+    default: 1_024,
+    minimum: 1,
+    maximum: 65_535,
+  }),
+  "max-queued-per-engine": integer({
+    description: "Requests that wait for a connection to one engine; further ones go to the next engine.",
+    default: 1_024,
+    minimum: 0,
+    maximum: 1_000_000,
+  }),
+});
+
+export const drain = section("How the router stops on SIGTERM. A second signal stops it at once.", {
+  delay: duration({
+    description: "How long new requests are still taken after readiness went false, so that load balancers notice.",
+    default: "5s",
+    minimum: "0s",
+    maximum: "10m",
+  }),
+  grace: duration({
+    description: "How long open answers may go on after that.",
+    default: "180s",
+    minimum: "0s",
+    maximum: "24h",
+  }),
+});
+
+export const log = section("Log lines on standard error.", {
+  level: choice(["debug", "info", "warn", "error"], {
+    description: "The least level that is written.",
+    default: "info",
+  }),
+  format: choice(["json", "pretty"], {
+    description: "`json` for machines, `pretty` for a terminal.",
+    default: "json",
+  }),
+});

@@ -1,0 +1,131 @@
+import { Type } from "typebox";
+import { list, map, section } from "./container.ts";
+import { choice, flag, integer, number, text } from "./leaf.ts";
+
+const modelName = (description: string) => text({ description, maxLength: 256 });
+
+/** Names of policies, each with the options that it takes. */
+export const policyOptions = {
+  least_connections: [],
+  least_tokens: ["foreign-request-tokens"],
+  power_of_two: [],
+  consistent_hashing: ["load-factor", "points-per-weight"],
+  round_robin: [],
+  random: [],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export type PolicyName = keyof typeof policyOptions;
+
+const policyNames = Object.keys(policyOptions) as PolicyName[];
+
+const policyOf = (description: string) =>
+  section(
+    description,
+    {
+      name: choice(policyNames, { description: "How an engine is chosen.", default: "least_connections" }),
+      "load-factor": Type.Optional(
+        Type.Unsafe<number>({
+          anyOf: [{ const: 0 }, { type: "number", minimum: 1, maximum: 1_000 }],
+          description:
+            "`consistent_hashing`: how far above its even share of the requests in flight an engine may go; " +
+            "0 removes the bound. 1.25 unless given.",
+          espalier: { kind: "number", expected: "0, or a number from 1 to 1000" },
+        }),
+      ),
+      "points-per-weight": Type.Optional(
+        integer({
+          description: "`consistent_hashing`: points on the ring of an engine of weight 1. 160 unless given.",
+          minimum: 1,
+          maximum: 4_096,
+        }),
+      ),
+      "foreign-request-tokens": Type.Optional(
+        integer({
+          description:
+            "`least_tokens`: what a queued request of a client outside the fleet is taken to weigh, in tokens. " +
+            "1024 unless given.",
+          minimum: 0,
+          maximum: 10_000_000,
+        }),
+      ),
+    },
+    { shorthand: "name" },
+  );
+
+export const policy = policyOf("How an engine is chosen for a request. A plain text stands for the name.");
+
+export const pools = list(
+  section("Settings for some models. The first pool with a matching pattern counts.", {
+    models: list(modelName("A model's name, in which `*` stands for any text."), {
+      description: "Which models.",
+      minItems: 1,
+      maxItems: 1_000,
+    }),
+    policy: Type.Optional(policyOf("In place of the general policy.")),
+    "engine-api-key": Type.Optional(
+      text({
+        description: "Key that is sent to the engines as `authorization: Bearer`.",
+        maxLength: 4_096,
+        pattern: "^[\\x21-\\x7e]+$",
+        expected: "a key of visible ASCII characters",
+        isSecret: true,
+      }),
+    ),
+    "forward-authorization": flag({
+      description: "Pass the client's own `authorization` on to the engines.",
+      default: false,
+    }),
+  }),
+  { description: "Settings for some models; the first match counts.", maxItems: 1_000 },
+);
+
+export const models = section("Names that clients may use besides those that engines serve.", {
+  aliases: map(modelName("The model it stands for."), {
+    description: "Further names of models.",
+    maxProperties: 10_000,
+  }),
+  splits: map(
+    list(
+      section("One side of a split.", {
+        model: modelName("A model's name."),
+        weight: number({ description: "Relative share.", minimum: 0, maximum: 1_000_000 }),
+      }),
+      { description: "The models that share the requests for a name.", minItems: 1, maxItems: 100 },
+    ),
+    {
+      description: "Names whose requests are shared among models by weight; a session stays on its side.",
+      maxProperties: 10_000,
+    },
+  ),
+});
+
+export const sessionKey = list(
+  text({
+    description: "Where to look.",
+    maxLength: 140,
+    pattern: "^(header:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}|body:\\S{1,128})$",
+    expected: "header:NAME or body:FIELD",
+  }),
+  {
+    description: "Where the key that keeps a session together is looked for; the first that is there counts.",
+    maxItems: 16,
+    default: [
+      "header:x-espalier-session-id",
+      "header:x-session-id",
+      "header:x-smg-routing-key",
+      "body:session_id",
+      "body:prompt_cache_key",
+      "body:user",
+    ],
+  },
+);
+
+export const forwardPaths = list(
+  text({
+    description: "A path, in which `*` at the end stands for any text.",
+    maxLength: 1_024,
+    pattern: "^/[^\\s?#*]*\\*?$",
+    expected: "a path that starts with /, with at most one * at its end",
+  }),
+  { description: "Further paths that are passed on to engines as they are.", maxItems: 1_000 },
+);

@@ -1,0 +1,30 @@
+import { inspect } from "node:util";
+
+/** What stands for a secret wherever it could be read. */
+export const mask = "***";
+
+/** Text that is never printed by accident: text, JSON and inspection of it give `***`. */
+export class Secret {
+  readonly #text: string;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** The text itself. Call it where it is sent, and do not keep the result. */
+  reveal(): string {
+    return this.#text;
+  }
+
+  toString(): string {
+    return mask;
+  }
+
+  toJSON(): string {
+    return mask;
+  }
+
+  [inspect.custom](): string {
+    return mask;
+  }
+}

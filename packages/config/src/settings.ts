@@ -1,0 +1,76 @@
+import type { TSchema } from "typebox";
+import { configSchema } from "./schema/config-schema.ts";
+import { defaultOf, descriptionOf, type Shape, shapeOf } from "./schema/shape.ts";
+
+/** One value or list of the configuration, as documents, flags and environment variables name it. */
+export interface Setting {
+  /** Keys from the root; `[]` stands for an element of a list and `*` for a name that the writer chooses. */
+  readonly keys: readonly string[];
+  readonly schema: TSchema;
+  readonly shape: Shape;
+  readonly description: string;
+  readonly default: unknown;
+  readonly isRequired: boolean;
+  /** How it is given outside the file; undefined for what stands inside a list or a map, and for lists of sections. */
+  readonly outside: OutsideNames | undefined;
+}
+
+export interface OutsideNames {
+  /** Keys at which a value from outside goes into the tree. */
+  readonly keys: readonly string[];
+  /** `--listen-port` */
+  readonly flag: string;
+  /** `ESPALIER_LISTEN_PORT` */
+  readonly variable: string;
+}
+
+/** Every setting, in the order of the schema. */
+export const settings: readonly Setting[] = collect(configSchema, [], { isRequired: true, shorthand: undefined });
+
+/** `engines[].url` */
+export function settingPath({ keys }: Pick<Setting, "keys">): string {
+  return keys.join(".").replaceAll(".[]", "[]");
+}
+
+interface Place {
+  readonly isRequired: boolean;
+  /** The key that a plain text in place of the section around stands for. */
+  readonly shorthand: string | undefined;
+}
+
+function collect(schema: TSchema, keys: readonly string[], place: Place): Setting[] {
+  const shape = shapeOf(schema);
+  if (shape.form === "section") {
+    const { properties, required, notes } = shape;
+    return Object.entries(properties).flatMap(([key, property]) =>
+      collect(property, [...keys, key], { isRequired: required.has(key), shorthand: notes.shorthand }),
+    );
+  }
+  const setting: Setting = {
+    keys,
+    schema,
+    shape,
+    description: descriptionOf(schema),
+    default: defaultOf(schema),
+    isRequired: place.isRequired,
+    outside: outsideNames(keys, shape, place.shorthand),
+  };
+  const inner = shape.form === "list" ? { key: "[]", schema: shape.items } : undefined;
+  const below = shape.form === "map" ? { key: "*", schema: shape.values } : inner;
+  if (!below || shapeOf(below.schema).form === "leaf") return [setting];
+  return [setting, ...collect(below.schema, [...keys, below.key], { isRequired: true, shorthand: undefined })];
+}
+
+function outsideNames(keys: readonly string[], shape: Shape, shorthand: string | undefined): OutsideNames | undefined {
+  if (keys.includes("[]") || keys.includes("*") || !isPlain(shape)) return undefined;
+  const outer = keys.at(-1) === shorthand ? keys.slice(0, -1) : keys;
+  const flag = (shape.form === "list" ? shape.notes.flag : undefined) ?? outer.join("-");
+  return { keys: outer, flag: `--${flag}`, variable: `ESPALIER_${outer.join("_").replaceAll("-", "_").toUpperCase()}` };
+}
+
+/** Whether plain text can give it: a value, or a list of values or of sections with a shorthand. */
+function isPlain(shape: Shape): boolean {
+  if (shape.form !== "list") return shape.form === "leaf";
+  const items = shapeOf(shape.items);
+  return items.form === "leaf" || (items.form === "section" && items.notes.shorthand !== undefined);
+}

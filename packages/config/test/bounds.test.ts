@@ -1,0 +1,148 @@
+import { expect, test } from "vitest";
+import { load, problemsOf } from "./loading.ts";
+
+/** Sets a value at `section.key`; some settings need another beside them. */
+function written(path: string, value: string): string {
+  const [section = "", key = ""] = path.split(".");
+  const others: Readonly<Record<string, string>> = {
+    "policy.load-factor": "name: consistent_hashing, ",
+    "policy.points-per-weight": "name: consistent_hashing, ",
+    "policy.foreign-request-tokens": "name: least_tokens, ",
+    "breaker.open": "max-open: 1h, ",
+  };
+  return `${section}: { ${others[path] ?? ""}${key}: ${value} }`;
+}
+
+/** Path, one below the least value, the least, the greatest, one above. */
+const ranges: readonly (readonly [string, string, string, string, string])[] = [
+  ["listen.port", "-1", "0", "65535", "65536"],
+  ["admin.port", "-1", "0", "65535", "65536"],
+  ["policy.load-factor", "0.999", "1", "1000", "1000.1"],
+  ["policy.points-per-weight", "0", "1", "4096", "4097"],
+  ["policy.foreign-request-tokens", "-1", "0", "10000000", "10000001"],
+  ["health.interval", "99ms", "100ms", "10m", "600001ms"],
+  ["health.timeout", "9ms", "10ms", "1m", "60001ms"],
+  ["health.down-after", "0", "1", "100", "101"],
+  ["health.up-after", "0", "1", "100", "101"],
+  ["scrape.interval", "99ms", "100ms", "10m", "600001ms"],
+  ["scrape.timeout", "9ms", "10ms", "1m", "60001ms"],
+  ["breaker.consecutive-failures", "0", "1", "1000", "1001"],
+  ["breaker.failure-share", "0.009", "0.01", "1", "1.01"],
+  ["breaker.window-requests", "0", "1", "100000", "100001"],
+  ["breaker.window", "999ms", "1s", "10m", "600001ms"],
+  ["breaker.open", "99ms", "100ms", "10m", "600001ms"],
+  ["breaker.max-open", "1999ms", "2s", "1h", "3600001ms"],
+  ["breaker.successes-to-close", "0", "1", "100", "101"],
+  ["retry.budget-ratio", "-0.01", "0", "1", "1.01"],
+  ["retry.budget-minimum", "-1", "0", "1000", "1001"],
+  ["retry.statuses", "[499]", "[500]", "[599]", "[600]"],
+  ["timeouts.connect", "9ms", "10ms", "60s", "60001ms"],
+  ["timeouts.first-byte", "99ms", "100ms", "24h", "86400001ms"],
+  ["timeouts.idle", "99ms", "100ms", "24h", "86400001ms"],
+  ["timeouts.client-write", "99ms", "100ms", "24h", "86400001ms"],
+  ["timeouts.engine-keep-alive", "-1", "0", "1h", "3600001ms"],
+  ["timeouts.request-receive", "99ms", "100ms", "1h", "3600001ms"],
+  ["timeouts.keep-alive", "999ms", "1s", "1h", "3600001ms"],
+  ["limits.max-body-bytes", "1023", "1KiB", "1GiB", "1073741825"],
+  ["limits.max-header-bytes", "1023B", "1KiB", "1MiB", "1048577B"],
+  ["limits.max-nesting", "3", "4", "1000", "1001"],
+  ["limits.max-concurrent-requests", "0", "1", "1000000", "1000001"],
+  ["limits.max-connections-per-engine", "0", "1", "65535", "65536"],
+  ["limits.max-queued-per-engine", "-1", "0", "1000000", "1000001"],
+  ["drain.delay", "-1", "0s", "10m", "600001"],
+  ["drain.grace", "-1", "0s", "24h", "86400001"],
+];
+
+test.each(ranges)("%s takes its least and greatest value and nothing beyond", (path, below, least, greatest, above) => {
+  expect(problemsOf(written(path, least))).toEqual([]);
+  expect(problemsOf(written(path, greatest))).toEqual([]);
+  for (const beyond of [below, above]) {
+    const problems = problemsOf(written(path, beyond));
+    expect(problems, beyond).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${path.replace(".", "\\.")}`));
+  }
+});
+
+const repeated = (count: number, element: (at: number) => string): string =>
+  Array.from({ length: count }, (_, at) => element(at)).join(", ");
+
+/** What is counted, the most that is taken, and a file with a given number of it. */
+const counts: readonly (readonly [string, number, (count: number) => string])[] = [
+  ["API keys", 10_000, (n) => `api-keys: [${repeated(n, (at) => `{ name: n${at}, key: key-number-${at} }`)}]`],
+  ["engines", 10_000, (n) => `engines: [${repeated(n, (at) => `http://e${at}`)}]`],
+  ["models of an engine", 1_000, (n) => `engines: [{ url: http://e, models: [${repeated(n, (at) => `m${at}`)}] }]`],
+  ["labels of an engine", 64, (n) => `engines: [{ url: http://e, labels: { ${repeated(n, (at) => `l${at}: v`)} } }]`],
+  ["pools", 1_000, (n) => `pools: [${repeated(n, (at) => `{ models: [m${at}] }`)}]`],
+  ["patterns of a pool", 1_000, (n) => `pools: [{ models: [${repeated(n, (at) => `m${at}`)}] }]`],
+  ["aliases", 10_000, (n) => `models: { aliases: { ${repeated(n, (at) => `a${at}: m`)} } }`],
+  ["splits", 10_000, (n) => `models: { splits: { ${repeated(n, (at) => `s${at}: [{ model: m, weight: 1 }]`)} } }`],
+  [
+    "sides of a split",
+    100,
+    (n) => `models: { splits: { s: [${repeated(n, (at) => `{ model: m${at}, weight: 1 }`)}] } }`,
+  ],
+  ["session key sources", 16, (n) => `session-key: [${repeated(n, (at) => `"body:f${at}"`)}]`],
+  ["forwarded paths", 1_000, (n) => `forward-paths: [${repeated(n, (at) => `/p${at}`)}]`],
+  ["retried statuses", 100, (n) => `retry: { statuses: [${repeated(n, (at) => `${500 + (at % 100)}`)}] }`],
+];
+
+test.each(counts)("one more of the %s than %i is refused", (_, most, write) => {
+  expect(problemsOf(write(most))).toEqual([]);
+  expect(problemsOf(write(most + 1))[0]).toContain(` are more than ${most}`);
+});
+
+/** What is measured, the longest that is taken, and a file with a text of a given length. */
+const lengths: readonly (readonly [string, number, (length: number) => string])[] = [
+  ["a host", 253, (n) => `listen: { host: ${"h".repeat(n)} }`],
+  ["an admin key", 512, (n) => `admin: { key: ${"k".repeat(n)} }`],
+  ["the name of an API key", 64, (n) => `api-keys: [{ name: ${"n".repeat(n)}, key: 12345678a }]`],
+  ["an API key", 512, (n) => `api-keys: [{ name: a, key: ${"k".repeat(n)} }]`],
+  ["a digest", 64, (n) => `api-keys: [{ name: a, key-sha256: "${"0".repeat(n)}" }]`],
+  ["an engine's URL", 2_048, (n) => `engines: [http://${"u".repeat(n - 7)}]`],
+  ["an engine's id", 128, (n) => `engines: [{ url: http://e, id: ${"i".repeat(n)} }]`],
+  ["a model's name", 256, (n) => `engines: [{ url: http://e, models: [${"m".repeat(n)}] }]`],
+  ["a label", 256, (n) => `engines: [{ url: http://e, labels: { a: ${"v".repeat(n)} } }]`],
+  ["an engine's key", 4_096, (n) => `pools: [{ models: [a], engine-api-key: ${"k".repeat(n)} }]`],
+  ["a session key source", 133, (n) => `session-key: ["body:${"f".repeat(n - 5)}"]`],
+  ["a forwarded path", 1_024, (n) => `forward-paths: [/${"p".repeat(n - 1)}]`],
+  ["a health path", 1_024, (n) => `health: { path: /${"p".repeat(n - 1)} }`],
+  ["a file's path", 4_096, (n) => `engines-file: ${"p".repeat(n)}`],
+];
+
+test.each(lengths)("%s of more than %i characters is refused", (_, most, write) => {
+  expect(problemsOf(write(most))).toEqual([]);
+  expect(problemsOf(write(most + 1))).toHaveLength(1);
+});
+
+test.each([
+  ["an admin key", (n: number) => `admin: { key: ${"k".repeat(n)} }`],
+  ["an API key", (n: number) => `api-keys: [{ name: a, key: ${"k".repeat(n)} }]`],
+])("%s of fewer than 8 characters is refused", (_, write) => {
+  expect(problemsOf(write(8))).toEqual([]);
+  expect(problemsOf(write(7))).toHaveLength(1);
+});
+
+test.each([
+  ["500ms", 500],
+  ["2s", 2_000],
+  ["1.5m", 90_000],
+  ["0.5h", 1_800_000],
+  ["2500", 2_500],
+  ['"2500"', 2_500],
+])("the duration %s is %i ms", (text, expected) => {
+  expect(load(`drain: { grace: ${text} }`).drain.graceMs).toBe(expected);
+});
+
+test.each([
+  ["2048B", 2_048],
+  ["4KiB", 4_096],
+  ["1.5MiB", 1_572_864],
+  ["1GiB", 1_073_741_824],
+  ["4kB", 4_000],
+  ["2MB", 2_000_000],
+  ["1GB", 1_000_000_000],
+  ["5000", 5_000],
+  ['"5000"', 5_000],
+])("the size %s is %i bytes", (text, expected) => {
+  expect(load(`limits: { max-body-bytes: ${text} }`).limits.maxBodyBytes).toBe(expected);
+});

@@ -1,0 +1,186 @@
+import { expect, test } from "vitest";
+import { load, problemsOf } from "./loading.ts";
+
+test.each(["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "::1"])(
+  "the admin listener on %s needs no key",
+  (host) => {
+    expect(load(`admin: { host: "${host}" }`).admin.keySha256).toBeUndefined();
+  },
+);
+
+test.each(["0.0.0.0", "::", "10.0.0.1", "192.168.127.1", "127.0.0.1.example.com", "example.com", "::ffff:10.0.0.1"])(
+  "the admin listener on %s needs a key",
+  (host) => {
+    expect(problemsOf(`admin: { host: "${host}" }`)).toEqual([
+      `admin.key: is required, because ${host} is not a loopback address (e.yaml:1:1)`,
+    ]);
+    expect(problemsOf(`admin: { host: "${host}", key: an-admin-key }`)).toEqual([]);
+  },
+);
+
+test.each([
+  ["the same address", "{ listen: { port: 9090 } }", 1],
+  ["an address within all", "{ listen: { port: 9090, host: 0.0.0.0 } }", 1],
+  ["all IPv6 addresses", "{ listen: { port: 9090, host: '::' } }", 1],
+  ["different addresses", "{ listen: { port: 9090, host: 127.0.0.2 } }", 0],
+  ["free ports", "{ listen: { port: 0 }, admin: { port: 0 } }", 0],
+])("one port for both listeners on %s", (_, text, problems) => {
+  expect(problemsOf(text)).toHaveLength(problems);
+});
+
+const digest = "ab".repeat(32);
+
+test.each([
+  ["neither key nor digest", "[{ name: a }]", "api-keys[0]: needs either key or key-sha256"],
+  ["both", `[{ name: a, key: 12345678a, key-sha256: ${digest} }]`, "api-keys[0]: needs either key or key-sha256"],
+  [
+    "one name twice",
+    `[{ name: a, key: 12345678a }, { name: a, key: 12345678b }]`,
+    "api-keys[1].name: a is the name of another key",
+  ],
+  ["one key twice", `[{ name: a, key: 12345678a }, { name: b, key: 12345678a }]`, "api-keys[1]: has the same key as a"],
+  [
+    "one key in both forms",
+    `[{ name: a, key: abcdefgh }, { name: b, key-sha256: 9C56CC51B374C3BA189210D5B6D4BF57790D351C96C47C02190ECF1E430635AB }]`,
+    "api-keys[1]: has the same key as a",
+  ],
+])("API keys with %s are refused", (_, keys, expected) => {
+  expect(problemsOf(`api-keys: ${keys}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([expected]);
+});
+
+test.each([
+  ["a URL twice", "[http://a:1, http://a:1]", "engines[1].url: http://a:1 is the URL of engine 0 as well"],
+  ["a URL twice in other words", "[http://A:80/, http://a]", "engines[1].url: http://a is the URL of engine 0 as well"],
+  [
+    "an id twice",
+    "[{ url: http://a, id: x }, { url: http://b, id: x }]",
+    "engines[1].id: x is the id of engine 0 as well",
+  ],
+  [
+    "an id that another has by default",
+    "[http://a:1, { url: http://b, id: 'a:1' }]",
+    "engines[1].id: a:1 is the id of engine 0 as well",
+  ],
+  ["a port out of range", "['http://a:99999']", 'engines[0].url: "http://a:99999" is not a URL'],
+  ["a host that is none", "['http://[::1']", 'engines[0].url: "http://[::1" is not a URL'],
+])("engines with %s are refused", (_, engines, expected) => {
+  expect(problemsOf(`engines: ${engines}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([expected]);
+});
+
+test("engines with different paths on one host are different engines", () => {
+  const { engines } = load("engines: [http://a/one, http://a/two/, 'http://[::1]:8000']");
+  expect(engines.map(({ id, url }) => `${id} ${url}`)).toEqual([
+    "a/one http://a/one",
+    "a/two http://a/two",
+    "[::1]:8000 http://[::1]:8000",
+  ]);
+});
+
+test.each([
+  ["policy: { name: random, load-factor: 2 }", "policy.load-factor: is no option of random"],
+  ["policy: { load-factor: 2 }", "policy.load-factor: is no option of least_connections"],
+  [
+    "policy: { name: consistent_hashing, foreign-request-tokens: 2 }",
+    "policy.foreign-request-tokens: is no option of consistent_hashing, which takes load-factor, points-per-weight",
+  ],
+  [
+    "pools: [{ models: [a], policy: { name: least_tokens, load-factor: 2 } }]",
+    "pools[0].policy.load-factor: is no option of least_tokens, which takes foreign-request-tokens",
+  ],
+])("%s has an option that the policy does not know", (text, expected) => {
+  expect(problemsOf(text).map((line) => line.replace(/ \(e.*/, ""))).toEqual([expected]);
+});
+
+test.each([
+  ["policy: { name: consistent_hashing, load-factor: 0 }", { "load-factor": 0 }],
+  ["policy: { name: least_tokens, foreign-request-tokens: 0 }", { "foreign-request-tokens": 0 }],
+])("%s keeps the option, even if it is 0", (text, options) => {
+  expect(load(text).policy.options).toEqual(options);
+});
+
+test("a pattern of a pool that an earlier pool has already is refused", () => {
+  expect(problemsOf("pools: [{ models: [a, b] }, { models: [c, a] }]")).toEqual([
+    "pools[1].models[1]: a never counts: pool 0 has it (e.yaml:1:43)",
+  ]);
+});
+
+test("a pool either has a key for its engines or passes the client's on", () => {
+  expect(problemsOf("pools: [{ models: [a], engine-api-key: k, forward-authorization: true }]")).toEqual([
+    "pools[0].forward-authorization: cannot be true together with engine-api-key (e.yaml:1:43)",
+  ]);
+});
+
+test.each([
+  ["cert-file", "key-file"],
+  ["key-file", "cert-file"],
+])("engine-tls with only %s is refused", (given, missing) => {
+  expect(problemsOf(`engine-tls: { ${given}: /f }`)).toEqual([
+    `engine-tls.${missing}: is required, because its counterpart is given (e.yaml:1:1)`,
+  ]);
+});
+
+test("a breaker that first stays open longer than it ever may is refused", () => {
+  expect(problemsOf("breaker: { open: 31s }")).toEqual(["breaker.max-open: 30s is less than open, 31s (e.yaml:1:1)"]);
+});
+
+test.each([
+  ["an alias of itself", "aliases: { a: a }", ["models.aliases.a: leads back to itself"]],
+  [
+    "aliases in a circle",
+    "aliases: { a: b, b: c, c: a }",
+    ["a", "b", "c"].map((name) => `models.aliases.${name}: leads back to itself`),
+  ],
+  [
+    "a circle over a split",
+    "aliases: { a: s }, splits: { s: [{ model: m, weight: 1 }, { model: a, weight: 1 }] }",
+    ["models.aliases.a: leads back to itself", "models.splits.s: leads back to itself"],
+  ],
+  [
+    "a way into a circle",
+    "aliases: { in: a, a: b, b: a }",
+    [
+      "models.aliases.in: leads over more than 7 names",
+      "models.aliases.a: leads back to itself",
+      "models.aliases.b: leads back to itself",
+    ],
+  ],
+  [
+    "an alias and a split of one name",
+    "aliases: { a: m }, splits: { a: [{ model: n, weight: 1 }] }",
+    ["models.splits.a: is the name of an alias as well"],
+  ],
+  [
+    "a split without weight",
+    "splits: { a: [{ model: n, weight: 0 }] }",
+    ["models.splits.a: has no side with a weight above 0"],
+  ],
+  [
+    "a model twice in a split",
+    "splits: { a: [{ model: n, weight: 1 }, { model: n, weight: 2 }] }",
+    ["models.splits.a: has a model twice"],
+  ],
+])("%s is refused", (_, models, expected) => {
+  expect(problemsOf(`models: { ${models} }`).map((line) => line.replace(/ \(e.*/, ""))).toEqual(expected);
+});
+
+test.each([
+  [
+    "a split that has the model of its own name on one side",
+    "splits: { a: [{ model: a, weight: 9 }, { model: b, weight: 1 }] }",
+  ],
+  ["a side of weight 0", "splits: { a: [{ model: b, weight: 0 }, { model: c, weight: 1 }] }"],
+  ["two aliases of one model", "aliases: { a: m, b: m }"],
+  ["an alias of a split", "aliases: { a: s }, splits: { s: [{ model: m, weight: 1 }] }"],
+  ["names that objects have by nature", "aliases: { toString: constructor, valueOf: m }"],
+])("%s is fine", (_, models) => {
+  expect(problemsOf(`models: { ${models} }`)).toEqual([]);
+});
+
+test("a chain of seven aliases is fine, one of eight is refused", () => {
+  const chain = (length: number) =>
+    `models: { aliases: { ${Array.from({ length }, (_, at) => `a${at}: a${at + 1}`).join(", ")} } }`;
+  expect(problemsOf(chain(7))).toEqual([]);
+  expect(problemsOf(chain(8)).map((line) => line.replace(/ \(e.*/, ""))).toEqual([
+    "models.aliases.a0: leads over more than 7 names",
+  ]);
+});

@@ -1,0 +1,211 @@
+import { loadConfig } from "@espalier/config";
+import { expect, test } from "vitest";
+import { load } from "./loading.ts";
+
+test("without any source the configuration is complete", () => {
+  const { effective: _, ...config } = loadConfig({});
+  expect(config).toEqual({
+    listen: { host: "127.0.0.1", port: 8080, tls: undefined },
+    admin: { host: "127.0.0.1", port: 9090, keySha256: undefined },
+    apiKeys: [],
+    engines: [],
+    enginesFile: undefined,
+    engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
+    policy: { name: "least_connections", options: {} },
+    sessionKey: [
+      { from: "header", name: "x-espalier-session-id" },
+      { from: "header", name: "x-session-id" },
+      { from: "header", name: "x-smg-routing-key" },
+      { from: "body", name: "session_id" },
+      { from: "body", name: "prompt_cache_key" },
+      { from: "body", name: "user" },
+    ],
+    pools: [],
+    models: { aliases: {}, splits: {} },
+    forwardPaths: [],
+    injectUsage: true,
+    health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2 },
+    scrape: { path: "/metrics", intervalMs: 1_000, timeoutMs: 1_000 },
+    breaker: {
+      consecutiveFailures: 5,
+      failureShare: 0.5,
+      windowRequests: 20,
+      windowMs: 10_000,
+      openMs: 2_000,
+      maxOpenMs: 30_000,
+      successesToClose: 2,
+    },
+    retry: { budgetRatio: 0.2, budgetMinimum: 3, statuses: [502, 503, 504] },
+    timeouts: {
+      connectMs: 2_000,
+      firstByteMs: 600_000,
+      idleMs: 300_000,
+      clientWriteMs: 300_000,
+      engineKeepAliveMs: 4_000,
+      requestReceiveMs: 30_000,
+      keepAliveMs: 75_000,
+    },
+    limits: {
+      maxBodyBytes: 33_554_432,
+      maxHeaderBytes: 32_768,
+      maxNesting: 64,
+      maxConcurrentRequests: 4_096,
+      maxConnectionsPerEngine: 1_024,
+      maxQueuedPerEngine: 1_024,
+    },
+    drain: { delayMs: 5_000, graceMs: 180_000 },
+    log: { level: "info", format: "json" },
+    warnings: ["No engines are configured; the router is not ready until some are added."],
+  });
+});
+
+test.each(["", "# only a comment\n", "{}", "listen:\nengines:\nlimits: ~\n"])(
+  "a file that says nothing, such as %j, leaves the defaults",
+  (text) => {
+    expect(load(text)).toEqual(loadConfig({}));
+  },
+);
+
+const everything = `
+listen: { host: 0.0.0.0, port: 8443, tls: { cert-file: /c.pem, key-file: /k.pem, ca-file: /ca.pem } }
+admin: { host: 10.0.0.1, port: 9443, key: an-admin-key }
+api-keys:
+  - { name: team-a, key: key-of-team-a }
+  - { name: team-b, key-sha256: "0000000000000000000000000000000000000000000000000000000000000ABC" }
+engines:
+  - http://10.0.0.1:8000
+  - { id: e2, url: "https://engine-2/prefix/", models: [llama-70b], role: prefill, weight: 2.5, labels: { zone: a } }
+engines-file: /etc/engines.yaml
+engine-tls: { ca-file: /ca, cert-file: /c, key-file: /k, verify: false }
+policy: { name: consistent_hashing, load-factor: 1.5, points-per-weight: 64 }
+session-key: ["header:X-Session", "body:user"]
+pools:
+  - { models: ["llama-*", mistral], policy: random, engine-api-key: secret-of-pool }
+  - { models: ["*"], forward-authorization: true, policy: { name: least_tokens, foreign-request-tokens: 7 } }
+models:
+  aliases: { gpt-4: llama-70b }
+  splits: { mine: [{ model: a, weight: 90 }, { model: b, weight: 10 }] }
+forward-paths: ["/v1/audio/*"]
+inject-usage: false
+health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1 }
+scrape: { path: /m, interval: 250ms, timeout: 3s }
+breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3 }
+retry: { budget-ratio: 0.5, budget-minimum: 10, statuses: [500, 503] }
+timeouts: { connect: 1s, first-byte: 1h, idle: 90s, client-write: 1m, engine-keep-alive: 0, request-receive: 1500, keep-alive: 2m }
+limits:
+  max-body-bytes: 1GiB
+  max-header-bytes: 65536
+  max-nesting: 10
+  max-concurrent-requests: 8
+  max-connections-per-engine: 9
+  max-queued-per-engine: 0
+drain: { delay: 0s, grace: 1.5m }
+log: { level: debug, format: pretty }
+`;
+
+test("every key of the file has its place in the compiled form", () => {
+  const config = load(everything);
+  expect(config).toMatchObject({
+    listen: { host: "0.0.0.0", port: 8443, tls: { certFile: "/c.pem", keyFile: "/k.pem", caFile: "/ca.pem" } },
+    admin: { host: "10.0.0.1", port: 9443 },
+    enginesFile: "/etc/engines.yaml",
+    engineTls: { caFile: "/ca", certFile: "/c", keyFile: "/k", verify: false },
+    policy: { name: "consistent_hashing", options: { "load-factor": 1.5, "points-per-weight": 64 } },
+    sessionKey: [
+      { from: "header", name: "x-session" },
+      { from: "body", name: "user" },
+    ],
+    models: {
+      aliases: { "gpt-4": "llama-70b" },
+      splits: {
+        mine: [
+          { model: "a", weight: 90 },
+          { model: "b", weight: 10 },
+        ],
+      },
+    },
+    forwardPaths: ["/v1/audio/*"],
+    injectUsage: false,
+    health: { path: "/ping", intervalMs: 5_000, timeoutMs: 500, downAfter: 4, upAfter: 1 },
+    scrape: { path: "/m", intervalMs: 250, timeoutMs: 3_000 },
+    breaker: {
+      consecutiveFailures: 9,
+      failureShare: 0.25,
+      windowRequests: 50,
+      windowMs: 60_000,
+      openMs: 3_000,
+      maxOpenMs: 60_000,
+      successesToClose: 3,
+    },
+    retry: { budgetRatio: 0.5, budgetMinimum: 10, statuses: [500, 503] },
+    timeouts: {
+      connectMs: 1_000,
+      firstByteMs: 3_600_000,
+      idleMs: 90_000,
+      clientWriteMs: 60_000,
+      engineKeepAliveMs: 0,
+      requestReceiveMs: 1_500,
+      keepAliveMs: 120_000,
+    },
+    limits: {
+      maxBodyBytes: 1_073_741_824,
+      maxHeaderBytes: 65_536,
+      maxNesting: 10,
+      maxConcurrentRequests: 8,
+      maxConnectionsPerEngine: 9,
+      maxQueuedPerEngine: 0,
+    },
+    drain: { delayMs: 0, graceMs: 90_000 },
+    log: { level: "debug", format: "pretty" },
+    warnings: ["Certificates of engines are not checked: engine-tls.verify is false."],
+  });
+});
+
+test("engines are specs with ids of their own and URLs in their plain form", () => {
+  expect(load(everything).engines).toEqual([
+    { id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, labels: {} },
+    {
+      id: "e2",
+      url: "https://engine-2/prefix",
+      models: ["llama-70b"],
+      role: "prefill",
+      weight: 2.5,
+      labels: { zone: "a" },
+    },
+  ]);
+});
+
+test("a pool without a policy has the general one, one with a policy only its own options", () => {
+  const { pools } = load(`
+policy: { name: consistent_hashing, load-factor: 1.5 }
+pools:
+  - { models: [a] }
+  - { models: [b], policy: round_robin }
+  - { models: [c], policy: { name: consistent_hashing } }
+`);
+  expect(pools.map(({ policy }) => policy)).toEqual([
+    { name: "consistent_hashing", options: { "load-factor": 1.5 } },
+    { name: "round_robin", options: {} },
+    { name: "consistent_hashing", options: {} },
+  ]);
+});
+
+test.each([
+  [
+    "anyone can use a router that listens everywhere without keys",
+    "listen: { host: 0.0.0.0 }",
+    /0\.0\.0\.0:8080.*api-keys/,
+  ],
+  ["there are no engines", "{}", /No engines/],
+  ["certificates are not checked", "engine-tls: { verify: false }", /verify is false/],
+])("a warning says that %s", (_, text, expected) => {
+  expect(load(text).warnings.join("\n")).toMatch(expected);
+});
+
+test.each([
+  ["an engine is listed", "engines: [http://a]"],
+  ["engines come from a file", "engines-file: /engines.yaml"],
+  ["keys are required", "{ engines: [http://a], listen: { host: 0.0.0.0 }, api-keys: [{ name: a, key: 12345678a }] }"],
+])("nothing is warned of when %s", (_, text) => {
+  expect(load(text).warnings).toEqual([]);
+});

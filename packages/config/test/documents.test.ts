@@ -1,0 +1,140 @@
+import { configJsonSchema, flagCatalogue, renderConfigurationDocs } from "@espalier/config";
+import Schema from "typebox/schema";
+import { expect, test } from "vitest";
+import { parse } from "yaml";
+import { problemsOf } from "./loading.ts";
+
+test("flags are unique and well formed, and belong to a group", () => {
+  const flags = flagCatalogue.map(({ flag }) => flag);
+  expect(new Set(flags).size).toBe(flags.length);
+  for (const entry of flagCatalogue) {
+    expect(entry.flag).toMatch(/^--[a-z0-9]+(-[a-z0-9]+)*$/);
+    expect(entry.description).toMatch(/^[A-Z`].*\.$/);
+    expect(entry.group).not.toBe("");
+    expect(entry.type).not.toBe("");
+  }
+});
+
+test("a flag says what it takes, where it goes and what stands without it", () => {
+  expect(flagCatalogue.find(({ flag }) => flag === "--listen-port")).toEqual({
+    flag: "--listen-port",
+    path: "listen.port",
+    type: "an integer from 0 to 65535",
+    description: "Port to listen on; 0 for any free one.",
+    default: "8080",
+    group: "Listen: Where clients are served.",
+    isRepeatable: false,
+  });
+  expect(flagCatalogue.find(({ flag }) => flag === "--engine")).toMatchObject({
+    path: "engines",
+    group: "General",
+    isRepeatable: true,
+    default: "[]",
+  });
+  expect(flagCatalogue.find(({ flag }) => flag === "--policy")).toMatchObject({
+    path: "policy.name",
+    isRepeatable: false,
+  });
+  expect(flagCatalogue.find(({ flag }) => flag === "--admin-key")?.default).toBeUndefined();
+});
+
+test("the flags of one group stand together", () => {
+  const groups = flagCatalogue
+    .map(({ group }) => group)
+    .filter((group, at, all) => group !== all[at - 1] && group !== "General");
+  expect(new Set(groups).size).toBe(groups.length);
+});
+
+test("the document has every flag and variable, each in one row with its default", () => {
+  const rows = renderConfigurationDocs().split("\n");
+  for (const { flag, path, default: standard } of flagCatalogue) {
+    const found = rows.filter((row) => row.startsWith(`| \`${path}\` |`));
+    expect(found, path).toHaveLength(1);
+    expect(found[0]).toContain(`\`${flag}\``);
+    if (standard !== undefined) expect(found[0]).toContain(`\`${standard}\``);
+  }
+});
+
+test.each([
+  [
+    "what stands in lists, without flag or variable",
+    "| `pools[].engine-api-key` | a key of visible ASCII characters | none |  |  | Key that is sent",
+  ],
+  [
+    "what stands in maps",
+    "| `models.splits.*[].weight` | a number from 0 to 1000000 | required |  |  | Relative share. |",
+  ],
+  [
+    "bounds",
+    "| `limits.max-body-bytes` | a size from 1KiB to 1GiB | `32MiB` | `ESPALIER_LIMITS_MAX_BODY_BYTES` | `--limits-max-body-bytes` |",
+  ],
+  ["a short name", "| `ESPALIER_POLICY` | `--policy` |"],
+  [
+    "what a list holds",
+    "| `engines` | a list, each plain text or a section; at most 10000 | `[]` | `ESPALIER_ENGINES` | `--engine` |",
+  ],
+])("the document shows %s", (_, expected) => {
+  expect(renderConfigurationDocs()).toContain(expected);
+});
+
+test("every row of the document has the columns of its head, and no two blank lines follow each other", () => {
+  const docs = renderConfigurationDocs();
+  const cells = (row: string) => row.replaceAll("\\|", "").split("|").length;
+  let head = 0;
+  for (const line of docs.split("\n")) {
+    if (!line.startsWith("|")) head = 0;
+    else if (head === 0) head = cells(line);
+    else expect(cells(line), line).toBe(head);
+  }
+  expect(docs).not.toContain("\n\n\n");
+  expect(docs.endsWith("\n")).toBe(true);
+});
+
+const fitting = [
+  "{}",
+  "listen: { port: 1 }",
+  "engines: [http://a, { url: http://b, role: prefill }]",
+  "policy: random",
+  "policy: { name: least_tokens }",
+  "policy: { name: consistent_hashing, load-factor: 0 }",
+  "drain: { delay: 5s, grace: 100 }",
+  "limits: { max-body-bytes: 1MiB, max-header-bytes: 4096 }",
+  "models: { aliases: { a: b }, splits: { s: [{ model: m, weight: 1 }] } }",
+  "listen: { tls: { cert-file: a, key-file: b } }",
+  "api-keys: [{ name: a, key: 12345678a }]",
+];
+
+const unfitting = [
+  "listn: {}",
+  "listen: { port: 70000 }",
+  "listen: { tls: { cert-file: a } }",
+  "engines: [{ id: a }]",
+  "engines: [5]",
+  "policy: fastest",
+  "policy: { name: consistent_hashing, load-factor: 0.5 }",
+  "drain: { delay: soon }",
+  "drain: { delay: 700000 }",
+  "limits: { max-body-bytes: 1 }",
+  "models: { splits: { s: [] } }",
+  "models: { aliases: { a: 5 } }",
+  "api-keys: [{ key: 12345678a }]",
+  "pools: [{}]",
+  "log: { level: loud }",
+];
+
+test.each(fitting)("the JSON Schema takes %s, as the loader does", (text) => {
+  expect(Schema.Check(configJsonSchema, parse(text))).toBe(true);
+  expect(problemsOf(text)).toEqual([]);
+});
+
+test.each(unfitting)("the JSON Schema refuses %s, as the loader does", (text) => {
+  expect(Schema.Check(configJsonSchema, parse(text))).toBe(false);
+  expect(problemsOf(text)).not.toEqual([]);
+});
+
+test("the JSON Schema is plain JSON without notes of our own", () => {
+  const text = JSON.stringify(configJsonSchema);
+  expect(JSON.parse(text)).toEqual(configJsonSchema);
+  expect(text).not.toContain('"espalier"');
+  expect(text).toContain("https://json-schema.org/draft/2020-12/schema");
+});

@@ -1,0 +1,23 @@
+import type { EngineSpec, EspalierError } from "@espalier/common";
+
+/** Who listens to a source. Its functions return without throwing. */
+export interface SourceObserver {
+  /** The whole list as it is from now on; it replaces the one before. */
+  onSpecs(specs: readonly EngineSpec[]): void;
+  /** The source could not follow a change; the last list given stays valid. */
+  onError(error: EspalierError): void;
+}
+
+/** Where engines come from. `start` and `stop` are each called at most once, in that order. */
+export interface EngineSource {
+  /** Names the source in messages. */
+  readonly name: string;
+  /**
+   * Gives the first list to `observer` before it resolves, and later lists as they come.
+   *
+   * @throws EspalierError when there is no first list; nothing is left running then
+   */
+  start(observer: SourceObserver): Promise<void>;
+  /** Releases timers and watchers. The observer hears nothing afterwards. */
+  stop(): Promise<void>;
+}

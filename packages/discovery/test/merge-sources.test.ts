@@ -1,0 +1,194 @@
+import { rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { EspalierError } from "@espalier/common";
+import {
+  createFileSource,
+  createStaticSource,
+  type EngineSource,
+  mergeSources,
+  type SourceObserver,
+} from "@espalier/discovery";
+import { createVirtualTime, waitFor } from "@espalier/testing";
+import { expect, onTestFinished, test } from "vitest";
+import { createFolder, createRecorder, engine, parseIds, rejectionOf, withoutPolling } from "./helpers.ts";
+
+/** A source that gives what the test tells it to. */
+function createManualSource(name: string, first: string, journal: string[] = []) {
+  let observer: SourceObserver | undefined;
+  const source: EngineSource = {
+    name,
+    async start(given) {
+      journal.push(`start ${name}`);
+      observer = given;
+      given.onSpecs(parseIds(first, name));
+    },
+    async stop() {
+      journal.push(`stop ${name}`);
+    },
+  };
+  return {
+    source,
+    give: (ids: string) => observer?.onSpecs(parseIds(ids, name)),
+    fail: (error: EspalierError) => observer?.onError(error),
+  };
+}
+
+const failingSource = (name: string, journal: string[]): EngineSource => ({
+  name,
+  async start() {
+    throw new EspalierError("config_unreadable", `${name} cannot be read`);
+  },
+  async stop() {
+    journal.push(`stop ${name}`);
+  },
+});
+
+test("a static source gives its list as it is", async () => {
+  const specs = [engine("a"), engine("b")];
+  const given: unknown[] = [];
+  const source = createStaticSource(specs);
+  await source.start({ onSpecs: (list) => given.push(list), onError: (error) => given.push(error) });
+  await source.stop();
+  expect(given).toEqual([specs]);
+});
+
+test("gives one list when all have started, in the order of the sources", async () => {
+  const recorder = createRecorder();
+  const merged = mergeSources(
+    [createStaticSource([engine("c"), engine("a")]), createStaticSource([]), createStaticSource([engine("b")])],
+    recorder,
+  );
+  await merged.start();
+  await merged.stop();
+  expect(recorder).toMatchObject({ lists: ["c a b"], errors: [] });
+});
+
+test("no sources at all give the empty list", async () => {
+  const recorder = createRecorder();
+  const merged = mergeSources([], recorder);
+  await merged.start();
+  await merged.stop();
+  expect(recorder.lists).toEqual([""]);
+});
+
+test("each change of a source gives the whole union", async () => {
+  const recorder = createRecorder();
+  const first = createManualSource("first", "a");
+  const second = createManualSource("second", "x");
+  const merged = mergeSources([first.source, second.source], recorder);
+  await merged.start();
+  second.give("x y");
+  first.give("");
+  first.give("b");
+  await merged.stop();
+  expect(recorder.lists).toEqual(["a x", "a x y", "x y", "b x y"]);
+});
+
+test("the first source wins an id, and the conflict is reported once for as long as it lasts", async () => {
+  const recorder = createRecorder();
+  const urls: string[] = [];
+  const second = createManualSource("second", "b a");
+  const merged = mergeSources([createStaticSource([engine("a", "http://mine:1")]), second.source], {
+    onSpecs(specs) {
+      recorder.onSpecs(specs);
+      urls.push(specs.find(({ id }) => id === "a")?.url ?? "none");
+    },
+    onError: recorder.onError,
+  });
+  await merged.start();
+  expect(recorder.lists).toEqual(["a b"]);
+  expect(recorder.errors.map(({ code, message }) => [code, message])).toEqual([
+    ["config_invalid", "engine a of second is ignored: static list has that id already"],
+  ]);
+
+  second.give("a c");
+  expect(recorder.errors).toHaveLength(1);
+  second.give("c");
+  second.give("a c");
+  expect(recorder.errors).toHaveLength(2);
+  await merged.stop();
+  expect(recorder.lists).toEqual(["a b", "a c", "a c", "a c"]);
+  expect(new Set(urls)).toEqual(new Set(["http://mine:1"]));
+});
+
+test("an id in three sources and twice in one of them is reported once", async () => {
+  const recorder = createRecorder();
+  const sources = ["a b", "a a", "a b"].map((ids, index) => createManualSource(`source ${index}`, ids).source);
+  const merged = mergeSources(sources, recorder);
+  await merged.start();
+  await merged.stop();
+  expect(recorder.lists).toEqual(["a b"]);
+  expect(recorder.errors.map(({ message }) => message)).toEqual([
+    "engine a of source 1 is ignored: source 0 has that id already",
+    "engine b of source 2 is ignored: source 0 has that id already",
+  ]);
+});
+
+test("errors of a source pass through and leave the list", async () => {
+  const recorder = createRecorder();
+  const { source, fail } = createManualSource("only", "a");
+  const merged = mergeSources([source], recorder);
+  await merged.start();
+  const error = new EspalierError("config_unreadable");
+  fail(error);
+  await merged.stop();
+  expect(recorder.errors).toEqual([error]);
+  expect(recorder.lists).toEqual(["a"]);
+});
+
+test("when a source fails to start, those before it are stopped and nothing is given", async () => {
+  const journal: string[] = [];
+  const recorder = createRecorder();
+  const first = createManualSource("first", "a", journal);
+  const last = createManualSource("last", "z", journal);
+  const merged = mergeSources([first.source, failingSource("middle", journal), last.source], recorder);
+  expect((await rejectionOf(merged.start())).message).toBe("middle cannot be read");
+  await merged.stop();
+  expect(journal.filter((line) => line.startsWith("start"))).toEqual(["start first"]);
+  expect(journal.filter((line) => line === "stop first")).toHaveLength(1);
+  first.give("a b");
+  expect(recorder.lists).toEqual([]);
+});
+
+test("stop stops every source, and what one says afterwards is not passed on", async () => {
+  const journal: string[] = [];
+  const recorder = createRecorder();
+  const sources = ["one", "two"].map((name) => createManualSource(name, name, journal));
+  const merged = mergeSources(
+    sources.map(({ source }) => source),
+    recorder,
+  );
+  await merged.start();
+  await merged.stop();
+  expect(journal).toEqual(["start one", "start two", "stop two", "stop one"]);
+  sources[0]?.give("late");
+  expect(recorder.lists).toEqual(["one two"]);
+});
+
+test("a watched file joins the static list and follows its changes until stop", async () => {
+  const path = join(await createFolder(), "engines.yaml");
+  await writeFile(path, "b c");
+  const recorder = createRecorder();
+  const file = createFileSource({ path, parse: parseIds, scheduler: withoutPolling, debounceMs: 10 });
+  const merged = mergeSources([createStaticSource([engine("a"), engine("b")]), file], recorder);
+  onTestFinished(() => merged.stop());
+  await merged.start();
+  expect(recorder.lists).toEqual(["a b c"]);
+  await writeFile(`${path}.new`, "d");
+  await rename(`${path}.new`, path);
+  await waitFor(() => recorder.lists.length === 2, { what: "second list" });
+  expect(recorder.lists).toEqual(["a b c", "a b d"]);
+  expect(recorder.errors.map(({ message }) => message)).toEqual([
+    `engine b of file ${path} is ignored: static list has that id already`,
+  ]);
+});
+
+test("a file source that had started leaves no timer when a later source fails", async () => {
+  const path = join(await createFolder(), "engines.yaml");
+  await writeFile(path, "a");
+  const time = createVirtualTime();
+  const file = createFileSource({ path, parse: parseIds, scheduler: time.scheduler });
+  const merged = mergeSources([file, failingSource("next", [])], createRecorder());
+  await rejectionOf(merged.start());
+  expect(time.pendingCount).toBe(0);
+});

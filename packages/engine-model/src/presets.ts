@@ -1,0 +1,174 @@
+import type { EngineParameters } from "./types.ts";
+
+export type PresetName = "a10g-7b" | "h100-32b-tp2" | "h100-70b-tp4" | "b200-moe" | "smg-generic";
+
+export interface EnginePreset {
+  readonly parameters: EngineParameters;
+  readonly description: string;
+  /** Where each parameter is from, or the arithmetic behind it. What says `estimate` is no more than that. */
+  readonly sources: Readonly<Record<string, string>>;
+}
+
+const common = { flavour: "vllm", blockSize: 16, prefixCaching: true } as const;
+
+const commonSources = {
+  flavour: "vLLM V1",
+  blockSize: "vLLM's default on CUDA",
+  prefixCaching: "vLLM V1's default",
+};
+
+const batchBelow70Gib = "vLLM's default for the API server on GPUs below 70 GiB";
+const batchFrom70Gib = "vLLM's default for the API server on GPUs of 70 GiB and more";
+
+/**
+ * Engines by name. Times follow a roofline: prefill is bound by matrix arithmetic at a stated share of the peak, a
+ * decode step by reading the weights once and the KV of every sequence.
+ */
+export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
+  "a10g-7b": {
+    description: "Qwen2.5-7B in bf16 on one NVIDIA A10G (24 GB, 600 GB/s, 70 TFLOPS)",
+    parameters: {
+      ...common,
+      blockCount: 3_750,
+      maxBatchedTokens: 2_048,
+      maxRunning: 256,
+      maxModelLength: 32_768,
+      stepBaseMs: 33.7,
+      prefillMsPerToken: 0.362,
+      attentionMsPerTokenPair: 9.6e-6,
+      decodeMsPerSequence: 0.06,
+      decodeMsPerContextToken: 1.19e-4,
+    },
+    sources: {
+      ...commonSources,
+      blockCount:
+        "60,000 tokens: (24 GB x 0.9 - 15.2 GB weights - 3 GB activations and graphs) / 57,344 B per token " +
+        "(28 layers x 2 x 4 KV heads x 128 x 2 B) = 59,300; llm-d reports about 60k",
+      maxBatchedTokens: batchBelow70Gib,
+      maxRunning: batchBelow70Gib,
+      maxModelLength: "config.json of Qwen2.5-7B",
+      stepBaseMs: "15.2 GB weights / (600 GB/s x 0.8) = 31.7 ms, and 2 ms of launches and scheduling (estimate)",
+      prefillMsPerToken: "2 x 7.6e9 FLOP / (70 TFLOPS x 0.6); the share of the peak is an estimate",
+      attentionMsPerTokenPair: "4 x 28 layers x 3,584 FLOP / (70 TFLOPS x 0.6)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead; the arithmetic hides behind reading the weights",
+      decodeMsPerContextToken: "57,344 B / (600 GB/s x 0.8)",
+    },
+  },
+  "h100-32b-tp2": {
+    description: "Qwen2.5-32B in bf16 on two NVIDIA H100 80 GB, tensor parallel",
+    parameters: {
+      ...common,
+      blockCount: 17_280,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 131_072,
+      stepBaseMs: 15,
+      prefillMsPerToken: 0.0657,
+      attentionMsPerTokenPair: 1.33e-6,
+      decodeMsPerSequence: 0.03,
+      decodeMsPerContextToken: 5.2e-5,
+    },
+    sources: {
+      ...commonSources,
+      blockCount:
+        "276,480 tokens: (2 x 80 GB x 0.9 - 65.5 GB weights - 6 GB activations and graphs) / 262,144 B per token " +
+        "(64 layers x 2 x 8 KV heads x 128 x 2 B)",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "Qwen2.5-32B with YaRN",
+      stepBaseMs: "65.5 GB / (2 x 3.35 TB/s x 0.75) = 13 ms, and 2 ms overhead (estimate)",
+      prefillMsPerToken: "2 x 32.5e9 FLOP / (2 x 989 TFLOPS x 0.5); the share of the peak is an estimate",
+      attentionMsPerTokenPair: "4 x 64 layers x 5,120 FLOP / (2 x 989 TFLOPS x 0.5)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "262,144 B / (2 x 3.35 TB/s x 0.75)",
+    },
+  },
+  "h100-70b-tp4": {
+    description: "Llama-3.1-70B in bf16 on four NVIDIA H100 80 GB, tensor parallel",
+    parameters: {
+      ...common,
+      blockCount: 25_740,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 131_072,
+      stepBaseMs: 17.5,
+      prefillMsPerToken: 0.0793,
+      attentionMsPerTokenPair: 1.47e-6,
+      decodeMsPerSequence: 0.03,
+      decodeMsPerContextToken: 3.5e-5,
+    },
+    sources: {
+      ...commonSources,
+      blockCount:
+        "411,840 tokens: (4 x 80 GB x 0.9 - 141 GB weights - 12 GB activations and graphs) / 327,680 B per token " +
+        "(80 layers x 2 x 8 KV heads x 128 x 2 B)",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "config.json of Llama-3.1-70B",
+      stepBaseMs: "141 GB / (4 x 3.35 TB/s x 0.7) = 15 ms, and 2.5 ms overhead (estimate)",
+      prefillMsPerToken: "2 x 70.6e9 FLOP / (4 x 989 TFLOPS x 0.45); the share of the peak is an estimate",
+      attentionMsPerTokenPair: "4 x 80 layers x 8,192 FLOP / (4 x 989 TFLOPS x 0.45)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "327,680 B / (4 x 3.35 TB/s x 0.7)",
+    },
+  },
+  "b200-moe": {
+    description: "Qwen3-235B-A22B in fp8 with fp8 KV on four NVIDIA B200, tensor parallel",
+    parameters: {
+      ...common,
+      blockCount: 196_875,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 262_144,
+      stepBaseMs: 12,
+      prefillMsPerToken: 0.007,
+      attentionMsPerTokenPair: 9.8e-7,
+      decodeMsPerSequence: 0.02,
+      decodeMsPerContextToken: 5e-6,
+    },
+    sources: {
+      ...commonSources,
+      blockCount:
+        "3.15 M tokens, the capacity in Dynamo's published replay of the Mooncake conversation trace; it fits " +
+        "(4 x 180 GB x 0.85 - 235 GB weights - 74 GB workspace, an estimate) / 96,256 B per token " +
+        "(94 layers x 2 x 4 KV heads x 128 x 1 B)",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "config.json of Qwen3-235B-A22B-Instruct-2507",
+      stepBaseMs: "estimate: 235 GB / (4 x 8 TB/s x 0.6) = 12 ms when every expert is touched",
+      prefillMsPerToken: "2 x 22e9 active FLOP / (4 x 4.5 PFLOPS fp8 x 0.35); the share of the peak is an estimate",
+      attentionMsPerTokenPair: "4 x 94 layers x 64 heads x 128 FLOP / (4 x 2.25 PFLOPS bf16 x 0.35)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "96,256 B / (4 x 8 TB/s x 0.6)",
+    },
+  },
+  "smg-generic": {
+    description: "The engine of the simulation of 240 workers that the SMG mesh was measured with",
+    parameters: {
+      ...common,
+      blockCount: 32_768,
+      maxBatchedTokens: 2_048,
+      maxRunning: 256,
+      maxModelLength: 131_072,
+      stepBaseMs: 6,
+      prefillMsPerToken: 0.125,
+      attentionMsPerTokenPair: 0,
+      decodeMsPerSequence: 0.35,
+      decodeMsPerContextToken: 0,
+    },
+    sources: {
+      ...commonSources,
+      blockCount: "given: 524,288 KV tokens in blocks of 16",
+      maxBatchedTokens: "estimate: not given; vLLM's default below 70 GiB",
+      maxRunning: "given",
+      maxModelLength: "estimate: not given",
+      stepBaseMs: "given: a step takes 6 ms + 0.35 ms x batch",
+      prefillMsPerToken: "given: 8,000 tokens/s",
+      attentionMsPerTokenPair: "given: prefill time does not depend on context",
+      decodeMsPerSequence: "given: a step takes 6 ms + 0.35 ms x batch",
+      decodeMsPerContextToken: "given: none",
+    },
+  },
+};
+
+export const presetNames = Object.keys(enginePresets) as readonly PresetName[];

@@ -1,0 +1,188 @@
+import type { EventLog } from "./event-log.ts";
+import { createLeafHeap, type HeapEntry, type LeafHeap } from "./leaf-heap.ts";
+import type { TokenChain } from "./token-chain.ts";
+
+/** A run of pages that share a fate. Its pages are known by their chained hashes. */
+export interface RadixNode extends HeapEntry {
+  parent: RadixNode | undefined;
+  /** By `childKey` of their first page. */
+  readonly children: Map<number, RadixNode>;
+  /** Two per page. */
+  lanes: Uint32Array;
+  /** Requests that hold this node, each through a node at or below it. */
+  locks: number;
+  readonly adapter: string | undefined;
+}
+
+/** How much older than its child a parent is counted after a match. */
+const MATCH_STEP = 0.00001;
+const NO_LANES = new Uint32Array(0);
+
+/**
+ * The prefix tree of SGLang (`UnifiedTreeCore`, 0.5.23). Pages leave it node by node: the unlocked leaf that was not
+ * accessed for longest goes first. Access times are counted, not measured, as there.
+ */
+export class RadixTree {
+  readonly #events: EventLog;
+  /** The unlocked nodes without children. */
+  readonly #leaves: LeafHeap<RadixNode> = createLeafHeap();
+  #clock = 0;
+  #evictablePages = 0;
+  #pages = 0;
+  #root: RadixNode;
+
+  constructor(events: EventLog) {
+    this.#events = events;
+    this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
+  }
+
+  get root(): RadixNode {
+    return this.#root;
+  }
+
+  /** Pages in nodes that nobody locks. */
+  get evictablePages(): number {
+    return this.#evictablePages;
+  }
+
+  get pages(): number {
+    return this.#pages;
+  }
+
+  /** The deepest node on a chain's path within its first `limit` pages, after a split where the path ends inside one. */
+  match(chain: TokenChain, limit: number): RadixNode {
+    let node = this.#root;
+    let at = 0;
+    while (at < limit) {
+      const child = node.children.get(childKey(chain.lanes, at));
+      if (!child) break;
+      const length = child.lanes.length / 2;
+      const shared = sharedPages(child.lanes, chain.lanes, at, limit);
+      node = shared < length ? this.#split(child, shared) : child;
+      at += shared;
+      if (shared < length) break;
+    }
+    let time = this.#clock++;
+    for (let passed: RadixNode | undefined = node; passed; passed = passed.parent) {
+      this.#touch(passed, time);
+      time -= MATCH_STEP;
+    }
+    return node;
+  }
+
+  /**
+   * Makes the first `limit` pages of a chain part of the tree.
+   *
+   * @returns the node they end in, and how many of them were there before
+   */
+  insert(chain: TokenChain, limit: number): { readonly present: number; readonly node: RadixNode } {
+    let node = this.#root;
+    let at = 0;
+    this.#touch(node, this.#clock++);
+    while (at < limit) {
+      const child = node.children.get(childKey(chain.lanes, at));
+      if (!child) break;
+      this.#touch(child, this.#clock++);
+      const shared = sharedPages(child.lanes, chain.lanes, at, limit);
+      node = shared < child.lanes.length / 2 ? this.#split(child, shared) : child;
+      at += shared;
+    }
+    if (at === limit) return { present: at, node };
+    const leaf = this.#createNode(node, chain.lanes.slice(2 * at, 2 * limit), 0, chain.adapter);
+    node.children.set(childKey(leaf.lanes, 0), leaf);
+    this.#settle(leaf);
+    this.#settle(node);
+    this.#pages += limit - at;
+    this.#evictablePages += limit - at;
+    this.#events.stored(chain, at, limit);
+    return { present: at, node: leaf };
+  }
+
+  /** Keeps a node and those above it from being evicted. */
+  lock(bottom: RadixNode): void {
+    for (let node = bottom; node !== this.#root; node = node.parent!) {
+      if (node.locks++ === 0) this.#evictablePages -= node.lanes.length / 2;
+      this.#settle(node);
+    }
+  }
+
+  unlock(bottom: RadixNode): void {
+    for (let node = bottom; node !== this.#root; node = node.parent!) {
+      if (--node.locks === 0) this.#evictablePages += node.lanes.length / 2;
+      this.#settle(node);
+    }
+  }
+
+  /** Gives up the oldest unlocked leaf. Returns its pages, 0 when there is none. */
+  evictOldest(): number {
+    const leaf = this.#leaves.oldest();
+    if (!leaf) return 0;
+    const parent = leaf.parent!;
+    parent.children.delete(childKey(leaf.lanes, 0));
+    this.#leaves.remove(leaf);
+    this.#settle(parent);
+    const freed = leaf.lanes.length / 2;
+    this.#pages -= freed;
+    this.#evictablePages -= freed;
+    this.#events.removed(leaf.lanes, leaf.adapter);
+    return freed;
+  }
+
+  /** Forgets everything. Nothing may be locked. */
+  reset(): void {
+    this.#leaves.clear();
+    this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
+    this.#pages = 0;
+    this.#evictablePages = 0;
+    this.#events.cleared();
+  }
+
+  #createNode(
+    parent: RadixNode | undefined,
+    lanes: Uint32Array,
+    locks: number,
+    adapter: string | undefined,
+  ): RadixNode {
+    const accessed = this.#clock;
+    // The engine draws a second time for the creation time of a node.
+    this.#clock += 2;
+    return { parent, children: new Map(), lanes, locks, adapter, accessed, heapIndex: -1 };
+  }
+
+  #touch(node: RadixNode, time: number): void {
+    node.accessed = time;
+    if (node.heapIndex >= 0) this.#leaves.touched(node);
+  }
+
+  /** Takes a node into the heap of leaves or out of it, as its locks and children ask. */
+  #settle(node: RadixNode): void {
+    const isLeaf = node !== this.#root && node.locks === 0 && node.children.size === 0;
+    if (isLeaf && node.heapIndex < 0) this.#leaves.add(node);
+    else if (!isLeaf && node.heapIndex >= 0) this.#leaves.remove(node);
+  }
+
+  /** Cuts a node in two after `at` pages, which counts as an access to its lower part. Returns the upper part. */
+  #split(node: RadixNode, at: number): RadixNode {
+    const parent = node.parent!;
+    const upper = this.#createNode(parent, node.lanes.slice(0, 2 * at), node.locks, node.adapter);
+    parent.children.set(childKey(node.lanes, 0), upper);
+    node.parent = upper;
+    node.lanes = node.lanes.slice(2 * at);
+    upper.children.set(childKey(node.lanes, 0), node);
+    this.#touch(node, this.#clock++);
+    return upper;
+  }
+}
+
+/** 53 bits of a page's hash, which is chained and so depends on everything before the page. */
+function childKey(lanes: Uint32Array, page: number): number {
+  return lanes[2 * page]! * 0x200000 + (lanes[2 * page + 1]! >>> 11);
+}
+
+/** How many pages of a node, from its first on, equal those of a chain from page `from` on, below page `limit`. */
+function sharedPages(node: Uint32Array, chain: Uint32Array, from: number, limit: number): number {
+  const most = Math.min(node.length, 2 * (limit - from));
+  let at = 0;
+  while (at < most && node[at] === chain[2 * from + at] && node[at + 1] === chain[2 * from + at + 1]) at += 2;
+  return at / 2;
+}

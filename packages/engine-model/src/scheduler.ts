@@ -1,0 +1,140 @@
+import type { Accounting } from "./accounting.ts";
+import type { KvCache } from "./kv-cache.ts";
+import { createOutputReserve, type OutputReserve, remainingOutput } from "./output-reserve.ts";
+import { isDecode, type Sequence } from "./sequence.ts";
+import type { EngineParameters } from "./types.ts";
+import type { WaitingQueue } from "./waiting-queue.ts";
+
+interface SchedulerOptions<Seat> {
+  readonly parameters: EngineParameters;
+  readonly cache: KvCache<Seat>;
+  readonly waiting: WaitingQueue<Seat>;
+  readonly accounting: Accounting;
+}
+
+/**
+ * Decides which tokens each step computes, as the scheduler of vLLM V1 does (`v1/core/sched/scheduler.py`): running
+ * sequences first, decodes and chunks of prompts alike, then waiting ones while the token budget, the places and the
+ * blocks last. When a running sequence finds no block, the one with the highest priority value, admitted last, loses
+ * its own and starts over at the head of the queue.
+ *
+ * SGLang differs: a step either extends prompts or decodes, prompts first (`get_next_batch_to_run`), and a request is
+ * admitted only when room is left for what the running ones are expected to generate.
+ */
+export class Scheduler<Seat> {
+  /** Sequences with a place in the batch, in order of admission. */
+  readonly running: Sequence<Seat>[] = [];
+  readonly #options: SchedulerOptions<Seat>;
+  readonly #promptsApart: boolean;
+  readonly #reserve: OutputReserve<Seat> = createOutputReserve();
+  /** Tokens left in the step being planned. */
+  #budget = 0;
+  /** Whether the step being planned took blocks away from somebody. */
+  #preempted = false;
+
+  constructor(options: SchedulerOptions<Seat>) {
+    this.#options = options;
+    this.#promptsApart = options.parameters.flavour === "sglang";
+  }
+
+  /** Plans one step: sets `stepTokens` of every running sequence. There must be work. */
+  plan(nowMs: number): void {
+    const { cache, parameters } = this.#options;
+    this.#budget = parameters.maxBatchedTokens;
+    this.#preempted = false;
+    this.#continueRunning(true, !this.#promptsApart);
+    if (!this.#preempted) this.#admitWaiting(nowMs);
+    const decodesApart = this.#promptsApart && this.#budget === parameters.maxBatchedTokens;
+    if (decodesApart) {
+      this.#continueRunning(false, true);
+      if (this.#preempted) this.#reserve.preempted(this.running);
+      else this.#reserve.decoded();
+    }
+    cache.planned(decodesApart ? this.#plannedDecodes() : 0);
+  }
+
+  /** Plans the running sequences that extend their prompts, those that decode, or both. */
+  #continueRunning(prompts: boolean, decodes: boolean): void {
+    const { running } = this;
+    const { cache } = this.#options;
+    for (let at = 0; at < running.length && this.#budget > 0; at++) {
+      const sequence = running[at]!;
+      if (!(isDecode(sequence) ? decodes : prompts)) continue;
+      const tokens = Math.min(sequence.knownTokens - sequence.computedTokens, this.#budget);
+      while (!cache.grow(sequence.seat, sequence.computedTokens + tokens)) {
+        const victimAt = victimOf(running);
+        if (this.#preempt(victimAt) === sequence) return;
+        if (victimAt < at) at--;
+      }
+      sequence.stepTokens = tokens;
+      this.#budget -= tokens;
+    }
+  }
+
+  #preempt(at: number): Sequence<Seat> {
+    const { cache, waiting, accounting } = this.#options;
+    const victim = this.running[at]!;
+    this.running.splice(at, 1);
+    cache.release(victim.seat, victim.computedTokens, false);
+    this.#budget += victim.stepTokens;
+    victim.stepTokens = 0;
+    victim.computedTokens = 0;
+    victim.preemptions++;
+    victim.place = "waiting";
+    waiting.prepend(victim);
+    accounting.preemptions++;
+    this.#preempted = true;
+    return victim;
+  }
+
+  #admitWaiting(nowMs: number): void {
+    const { running } = this;
+    const { cache, waiting, parameters } = this.#options;
+    if (running.length === 0) this.#reserve.rested();
+    let expected = this.#promptsApart && waiting.size() > 0 ? this.#reserve.expected(running) : 0;
+    while (this.#budget > 0 && running.length < parameters.maxRunning) {
+      const sequence = waiting.peek();
+      if (!sequence) return;
+      const known = sequence.knownTokens;
+      const matched = cache.match(sequence.seat, known - 1);
+      const tokens = Math.min(known - matched, this.#budget);
+      const own = this.#promptsApart ? remainingOutput(sequence) + parameters.blockSize : 0;
+      // Alone it may have everything.
+      const spare = running.length === 0 ? 0 : expected + own;
+      if (!cache.admit(sequence.seat, matched + tokens, known + spare)) return;
+      expected += own;
+      waiting.takeFirst();
+      this.#place(sequence, matched, tokens, nowMs);
+    }
+  }
+
+  #place(sequence: Sequence<Seat>, matched: number, tokens: number, nowMs: number): void {
+    const { accounting } = this.#options;
+    sequence.place = "running";
+    sequence.computedTokens = matched;
+    sequence.stepTokens = tokens;
+    this.#budget -= tokens;
+    this.running.push(sequence);
+    // Later admissions repeat work: only the first one tells what the cache was worth.
+    if (sequence.preemptions > 0) return;
+    sequence.scheduledMs = nowMs;
+    sequence.cachedTokens = matched;
+    accounting.prefixQueries += sequence.knownTokens;
+    accounting.prefixHits += matched;
+  }
+
+  #plannedDecodes(): number {
+    let decodes = 0;
+    for (const sequence of this.running) if (sequence.stepTokens > 0) decodes++;
+    return decodes;
+  }
+}
+
+/** The last one of the highest priority value. */
+function victimOf<Seat>(running: readonly Sequence<Seat>[]): number {
+  let victimAt = running.length - 1;
+  for (let at = running.length - 2; at >= 0; at--) {
+    if (running[at]!.priority > running[victimAt]!.priority) victimAt = at;
+  }
+  return victimAt;
+}

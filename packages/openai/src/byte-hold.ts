@@ -1,0 +1,34 @@
+/** Bytes of something that is not complete yet. The user of it bounds its size. */
+export interface ByteHold {
+  size(): number;
+  append(bytes: Buffer): void;
+  /** Hands over what was appended, and begins anew. */
+  take(): Buffer;
+}
+
+const nothing = Buffer.alloc(0);
+
+/** Grows by doubling, so that a million chunks of one byte cost no more than one of a million. */
+export function createByteHold(): ByteHold {
+  let buffer = nothing;
+  let size = 0;
+  return {
+    size: () => size,
+    append(bytes) {
+      const needed = size + bytes.length;
+      if (needed > buffer.length) {
+        const grown = Buffer.allocUnsafe(Math.max(needed, 2 * buffer.length));
+        buffer.copy(grown, 0, 0, size);
+        buffer = grown;
+      }
+      bytes.copy(buffer, size);
+      size = needed;
+    },
+    take() {
+      const taken = buffer.subarray(0, size);
+      buffer = nothing;
+      size = 0;
+      return taken;
+    },
+  };
+}

@@ -1,0 +1,207 @@
+/** Whose wire shapes an endpoint speaks: of its errors, its streams and its usage. */
+export type ApiFamily = "openai" | "anthropic" | "sglang";
+
+/**
+ * How the value of a prompt field is laid out.
+ * - `messages`: a non-empty array of objects with a `content`.
+ * - `text`: a string, an array of strings, an array of token ids, or an array of such arrays.
+ * - `items`: like `text`, or an array of objects with `content` or `text`.
+ * - `ids`: an array of token ids, or an array of such arrays.
+ * - `list`: a non-empty array.
+ * - `json`: a string, an array or an object.
+ */
+export type PromptShape = "messages" | "text" | "items" | "ids" | "list" | "json";
+
+export interface PromptField {
+  readonly name: string;
+  readonly shape: PromptShape;
+}
+
+/** One path that is passed on to an engine, and what the router needs to know of it. Aliases share an `id`. */
+export interface Endpoint {
+  readonly id:
+    | "chat"
+    | "completions"
+    | "embeddings"
+    | "responses"
+    | "rerank"
+    | "score"
+    | "messages"
+    | "generate"
+    | "tokenize"
+    | "detokenize";
+  readonly method: "POST";
+  readonly path: string;
+  readonly family: ApiFamily;
+  readonly kind: "generate" | "embed" | "rank" | "tokenize";
+  readonly modelRequired: boolean;
+  /** Whether a body with `"stream": true` is answered with server-sent events. */
+  readonly streams: boolean;
+  /** Whether the engine reports usage in the stream only when `stream_options.include_usage` asks for it. */
+  readonly usageInjectable: boolean;
+  /** Fields that may hold the prompt; at least one must be there. */
+  readonly promptFields: readonly PromptField[];
+  /** Fields that must be there besides the model and the prompt. */
+  readonly requiredFields: readonly string[];
+  /** Fields that a chat template adds to the prompt; counted by their JSON bytes. */
+  readonly contextFields: readonly string[];
+  /** Top-level fields that bound the output in tokens, the one that counts first. */
+  readonly outputLimitFields: readonly string[];
+  /** 0 where a bound of 0 asks for a prompt to be cached or echoed and nothing generated. */
+  readonly minOutputTokens: 0 | 1;
+}
+
+const defaults = {
+  method: "POST",
+  family: "openai",
+  modelRequired: true,
+  streams: false,
+  usageInjectable: false,
+  requiredFields: [],
+  contextFields: [],
+  outputLimitFields: [],
+  minOutputTokens: 1,
+} as const;
+
+const chat: Endpoint = {
+  ...defaults,
+  id: "chat",
+  path: "/v1/chat/completions",
+  kind: "generate",
+  streams: true,
+  usageInjectable: true,
+  promptFields: [{ name: "messages", shape: "messages" }],
+  contextFields: ["tools", "functions"],
+  outputLimitFields: ["max_completion_tokens", "max_tokens"],
+};
+
+const completions: Endpoint = {
+  ...defaults,
+  id: "completions",
+  path: "/v1/completions",
+  kind: "generate",
+  streams: true,
+  usageInjectable: true,
+  // vLLM takes `prompt_embeds` instead of a prompt.
+  promptFields: [
+    { name: "prompt", shape: "text" },
+    { name: "prompt_embeds", shape: "json" },
+  ],
+  outputLimitFields: ["max_tokens"],
+  minOutputTokens: 0,
+};
+
+const embeddings: Endpoint = {
+  ...defaults,
+  id: "embeddings",
+  path: "/v1/embeddings",
+  kind: "embed",
+  // vLLM takes chat messages too, and SGLang objects with text and image.
+  promptFields: [
+    { name: "input", shape: "items" },
+    { name: "messages", shape: "messages" },
+  ],
+};
+
+const responses: Endpoint = {
+  ...defaults,
+  id: "responses",
+  path: "/v1/responses",
+  kind: "generate",
+  streams: true,
+  promptFields: [{ name: "input", shape: "items" }],
+  contextFields: ["instructions", "tools"],
+  outputLimitFields: ["max_output_tokens"],
+};
+
+const rerank: Endpoint = {
+  ...defaults,
+  id: "rerank",
+  path: "/v1/rerank",
+  kind: "rank",
+  modelRequired: false,
+  promptFields: [{ name: "documents", shape: "list" }],
+  requiredFields: ["query"],
+  contextFields: ["query"],
+};
+
+const score: Endpoint = {
+  ...defaults,
+  id: "score",
+  path: "/v1/score",
+  kind: "rank",
+  modelRequired: false,
+  // The spellings of vLLM (text_1, queries, data_1 and their partners) and of SGLang (query, items).
+  promptFields: ["text_1", "text_2", "queries", "documents", "query", "items", "data_1", "data_2"].map((name) => ({
+    name,
+    shape: "json",
+  })),
+};
+
+const messages: Endpoint = {
+  ...defaults,
+  id: "messages",
+  path: "/v1/messages",
+  family: "anthropic",
+  kind: "generate",
+  streams: true,
+  promptFields: [{ name: "messages", shape: "messages" }],
+  requiredFields: ["max_tokens"],
+  contextFields: ["system", "tools"],
+  outputLimitFields: ["max_tokens"],
+  minOutputTokens: 0,
+};
+
+const generate: Endpoint = {
+  ...defaults,
+  id: "generate",
+  path: "/generate",
+  family: "sglang",
+  kind: "generate",
+  modelRequired: false,
+  streams: true,
+  promptFields: [
+    { name: "text", shape: "text" },
+    { name: "input_ids", shape: "ids" },
+    { name: "input_embeds", shape: "json" },
+  ],
+  minOutputTokens: 0,
+};
+
+const tokenize: Endpoint = {
+  ...defaults,
+  id: "tokenize",
+  path: "/tokenize",
+  kind: "tokenize",
+  modelRequired: false,
+  promptFields: [
+    { name: "prompt", shape: "text" },
+    { name: "messages", shape: "messages" },
+  ],
+};
+
+const detokenize: Endpoint = {
+  ...defaults,
+  id: "detokenize",
+  path: "/detokenize",
+  kind: "tokenize",
+  modelRequired: false,
+  promptFields: [{ name: "tokens", shape: "ids" }],
+};
+
+/** Every path whose requests are routed to an engine by their body. */
+export const endpoints: readonly Endpoint[] = [
+  chat,
+  completions,
+  embeddings,
+  responses,
+  rerank,
+  { ...rerank, path: "/rerank" },
+  { ...rerank, path: "/v2/rerank" },
+  score,
+  { ...score, path: "/score" },
+  messages,
+  generate,
+  tokenize,
+  detokenize,
+];

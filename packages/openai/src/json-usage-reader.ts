@@ -1,0 +1,149 @@
+import { createByteHold } from "./byte-hold.ts";
+import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usage.ts";
+
+/** Watches the JSON body of an answer on its way to the client. */
+export interface JsonUsageReader {
+  push(chunk: Buffer): void;
+  /** The last report seen, or undefined. */
+  usage(): Usage | undefined;
+}
+
+/** A longer report (SGLang's `meta_info` may have log-probabilities in it) is not read. */
+const maxReportBytes = 1_048_576;
+/** A key, its colon and white space around it that take more than this are not taken for a report. */
+const maxKeyBytes = 64;
+
+const keys: readonly Buffer[] = [Buffer.from('"usage"'), Buffer.from('"meta_info"')];
+const quote = 0x22;
+const colon = 0x3a;
+const backslash = 0x5c;
+const bracketBit = 0x20;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+
+/**
+ * Creates the reader for one body. It finds each `"usage"` or `"meta_info"` that is followed by an object with a native
+ * search and parses that object alone, so that the vectors, texts and token ids around it cost next to nothing and
+ * nothing of them is kept. A `"usage"` inside a text has its quotes escaped and does not match; of several objects
+ * with token counts the last one counts, because engines write the report behind the choices.
+ */
+export function createJsonUsageReader(): JsonUsageReader {
+  /** The end of the last chunk, where a key may have begun. */
+  let carry: Buffer | undefined;
+  const capture = createObjectCapture();
+  let last: UsageReport | undefined;
+
+  return {
+    push(chunk) {
+      const bytes = carry ? Buffer.concat([carry, chunk]) : chunk;
+      carry = undefined;
+      const nextKey = createKeyFinder(bytes);
+      let at = 0;
+      while (at < bytes.length) {
+        if (!capture.active()) {
+          const key = nextKey(at);
+          if (key < 0) {
+            carry = bytes.subarray(Math.max(at, bytes.length - maxKeyBytes));
+            return;
+          }
+          const value = valueStart(bytes, key);
+          if (value === bytes.length && bytes.length - key <= maxKeyBytes) {
+            carry = bytes.subarray(key);
+            return;
+          }
+          at = value;
+          if (bytes[value] !== openBrace) continue;
+        }
+        at = capture.take(bytes, at);
+        const object = capture.result();
+        if (object) last = readUsageReport(parseObject(object)) ?? last;
+      }
+    },
+    usage: () => joinUsage(undefined, last),
+  };
+}
+
+interface ObjectCapture {
+  active(): boolean;
+  /** Takes bytes from `from` on; the first call begins at an opening brace. Returns where it stopped. */
+  take(bytes: Buffer, from: number): number;
+  /** Hands over the object once it is complete. */
+  result(): Buffer | undefined;
+}
+
+/** Collects one balanced JSON object that may be spread over chunks. */
+function createObjectCapture(): ObjectCapture {
+  const held = createByteHold();
+  let depth = 0;
+  let inString = false;
+  let escaped = false;
+  let complete: Buffer | undefined;
+  const step = (code: number): void => {
+    if (escaped) escaped = false;
+    else if (inString) {
+      if (code === backslash) escaped = true;
+      else if (code === quote) inString = false;
+    } else if (code === quote) inString = true;
+    else if ((code | bracketBit) === openBrace) depth++;
+    else if ((code | bracketBit) === closeBrace) depth--;
+  };
+  return {
+    active: () => depth > 0,
+    take(bytes, from) {
+      const limit = Math.min(bytes.length, from + maxReportBytes - held.size());
+      let at = from;
+      do step(bytes[at++] ?? 0);
+      while (depth > 0 && at < limit);
+      held.append(bytes.subarray(from, at));
+      if (depth === 0) complete = held.take();
+      else if (held.size() >= maxReportBytes) {
+        held.take();
+        depth = 0;
+        inString = false;
+        escaped = false;
+      }
+      return at;
+    },
+    result() {
+      const object = complete;
+      complete = undefined;
+      return object;
+    },
+  };
+}
+
+/** Where the next of the keys begins, or -1; asked with growing offsets, it looks at each byte once for each key. */
+function createKeyFinder(bytes: Buffer): (from: number) => number {
+  const found = keys.map((key) => bytes.indexOf(key));
+  return (from) => {
+    let next = -1;
+    for (const [index, key] of keys.entries()) {
+      let at = found[index] ?? -1;
+      if (at >= 0 && at < from) at = found[index] = bytes.indexOf(key, from);
+      if (at >= 0 && (next < 0 || at < next)) next = at;
+    }
+    return next;
+  };
+}
+
+/** Where the value of the key at `key` begins; behind the key when no colon follows; the length when it is cut off. */
+function valueStart(bytes: Buffer, key: number): number {
+  const keyEnd = bytes.indexOf(quote, key + 1) + 1;
+  const at = skipSpace(bytes, keyEnd);
+  if (at === bytes.length) return at;
+  return bytes[at] === colon ? skipSpace(bytes, at + 1) : keyEnd;
+}
+
+function skipSpace(bytes: Buffer, from: number): number {
+  let at = from;
+  while (at < bytes.length && (bytes[at] ?? 0) <= 0x20) at++;
+  return at;
+}
+
+function parseObject(object: Buffer): unknown {
+  try {
+    return JSON.parse(object.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,74 @@
+import { EspalierError } from "@espalier/common";
+import type { RequestView } from "./request-view.ts";
+import { maxSessionKeyLength, type SessionFields } from "./session-fields.ts";
+
+/** One place to look for a session key. Header names are in lower case. */
+export interface SessionKeySource {
+  readonly from: "header" | "body";
+  readonly name: string;
+}
+
+/** Where a session key is looked for, in this order, unless configured otherwise. */
+export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
+  { from: "header", name: "x-espalier-session-id" },
+  { from: "header", name: "x-session-id" },
+  { from: "header", name: "x-smg-routing-key" },
+  { from: "body", name: "session_id" },
+  { from: "body", name: "prompt_cache_key" },
+  { from: "body", name: "user" },
+];
+
+/**
+ * The first session key that the ladder finds; empty values are passed over.
+ *
+ * @param headers request headers, names in lower case; of a repeated header the first value counts
+ * @throws EspalierError `invalid_header` or `invalid_value` for a key of more than 1,024 characters
+ */
+export function readSessionKey(
+  ladder: readonly SessionKeySource[],
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  view: RequestView,
+): string | undefined {
+  for (const { from, name } of ladder) {
+    const key = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
+    if (key === undefined || key === "") continue;
+    if (key.length <= maxSessionKeyLength) return key;
+    throw new EspalierError(
+      from === "header" ? "invalid_header" : "invalid_value",
+      `${name} must be at most ${maxSessionKeyLength} characters long.`,
+      { param: name },
+    );
+  }
+  return undefined;
+}
+
+const sourcePattern = /^(?:header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})|body:(\S{1,128}))$/;
+
+/**
+ * Reads a source as it is written in a configuration: `header:x-session-id` or `body:user`.
+ *
+ * @throws EspalierError `config_invalid`
+ */
+export function parseSessionKeySource(written: string): SessionKeySource {
+  const match = sourcePattern.exec(written);
+  if (match?.[1] !== undefined) return { from: "header", name: match[1].toLowerCase() };
+  if (match?.[2] !== undefined) return { from: "body", name: match[2] };
+  throw new EspalierError(
+    "config_invalid",
+    `A session key source must be header:NAME or body:FIELD, not ${JSON.stringify(written.slice(0, 64))}.`,
+  );
+}
+
+function headerValue(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  name: string,
+): string | undefined {
+  const value = headers[name];
+  return typeof value === "string" ? value : value?.[0];
+}
+
+function bodyValue(view: RequestView, name: string): string | undefined {
+  if (Object.hasOwn(view.bodySession, name)) return view.bodySession[name as keyof SessionFields];
+  const value = Object.hasOwn(view.fields, name) ? view.fields[name] : undefined;
+  return typeof value === "string" ? value : undefined;
+}

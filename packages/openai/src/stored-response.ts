@@ -1,0 +1,51 @@
+import { closingQuote, type Member, scanObject } from "./json-scan.ts";
+
+/** A path of the Responses API that names a stored response. */
+export interface StoredResponsePath {
+  readonly id: string;
+  /** What is asked of it, for example `cancel` or `input_items`; undefined for the response itself. */
+  readonly action: string | undefined;
+}
+
+/** Every engine writes the id first or nearly so. */
+const maxHeadBytes = 4_096;
+const maxIdLength = 256;
+const unlimited = { maxDepth: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
+
+/** Unreserved characters only, and no dot in front: nothing that could become another path at the engine. */
+const storedPath = /^\/v1\/responses\/([A-Za-z0-9_~-][A-Za-z0-9._~-]{0,255})(?:\/([a-z_]{1,32}))?(?:\?.*)?$/;
+
+/** @param path the request's path, with or without a query */
+export function parseStoredResponsePath(path: string): StoredResponsePath | undefined {
+  const match = storedPath.exec(path);
+  return match?.[1] === undefined ? undefined : { id: match[1], action: match[2] };
+}
+
+/**
+ * The id of a response object, from the first bytes of the answer to POST /v1/responses: of the JSON body, or of the
+ * first event (`response.created`) of the stream.
+ *
+ * @param head the answer's first bytes; those beyond 4,096 are not looked at
+ * @returns undefined when the id is not there, or not whole
+ */
+export function readResponseId(head: Buffer): string | undefined {
+  const text = head.toString("latin1", 0, maxHeadBytes);
+  const data = /(?:^|\n)data:/.exec(text);
+  if (!data) return stringMember(text, 0, "id");
+  const response = findMember(text, data.index + data[0].length, "response");
+  return response && stringMember(text, response.valueStart, "id");
+}
+
+function stringMember(text: string, start: number, key: string): string | undefined {
+  const member = findMember(text, start, key);
+  if (!member || text[member.valueStart] !== '"') return undefined;
+  const close = closingQuote(text, member.valueStart);
+  const id = text.slice(member.valueStart + 1, close);
+  return close < 0 || id === "" || id.length > maxIdLength || id.includes("\\") ? undefined : id;
+}
+
+function findMember(text: string, start: number, key: string): Member | undefined {
+  return scanObject(text, start, unlimited).members.find(
+    (member) => text.slice(member.keyStart, member.keyEnd) === key,
+  );
+}

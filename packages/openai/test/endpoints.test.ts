@@ -1,0 +1,36 @@
+import { endpoints } from "@espalier/openai";
+import { expect, test } from "vitest";
+
+test.each([
+  // path, id, family, kind, model required, streams, usage injectable
+  ["/v1/chat/completions", "chat", "openai", "generate", true, true, true],
+  ["/v1/completions", "completions", "openai", "generate", true, true, true],
+  ["/v1/embeddings", "embeddings", "openai", "embed", true, false, false],
+  ["/v1/responses", "responses", "openai", "generate", true, true, false],
+  ["/v1/rerank", "rerank", "openai", "rank", false, false, false],
+  ["/rerank", "rerank", "openai", "rank", false, false, false],
+  ["/v2/rerank", "rerank", "openai", "rank", false, false, false],
+  ["/v1/score", "score", "openai", "rank", false, false, false],
+  ["/score", "score", "openai", "rank", false, false, false],
+  ["/v1/messages", "messages", "anthropic", "generate", true, true, false],
+  ["/generate", "generate", "sglang", "generate", false, true, false],
+  ["/tokenize", "tokenize", "openai", "tokenize", false, false, false],
+  ["/detokenize", "detokenize", "openai", "tokenize", false, false, false],
+] as const)("%s is %s of the %s family", (path, id, family, kind, modelRequired, streams, usageInjectable) => {
+  const found = endpoints.filter((endpoint) => endpoint.path === path);
+  expect(found).toHaveLength(1);
+  expect(found[0]).toMatchObject({ id, method: "POST", family, kind, modelRequired, streams, usageInjectable });
+});
+
+test("there is no other endpoint than those of the table above", () => {
+  expect(endpoints).toHaveLength(13);
+});
+
+test("aliases differ in their path only", () => {
+  const byId = new Map<string, unknown>();
+  for (const { path: _path, ...rest } of endpoints) {
+    if (byId.has(rest.id)) expect(rest).toEqual(byId.get(rest.id));
+    byId.set(rest.id, rest);
+  }
+  expect(byId.size).toBe(10);
+});

@@ -1,0 +1,218 @@
+import { type Endpoint, endpoints } from "@espalier/openai";
+import { expect, test } from "vitest";
+import {
+  anthropic,
+  bytesOf,
+  chat,
+  completions,
+  endpointAt,
+  generate,
+  responses,
+  smallChat,
+  viewOf,
+} from "./helpers.ts";
+
+test("a small chat body gives a view with the defaults of all that it does not say", () => {
+  const view = viewOf(chat, smallChat);
+  expect(view).toMatchObject({
+    endpoint: chat,
+    model: "m",
+    stream: false,
+    wantsUsage: false,
+    promptBytes: 5,
+    maxOutputTokens: undefined,
+    choices: 1,
+    bodySession: { user: undefined, session_id: undefined, prompt_cache_key: undefined },
+    priority: undefined,
+    previousResponseId: undefined,
+    fields: smallChat,
+  });
+});
+
+test("a chat body that says everything is read in full", () => {
+  const view = viewOf(chat, {
+    ...smallChat,
+    stream: true,
+    stream_options: { include_usage: true },
+    max_tokens: 7,
+    n: 3,
+    user: "u",
+    session_id: "s",
+    prompt_cache_key: "k",
+    priority: -2,
+  });
+  expect(view).toMatchObject({
+    stream: true,
+    wantsUsage: true,
+    maxOutputTokens: 7,
+    choices: 3,
+    bodySession: { user: "u", session_id: "s", prompt_cache_key: "k" },
+    priority: -2,
+  });
+});
+
+test("null stands for absent in every optional field", () => {
+  const nulls = Object.fromEntries(
+    ["stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "user", "session_id", "priority"].map(
+      (name) => [name, null],
+    ),
+  );
+  const { fields: _, spans: __, ...view } = viewOf(chat, { ...smallChat, ...nulls });
+  const { fields: ___, spans: ____, ...plain } = viewOf(chat, smallChat);
+  expect(view).toEqual(plain);
+});
+
+const minimal: Readonly<Record<string, object>> = {
+  chat: smallChat,
+  completions: { model: "m", prompt: "hello" },
+  embeddings: { model: "m", input: "hello" },
+  responses: { model: "m", input: "hello" },
+  rerank: { query: "q", documents: ["a", "b"] },
+  score: { text_1: "a", text_2: ["b"] },
+  messages: { model: "m", max_tokens: 5, messages: [{ role: "user", content: "hello" }] },
+  generate: { text: "hello" },
+  tokenize: { prompt: "hello" },
+  detokenize: { tokens: [1, 2] },
+};
+
+test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(
+  "%s takes its smallest body",
+  (_, endpoint) => {
+    const view = viewOf(endpoint, minimal[endpoint.id]);
+    expect(view.endpoint).toBe(endpoint);
+    expect(view.fields).toEqual(minimal[endpoint.id]);
+  },
+);
+
+test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(
+  "%s reads stream only where it answers with a stream",
+  (_, endpoint) => {
+    expect(viewOf(endpoint, { ...minimal[endpoint.id], stream: true }).stream).toBe(endpoint.streams);
+  },
+);
+
+test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(
+  "%s heeds include_usage only where usage is otherwise left out",
+  (_, endpoint) => {
+    const body = { ...minimal[endpoint.id], stream: true, stream_options: { include_usage: true } };
+    expect(viewOf(endpoint, body).wantsUsage).toBe(endpoint.usageInjectable);
+  },
+);
+
+test.each([
+  ["absent", {}, false],
+  ["null", { stream_options: null }, false],
+  ["an empty object", { stream_options: {} }, false],
+  ["include_usage null", { stream_options: { include_usage: null } }, false],
+  ["include_usage false", { stream_options: { include_usage: false } }, false],
+  ["include_usage true", { stream_options: { include_usage: true } }, true],
+  ["continuous statistics alone", { stream_options: { continuous_usage_stats: true } }, false],
+])("stream_options %s: wantsUsage", (_, fields, expected) => {
+  expect(viewOf(chat, { ...smallChat, ...fields }).wantsUsage).toBe(expected);
+});
+
+test.each<[string, Endpoint, object, number | undefined]>([
+  ["chat max_tokens", chat, { ...smallChat, max_tokens: 5 }, 5],
+  ["chat max_completion_tokens", chat, { ...smallChat, max_completion_tokens: 6 }, 6],
+  ["chat, both: the newer name counts", chat, { ...smallChat, max_tokens: 5, max_completion_tokens: 6 }, 6],
+  ["chat, the newer one null", chat, { ...smallChat, max_tokens: 5, max_completion_tokens: null }, 5],
+  ["completions", completions, { model: "m", prompt: "x", max_tokens: 9 }, 9],
+  ["completions that only echo", completions, { model: "m", prompt: "x", max_tokens: 0 }, 0],
+  ["responses", responses, { model: "m", input: "x", max_output_tokens: 8 }, 8],
+  ["messages", anthropic, { model: "m", max_tokens: 4, messages: [{ role: "user", content: "x" }] }, 4],
+  ["messages that only fill the cache", anthropic, { ...minimal.messages, max_tokens: 0 }, 0],
+  ["generate", generate, { text: "x", sampling_params: { max_new_tokens: 3 } }, 3],
+  ["generate that only fills the cache", generate, { text: "x", sampling_params: { max_new_tokens: 0 } }, 0],
+  ["generate without parameters", generate, { text: "x", sampling_params: null }, undefined],
+  [
+    "generate, a batch: the largest counts",
+    generate,
+    { text: ["x", "y", "z"], sampling_params: [{ max_new_tokens: 3 }, { max_new_tokens: 11 }, {}] },
+    11,
+  ],
+  ["generate ignores OpenAI's field", generate, { text: "x", max_tokens: 5 }, undefined],
+  ["embeddings have no output", endpointAt("/v1/embeddings"), { model: "m", input: "x", max_tokens: 5 }, undefined],
+])("output limit: %s", (_, endpoint, body, expected) => {
+  expect(viewOf(endpoint, body).maxOutputTokens).toBe(expected);
+});
+
+test("SGLang's number of choices is in the sampling parameters", () => {
+  expect(viewOf(generate, { text: "x", sampling_params: { n: 4 } }).choices).toBe(4);
+  expect(viewOf(generate, { text: "x", n: 4 }).choices).toBe(1);
+  expect(viewOf(generate, { text: ["x", "y"], sampling_params: [{ n: 2 }, { n: 5 }] }).choices).toBe(5);
+});
+
+test("a previous response is read on the Responses API only", () => {
+  const body = { model: "m", input: "x", previous_response_id: "resp_1" };
+  expect(viewOf(responses, body).previousResponseId).toBe("resp_1");
+  expect(viewOf(responses, { ...body, previous_response_id: null }).previousResponseId).toBeUndefined();
+  expect(viewOf(completions, { ...body, prompt: "x" }).previousResponseId).toBeUndefined();
+});
+
+test("Anthropic's user is in its metadata", () => {
+  const body = { ...minimal.messages, metadata: { user_id: "u-1" } };
+  expect(viewOf(anthropic, body).bodySession.user).toBe("u-1");
+  expect(viewOf(anthropic, { ...minimal.messages, metadata: null, user: "u-2" }).bodySession.user).toBe("u-2");
+  expect(viewOf(chat, { ...smallChat, metadata: { user_id: "u-1" } }).bodySession.user).toBeUndefined();
+});
+
+test("an empty session string is no session", () => {
+  expect(viewOf(chat, { ...smallChat, user: "", session_id: "" }).bodySession).toEqual({
+    user: undefined,
+    session_id: undefined,
+    prompt_cache_key: undefined,
+  });
+});
+
+test("spans point at the bytes of each value, whatever white space and non-ASCII text stand around", () => {
+  const body = Buffer.from(
+    ' {\t"model" : "m" ,\r\n"messages":[ {"role":"user","content":"Grüße, 世界 \\" } ] {"} ]  ,"näme": 12345678901234567890\n} ',
+  );
+  const { spans } = viewOf(chat, body);
+  const texts = [...spans].map(([key, { start, end }]) => [key, body.toString("utf8", start, end)]);
+  expect(texts).toEqual([
+    ["model", '"m"'],
+    ["messages", '[ {"role":"user","content":"Grüße, 世界 \\" } ] {"} ]'],
+    ["näme", "12345678901234567890"],
+  ]);
+});
+
+test("a key with an escape is indexed by what it spells", () => {
+  const view = viewOf(chat, '{"m\\u006fdel":"m","messages":[{}],"\\ud83d\\ude00":1}');
+  expect([...view.spans.keys()]).toEqual(["model", "messages", "😀"]);
+  expect(view.model).toBe("m");
+});
+
+test("the same key may stand in several nested objects, and twice in one of them", () => {
+  const body = '{"model":"m","messages":[{"content":"a","content":"b"},{"content":"c"}],"tools":[{"model":1}]}';
+  expect(viewOf(chat, body).promptBytes).toBe("bc".length + '[{"model":1}]'.length);
+});
+
+test.each(["constructor", "prototype", "toString", "hasOwnProperty"])("a key %s is ordinary", (key) => {
+  const body = { ...smallChat, tools: [{ properties: { [key]: { type: "string" } } }], [key]: 1 };
+  expect(viewOf(chat, body).fields).toEqual(JSON.parse(JSON.stringify(body)));
+});
+
+test("__proto__ as a value, in a text, or as part of a longer key is ordinary", () => {
+  const body =
+    '{"model":"__proto__","messages":[{"content":"say \\"__proto__\\": 1"}],"x__proto__":1,"__proto__x":["__proto__"]}';
+  expect(viewOf(chat, body).model).toBe("__proto__");
+});
+
+test("lone surrogate escapes are the engine's business", () => {
+  const view = viewOf(chat, '{"model":"m","messages":[{"content":"\\ud800 \\udc00\\ud800"}]}');
+  expect(view.promptBytes).toBe(10);
+});
+
+test("64-bit integers and unknown fields do not matter to the view", () => {
+  const view = viewOf(chat, '{"model":"m","messages":[{}],"bootstrap_room":9223372036854775807,"seed":-1e400}');
+  expect(view.model).toBe("m");
+});
+
+test("the view shares nothing with the caller's buffer that a later write could change", () => {
+  const body = bytesOf(smallChat);
+  const view = viewOf(chat, body);
+  body.fill(0);
+  expect(view.model).toBe("m");
+  expect(view.fields).toEqual(smallChat);
+});

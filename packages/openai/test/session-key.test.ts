@@ -1,0 +1,124 @@
+import {
+  defaultSessionKeyLadder,
+  parseSessionKeySource,
+  readSessionKey,
+  type SessionKeySource,
+} from "@espalier/openai";
+import { describe, expect, test } from "vitest";
+import { anthropic, chat, errorOf, smallChat, viewOf } from "./helpers.ts";
+
+const nothing = viewOf(chat, smallChat);
+const everything = viewOf(chat, { ...smallChat, session_id: "b-session", prompt_cache_key: "b-cache", user: "b-user" });
+const allHeaders = { "x-espalier-session-id": "h-own", "x-session-id": "h-plain", "x-smg-routing-key": "h-smg" };
+
+describe("the default ladder", () => {
+  test("finds nothing where there is nothing", () => {
+    expect(readSessionKey(defaultSessionKeyLadder, {}, nothing)).toBeUndefined();
+  });
+
+  test("goes down step by step as the higher ones are taken away", () => {
+    const headers: Record<string, string> = { ...allHeaders };
+    const fields: Record<string, unknown> = { ...everything.fields };
+    const found: (string | undefined)[] = [];
+    const look = () => found.push(readSessionKey(defaultSessionKeyLadder, headers, viewOf(chat, fields)));
+    look();
+    for (const name of Object.keys(allHeaders)) {
+      delete headers[name];
+      look();
+    }
+    for (const name of ["session_id", "prompt_cache_key", "user"]) {
+      delete fields[name];
+      look();
+    }
+    expect(found).toEqual(["h-own", "h-plain", "h-smg", "b-session", "b-cache", "b-user", undefined]);
+  });
+
+  test("takes Anthropic's metadata.user_id for the user", () => {
+    const view = viewOf(anthropic, { ...smallChat, max_tokens: 1, metadata: { user_id: "u-9" } });
+    expect(readSessionKey(defaultSessionKeyLadder, {}, view)).toBe("u-9");
+  });
+});
+
+test.each([
+  ["an empty header", { "x-session-id": "" }, "b-session"],
+  ["a header without values", { "x-session-id": [] }, "b-session"],
+  ["an undefined header", { "x-session-id": undefined }, "b-session"],
+  ["a repeated header: the first value", { "x-session-id": ["one", "two"] }, "one"],
+])("%s", (_, headers, expected) => {
+  expect(readSessionKey(defaultSessionKeyLadder, headers, everything)).toBe(expected);
+});
+
+test("an empty ladder finds nothing", () => {
+  expect(readSessionKey([], allHeaders, everything)).toBeUndefined();
+});
+
+test("a configured ladder looks where it says, and nowhere else", () => {
+  const ladder = [parseSessionKeySource("body:conversation"), parseSessionKeySource("header:X-Conversation")];
+  const view = viewOf(chat, { ...smallChat, conversation: "c-1", user: "u" });
+  expect(readSessionKey(ladder, { "x-conversation": "h-1" }, view)).toBe("c-1");
+  expect(readSessionKey(ladder, { "x-conversation": "h-1" }, everything)).toBe("h-1");
+  expect(readSessionKey(ladder, allHeaders, everything)).toBeUndefined();
+});
+
+test.each([
+  ["a number", 17],
+  ["an object", { id: "x" }],
+  ["null", null],
+])("a configured body field that is %s is no key", (_, value) => {
+  const view = viewOf(chat, { ...smallChat, conversation: value });
+  expect(readSessionKey([{ from: "body", name: "conversation" }], {}, view)).toBeUndefined();
+});
+
+test.each(["constructor", "toString", "__proto__"])("a body field %s of Object.prototype is no key", (name) => {
+  expect(readSessionKey([{ from: "body", name }], {}, nothing)).toBeUndefined();
+});
+
+describe("a key of 1,024 characters is accepted, one more is not", () => {
+  const longest = "k".repeat(1_024);
+  test("in a header", () => {
+    expect(readSessionKey(defaultSessionKeyLadder, { "x-session-id": longest }, nothing)).toBe(longest);
+    const error = errorOf(() => readSessionKey(defaultSessionKeyLadder, { "x-session-id": `${longest}k` }, nothing));
+    expect([error.code, error.param]).toEqual(["invalid_header", "x-session-id"]);
+    expect(error.message).not.toContain("kkk");
+  });
+
+  test("in a configured body field", () => {
+    const ladder: SessionKeySource[] = [{ from: "body", name: "conversation" }];
+    expect(readSessionKey(ladder, {}, viewOf(chat, { ...smallChat, conversation: longest }))).toBe(longest);
+    const view = viewOf(chat, { ...smallChat, conversation: `${longest}k` });
+    const error = errorOf(() => readSessionKey(ladder, {}, view));
+    expect([error.code, error.param]).toEqual(["invalid_value", "conversation"]);
+  });
+});
+
+describe("parseSessionKeySource", () => {
+  test.each<[string, SessionKeySource]>([
+    ["header:x-foo", { from: "header", name: "x-foo" }],
+    ["header:X-Session-ID", { from: "header", name: "x-session-id" }],
+    ["body:user", { from: "body", name: "user" }],
+    ["body:Conversation.Id", { from: "body", name: "Conversation.Id" }],
+    [`header:${"h".repeat(128)}`, { from: "header", name: "h".repeat(128) }],
+    [`body:${"b".repeat(128)}`, { from: "body", name: "b".repeat(128) }],
+  ])("%s", (written, expected) => {
+    expect(parseSessionKeySource(written)).toEqual(expected);
+  });
+
+  test.each([
+    "",
+    "header",
+    "header:",
+    "body:",
+    "user",
+    "cookie:session",
+    "Header:x-foo",
+    "header: x-foo",
+    "header:x foo",
+    "header:x:foo",
+    "header:x-foo\r\n",
+    "body:a b",
+    `header:${"h".repeat(129)}`,
+    `body:${"b".repeat(129)}`,
+  ])("refuses %j", (written) => {
+    expect(errorOf(() => parseSessionKeySource(written)).code).toBe("config_invalid");
+  });
+});

@@ -1,0 +1,127 @@
+import { EspalierError } from "@espalier/common";
+
+/** More candidates than this in one decision are refused: it is far beyond the largest pool planned for. */
+export const maxCandidates = 65_536;
+
+/**
+ * What a decision knows about every candidate, as a structure of arrays that is reused between requests. Index i is
+ * candidate i; entries at or beyond `count` mean nothing. NaN stands for "no signal", which is never the same as zero.
+ * The arrays are replaced when the set grows: read them from the set after `add`, and do not keep them.
+ */
+export interface CandidateSet {
+  readonly count: number;
+  /** Candidates that fit before the arrays grow. */
+  readonly capacity: number;
+  /** A stable identity, for example the engine id. The same in every router. */
+  readonly key: readonly string[];
+  /** The caller's own index for the candidate. */
+  readonly target: Int32Array;
+  /** Relative share of traffic, 1 by default. A candidate of weight 0 is taken only when no other has a weight. */
+  readonly weight: Float64Array;
+  /** Requests dispatched here and not finished, as far as the caller knows. */
+  readonly inFlight: Float64Array;
+  /** Prompt tokens dispatched here whose first output token has not been seen. */
+  readonly pendingPrefillTokens: Float64Array;
+  /** Tokens of context held by dispatched requests that have begun to answer. */
+  readonly decodeTokens: Float64Array;
+  /** Requests in the running batch, by the engine's own metrics. */
+  readonly running: Float64Array;
+  /** Requests in the engine's queue, by its own metrics. */
+  readonly waiting: Float64Array;
+  /** Share of the engine's KV blocks in use, 0 to 1. */
+  readonly kvUse: Float64Array;
+  /** Tokens that the engine's KV blocks hold in all. */
+  readonly kvCapacityTokens: Float64Array;
+  /** Age in milliseconds of `running`, `waiting` and `kvUse`. */
+  readonly signalAgeMs: Float64Array;
+  /** What `inFlight` was when those were read. It tells other clients' requests from the caller's own. */
+  readonly inFlightAtSignal: Float64Array;
+  /** Forgets every candidate and keeps the memory. */
+  reset(): void;
+  /**
+   * Adds a candidate without engine signals, idle and of weight 1; the caller then writes what it knows into the arrays.
+   *
+   * @returns its index
+   * @throws EspalierError `internal_error` beyond `maxCandidates`
+   */
+  add(key: string, target: number): number;
+}
+
+/** The columns of numbers and what an untouched entry holds. */
+const columnDefaults = {
+  weight: 1,
+  inFlight: 0,
+  pendingPrefillTokens: 0,
+  decodeTokens: 0,
+  running: Number.NaN,
+  waiting: Number.NaN,
+  kvUse: Number.NaN,
+  kvCapacityTokens: Number.NaN,
+  signalAgeMs: Number.NaN,
+  inFlightAtSignal: Number.NaN,
+} as const;
+
+export type CandidateColumn = keyof typeof columnDefaults;
+
+export const candidateColumns = Object.keys(columnDefaults) as readonly CandidateColumn[];
+
+type Writable = { -readonly [Property in keyof CandidateSet]: CandidateSet[Property] } & { key: string[] };
+
+/** @param capacity how many candidates fit before the arrays double */
+export function createCandidateSet(capacity = 16): CandidateSet {
+  const initialCapacity = Math.max(1, capacity);
+  const column = () => new Float64Array(initialCapacity);
+  const set: Writable = {
+    count: 0,
+    capacity: initialCapacity,
+    key: [],
+    target: new Int32Array(initialCapacity),
+    weight: column(),
+    inFlight: column(),
+    pendingPrefillTokens: column(),
+    decodeTokens: column(),
+    running: column(),
+    waiting: column(),
+    kvUse: column(),
+    kvCapacityTokens: column(),
+    signalAgeMs: column(),
+    inFlightAtSignal: column(),
+    reset() {
+      set.count = 0;
+    },
+    add(key, target) {
+      const index = set.count;
+      if (index === set.capacity) grow(set);
+      set.count = index + 1;
+      set.key[index] = key;
+      set.target[index] = target;
+      set.weight[index] = columnDefaults.weight;
+      set.inFlight[index] = columnDefaults.inFlight;
+      set.pendingPrefillTokens[index] = columnDefaults.pendingPrefillTokens;
+      set.decodeTokens[index] = columnDefaults.decodeTokens;
+      set.running[index] = columnDefaults.running;
+      set.waiting[index] = columnDefaults.waiting;
+      set.kvUse[index] = columnDefaults.kvUse;
+      set.kvCapacityTokens[index] = columnDefaults.kvCapacityTokens;
+      set.signalAgeMs[index] = columnDefaults.signalAgeMs;
+      set.inFlightAtSignal[index] = columnDefaults.inFlightAtSignal;
+      return index;
+    },
+  };
+  return set;
+}
+
+function grow(set: Writable): void {
+  if (set.capacity >= maxCandidates) {
+    throw new EspalierError("internal_error", `A decision has more than ${maxCandidates} candidates.`);
+  }
+  set.capacity = Math.min(maxCandidates, set.capacity * 2);
+  const target = new Int32Array(set.capacity);
+  target.set(set.target);
+  set.target = target;
+  for (const name of candidateColumns) {
+    const column = new Float64Array(set.capacity);
+    column.set(set[name]);
+    set[name] = column;
+  }
+}

@@ -1,0 +1,126 @@
+import { EspalierError } from "@espalier/common";
+import { type CandidateColumn, type CandidateSet, candidateColumns } from "./candidates.ts";
+import type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Term } from "./decision.ts";
+import type { ExplainedCandidate, Explanation, Policy, PolicyName, RequestFeatures } from "./policy.ts";
+
+export interface PolicyParts {
+  readonly name: PolicyName;
+  readonly filters: readonly Filter[];
+  /** Their weighted sum is the cost. */
+  readonly terms: readonly Term[];
+  readonly picker: Picker;
+}
+
+type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
+
+/** Makes a policy of filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown. */
+export function composePolicy(parts: PolicyParts): Policy {
+  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate" };
+  let decision: Scratch | undefined;
+  let termValues = new Float64Array(0);
+
+  const begin = (request: RequestFeatures, candidates: CandidateSet): Scratch => {
+    if (candidates.count === 0) throw new EspalierError("no_engine_available");
+    const { capacity } = candidates;
+    if (decision === undefined || decision.costs.length < capacity) {
+      decision = {
+        request,
+        candidates,
+        eligible: new Int32Array(capacity),
+        eligibleCount: 0,
+        costs: new Float64Array(capacity),
+      };
+      termValues = new Float64Array(capacity);
+    }
+    decision.request = request;
+    decision.candidates = candidates;
+    filter(decision, parts.filters);
+    return decision;
+  };
+
+  return {
+    name: parts.name,
+    choose(request, candidates, random) {
+      const current = begin(request, candidates);
+      if (current.eligibleCount === 1) {
+        choice.index = current.eligible[0]!;
+        choice.reason = "only_candidate";
+      } else {
+        addUp(current, parts.terms, termValues);
+        parts.picker.pick(current, random, choice);
+      }
+      choice.target = candidates.target[choice.index]!;
+      return choice;
+    },
+    explain(request, candidates) {
+      const current = begin(request, candidates);
+      addUp(current, parts.terms, termValues);
+      return explain(current, parts);
+    },
+  };
+}
+
+function filter(decision: Scratch, filters: readonly Filter[]): void {
+  const { count } = decision.candidates;
+  for (let index = 0; index < count; index++) decision.eligible[index] = index;
+  decision.eligibleCount = count;
+  for (const one of filters) {
+    const kept = one.keep(decision);
+    if (kept > 0) decision.eligibleCount = kept;
+  }
+}
+
+function addUp(decision: Decision, terms: readonly Term[], values: Float64Array): void {
+  const { eligible, eligibleCount, costs } = decision;
+  costs.fill(0, 0, decision.candidates.count);
+  for (const { scorer, weight } of terms) {
+    scorer.score(decision, values);
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      costs[index] = costs[index]! + weight * values[index]!;
+    }
+  }
+  // What cannot be judged is the last resort, and comparisons with NaN would let it slip through.
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    if (Number.isNaN(costs[index]!)) costs[index] = Number.POSITIVE_INFINITY;
+  }
+}
+
+function explain(decision: Decision, parts: PolicyParts): Explanation {
+  const { candidates, eligible, eligibleCount } = decision;
+  const isEligible = new Set(eligible.subarray(0, eligibleCount));
+  const probabilities = new Float64Array(candidates.count);
+  let picked: PickerExplanation = { reason: "only_candidate" };
+  if (eligibleCount === 1) probabilities[eligible[0]!] = 1;
+  else picked = parts.picker.explain(decision, probabilities);
+
+  const columns: [string, Float64Array][] = parts.terms.map(({ scorer, weight }) => {
+    const values = new Float64Array(candidates.capacity);
+    scorer.score(decision, values);
+    return [scorer.name, values.map((value) => value * weight)];
+  });
+  columns.push(...Object.entries(picked.terms ?? {}));
+
+  const explained: ExplainedCandidate[] = [];
+  for (let index = 0; index < candidates.count; index++) {
+    const judged = isEligible.has(index);
+    const known = judged ? columns : [];
+    explained.push({
+      key: candidates.key[index]!,
+      target: candidates.target[index]!,
+      eligible: judged,
+      probability: probabilities[index]!,
+      cost: judged && parts.terms.length > 0 ? jsonNumber(decision.costs[index]!) : null,
+      terms: Object.fromEntries(known.map(([name, values]) => [name, jsonNumber(values[index]!)])),
+      signals: Object.fromEntries(
+        candidateColumns.map((name) => [name, jsonNumber(candidates[name][index]!)]),
+      ) as Record<CandidateColumn, number | null>,
+    });
+  }
+  return { policy: parts.name, reason: picked.reason, candidates: explained };
+}
+
+function jsonNumber(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}

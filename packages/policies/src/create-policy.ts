@@ -1,0 +1,55 @@
+import { EspalierError } from "@espalier/common";
+import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
+import { consistentHashing } from "./policies/consistent-hashing.ts";
+import { leastConnections } from "./policies/least-connections.ts";
+import { leastTokens } from "./policies/least-tokens.ts";
+import { powerOfTwo } from "./policies/power-of-two.ts";
+import { random } from "./policies/random.ts";
+import { roundRobin } from "./policies/round-robin.ts";
+import type { Policy, PolicyName } from "./policy.ts";
+
+const definitions: Readonly<Record<PolicyName, PolicyDefinition>> = {
+  random,
+  round_robin: roundRobin,
+  least_connections: leastConnections,
+  power_of_two: powerOfTwo,
+  least_tokens: leastTokens,
+  consistent_hashing: consistentHashing,
+};
+
+/** Every policy by name, for documents and help. */
+export const policyCatalogue: Readonly<Record<PolicyName, PolicyEntry>> = definitions;
+
+export const policyNames = Object.keys(definitions) as readonly PolicyName[];
+
+/**
+ * Makes a policy. One that keeps state (a rotation, a ring) should serve one pool of engines.
+ *
+ * @param options values by option name, as `policyCatalogue` lists them; what is absent takes its default
+ * @throws EspalierError `config_invalid`, with `policy` or `policy-options.NAME` as the parameter at fault
+ */
+export function createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): Policy {
+  if (!Object.hasOwn(definitions, name)) {
+    throw new EspalierError("config_invalid", `policy: "${name}" is none of ${policyNames.join(", ")}`, {
+      param: "policy",
+    });
+  }
+  const definition = definitions[name as PolicyName];
+  const values = new Map(definition.options.map((option) => [option.name, option.default]));
+  for (const [optionName, value] of Object.entries(options)) {
+    const option = definition.options.find((one) => one.name === optionName);
+    if (option === undefined) throw invalid(optionName, `the policy ${name} has no such option`);
+    if (typeof value !== "number" || !option.accepts(value)) throw invalid(optionName, `must be ${option.range}`);
+    values.set(optionName, value);
+  }
+  return definition.create((optionName) => {
+    const value = values.get(optionName);
+    if (value === undefined) throw new EspalierError("internal_error", `policy ${name} lacks option ${optionName}`);
+    return value;
+  });
+}
+
+function invalid(optionName: string, problem: string): EspalierError {
+  const param = `policy-options.${optionName}`;
+  return new EspalierError("config_invalid", `${param}: ${problem}`, { param });
+}

@@ -1,0 +1,25 @@
+import type { Policy } from "./policy.ts";
+
+/** A number that shapes a policy. */
+export interface PolicyOption {
+  readonly name: string;
+  readonly default: number;
+  /** The values it may have, in words. */
+  readonly range: string;
+  readonly meaning: string;
+}
+
+/** What people read about a policy. */
+export interface PolicyEntry {
+  readonly summary: string;
+  /** Where the rule comes from. */
+  readonly source: string;
+  readonly options: readonly PolicyOption[];
+}
+
+/** A policy as this package knows it. */
+export interface PolicyDefinition extends PolicyEntry {
+  readonly options: readonly (PolicyOption & { readonly accepts: (value: number) => boolean })[];
+  /** @param option gives the value of the option with this name, checked or by default */
+  create(option: (name: string) => number): Policy;
+}

@@ -1,0 +1,28 @@
+/**
+ * MurmurHash3 x86_32 (Appleby, 2011) over the UTF-16 code units of a string, low byte first. It need not withstand an
+ * adversary: a client that picks its own session keys can only choose where its own sessions go, and the load bound
+ * holds regardless.
+ *
+ * @param seed any 32-bit number; different seeds give unrelated hashes
+ * @returns an unsigned 32-bit number
+ */
+export function hashString(text: string, seed: number): number {
+  const { length } = text;
+  let hash = seed | 0;
+  let at = 0;
+  for (; at + 1 < length; at += 2) {
+    hash ^= scramble(text.charCodeAt(at) | (text.charCodeAt(at + 1) << 16));
+    hash = (hash << 13) | (hash >>> 19);
+    hash = (Math.imul(hash, 5) + 0xe6546b64) | 0;
+  }
+  if (at < length) hash ^= scramble(text.charCodeAt(at));
+  hash ^= length * 2;
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}
+
+function scramble(unit: number): number {
+  const product = Math.imul(unit, 0xcc9e2d51);
+  return Math.imul((product << 15) | (product >>> 17), 0x1b873593);
+}

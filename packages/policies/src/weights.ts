@@ -1,0 +1,21 @@
+import type { CandidateSet } from "./candidates.ts";
+import type { Filter } from "./decision.ts";
+
+/** Leaves out candidates of weight 0. */
+export const weightedOnly: Filter = {
+  name: "weighted_only",
+  keep({ candidates, eligible, eligibleCount }) {
+    let kept = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (candidates.weight[index]! > 0) eligible[kept++] = index;
+    }
+    return kept;
+  },
+};
+
+/** The candidate's weight; 1 where only candidates without a weight are left, so that they count alike. */
+export function weightOf(candidates: CandidateSet, index: number): number {
+  const weight = candidates.weight[index]!;
+  return weight > 0 ? weight : 1;
+}

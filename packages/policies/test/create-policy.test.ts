@@ -1,0 +1,85 @@
+import { createSeededRandom } from "@espalier/common";
+import { createCandidateSet, createPolicy, policyCatalogue, policyNames } from "@espalier/policies";
+import { expect, test } from "vitest";
+import { anyRequest, candidatesOf } from "./helpers.ts";
+
+test("the catalogue has the baselines, and every default may be given explicitly", () => {
+  expect(policyNames).toEqual([
+    "random",
+    "round_robin",
+    "least_connections",
+    "power_of_two",
+    "least_tokens",
+    "consistent_hashing",
+  ]);
+  for (const name of policyNames) {
+    const entry = policyCatalogue[name];
+    expect(entry.summary.length).toBeGreaterThan(20);
+    const defaults = Object.fromEntries(entry.options.map((option) => [option.name, option.default]));
+    expect(createPolicy(name, defaults).name).toBe(name);
+  }
+});
+
+test.each([
+  ["fastest", {}, "policy"],
+  ["toString", {}, "policy"],
+  ["random", { seed: 1 }, "policy-options.seed"],
+  ["consistent_hashing", { "load-factor": 0.9 }, "policy-options.load-factor"],
+  ["consistent_hashing", { "load-factor": "1.25" }, "policy-options.load-factor"],
+  ["consistent_hashing", { "load-factor": Number.POSITIVE_INFINITY }, "policy-options.load-factor"],
+  ["consistent_hashing", { "points-per-weight": 0 }, "policy-options.points-per-weight"],
+  ["consistent_hashing", { "points-per-weight": 1.5 }, "policy-options.points-per-weight"],
+  ["consistent_hashing", { "points-per-weight": 4097 }, "policy-options.points-per-weight"],
+  ["least_tokens", { "foreign-request-tokens": -1 }, "policy-options.foreign-request-tokens"],
+  ["least_tokens", { "foreign-request-tokens": Number.NaN }, "policy-options.foreign-request-tokens"],
+] as const)("%s with %j is refused at %s", (name, options, param) => {
+  expect(() => createPolicy(name, options)).toThrow(expect.objectContaining({ code: "config_invalid", param }));
+});
+
+test("the message of a refusal names what is allowed", () => {
+  expect(() => createPolicy("fastest")).toThrow(/least_connections/);
+  expect(() => createPolicy("consistent_hashing", { "load-factor": 0.9 })).toThrow(/0, or 1 or more/);
+});
+
+test.each(policyNames)("%s without candidates says that no engine is available", (name) => {
+  const policy = createPolicy(name);
+  const empty = createCandidateSet();
+  const unavailable = expect.objectContaining({ code: "no_engine_available" });
+  expect(() => policy.choose(anyRequest, empty, createSeededRandom(1))).toThrow(unavailable);
+  expect(() => policy.explain(anyRequest, empty)).toThrow(unavailable);
+});
+
+test.each(policyNames)("%s reuses its choice, and gives the caller's own index", (name) => {
+  const policy = createPolicy(name);
+  const random = createSeededRandom(1);
+  const two = candidatesOf([{ key: "a" }, { key: "b", inFlight: 5, pendingPrefillTokens: 5 }]);
+  const first = policy.choose(anyRequest, two, random);
+  expect(first.target).toBe(100 + first.index);
+  const one = candidatesOf([{ key: "b" }]);
+  expect(policy.choose(anyRequest, one, random)).toBe(first);
+  expect(first).toEqual({ index: 0, target: 100, reason: "only_candidate" });
+});
+
+test.each([
+  ["consistent_hashing", "load-factor", [0, 1, 1.25, 100]],
+  ["consistent_hashing", "points-per-weight", [1, 160, 4_096]],
+  ["least_tokens", "foreign-request-tokens", [0, 0.5, 1e9]],
+] as const)("%s takes every %s at the edges of its range, and still decides", (name, option, values) => {
+  const candidates = candidatesOf([{ key: "a" }, { key: "b", inFlight: 1 }, { key: "c", weight: 2 }]);
+  for (const value of values) {
+    const policy = createPolicy(name, { [option]: value });
+    const { index } = policy.choose({ ...anyRequest, sessionKey: "s" }, candidates, createSeededRandom(1));
+    expect(index).toBeGreaterThanOrEqual(0);
+    expect(index).toBeLessThan(3);
+  }
+});
+
+test("policies of one name share nothing: each pool has its own rotation", () => {
+  const random = createSeededRandom(1);
+  const candidates = candidatesOf([{ key: "a" }, { key: "b" }]);
+  const one = createPolicy("round_robin");
+  const first = one.choose(anyRequest, candidates, random).index;
+  expect(one.explain(anyRequest, candidates).candidates[first]!.probability).toBe(0);
+  const other = createPolicy("round_robin").explain(anyRequest, candidates);
+  expect(other.candidates.map((candidate) => candidate.probability)).toEqual([0.5, 0.5]);
+});

@@ -1,0 +1,157 @@
+/** What each policy says about one worked example. Commands and pages show these objects as they are. */
+import { createSeededRandom } from "@espalier/common";
+import { createPolicy, type ExplainedCandidate, policyNames } from "@espalier/policies";
+import { expect, test } from "vitest";
+import { anyRequest, candidatesOf, inSession } from "./helpers.ts";
+
+/** `west` serves other clients too, `east` does not report, `spare` takes nothing unless it must. */
+const example = () =>
+  candidatesOf([
+    {
+      key: "west",
+      inFlight: 2,
+      pendingPrefillTokens: 1_000,
+      decodeTokens: 3_000,
+      running: 5,
+      waiting: 1,
+      kvUse: 0.25,
+      kvCapacityTokens: 40_000,
+      signalAgeMs: 400,
+      inFlightAtSignal: 2,
+    },
+    { key: "east", inFlight: 4, pendingPrefillTokens: 500, decodeTokens: 2_000, weight: 2 },
+    { key: "spare", weight: 0 },
+  ]);
+
+const said = (one: ExplainedCandidate) => ({ probability: one.probability, cost: one.cost, terms: one.terms });
+const explain = (name: string, request = anyRequest) => {
+  const explanation = createPolicy(name).explain(request, example());
+  return { reason: explanation.reason, candidates: explanation.candidates.map(said) };
+};
+const unjudged = { probability: 0, cost: null, terms: {} };
+
+test("every signal is there, unknown ones as null", () => {
+  const { policy, candidates } = createPolicy("random").explain(anyRequest, example());
+  expect(policy).toBe("random");
+  expect(candidates[0]).toMatchObject({
+    key: "west",
+    target: 100,
+    eligible: true,
+    signals: {
+      weight: 1,
+      inFlight: 2,
+      pendingPrefillTokens: 1_000,
+      decodeTokens: 3_000,
+      running: 5,
+      waiting: 1,
+      kvUse: 0.25,
+      kvCapacityTokens: 40_000,
+      signalAgeMs: 400,
+      inFlightAtSignal: 2,
+    },
+  });
+  expect(candidates[1]!.signals).toEqual({
+    weight: 2,
+    inFlight: 4,
+    pendingPrefillTokens: 500,
+    decodeTokens: 2_000,
+    running: null,
+    waiting: null,
+    kvUse: null,
+    kvCapacityTokens: null,
+    signalAgeMs: null,
+    inFlightAtSignal: null,
+  });
+  expect(candidates[2]).toMatchObject({ key: "spare", target: 102, eligible: false });
+});
+
+test("random: the shares of the weights, no cost", () => {
+  expect(explain("random")).toEqual({
+    reason: "random",
+    candidates: [
+      { probability: 1 / 3, cost: null, terms: {} },
+      { probability: 2 / 3, cost: null, terms: {} },
+      unjudged,
+    ],
+  });
+});
+
+test("round_robin: the credit of each with this turn's earnings", () => {
+  expect(explain("round_robin")).toEqual({
+    reason: "rotation",
+    candidates: [
+      { probability: 0, cost: null, terms: { credit: 1 } },
+      { probability: 1, cost: null, terms: { credit: 2 } },
+      unjudged,
+    ],
+  });
+});
+
+test("least_connections: 4 requests of others at west, so 8 for the silent one of twice the weight", () => {
+  expect(explain("least_connections")).toEqual({
+    reason: "least_load",
+    candidates: [
+      { probability: 0, cost: 7, terms: { requests: 7 } },
+      { probability: 1, cost: 6.5, terms: { requests: 6.5 } },
+      unjudged,
+    ],
+  });
+});
+
+test("power_of_two: of two candidates the better one", () => {
+  expect(explain("power_of_two")).toEqual({
+    reason: "better_of_two",
+    candidates: [
+      { probability: 0, cost: 7, terms: { requests: 7 } },
+      { probability: 1, cost: 6.5, terms: { requests: 6.5 } },
+      unjudged,
+    ],
+  });
+});
+
+test("least_tokens: KV blocks of others and one queued request of theirs", () => {
+  // West holds 10,000 tokens, 3,000 of them ours; 1 of its 4 foreign requests waits.
+  const foreign = 7_000 + 1_024;
+  const east = (2 * foreign + 2_500 + 600) / 2;
+  expect(explain("least_tokens")).toEqual({
+    reason: "least_load",
+    candidates: [
+      { probability: 0, cost: 4_600 + foreign, terms: { tokens: 4_600 + foreign } },
+      { probability: 1, cost: east, terms: { tokens: east } },
+      unjudged,
+    ],
+  });
+});
+
+test("consistent_hashing: load, bound and the order of the walk", () => {
+  // 6 requests at west and 12 at east, so the bounds are shares of 1.25 x 19.
+  const { reason, candidates } = explain("consistent_hashing", inSession("example"));
+  expect(candidates.map((one) => [one.terms.load, one.terms.load_bound])).toEqual([
+    [6, 8],
+    [12, 16],
+    [undefined, undefined],
+  ]);
+  expect(candidates.map((one) => one.terms.walk_order)).toEqual(
+    candidates[0]!.probability === 1 ? [0, 1, undefined] : [1, 0, undefined],
+  );
+  expect(candidates[0]!.probability + candidates[1]!.probability).toBe(1);
+  expect(reason).toBe("hash");
+});
+
+test("consistent_hashing without a bound explains it as null", () => {
+  const policy = createPolicy("consistent_hashing", { "load-factor": 0 });
+  const { candidates } = policy.explain(inSession("example"), example());
+  expect(candidates[0]!.terms.load_bound).toBeNull();
+});
+
+test.each(policyNames)("%s with one candidate left says so", (name) => {
+  const candidates = candidatesOf([{ key: "spare", weight: 0 }, { key: "only" }]);
+  const explanation = createPolicy(name).explain(inSession("x"), candidates);
+  expect(explanation.reason).toBe("only_candidate");
+  expect(explanation.candidates.map((one) => one.probability)).toEqual([0, 1]);
+  expect(createPolicy(name).choose(inSession("x"), candidates, createSeededRandom(1))).toEqual({
+    index: 1,
+    target: 101,
+    reason: "only_candidate",
+  });
+});

@@ -1,0 +1,77 @@
+import type { ServerResponse } from "node:http";
+import type { EspalierError } from "@espalier/common";
+import type { ApiFamily } from "@espalier/openai";
+import type { AttemptFailure } from "./failure.ts";
+
+/** One engine as the proxy sees it. */
+export interface Upstream {
+  readonly key: string;
+  /** `http://host:port` or `https://host:port`, with an optional path prefix. */
+  readonly url: string;
+  /** Flat name and value pairs to send, such as credentials. They replace the client's headers of the same name. */
+  readonly headers: readonly string[];
+}
+
+/** What the proxy tells its caller while it works. No method may block. */
+export interface ExchangeObserver {
+  /** @param attempt 0 for the first */
+  attemptStarted?(upstream: Upstream, attempt: number): void;
+  /**
+   * The attempt failed through the engine's fault: its answer was given up, or, after `responseStarted`, was cut. Not
+   * called when the client went away or the request's own deadline passed.
+   */
+  attemptFailed?(upstream: Upstream, failure: AttemptFailure): void;
+  /** Flat pairs to add to the client's response, asked for just before its headers are written. */
+  responseHeaders?(upstream: Upstream, status: number): readonly string[];
+  /**
+   * The client gets this engine's answer: there will be no other attempt. It is called with the first byte of the
+   * body, or with its end when it is empty. `headers` are the engine's, as flat pairs.
+   */
+  responseStarted?(upstream: Upstream, status: number, headers: readonly string[]): void;
+  /** The first byte of the body came from the engine. */
+  firstByte?(upstream: Upstream): void;
+}
+
+/** Sees every chunk of a body on its way to the client; may hold back, remove or replace bytes. */
+export interface BodyFilter {
+  /** Whether the body may come out in another length than it went in; if not, `content-length` is passed on. */
+  readonly changesLength: boolean;
+  push(chunk: Buffer): Buffer | readonly Buffer[] | undefined;
+  /** The engine's body is complete: what was held back. Not called for a body that was cut. */
+  end(): Buffer | undefined;
+}
+
+/** One client's request and the place its answer goes to. */
+export interface Exchange {
+  readonly method: string;
+  /** With the query; begins with a slash. */
+  readonly path: string;
+  /** The client's headers, flat, as `rawHeaders` of node:http gives them. */
+  readonly headers: readonly string[];
+  readonly body: readonly Buffer[];
+  readonly requestId: string;
+  /** Which wire shape an error frame takes in a stream that was cut. */
+  readonly family: ApiFamily;
+  readonly response: ServerResponse;
+  /** Lets the client's `authorization` and `x-api-key` through to the engine. */
+  readonly forwardAuthorization?: boolean;
+  /**
+   * Chooses the engine of the next attempt. An engine that has been tried is not tried again: returning it means the
+   * same as `undefined`, that nobody is left.
+   */
+  next(tried: readonly AttemptFailure[]): Upstream | undefined;
+  bodyFilter?(status: number, contentType: string): BodyFilter | undefined;
+  readonly observer: ExchangeObserver;
+  /** When the answer must be complete, on the scale of the clock's `nowMs`. */
+  readonly deadlineMs?: number;
+}
+
+export type ExchangeOutcome =
+  /** `bytes` is the size of the body that was written. */
+  | { readonly kind: "completed"; readonly status: number; readonly bytes: number }
+  /** Nothing was written: the caller answers. */
+  | { readonly kind: "failed"; readonly error: EspalierError; readonly failures: readonly AttemptFailure[] }
+  /** Failed after the first byte. The client's response has been ended with an error frame, or destroyed. */
+  | { readonly kind: "cut"; readonly error: EspalierError }
+  /** The client went away, or stopped reading for longer than it may. */
+  | { readonly kind: "client_closed" };

@@ -1,0 +1,64 @@
+import { asEspalierError, type ErrorCode, EspalierError } from "@espalier/common";
+import type { Upstream } from "./exchange.ts";
+
+/**
+ * - `connect`: no connection could be opened. Nothing was sent.
+ * - `overloaded`: every connection to the engine is in use and its queue is full. Nothing was sent.
+ * - `reset`: the connection ended early.
+ * - `timeout`: the engine was silent for too long.
+ * - `status`: the engine answered with a status that is worth another engine.
+ * - `protocol`: the answer is not valid HTTP.
+ */
+export type FailureKind = "connect" | "overloaded" | "reset" | "timeout" | "status" | "protocol";
+
+/** Why one attempt did not give the client a whole answer. */
+export interface AttemptFailure {
+  readonly upstream: Upstream;
+  readonly kind: FailureKind;
+  /** The engine's status, for kind `status`. */
+  readonly status?: number;
+  /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
+  readonly beforeFirstByte: boolean;
+  readonly error: EspalierError;
+}
+
+/** Kinds that mean the engine did no visible work: another engine is tried at no charge to the retry budget. */
+export function isFreeToRetry(kind: FailureKind): boolean {
+  return kind === "connect" || kind === "overloaded" || kind === "reset";
+}
+
+export interface ClassifiedError {
+  readonly kind: FailureKind;
+  readonly error: EspalierError;
+}
+
+/** How far an attempt had come when it failed. */
+export type AttemptStage = "unsent" | "sent" | "begun";
+
+/**
+ * Turns what undici reports into a failure, or into `internal_error` when the request itself could not be sent.
+ *
+ * @param stage `begun` once a byte of the body has come
+ * @param ended whether the engine had closed the connection
+ */
+export function classifyError(thrown: Error, stage: AttemptStage, ended: boolean): ClassifiedError | EspalierError {
+  const code = (thrown as NodeJS.ErrnoException).code ?? "";
+  if (code === "UND_ERR_INVALID_ARG" || code === "UND_ERR_NOT_SUPPORTED") return asEspalierError(thrown);
+  if (stage === "unsent") return failure("connect", "upstream_connect_failed", thrown);
+  if (isGarbage(thrown, code, ended)) return failure("protocol", "upstream_protocol_error", thrown);
+  return failure("reset", stage === "begun" ? "upstream_cut_short" : "upstream_reset", thrown);
+}
+
+/**
+ * undici reports any parser error in an answer with a length as a wrong length, and an early end as either; what
+ * tells them apart is whether the connection had ended. It reports an answer that nobody asked for (100 Continue, an
+ * upgrade) as a socket error that begins with "bad".
+ */
+function isGarbage(thrown: Error, code: string, ended: boolean): boolean {
+  if (thrown.name === "HTTPParserError" || code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH") return !ended;
+  return code === "UND_ERR_HEADERS_OVERFLOW" || (code === "UND_ERR_SOCKET" && thrown.message.startsWith("bad "));
+}
+
+function failure(kind: FailureKind, code: ErrorCode, cause: Error): ClassifiedError {
+  return { kind, error: new EspalierError(code, undefined, { cause }) };
+}

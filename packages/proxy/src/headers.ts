@@ -1,0 +1,116 @@
+import type { Exchange, Upstream } from "./exchange.ts";
+
+/** Headers that belong to one connection (RFC 9110 section 7.6.1), besides those that start with `proxy-`. */
+const hopByHop = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"] as const;
+
+/** Names of the request that undici writes, that we replace, or that an engine must not see. */
+const droppedFromRequest = new Set<string>([
+  ...hopByHop,
+  "host",
+  "content-length",
+  "expect",
+  "x-request-id",
+  // Without it engines answer uncompressed, so that a stream can be read and ended on the way.
+  "accept-encoding",
+]);
+const droppedFromResponse = new Set<string>(hopByHop);
+const credentials = new Set(["authorization", "x-api-key"]);
+
+/**
+ * The headers that every engine gets: the client's without what belongs to its connection or is the router's own
+ * affair, and with the request id.
+ *
+ * @returns flat name and value pairs
+ */
+export function requestHeaders(exchange: Exchange): string[] {
+  const source = exchange.headers;
+  const listed = listedByConnection(source);
+  const kept: string[] = [];
+  for (let i = 0; i + 1 < source.length; i += 2) {
+    const name = source[i]!;
+    const lower = name.toLowerCase();
+    if (droppedFromRequest.has(lower) || isReserved(lower) || listed?.has(lower)) continue;
+    if (!exchange.forwardAuthorization && credentials.has(lower)) continue;
+    kept.push(name, source[i + 1]!);
+  }
+  kept.push("x-request-id", exchange.requestId);
+  return kept;
+}
+
+/** Adds the upstream's own headers, which replace those of the same name. */
+export function withUpstreamHeaders(base: readonly string[], upstream: Upstream): readonly string[] {
+  const added = upstream.headers;
+  if (added.length === 0) return base;
+  const replaced = new Set<string>();
+  for (let i = 0; i < added.length; i += 2) replaced.add(added[i]!.toLowerCase());
+  const merged: string[] = [];
+  for (let i = 0; i < base.length; i += 2) {
+    if (!replaced.has(base[i]!.toLowerCase())) merged.push(base[i]!, base[i + 1]!);
+  }
+  return merged.concat(added);
+}
+
+/** The headers of an engine's answer, as far as the client may see them. */
+export interface AnswerHeaders {
+  /** Flat name and value pairs. */
+  readonly pairs: string[];
+  readonly contentType: string;
+  /** Whether the body is compressed, so that plain text cannot be added to it. */
+  readonly encoded: boolean;
+}
+
+/**
+ * @param raw name and value bytes in turn, as they came
+ */
+export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
+  const pairs: string[] = [];
+  let contentType = "";
+  let encoded = false;
+  let connection: string | undefined;
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i]!.toString("latin1");
+    const lower = name.toLowerCase();
+    const value = raw[i + 1]!.toString("latin1");
+    if (lower === "connection") connection = value;
+    if (droppedFromResponse.has(lower) || isReserved(lower)) continue;
+    if (lower === "content-type") contentType = value;
+    else if (lower === "content-encoding") encoded = value !== "identity";
+    pairs.push(name, value);
+  }
+  if (connection !== undefined) dropListed(pairs, connection);
+  return { pairs, contentType, encoded };
+}
+
+/** Takes every pair of the name out, in place. @param lowerName in lower case */
+export function dropHeader(pairs: string[], lowerName: string): void {
+  for (let i = pairs.length - 2; i >= 0; i -= 2) {
+    if (pairs[i]!.length === lowerName.length && pairs[i]!.toLowerCase() === lowerName) pairs.splice(i, 2);
+  }
+}
+
+function isReserved(lower: string): boolean {
+  return lower.startsWith("x-espalier-") || lower.startsWith("proxy-");
+}
+
+function listedByConnection(source: readonly string[]): ReadonlySet<string> | undefined {
+  let listed: Set<string> | undefined;
+  for (let i = 0; i + 1 < source.length; i += 2) {
+    if (source[i]!.length !== 10 || source[i]!.toLowerCase() !== "connection") continue;
+    for (const token of tokensOf(source[i + 1]!)) {
+      listed ??= new Set();
+      listed.add(token);
+    }
+  }
+  return listed;
+}
+
+function dropListed(pairs: string[], connection: string): void {
+  for (const token of tokensOf(connection)) dropHeader(pairs, token);
+}
+
+/** The header names in a `connection` value. Nearly always it names none, only how the connection goes on. */
+function tokensOf(connection: string): readonly string[] {
+  const lower = connection.toLowerCase();
+  if (lower === "keep-alive" || lower === "close") return [];
+  return lower.split(",").map((token) => token.trim());
+}

@@ -1,0 +1,57 @@
+export interface TlsOptions {
+  /** Certificates to trust, PEM, instead of the system's. */
+  readonly ca?: string;
+  /** Our own certificate and key, PEM, for engines that ask for them. */
+  readonly cert?: string;
+  readonly key?: string;
+  /** Name to expect in the engine's certificate, where the address does not say it. */
+  readonly servername?: string;
+  readonly rejectUnauthorized?: boolean;
+}
+
+export interface RetryOptions {
+  /** Charged retries allowed per request, over a sliding window of 10 s. */
+  readonly budgetRatio: number;
+  /** Charged retries always allowed in the window. */
+  readonly budgetMinimum: number;
+  /** Statuses of an engine that are worth another engine. 429 is always one. */
+  readonly retryStatuses: readonly number[];
+}
+
+export interface ProxyOptions {
+  /** From the dial to an open connection. */
+  readonly connectTimeoutMs: number;
+  /** From the start of an attempt to the first byte of the engine's body. A long prefill must fit. */
+  readonly headersTimeoutMs: number;
+  /** Between two chunks of a body. */
+  readonly idleTimeoutMs: number;
+  /** How long a client may leave a full buffer unread before it counts as gone. */
+  readonly clientWriteTimeoutMs: number;
+  readonly maxConnectionsPerEngine: number;
+  /** Requests that may wait for a connection of one engine. Beyond, the next engine is tried. */
+  readonly maxQueuedPerEngine: number;
+  /** How long an unused connection stays open, unless the engine names a time. uvicorn closes its own after 5 s. */
+  readonly keepAliveTimeoutMs: number;
+  readonly tls: TlsOptions;
+  readonly retry: RetryOptions;
+}
+
+/** What is written of the options; the rest is `defaultProxyOptions`. */
+export type ProxyOptionsInput = Partial<Omit<ProxyOptions, "retry">> & { readonly retry?: Partial<RetryOptions> };
+
+export const defaultProxyOptions: ProxyOptions = {
+  connectTimeoutMs: 2_000,
+  headersTimeoutMs: 600_000,
+  idleTimeoutMs: 300_000,
+  clientWriteTimeoutMs: 300_000,
+  maxConnectionsPerEngine: 1_024,
+  maxQueuedPerEngine: 1_024,
+  keepAliveTimeoutMs: 4_000,
+  tls: {},
+  retry: { budgetRatio: 0.2, budgetMinimum: 3, retryStatuses: [502, 503, 504] },
+};
+
+/** Fills in the defaults. */
+export function completeProxyOptions(input: ProxyOptionsInput): ProxyOptions {
+  return { ...defaultProxyOptions, ...input, retry: { ...defaultProxyOptions.retry, ...input.retry } };
+}

@@ -1,0 +1,103 @@
+import {
+  type Clock,
+  EspalierError,
+  type HttpClient,
+  type Logger,
+  type Meter,
+  type Scheduler,
+  type Startable,
+} from "@espalier/common";
+import { createDeadlines } from "./deadlines.ts";
+import type { Exchange, ExchangeOutcome } from "./exchange.ts";
+import { type ForwardContext, Forwarding } from "./forward.ts";
+import { createHttpClient } from "./http-client.ts";
+import { createProxyMetrics } from "./metrics.ts";
+import { completeProxyOptions, type ProxyOptionsInput } from "./options.ts";
+import { createRetryBudget } from "./retry-budget.ts";
+import { createUpstreamPools } from "./upstream-pools.ts";
+
+/** Per address, for control traffic. */
+const controlConnections = 4;
+const controlQueue = 64;
+
+export interface ProxyDeps {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  readonly options?: ProxyOptionsInput;
+}
+
+/** Passes requests to engines. Time limits work between `start` and `stop`. */
+export interface Proxy extends Startable {
+  /**
+   * Passes one request to one of the engines that the exchange names, and the answer back.
+   *
+   * @returns the outcome; it is never rejected
+   */
+  forward(exchange: Exchange): Promise<ExchangeOutcome>;
+  /** For control traffic: its connections are apart from those of `forward`. */
+  readonly httpClient: HttpClient;
+  /** Forgets an engine that left: what runs may finish, its idle connections close now. */
+  drop(url: string): void;
+  /** Exchanges under way. */
+  activeStreams(): number;
+  /** Ends every exchange under way with `draining`, and closes every connection. Waits for nothing. */
+  stop(): Promise<void>;
+}
+
+/** Builds the proxy; nothing is opened before the first request. */
+export function createProxy(deps: ProxyDeps): Proxy {
+  const options = completeProxyOptions(deps.options ?? {});
+  const { keepAliveTimeoutMs, tls } = options;
+  const pools = createUpstreamPools({
+    maxConnections: options.maxConnectionsPerEngine,
+    maxQueued: options.maxQueuedPerEngine,
+    keepAliveTimeoutMs,
+    tls,
+  });
+  const controlPools = createUpstreamPools({
+    maxConnections: controlConnections,
+    maxQueued: controlQueue,
+    keepAliveTimeoutMs,
+    tls,
+  });
+  const deadlines = createDeadlines(deps.clock, deps.scheduler);
+  const context: ForwardContext = {
+    options,
+    retryStatuses: new Set([429, ...options.retry.retryStatuses]),
+    pools,
+    budget: createRetryBudget(deps.clock, options.retry),
+    deadlines,
+    metrics: createProxyMetrics(deps.meter),
+    logger: deps.logger,
+  };
+  let active = 0;
+
+  return {
+    forward(exchange) {
+      return new Promise((resolve) => {
+        active += 1;
+        const settled = (outcome: ExchangeOutcome): void => {
+          active -= 1;
+          resolve(outcome);
+        };
+        new Forwarding(context, exchange, settled).start();
+      });
+    },
+    httpClient: createHttpClient(controlPools, deps.scheduler),
+    drop(url) {
+      pools.drop(url);
+    },
+    activeStreams: () => active,
+    async start() {
+      deadlines.start();
+    },
+    async stop() {
+      deadlines.stop();
+      deadlines.abortAll(new EspalierError("draining"));
+      pools.close();
+      controlPools.close();
+    },
+  };
+}

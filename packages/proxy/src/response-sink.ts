@@ -1,0 +1,77 @@
+import type { ServerResponse } from "node:http";
+import type { BodyFilter } from "./exchange.ts";
+
+const carriageReturn = 0x0d;
+const lineFeed = 0x0a;
+
+/** The client's side of one exchange. */
+export class ResponseSink {
+  readonly #response: ServerResponse;
+  #filter: BodyFilter | undefined;
+  /** The last four bytes written, the last one lowest. A number, so that no chunk is kept alive. */
+  #tail = 0;
+  bytes = 0;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+  }
+
+  /**
+   * Begins the response.
+   *
+   * @param pairs flat header names and values
+   * @throws TypeError when a name or a value is not valid in HTTP; nothing was written then
+   */
+  begin(status: number, pairs: readonly string[], filter: BodyFilter | undefined): void {
+    this.#filter = filter;
+    this.#response.writeHead(status, pairs as string[]);
+  }
+
+  /** @returns false when the client is behind: wait for the response's `drain` */
+  write(chunk: Buffer): boolean {
+    const filtered = this.#filter ? this.#filter.push(chunk) : chunk;
+    if (filtered === undefined) return !this.#response.writableNeedDrain;
+    if (Buffer.isBuffer(filtered)) return this.#put(filtered);
+    this.#response.cork();
+    let flowing = true;
+    for (const part of filtered) flowing = this.#put(part);
+    this.#response.uncork();
+    return flowing;
+  }
+
+  /** The engine's body is complete. */
+  end(): void {
+    const rest = this.#filter?.end();
+    if (rest !== undefined) this.#put(rest);
+    this.#response.end();
+  }
+
+  /** Ends a broken event stream so that its reader sees why. @param frame one whole event */
+  endWithFrame(frame: string | Buffer): void {
+    this.#response.write(this.#missingEventEnd());
+    this.#response.end(frame);
+  }
+
+  /** Ends a broken body so that its reader sees that it is broken. */
+  destroy(): void {
+    this.#response.destroy();
+  }
+
+  #put(chunk: Buffer): boolean {
+    if (chunk.length === 0 || this.#response.destroyed) return true;
+    this.bytes += chunk.length;
+    for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) this.#tail = (this.#tail << 8) | chunk[i]!;
+    return this.#response.write(chunk);
+  }
+
+  /** What is missing to the blank line that ends an event (HTML Living Standard, section 9.2.5). */
+  #missingEventEnd(): string {
+    const last = this.#tail & 0xff;
+    const before = (this.#tail >> 8) & 0xff;
+    const third = (this.#tail >> 16) & 0xff;
+    const afterLine = last === lineFeed || last === carriageReturn;
+    if (this.bytes === 0 || (afterLine && last === before)) return "";
+    if (last === lineFeed && before === carriageReturn && third === lineFeed) return "";
+    return last === lineFeed ? "\n" : "\n\n";
+  }
+}

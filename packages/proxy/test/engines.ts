@@ -1,0 +1,110 @@
+import { once } from "node:events";
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { waitFor } from "@espalier/testing";
+import { onTestFinished } from "vitest";
+
+/** What an engine of a test saw of one request. */
+export interface SeenRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Flat pairs as they came. */
+  readonly rawHeaders: readonly string[];
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+  readonly response: ServerResponse;
+}
+
+export interface Engine {
+  readonly url: string;
+  readonly port: number;
+  readonly server: Server;
+  /** Sockets opened since the start. */
+  readonly sockets: Socket[];
+  openSockets(): number;
+}
+
+export interface HttpEngine extends Engine {
+  readonly requests: SeenRequest[];
+}
+
+/** Listens on a free port of 127.0.0.1 and closes, sockets included, when the test is over. */
+export async function listen(server: Server, host = "127.0.0.1", port = 0): Promise<Engine> {
+  const sockets: Socket[] = [];
+  server.on("connection", (socket) => {
+    socket.on("error", () => {});
+    sockets.push(socket);
+  });
+  server.listen(port, host);
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const address = server.address() as AddressInfo;
+  const name = address.family === "IPv6" ? `[${address.address}]` : address.address;
+  const openSockets = (): number => sockets.filter((socket) => !socket.destroyed).length;
+  return { url: `http://${name}:${address.port}`, port: address.port, server, sockets, openSockets };
+}
+
+/** An engine on node:http. `answer` is called when the request has arrived whole. */
+export async function httpEngine(
+  answer: (request: SeenRequest) => void,
+  listenAt: { host?: string; port?: number } = {},
+): Promise<HttpEngine> {
+  const requests: SeenRequest[] = [];
+  const server = createHttpServer(async (message: IncomingMessage, response) => {
+    response.on("error", () => {});
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of message) chunks.push(chunk as Buffer);
+    } catch {
+      return;
+    }
+    const { method = "", url: path = "", rawHeaders, headers } = message;
+    const seen = { method, path, rawHeaders, headers, body: Buffer.concat(chunks), response };
+    requests.push(seen);
+    answer(seen);
+  });
+  return { ...(await listen(server, listenAt.host, listenAt.port)), requests };
+}
+
+/** An engine that answers with JSON of its own name, in the shape of a completion. */
+export function namedEngine(name: string): Promise<HttpEngine> {
+  return httpEngine(({ response }) => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ engine: name }));
+  });
+}
+
+/** An engine that speaks bytes: `answer` is called on each request head, with the number of requests before it. */
+export function rawEngine(answer: (socket: Socket, index: number) => void): Promise<Engine> {
+  let count = 0;
+  const server = createTcpServer((socket) => {
+    let unread = "";
+    socket.on("data", (chunk: Buffer) => {
+      unread += chunk.toString("latin1");
+      const length = /content-length: (\d+)/i.exec(unread)?.[1] ?? "0";
+      const end = unread.indexOf("\r\n\r\n");
+      if (end < 0 || unread.length < end + 4 + Number(length)) return;
+      unread = "";
+      answer(socket, count++);
+    });
+  });
+  return listen(server);
+}
+
+/** The URL of a port on which nobody listens. */
+export async function deadUrl(): Promise<string> {
+  const server = createTcpServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return `http://127.0.0.1:${port}`;
+}
+
+/** Resolves when the other side has closed the socket. */
+export async function closed(socket: Socket | undefined): Promise<void> {
+  await waitFor(() => socket?.destroyed === true, { what: "close of the socket" });
+}

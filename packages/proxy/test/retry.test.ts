@@ -1,0 +1,330 @@
+import { type AddressInfo, createServer } from "node:net";
+import { createVirtualTime, waitFor } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { closed, deadUrl, type Engine, httpEngine, namedEngine, rawEngine } from "./engines.ts";
+import { createRig, postHead, rawClient, send } from "./rig.ts";
+
+const statusEngine = (status: number, body = "no") =>
+  httpEngine(({ response }) => response.writeHead(status, { "retry-after": "7" }).end(body));
+const resetEngine = () => rawEngine((socket) => socket.resetAndDestroy());
+
+test("a refused connection is tried elsewhere with the same body", async () => {
+  const engine = await namedEngine("b");
+  const rig = await createRig({ engines: [await deadUrl(), engine.url] });
+  expect(await send(rig.port, { body: '{"a":1}' })).toMatchObject({ status: 200 });
+  expect(engine.requests[0]!.body.toString()).toBe('{"a":1}');
+  expect(rig.events).toEqual(["start a 0", "fail a connect", "start b 1", "answer b 200", "byte b"]);
+  expect(rig.failures[0]).toMatchObject({ beforeFirstByte: true, error: { code: "upstream_connect_failed" } });
+});
+
+test.each<[string, () => Promise<Engine>]>([
+  ["a reset before the answer", resetEngine],
+  ["an end before the answer", () => rawEngine((socket) => socket.end())],
+  ["an end inside the head", () => rawEngine((socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-"))],
+  [
+    "an end after the head of a stream",
+    () => rawEngine((socket) => socket.end("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")),
+  ],
+  [
+    "an end before the first byte of a body with a length",
+    () => rawEngine((socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n")),
+  ],
+])("%s is tried elsewhere", async (_, open) => {
+  const bad = await open();
+  const good = await namedEngine("b");
+  const rig = await createRig({
+    engines: [bad.url, good.url],
+    options: { retry: { budgetMinimum: 0, budgetRatio: 0 } },
+  });
+  expect((await send(rig.port)).body.toString()).toBe('{"engine":"b"}');
+  expect(rig.events).toEqual(["start a 0", "fail a reset", "start b 1", "answer b 200", "byte b"]);
+});
+
+test("each engine is tried once, whatever the budget, and the last error is the answer", async () => {
+  const engines = [await deadUrl(), (await resetEngine()).url, await deadUrl(), (await resetEngine()).url];
+  const rig = await createRig({ engines, options: { retry: { budgetMinimum: 0, budgetRatio: 0 } } });
+  const answer = await send(rig.port);
+  expect(JSON.parse(answer.body.toString())).toMatchObject({ error: { code: "upstream_reset" } });
+  expect(answer.status).toBe(502);
+  expect(rig.failures.map(({ upstream, kind }) => `${upstream.key} ${kind}`)).toEqual([
+    "a connect",
+    "b reset",
+    "c connect",
+    "d reset",
+  ]);
+  expect(await rig.outcome()).toMatchObject({ kind: "failed", failures: rig.failures });
+});
+
+test("an engine that was tried is not tried again, even when it is named again", async () => {
+  const url = await deadUrl();
+  const asked: number[] = [];
+  const rig = await createRig({
+    engines: [],
+    exchange: () => ({
+      next: (tried) => {
+        asked.push(tried.length);
+        return { key: "same", url, headers: [] };
+      },
+    }),
+  });
+  expect(await send(rig.port)).toMatchObject({ status: 502 });
+  expect(asked).toEqual([0, 1]);
+});
+
+test("no engine at all is no_engine_available", async () => {
+  const rig = await createRig({ engines: [] });
+  expect(await send(rig.port)).toMatchObject({ status: 503 });
+  expect(await rig.outcome()).toMatchObject({ error: { code: "no_engine_available" }, failures: [] });
+});
+
+test.each(["ftp://127.0.0.1:1", "not a url"])("an engine at %j is passed over", async (url) => {
+  const engine = await namedEngine("b");
+  const rig = await createRig({ engines: [url, engine.url] });
+  expect(await send(rig.port)).toMatchObject({ status: 200 });
+  expect(rig.events[1]).toBe("fail a connect");
+});
+
+test.each([502, 503, 504, 429])("status %i is tried elsewhere once, and its answer is dropped", async (status) => {
+  const bad = await statusEngine(status);
+  const good = await namedEngine("b");
+  const rig = await createRig({ engines: [bad.url, good.url] });
+  const answer = await send(rig.port);
+  expect(answer.body.toString()).toBe('{"engine":"b"}');
+  expect(answer.headers).not.toHaveProperty("retry-after");
+  expect(rig.events).toEqual(["start a 0", "fail a status", "start b 1", "answer b 200", "byte b"]);
+  expect(rig.failures[0]).toMatchObject({ kind: "status", status, beforeFirstByte: true });
+});
+
+test.each([400, 404, 500, 501])("status %i is the engine's answer", async (status) => {
+  const bad = await statusEngine(status);
+  const good = await namedEngine("b");
+  const rig = await createRig({ engines: [bad.url, good.url] });
+  expect(await send(rig.port)).toMatchObject({ status });
+  expect(good.requests).toEqual([]);
+});
+
+test("the configured statuses replace the default ones; 429 stays", async () => {
+  const [bad500, bad503, bad429, good] = [
+    await statusEngine(500),
+    await statusEngine(503),
+    await statusEngine(429),
+    await namedEngine("b"),
+  ];
+  const first = [bad500, bad503, bad429];
+  const rig = await createRig({
+    engines: [],
+    options: { retry: { retryStatuses: [500] } },
+    exchange: () => {
+      const engines = [first.shift()!, good].map(({ url }, i) => ({ key: String(i), url, headers: [] }));
+      return { next: (tried) => engines[tried.length] };
+    },
+  });
+  expect((await send(rig.port)).status).toBe(200);
+  expect((await send(rig.port)).status).toBe(503);
+  expect((await send(rig.port)).status).toBe(200);
+});
+
+test("with nobody else left an engine's 429 or 503 passes through as it is", async () => {
+  for (const status of [429, 503]) {
+    const bad = await statusEngine(status, "busy here");
+    const rig = await createRig({ engines: [bad.url] });
+    const answer = await send(rig.port);
+    expect(answer).toMatchObject({ status, headers: { "retry-after": "7" } });
+    expect(answer.body.toString()).toBe("busy here");
+    expect(rig.events).toEqual(["start a 0", `answer a ${status}`, "byte a"]);
+    expect(await rig.outcome()).toMatchObject({ kind: "completed", status });
+  }
+});
+
+test("a request has one charged retry: the second engine's 503 passes through", async () => {
+  const engines = [await statusEngine(503, "first"), await statusEngine(503, "second"), await namedEngine("c")];
+  const rig = await createRig({ engines: engines.map(({ url }) => url) });
+  expect((await send(rig.port)).body.toString()).toBe("second");
+  expect(engines[2]!.requests).toEqual([]);
+});
+
+test("free and charged retries add up: refused, 503, refused, answered", async () => {
+  const engines = [await deadUrl(), (await statusEngine(503)).url, await deadUrl(), (await namedEngine("d")).url];
+  const rig = await createRig({ engines });
+  expect((await send(rig.port)).body.toString()).toBe('{"engine":"d"}');
+  expect(rig.failures.map(({ kind }) => kind)).toEqual(["connect", "status", "connect"]);
+});
+
+test("the budget is its minimum for few requests, and slides with time", async () => {
+  const time = createVirtualTime();
+  const engines = [(await statusEngine(503)).url, (await namedEngine("b")).url];
+  const rig = await createRig({ engines, time });
+  const statuses = async (count: number): Promise<number[]> => {
+    const seen: number[] = [];
+    for (let i = 0; i < count; i++) seen.push((await send(rig.port)).status);
+    return seen;
+  };
+  expect(await statuses(5)).toEqual([200, 200, 200, 503, 503]);
+  time.advance(8_900);
+  expect(await statuses(1)).toEqual([503]);
+  time.advance(1_200);
+  expect(await statuses(4)).toEqual([200, 200, 200, 503]);
+  time.advance(60_000);
+  expect(await statuses(1)).toEqual([200]);
+});
+
+test("beyond the minimum the budget is a share of the requests", async () => {
+  const time = createVirtualTime();
+  let failing = false;
+  const first = await httpEngine(({ response }) => response.writeHead(failing ? 503 : 200).end());
+  const rig = await createRig({ engines: [first.url, (await namedEngine("b")).url], time });
+  for (let i = 0; i < 40; i++) await send(rig.port);
+  failing = true;
+  const statuses: number[] = [];
+  // 20 % of 50 requests are 10; they arrive as the first ten, when 41 to 50 requests have earned 8.2 to 10.
+  for (let i = 0; i < 12; i++) statuses.push((await send(rig.port)).status);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(10);
+  expect(statuses.slice(0, 8)).toEqual(Array.from({ length: 8 }, () => 200));
+});
+
+test.each([
+  ["text", "I am not HTTP\r\n\r\n"],
+  ["an invalid header", "HTTP/1.1 200 OK\r\nbad header: x\r\n\r\n"],
+  ["two lengths", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx"],
+  ["length and chunks at once", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"],
+  ["headers without end", `HTTP/1.1 200 OK\r\nx: ${"y".repeat(70_000)}`],
+  ["an unasked 100 Continue", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"],
+  ["an unasked upgrade", "HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"],
+])("garbage (%s) is tried elsewhere on the budget, or is an upstream_protocol_error", async (_, garbage) => {
+  const bad = await rawEngine((socket) => socket.write(garbage));
+  const good = await namedEngine("b");
+  const rig = await createRig({
+    engines: [bad.url, good.url],
+    options: { retry: { budgetMinimum: 1, budgetRatio: 0 } },
+  });
+  expect(await send(rig.port)).toMatchObject({ status: 200 });
+  expect(rig.events.slice(0, 3)).toEqual(["start a 0", "fail a protocol", "start b 1"]);
+  const second = await send(rig.port);
+  expect(second.status).toBe(502);
+  expect(JSON.parse(second.body.toString())).toMatchObject({ error: { code: "upstream_protocol_error" } });
+});
+
+test("an answer whose headers cannot be written is tried elsewhere", async () => {
+  const engines = [(await namedEngine("a")).url, (await namedEngine("b")).url];
+  const responseHeaders = (upstream: { key: string }) => ["x-espalier-engine", upstream.key === "a" ? "bad\n" : "b"];
+  const rig = await createRig({ engines, exchange: () => ({ observer: { responseHeaders } }) });
+  const answer = await send(rig.port);
+  expect(answer.body.toString()).toBe('{"engine":"b"}');
+  expect(answer.headers["x-espalier-engine"]).toBe("b");
+});
+
+test("a short answer that was passed over leaves its connection usable", async () => {
+  const statuses = [503, 200];
+  const first = await httpEngine(({ response }) => response.writeHead(statuses.shift() ?? 200).end("x".repeat(60_000)));
+  const rig = await createRig({ engines: [first.url, (await namedEngine("b")).url] });
+  expect((await send(rig.port)).body.toString()).toBe('{"engine":"b"}');
+  expect((await send(rig.port)).body.length).toBe(60_000);
+  expect(first.sockets).toHaveLength(1);
+});
+
+test("a long answer that was passed over is not read to its end", async () => {
+  const first = await rawEngine((socket) => {
+    socket.write("HTTP/1.1 503 No\r\ncontent-length: 100000000\r\n\r\n");
+    socket.write(Buffer.alloc(200_000));
+  });
+  const rig = await createRig({ engines: [first.url, (await namedEngine("b")).url] });
+  expect((await send(rig.port)).status).toBe(200);
+  await closed(first.sockets[0]);
+});
+
+test("an answer that was passed over and does not end is given up after two seconds", async () => {
+  const time = createVirtualTime();
+  const first = await rawEngine((socket) => socket.write("HTTP/1.1 503 No\r\ncontent-length: 10\r\n\r\nabc"));
+  const rig = await createRig({ engines: [first.url, (await namedEngine("b")).url], time });
+  expect((await send(rig.port)).status).toBe(200);
+  time.advance(1_900);
+  expect(first.openSockets()).toBe(1);
+  time.advance(200);
+  await closed(first.sockets[0]);
+});
+
+test("when the client leaves, an answer being dropped does not disturb anybody", async () => {
+  const first = await rawEngine((socket) => socket.write("HTTP/1.1 503 No\r\ncontent-length: 10\r\n\r\nabc"));
+  const second = await httpEngine(() => {});
+  const rig = await createRig({ engines: [first.url, second.url] });
+  const client = rawClient(rig.port, postHead);
+  await waitFor(() => second.requests.length === 1, { what: "the second attempt" });
+  client.socket.destroy();
+  expect(await rig.outcome()).toEqual({ kind: "client_closed" });
+  first.sockets[0]!.write("defghij");
+  await closed(second.sockets[0]);
+});
+
+test("a kept connection that the engine resets at the next request is redialled, at no charge and unnoticed", async () => {
+  const engine = await rawEngine((socket, index) => {
+    if (index === 1) socket.resetAndDestroy();
+    else socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+  });
+  const rig = await createRig({ engines: [engine.url], options: { retry: { budgetMinimum: 0, budgetRatio: 0 } } });
+  for (let i = 0; i < 2; i++) expect((await send(rig.port)).body.toString()).toBe("ok");
+  expect(engine.sockets).toHaveLength(2);
+  expect(rig.events).toEqual(["start a 0", "answer a 200", "byte a", "start a 0", "answer a 200", "byte a"]);
+});
+
+test("a kept connection is redialled once, and then the engine has failed", async () => {
+  const engine = await rawEngine((socket, index) => {
+    if (index > 0) socket.resetAndDestroy();
+    else socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+  });
+  const other = await namedEngine("b");
+  const rig = await createRig({ engines: [engine.url, other.url] });
+  await send(rig.port);
+  expect((await send(rig.port)).body.toString()).toBe('{"engine":"b"}');
+  expect(engine.sockets).toHaveLength(2);
+  expect(rig.events.slice(3)).toEqual(["start a 0", "fail a reset", "start b 1", "answer b 200", "byte b"]);
+});
+
+test("an engine that restarted between two requests is reached again, with every old connection dead", async () => {
+  const open = (port = 0) => httpEngine(({ response }) => setImmediate(() => response.end("ok")), { port });
+  const before = await open();
+  const rig = await createRig({ engines: [before.url] });
+  await Promise.all(Array.from({ length: 5 }, () => send(rig.port)));
+  for (const socket of before.sockets) socket.resetAndDestroy();
+  const { port } = before;
+  before.server.close();
+  await waitFor(() => before.openSockets() === 0 && !before.server.listening, { what: "the end of the old process" });
+  const after = await open(port);
+  const answers = await Promise.all(Array.from({ length: 5 }, () => send(rig.port)));
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  expect(after.requests).toHaveLength(5);
+  expect(rig.failures).toEqual([]);
+});
+
+test("an engine killed under load loses no request that had not begun to answer", async () => {
+  let accepted = 0;
+  // As vLLM does, the doomed engine sends its headers at once and is killed before the first token.
+  const doomed = await httpEngine(({ response }) => {
+    accepted += 1;
+    response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
+  });
+  const rig = await createRig({ engines: [doomed.url, (await namedEngine("b")).url] });
+  const answers = Promise.all(Array.from({ length: 30 }, () => send(rig.port)));
+  await waitFor(() => accepted === 30, { what: "30 requests at the engine" });
+  doomed.server.close();
+  for (const socket of doomed.sockets) socket.resetAndDestroy();
+  expect((await answers).map(({ body }) => body.toString())).toEqual(
+    Array.from({ length: 30 }, () => '{"engine":"b"}'),
+  );
+});
+
+test("a dial that takes too long is a failed connection, and the next engine answers", async () => {
+  const time = createVirtualTime();
+  // A TLS handshake that is never answered keeps the dial under way.
+  const silent = createServer().listen(0, "127.0.0.1");
+  await waitFor(() => silent.listening, { what: "the silent engine" });
+  const url = `https://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const rig = await createRig({ engines: [url, (await namedEngine("b")).url], time });
+  const answer = send(rig.port);
+  await waitFor(() => rig.events.length === 1, { what: "the first attempt" });
+  time.advance(1_900);
+  expect(rig.events).toEqual(["start a 0"]);
+  time.advance(200);
+  expect((await answer).status).toBe(200);
+  expect(rig.events[1]).toBe("fail a connect");
+  silent.close();
+});

@@ -1,0 +1,138 @@
+import type { Server } from "node:http";
+import {
+  type Clock,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+  startTogether,
+  systemClock,
+  systemRandom,
+  systemScheduler,
+} from "@espalier/common";
+import { type CompiledConfig, describeConfig } from "@espalier/config";
+import { createProxy } from "@espalier/proxy";
+import { createMetrics } from "@espalier/telemetry";
+import { createFleet, type Fleet } from "@espalier/workers";
+import { createAdminApp } from "./admin/admin-app.ts";
+import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
+import type { Readiness } from "./data-plane/probe-routes.ts";
+import { createRequestMetrics } from "./data-plane/request-metrics.ts";
+import type { RouterContext } from "./data-plane/router-context.ts";
+import { createStoredResponses } from "./data-plane/stored-responses.ts";
+import { createDrain, type Drain } from "./lifecycle/drain.ts";
+import { createEngineSources } from "./lifecycle/engine-sources.ts";
+import { createListener } from "./lifecycle/listener.ts";
+import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions } from "./router-options.ts";
+import { createModelRouter } from "./routing/model-router.ts";
+import { poolRules } from "./routing/pool-rules.ts";
+import { createPools } from "./routing/pools.ts";
+import { createTargetSelector } from "./routing/select-target.ts";
+
+/** What a router is built of. The ports are those of the running process unless given. */
+export interface RouterDependencies {
+  readonly config: CompiledConfig;
+  readonly logger: Logger;
+  readonly clock?: Clock;
+  readonly scheduler?: Scheduler;
+  readonly random?: Random;
+}
+
+/** One router: its engines, its two listeners, and its end. */
+export interface Router extends Startable {
+  /** Where clients are served; empty before the start. */
+  readonly url: string;
+  /** Where operators are served; empty before the start. */
+  readonly adminUrl: string;
+  readonly readiness: () => Readiness;
+  /** Ends the answering gracefully; `stop` then releases the rest. */
+  readonly drain: Drain;
+}
+
+/** Responses whose engine is remembered. */
+const storedResponseCapacity = 100_000;
+
+/**
+ * Builds a router of a compiled configuration. Nothing listens or dials before `start`.
+ *
+ * @throws EspalierError `config_invalid` or `config_unreadable`
+ * @example
+ * const config = loadConfig({ flags: { "--engine": ["http://127.0.0.1:8000"] } });
+ * const router = createRouter({ config, logger: silentLogger });
+ * await router.start();
+ */
+export function createRouter(dependencies: RouterDependencies): Router {
+  const { config, logger } = dependencies;
+  const metrics = createMetrics();
+  const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
+  const { fleet, drain, inFlight, proxy } = context;
+  const readiness = (): Readiness => readinessOf(fleet, drain);
+
+  const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
+  const adminApp = createAdminApp({
+    fleet,
+    logger,
+    readiness,
+    renderMetrics: () => metrics.render(),
+    status: () => ({
+      ...readiness(),
+      draining: drain.started,
+      inFlight: inFlight.count,
+      engines: fleet.engines.length,
+      usableEngines: fleet.usableCount(),
+      models: fleet.models().map((model) => model.id),
+    }),
+    describeConfig: () => describeConfig(config),
+    keySha256: config.admin.keySha256,
+  });
+  const admin = createListener(adminApp, { ...config.admin, tls: undefined });
+  const sources = createEngineSources(config, fleet, logger);
+  fleet.onChange((change, engine) => {
+    if (change === "gone") proxy.drop(engine.url);
+  });
+  return {
+    ...startTogether([proxy, fleet, sources, admin, data]),
+    get url() {
+      return data.url;
+    },
+    get adminUrl() {
+      return admin.url;
+    },
+    readiness,
+    drain,
+  };
+}
+
+function createContext(
+  { config, logger, clock = systemClock, scheduler = systemScheduler, random = systemRandom }: RouterDependencies,
+  meter: Meter,
+  servers: () => readonly Server[],
+): RouterContext {
+  const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
+  const http = proxy.httpClient;
+  const inFlight = { count: 0 };
+  return {
+    clock,
+    random,
+    logger,
+    settings: dataPlaneSettings(config),
+    fleet: createFleet({ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) }),
+    proxy,
+    modelRouter: createModelRouter(config.models, random),
+    pools: createPools(poolRules(config)),
+    selector: createTargetSelector(random),
+    metrics: createRequestMetrics(meter),
+    storedResponses: createStoredResponses(storedResponseCapacity),
+    drain: createDrain({ clock, scheduler, logger, servers, activeCount: () => inFlight.count }),
+    inFlight,
+  };
+}
+
+function readinessOf(fleet: Fleet, drain: Drain): Readiness {
+  const reasons: string[] = [];
+  if (drain.started) reasons.push("the router is draining");
+  if (fleet.engines.length === 0) reasons.push("no engine is known");
+  else if (fleet.usableCount() === 0) reasons.push("no engine is usable");
+  return { ready: reasons.length === 0, reasons };
+}

@@ -1,0 +1,138 @@
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+import { EspalierError } from "@espalier/common";
+import { type ApiFamily, endpoints } from "@espalier/openai";
+import fastify, { type FastifyHttpOptions, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { authenticate } from "./api-keys.ts";
+import { fromClientError, fromFastifyError, replyWithError } from "./error-reply.ts";
+import { registerForwardRoutes } from "./forward-routes.ts";
+import { registerInferenceRoutes } from "./inference-routes.ts";
+import { registerModelRoutes } from "./model-routes.ts";
+import { type Readiness, registerProbes } from "./probe-routes.ts";
+import { readRequestIds } from "./request-ids.ts";
+import type { RouterContext } from "./router-context.ts";
+import { closing, countRefusal } from "./run-exchange.ts";
+import { registerStoredResponseRoutes } from "./stored-response-routes.ts";
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Whose error shape the route answers with. */
+    readonly family?: ApiFamily;
+    /** Takes a body of any content type. */
+    readonly anyBody?: boolean;
+  }
+}
+
+/** How the listener treats connections. Times in milliseconds, sizes in bytes. */
+export interface ListenerSettings {
+  readonly maxBodyBytes: number;
+  readonly maxHeaderBytes: number;
+  readonly requestReceiveMs: number;
+  readonly keepAliveMs: number;
+  /** PEM texts; `ca` makes clients show a certificate that it signed. */
+  readonly tls?: { readonly cert: string; readonly key: string; readonly ca?: string };
+}
+
+/** The application that clients talk to. */
+export function createDataPlaneApp(
+  context: RouterContext,
+  listener: ListenerSettings,
+  readiness: () => Readiness,
+): FastifyInstance {
+  const app = createFastify(context, listener);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", { parseAs: "buffer" }, (_, body, done) => done(null, body));
+  app.setErrorHandler((error, request, reply) => {
+    reply.hijack();
+    refuse(
+      context,
+      request,
+      reply,
+      fromFastifyError(error as Parameters<typeof fromFastifyError>[0], context.logger, request.id),
+    );
+  });
+  registerProbes(app, readiness);
+  app.register(async (served) => {
+    served.addHook("onRequest", async (request) => admit(context, request));
+    registerModelRoutes(served, context);
+    registerInferenceRoutes(served, context);
+    registerStoredResponseRoutes(served, context);
+    registerForwardRoutes(served, context);
+    served.setNotFoundHandler((request, reply) => notFound(context, app, request, reply));
+  });
+  return app;
+}
+
+function createFastify(context: RouterContext, listener: ListenerSettings): FastifyInstance {
+  const { random } = context;
+  const http = { maxHeaderSize: listener.maxHeaderBytes, connectionsCheckingInterval: 1_000 };
+  const options = {
+    logger: false,
+    bodyLimit: listener.maxBodyBytes,
+    requestTimeout: listener.requestReceiveMs,
+    keepAliveTimeout: listener.keepAliveMs,
+    forceCloseConnections: false,
+    routerOptions: { ignoreTrailingSlash: true },
+    genReqId: (request: { headers: Record<string, string | string[] | undefined> }) => {
+      const given = request.headers["x-request-id"];
+      return readRequestIds(typeof given === "string" ? given : undefined, undefined, random).requestId;
+    },
+    clientErrorHandler(error: NodeJS.ErrnoException, socket: Socket) {
+      if (socket.writable && error.code !== "ECONNRESET") socket.end(rawErrorAnswer(fromClientError(error)));
+      else socket.destroy();
+    },
+    frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
+      reply.hijack();
+      refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));
+    },
+  };
+  const { tls } = listener;
+  const https = tls && { ...http, cert: tls.cert, key: tls.key, ...(tls.ca ? { ca: tls.ca, requestCert: true } : {}) };
+  // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
+  return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
+}
+
+/** What is checked before a body is read, so that a refusal costs nothing. */
+function admit(context: RouterContext, request: FastifyRequest): void {
+  const { settings, inFlight } = context;
+  authenticate(settings.apiKeys, request.headers);
+  if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
+  const encoding = request.headers["content-encoding"];
+  if (encoding !== undefined && encoding !== "identity") throw new EspalierError("unsupported_encoding");
+  const type = request.headers["content-type"];
+  if (type !== undefined && request.method === "POST" && !request.routeOptions.config.anyBody && !isJson(type)) {
+    throw new EspalierError("unsupported_media_type");
+  }
+}
+
+function isJson(contentType: string): boolean {
+  const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
+}
+
+function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {
+  countRefusal(context, request, error);
+  // What is left of a refused body is not read: the connection ends with the answer.
+  const unread = request.raw.complete ? closing(context) : ["connection", "close"];
+  replyWithError(reply.raw, request.routeOptions.config.family ?? "openai", error, request.id, unread);
+}
+
+function notFound(context: RouterContext, app: FastifyInstance, request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  const path = request.url.split("?", 1)[0] ?? "";
+  const allowed = allowedMethods(app, path);
+  if (allowed.length > 0) reply.raw.setHeader("allow", allowed.join(", "));
+  refuse(context, request, reply, new EspalierError(allowed.length > 0 ? "method_not_allowed" : "path_not_found"));
+}
+
+function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
+  if (endpoints.some((endpoint) => endpoint.path === path)) return ["POST"];
+  return (["GET", "POST", "DELETE"] as const).filter((method) => app.findRoute({ method, url: path }) !== null);
+}
+
+/** An answer to bytes that never became a request, so that there is no response object to write it with. */
+function rawErrorAnswer(error: EspalierError): string {
+  const { kind, code, message } = error;
+  const body = JSON.stringify({ error: { message, type: kind.type, param: null, code } });
+  return `HTTP/1.1 ${kind.status} Error\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`;
+}

@@ -1,0 +1,60 @@
+import type { ServerResponse } from "node:http";
+import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
+import { type ApiFamily, errorResponse } from "@espalier/openai";
+import type { FastifyError } from "fastify";
+
+/** Writes the one shape that a family's errors have. Does nothing when the answer has begun. */
+export function replyWithError(
+  response: ServerResponse,
+  family: ApiFamily,
+  error: EspalierError,
+  requestId: string,
+  extraHeaders: readonly string[] = [],
+): void {
+  if (response.headersSent || response.destroyed) return;
+  const { status, headers, body } = errorResponse(family, error, requestId);
+  response.writeHead(status, [
+    ...Object.entries(headers).flat(),
+    "content-length",
+    String(Buffer.byteLength(body)),
+    "x-request-id",
+    requestId,
+    ...extraHeaders,
+  ]);
+  response.end(body);
+}
+
+/** Names what fastify refused in the catalogue's terms. Anything unforeseen is logged and becomes `internal_error`. */
+export function fromFastifyError(error: FastifyError, logger: Logger, requestId: string): EspalierError {
+  if (error instanceof EspalierError) return error;
+  switch (error.code) {
+    case "FST_ERR_CTP_BODY_TOO_LARGE":
+      return new EspalierError("body_too_large");
+    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
+      return new EspalierError("unsupported_media_type");
+    case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
+      return new EspalierError("bad_request", "The body is not as long as Content-Length says.");
+    case "FST_ERR_BAD_URL":
+      return new EspalierError("bad_request", "The path is not a valid URL.");
+    case "FST_ERR_MAX_PARAM_LENGTH":
+      return new EspalierError("uri_too_long");
+    case "ECONNRESET":
+    case "ERR_STREAM_PREMATURE_CLOSE":
+      return new EspalierError("client_closed");
+    default:
+      logger.error("unforeseen error", { requestId, error });
+      return asEspalierError(error);
+  }
+}
+
+/** Node's codes for requests that never became one (llhttp and its limits). */
+export function fromClientError(error: NodeJS.ErrnoException): EspalierError {
+  switch (error.code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new EspalierError("headers_too_large");
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new EspalierError("request_timeout");
+    default:
+      return new EspalierError("bad_request");
+  }
+}

@@ -1,0 +1,62 @@
+import { EspalierError } from "@espalier/common";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { PlannedRequest } from "./inference-exchange.ts";
+import { resolvePool } from "./resolve-pool.ts";
+import type { RouterContext } from "./router-context.ts";
+import { answer, upstreamHeaders } from "./run-exchange.ts";
+
+const bytesPerToken = 4;
+
+/**
+ * Paths that the router does not know but was told to pass on. The engine is one of the model that the header
+ * `x-espalier-model` or a JSON body names, else of the only model there is.
+ */
+export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
+  for (const url of context.settings.forwardPaths) {
+    app.route({
+      method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
+      url,
+      config: { family: "openai", anyBody: true },
+      handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
+    });
+  }
+}
+
+function plan(context: RouterContext, request: FastifyRequest): PlannedRequest {
+  const acceptedMs = context.clock.nowMs();
+  const body = Buffer.isBuffer(request.body) ? request.body : undefined;
+  const { pool, targets } = resolvePool(context, readModel(request, body), undefined);
+  return {
+    endpointId: "forwarded",
+    family: "openai",
+    method: request.method,
+    path: request.url,
+    headers: upstreamHeaders(context, request),
+    body: body ? [body] : [],
+    requestId: request.id,
+    pool,
+    targets,
+    onlyEngine: undefined,
+    features: {
+      promptTokens: Math.ceil((body?.length ?? 0) / bytesPerToken),
+      expectedOutputTokens: 0,
+      sessionKey: undefined,
+    },
+    stripUsage: false,
+    storesResponse: false,
+    acceptedMs,
+  };
+}
+
+function readModel(request: FastifyRequest, body: Buffer | undefined): string | undefined {
+  const header = request.headers["x-espalier-model"];
+  if (typeof header === "string") return header;
+  if (!body || !request.headers["content-type"]?.startsWith("application/json")) return undefined;
+  try {
+    const parsed: unknown = JSON.parse(body.toString("utf8"));
+    if (typeof parsed !== "object" || parsed === null || !("model" in parsed)) return undefined;
+    return typeof parsed.model === "string" ? parsed.model : undefined;
+  } catch {
+    throw new EspalierError("invalid_json");
+  }
+}

@@ -1,0 +1,199 @@
+import type { ServerResponse } from "node:http";
+import { EspalierError } from "@espalier/common";
+import type { ApiFamily, Endpoint } from "@espalier/openai";
+import type { RequestFeatures } from "@espalier/policies";
+import type {
+  AttemptFailure,
+  BodyFilter,
+  Exchange,
+  ExchangeObserver,
+  ExchangeOutcome,
+  Upstream,
+} from "@espalier/proxy";
+import type { LoadTicket, Permit, Target } from "@espalier/workers";
+import type { PoolSettings } from "../routing/pools.ts";
+import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
+import type { RouterContext } from "./router-context.ts";
+
+/** Everything that is known of one request before an engine is chosen. */
+export interface PlannedRequest {
+  /** Names the route in metrics. */
+  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
+  readonly family: ApiFamily;
+  readonly method: string;
+  readonly path: string;
+  /** Flat pairs. */
+  readonly headers: readonly string[];
+  readonly body: readonly Buffer[];
+  readonly requestId: string;
+  readonly pool: PoolSettings;
+  readonly targets: readonly Target[];
+  readonly onlyEngine: string | undefined;
+  readonly features: RequestFeatures;
+  /** Whether the router asked for the usage event of a stream and must take it out again. */
+  readonly stripUsage: boolean;
+  /** Whether the answer's id names a response that the engine keeps. */
+  readonly storesResponse: boolean;
+  /** When the request was complete, on the clock's monotonic axis. */
+  readonly acceptedMs: number;
+}
+
+/**
+ * One request on its way: chooses the engine of each attempt, charges and releases its load, feeds the circuit
+ * breaker, and reads the answer's usage as it passes.
+ */
+export class InferenceExchange implements Exchange, ExchangeObserver {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: readonly string[];
+  readonly body: readonly Buffer[];
+  readonly requestId: string;
+  readonly family: ApiFamily;
+  readonly forwardAuthorization: boolean;
+  readonly response: ServerResponse;
+  readonly observer: ExchangeObserver = this;
+
+  readonly #context: RouterContext;
+  readonly #plan: PlannedRequest;
+  readonly #tried = new Set<string>();
+  #target: Target | undefined;
+  #ticket: LoadTicket | undefined;
+  #permit: Permit | undefined;
+  #watch: AnswerWatch | undefined;
+  #attempts = 0;
+  #dispatchedMs = Number.NaN;
+  #firstByteMs = Number.NaN;
+
+  constructor(context: RouterContext, plan: PlannedRequest, response: ServerResponse) {
+    this.#context = context;
+    this.#plan = plan;
+    this.method = plan.method;
+    this.path = plan.path;
+    this.headers = plan.headers;
+    this.body = plan.body;
+    this.requestId = plan.requestId;
+    this.family = plan.family;
+    this.forwardAuthorization = plan.pool.forwardAuthorization;
+    this.response = response;
+  }
+
+  next(): Upstream | undefined {
+    const { pool, targets, features, onlyEngine } = this.#plan;
+    const selection = this.#context.selector.select(pool, targets, features, { tried: this.#tried, onlyEngine });
+    if (!selection) return undefined;
+    const { target, reason } = selection;
+    this.#context.metrics.decided(pool.policy.name, reason);
+    this.#tried.add(target.key);
+    this.#target = target;
+    this.#permit = target.engine.breaker.begin();
+    this.#ticket = target.load.begin(features);
+    return { key: target.key, url: target.engine.url, headers: pool.upstreamHeaders };
+  }
+
+  attemptStarted(): void {
+    this.#attempts++;
+    this.#dispatchedMs = this.#context.clock.nowMs();
+  }
+
+  attemptFailed(_: Upstream, failure: AttemptFailure): void {
+    this.#ticket?.end();
+    if (failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
+    else this.#permit?.failure(failure.error.code);
+  }
+
+  responseStarted(_: Upstream, status: number): void {
+    if (status >= 500) this.#permit?.failure(`status ${status}`);
+    else if (status === 429) this.#permit?.release();
+    else this.#permit?.success();
+  }
+
+  responseHeaders(): readonly string[] {
+    const overheadMs = this.#dispatchedMs - this.#plan.acceptedMs;
+    const headers = [
+      "x-espalier-worker",
+      this.#target?.engine.id ?? "",
+      "x-espalier-policy",
+      this.#plan.pool.policy.name,
+      "x-espalier-attempts",
+      String(this.#attempts),
+      "x-espalier-overhead-ms",
+      overheadMs.toFixed(3),
+      "x-request-id",
+      this.requestId,
+    ];
+    if (this.#context.drain.started) headers.push("connection", "close");
+    return headers;
+  }
+
+  firstByte(): void {
+    this.#firstByteMs = this.#context.clock.nowMs();
+    this.#ticket?.firstToken();
+  }
+
+  bodyFilter(status: number, contentType: string): BodyFilter | undefined {
+    if (status !== 200) return undefined;
+    const { stripUsage, storesResponse } = this.#plan;
+    const ticket = this.#ticket;
+    this.#watch = watchAnswer({
+      contentType,
+      stripUsage,
+      readId: storesResponse,
+      onTokens: (count) => ticket?.progress(count),
+    });
+    return this.#watch;
+  }
+
+  /** Takes in how it ended: releases the load, counts, remembers. Returns the error to answer with, if there is one. */
+  finish(outcome: ExchangeOutcome): EspalierError | undefined {
+    const { clock, metrics, storedResponses } = this.#context;
+    const { endpointId, pool, acceptedMs } = this.#plan;
+    this.#ticket?.end();
+    this.#permit?.release();
+    const usage = this.#watch?.usage();
+    const responseId = this.#watch?.responseId();
+    if (responseId !== undefined && this.#target) storedResponses.remember(responseId, this.#target.engine.id);
+    const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
+    metrics.finished({
+      endpoint: endpointId,
+      model: pool.model,
+      status: statusOf(outcome, error),
+      durationS: (clock.nowMs() - acceptedMs) / 1_000,
+      firstByteS: (this.#firstByteMs - acceptedMs) / 1_000,
+      promptTokens: usage?.promptTokens,
+      completionTokens: usage?.completionTokens,
+      cachedTokens: usage?.cachedTokens,
+    });
+    if (!Number.isNaN(this.#dispatchedMs)) metrics.overhead((this.#dispatchedMs - acceptedMs) / 1_000);
+    this.#log(outcome);
+    return error;
+  }
+
+  /** A stored response cannot be had from another engine than its own: then that is what the client must know. */
+  #refusal(error: EspalierError): EspalierError {
+    if (this.#plan.onlyEngine === undefined || this.#attempts > 0) return error;
+    return new EspalierError("response_not_found", "The engine that holds this response is not available.");
+  }
+
+  #log(outcome: ExchangeOutcome): void {
+    const { logger } = this.#context;
+    const fields = {
+      requestId: this.requestId,
+      model: this.#plan.pool.model,
+      worker: this.#target?.engine.id,
+      attempts: this.#attempts,
+      outcome: outcome.kind,
+    };
+    if (outcome.kind === "failed" || outcome.kind === "cut") {
+      logger.warn("request failed", { ...fields, code: outcome.error.code });
+    } else logger.debug("request", fields);
+  }
+}
+
+/** Nginx's 499 stands for a client that went away, in metrics only. */
+const clientClosedStatus = 499;
+
+function statusOf(outcome: ExchangeOutcome, error: EspalierError | undefined): number {
+  if (outcome.kind === "completed") return outcome.status;
+  if (outcome.kind === "client_closed") return clientClosedStatus;
+  return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
+}

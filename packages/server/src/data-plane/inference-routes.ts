@@ -1,0 +1,89 @@
+import {
+  type Endpoint,
+  editBody,
+  endpoints,
+  type RequestView,
+  readRequestView,
+  readSessionKey,
+} from "@espalier/openai";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { PlannedRequest } from "./inference-exchange.ts";
+import { locateResponse } from "./locate-response.ts";
+import { resolvePool } from "./resolve-pool.ts";
+import type { RouterContext } from "./router-context.ts";
+import { answer, upstreamHeaders } from "./run-exchange.ts";
+
+/** Text is about four bytes a token in English for the tokenizers of current models. */
+const bytesPerToken = 4;
+/** What an answer is taken to be long when the client sets no bound, in tokens. */
+const usualOutputTokens = 256;
+const noBody = Buffer.alloc(0);
+
+/** Every path whose requests are routed to an engine by their body. */
+export function registerInferenceRoutes(app: FastifyInstance, context: RouterContext): void {
+  for (const endpoint of endpoints) {
+    app.route({
+      method: endpoint.method,
+      url: endpoint.path,
+      config: { family: endpoint.family },
+      handler: (request, reply) =>
+        answer(context, request, reply, endpoint.family, () => plan(context, endpoint, request)),
+    });
+  }
+}
+
+/** @throws EspalierError for everything that keeps the request from being sent to an engine */
+function plan(
+  context: RouterContext,
+  endpoint: Endpoint,
+  request: FastifyRequest,
+): PlannedRequest | Promise<PlannedRequest> {
+  const acceptedMs = context.clock.nowMs();
+  const received = Buffer.isBuffer(request.body) ? request.body : noBody;
+  const view = readRequestView(endpoint, received, { maxDepth: context.settings.maxNesting });
+  const complete = (onlyEngine: string | undefined): PlannedRequest =>
+    planView(context, request, { view, received, acceptedMs, onlyEngine });
+  if (view.previousResponseId === undefined) return complete(undefined);
+  return locateResponse(context, view.previousResponseId).then(complete);
+}
+
+interface ReadRequest {
+  readonly view: RequestView;
+  readonly received: Buffer;
+  readonly acceptedMs: number;
+  readonly onlyEngine: string | undefined;
+}
+
+function planView(context: RouterContext, request: FastifyRequest, read: ReadRequest): PlannedRequest {
+  const { view, received, acceptedMs, onlyEngine } = read;
+  const { endpoint } = view;
+  const sessionKey = readSessionKey(context.settings.sessionKeyLadder, request.headers, view);
+  const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
+  const stripUsage = context.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  const renamed = view.model !== undefined && view.model !== model;
+  const body = editBody(received, view, {
+    ...(renamed ? { model } : {}),
+    ...(stripUsage ? { includeUsage: true as const } : {}),
+  });
+  return {
+    endpointId: endpoint.id,
+    family: endpoint.family,
+    method: endpoint.method,
+    path: request.url,
+    headers: upstreamHeaders(context, request),
+    body,
+    requestId: request.id,
+    pool,
+    targets,
+    onlyEngine,
+    features: {
+      promptTokens: Math.ceil(view.promptBytes / bytesPerToken),
+      expectedOutputTokens:
+        endpoint.kind === "generate" ? (view.maxOutputTokens ?? usualOutputTokens) * view.choices : 0,
+      sessionKey,
+    },
+    stripUsage,
+    storesResponse: endpoint.id === "responses",
+    acceptedMs,
+  };
+}

@@ -1,0 +1,123 @@
+import type { CounterSeries, GaugeSeries, HistogramSeries, Meter } from "@espalier/common";
+
+/** What one finished request adds to the metrics. Durations in seconds. */
+export interface FinishedRequest {
+  readonly endpoint: string;
+  /** The served model, or "" when the request never got that far. */
+  readonly model: string;
+  readonly status: number;
+  readonly durationS: number;
+  /** From acceptance to the first byte of the engine's answer; NaN when none came. */
+  readonly firstByteS: number;
+  readonly promptTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+}
+
+/** The router's own request metrics. Series are looked up once and kept. */
+export interface RequestMetrics {
+  finished(request: FinishedRequest): void;
+  decided(policy: string, reason: string): void;
+  /** Router time before a request was dispatched, in seconds. */
+  overhead(seconds: number): void;
+  inFlight(count: number): void;
+}
+
+const latencyBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+const overheadBuckets = [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1];
+
+interface EndpointSeries {
+  readonly requests: CounterSeries;
+  readonly duration: HistogramSeries;
+  readonly firstByte: HistogramSeries;
+}
+
+interface ModelSeries {
+  readonly prompt: CounterSeries;
+  readonly cached: CounterSeries;
+  readonly completion: CounterSeries;
+}
+
+export function createRequestMetrics(meter: Meter): RequestMetrics {
+  const requests = meter.counter({
+    name: "espalier_requests_total",
+    help: "Requests answered, by endpoint, served model and status.",
+    labels: ["endpoint", "model", "status"],
+  });
+  const duration = meter.histogram({
+    name: "espalier_request_duration_seconds",
+    help: "From acceptance to the end of the answer.",
+    labels: ["endpoint", "model"],
+    buckets: latencyBuckets,
+  });
+  const firstByte = meter.histogram({
+    name: "espalier_time_to_first_byte_seconds",
+    help: "From acceptance to the first byte of the engine's answer.",
+    labels: ["endpoint", "model"],
+    buckets: latencyBuckets,
+  });
+  const tokens = meter.counter({
+    name: "espalier_tokens_total",
+    help: "Tokens by the engines' own usage reports: prompt, cached (the part of prompt found in a cache), completion.",
+    labels: ["model", "kind"],
+  });
+  const decisions = meter.counter({
+    name: "espalier_decisions_total",
+    help: "Routing decisions, by policy and reason.",
+    labels: ["policy", "reason"],
+  });
+  const overhead = meter
+    .histogram({
+      name: "espalier_overhead_seconds",
+      help: "Router time from a complete request to its dispatch.",
+      buckets: overheadBuckets,
+    })
+    .series();
+  const inFlight: GaugeSeries = meter
+    .gauge({ name: "espalier_requests_in_flight", help: "Requests whose answer has not ended." })
+    .series();
+
+  const endpointSeries = createCache<EndpointSeries>((endpoint, model, status) => ({
+    requests: requests.series(endpoint, model, status),
+    duration: duration.series(endpoint, model),
+    firstByte: firstByte.series(endpoint, model),
+  }));
+  const modelSeries = createCache<ModelSeries>((model) => ({
+    prompt: tokens.series(model, "prompt"),
+    cached: tokens.series(model, "cached"),
+    completion: tokens.series(model, "completion"),
+  }));
+  const decisionSeries = createCache<CounterSeries>((policy, reason) => decisions.series(policy, reason));
+
+  return {
+    finished(request) {
+      const series = endpointSeries(request.endpoint, request.model, String(request.status));
+      series.requests.add();
+      series.duration.observe(request.durationS);
+      if (!Number.isNaN(request.firstByteS)) series.firstByte.observe(request.firstByteS);
+      if (request.promptTokens === undefined) return;
+      const counted = modelSeries(request.model, "", "");
+      counted.prompt.add(request.promptTokens);
+      counted.cached.add(request.cachedTokens ?? 0);
+      counted.completion.add(request.completionTokens ?? 0);
+    },
+    decided: (policy, reason) => decisionSeries(policy, reason, "").add(),
+    overhead: (seconds) => overhead.observe(seconds),
+    inFlight: (count) => inFlight.set(count),
+  };
+}
+
+/** Label sets kept beside the meter's own; beyond it the meter is asked each time. */
+const maxCachedSeries = 4_096;
+
+function createCache<Series>(create: (a: string, b: string, c: string) => Series) {
+  const cache = new Map<string, Series>();
+  return (a: string, b: string, c: string): Series => {
+    const key = `${a}\n${b}\n${c}`;
+    const known = cache.get(key);
+    if (known !== undefined) return known;
+    const created = create(a, b, c);
+    if (cache.size < maxCachedSeries) cache.set(key, created);
+    return created;
+  };
+}

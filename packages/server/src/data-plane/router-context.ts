@@ -1,0 +1,44 @@
+import type { Clock, Logger, Random } from "@espalier/common";
+import type { SessionKeySource } from "@espalier/openai";
+import type { Proxy as EngineProxy } from "@espalier/proxy";
+import type { Fleet } from "@espalier/workers";
+import type { Drain } from "../lifecycle/drain.ts";
+import type { ModelRouter } from "../routing/model-router.ts";
+import type { Pools } from "../routing/pools.ts";
+import type { TargetSelector } from "../routing/select-target.ts";
+import type { ApiKey } from "./api-keys.ts";
+import type { RequestMetrics } from "./request-metrics.ts";
+import type { StoredResponses } from "./stored-responses.ts";
+
+/** What the data plane reads of the configuration. */
+export interface DataPlaneSettings {
+  readonly apiKeys: readonly ApiKey[];
+  readonly sessionKeyLadder: readonly SessionKeySource[];
+  readonly maxNesting: number;
+  readonly maxConcurrentRequests: number;
+  readonly injectUsage: boolean;
+  /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
+  readonly forwardPaths: readonly string[];
+}
+
+/** Everything that the routes of the data plane work with. */
+export interface RouterContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly settings: DataPlaneSettings;
+  readonly fleet: Fleet;
+  readonly proxy: EngineProxy;
+  readonly modelRouter: ModelRouter;
+  readonly pools: Pools;
+  readonly selector: TargetSelector;
+  readonly metrics: RequestMetrics;
+  readonly storedResponses: StoredResponses;
+  readonly drain: Drain;
+  readonly inFlight: InFlightCount;
+}
+
+/** Requests whose answer has not ended, shared by every route of the data plane. */
+export interface InFlightCount {
+  count: number;
+}

@@ -1,0 +1,79 @@
+import { asEspalierError, type EspalierError } from "@espalier/common";
+import type { ApiFamily } from "@espalier/openai";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { replyWithError } from "./error-reply.ts";
+import { InferenceExchange, type PlannedRequest } from "./inference-exchange.ts";
+import { readRequestIds } from "./request-ids.ts";
+import type { RouterContext } from "./router-context.ts";
+
+/**
+ * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. From here on
+ * the response is written by the proxy, not by fastify.
+ */
+export async function answer(
+  context: RouterContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  family: ApiFamily,
+  plan: () => PlannedRequest | Promise<PlannedRequest>,
+): Promise<void> {
+  reply.hijack();
+  const response = reply.raw;
+  if (response.destroyed) return;
+  const { inFlight, metrics } = context;
+  metrics.inFlight(++inFlight.count);
+  response.once("close", () => metrics.inFlight(--inFlight.count));
+  let error: EspalierError | undefined;
+  try {
+    const planned = plan();
+    const exchange = new InferenceExchange(context, planned instanceof Promise ? await planned : planned, response);
+    error = exchange.finish(await context.proxy.forward(exchange));
+  } catch (thrown) {
+    error = asEspalierError(thrown);
+    if (error.code === "internal_error")
+      context.logger.error("request failed", { requestId: request.id, error: thrown });
+    countRefusal(context, request, error);
+  }
+  if (error) replyWithError(response, family, error, request.id, closing(context));
+}
+
+/** During a drain clients are asked to take their next request to another router. */
+export function closing({ drain }: RouterContext): readonly string[] {
+  return drain.started ? ["connection", "close"] : [];
+}
+
+/** Counts a request that no engine was asked for. */
+export function countRefusal({ metrics }: RouterContext, request: FastifyRequest, error: EspalierError): void {
+  metrics.finished({
+    endpoint: request.routeOptions.url ?? "",
+    model: "",
+    status: error.kind.status,
+    durationS: 0,
+    firstByteS: Number.NaN,
+    promptTokens: undefined,
+    completionTokens: undefined,
+    cachedTokens: undefined,
+  });
+}
+
+/** The client's headers with the trace context and the client's address made sure of; flat pairs. */
+export function upstreamHeaders({ random }: RouterContext, request: FastifyRequest): readonly string[] {
+  const { rawHeaders } = request.raw;
+  const given = request.headers.traceparent;
+  const { traceparent } = readRequestIds(request.id, typeof given === "string" ? given : undefined, random);
+  const headers: string[] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] as string).toLowerCase();
+    if (name === "traceparent" || name === "x-forwarded-for" || name === "x-request-id") continue;
+    headers.push(name, rawHeaders[i + 1] as string);
+  }
+  const forwarded = request.headers["x-forwarded-for"];
+  const client = request.raw.socket.remoteAddress ?? "unknown";
+  headers.push(
+    "traceparent",
+    traceparent,
+    "x-forwarded-for",
+    forwarded === undefined ? client : `${forwarded}, ${client}`,
+  );
+  return headers;
+}

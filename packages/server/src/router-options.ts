@@ -1,0 +1,76 @@
+import { readFileSync } from "node:fs";
+import { EspalierError } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import type { ProxyDeps } from "@espalier/proxy";
+import type { FleetOptionsInput } from "@espalier/workers";
+import type { ListenerSettings } from "./data-plane/data-plane-app.ts";
+import type { DataPlaneSettings } from "./data-plane/router-context.ts";
+
+/** The part of a configuration that the proxy reads. */
+export function proxyOptions({
+  timeouts,
+  limits,
+  retry,
+  engineTls,
+}: CompiledConfig): NonNullable<ProxyDeps["options"]> {
+  return {
+    connectTimeoutMs: timeouts.connectMs,
+    headersTimeoutMs: timeouts.firstByteMs,
+    idleTimeoutMs: timeouts.idleMs,
+    clientWriteTimeoutMs: timeouts.clientWriteMs,
+    keepAliveTimeoutMs: timeouts.engineKeepAliveMs,
+    maxConnectionsPerEngine: limits.maxConnectionsPerEngine,
+    maxQueuedPerEngine: limits.maxQueuedPerEngine,
+    tls: {
+      rejectUnauthorized: engineTls.verify,
+      ...readOptional("ca", engineTls.caFile),
+      ...readOptional("cert", engineTls.certFile),
+      ...readOptional("key", engineTls.keyFile),
+    },
+    retry: { budgetRatio: retry.budgetRatio, budgetMinimum: retry.budgetMinimum, retryStatuses: retry.statuses },
+  };
+}
+
+/** The part of a configuration that the fleet reads. */
+export function fleetOptions({ health, scrape }: CompiledConfig): FleetOptionsInput {
+  return { health, scrape };
+}
+
+/** The part of a configuration that the data plane's routes read. */
+export function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
+  return {
+    apiKeys: config.apiKeys,
+    sessionKeyLadder: config.sessionKey,
+    maxNesting: config.limits.maxNesting,
+    maxConcurrentRequests: config.limits.maxConcurrentRequests,
+    injectUsage: config.injectUsage,
+    forwardPaths: config.forwardPaths,
+  };
+}
+
+/** The part of a configuration that the data plane's listener reads. */
+export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
+  const { tls } = listen;
+  return {
+    maxBodyBytes: limits.maxBodyBytes,
+    maxHeaderBytes: limits.maxHeaderBytes,
+    requestReceiveMs: timeouts.requestReceiveMs,
+    keepAliveMs: timeouts.keepAliveMs,
+    ...(tls
+      ? { tls: { cert: readPem(tls.certFile), key: readPem(tls.keyFile), ...readOptional("ca", tls.caFile) } }
+      : {}),
+  };
+}
+
+function readOptional<Name extends string>(name: Name, path: string | undefined): { [key in Name]?: string } {
+  return (path === undefined ? {} : { [name]: readPem(path) }) as { [key in Name]?: string };
+}
+
+function readPem(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
+  }
+}

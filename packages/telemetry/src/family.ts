@@ -1,0 +1,94 @@
+import type { Metric } from "@espalier/common";
+import type { Cell } from "./cells.ts";
+import type { MetricInfo } from "./metric-info.ts";
+
+/** Longest label value kept, in UTF-16 code units. Names of models can come from a client. */
+export const maxLabelLength = 200;
+
+/** Every label of the series that label sets past the limit share. */
+export const overflowLabel = "other";
+
+export interface FamilyOptions<Series> {
+  readonly info: MetricInfo;
+  /** Label sets beyond the shared one. */
+  readonly maxSeries: number;
+  readonly createCell: () => Cell<Series>;
+  /** Told of every lookup of a label set that found no room. */
+  readonly onOverflow: () => void;
+}
+
+/** One line of the exposition, in the shape that prom-client's registry prints. */
+export interface ExposedValue {
+  readonly metricName: string;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly value: number;
+}
+
+export interface Family<Series> {
+  readonly metric: Metric<Series>;
+  values(): ExposedValue[];
+}
+
+interface LabelledCell<Series> {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly cell: Cell<Series>;
+}
+
+/** A metric with all its series, bounded in their number. Without labels its one series exists from the start. */
+export function createFamily<Series>(options: FamilyOptions<Series>): Family<Series> {
+  const { info, maxSeries, createCell, onOverflow } = options;
+  const cells = new Map<string, LabelledCell<Series>>();
+  const overflowLabels = info.labels.map(() => overflowLabel);
+  const overflowKey = keyOf(overflowLabels);
+
+  const add = (key: string, values: readonly string[]): Series => {
+    const cell = createCell();
+    cells.set(key, { labels: Object.fromEntries(info.labels.map((name, at) => [name, shorten(values[at]!)])), cell });
+    return cell.series;
+  };
+  const isFull = (): boolean => cells.size - (cells.has(overflowKey) ? 1 : 0) >= maxSeries;
+  const keyOfChecked = (values: readonly string[]): string => {
+    if (values.length === info.labels.length) return keyOf(values);
+    throw new TypeError(`${info.name} takes ${info.labels.length} label values, not ${values.length}`);
+  };
+  if (info.labels.length === 0) add(overflowKey, []);
+
+  return {
+    metric: {
+      series(...values) {
+        const key = keyOfChecked(values);
+        const known = cells.get(key);
+        if (known) return known.cell.series;
+        if (key === overflowKey || !isFull()) return add(key, values);
+        onOverflow();
+        return cells.get(overflowKey)?.cell.series ?? add(overflowKey, overflowLabels);
+      },
+      remove(...values) {
+        cells.delete(keyOfChecked(values));
+      },
+    },
+    values: () => [...cells.values()].flatMap((labelled) => expose(info.name, labelled)),
+  };
+}
+
+function expose<Series>(name: string, { labels, cell }: LabelledCell<Series>): ExposedValue[] {
+  return cell.samples().map(({ suffix, le, value }) => ({
+    metricName: name + suffix,
+    labels: le === undefined ? labels : { ...labels, le },
+    value,
+  }));
+}
+
+function shorten(value: string): string {
+  return value.length <= maxLabelLength ? value : value.slice(0, maxLabelLength);
+}
+
+/** Lengths stand before the values, so that no two label sets share a key whatever characters they hold. */
+function keyOf(values: readonly string[]): string {
+  let key = "";
+  for (const value of values) {
+    const kept = shorten(value);
+    key += `${kept.length}:${kept}`;
+  }
+  return key;
+}

@@ -1,0 +1,132 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { CounterSeries, Meter, Metric, MetricDescription } from "@espalier/common";
+import { collectDefaultMetrics, type Metric as PromMetric, Registry } from "prom-client";
+import { type Cell, createCounterCell, createGaugeCell, createHistogramCell } from "./cells.ts";
+import { createFamily, type Family } from "./family.ts";
+import { assertBuckets, assertMetricInfo, type MetricInfo, type MetricType } from "./metric-info.ts";
+
+export interface MetricsOptions {
+  /** Series a metric may have before further label sets share one; 1,000 by default. */
+  readonly maxSeriesPerMetric?: number;
+  /**
+   * Whether to expose `process_*` and `nodejs_*` (CPU, memory, event-loop delay, garbage collection); yes by default.
+   * Their observers run until the process ends.
+   */
+  readonly processMetrics?: boolean;
+}
+
+/** An answer to a scrape: Prometheus text format 0.0.4. */
+export interface Exposition {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+export interface Metrics {
+  readonly meter: Meter;
+  /** Prints one metric per turn of the event loop, so that a large exposition does not hold up requests. */
+  render(): Promise<Exposition>;
+  /** Every metric registered so far, by name. */
+  describe(): readonly MetricInfo[];
+}
+
+/** What prom-client's registry asks of a metric in order to print it, and what `describe` reads back. */
+interface RegisteredMetric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: MetricType;
+  readonly labelNames: readonly string[];
+}
+
+interface Registration {
+  readonly info: MetricInfo;
+  readonly buckets: readonly number[] | undefined;
+  readonly metric: unknown;
+}
+
+/**
+ * Metrics over a registry of their own, so that two of them in one process do not meet.
+ *
+ * A metric that has `maxSeriesPerMetric` series gives every further label set one shared series with each label
+ * `other`; `espalier_metrics_overflow_total` counts those lookups. Values that are no finite number, and negative
+ * amounts of counters, are left out and counted by `espalier_metrics_refused_total`: a wrong measurement must not
+ * fail the request that made it.
+ */
+export function createMetrics({ maxSeriesPerMetric = 1_000, processMetrics = true }: MetricsOptions = {}): Metrics {
+  const registry = new Registry();
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+  const registrations = new Map<string, Registration>();
+
+  const register = <Series>(
+    type: MetricType,
+    description: MetricDescription & { readonly buckets?: readonly number[] },
+    createCell: (refuse: () => void) => Cell<Series>,
+    maxSeries = maxSeriesPerMetric,
+  ): Metric<Series> => {
+    const { name, help, labels = [], buckets } = description;
+    const info: MetricInfo = { name, help, type, labels };
+    const known = registrations.get(name);
+    if (known) {
+      if (isSame(known, info, buckets)) return known.metric as Metric<Series>;
+      throw new TypeError(`metric ${name} is registered already with another description`);
+    }
+    assertMetricInfo(info);
+    const refuse = (): void => refusals.series(name).add();
+    const onOverflow = (): void => overflows.series(name).add();
+    const family = createFamily({ info, maxSeries, createCell: () => createCell(refuse), onOverflow });
+    registrations.set(name, { info, buckets, metric: family.metric });
+    registry.registerMetric(asPromMetric(info, family));
+    return family.metric;
+  };
+
+  // Their label is the name of a metric, of which the code has a fixed number; a limit would make them count themselves.
+  const ofEveryMetric = (name: string, help: string): Metric<CounterSeries> =>
+    register("counter", { name, help, labels: ["metric"] }, createCounterCell, Infinity);
+  const overflows = ofEveryMetric(
+    "espalier_metrics_overflow_total",
+    "Lookups of label sets that found their metric full and share its series labelled other.",
+  );
+  const refusals = ofEveryMetric(
+    "espalier_metrics_refused_total",
+    "Values left out because they are not finite, or negative for a counter.",
+  );
+
+  return {
+    meter: {
+      counter: (description) => register("counter", description, createCounterCell),
+      gauge: (description) => register("gauge", description, createGaugeCell),
+      histogram: (description) => {
+        assertBuckets(description.name, description.buckets);
+        const createCell = (refuse: () => void) => createHistogramCell(description.buckets, refuse);
+        return register("histogram", description, createCell);
+      },
+    },
+    async render() {
+      const parts: string[] = [];
+      for (const { name } of registry.getMetricsAsArray()) {
+        parts.push(await registry.getSingleMetricAsString(name));
+        await nextTurn();
+      }
+      return { contentType: registry.contentType, body: `${parts.join("\n\n")}\n` };
+    },
+    describe: () =>
+      (registry.getMetricsAsArray() as unknown as readonly RegisteredMetric[])
+        .map(({ name, help, type, labelNames }) => ({ name, help, type, labels: labelNames }))
+        .sort((one, other) => (one.name < other.name ? -1 : 1)),
+  };
+}
+
+function isSame(known: Registration, info: MetricInfo, buckets: readonly number[] | undefined): boolean {
+  return JSON.stringify([known.info, known.buckets]) === JSON.stringify([info, buckets]);
+}
+
+/** The registry reads nothing of a metric but these fields and `get`, which the typings do not tell. */
+function asPromMetric<Series>(info: MetricInfo, family: Family<Series>): PromMetric {
+  const exposed: RegisteredMetric & { get(): Promise<unknown> } = {
+    name: info.name,
+    help: info.help,
+    type: info.type,
+    labelNames: info.labels,
+    get: async () => ({ name: info.name, help: info.help, type: info.type, values: family.values() }),
+  };
+  return exposed as unknown as PromMetric;
+}

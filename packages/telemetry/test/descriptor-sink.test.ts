@@ -1,0 +1,103 @@
+import { spawnSync } from "node:child_process";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createLogger } from "@espalier/telemetry";
+import { waitFor } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+
+const cleanups: (() => void)[] = [];
+afterEach(() => {
+  for (const clean of cleanups.splice(0)) clean();
+});
+
+function createLogFile(): { readonly descriptor: number; readonly path: string; read(): string } {
+  const folder = mkdtempSync(join(tmpdir(), "espalier-log-"));
+  const path = join(folder, "log");
+  const descriptor = openSync(path, "a");
+  cleanups.push(() => {
+    closeSync(descriptor);
+    rmSync(folder, { recursive: true });
+  });
+  return { descriptor, path, read: () => readFileSync(path, "utf8") };
+}
+
+const linesOf = (text: string): Record<string, unknown>[] =>
+  text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+test("lines reach a descriptor in the background, in order", async () => {
+  const file = createLogFile();
+  const logger = createLogger({ destination: file.descriptor });
+  for (let at = 0; at < 100; at++) logger.info("line", { at });
+  expect(linesOf(file.read()).length).toBeLessThan(100);
+  await waitFor(() => linesOf(file.read()).length === 100, { what: "100 lines" });
+  expect(linesOf(file.read()).map((line) => line.at)).toEqual(Array.from({ length: 100 }, (_, at) => at));
+});
+
+test("flush returns when everything buffered is written", async () => {
+  const file = createLogFile();
+  const logger = createLogger({ destination: file.descriptor });
+  await waitFor(
+    () => {
+      logger.info("line");
+      logger.flush();
+      return linesOf(file.read()).length > 0;
+    },
+    { what: "a flushed line" },
+  );
+});
+
+test("past the limit of the buffer lines are dropped, and their number is reported once there is room", async () => {
+  const file = createLogFile();
+  const maxBufferedBytes = 64 * 1024;
+  const logger = createLogger({ destination: file.descriptor, maxBufferedBytes });
+  const lineBytes = Buffer.byteLength(
+    `{"level":"info","time":"2023-11-14T22:13:20.000Z","pad":"${"x".repeat(1_000)}","msg":"fill"}\n`,
+  );
+  const fitting = Math.floor(maxBufferedBytes / lineBytes);
+  for (let line = 0; line < fitting + 5; line++) logger.info("fill", { pad: "x".repeat(1_000) });
+  const report = await waitFor(() => linesOf(file.read()).find((line) => line.level === "warn"), { what: "report" });
+  expect(report).toMatchObject({ msg: expect.stringContaining("dropped"), lines: 5 });
+  expect(linesOf(file.read()).filter((line) => line.msg === "fill")).toHaveLength(fitting);
+});
+
+test("a buffer that was never past its limit reports nothing", async () => {
+  const file = createLogFile();
+  const logger = createLogger({ destination: file.descriptor, maxBufferedBytes: 64 * 1024 });
+  logger.info("only");
+  await waitFor(() => file.read().includes("only"), { what: "the line" });
+  logger.info("last");
+  await waitFor(() => file.read().includes("last"), { what: "the second line" });
+  expect(linesOf(file.read()).map((line) => line.msg)).toEqual(["only", "last"]);
+});
+
+test("a descriptor that cannot be written does not throw, now or later", async () => {
+  const descriptor = openSync("/dev/null", "r");
+  cleanups.push(() => closeSync(descriptor));
+  const logger = createLogger({ destination: descriptor });
+  logger.info("lost");
+  const file = createLogFile();
+  const other = createLogger({ destination: file.descriptor });
+  other.info("written");
+  await waitFor(() => file.read().includes("written"), { what: "a write made after the failing one" });
+  logger.info("lost again");
+});
+
+test("standard error is the default, and what is buffered is out when the process exits", () => {
+  const folder = fileURLToPath(new URL("..", import.meta.url));
+  const compiler = join(folder, "..", "..", "node_modules", ".bin", "tsc");
+  expect(spawnSync(compiler, ["-b", folder], { encoding: "utf8" })).toMatchObject({ status: 0 });
+  const program = `
+    const { createLogger } = await import(${JSON.stringify(join(folder, "dist", "index.js"))});
+    const logger = createLogger();
+    for (let at = 0; at < 2000; at++) logger.info("line", { at });
+    process.exit(3);`;
+  const run = spawnSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
+  expect(run).toMatchObject({ status: 3, stdout: "" });
+  const seen = linesOf(run.stderr).map((line) => line.at as number);
+  expect(seen.sort((one, other) => one - other)).toEqual(Array.from({ length: 2_000 }, (_, at) => at));
+}, 30_000);

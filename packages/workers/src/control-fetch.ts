@@ -1,0 +1,40 @@
+import { asEspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
+
+/** How a control request ended; a bounded set, fit for a metric label. */
+export type FetchOutcome = "ok" | "status" | "timeout" | "unreachable" | "protocol";
+
+export const fetchOutcomes: readonly FetchOutcome[] = ["ok", "status", "timeout", "unreachable", "protocol"];
+
+export interface Fetched {
+  readonly outcome: FetchOutcome;
+  /** HTTP status, 0 without an answer. */
+  readonly status: number;
+  readonly body: string;
+}
+
+/** Sends one control request; a failure is a result here, never a throw. */
+export async function controlFetch(http: HttpClient, request: HttpRequest): Promise<Fetched> {
+  try {
+    const { status, body } = await http(request);
+    return { outcome: status >= 200 && status < 300 ? "ok" : "status", status, body };
+  } catch (thrown) {
+    return { outcome: failureOutcome(thrown), status: 0, body: "" };
+  }
+}
+
+function failureOutcome(thrown: unknown): FetchOutcome {
+  switch (asEspalierError(thrown).code) {
+    case "upstream_timeout":
+      return "timeout";
+    case "upstream_connect_failed":
+    case "upstream_reset":
+      return "unreachable";
+    default:
+      return "protocol";
+  }
+}
+
+/** One phrase for logs: `timeout`, or `status 503`. */
+export function describeOutcome({ outcome, status }: Fetched): string {
+  return outcome === "status" ? `status ${status}` : outcome;
+}

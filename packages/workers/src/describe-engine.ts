@@ -1,0 +1,101 @@
+import type { EngineRecord, Target } from "./engine-record.ts";
+
+/** One engine as plain JSON, for operators. */
+export interface EngineDescription {
+  readonly id: string;
+  readonly url: string;
+  readonly state: string;
+  readonly reason: string;
+  /** ISO 8601. */
+  readonly since: string;
+  readonly draining: boolean;
+  /** null until known. */
+  readonly models: readonly string[] | null;
+  readonly role: string;
+  readonly weight: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly breaker: { readonly state: string; readonly reason: string };
+  readonly health: {
+    readonly last_outcome: string | null;
+    readonly consecutive_failures: number;
+    readonly consecutive_successes: number;
+  };
+  readonly targets: readonly TargetDescription[];
+}
+
+export interface TargetDescription {
+  readonly key: string;
+  readonly usable: boolean;
+  readonly load: {
+    readonly in_flight: number;
+    readonly pending_prefill_tokens: number;
+    readonly decode_tokens: number;
+    readonly outstanding_output_tokens: number;
+  };
+  /** null where the engine's metrics say nothing. */
+  readonly signals: {
+    readonly dialect: string | null;
+    readonly age_ms: number | null;
+    readonly running: number | null;
+    readonly waiting: number | null;
+    readonly kv_use: number | null;
+    readonly block_size: number | null;
+    readonly block_count: number | null;
+    readonly prompt_tokens_total: number | null;
+    readonly generation_tokens_total: number | null;
+    readonly prefix_queries: number | null;
+    readonly prefix_hits: number | null;
+  };
+}
+
+/** What operators see of an engine: `espalier workers` and `GET /admin/workers`. */
+export function describeEngine(engine: EngineRecord): EngineDescription {
+  const { health, breaker } = engine;
+  return {
+    id: engine.id,
+    url: engine.url,
+    state: engine.state,
+    reason: engine.stateReason,
+    since: new Date(engine.stateSinceWallMs).toISOString(),
+    draining: engine.draining,
+    models: engine.models?.map((model) => model.id) ?? null,
+    role: engine.role,
+    weight: engine.weight,
+    labels: { ...engine.labels },
+    breaker: { state: breaker.state, reason: breaker.reason },
+    health: {
+      last_outcome: health.lastOutcome ?? null,
+      consecutive_failures: health.consecutiveFailures,
+      consecutive_successes: health.consecutiveSuccesses,
+    },
+    targets: engine.targets.map(describeTarget),
+  };
+}
+
+function describeTarget({ key, usable, load, signals }: Target): TargetDescription {
+  return {
+    key,
+    usable,
+    load: {
+      in_flight: load.inFlight,
+      pending_prefill_tokens: load.pendingPrefillTokens,
+      decode_tokens: load.decodeTokens,
+      outstanding_output_tokens: load.outstandingOutputTokens,
+    },
+    signals: {
+      dialect: signals.dialect ?? null,
+      age_ms: known(Math.round(signals.ageMs())),
+      running: known(signals.running),
+      waiting: known(signals.waiting),
+      kv_use: known(signals.kvUse),
+      block_size: known(signals.blockSize),
+      block_count: known(signals.blockCount),
+      prompt_tokens_total: known(signals.promptTokensTotal),
+      generation_tokens_total: known(signals.generationTokensTotal),
+      prefix_queries: known(signals.prefixQueries),
+      prefix_hits: known(signals.prefixHits),
+    },
+  };
+}
+
+const known = (value: number): number | null => (Number.isFinite(value) ? value : null);

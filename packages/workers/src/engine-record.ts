@@ -1,0 +1,55 @@
+import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
+import type { Breaker } from "./breaker.ts";
+import type { FetchOutcome } from "./control-fetch.ts";
+import type { EngineSignals } from "./engine-signals.ts";
+import type { ServedModel } from "./served-models.ts";
+import type { TargetLoad } from "./target-load.ts";
+
+/**
+ * `starting`: new, not yet seen healthy. `up` and `down`: as health probes say. `removed`: gone from discovery, kept
+ * only until its last request has ended.
+ */
+export type EngineState = "starting" | "up" | "down" | "removed";
+
+export interface EngineHealth {
+  /** How the last probe ended; undefined before the first. */
+  readonly lastOutcome: FetchOutcome | undefined;
+  readonly consecutiveFailures: number;
+  readonly consecutiveSuccesses: number;
+}
+
+/** All that the router knows about one engine. A live view: its fields change under the reader. */
+export interface EngineRecord {
+  readonly id: EngineId;
+  readonly url: string;
+  readonly state: EngineState;
+  /** Why it is in this state, for people. */
+  readonly stateReason: string;
+  /** Unix milliseconds at which it entered this state. */
+  readonly stateSinceWallMs: number;
+  /** Set by an operator: finish what runs, take nothing new. */
+  readonly draining: boolean;
+  readonly role: EngineRole;
+  /** Relative share of traffic, above 0. */
+  readonly weight: number;
+  readonly labels: Readonly<Record<string, string>>;
+  /** What it serves; undefined until it has told, or discovery has. The last that is known while it is down. */
+  readonly models: readonly ServedModel[] | undefined;
+  readonly health: EngineHealth;
+  readonly breaker: Breaker;
+  /** One per rank. */
+  readonly targets: readonly Target[];
+}
+
+/** What a request is sent to: one rank of an engine. */
+export interface Target {
+  /** Dense in this process, and reused only after the engine is gone. */
+  readonly index: TargetIndex;
+  /** The same in every router: the engine's id, with `#rank` after it for ranks other than 0. */
+  readonly key: string;
+  readonly engine: EngineRecord;
+  readonly load: TargetLoad;
+  readonly signals: EngineSignals;
+  /** Up, not draining, and allowed by the breaker. */
+  readonly usable: boolean;
+}

@@ -1,0 +1,202 @@
+import type {
+  Clock,
+  EngineId,
+  EngineRole,
+  EngineSpec,
+  HttpClient,
+  Logger,
+  Random,
+  Scheduler,
+  TargetIndex,
+} from "@espalier/common";
+import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.ts";
+import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
+import type { EngineHealth, EngineRecord, EngineState, Target } from "./engine-record.ts";
+import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
+import type { EngineMeters } from "./fleet-meters.ts";
+import type { FleetOptions } from "./fleet-options.ts";
+import { type ModelList, modelsFromNames, type ServedModel, sameModels } from "./served-models.ts";
+import { createTargetLoad, type TargetLoad } from "./target-load.ts";
+
+/** What about an engine changed. */
+export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker";
+
+export interface EngineDeps {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly http: HttpClient;
+  readonly logger: Logger;
+  readonly options: FleetOptions;
+  readonly meters: (engine: EngineId) => EngineMeters;
+  onChange(change: EngineChange, engine: Engine): void;
+  /** A removed engine has no request left. */
+  onIdle(engine: Engine): void;
+}
+
+/** The mutable side of an engine's record. The fleet and the engine's monitor change it; everybody else reads. */
+export class Engine implements EngineRecord {
+  readonly id: EngineId;
+  readonly url: string;
+  readonly breaker: OwnedBreaker;
+  readonly targets: readonly RankTarget[];
+  spec: EngineSpec;
+  state: EngineState = "starting";
+  stateReason = "new";
+  stateSinceWallMs: number;
+  draining = false;
+  models: readonly ServedModel[] | undefined;
+  health: EngineHealth = { lastOutcome: undefined, consecutiveFailures: 0, consecutiveSuccesses: 0 };
+  /** Requests in flight over all ranks. */
+  inFlight = 0;
+  meters: EngineMeters;
+  readonly logger: Logger;
+  readonly #deps: EngineDeps;
+  readonly #monitor: EngineMonitor;
+  #breakerState: BreakerState = "closed";
+
+  constructor(deps: EngineDeps, spec: EngineSpec, index: TargetIndex) {
+    this.id = spec.id;
+    this.url = spec.url;
+    this.spec = spec;
+    this.stateSinceWallMs = deps.clock.wallMs();
+    this.logger = deps.logger.child({ engine: spec.id });
+    this.#deps = deps;
+    const { clock, scheduler, random, options } = deps;
+    const onBreaker = (): void => this.#breakerChanged();
+    this.breaker = createBreaker({ clock, scheduler, random, options: options.breaker, onChange: onBreaker });
+    this.targets = [new RankTarget(this, index, 0, clock)];
+    this.meters = this.#newMeters();
+    this.#monitor = createEngineMonitor(deps, this);
+  }
+
+  get role(): EngineRole {
+    return this.spec.role;
+  }
+
+  get weight(): number {
+    return this.spec.weight;
+  }
+
+  get labels(): EngineSpec["labels"] {
+    return this.spec.labels;
+  }
+
+  /** Begins to probe. The first probe goes out at once. */
+  start(): void {
+    this.#monitor.start();
+  }
+
+  stop(): void {
+    this.#monitor.stop();
+    this.breaker.stop();
+  }
+
+  /** @param spec another description of the same engine, at the same address */
+  update(spec: EngineSpec): void {
+    this.spec = spec;
+    this.takeNamedModels();
+    this.#monitor.refreshModels();
+    this.#deps.onChange("spec", this);
+  }
+
+  enter(state: EngineState, reason: string): void {
+    const fields = { from: this.state, to: state, reason, url: this.url };
+    this.state = state;
+    this.stateReason = reason;
+    this.stateSinceWallMs = this.#deps.clock.wallMs();
+    if (state !== "removed") this.meters.up(state === "up");
+    if (state === "down") this.logger.warn("engine state changed", fields);
+    else this.logger.info("engine state changed", fields);
+    this.#deps.onChange("state", this);
+  }
+
+  setDraining(draining: boolean): void {
+    if (this.draining === draining) return;
+    this.draining = draining;
+    this.logger.info("engine draining changed", { draining });
+    this.#deps.onChange("draining", this);
+  }
+
+  /** Takes the models that discovery names, if it names any. */
+  takeNamedModels(): void {
+    if (this.spec.models.length === 0) return;
+    this.takeModels(modelsFromNames(this.spec.models, Math.floor(this.#deps.clock.wallMs() / 1_000)));
+  }
+
+  takeModels({ models, leftOut }: ModelList): void {
+    const known = this.models ?? [];
+    if (this.models && sameModels(known, models)) return;
+    this.models = models.map((model) => ({
+      ...model,
+      created: known.find(({ id }) => id === model.id)?.created ?? model.created,
+    }));
+    this.logger.info("engine models changed", { models: models.length });
+    if (leftOut > 0) this.logger.warn("some models of the engine were left out", { leftOut });
+    this.#deps.onChange("models", this);
+  }
+
+  /** Takes no new work from here on; the fleet forgets it once nothing is in flight. */
+  retire(reason: string): void {
+    this.#monitor.stop();
+    this.meters.remove();
+    this.enter("removed", reason);
+    this.#reportIdle();
+  }
+
+  /** Undoes `retire`, for an engine that came back before its last request had ended. */
+  revive(spec: EngineSpec): void {
+    this.meters = this.#newMeters();
+    this.enter("starting", "back in discovery");
+    this.update(spec);
+  }
+
+  inFlightChanged(change: 1 | -1): void {
+    this.inFlight += change;
+    if (this.state === "removed") this.#reportIdle();
+    else this.meters.inFlight(this.inFlight);
+  }
+
+  #reportIdle(): void {
+    if (this.inFlight === 0) this.#deps.onIdle(this);
+  }
+
+  #newMeters(): EngineMeters {
+    const meters = this.#deps.meters(this.id);
+    meters.up(false);
+    meters.inFlight(this.inFlight);
+    meters.breaker(this.breaker.state);
+    return meters;
+  }
+
+  #breakerChanged(): void {
+    const { state, reason } = this.breaker;
+    const fields = { from: this.#breakerState, to: state, reason };
+    this.#breakerState = state;
+    if (state === "open") this.logger.warn("engine breaker changed", fields);
+    else this.logger.info("engine breaker changed", fields);
+    if (this.state === "removed") return;
+    this.meters.breaker(state);
+    this.#deps.onChange("breaker", this);
+  }
+}
+
+class RankTarget implements Target {
+  readonly index: TargetIndex;
+  readonly key: string;
+  readonly engine: Engine;
+  readonly load: TargetLoad;
+  readonly signals: OwnedSignals;
+
+  constructor(engine: Engine, index: TargetIndex, rank: number, clock: Clock) {
+    this.index = index;
+    this.key = rank === 0 ? engine.id : `${engine.id}#${rank}`;
+    this.engine = engine;
+    this.load = createTargetLoad((change) => engine.inFlightChanged(change));
+    this.signals = createEngineSignals(clock);
+  }
+
+  get usable(): boolean {
+    return this.engine.state === "up" && !this.engine.draining && this.engine.breaker.allows;
+  }
+}

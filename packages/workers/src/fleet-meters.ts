@@ -1,0 +1,74 @@
+import type { EngineId, Meter } from "@espalier/common";
+import type { BreakerState } from "./breaker.ts";
+import { type FetchOutcome, fetchOutcomes } from "./control-fetch.ts";
+
+/** `absent`: no page with a known name under the path asked. */
+export type ScrapeOutcome = FetchOutcome | "absent";
+
+/** The metrics of one engine. Nothing may be reported after `remove`, or a series would come back. */
+export interface EngineMeters {
+  up(isUp: boolean): void;
+  inFlight(count: number): void;
+  breaker(state: BreakerState): void;
+  probe(outcome: FetchOutcome): void;
+  scrape(outcome: ScrapeOutcome): void;
+  malformedLines(count: number): void;
+  remove(): void;
+}
+
+const breakerValues: Readonly<Record<BreakerState, number>> = { closed: 0, "half-open": 1, open: 2 };
+
+/** Registers the metrics of the fleet. */
+export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMeters {
+  const labels = ["engine"];
+  const withOutcome = ["engine", "outcome"];
+  const up = meter.gauge({ name: "espalier_engine_up", help: "1 while health probes say the engine is up.", labels });
+  const inFlight = meter.gauge({
+    name: "espalier_engine_requests_in_flight",
+    help: "Requests that this router has sent to the engine and not seen end.",
+    labels,
+  });
+  const breaker = meter.gauge({
+    name: "espalier_engine_breaker_state",
+    help: "Circuit breaker of the engine: 0 closed, 1 half-open, 2 open.",
+    labels,
+  });
+  const probes = meter.counter({
+    name: "espalier_engine_health_probes_total",
+    help: "Health probes by outcome.",
+    labels: withOutcome,
+  });
+  const scrapes = meter.counter({
+    name: "espalier_engine_metrics_scrapes_total",
+    help: "Scrapes of the engine's metrics by outcome.",
+    labels: withOutcome,
+  });
+  const malformed = meter.counter({
+    name: "espalier_engine_metrics_malformed_lines_total",
+    help: "Lines of the engine's metrics that had a known name but could not be used.",
+    labels,
+  });
+
+  return (engine) => {
+    const upSeries = up.series(engine);
+    const inFlightSeries = inFlight.series(engine);
+    const breakerSeries = breaker.series(engine);
+    return {
+      up: (isUp) => upSeries.set(isUp ? 1 : 0),
+      inFlight: (count) => inFlightSeries.set(count),
+      breaker: (state) => breakerSeries.set(breakerValues[state]),
+      probe: (outcome) => probes.series(engine, outcome).add(),
+      scrape: (outcome) => scrapes.series(engine, outcome).add(),
+      malformedLines: (count) => malformed.series(engine).add(count),
+      remove() {
+        for (const metric of [up, inFlight, breaker]) metric.remove(engine);
+        malformed.remove(engine);
+        for (const outcome of fetchOutcomes) {
+          probes.remove(engine, outcome);
+          scrapes.remove(engine, outcome);
+        }
+        scrapes.remove(engine, "absent");
+      },
+    };
+  };
+}

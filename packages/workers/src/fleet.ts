@@ -1,0 +1,282 @@
+import {
+  asTargetIndex,
+  type Clock,
+  type EngineId,
+  type EngineSpec,
+  type HttpClient,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+  type TargetIndex,
+} from "@espalier/common";
+import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
+import type { EngineRecord, Target } from "./engine-record.ts";
+import { createFleetMeters } from "./fleet-meters.ts";
+import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
+import { buildModelIndex, type ModelEntry, type ModelIndex } from "./model-index.ts";
+
+/** More engines than this are refused. Removed ones that still have requests in flight do not count. */
+export const maxEngines = 4_096;
+
+/** What `apply` did. */
+export interface ApplyReport {
+  readonly added: readonly EngineId[];
+  /** Known before, described differently now. A new address makes it another engine under the same id. */
+  readonly changed: readonly EngineId[];
+  readonly removed: readonly EngineId[];
+  readonly refused: readonly { readonly id: EngineId; readonly reason: string }[];
+}
+
+/** `gone` comes last: the engine's target indices may be reused after it. */
+export type FleetChange = EngineChange | "added" | "gone";
+
+export interface FleetDeps {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly http: HttpClient;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  readonly options?: FleetOptionsInput;
+}
+
+export interface Fleet extends Startable {
+  /**
+   * Makes the fleet what `specs` says. A removed engine with requests in flight stays, as `removed`, until the last of
+   * them has ended; it is in no pool. Probing begins at once, or with `start`.
+   */
+  apply(specs: readonly EngineSpec[]): ApplyReport;
+  /** All engines, removed ones with work in flight included, in the order they were first seen. */
+  readonly engines: readonly EngineRecord[];
+  /**
+   * Targets that serve this model, whatever their state, in the order of `engines`. The array is never changed; it is
+   * the same one until engines or their models change.
+   */
+  pool(model: string): readonly Target[];
+  /** Every model that some engine serves, sorted by id. The same array until engines or their models change. */
+  models(): readonly ModelEntry[];
+  target(index: TargetIndex): Target | undefined;
+  /** The engine with this id; a removed one only when no other has the id. */
+  engine(id: EngineId): EngineRecord | undefined;
+  /**
+   * Marks an engine as draining, or as taking work again. It outlasts changes of its spec.
+   *
+   * @returns false when no engine has this id
+   */
+  setDraining(id: EngineId, draining: boolean): boolean;
+  /** Targets that could take a request now: usable, and serving at least one model. */
+  usableCount(): number;
+  /**
+   * @param listener told after every change; what it throws is logged
+   * @returns ends the subscription
+   */
+  onChange(listener: (change: FleetChange, engine: EngineRecord) => void): () => void;
+}
+
+/** An empty fleet. */
+export function createFleet(deps: FleetDeps): Fleet {
+  return new EngineFleet(deps);
+}
+
+const noTargets: readonly Target[] = [];
+
+class EngineFleet implements Fleet {
+  readonly #logger: Logger;
+  readonly #engineDeps: EngineDeps;
+  readonly #active = new Map<EngineId, Engine>();
+  /** Active engines and removed ones with requests in flight, in the order they were first seen. */
+  readonly #all = new Set<Engine>();
+  readonly #removed = new Set<Engine>();
+  readonly #targets: (Target | undefined)[] = [];
+  readonly #listeners = new Set<(change: FleetChange, engine: EngineRecord) => void>();
+  #running = false;
+  #engines: readonly EngineRecord[] | undefined;
+  #index: ModelIndex | undefined;
+
+  constructor({ meter, options = {}, ...deps }: FleetDeps) {
+    this.#logger = deps.logger;
+    this.#engineDeps = {
+      ...deps,
+      options: completeFleetOptions(options),
+      meters: createFleetMeters(meter),
+      onChange: (change, engine) => this.#changed(change, engine),
+      onIdle: (engine) => this.#forget(engine),
+    };
+  }
+
+  async start(): Promise<void> {
+    this.#running = true;
+    for (const engine of this.#active.values()) engine.start();
+  }
+
+  async stop(): Promise<void> {
+    this.#running = false;
+    for (const engine of this.#all) engine.stop();
+  }
+
+  apply(specs: readonly EngineSpec[]): ApplyReport {
+    const { wanted, refused } = selectSpecs(specs);
+    const added: EngineId[] = [];
+    const changed: EngineId[] = [];
+    const removed: EngineId[] = [];
+    for (const engine of [...this.#active.values()]) {
+      if (wanted.has(engine.id)) continue;
+      removed.push(engine.id);
+      this.#retire(engine, "gone from discovery");
+    }
+    for (const spec of wanted.values()) {
+      const engine = this.#active.get(spec.id);
+      if (!engine) {
+        added.push(spec.id);
+        this.#admit(spec, false);
+      } else if (engine.url !== spec.url) {
+        changed.push(spec.id);
+        this.#retire(engine, `moved to ${spec.url}`);
+        this.#admit(spec, engine.draining);
+      } else if (!sameSpec(engine.spec, spec)) {
+        changed.push(spec.id);
+        engine.update(spec);
+      }
+    }
+    for (const { id, reason } of refused) this.#logger.error("engine refused", { engine: id, reason });
+    return { added, changed, removed, refused };
+  }
+
+  get engines(): readonly EngineRecord[] {
+    this.#engines ??= [...this.#all];
+    return this.#engines;
+  }
+
+  pool(model: string): readonly Target[] {
+    return this.#modelIndex().pools.get(model) ?? noTargets;
+  }
+
+  models(): readonly ModelEntry[] {
+    return this.#modelIndex().models;
+  }
+
+  target(index: TargetIndex): Target | undefined {
+    return this.#targets[index];
+  }
+
+  engine(id: EngineId): EngineRecord | undefined {
+    return this.#active.get(id) ?? this.engines.find((engine) => engine.id === id);
+  }
+
+  setDraining(id: EngineId, draining: boolean): boolean {
+    const engine = this.#active.get(id);
+    engine?.setDraining(draining);
+    return engine !== undefined;
+  }
+
+  usableCount(): number {
+    let count = 0;
+    for (const engine of this.#active.values()) {
+      if (engine.models?.length) for (const target of engine.targets) if (target.usable) count += 1;
+    }
+    return count;
+  }
+
+  onChange(listener: (change: FleetChange, engine: EngineRecord) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #modelIndex(): ModelIndex {
+    if (!this.#index) {
+      const active = this.engines.filter((engine) => engine.state !== "removed");
+      this.#index = buildModelIndex(active);
+    }
+    return this.#index;
+  }
+
+  #admit(spec: EngineSpec, draining: boolean): void {
+    this.#index = undefined;
+    const known = this.#takeRemoved(spec);
+    const engine = known ?? new Engine(this.#engineDeps, spec, this.#freeIndex());
+    this.#active.set(spec.id, engine);
+    if (known) {
+      engine.revive(spec);
+    } else {
+      this.#all.add(engine);
+      for (const target of engine.targets) this.#targets[target.index] = target;
+      this.#changed("added", engine);
+      engine.takeNamedModels();
+    }
+    if (draining) engine.setDraining(true);
+    if (this.#running) engine.start();
+  }
+
+  /** The removed engine that `spec` describes, if it still has requests in flight. */
+  #takeRemoved({ id, url }: EngineSpec): Engine | undefined {
+    for (const engine of this.#removed) {
+      if (engine.id !== id || engine.url !== url) continue;
+      this.#removed.delete(engine);
+      return engine;
+    }
+    return undefined;
+  }
+
+  #retire(engine: Engine, reason: string): void {
+    this.#index = undefined;
+    this.#active.delete(engine.id);
+    this.#removed.add(engine);
+    engine.retire(reason);
+  }
+
+  #forget(engine: Engine): void {
+    if (!this.#removed.delete(engine)) return;
+    this.#all.delete(engine);
+    engine.stop();
+    for (const target of engine.targets) this.#targets[target.index] = undefined;
+    this.#changed("gone", engine);
+  }
+
+  #freeIndex(): TargetIndex {
+    const free = this.#targets.indexOf(undefined);
+    return asTargetIndex(free < 0 ? this.#targets.length : free);
+  }
+
+  #changed(change: FleetChange, engine: Engine): void {
+    if (change === "added" || change === "gone") this.#engines = undefined;
+    if (change === "models") this.#index = undefined;
+    for (const listener of this.#listeners) {
+      try {
+        listener(change, engine);
+      } catch (error) {
+        this.#logger.error("a listener of the fleet failed", { change, engine: engine.id, error });
+      }
+    }
+  }
+}
+
+function selectSpecs(specs: readonly EngineSpec[]): {
+  wanted: ReadonlyMap<EngineId, EngineSpec>;
+  refused: ApplyReport["refused"];
+} {
+  const wanted = new Map<EngineId, EngineSpec>();
+  const refused: { id: EngineId; reason: string }[] = [];
+  for (const spec of specs) {
+    if (wanted.has(spec.id)) refused.push({ id: spec.id, reason: "another engine has this id" });
+    else if (wanted.size === maxEngines) refused.push({ id: spec.id, reason: `more than ${maxEngines} engines` });
+    else wanted.set(spec.id, spec);
+  }
+  return { wanted, refused };
+}
+
+function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
+  return (
+    left.role === right.role &&
+    left.weight === right.weight &&
+    left.models.length === right.models.length &&
+    left.models.every((model, index) => model === right.models[index]) &&
+    sameLabels(left.labels, right.labels)
+  );
+}
+
+function sameLabels(left: EngineSpec["labels"], right: EngineSpec["labels"]): boolean {
+  const keys = Object.keys(left);
+  return keys.length === Object.keys(right).length && keys.every((key) => left[key] === right[key]);
+}

@@ -1,0 +1,50 @@
+import { controlFetch, describeOutcome, type Fetched } from "./control-fetch.ts";
+import type { Engine, EngineDeps } from "./engine.ts";
+import { HealthTracker } from "./health-tracker.ts";
+import { createRepeatLoop } from "./repeat-loop.ts";
+
+/** An answer to a health probe is a few bytes; more than this is something else. */
+const maxHealthBytes = 64 * 1024;
+
+/** Probes the engine's health and moves it between `starting`, `up` and `down`. */
+export function createHealthProbe(
+  { clock, scheduler, random, http, options: { health: options } }: EngineDeps,
+  engine: Engine,
+  { onUp, onDown }: { onUp(): void; onDown(): void },
+): { start(): void; stop(): void } {
+  let tracker = new HealthTracker(options, random);
+
+  const record = (fetched: Fetched): boolean => {
+    const changed = tracker.record(fetched.outcome === "ok");
+    const { consecutiveFailures, consecutiveSuccesses } = tracker;
+    engine.meters.probe(fetched.outcome);
+    engine.health = { lastOutcome: fetched.outcome, consecutiveFailures, consecutiveSuccesses };
+    if (changed) {
+      const failure = `${consecutiveFailures} failed probes, last: ${describeOutcome(fetched)}`;
+      engine.enter(tracker.state, tracker.state === "up" ? "healthy" : failure);
+    } else if (tracker.state === "starting" && consecutiveFailures === 1) {
+      engine.logger.warn("engine is not healthy yet", { reason: describeOutcome(fetched), url: engine.url });
+    }
+    return changed;
+  };
+  const loop = createRepeatLoop(scheduler, async (isCurrent) => {
+    const startedMs = clock.nowMs();
+    const url = engine.url + options.path;
+    const fetched = await controlFetch(http, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
+    if (!isCurrent()) return 0;
+    const changed = record(fetched);
+    // A listener that heard of the change may have stopped or removed the engine.
+    if (changed && isCurrent()) {
+      if (tracker.state === "up") onUp();
+      else onDown();
+    }
+    return tracker.nextDelayMs(changed, clock.nowMs() - startedMs);
+  });
+  return {
+    start() {
+      tracker = new HealthTracker(options, random);
+      loop.start(0);
+    },
+    stop: loop.stop,
+  };
+}

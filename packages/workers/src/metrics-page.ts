@@ -1,0 +1,128 @@
+import {
+  type EngineDialect,
+  type SignalField,
+  type SignalSource,
+  type SignalValues,
+  signalSources,
+  unknownSignals,
+} from "./engine-dialects.ts";
+import { parseSample } from "./metrics-sample.ts";
+
+/** What one metrics page says. */
+export interface MetricsReading {
+  /** Whose names the page has; undefined when it has none that is known. */
+  readonly dialect: EngineDialect | undefined;
+  /** NaN where the page says nothing. */
+  readonly values: Readonly<SignalValues>;
+  /** Lines with a known name that could not be used. */
+  readonly malformedLines: number;
+}
+
+/** Samples with a known name beyond this many are counted as malformed and skipped. */
+const maxSamples = 4_096;
+
+/** The ranks inside one scheduler all report that scheduler's numbers: such samples are copies, not parts of a sum. */
+const copyLabels: ReadonlySet<string> = new Set(["tp_rank", "pp_rank", "moe_ep_rank"]);
+
+const sourcesByName = new Map<string, { readonly source: SignalSource; readonly order: number }[]>();
+for (const [order, source] of signalSources.entries()) {
+  const known = sourcesByName.get(source.name) ?? [];
+  known.push({ source, order });
+  sourcesByName.set(source.name, known);
+}
+
+/**
+ * Reads the numbers a router wants from a page in the Prometheus text format.
+ *
+ * One engine may report several series of a metric, one per data-parallel rank or model: counts and totals are summed,
+ * the cache use is their mean (the ranks have caches of one size), the block size their maximum. Series that differ
+ * only in the rank inside one scheduler are copies, of which the largest counts.
+ */
+export function readMetricsPage(page: string): MetricsReading {
+  /** For each source its series: labels without the copy labels, and the largest value seen. */
+  const found: (Map<string, number> | undefined)[] = new Array(signalSources.length);
+  let dialect: EngineDialect | undefined;
+  let malformedLines = 0;
+  let samples = 0;
+  let at = 0;
+  while (at < page.length) {
+    const newline = page.indexOf("\n", at);
+    const end = newline < 0 ? page.length : newline;
+    const sources = hasKnownPrefix(page, at) ? sourcesByName.get(page.slice(at, nameEnd(page, at, end))) : undefined;
+    if (sources) {
+      samples += 1;
+      dialect ??= sources[0]!.source.dialect;
+      if (samples > maxSamples || !addSample(page.slice(at, end), sources, found)) malformedLines += 1;
+    }
+    at = end + 1;
+  }
+  return { dialect, values: combine(found), malformedLines };
+}
+
+/** Most lines of a page are comments, histogram buckets and process metrics; this rules most out by one character. */
+function hasKnownPrefix(page: string, at: number): boolean {
+  switch (page.charCodeAt(at)) {
+    case 0x76: // v
+      return page.startsWith("vllm:", at);
+    case 0x73: // s
+      return page.startsWith("sglang:", at);
+    case 0x74: // t
+      return page.startsWith("trtllm_", at);
+    case 0x6e: // n
+      return page.startsWith("nv_", at);
+    default:
+      return false;
+  }
+}
+
+function nameEnd(page: string, start: number, end: number): number {
+  for (let at = start; at < end; at++) {
+    const code = page.charCodeAt(at);
+    if (code === 0x7b || code <= 0x20) return at;
+  }
+  return end;
+}
+
+/** @returns false when the line is malformed */
+function addSample(
+  line: string,
+  sources: readonly { readonly source: SignalSource; readonly order: number }[],
+  found: (Map<string, number> | undefined)[],
+): boolean {
+  const sample = parseSample(line);
+  if (!sample) return false;
+  let series: string | undefined;
+  for (const { source, order } of sources) {
+    if (source.where && sample.labels.get(source.where[0]) !== source.where[1]) continue;
+    const value = source.fromLabel ? Number(sample.labels.get(source.fromLabel)) : sample.value;
+    // A client library writes NaN, and an info gauge "None", for a number that is not known yet.
+    if (Number.isNaN(value)) continue;
+    if (value < 0 || value > Number.MAX_SAFE_INTEGER) return false;
+    series ??= seriesKey(sample.labels);
+    found[order] ??= new Map();
+    found[order].set(series, Math.max(value, found[order].get(series) ?? 0));
+  }
+  return true;
+}
+
+function seriesKey(labels: ReadonlyMap<string, string>): string {
+  let key = "";
+  for (const [name, value] of labels) if (!copyLabels.has(name)) key += `${name}=${value};`;
+  return key;
+}
+
+function combine(found: readonly (ReadonlyMap<string, number> | undefined)[]): SignalValues {
+  const values = unknownSignals();
+  for (const [order, source] of signalSources.entries()) {
+    const series = found[order];
+    if (series && Number.isNaN(values[source.field])) values[source.field] = combineSeries(source.field, series);
+  }
+  return values;
+}
+
+function combineSeries(field: SignalField, series: ReadonlyMap<string, number>): number {
+  if (field === "blockSize") return Math.max(...series.values());
+  let sum = 0;
+  for (const value of series.values()) sum += value;
+  return field === "kvUse" ? Math.min(1, sum / series.size) : sum;
+}

@@ -1,0 +1,95 @@
+import type { Cancel } from "@espalier/common";
+import { controlFetch, type Fetched } from "./control-fetch.ts";
+import type { Engine, EngineDeps } from "./engine.ts";
+import type { ScrapeOutcome } from "./fleet-meters.ts";
+import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
+import { createRepeatLoop } from "./repeat-loop.ts";
+
+/** Where trtllm-serve has its page; its `/metrics` is JSON. */
+const fallbackPath = "/prometheus/metrics";
+
+/** How far an interval between scrapes strays from the one asked for, either way. */
+const jitter = 0.1;
+
+/** The state of things when a scrape began. */
+interface Moment {
+  /** On the monotonic clock. */
+  readonly startedMs: number;
+  /** Requests in flight, by rank. */
+  readonly inFlight: readonly number[];
+}
+
+/**
+ * Reads the engine's metrics into the signals of its targets.
+ *
+ * @param hooks `onRestart` is told when a total has gone back: the engine is another process now
+ */
+export function createMetricsScrape(
+  { clock, scheduler, random, http, options: { scrape: options } }: EngineDeps,
+  engine: Engine,
+  hooks: { onRestart(): void },
+): { start(): void; stop(): void } {
+  const paths = [options.path, fallbackPath];
+  let pathIndex = 0;
+  let failures = 0;
+  let cancelExpiry: Cancel = () => {};
+
+  const forget = (): void => {
+    cancelExpiry();
+    for (const target of engine.targets) target.signals.forget();
+  };
+  const accept = (reading: MetricsReading, { startedMs, inFlight }: Moment): void => {
+    failures = 0;
+    cancelExpiry();
+    cancelExpiry = scheduler.after(startedMs + options.forgetAfterMs - clock.nowMs(), forget);
+    let restarted = false;
+    for (const [rank, { signals }] of engine.targets.entries()) {
+      restarted ||= reading.values.promptTokensTotal < signals.promptTokensTotal;
+      signals.accept(reading, startedMs, inFlight[rank]!);
+    }
+    if (restarted) hooks.onRestart();
+  };
+  const judge = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
+    if (fetched.outcome === "status" && fetched.status === 404) return "absent";
+    if (fetched.outcome !== "ok") return fetched.outcome;
+    const reading = readMetricsPage(fetched.body);
+    if (reading.malformedLines > 0) engine.meters.malformedLines(reading.malformedLines);
+    if (!reading.dialect) return "absent";
+    accept(reading, moment);
+    return "ok";
+  };
+  const nextDelayMs = (outcome: ScrapeOutcome, startedMs: number): number => {
+    const jittered = (delayMs: number): number => delayMs * (1 - jitter + 2 * jitter * random.float());
+    if (outcome === "absent") {
+      pathIndex = (pathIndex + 1) % paths.length;
+      if (pathIndex === 0) return jittered(options.absentIntervalMs);
+    }
+    return Math.max(1, jittered(options.intervalMs) - (clock.nowMs() - startedMs));
+  };
+  const loop = createRepeatLoop(scheduler, async (isCurrent) => {
+    const startedMs = clock.nowMs();
+    const inFlight = engine.targets.map((target) => target.load.inFlight);
+    const { timeoutMs, maxBytes } = options;
+    const url = engine.url + paths[pathIndex]!;
+    const fetched = await controlFetch(http, { url, timeoutMs, maxBytes });
+    if (!isCurrent()) return 0;
+    const outcome = judge(fetched, { startedMs, inFlight });
+    engine.meters.scrape(outcome);
+    if (outcome !== "ok") {
+      failures += 1;
+      if (failures >= options.forgetAfterFailures) forget();
+    }
+    return nextDelayMs(outcome, startedMs);
+  });
+  return {
+    start() {
+      pathIndex = 0;
+      failures = 0;
+      loop.start(0);
+    },
+    stop() {
+      loop.stop();
+      forget();
+    },
+  };
+}

@@ -1,0 +1,112 @@
+/** What is known about a request when it is sent. */
+export interface RequestSize {
+  /** Prompt tokens the target will have to read. */
+  readonly promptTokens: number;
+  /** Tokens the answer is expected to have; 0 when nothing is known. */
+  readonly expectedOutputTokens: number;
+}
+
+/** The part of a target's load that one request makes up. Every call is idempotent or safe to repeat after `end`. */
+export interface LoadTicket {
+  /** The first token came: the prompt is no longer pending, it is context being decoded. */
+  firstToken(): void;
+  /** `tokens` more were generated since the last call. Implies `firstToken`. */
+  progress(tokens: number): void;
+  /** The request is over, however it ended. */
+  end(): void;
+}
+
+/** What this router has sent to one target and not seen end. Plain numbers, so that reading them is cheap. */
+export interface TargetLoad {
+  /** Requests sent and not ended. */
+  readonly inFlight: number;
+  /** Prompt tokens of requests that have not produced a token yet. */
+  readonly pendingPrefillTokens: number;
+  /** Context tokens (prompt and generated so far) of requests past their first token. */
+  readonly decodeTokens: number;
+  /** Tokens that requests in flight are still expected to generate. */
+  readonly outstandingOutputTokens: number;
+  begin(size: RequestSize): LoadTicket;
+}
+
+/**
+ * Larger counts are cut to this, so that sums over every request a process can hold stay exact integers and come back
+ * to exactly zero.
+ */
+const maxTokens = 2 ** 31;
+
+const tokenCount = (value: number): number => (value > 0 ? Math.min(Math.floor(value), maxTokens) : 0);
+
+/**
+ * @param onInFlight told of every begun (+1) and ended (-1) request, after the numbers have changed
+ */
+export function createTargetLoad(onInFlight: (change: 1 | -1) => void = () => {}): TargetLoad {
+  return new Load(onInFlight);
+}
+
+class Load implements TargetLoad {
+  inFlight = 0;
+  pendingPrefillTokens = 0;
+  decodeTokens = 0;
+  outstandingOutputTokens = 0;
+  readonly onInFlight: (change: 1 | -1) => void;
+
+  constructor(onInFlight: (change: 1 | -1) => void) {
+    this.onInFlight = onInFlight;
+  }
+
+  begin(size: RequestSize): LoadTicket {
+    const ticket = new Ticket(this, tokenCount(size.promptTokens), tokenCount(size.expectedOutputTokens));
+    this.inFlight += 1;
+    this.pendingPrefillTokens += ticket.pending;
+    this.outstandingOutputTokens += ticket.outstanding;
+    this.onInFlight(1);
+    return ticket;
+  }
+}
+
+/** Holds exactly what it has added to the load, so that ending it takes back neither more nor less. */
+class Ticket implements LoadTicket {
+  readonly #load: Load;
+  #live = true;
+  #decoding = false;
+  pending: number;
+  #context = 0;
+  outstanding: number;
+
+  constructor(load: Load, promptTokens: number, expectedOutputTokens: number) {
+    this.#load = load;
+    this.pending = promptTokens;
+    this.outstanding = expectedOutputTokens;
+  }
+
+  firstToken(): void {
+    if (!this.#live || this.#decoding) return;
+    this.#decoding = true;
+    this.#load.pendingPrefillTokens -= this.pending;
+    this.#load.decodeTokens += this.pending;
+    this.#context = this.pending;
+    this.pending = 0;
+  }
+
+  progress(tokens: number): void {
+    if (!this.#live) return;
+    this.firstToken();
+    const generated = tokenCount(tokens);
+    const expected = Math.min(generated, this.outstanding);
+    this.#context += generated;
+    this.outstanding -= expected;
+    this.#load.decodeTokens += generated;
+    this.#load.outstandingOutputTokens -= expected;
+  }
+
+  end(): void {
+    if (!this.#live) return;
+    this.#live = false;
+    this.#load.inFlight -= 1;
+    this.#load.pendingPrefillTokens -= this.pending;
+    this.#load.decodeTokens -= this.#context;
+    this.#load.outstandingOutputTokens -= this.outstanding;
+    this.#load.onInFlight(-1);
+  }
+}

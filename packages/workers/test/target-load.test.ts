@@ -1,0 +1,168 @@
+import { createTargetLoad, type LoadTicket, type TargetLoad } from "@espalier/workers";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+
+interface Totals {
+  readonly inFlight: number;
+  readonly pendingPrefillTokens: number;
+  readonly decodeTokens: number;
+  readonly outstandingOutputTokens: number;
+}
+
+const totalsOf = ({ inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens }: TargetLoad): Totals => ({
+  inFlight,
+  pendingPrefillTokens,
+  decodeTokens,
+  outstandingOutputTokens,
+});
+
+const totals = (
+  inFlight: number,
+  pendingPrefillTokens: number,
+  decodeTokens: number,
+  outstandingOutputTokens: number,
+): Totals => ({ inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens });
+
+test("a request moves from pending prefill to decoding to nothing", () => {
+  const load = createTargetLoad();
+  const ticket = load.begin({ promptTokens: 100, expectedOutputTokens: 30 });
+  expect(totalsOf(load)).toEqual(totals(1, 100, 0, 30));
+  ticket.firstToken();
+  expect(totalsOf(load)).toEqual(totals(1, 0, 100, 30));
+  ticket.progress(12);
+  expect(totalsOf(load)).toEqual(totals(1, 0, 112, 18));
+  ticket.end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
+test("an answer longer than expected leaves nothing outstanding, not less than nothing", () => {
+  const load = createTargetLoad();
+  const ticket = load.begin({ promptTokens: 10, expectedOutputTokens: 5 });
+  ticket.progress(4);
+  ticket.progress(4);
+  expect(totalsOf(load)).toEqual(totals(1, 0, 18, 0));
+  ticket.end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
+test("progress without a first token implies it", () => {
+  const load = createTargetLoad();
+  load.begin({ promptTokens: 7, expectedOutputTokens: 0 }).progress(1);
+  expect(totalsOf(load)).toEqual(totals(1, 0, 8, 0));
+});
+
+test("every call may be repeated", () => {
+  const load = createTargetLoad();
+  const other = load.begin({ promptTokens: 1, expectedOutputTokens: 1 });
+  const ticket = load.begin({ promptTokens: 50, expectedOutputTokens: 9 });
+  ticket.firstToken();
+  ticket.firstToken();
+  expect(totalsOf(load)).toEqual(totals(2, 1, 50, 10));
+  ticket.end();
+  ticket.end();
+  ticket.firstToken();
+  ticket.progress(5);
+  expect(totalsOf(load)).toEqual(totals(1, 1, 0, 1));
+  other.end();
+});
+
+test("ending before the first token takes the prompt back", () => {
+  const load = createTargetLoad();
+  load.begin({ promptTokens: 50, expectedOutputTokens: 9 }).end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
+test.each([
+  ["NaN", Number.NaN, 0],
+  ["negative", -5, 0],
+  ["a fraction", 2.9, 2],
+  ["infinite", Number.POSITIVE_INFINITY, 2 ** 31],
+  ["one past the bound", 2 ** 31 + 1, 2 ** 31],
+])("a count that is %s is made usable", (_, given, counted) => {
+  const load = createTargetLoad();
+  const ticket = load.begin({ promptTokens: given, expectedOutputTokens: given });
+  expect(totalsOf(load)).toEqual(totals(1, counted, 0, counted));
+  ticket.progress(given);
+  expect(totalsOf(load)).toEqual(totals(1, 0, 2 * counted, 0));
+  ticket.end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
+test("a hundred thousand of the largest requests still sum exactly", () => {
+  const load = createTargetLoad();
+  const tickets: LoadTicket[] = [];
+  for (let i = 0; i < 100_000; i++) {
+    tickets.push(load.begin({ promptTokens: 2 ** 31 - (i % 7), expectedOutputTokens: 2 ** 31 }));
+  }
+  for (const ticket of tickets) ticket.progress(2 ** 31);
+  for (const ticket of tickets) ticket.end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
+test("every begun and ended request is told of once, after the numbers have changed", () => {
+  const told: string[] = [];
+  const load: TargetLoad = createTargetLoad((change) => told.push(`${change} -> ${load.inFlight}`));
+  const first = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  const second = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  first.end();
+  first.end();
+  second.end();
+  expect(told).toEqual(["1 -> 1", "1 -> 2", "-1 -> 1", "-1 -> 0"]);
+});
+
+/** The obvious way: remember every request and add up on demand. */
+interface NaiveRequest {
+  readonly prompt: number;
+  readonly expected: number;
+  generated: number;
+  phase: "pending" | "decoding" | "ended";
+}
+
+const step = fc.oneof(
+  fc.record({ kind: fc.constant("begin" as const), prompt: fc.nat(100_000), expected: fc.nat(5_000) }),
+  fc.record({ kind: fc.constant("first" as const), which: fc.nat() }),
+  fc.record({ kind: fc.constant("progress" as const), which: fc.nat(), tokens: fc.nat(4_000) }),
+  fc.record({ kind: fc.constant("end" as const), which: fc.nat() }),
+);
+
+function naiveTotals(requests: readonly NaiveRequest[]): Totals {
+  const live = requests.filter(({ phase }) => phase !== "ended");
+  const sum = (read: (request: NaiveRequest) => number): number =>
+    live.reduce((total, request) => total + read(request), 0);
+  return totals(
+    live.length,
+    sum(({ phase, prompt }) => (phase === "pending" ? prompt : 0)),
+    sum(({ phase, prompt, generated }) => (phase === "decoding" ? prompt + generated : 0)),
+    sum(({ expected, generated }) => Math.max(0, expected - generated)),
+  );
+}
+
+test("any interleaving of any calls gives the totals of the naive account, and zero at the end", () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const load = createTargetLoad();
+      const tickets: LoadTicket[] = [];
+      const naive: NaiveRequest[] = [];
+      for (const taken of steps) {
+        if (taken.kind === "begin") {
+          tickets.push(load.begin({ promptTokens: taken.prompt, expectedOutputTokens: taken.expected }));
+          naive.push({ prompt: taken.prompt, expected: taken.expected, generated: 0, phase: "pending" });
+        } else if (tickets.length > 0) {
+          const ticket = tickets[taken.which % tickets.length]!;
+          const request = naive[taken.which % tickets.length]!;
+          const isLive = request.phase !== "ended";
+          if (taken.kind === "first") ticket.firstToken();
+          else if (taken.kind === "progress") ticket.progress(taken.tokens);
+          else ticket.end();
+          if (isLive) request.phase = taken.kind === "end" ? "ended" : "decoding";
+          if (isLive && taken.kind === "progress") request.generated += taken.tokens;
+        }
+        expect(totalsOf(load)).toEqual(naiveTotals(naive));
+        expect(Math.min(...Object.values(totalsOf(load)))).toBeGreaterThanOrEqual(0);
+      }
+      for (const ticket of tickets) ticket.end();
+      expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+    }),
+    { numRuns: 300, seed: 7 },
+  );
+});

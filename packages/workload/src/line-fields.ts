@@ -1,0 +1,54 @@
+import { EspalierError } from "@espalier/common";
+import type { LineFields } from "./trace-row.ts";
+
+/**
+ * @param path the file, for messages
+ * @param line the line's number in it, from 1
+ */
+export function createLineFields(path: string, line: number, text: string): LineFields {
+  const fail = (field: string, problem: string): never => {
+    throw new EspalierError("trace_invalid", `${path}:${line}: ${field}: ${problem}`, { param: field });
+  };
+  const count = (field: string, value: unknown, least: number): number => {
+    if (typeof value === "number" && Number.isInteger(value) && value >= least && value < 2 ** 31) return value;
+    return fail(field, `must be a whole number of at least ${least}, is ${show(value)}`);
+  };
+  return {
+    text,
+    object() {
+      let value: unknown;
+      try {
+        value = JSON.parse(text);
+      } catch {
+        return fail("line", "is not valid JSON");
+      }
+      if (typeof value !== "object" || value === null || Array.isArray(value)) return fail("line", "is not an object");
+      return value as Record<string, unknown>;
+    },
+    count,
+    number(field, value) {
+      return Number.isFinite(value) ? (value as number) : fail(field, `must be a number, is ${show(value)}`);
+    },
+    name(field, value) {
+      if (typeof value === "string" && value !== "") return value;
+      return Number.isFinite(value) ? String(value) : fail(field, `must be a number or a string, is ${show(value)}`);
+    },
+    blockIds(field, value, inputTokens, blockTokens) {
+      if (!Array.isArray(value)) return fail(field, `must be a list, is ${show(value)}`);
+      const full = Math.floor(inputTokens / blockTokens);
+      const all = Math.ceil(inputTokens / blockTokens);
+      if (value.length < full || value.length > all) {
+        return fail(field, `must name ${full} or ${all} blocks for ${inputTokens} tokens, names ${value.length}`);
+      }
+      for (const id of value) {
+        if (!Number.isSafeInteger(id) || id < 0) fail(field, `must hold whole numbers, holds ${show(id)}`);
+      }
+      return value as number[];
+    },
+    fail,
+  };
+}
+
+function show(value: unknown): string {
+  return value === undefined ? "absent" : (JSON.stringify(value) ?? typeof value).slice(0, 60);
+}

@@ -1,0 +1,96 @@
+import { EspalierError } from "@espalier/common";
+import { createAzureReader, isAzureHeader } from "./formats/azure.ts";
+import { createBailianReader } from "./formats/bailian.ts";
+import { createMooncakeReader } from "./formats/mooncake.ts";
+import { createPromptsReader } from "./formats/prompts.ts";
+import { createLineFields } from "./line-fields.ts";
+import { readLines } from "./read-lines.ts";
+import type { TraceRequest } from "./trace-request.ts";
+import type { LineFields, TraceFormatReader, TraceRow } from "./trace-row.ts";
+
+/** How a trace is written down. */
+export type TraceFormat = "mooncake" | "bailian" | "azure" | "prompts";
+
+const readers: Readonly<Record<TraceFormat, () => TraceFormatReader>> = {
+  mooncake: createMooncakeReader,
+  bailian: createBailianReader,
+  azure: createAzureReader,
+  prompts: createPromptsReader,
+};
+
+export const traceFormats = Object.keys(readers) as readonly TraceFormat[];
+
+/** A longer trace is refused unless a limit asks for its beginning. */
+export const maxTraceRequests = 1_000_000;
+
+export interface ReadTraceOptions {
+  /** Told from the first line when absent. */
+  readonly format?: TraceFormat;
+  /** Reads so many requests, at least one, and leaves the rest of the file alone. */
+  readonly limit?: number;
+}
+
+/**
+ * Reads a trace into memory, in order of arrival. The file may be gzipped. Blank lines are skipped.
+ *
+ * @throws EspalierError `trace_invalid` naming the file, the line and the field
+ */
+export async function readTrace(path: string, options: ReadTraceOptions = {}): Promise<readonly TraceRequest[]> {
+  const { format, limit = Number.POSITIVE_INFINITY } = options;
+  const rows: TraceRow[] = [];
+  let reader: TraceFormatReader | undefined;
+  let lineNumber = 0;
+  for await (const text of readLines(path)) {
+    lineNumber += 1;
+    if (text.trim() === "") continue;
+    const line = createLineFields(path, lineNumber, text);
+    if (rows.length === maxTraceRequests) line.fail("line", `more than ${maxTraceRequests} requests: set a limit`);
+    reader ??= readers[format ?? detectFormat(line)]();
+    const row = reader.readRow(line);
+    if (row !== undefined) rows.push(row);
+    if (rows.length >= limit) break;
+  }
+  if (rows.length === 0) throw new EspalierError("trace_invalid", `${path}: holds no request`, { param: "line" });
+  return arrange(rows);
+}
+
+function detectFormat(line: LineFields): TraceFormat {
+  if (isAzureHeader(line.text)) return "azure";
+  if (!line.text.trimStart().startsWith("{")) return line.fail("line", `is the start of none of ${formatList}`);
+  const row = line.object();
+  if ("prompt" in row || "messages" in row) return "prompts";
+  if ("chat_id" in row) return "bailian";
+  if ("hash_ids" in row) return "mooncake";
+  return line.fail("line", `is the start of none of ${formatList}`);
+}
+
+const formatList = traceFormats.join(", ");
+
+/** Puts rows in order of arrival, counted from the first one, and numbers the turns of each session. */
+function arrange(rows: readonly TraceRow[]): TraceRequest[] {
+  let previousMs = 0;
+  const timed = rows.map((row, position) => {
+    // A row without a time comes with the one before it.
+    previousMs = row.timestampMs ?? previousMs;
+    return { row, position, timestampMs: previousMs };
+  });
+  timed.sort((a, b) => a.timestampMs - b.timestampMs || a.position - b.position);
+  const startMs = timed[0]!.timestampMs;
+  const turns = new Map<string, number>();
+  return timed.map(({ row, timestampMs }, index) => {
+    const session = row.session ?? `request-${index}`;
+    const turn = turns.get(session) ?? 0;
+    turns.set(session, turn + 1);
+    return {
+      index,
+      arrivalMs: timestampMs - startMs,
+      inputTokens: row.inputTokens,
+      outputTokens: Math.max(1, row.outputTokens),
+      blockIds: row.blockIds,
+      blockTokens: row.blockTokens,
+      session,
+      turn,
+      ...(row.prompt === undefined ? {} : { prompt: row.prompt }),
+    };
+  });
+}

@@ -1,0 +1,174 @@
+import { percentile } from "./percentile.ts";
+
+/** What became of one request of a run. Times are real milliseconds on one clock. */
+export interface RequestResult {
+  readonly index: number;
+  readonly session: string;
+  /** Its place in the session, from 0. */
+  readonly turn: number;
+  readonly startMs: number;
+  /** NaN when there was none. */
+  readonly firstTokenMs: number;
+  readonly endMs: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Prompt tokens that the engine found in its cache, as it reports them; NaN when it does not. */
+  readonly cachedTokens: number;
+  /** The engine that served it, if known. */
+  readonly engine: string | undefined;
+  /** What went wrong, if anything. */
+  readonly error: string | undefined;
+  /** Sum and number of the gaps between one output token and the next. */
+  readonly itlSumMs: number;
+  readonly itlCount: number;
+}
+
+/** What a row says about its run besides the measurements. */
+export interface RunLabels {
+  readonly scenario?: string;
+  readonly policy?: string;
+  readonly routers?: number;
+  readonly engines?: number;
+  readonly sharing?: string;
+  readonly seed?: number;
+}
+
+export interface RunContext extends RunLabels {
+  /** Seconds of the simulated engines that pass in a real one; 1 for real engines. */
+  readonly speed: number;
+  /** Running plus waiting requests of every engine, once for each sample in time. */
+  readonly loadSamples?: readonly (readonly number[])[];
+}
+
+/** One row of `espalier replay`. Seconds are those of the engines. What has no meaning in a run is absent. */
+export interface ReplayRow extends RunLabels {
+  readonly requests: number;
+  readonly errors: number;
+  readonly duration_s: number;
+  readonly ttft_mean_s?: number;
+  readonly ttft_p50_s?: number;
+  readonly ttft_p90_s?: number;
+  readonly ttft_p95_s?: number;
+  readonly ttft_p99_s?: number;
+  readonly itl_mean_s?: number;
+  readonly e2e_mean_s?: number;
+  readonly e2e_p50_s?: number;
+  readonly e2e_p90_s?: number;
+  readonly e2e_p95_s?: number;
+  readonly e2e_p99_s?: number;
+  readonly output_tokens_per_s?: number;
+  readonly total_tokens_per_s?: number;
+  readonly requests_per_s?: number;
+  readonly cached_share?: number;
+  readonly followup_cached_share?: number;
+  readonly load_cov?: number;
+  readonly load_cov_time?: number;
+}
+
+/**
+ * Sums up a run. Latencies, tokens and rates are those of the requests that succeeded; the duration is that of the
+ * whole run, from its first request to its last end.
+ */
+export function summarize(results: readonly RequestResult[], context: RunContext): ReplayRow {
+  const { speed, loadSamples, ...labels } = context;
+  const good = results.filter((result) => result.error === undefined);
+  const seconds = (realMs: number): number => (realMs * speed) / 1_000;
+  const durationS = seconds(spanMs(results));
+  const measured = {
+    ...latencies("ttft", good, (result) => seconds(result.firstTokenMs - result.startMs)),
+    itl_mean_s: ratio(
+      sum(good, (result) => seconds(result.itlSumMs)),
+      sum(good, (result) => result.itlCount),
+    ),
+    ...latencies("e2e", good, (result) => seconds(result.endMs - result.startMs)),
+    output_tokens_per_s: ratio(
+      sum(good, (result) => result.outputTokens),
+      durationS,
+    ),
+    total_tokens_per_s: ratio(
+      sum(good, (result) => result.inputTokens + result.outputTokens),
+      durationS,
+    ),
+    requests_per_s: ratio(good.length, durationS),
+    cached_share: cachedShare(good),
+    followup_cached_share: cachedShare(good.filter((result) => result.turn > 0)),
+    load_cov: loadVariation(results, context.engines ?? 0),
+    load_cov_time: timeVariation(loadSamples ?? []),
+  };
+  return {
+    ...labels,
+    requests: results.length,
+    errors: results.length - good.length,
+    duration_s: durationS,
+    ...Object.fromEntries(Object.entries(measured).filter(([, value]) => value !== undefined && !Number.isNaN(value))),
+  };
+}
+
+function spanMs(results: readonly RequestResult[]): number {
+  let startMs = Number.POSITIVE_INFINITY;
+  let endMs = Number.NEGATIVE_INFINITY;
+  for (const result of results) {
+    startMs = Math.min(startMs, result.startMs);
+    endMs = Math.max(endMs, result.endMs);
+  }
+  return results.length === 0 ? 0 : endMs - startMs;
+}
+
+function latencies(
+  name: "ttft" | "e2e",
+  results: readonly RequestResult[],
+  measure: (result: RequestResult) => number,
+): Readonly<Record<string, number>> {
+  const values = Float64Array.from(results, measure).filter((value) => !Number.isNaN(value));
+  if (values.length === 0) return {};
+  values.sort();
+  const mean = values.reduce((total, value) => total + value, 0) / values.length;
+  return {
+    [`${name}_mean_s`]: mean,
+    ...Object.fromEntries([50, 90, 95, 99].map((percent) => [`${name}_p${percent}_s`, percentile(values, percent)])),
+  };
+}
+
+/** Over the requests whose cached tokens are known. */
+function cachedShare(results: readonly RequestResult[]): number {
+  const known = results.filter((result) => !Number.isNaN(result.cachedTokens));
+  return ratio(
+    sum(known, (result) => result.cachedTokens),
+    sum(known, (result) => result.inputTokens),
+  );
+}
+
+/** Variation of the requests dispatched to each engine; engines that got none count as well. */
+function loadVariation(results: readonly RequestResult[], engines: number): number {
+  const dispatched = new Map<string, number>();
+  for (const { engine } of results) if (engine !== undefined) dispatched.set(engine, (dispatched.get(engine) ?? 0) + 1);
+  if (dispatched.size === 0) return Number.NaN;
+  const counts = [...dispatched.values()];
+  while (counts.length < engines) counts.push(0);
+  return variation(counts);
+}
+
+/** Mean over the samples in which there was any load. */
+function timeVariation(samples: readonly (readonly number[])[]): number {
+  const variations = samples.map(variation).filter((value) => !Number.isNaN(value));
+  return ratio(
+    variations.reduce((total, value) => total + value, 0),
+    variations.length,
+  );
+}
+
+/** Standard deviation of a whole population over its mean; NaN when the mean is 0. */
+function variation(values: readonly number[]): number {
+  const mean = values.reduce((total, value) => total + value, 0) / values.length;
+  const variance = values.reduce((total, value) => total + (value - mean) ** 2, 0) / values.length;
+  return ratio(Math.sqrt(variance), mean);
+}
+
+function sum(results: readonly RequestResult[], measure: (result: RequestResult) => number): number {
+  return results.reduce((total, result) => total + measure(result), 0);
+}
+
+/** NaN over nothing, so that the row leaves it out. */
+function ratio(part: number, whole: number): number {
+  return whole > 0 ? part / whole : Number.NaN;
+}

@@ -1,0 +1,28 @@
+/** A chat message as it was given. Its fields are passed through, whatever they are. */
+export type ChatMessage = Readonly<Record<string, unknown>> & { readonly role: string };
+
+/** What is sent to an engine: the text of a completion request, or the messages of a chat request. */
+export type Prompt = string | readonly ChatMessage[];
+
+/** One request of a trace. */
+export interface TraceRequest {
+  /** Position in the order of arrival, from 0. */
+  readonly index: number;
+  /** Milliseconds after the first request of the trace. */
+  readonly arrivalMs: number;
+  readonly inputTokens: number;
+  /** At least 1. */
+  readonly outputTokens: number;
+  /**
+   * Names of the prompt's blocks of `blockTokens` tokens, in order: the same name at the same place after the same
+   * blocks is the same text. Undefined when the trace does not know. The last block may be partial, or may be missing.
+   */
+  readonly blockIds: readonly number[] | undefined;
+  readonly blockTokens: number;
+  /** The conversation it belongs to. */
+  readonly session: string;
+  /** Its place in the session, from 0. */
+  readonly turn: number;
+  /** The prompt itself, where the trace has it. */
+  readonly prompt?: Prompt;
+}

@@ -8,7 +8,10 @@ export default defineConfig({
   test: {
     maxWorkers: 2,
     projects: [
-      { ...shared, test: { name: "unit", include: ["packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts"] } },
+      {
+        ...shared,
+        test: { name: "unit", include: ["{packages,apps}/*/test/**/*.test.ts", "bench/test/**/*.test.ts"] },
+      },
       { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"] } },
       { ...shared, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"], testTimeout: 30_000 } },
       { ...shared, test: { name: "integration", include: ["test/integration/**/*.test.ts"], testTimeout: 30_000 } },

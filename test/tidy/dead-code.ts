@@ -63,8 +63,9 @@ export function checkDanglingImports(tree: Tree): Violation[] {
 }
 
 /**
- * What a module exports (index files aside) is imported by another module of the package or by its tests. A module that
- * nobody imports at all is the business of `checkDeadFiles`.
+ * What a module exports (index files aside) is imported by another module of the package or by its tests. A type may
+ * also be exported because the module's own signatures name it. A module that nobody imports at all is the business of
+ * `checkDeadFiles`.
  */
 export function checkDeadExports(tree: Tree): Violation[] {
   const taken = takenNames(tree, () => true);
@@ -76,13 +77,25 @@ export function checkDeadExports(tree: Tree): Violation[] {
     for (const node of module.program.body) {
       if (node.type !== "ExportNamedDeclaration" || node.source) continue;
       for (const name of exportedNames(node)) {
-        if (names?.has(name)) continue;
+        if (names?.has(name) || (isTypeDeclaration(node) && mentions(module, name) > 1)) continue;
         const message = `exports ${name}, which nobody imports: unexport it or delete it`;
         found.push({ file: module.path, line: lineAt(module.text, node.start), message });
       }
     }
   }
   return found;
+}
+
+function isTypeDeclaration({ declaration }: Node & { type: "ExportNamedDeclaration" }): boolean {
+  return declaration?.type === "TSInterfaceDeclaration" || declaration?.type === "TSTypeAliasDeclaration";
+}
+
+function mentions(module: SourceModule, name: string): number {
+  let count = 0;
+  walk(module.program, (node) => {
+    if (node.type === "Identifier" && node.name === name) count++;
+  });
+  return count;
 }
 
 /** For each file, the names that the files of `select` import from it by a relative path. */

@@ -22,7 +22,7 @@ export function checkManifests(tree: Tree): Violation[] {
       ...common,
       ...(root.manifest.version === undefined ? {} : { version: root.manifest.version }),
       name: workspace.folder === "" ? "espalier" : `@espalier/${workspace.name}`,
-      ...(isBuilt(workspace) ? built : {}),
+      ...(isBuilt(workspace) && !workspace.folder.startsWith("apps/") ? built : {}),
     };
     return [...differences(workspace, expected), ...missingFields(workspace)];
   });

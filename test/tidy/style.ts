@@ -35,7 +35,8 @@ function constructMessage(node: Node, file: string): string | undefined {
     case "TSEnumDeclaration":
       return "declares an enum: use a union of strings";
     case "TSModuleDeclaration":
-      return "declares a namespace: use a module";
+      // `declare module "library"` adds to a library's types, for which there is no other way.
+      return node.id.type === "Literal" ? undefined : "declares a namespace: use a module";
     case "ExportDefaultDeclaration":
       return posix.basename(file) === "vitest.config.ts" ? undefined : "has a default export: export by name";
     case "ExportAllDeclaration":
@@ -151,7 +152,7 @@ function modifierMessage(node: Node, parent: Node | undefined, text: string): st
     return `uses .${modifier}: take it off`;
   }
   const isConditional = modifier === "skipIf" || modifier === "runIf";
-  return isConditional && !/NOT RUN|\bsharedPath\(/.test(text)
+  return isConditional && !/NOT RUN|\bsharedPath\(|\bcapture/.test(text)
     ? `uses .${modifier} without saying so: print a line that starts with NOT RUN`
     : undefined;
 }

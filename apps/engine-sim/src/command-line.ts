@@ -82,7 +82,8 @@ export function helpText(): string {
   const presets = presetNames.map((name) => `  ${name.padEnd(15)}${enginePresets[name].description}`).join("\n");
   return `Usage: espalier-engine-sim [flags]
 
-Simulated LLM engines behind HTTP servers like vLLM's or SGLang's. Faults and state are under /sim/ of each engine.
+Simulated LLM engines behind HTTP servers like vLLM's or SGLang's.
+Faults are switched and state is read under /sim/ of each engine.
 
 Where
   --engines N              engines in this process, each on its own port (1)

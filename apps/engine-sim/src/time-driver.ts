@@ -14,8 +14,7 @@ export interface Driven {
 export interface TimeDriver {
   /** Engine time: real milliseconds since the driver was made, times the speed. */
   nowMs(): number;
-  /** @returns takes the part out again */
-  add(part: Driven): () => void;
+  add(part: Driven): void;
   /** To be called when a part got work. */
   changed(part: Driven): void;
   stop(): void;
@@ -33,7 +32,7 @@ interface TimeDriverOptions {
  * due together is flushed together.
  */
 export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions): TimeDriver {
-  const parts = new Set<Driven>();
+  const parts: Driven[] = [];
   const startMs = clock.nowMs();
   let cancel: Cancel | undefined;
   let armedMs = Number.POSITIVE_INFINITY;
@@ -58,14 +57,11 @@ export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions)
   }
   return {
     nowMs,
-    add(part) {
-      parts.add(part);
-      return () => parts.delete(part);
-    },
+    add: (part) => parts.push(part),
     changed: (part) => arm(part.nextEventMs()),
     stop() {
       cancel?.();
-      parts.clear();
+      parts.length = 0;
     },
   };
 }

@@ -3,9 +3,6 @@ declare const brand: unique symbol;
 /** A primitive that carries the name of what it identifies, so that two kinds of id cannot be mixed up. */
 export type Branded<Value, Name extends string> = Value & { readonly [brand]: Name };
 
-/** Names one router replica. */
-export type RouterId = Branded<string, "RouterId">;
-
 /** Names one inference server process (vLLM, SGLang, TensorRT-LLM); unique within a fleet. */
 export type EngineId = Branded<string, "EngineId">;
 
@@ -15,6 +12,7 @@ export type EngineId = Branded<string, "EngineId">;
  */
 export type TargetIndex = Branded<number, "TargetIndex">;
 
-export const asRouterId = (value: string): RouterId => value as RouterId;
+/** Takes a text for the id of an engine; whoever calls it vouches for that. */
 export const asEngineId = (value: string): EngineId => value as EngineId;
+/** Takes a number for the index of a target; whoever calls it vouches for that. */
 export const asTargetIndex = (value: number): TargetIndex => value as TargetIndex;

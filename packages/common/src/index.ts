@@ -11,11 +11,9 @@ export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
 export type { HttpClient, HttpRequest, HttpResponse } from "./http-client.ts";
 export {
   asEngineId,
-  asRouterId,
   asTargetIndex,
   type Branded,
   type EngineId,
-  type RouterId,
   type TargetIndex,
 } from "./ids.ts";
 export { type LogFields, type Logger, silentLogger } from "./logger.ts";

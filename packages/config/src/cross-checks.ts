@@ -115,7 +115,7 @@ function checkPools({ pools }: ConfigTree): Problem[] {
 }
 
 /** Longest way from a name over aliases and splits to a model. */
-export const maxModelHops = 7;
+const maxModelHops = 7;
 
 function checkModels({ models: { aliases, splits } }: ConfigTree): Problem[] {
   const problems: Problem[] = [];

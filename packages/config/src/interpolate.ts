@@ -2,7 +2,7 @@ import { formatPath, type Path, type Problem } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Interpolated {
+interface Interpolated {
   readonly value: unknown;
   /** Text as it was written, by path: shown in place of the value, which may be secret. */
   readonly writtenText: ReadonlyMap<string, string>;
@@ -14,7 +14,7 @@ export interface Interpolated {
 }
 
 /** Deepest nesting of a file. The schema needs no more than 6. */
-export const maxDepth = 16;
+const maxDepth = 16;
 
 /**
  * Fills `${NAME}` and `${NAME:-default}` in every string of a tree. The default stands in for a variable that is unset

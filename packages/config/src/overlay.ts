@@ -11,12 +11,12 @@ import { type Setting, settings } from "./settings.ts";
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
 
 /** Values from one place outside the file. */
-export interface Overlay {
+interface Overlay {
   readonly values: readonly OverlayValue[];
   readonly problems: readonly Problem[];
 }
 
-export interface OverlayValue {
+interface OverlayValue {
   readonly keys: readonly string[];
   readonly value: string | readonly string[];
   /** The flag or variable that gave it. */

@@ -20,7 +20,7 @@ export function formatPath(path: Path): string {
 }
 
 /** Most problems that one error lists; the rest are counted. */
-export const maxListedProblems = 100;
+const maxListedProblems = 100;
 
 /**
  * One error for everything that is wrong, a line each.

@@ -7,7 +7,7 @@ import { defaultOf, type Shape, shapeOf } from "./schema/shape.ts";
 import { mask } from "./secret.ts";
 import { parseDuration, parseSize } from "./units.ts";
 
-export interface ReadContext {
+interface ReadContext {
   readonly problems: Problem[];
   /** Text before variables were filled in, by path; shown in place of the value. */
   readonly writtenText: ReadonlyMap<string, string>;

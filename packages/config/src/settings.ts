@@ -15,7 +15,7 @@ export interface Setting {
   readonly outside: OutsideNames | undefined;
 }
 
-export interface OutsideNames {
+interface OutsideNames {
   /** Keys at which a value from outside goes into the tree. */
   readonly keys: readonly string[];
   /** `--listen-port` */

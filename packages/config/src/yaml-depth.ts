@@ -2,9 +2,9 @@ import { EspalierError } from "@espalier/common";
 import { Lexer } from "yaml";
 
 /** Deepest nesting of braces and brackets, and longest run of `-`, `?` and `:` that open blocks on one line. */
-export const maxNesting = 32;
+const maxNesting = 32;
 /** Widest indentation, in columns; blocks cannot nest deeper than they are indented. */
-export const maxIndentation = 256;
+const maxIndentation = 256;
 
 /**
  * Refuses text that nests too deeply for the parser, which is recursive: where it exhausts the stack it can end the

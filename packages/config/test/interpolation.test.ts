@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { load, problemsOf } from "./loading.ts";
 
-const env = { NAME: "value", EMPTY: "", PORT: "8081", NESTED: "${NAME}", _u1: "under" };
+const env = { NAME: "value", EMPTY: "", PORT: "8081", NESTED: `\${NAME}`, _u1: "under" };
 
 /** What a text of the file comes to, seen through a label of an engine. */
 function filled(text: string): string | undefined {
@@ -9,30 +9,30 @@ function filled(text: string): string | undefined {
 }
 
 test.each([
-  ["${NAME}", "value"],
-  ["<${NAME}>", "<value>"],
-  ["${NAME}${NAME}", "valuevalue"],
-  ["${_u1}", "under"],
-  ["${EMPTY}", ""],
-  ["${NAME:-other}", "value"],
-  ["${EMPTY:-other}", "other"],
-  ["${UNSET:-other}", "other"],
-  ["${UNSET:-}", ""],
-  ["${UNSET:-a:-b}", "a:-b"],
-  ["${UNSET:-a b/c}", "a b/c"],
-  ["$${NAME}", "${NAME}"],
-  ["$$${NAME}", "$${NAME}"],
+  [`\${NAME}`, "value"],
+  [`<\${NAME}>`, "<value>"],
+  [`\${NAME}\${NAME}`, "valuevalue"],
+  [`\${_u1}`, "under"],
+  [`\${EMPTY}`, ""],
+  [`\${NAME:-other}`, "value"],
+  [`\${EMPTY:-other}`, "other"],
+  [`\${UNSET:-other}`, "other"],
+  [`\${UNSET:-}`, ""],
+  [`\${UNSET:-a:-b}`, "a:-b"],
+  [`\${UNSET:-a b/c}`, "a b/c"],
+  [`$\${NAME}`, `\${NAME}`],
+  [`$$\${NAME}`, `$\${NAME}`],
   ["$NAME", "$NAME"],
   ["100$", "100$"],
   ["{NAME}", "{NAME}"],
-  ["${NESTED}", "${NAME}"],
+  [`\${NESTED}`, `\${NAME}`],
 ])("%s becomes %s", (text, expected) => {
   expect(filled(text)).toBe(expected);
 });
 
 test("a variable is read as what its place asks for", () => {
   const config = load(
-    'listen: { port: "${PORT}" }\ndrain: { delay: "${UNSET:-3s}" }\ninject-usage: ${UNSET:-false}\n',
+    `listen: { port: "\${PORT}" }\ndrain: { delay: "\${UNSET:-3s}" }\ninject-usage: \${UNSET:-false}\n`,
     { env },
   );
   expect(config).toMatchObject({ listen: { port: 8081 }, drain: { delayMs: 3_000 }, injectUsage: false });
@@ -53,31 +53,35 @@ policy: \${POLICY:-random}
 });
 
 test("a variable that is not set is an error with its path, and no second error about the empty text", () => {
-  expect(problemsOf('admin:\n  key: "${MISSING}"\nengines: ["http://${GONE}"]', { env })).toEqual([
+  const text = `admin:\n  key: "\${MISSING}"\nengines: ["http://\${GONE}"]`;
+  expect(problemsOf(text, { env })).toEqual([
     "admin.key: the environment variable MISSING is not set (e.yaml:2:3)",
     "engines[0]: the environment variable GONE is not set (e.yaml:3:11)",
   ]);
 });
 
-test.each(["${}", "${1A}", "${A-B}", "${A:=b}", "${A", "${ A }", "${A:b}"])("%s is refused as no name", (text) => {
-  expect(problemsOf(`listen:\n  host: ${JSON.stringify(text)}`, { env })).toEqual([
-    `listen.host: ${text} is not \${NAME} or \${NAME:-default}; write $\${ for a literal \${ (e.yaml:2:3)`,
-  ]);
-});
+test.each([`\${}`, `\${1A}`, `\${A-B}`, `\${A:=b}`, `\${A`, `\${ A }`, `\${A:b}`])(
+  "%s is refused as no name",
+  (text) => {
+    expect(problemsOf(`listen:\n  host: ${JSON.stringify(text)}`, { env })).toEqual([
+      `listen.host: ${text} is not \${NAME} or \${NAME:-default}; write $\${ for a literal \${ (e.yaml:2:3)`,
+    ]);
+  },
+);
 
 test("keys are left as they are", () => {
-  expect(load('models: { aliases: { "${NAME}": b } }', { env }).models.aliases).toEqual({ "${NAME}": "b" });
+  expect(load(`models: { aliases: { "\${NAME}": b } }`, { env }).models.aliases).toEqual({ "${NAME}": "b" });
 });
 
 test("values of flags and variables are left as they are", () => {
-  const { enginesFile } = load("", { env: { ...env, ESPALIER_ENGINES_FILE: "/${NAME}" } });
-  expect(enginesFile).toBe("/${NAME}");
-  expect(load("", { env, flags: { "--engines-file": "/${NAME}" } }).enginesFile).toBe("/${NAME}");
+  const { enginesFile } = load("", { env: { ...env, ESPALIER_ENGINES_FILE: `/\${NAME}` } });
+  expect(enginesFile).toBe(`/\${NAME}`);
+  expect(load("", { env, flags: { "--engines-file": `/\${NAME}` } }).enginesFile).toBe(`/\${NAME}`);
 });
 
 test("the message shows the variable's name in place of its value", () => {
-  expect(problemsOf('listen: { port: "${NAME}" }', { env })).toEqual([
-    "listen.port: ${NAME} is not an integer from 0 to 65535 (e.yaml:1:11)",
+  expect(problemsOf(`listen: { port: "\${NAME}" }`, { env })).toEqual([
+    `listen.port: \${NAME} is not an integer from 0 to 65535 (e.yaml:1:11)`,
   ]);
 });
 

@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type ConfigSources, loadConfig } from "@espalier/config";
 
 /** Sources other than the file, whose text stands for itself. */
-export type Outside = Omit<ConfigSources, "file">;
+type Outside = Omit<ConfigSources, "file">;
 
 /** Loads a file named `e.yaml`. */
 export function load(text: string, outside: Outside = {}): CompiledConfig {

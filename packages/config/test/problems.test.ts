@@ -150,9 +150,9 @@ const secrets = [
   ["an engine's key with a space", "pools: [{ models: [a], engine-api-key: 's3cret key' }]"],
   ["credentials in a URL", "engines: ['http://user:s3cret@host']"],
   ["credentials in a URL, escaped", "engines: ['http://s3cret%40x@host']"],
-  ["a secret variable in the wrong place", 'listen: { port: "${KEY}" }'],
-  ["a secret variable in a short form", 'engines: ["ftp://${KEY}"]'],
-  ["a secret variable in the middle of a text", 'log: { level: "a${KEY}b" }'],
+  ["a secret variable in the wrong place", `listen: { port: "\${KEY}" }`],
+  ["a secret variable in a short form", `engines: ["ftp://\${KEY}"]`],
+  ["a secret variable in the middle of a text", `log: { level: "a\${KEY}b" }`],
 ] as const;
 
 test.each(secrets)("%s does not show in the message", (_, text) => {

@@ -8,7 +8,10 @@ test.each([
   ["a bracket that is not closed", "engines: [http://a", /^e\.yaml:1:\d+: /],
   ["a tab as indentation", "listen:\n\tport: 1", /^e\.yaml:2:1: Tabs/],
   ["a wrong indentation", "listen:\n  port: 1\n host: a", /^e\.yaml:3:\d+: /],
-  ["a key that stands twice", "listen: {}\nlog: {}\nlisten: {}", /^e\.yaml:3:1: Map keys must be unique/],
+  ["a key that stands twice", "listen: {}\nlog: {}\nlisten: {}", /^e\.yaml:3:1: listen stands twice$/],
+  ["a key that stands twice further in", "listen: { port: 1, port: 2 }", /^e\.yaml:1:20: port stands twice$/],
+  ["a key that is a section", "log: {}\n? { a: b }\n: 1", /^e\.yaml:2:3: a key must be plain text$/],
+  ["a key that is an alias", "log: &a {}\n*a : 1", /^e\.yaml:2:1: a key must be plain text$/],
   ["an unknown alias", "listen: *nowhere", /Unresolved alias/],
   ["an unknown tag", "listen: !secret x", /^e\.yaml:1:9: Unresolved tag/],
   ["two documents", "---\nlog: {}\n---\nlog: {}", /^e\.yaml:3:1: .*multiple documents/],
@@ -17,7 +20,7 @@ test.each([
 });
 
 test("a variable in braces without quotes gets a hint, as the parser's own message does not tell", () => {
-  const [first] = problemsOf("admin: { host: 127.0.0.1, key: ${KEY} }");
+  const [first] = problemsOf(`admin: { host: 127.0.0.1, key: \${KEY} }`);
   expect(first).toMatch(/^e\.yaml:1:\d+: .*; inside braces or brackets, write "\$\{NAME\}" in quotes$/);
   expect(problemsOf("admin: { host: 127.0.0.1, key: ]")[0]).not.toContain("in quotes");
 });
@@ -96,7 +99,7 @@ test("any text gives a configuration or a clear error", () => {
     "}",
     "[",
     "]",
-    "${A}",
+    `\${A}`,
     "1",
     "~",
     '"',

@@ -86,12 +86,7 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
   });
 }
 
-async function readAnswer(
-  incoming: IncomingMessage,
-  clock: Clock,
-  startMs: number,
-  keepText = false,
-): Promise<Answer> {
+async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: number, keepText = false): Promise<Answer> {
   const status = incoming.statusCode ?? 0;
   const worker = incoming.headers["x-espalier-worker"];
   const engine = typeof worker === "string" ? worker : undefined;

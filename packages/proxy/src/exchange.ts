@@ -17,11 +17,15 @@ export interface ExchangeObserver {
   /** @param attempt 0 for the first */
   attemptStarted?(upstream: Upstream, attempt: number): void;
   /**
-   * The attempt failed through the engine's fault: its answer was given up, or, after `responseStarted`, was cut. Not
-   * called when the client went away or the request's own deadline passed.
+   * The attempt failed through the engine's fault; it is told before `next` is asked for another one. A failure of
+   * kind `status` may still be followed by `responseStarted`: with nobody left, the client gets that very answer.
+   * Not called when the client went away or the request's own deadline passed.
    */
   attemptFailed?(upstream: Upstream, failure: AttemptFailure): void;
-  /** Flat pairs to add to the client's response, asked for just before its headers are written. */
+  /**
+   * Flat pairs, names in lower case, for the client's response, asked for just before its headers are written. They
+   * replace the engine's headers of the same names.
+   */
   responseHeaders?(upstream: Upstream, status: number): readonly string[];
   /**
    * The client gets this engine's answer: there will be no other attempt. It is called with the first byte of the

@@ -23,8 +23,6 @@ export interface ForwardContext {
   readonly logger: Logger;
 }
 
-const noRaw: readonly Buffer[] = [];
-
 /**
  * One exchange from the first attempt to its outcome. The engine's headers are kept back until the first byte of its
  * body: engines send headers when they accept a request, long before the prompt is processed, and until a byte has
@@ -43,7 +41,7 @@ export class Forwarding implements AttemptOwner {
   #attempts = 0;
   #charged = false;
   #status = 0;
-  #rawHeaders = noRaw;
+  #rawHeaders: readonly Buffer[] = [];
   #committed = false;
   /** Whether the body is an event stream to which a frame of our own can be added. */
   #eventStream = false;
@@ -104,7 +102,10 @@ export class Forwarding implements AttemptOwner {
     }
     if (!this.#draining) {
       this.#draining = true;
-      this.#exchange.response.once("drain", () => this.#drained());
+      this.#exchange.response.once("drain", () => {
+        this.#draining = false;
+        this.#attempt?.resume();
+      });
     }
     return false;
   }
@@ -122,10 +123,10 @@ export class Forwarding implements AttemptOwner {
 
   failed(kind: FailureKind, error: EspalierError): void {
     try {
-      this.#report(this.#failure(kind, error));
+      this.#lose(kind, error);
       if (this.#committed) this.#close(error);
       else if (isFreeToRetry(kind)) this.#launch(this.#chooseFree());
-      else if (kind !== "protocol" || !this.#chargedRetry()) this.#fail(error);
+      else if (kind !== "protocol" || !this.#mayCharge() || !this.#chargedRetry()) this.#fail(error);
     } catch (thrown) {
       this.#crash(thrown);
     }
@@ -163,11 +164,11 @@ export class Forwarding implements AttemptOwner {
       const request = { method, path: pool.pathPrefix + path, headers, body: this.#body };
       this.#attempt = new Attempt(this, pool, request, deadlines, options, deadlineMs ?? Number.POSITIVE_INFINITY);
     } catch (thrown) {
-      this.#report(this.#failure("connect", asEspalierError(thrown)));
+      this.#lose("connect", asEspalierError(thrown));
       return false;
     }
     if (this.#attempt.start()) return true;
-    this.#report(this.#failure("overloaded", new EspalierError("overloaded", "The engine's queue is full.")));
+    this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
     return false;
   }
 
@@ -186,39 +187,31 @@ export class Forwarding implements AttemptOwner {
 
   /** Leaves an answer for another engine's. @returns false when there is no other, or no budget: then it stands */
   #passOver(status: number): boolean {
+    if (!this.#mayCharge()) return false;
     const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
-    const failure = { ...this.#failure("status", error), status };
-    this.#failures.push(failure);
-    const upstream = this.#affordable();
-    this.#failures.pop();
-    if (!upstream) return false;
-    this.#report(failure);
-    this.#launch(upstream);
+    this.#report({ ...this.#failure("status", error), status });
+    if (!this.#chargedRetry()) return false;
+    this.#context.metrics.failed.status.add();
     return true;
   }
 
-  /** Spends the request's one charged retry. @returns whether it could */
+  /** Whether the request's one charged retry is left, and the budget has room for it. */
+  #mayCharge(): boolean {
+    if (this.#charged) return false;
+    if (this.#context.budget.allows()) return true;
+    this.#context.metrics.budgetExhausted.add();
+    return false;
+  }
+
+  /** Spends the charged retry, if there is an engine left to spend it on. @returns whether it did */
   #chargedRetry(): boolean {
-    const upstream = this.#affordable();
+    const upstream = this.#choose();
     if (!upstream) return false;
+    this.#charged = true;
+    this.#context.budget.spend();
+    this.#context.metrics.chargedRetries.add();
     this.#launch(upstream);
     return true;
-  }
-
-  /** An engine for the request's one charged retry, which is then spent. */
-  #affordable(): Upstream | undefined {
-    const { budget, metrics } = this.#context;
-    if (this.#charged) return undefined;
-    if (!budget.allows()) {
-      metrics.budgetExhausted.add();
-      return undefined;
-    }
-    const upstream = this.#choose();
-    if (!upstream) return undefined;
-    this.#charged = true;
-    budget.spend();
-    metrics.chargedRetries.add();
-    return upstream;
   }
 
   /** Writes the engine's status and headers. @returns false when they cannot be written; another attempt may be on */
@@ -228,12 +221,14 @@ export class Forwarding implements AttemptOwner {
     const status = this.#status;
     const answer = answerHeaders(this.#rawHeaders);
     const isEvents = answer.contentType.startsWith("text/event-stream");
-    const filter = hasBody(exchange.method, status) ? exchange.bodyFilter?.(status, answer.contentType) : undefined;
+    const bodiless = exchange.method === "HEAD" || status === 204 || status === 304;
+    const filter = bodiless ? undefined : exchange.bodyFilter?.(status, answer.contentType);
     // A stream may have to take an error frame at its end.
     if (filter?.changesLength || isEvents) dropHeader(answer.pairs, "content-length");
-    const extra = exchange.observer.responseHeaders?.(upstream, status);
+    const extra = exchange.observer.responseHeaders?.(upstream, status) ?? [];
+    for (let i = 0; i < extra.length; i += 2) dropHeader(answer.pairs, extra[i]!);
     try {
-      this.#sink.begin(status, extra ? answer.pairs.concat(extra) : answer.pairs, filter);
+      this.#sink.begin(status, answer.pairs.concat(extra), filter);
     } catch (thrown) {
       this.#attempt?.cancel();
       this.failed("protocol", new EspalierError("upstream_protocol_error", undefined, { cause: thrown }));
@@ -245,18 +240,17 @@ export class Forwarding implements AttemptOwner {
     return true;
   }
 
-  #drained(): void {
-    this.#draining = false;
-    this.#attempt?.resume();
-  }
-
   #failure(kind: FailureKind, error: EspalierError): AttemptFailure {
     return { upstream: this.#upstream!, kind, beforeFirstByte: !this.#committed, error };
   }
 
+  #lose(kind: FailureKind, error: EspalierError): void {
+    this.#context.metrics.failed[kind].add();
+    this.#report(this.#failure(kind, error));
+  }
+
   #report(failure: AttemptFailure): void {
     this.#failures.push(failure);
-    this.#context.metrics.failed[failure.kind].add();
     this.#exchange.observer.attemptFailed?.(failure.upstream, failure);
   }
 
@@ -298,10 +292,6 @@ export class Forwarding implements AttemptOwner {
     this.#context.metrics.responseBytes.add(this.#sink.bytes);
     this.#settled(outcome);
   }
-}
-
-function hasBody(method: string, status: number): boolean {
-  return method !== "HEAD" && status !== 204 && status !== 304;
 }
 
 function joinBody(body: readonly Buffer[]): Buffer | null {

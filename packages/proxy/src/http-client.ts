@@ -97,6 +97,10 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
 
   onResponseEnd(): void {
     if (this.#done || !this.#connection) return;
+    if (this.#connection.broken) {
+      this.fail(new EspalierError("upstream_connect_failed", "The connection was reset at the end of the answer."));
+      return;
+    }
     this.#done = true;
     this.#pool.release(this.#connection);
     this.#settled({ status: this.#status, headers: this.#headers, body: Buffer.concat(this.#chunks).toString() });

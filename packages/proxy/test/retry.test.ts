@@ -131,9 +131,40 @@ test("with nobody else left an engine's 429 or 503 passes through as it is", asy
     const answer = await send(rig.port);
     expect(answer).toMatchObject({ status, headers: { "retry-after": "7" } });
     expect(answer.body.toString()).toBe("busy here");
-    expect(rig.events).toEqual(["start a 0", `answer a ${status}`, "byte a"]);
+    expect(rig.events).toEqual(["start a 0", "fail a status", `answer a ${status}`, "byte a"]);
     expect(await rig.outcome()).toMatchObject({ kind: "completed", status });
   }
+});
+
+test("a failure is reported before the next engine is chosen, whatever its kind", async () => {
+  const engines = [await deadUrl(), (await statusEngine(503)).url, (await namedEngine("c")).url];
+  const order: string[] = [];
+  const rig = await createRig({
+    engines: [],
+    exchange: () => ({
+      next: (tried) => {
+        order.push(`next after ${tried.length}`);
+        const url = engines[tried.length]!;
+        return { key: url, url, headers: [] };
+      },
+      observer: {
+        attemptStarted: (_, attempt) => void order.push(`start ${attempt}`),
+        attemptFailed: (_, { kind }) => void order.push(kind),
+      },
+    }),
+  });
+  await send(rig.port);
+  const expected = [
+    "next after 0",
+    "start 0",
+    "connect",
+    "next after 1",
+    "start 1",
+    "status",
+    "next after 2",
+    "start 2",
+  ];
+  expect(order).toEqual(expected);
 });
 
 test("a request has one charged retry: the second engine's 503 passes through", async () => {

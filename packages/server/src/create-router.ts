@@ -104,7 +104,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
   };
 }
 
-function createContext(
+/** Wires the parts of a router that its routes work with. */
+export function createContext(
   { config, logger, clock = systemClock, scheduler = systemScheduler, random = systemRandom }: RouterDependencies,
   meter: Meter,
   servers: () => readonly Server[],

@@ -2,3 +2,4 @@
  * The router: a fastify application that wires the packages together. `createRouter` runs one inside any Node program.
  */
 export { createRouter, type Router, type RouterDependencies } from "./create-router.ts";
+export { describeMetrics } from "./describe-metrics.ts";

@@ -1,7 +1,7 @@
 import type { CounterSeries, GaugeSeries, HistogramSeries } from "@espalier/common";
 
 /** One line of the exposition, still without its label set. */
-export interface Sample {
+interface Sample {
   /** Appended to the metric's name: "", "_bucket", "_sum" or "_count". */
   readonly suffix: string;
   /** Upper bound of a histogram's bucket. */

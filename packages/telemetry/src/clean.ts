@@ -1,7 +1,7 @@
 import type { LogFields } from "@espalier/common";
 
 /** Bounds of what one log line can carry; see `cleanFields`. */
-export const logBounds = {
+const logBounds = {
   /** Longest string, in UTF-16 code units. */
   stringLength: 2_048,
   /** Longest stack trace, in UTF-16 code units. */

@@ -3,12 +3,12 @@ import type { Cell } from "./cells.ts";
 import type { MetricInfo } from "./metric-info.ts";
 
 /** Longest label value kept, in UTF-16 code units. Names of models can come from a client. */
-export const maxLabelLength = 200;
+const maxLabelLength = 200;
 
 /** Every label of the series that label sets past the limit share. */
-export const overflowLabel = "other";
+const overflowLabel = "other";
 
-export interface FamilyOptions<Series> {
+interface FamilyOptions<Series> {
   readonly info: MetricInfo;
   /** Label sets beyond the shared one. */
   readonly maxSeries: number;
@@ -18,7 +18,7 @@ export interface FamilyOptions<Series> {
 }
 
 /** One line of the exposition, in the shape that prom-client's registry prints. */
-export interface ExposedValue {
+interface ExposedValue {
   readonly metricName: string;
   readonly labels: Readonly<Record<string, string | number>>;
   readonly value: number;

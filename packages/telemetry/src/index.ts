@@ -1,4 +1,11 @@
 /** Metrics and logs behind the ports of common. */
-export { createLogger, type FlushableLogger, type LogFormat, type LoggerOptions, type LogLevel } from "./logger.ts";
+export {
+  createLogger,
+  type FlushableLogger,
+  type LogDestination,
+  type LogFormat,
+  type LoggerOptions,
+  type LogLevel,
+} from "./logger.ts";
 export type { MetricInfo, MetricType } from "./metric-info.ts";
 export { createMetrics, type Exposition, type Metrics, type MetricsOptions } from "./metrics.ts";

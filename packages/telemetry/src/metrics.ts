@@ -1,5 +1,11 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
-import type { CounterSeries, Meter, Metric, MetricDescription } from "@espalier/common";
+import {
+  type CounterSeries,
+  type Meter,
+  type Metric,
+  type MetricDescription,
+  type Scheduler,
+  systemScheduler,
+} from "@espalier/common";
 import { collectDefaultMetrics, type Metric as PromMetric, Registry } from "prom-client";
 import { type Cell, createCounterCell, createGaugeCell, createHistogramCell } from "./cells.ts";
 import { createFamily, type Family } from "./family.ts";
@@ -13,7 +19,11 @@ export interface MetricsOptions {
    * Their observers run until the process ends.
    */
   readonly processMetrics?: boolean;
+  readonly scheduler?: Scheduler;
 }
+
+/** A metric whose text is longer, in characters, took milliseconds to print. */
+const largePartLength = 65_536;
 
 /** An answer to a scrape: Prometheus text format 0.0.4. */
 export interface Exposition {
@@ -23,7 +33,7 @@ export interface Exposition {
 
 export interface Metrics {
   readonly meter: Meter;
-  /** Prints one metric per turn of the event loop, so that a large exposition does not hold up requests. */
+  /** Lets other work run after each metric with many series, so that a large exposition does not hold up requests. */
   render(): Promise<Exposition>;
   /** Every metric registered so far, by name. */
   describe(): readonly MetricInfo[];
@@ -51,7 +61,8 @@ interface Registration {
  * amounts of counters, are left out and counted by `espalier_metrics_refused_total`: a wrong measurement must not
  * fail the request that made it.
  */
-export function createMetrics({ maxSeriesPerMetric = 1_000, processMetrics = true }: MetricsOptions = {}): Metrics {
+export function createMetrics(options: MetricsOptions = {}): Metrics {
+  const { maxSeriesPerMetric = 1_000, processMetrics = true, scheduler = systemScheduler } = options;
   const registry = new Registry();
   if (processMetrics) collectDefaultMetrics({ register: registry });
   const registrations = new Map<string, Registration>();
@@ -103,8 +114,9 @@ export function createMetrics({ maxSeriesPerMetric = 1_000, processMetrics = tru
     async render() {
       const parts: string[] = [];
       for (const { name } of registry.getMetricsAsArray()) {
-        parts.push(await registry.getSingleMetricAsString(name));
-        await nextTurn();
+        const part = await registry.getSingleMetricAsString(name);
+        parts.push(part);
+        if (part.length > largePartLength) await new Promise<void>((resolve) => scheduler.after(0, resolve));
       }
       return { contentType: registry.contentType, body: `${parts.join("\n\n")}\n` };
     },

@@ -40,10 +40,9 @@ function summarise({ name, code, message, stack }: ErrorFields): string {
   return `${code ?? name}: ${message}${place === undefined ? "" : ` at ${place}`}`;
 }
 
-/** C0 and C1 controls, DEL, line and paragraph separators, and the marks that reverse the reading direction. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Controls, format characters such as those that reverse the reading direction, line and paragraph separators. */
+const controls = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 function escapeControls(text: string): string {
-  return text.replace(controls, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(controls, (found) => `\\u${found.codePointAt(0)?.toString(16).padStart(4, "0")}`);
 }

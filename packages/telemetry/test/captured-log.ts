@@ -4,7 +4,7 @@ import { createVirtualTime } from "@espalier/testing";
 /** 2023-11-14T22:13:20.000Z, where virtual time starts. */
 export const startTime = "2023-11-14T22:13:20.000Z";
 
-export interface CapturedLog {
+interface CapturedLog {
   readonly logger: FlushableLogger;
   /** What was written, one element per write. */
   readonly written: readonly string[];

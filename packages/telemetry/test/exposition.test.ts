@@ -1,3 +1,4 @@
+import { type Scheduler, systemScheduler } from "@espalier/common";
 import { createMetrics } from "@espalier/telemetry";
 import { expect, test } from "vitest";
 import { sampleOf, seriesCountOf } from "./exposition.ts";
@@ -132,4 +133,42 @@ test("a label value is kept up to 200 characters, so that a long model name cann
   expect(await sampleOf(metrics, `espalier_a_total{model="${"m".repeat(200)}"}`)).toBe(11);
   metric.remove("m".repeat(300));
   expect(await seriesCountOf(metrics, "espalier_a_total")).toBe(0);
+});
+
+test("series that come and go while an exposition is made do not disturb it", async () => {
+  const metrics = createMetrics({ processMetrics: false });
+  const kept = metrics.meter.gauge({ name: "espalier_z_kept", help: "Z.", labels: ["engine"] });
+  const fleeting = metrics.meter.gauge({ name: "espalier_a", help: "A.", labels: ["engine"] });
+  kept.series("stays").set(1);
+  fleeting.series("goes").set(2);
+  const rendering = metrics.render();
+  fleeting.remove("goes");
+  fleeting.series("comes").set(3);
+  kept.series("stays").set(4);
+  metrics.meter.counter({ name: "espalier_late_total", help: "Late." });
+  const { body } = await rendering;
+  expect(body).toContain('espalier_z_kept{engine="stays"}');
+  expect((await metrics.render()).body).toMatch(/espalier_a\{engine="comes"\} 3[\s\S]*espalier_late_total 0/);
+});
+
+test("other work runs after each metric whose text is large, and only after those", async () => {
+  const delaysMs: number[] = [];
+  const scheduler: Scheduler = {
+    ...systemScheduler,
+    after(delayMs, task) {
+      delaysMs.push(delayMs);
+      return systemScheduler.after(delayMs, task);
+    },
+  };
+  const metrics = createMetrics({ processMetrics: false, scheduler });
+  const small = metrics.meter.gauge({ name: "espalier_small", help: "S.", labels: ["engine"] });
+  for (let engine = 0; engine < 100; engine++) small.series(`e${engine}`).set(1);
+  await metrics.render();
+  expect(delaysMs).toEqual([]);
+  for (const name of ["espalier_large", "espalier_larger"]) {
+    const large = metrics.meter.gauge({ name, help: "L.", labels: ["engine"] });
+    for (let engine = 0; engine < 1_000; engine++) large.series(`${"e".repeat(60)}${engine}`).set(1);
+  }
+  await metrics.render();
+  expect(delaysMs).toEqual([0, 0]);
 });

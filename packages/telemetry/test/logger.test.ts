@@ -1,5 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import type { LogLevel } from "@espalier/telemetry";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { captureLog, startTime } from "./captured-log.ts";
 
@@ -215,4 +216,34 @@ test("arrays and objects are cut one entry past their bound", () => {
   expect(line.array51).toEqual([...array(50), "… (1 more)"]);
   expect(line.object50).toEqual(object(50));
   expect(line.object51).toEqual({ ...object(50), "…": "1 more" });
+});
+
+test("whatever the fields are, a line is one JSON object that keeps its own parts and no secret", () => {
+  const field = fc.oneof(
+    { maxDepth: 4 },
+    fc.anything({ withBigInt: true, withDate: true, withMap: true, withSet: true, withTypedArray: true, maxDepth: 4 }),
+    fc.record({ apiKey: fc.constant("hunter2"), list: fc.array(fc.record({ prompt: fc.constant("hunter2") })) }),
+  );
+  const property = fc.property(fc.string(), fc.dictionary(fc.string(), field), (message, fields) => {
+    const { logger, written, lines } = captureLog();
+    logger.child(fields).warn(message, fields);
+    expect(written).toHaveLength(1);
+    expect(written[0]?.trimEnd().includes("\n")).toBe(false);
+    expect(written[0]).not.toContain("hunter2");
+    expect(lines()[0]).toMatchObject({ time: startTime, level: "warn", msg: message });
+  });
+  fc.assert(property, { numRuns: 300, seed: 5 });
+});
+
+test("whatever the fields are, a pretty line has no control characters", () => {
+  const property = fc.property(
+    fc.string({ unit: "binary" }),
+    fc.dictionary(fc.string(), fc.anything()),
+    (text, fields) => {
+      const { logger, written } = captureLog({ format: "pretty" });
+      logger.info(text, { ...fields, text });
+      expect(written[0]).toMatch(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*\n$/u);
+    },
+  );
+  fc.assert(property, { numRuns: 300, seed: 6 });
 });

@@ -33,6 +33,8 @@ export interface SignalSource {
   readonly where?: readonly [label: string, value: string];
   /** The number is this label's value: the metric is an info gauge. */
   readonly fromLabel?: string;
+  /** Every series tells the number of the whole engine, so they are not added up. */
+  readonly isWhole?: true;
 }
 
 type Row = readonly [field: SignalField, name: string];
@@ -64,7 +66,8 @@ export const signalSources: readonly SignalSource[] = [
     ["prefixHits", "gpu_prefix_cache_hits_total"],
   ]),
   { dialect: "vllm", name: "vllm:cache_config_info", field: "blockSize", fromLabel: "block_size" },
-  { dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks" },
+  // With data parallelism each rank's series has the sum over all ranks: 128 twice for two ranks of 64 (vLLM 0.32).
+  { dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks", isWhole: true },
   ...rows("sglang", "sglang:", [
     ["running", "num_running_reqs"],
     ["waiting", "num_queue_reqs"],

@@ -1,6 +1,5 @@
 import {
   type EngineDialect,
-  type SignalField,
   type SignalSource,
   type SignalValues,
   signalSources,
@@ -35,7 +34,8 @@ for (const [order, source] of signalSources.entries()) {
  * Reads the numbers a router wants from a page in the Prometheus text format.
  *
  * One engine may report several series of a metric, one per data-parallel rank or model: counts and totals are summed,
- * the cache use is their mean (the ranks have caches of one size), the block size their maximum. Series that differ
+ * the cache use is their mean (the ranks have caches of one size), the block size their maximum, as is a number that
+ * each series gives for the whole engine. Series that differ
  * only in the rank inside one scheduler are copies, of which the largest counts.
  */
 export function readMetricsPage(page: string): MetricsReading {
@@ -115,13 +115,13 @@ function combine(found: readonly (ReadonlyMap<string, number> | undefined)[]): S
   const values = unknownSignals();
   for (const [order, source] of signalSources.entries()) {
     const series = found[order];
-    if (series && Number.isNaN(values[source.field])) values[source.field] = combineSeries(source.field, series);
+    if (series && Number.isNaN(values[source.field])) values[source.field] = combineSeries(source, series);
   }
   return values;
 }
 
-function combineSeries(field: SignalField, series: ReadonlyMap<string, number>): number {
-  if (field === "blockSize") return Math.max(...series.values());
+function combineSeries({ field, isWhole }: SignalSource, series: ReadonlyMap<string, number>): number {
+  if (field === "blockSize" || isWhole) return Math.max(...series.values());
   let sum = 0;
   for (const value of series.values()) sum += value;
   return field === "kvUse" ? Math.min(1, sum / series.size) : sum;

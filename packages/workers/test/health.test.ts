@@ -17,7 +17,11 @@ test("a new engine is probed at once, and up with its first healthy answer", asy
   expect(engine.times("/health")).toEqual([0]);
   expect(harness.record("a").state).toBe("starting");
   await harness.time.advanceAsync(0);
-  expect(harness.record("a")).toMatchObject({ state: "up", stateReason: "healthy", stateSinceWallMs: 1_700_000_000_000 });
+  expect(harness.record("a")).toMatchObject({
+    state: "up",
+    stateReason: "healthy",
+    stateSinceWallMs: 1_700_000_000_000,
+  });
   expect(harness.target("a").usable).toBe(true);
 });
 
@@ -57,12 +61,9 @@ test.each(failures)("an engine that was up and %s is down after three probes", a
   const engine = harness.engine("a");
   await harness.apply(engine);
   engine.paths["/health"] = answer;
-  const before = engine.times("/health").length;
   for (let failed = 1; failed <= 3; failed++) {
     expect(harness.record("a").state).toBe("up");
-    while (engine.times("/health").length < before + failed) await harness.time.advanceAsync(50);
-    await harness.time.advanceAsync(1_000);
-    expect(harness.record("a").health.consecutiveFailures).toBe(failed);
+    while (harness.record("a").health.consecutiveFailures < failed) await harness.time.advanceAsync(50);
   }
   expect(harness.record("a")).toMatchObject({ state: "down", stateReason: `3 failed probes, last: ${reason}` });
   expect(harness.target("a").usable).toBe(false);
@@ -162,7 +163,7 @@ test("every change of state is logged with its reason", async () => {
   await harness.time.advanceAsync(8_000);
   harness.fleet.apply([]);
   const changes = harness.lines.filter(({ message }) => message === "engine state changed");
-  expect(changes.map(({ level, fields }) => [level, fields["engine"], fields["from"], fields["to"], fields["reason"]])).toEqual([
+  expect(changes.map(({ level, fields }) => [level, fields.engine, fields.from, fields.to, fields.reason])).toEqual([
     ["info", "a", "starting", "up", "healthy"],
     ["warn", "a", "up", "down", "3 failed probes, last: status 500"],
     ["info", "a", "down", "up", "healthy"],

@@ -2,7 +2,7 @@ import type { RequestReport } from "@espalier/engine-model";
 import type { FaultKind } from "../admin/faults.ts";
 
 /** How a request to a model ended, as the server saw it. */
-export type Outcome = "finished" | "aborted" | "rejected" | "faulted" | "dropped-slow-client" | "restarted";
+export type Outcome = "finished" | "aborted" | "rejected" | "faulted" | "dropped-slow-client";
 
 interface LogEntry {
   readonly path: string;
@@ -55,5 +55,4 @@ const noOutcomes = (): Record<Outcome, number> => ({
   rejected: 0,
   faulted: 0,
   "dropped-slow-client": 0,
-  restarted: 0,
 });

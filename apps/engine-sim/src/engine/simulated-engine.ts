@@ -47,16 +47,15 @@ export interface SimulatedEngine {
    * @throws RangeError when the engine can never hold one of them; it has none of them then
    */
   submit(requests: readonly SequenceRequest[], listenerOf: (sequence: number) => SequenceListener): string[];
-  /** The listener hears the report before this returns. Unknown ids are ignored. */
+  /** The listener hears the report at once or, while a step runs, at its end. Unknown ids are ignored. */
   abort(sequenceId: string): void;
   /** Has `part` flushed once, after the engine has gone as far as it can. */
   flushLater(part: Flushable): void;
   /** @returns false when running requests prevent it */
   resetPrefixCache(): boolean;
   stats(): EngineStats;
-  /** Drops all requests and starts over as a new process would: empty cache, counters at zero, other engine hashes. */
+  /** Drops all requests without a report and starts over as a new process would: empty cache, counters at zero, other engine hashes. */
   restart(): void;
-  stop(): void;
 }
 
 interface SimulatedEngineOptions {
@@ -72,93 +71,104 @@ interface Running {
   lastTokenMs: number;
 }
 
-export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEngineOptions): SimulatedEngine {
-  const running = new Map<string, Running>();
-  let touched: Flushable[] = [];
-  let life = 0;
-  let nextId = 0;
-  let tallies = createEngineTallies(parameters.flavour);
-  let engine = createLife();
+/** What one process of an engine would hold. */
+interface Life {
+  readonly engine: Engine;
+  readonly tallies: EngineTallies;
+  readonly running: Map<string, Running>;
+}
 
-  function createLife(): Engine {
-    const observer = {
-      token(id: string, index: number, _token: number, timeMs: number): void {
-        const sequence = running.get(id);
-        if (!sequence) return;
-        tallies.token(timeMs, sequence.lastTokenMs, sequence.request.pooling);
-        sequence.lastTokenMs = timeMs;
-        sequence.listener.token(index);
-      },
-      finished(report: RequestReport): void {
-        const sequence = running.get(report.id);
-        if (!sequence) return;
-        running.delete(report.id);
-        tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
-        sequence.listener.finished(report);
-      },
-    };
-    return createEngine({ parameters, hashSeed: seed + life, observer });
-  }
+export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEngineOptions): SimulatedEngine {
+  let touched: Flushable[] = [];
+  let lives = 0;
+  let nextId = 0;
+  let life = createLife(parameters, seed);
+
   const flush = (): void => {
     const parts = touched;
     touched = [];
     for (const part of parts) part.flush();
   };
-  const driven: Driven = { advanceTo: (ms) => engine.advanceTo(ms), nextEventMs: () => engine.nextEventMs(), flush };
+  const driven: Driven = {
+    advanceTo: (ms) => life.engine.advanceTo(ms),
+    nextEventMs: () => life.engine.nextEventMs(),
+    flush,
+  };
   /** Brings the engine to the present, acts, and sends what either brought forth. */
-  const act = <T>(action: (nowMs: number) => T): T => {
+  const act = <T>(action: (engine: Engine, nowMs: number) => T): T => {
     const nowMs = driver.nowMs();
-    engine.advanceTo(nowMs);
+    life.engine.advanceTo(nowMs);
     try {
-      return action(nowMs);
+      return action(life.engine, nowMs);
     } finally {
       flush();
       driver.changed(driven);
     }
   };
-  const remove = driver.add(driven);
+  driver.add(driven);
 
   return {
     parameters,
     get life() {
-      return life;
+      return lives;
     },
     get tallies() {
-      return tallies;
+      return life.tallies;
     },
     nowMs: driver.nowMs,
-    activeCount: () => running.size,
+    activeCount: () => life.running.size,
     submit: (requests, listenerOf) =>
-      act((nowMs) => {
-        const ids: string[] = [];
-        try {
-          for (const [at, request] of requests.entries()) {
-            const id = `${life}-${nextId++}`;
-            engine.submit(modelRequest(id, request), nowMs);
-            running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
-            ids.push(id);
-          }
-        } catch (error) {
-          for (const id of ids) {
-            running.delete(id);
-            engine.abort(id, nowMs);
-          }
-          throw error;
+      act((engine, nowMs) => {
+        const ids = requests.map(() => `${lives}-${nextId++}`);
+        submitAll(engine, ids, requests, nowMs);
+        for (const [at, id] of ids.entries()) {
+          const request = requests[at] as SequenceRequest;
+          life.running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
         }
         return ids;
       }),
-    abort: (sequenceId) => act((nowMs) => engine.abort(sequenceId, nowMs)),
+    abort: (sequenceId) => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
     flushLater: (part) => touched.push(part),
-    resetPrefixCache: () => act((nowMs) => engine.resetPrefixCache(nowMs)),
-    stats: () => act(() => engine.stats()),
+    resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
+    stats: () => act((engine) => engine.stats()),
     restart() {
-      for (const id of [...running.keys()]) act((nowMs) => engine.abort(id, nowMs));
-      life++;
-      tallies = createEngineTallies(parameters.flavour);
-      engine = createLife();
+      lives++;
+      life = createLife(parameters, seed + lives);
     },
-    stop: remove,
   };
+}
+
+function createLife(parameters: EngineParameters, hashSeed: number): Life {
+  const running = new Map<string, Running>();
+  const tallies = createEngineTallies(parameters.flavour);
+  const observer = {
+    token(id: string, index: number, _token: number, timeMs: number): void {
+      const sequence = running.get(id);
+      if (!sequence) return;
+      tallies.token(timeMs, sequence.lastTokenMs, sequence.request.pooling);
+      sequence.lastTokenMs = timeMs;
+      sequence.listener.token(index);
+    },
+    finished(report: RequestReport): void {
+      const sequence = running.get(report.id);
+      if (!sequence) return;
+      running.delete(report.id);
+      tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
+      sequence.listener.finished(report);
+    },
+  };
+  return { engine: createEngine({ parameters, hashSeed, observer }), tallies, running };
+}
+
+/** Hands in all requests or, when one of them is refused, none. */
+function submitAll(engine: Engine, ids: readonly string[], requests: readonly SequenceRequest[], nowMs: number): void {
+  try {
+    for (const [at, request] of requests.entries()) engine.submit(modelRequest(ids[at] as string, request), nowMs);
+  } catch (error) {
+    // Those that were not handed in are unknown to the engine, which ignores them.
+    for (const id of ids) engine.abort(id, nowMs);
+    throw error;
+  }
 }
 
 function modelRequest(id: string, { prompt, outputTokens, text, cacheSalt, priority }: SequenceRequest) {

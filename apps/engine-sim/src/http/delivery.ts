@@ -59,8 +59,8 @@ export function deliver(context: EngineContext, exchange: Exchange, generation: 
     outcome = as;
     sink.stop();
     context.live.delete(live);
-    if (open > 0) for (const id of ids) engine.abort(id);
-    logOutcome(context, exchange, generation, as, reports);
+    if (open === 0) logOutcome(context, exchange, generation, as, reports);
+    else for (const id of ids) engine.abort(id);
   };
   const sink = stream ? streamSink(context, exchange, generation, settle) : wholeSink(exchange, generation, settle);
   const flush = (): void => {
@@ -80,7 +80,11 @@ export function deliver(context: EngineContext, exchange: Exchange, generation: 
     },
     finished(report: RequestReport): void {
       reports[sequence] = report;
-      if (--open > 0 || outcome !== undefined) return;
+      if (--open > 0) return;
+      if (outcome !== undefined) {
+        logOutcome(context, exchange, generation, outcome, reports);
+        return;
+      }
       generation.completed?.(reports);
       sink.complete(reports);
       touch();
@@ -145,7 +149,7 @@ function liveRequest(
   return {
     describe: () => ({ path, requestId, model, stream, sequences: sequences.length }),
     kill() {
-      settle("restarted");
+      settle("aborted");
       response.socket?.resetAndDestroy();
     },
   };

@@ -88,7 +88,7 @@ export function breakAnswer(response: ServerResponse, fault: Fault | undefined, 
   const { socket } = response;
   const act = (): void => {
     if (fault?.kind === "reset-mid-stream") socket?.resetAndDestroy();
-    else if (fault?.kind === "cut-mid-stream") socket?.end();
+    else if (fault?.kind === "cut-mid-stream") socket?.destroySoon();
   };
   if (rest === "") {
     response.flushHeaders();

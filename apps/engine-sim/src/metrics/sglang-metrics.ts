@@ -6,6 +6,7 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
   const { parameters, tallies } = engine;
   const { blockCount, blockSize } = parameters;
   const stats = engine.stats();
+  // The scheduler's metrics name its rank, those of the front end do not.
   const page = createExposition({ engine_type: "unified", model_name: model, pp_rank: "0", tp_rank: "0" });
   const load = (value: number): number => (pretendsIdle ? 0 : value);
   const usedTokens = Math.round(stats.kvUse * blockCount) * blockSize;
@@ -26,14 +27,15 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
   page.gauge("sglang:page_size", "KV cache page size in tokens.", blockSize);
   page.gauge("sglang:num_pages", "Number of KV cache pages.", blockCount);
   page.gauge("sglang:context_len", "Maximum context length.", parameters.maxModelLength);
-  page.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
-  page.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", generated);
-  page.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", stats.prefixHits);
-  page.counter("sglang:num_requests_total", "Number of requests processed.", stop + length + abort);
-  page.counter("sglang:num_aborted_requests_total", "Number of requests aborted.", abort);
-  page.histogram("sglang:time_to_first_token_seconds", "Time to first token.", tallies.timeToFirstTokenSeconds);
-  page.histogram("sglang:inter_token_latency_seconds", "Inter-token latency.", tallies.interTokenLatencySeconds);
-  page.histogram("sglang:e2e_request_latency_seconds", "Latency of whole requests.", tallies.endToEndSeconds);
   page.histogram("sglang:queue_time_seconds", "Time spent waiting.", tallies.queueSeconds);
-  return page.page();
+  const requests = createExposition({ engine_type: "unified", model_name: model });
+  requests.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
+  requests.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", generated);
+  requests.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", stats.prefixHits);
+  requests.counter("sglang:num_requests_total", "Number of requests processed.", stop + length + abort);
+  requests.counter("sglang:num_aborted_requests_total", "Number of requests aborted.", abort);
+  requests.histogram("sglang:time_to_first_token_seconds", "Time to first token.", tallies.timeToFirstTokenSeconds);
+  requests.histogram("sglang:inter_token_latency_seconds", "Inter-token latency.", tallies.interTokenLatencySeconds);
+  requests.histogram("sglang:e2e_request_latency_seconds", "Latency of whole requests.", tallies.endToEndSeconds);
+  return page.page() + requests.page();
 }

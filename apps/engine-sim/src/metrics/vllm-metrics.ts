@@ -33,11 +33,12 @@ export function vllmMetrics({ engine, model, pretendsIdle }: MetricsSource): str
   page.histogram("vllm:inter_token_latency_seconds", "Inter-token latency.", tallies.interTokenLatencySeconds);
   page.histogram("vllm:e2e_request_latency_seconds", "Latency of whole requests.", tallies.endToEndSeconds);
   page.histogram("vllm:request_queue_time_seconds", "Time spent waiting.", tallies.queueSeconds);
-  page.gauge("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", 1, {
+  const config = createExposition({ engine: "0" });
+  config.gauge("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", 1, {
     block_size: String(parameters.blockSize),
     enable_prefix_caching: parameters.prefixCaching ? "True" : "False",
     // vLLM keeps one block for itself, which the model does not count.
     num_gpu_blocks: String(parameters.blockCount + 1),
   });
-  return page.page();
+  return page.page() + config.page();
 }

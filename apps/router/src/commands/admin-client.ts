@@ -55,7 +55,10 @@ export async function askAdmin<Answer>(
     throw new EspalierError("bad_request", `The router at ${admin} answered ${status}: ${errorMessage(body)}`);
   } catch (error) {
     if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
-      throw new EspalierError(error.code, `No router answers at ${admin}. Is it running? --admin names another address.`);
+      throw new EspalierError(
+        error.code,
+        `No router answers at ${admin}. Is it running? --admin names another address.`,
+      );
     }
     throw error;
   } finally {

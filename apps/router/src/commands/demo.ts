@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { presetNames } from "@espalier/engine-model";
 import { type RequestResult, summarize } from "@espalier/workload";
@@ -119,6 +120,7 @@ interface DemoRun {
 async function run({ flags, load, durationMs, urls, stop, gone }: DemoRun): Promise<void> {
   const finished = new AbortController();
   const over = AbortSignal.any([stop, finished.signal]);
+  setMaxListeners(0, over);
   if (durationMs !== undefined) systemScheduler.after(durationMs, () => finished.abort());
   void gone.then(() => {
     if (over.aborted) return;

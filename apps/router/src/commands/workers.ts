@@ -14,7 +14,11 @@ interface Worker {
   readonly breaker: { readonly state: string };
   readonly targets: readonly {
     readonly load: { readonly in_flight: number };
-    readonly signals: { readonly running: number | null; readonly waiting: number | null; readonly kv_use: number | null };
+    readonly signals: {
+      readonly running: number | null;
+      readonly waiting: number | null;
+      readonly kv_use: number | null;
+    };
   }[];
 }
 
@@ -31,7 +35,9 @@ const columns: readonly TableColumn<Worker>[] = [
 ];
 
 export function registerWorkers(program: Command): void {
-  const command = program.command("workers").summary("list the engines of a running router, or take one out for a while");
+  const command = program
+    .command("workers")
+    .summary("list the engines of a running router, or take one out for a while");
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");

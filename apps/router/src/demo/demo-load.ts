@@ -1,6 +1,12 @@
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { createLoadClient } from "@espalier/load-driver";
-import { type ChatMessage, type ChatSession, chatSessions, poissonArrivals, type RequestResult } from "@espalier/workload";
+import {
+  type ChatMessage,
+  type ChatSession,
+  chatSessions,
+  poissonArrivals,
+  type RequestResult,
+} from "@espalier/workload";
 
 export interface DemoLoadOptions {
   readonly urls: readonly string[];
@@ -103,7 +109,8 @@ function* newConversations(): Generator<Conversation, never> {
       seed: generation,
     });
     for (const session of sessions) {
-      const system: ChatMessage[] = session.systemText === undefined ? [] : [{ role: "system", content: session.systemText }];
+      const system: ChatMessage[] =
+        session.systemText === undefined ? [] : [{ role: "system", content: session.systemText }];
       yield { session, messages: system, turn: 0 };
     }
   }

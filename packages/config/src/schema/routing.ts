@@ -14,7 +14,7 @@ export const policyOptions = {
   random: [],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
-export type PolicyName = keyof typeof policyOptions;
+type PolicyName = keyof typeof policyOptions;
 
 const policyNames = Object.keys(policyOptions) as PolicyName[];
 

@@ -2,7 +2,12 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { EspalierError } from "@espalier/common";
 import { type ApiFamily, endpoints } from "@espalier/openai";
-import fastify, { type FastifyHttpOptions, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, {
+  type FastifyHttpOptions,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from "fastify";
 import { authenticate } from "./api-keys.ts";
 import { fromClientError, fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";

@@ -28,7 +28,10 @@ export interface TargetSelector {
   ): Selection | undefined;
 }
 
-/** Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it. */
+/**
+ * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it. An engine whose role
+ * is `prefill` takes no whole request.
+ */
 export function createTargetSelector(random: Random): TargetSelector {
   const candidates = createCandidateSet();
   return {
@@ -36,7 +39,7 @@ export function createTargetSelector(random: Random): TargetSelector {
       candidates.reset();
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i] as Target;
-        if (!target.usable || tried.has(target.key)) continue;
+        if (!target.usable || tried.has(target.key) || target.engine.role === "prefill") continue;
         if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
         addCandidate(candidates, target, i);
       }

@@ -1,0 +1,20 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { generatedDocuments } from "../src/docs/generated-documents.ts";
+
+const documents = Object.entries(generatedDocuments());
+
+test.each(documents)("docs/%s is what the code says; `npm run docs` renews it", (name, text) => {
+  const path = new URL(`../../../docs/${name}`, import.meta.url);
+  expect(readFileSync(path, "utf8")).toBe(text);
+});
+
+test("every document has content from the code", () => {
+  const textOf = (name: string): string => documents.find(([found]) => found === name)?.[1] ?? "";
+  expect(textOf("ERRORS.md")).toContain("`model_not_found` | 404");
+  expect(textOf("CONFIGURATION.md")).toContain("`--listen-port`");
+  expect(textOf("POLICIES.md")).toContain("## consistent_hashing");
+  expect(textOf("PRESETS.md")).toContain("## a10g-7b");
+  expect(textOf("METRICS.md")).toContain("`espalier_requests_total` | counter | endpoint, model, status");
+  expect(JSON.parse(textOf("configuration.schema.json"))).toMatchObject({ type: "object" });
+});

@@ -1,0 +1,66 @@
+import { EspalierError } from "@espalier/common";
+import { loadConfig } from "@espalier/config";
+import { createPolicy } from "@espalier/policies";
+import { expect, test } from "vitest";
+import { poolRules } from "../src/routing/pool-rules.ts";
+import { createPools, maxPools, type PoolRule } from "../src/routing/pools.ts";
+
+const rule = (models: readonly string[], policy: string, forwardAuthorization = false): PoolRule => ({
+  models,
+  createPolicy: () => createPolicy(policy),
+  upstreamHeaders: ["authorization", `Bearer ${policy}`],
+  forwardAuthorization,
+});
+
+test("the first rule whose pattern fits decides, the last one takes the rest", () => {
+  const pools = createPools([
+    rule(["llama-*", "qwen"], "random", true),
+    rule(["llama-70b"], "round_robin"),
+    rule(["*"], "least_tokens"),
+  ]);
+  expect(pools.settingsFor("llama-70b")).toMatchObject({ model: "llama-70b", forwardAuthorization: true });
+  expect(pools.settingsFor("llama-70b").policy.name).toBe("random");
+  expect(pools.settingsFor("qwen").policy.name).toBe("random");
+  expect(pools.settingsFor("qwen2").policy.name).toBe("least_tokens");
+});
+
+test("a star stands for any run of characters, everything else for itself", () => {
+  const pools = createPools([rule(["a.b*c"], "random"), rule(["*"], "round_robin")]);
+  for (const name of ["a.bc", "a.b/x/c"]) expect(pools.settingsFor(name).policy.name, name).toBe("random");
+  for (const name of ["aXbc", "a.bc2", "xa.bc"]) expect(pools.settingsFor(name).policy.name, name).toBe("round_robin");
+});
+
+test("each model has a policy of its own, and keeps it", () => {
+  const pools = createPools([rule(["*"], "round_robin")]);
+  expect(pools.settingsFor("a").policy).toBe(pools.settingsFor("a").policy);
+  expect(pools.settingsFor("a").policy).not.toBe(pools.settingsFor("b").policy);
+});
+
+test("models beyond the bound share the settings of the last rule", () => {
+  const pools = createPools([rule(["special"], "random"), rule(["*"], "round_robin")]);
+  for (let i = 0; i < maxPools; i++) pools.settingsFor(`model-${i}`);
+  expect(pools.settingsFor("one-more")).toBe(pools.settingsFor("and-another"));
+  expect(pools.settingsFor("one-more")).toMatchObject({ model: "*" });
+  expect(pools.settingsFor("model-0").model).toBe("model-0");
+});
+
+test("the rules of a configuration end with the general policy, and carry the engines' key", () => {
+  const text = `
+policy: least_tokens
+pools:
+  - models: ["llama-*"]
+    policy: { name: consistent_hashing, load-factor: 2 }
+    engine-api-key: secret-key
+`;
+  const rules = poolRules(loadConfig({ file: { path: "espalier.yaml", text } }));
+  expect(rules).toHaveLength(2);
+  expect(rules[0]?.upstreamHeaders).toEqual(["authorization", "Bearer secret-key"]);
+  expect(rules[0]?.createPolicy().name).toBe("consistent_hashing");
+  expect(rules[1]).toMatchObject({ models: ["*"], upstreamHeaders: [] });
+  expect(rules[1]?.createPolicy().name).toBe("least_tokens");
+});
+
+test("a policy that does not exist is found when the rules are made, not with the first request", () => {
+  const policy = { name: "no_such_policy", options: {} };
+  expect(() => poolRules({ pools: [], policy })).toThrow(EspalierError);
+});

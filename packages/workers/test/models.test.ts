@@ -1,0 +1,237 @@
+import { type ModelEntry, maxModelNameLength, maxModelsPerEngine } from "@espalier/workers";
+import { expect, test } from "vitest";
+import { type Answer, type Harness, modelsAnswer, startHarness } from "./fleet-harness.ts";
+
+const listAnswer = (...data: readonly unknown[]): Answer => ({
+  status: 200,
+  body: JSON.stringify({ object: "list", data }),
+});
+
+const idsOf = (harness: Harness): string[] => harness.fleet.models().map(({ id }) => id);
+const keysOf = (harness: Harness, model: string): string[] => harness.fleet.pool(model).map(({ key }) => key);
+
+test("the models of an engine are those it tells when it comes up", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/v1/models": modelsAnswer("beta", "alpha") });
+  harness.fleet.apply([engine.spec]);
+  expect(harness.record("a").models).toBeUndefined();
+  expect(harness.fleet.models()).toEqual([]);
+  await harness.time.advanceAsync(0);
+  expect(idsOf(harness)).toEqual(["alpha", "beta"]);
+  expect(keysOf(harness, "beta")).toEqual(["a"]);
+  expect(keysOf(harness, "gamma")).toEqual([]);
+  expect(engine.seen.find(({ path }) => path === "/v1/models")).toMatchObject({
+    timeoutMs: 2_000,
+    maxBytes: 1_048_576,
+  });
+});
+
+test("an engine is of no use before its models are known", async () => {
+  const harness = await startHarness();
+  await harness.apply(
+    harness.engine("a", {}, { "/v1/models": { ...(modelsAnswer("m") as object), afterMs: 100 } as Answer }),
+  );
+  expect(harness.record("a").state).toBe("up");
+  expect(harness.fleet.usableCount()).toBe(0);
+  await harness.time.advanceAsync(100);
+  expect(harness.fleet.usableCount()).toBe(1);
+});
+
+test("the fleet's list merges what its engines tell", async () => {
+  const harness = await startHarness();
+  const shared = { id: "shared", object: "model" };
+  const a = harness.engine(
+    "a",
+    {},
+    {
+      "/v1/models": listAnswer(
+        { ...shared, created: 500, owned_by: "vllm", max_model_len: 8192 },
+        { id: "adapter", created: 600, owned_by: "vllm", parent: "shared" },
+      ),
+    },
+  );
+  const b = harness.engine(
+    "b",
+    {},
+    {
+      "/v1/models": listAnswer({ ...shared, created: 400, owned_by: "sglang", max_model_len: 4096 }),
+    },
+  );
+  const c = harness.engine("c", {}, { "/v1/models": listAnswer({ ...shared, created: 700, owned_by: "sglang" }) });
+  await harness.apply(a, b, c);
+  const expected: ModelEntry[] = [
+    { id: "adapter", engines: [a.spec.id], created: 600, owned_by: "vllm" },
+    {
+      id: "shared",
+      engines: [a.spec.id, b.spec.id, c.spec.id],
+      created: 400,
+      max_model_len: 4096,
+      owned_by: "vllm",
+    },
+  ];
+  expect(harness.fleet.models()).toEqual(expected);
+  expect(keysOf(harness, "shared")).toEqual(["a", "b", "c"]);
+});
+
+test("what is missing or of the wrong kind in an entry is filled in", async () => {
+  const harness = await startHarness();
+  await harness.apply(
+    harness.engine(
+      "a",
+      {},
+      {
+        "/v1/models": listAnswer(
+          { id: "bare" },
+          { id: "odd", created: "yesterday", owned_by: 7, max_model_len: -1 },
+          { id: "fraction", created: 1.5, max_model_len: 10.5 },
+        ),
+      },
+    ),
+  );
+  const filled = { engines: ["a"], created: 1_700_000_000, owned_by: "unknown" };
+  expect(harness.fleet.models()).toEqual([
+    { id: "bare", ...filled },
+    { id: "fraction", ...filled },
+    { id: "odd", ...filled },
+  ]);
+});
+
+test("a list is fetched again every half minute, and a change takes effect", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  const told: string[] = [];
+  harness.fleet.onChange((change) => told.push(change));
+  await harness.time.advanceAsync(29_000);
+  expect(engine.times("/v1/models")).toEqual([0]);
+  engine.paths["/v1/models"] = modelsAnswer("m", "late");
+  await harness.time.advanceAsync(1_000);
+  expect(engine.times("/v1/models")).toEqual([0, 30_000]);
+  expect(idsOf(harness)).toEqual(["late", "m"]);
+  expect(told).toEqual(["models"]);
+  engine.paths["/v1/models"] = modelsAnswer();
+  await harness.time.advanceAsync(30_000);
+  expect(idsOf(harness)).toEqual([]);
+  expect(harness.record("a").models).toEqual([]);
+});
+
+test("vLLM stamps every answer anew, which is no change", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/v1/models": listAnswer({ id: "m", created: 100 }) });
+  await harness.apply(engine);
+  const pool = harness.fleet.pool("m");
+  const models = harness.fleet.models();
+  engine.paths["/v1/models"] = listAnswer({ id: "m", created: 130 });
+  await harness.time.advanceAsync(30_000);
+  expect(harness.fleet.pool("m")).toBe(pool);
+  expect(harness.fleet.models()).toBe(models);
+  engine.paths["/v1/models"] = listAnswer({ id: "m", created: 160 }, { id: "n", created: 160 });
+  await harness.time.advanceAsync(30_000);
+  expect(harness.fleet.models().map(({ id, created }) => [id, created])).toEqual([
+    ["m", 100],
+    ["n", 160],
+  ]);
+});
+
+test.each<[string, Answer, string]>([
+  ["is refused", "refused", "unreachable"],
+  ["is not there", { status: 404 }, "status 404"],
+  ["is not JSON", { status: 200, body: "<html>" }, "not a list of models"],
+  ["is null", { status: 200, body: "null" }, "not a list of models"],
+  ["has no data", { status: 200, body: "{}" }, "not a list of models"],
+  ["has data of another kind", { status: 200, body: '{"data":{"id":"m"}}' }, "not a list of models"],
+  ["is too long", { status: 200, body: `{"data":[]}${" ".repeat(1_048_576)}` }, "protocol"],
+])("while a list %s the last one stays, and it is asked for soon, then more rarely", async (_, answer, reason) => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  engine.paths["/v1/models"] = answer;
+  await harness.time.advanceAsync(60_000);
+  expect(idsOf(harness)).toEqual(["m"]);
+  const attempts = engine.times("/v1/models").filter((time) => time >= 30_000);
+  expect(attempts[1]! - attempts[0]!).toBeLessThanOrEqual(250);
+  expect(attempts.length).toBeLessThan(14);
+  const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+  expect(warnings.map(({ fields }) => fields)).toEqual([{ engine: "a", reason }]);
+  engine.paths["/v1/models"] = modelsAnswer("other");
+  await harness.time.advanceAsync(31_000);
+  expect(idsOf(harness)).toEqual(["other"]);
+});
+
+test("after a restart the list is fetched at once", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  await harness.time.advanceAsync(8_000);
+  expect(harness.record("a").state).toBe("down");
+  expect(keysOf(harness, "m")).toEqual(["a"]);
+  engine.paths["/v1/models"] = modelsAnswer("new");
+  engine.paths["/health"] = { status: 200 };
+  while (harness.record("a").state !== "up") await harness.time.advanceAsync(20);
+  expect(idsOf(harness)).toEqual(["new"]);
+  expect(keysOf(harness, "m")).toEqual([]);
+});
+
+test("models that discovery names are taken at once, and the engine is not asked", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", { models: ["named", "other"] }, { "/v1/models": modelsAnswer("told") });
+  harness.fleet.apply([engine.spec]);
+  expect(harness.fleet.models()).toEqual([
+    { id: "named", engines: ["a"], created: 1_700_000_000, owned_by: "espalier" },
+    { id: "other", engines: ["a"], created: 1_700_000_000, owned_by: "espalier" },
+  ]);
+  await harness.time.advanceAsync(60_000);
+  expect(engine.times("/v1/models")).toEqual([]);
+});
+
+test("discovery may begin and cease to name models", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/v1/models": modelsAnswer("told") });
+  await harness.apply(engine);
+  expect(idsOf(harness)).toEqual(["told"]);
+  harness.fleet.apply([{ ...engine.spec, models: ["named"] }]);
+  expect(idsOf(harness)).toEqual(["named"]);
+  const asked = engine.times("/v1/models").length;
+  await harness.time.advanceAsync(60_000);
+  expect(engine.times("/v1/models")).toHaveLength(asked);
+  harness.fleet.apply([engine.spec]);
+  expect(idsOf(harness)).toEqual(["named"]);
+  await harness.time.advanceAsync(0);
+  expect(idsOf(harness)).toEqual(["told"]);
+});
+
+test("models beyond the limits are left out, which is said", async () => {
+  const harness = await startHarness();
+  const longest = "x".repeat(maxModelNameLength);
+  const others = Array.from({ length: maxModelsPerEngine }, (_, number) => `m${String(number).padStart(3, "0")}`);
+  const engine = harness.engine("a", {}, { "/v1/models": modelsAnswer(longest, `${longest}x`, "", "m000", ...others) });
+  await harness.apply(engine);
+  expect(harness.record("a").models).toHaveLength(maxModelsPerEngine);
+  expect(idsOf(harness)).toContain(longest);
+  expect(idsOf(harness)).toContain("m254");
+  expect(idsOf(harness)).not.toContain("m255");
+  expect(harness.lines).toContainEqual(expect.objectContaining({ level: "warn", fields: { engine: "a", leftOut: 4 } }));
+});
+
+test("names given by discovery are held to the same limits", async () => {
+  const harness = await startHarness();
+  const names = Array.from({ length: maxModelsPerEngine + 1 }, (_, number) => `m${number}`);
+  await harness.apply(harness.engine("a", { models: ["x".repeat(maxModelNameLength + 1), ...names] }));
+  expect(harness.record("a").models).toHaveLength(maxModelsPerEngine);
+  expect(idsOf(harness)).not.toContain(`m${maxModelsPerEngine}`);
+});
+
+test("entries that are no models are left out", async () => {
+  const harness = await startHarness();
+  await harness.apply(
+    harness.engine(
+      "a",
+      {},
+      { "/v1/models": listAnswer(null, 5, "m", [], { id: 3 }, { name: "x" }, { id: "__proto__" }, { id: "ok" }) },
+    ),
+  );
+  expect(idsOf(harness)).toEqual(["__proto__", "ok"]);
+  expect(keysOf(harness, "__proto__")).toEqual(["a"]);
+  expect(keysOf(harness, "constructor")).toEqual([]);
+});

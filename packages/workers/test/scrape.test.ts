@@ -1,0 +1,226 @@
+import type { EngineSignals } from "@espalier/workers";
+import { expect, test } from "vitest";
+import { type Answer, type Harness, startHarness, vllmPage } from "./fleet-harness.ts";
+
+const numbersOf = (signals: EngineSignals): number[] => [
+  signals.running,
+  signals.waiting,
+  signals.kvUse,
+  signals.blockSize,
+  signals.blockCount,
+  signals.promptTokensTotal,
+  signals.generationTokensTotal,
+  signals.prefixQueries,
+  signals.prefixHits,
+  signals.inFlightAtScrape,
+];
+
+const expectUnknown = (signals: EngineSignals): void => {
+  expect(numbersOf(signals).every(Number.isNaN), String(numbersOf(signals))).toBe(true);
+  expect(signals.ageMs()).toBe(Number.POSITIVE_INFINITY);
+};
+
+const promptTotal = (tokens: number): Answer => ({ status: 200, body: `vllm:prompt_tokens_total ${tokens}\n` });
+
+/** Lets time pass until this many scrapes of `path` have been sent. */
+async function untilScrapes(harness: Harness, times: () => readonly number[], count: number): Promise<void> {
+  while (times().length < count) await harness.time.advanceAsync(20);
+}
+
+test("an engine that is up is scraped at once, then about once a second", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  expect(harness.target("a").signals).toMatchObject({ dialect: "vllm", running: 0 });
+  await harness.time.advanceAsync(60_000);
+  const times = engine.times("/metrics");
+  const gaps = times.slice(1).map((time, index) => time - times[index]!);
+  expect(Math.min(...gaps)).toBeGreaterThanOrEqual(900);
+  expect(Math.max(...gaps)).toBeLessThanOrEqual(1_100);
+  expect(new Set(gaps.map((gap) => Math.round(gap))).size).toBeGreaterThan(20);
+  expect(engine.seen.find(({ path }) => path === "/metrics")).toMatchObject({
+    url: "http://a:8000/metrics",
+    timeoutMs: 1_000,
+    maxBytes: 4_194_304,
+  });
+});
+
+test("signals are unknown, not zero, before the first page, and where the page says nothing", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 300 } });
+  await harness.apply(engine);
+  expectUnknown(harness.target("a").signals);
+  expect(harness.target("a").signals.dialect).toBeUndefined();
+  await harness.time.advanceAsync(300);
+  const { signals } = harness.target("a");
+  expect(signals).toMatchObject({
+    running: 4,
+    kvUse: 0.5,
+    dialect: "vllm",
+    waiting: Number.NaN,
+    blockSize: Number.NaN,
+  });
+});
+
+const vllmBody = "vllm:num_requests_running 4\nvllm:kv_cache_usage_perc 0.5\n";
+
+test("the age counts from the moment the scrape began", async () => {
+  const harness = await startHarness();
+  await harness.apply(harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 300 } }));
+  await harness.time.advanceAsync(300);
+  expect(harness.target("a").signals.ageMs()).toBe(300);
+  await harness.time.advanceAsync(150);
+  expect(harness.target("a").signals.ageMs()).toBe(450);
+});
+
+test("the requests in flight are kept as of the moment the scrape began", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 300 } });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(300);
+  expect(harness.target("a").signals.inFlightAtScrape).toBe(0);
+  const { load } = harness.target("a");
+  const first = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  await untilScrapes(harness, () => engine.times("/metrics"), 2);
+  const second = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  await harness.time.advanceAsync(300);
+  expect(harness.target("a").signals.inFlightAtScrape).toBe(1);
+  first.end();
+  second.end();
+});
+
+test.each<[string, Answer, string]>([
+  ["refused", "refused", "unreachable"],
+  ["garbled", "garbled", "protocol"],
+  ["a server error", { status: 500, body: vllmBody }, "status"],
+  ["too long", { status: 200, body: vllmBody + "#".repeat(4_194_304) }, "protocol"],
+  ["without a known name", { status: 200, body: "up 1\n" }, "absent"],
+])("after three scrapes that are %s the signals are unknown", async (_, answer, outcome) => {
+  const harness = await startHarness({ scrape: { absentIntervalMs: 1_000 } });
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody } });
+  await harness.apply(engine);
+  const { signals } = harness.target("a");
+  engine.paths["/metrics"] = answer;
+  engine.paths["/prometheus/metrics"] = answer;
+  const failed = (): number => harness.meter.value("espalier_engine_metrics_scrapes_total", "a", outcome) ?? 0;
+  while (failed() < 2) await harness.time.advanceAsync(20);
+  expect(signals.running).toBe(4);
+  while (failed() < 3) await harness.time.advanceAsync(20);
+  expectUnknown(signals);
+  expect(signals.dialect).toBe("vllm");
+  expect(harness.record("a").state).toBe("up");
+  engine.paths["/metrics"] = vllmPage(9);
+  await harness.time.advanceAsync(2_500);
+  expect(signals.running).toBe(9);
+});
+
+test("one failed scrape in between does not matter", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": vllmPage(4) });
+  await harness.apply(engine);
+  for (let round = 0; round < 4; round++) {
+    const before = engine.times("/metrics").length;
+    engine.paths["/metrics"] = "refused";
+    await untilScrapes(harness, () => engine.times("/metrics"), before + 2);
+    engine.paths["/metrics"] = vllmPage(4);
+    await untilScrapes(harness, () => engine.times("/metrics"), before + 3);
+    expect(harness.target("a").signals.running).toBe(4);
+  }
+});
+
+test("signals five seconds old are unknown, whatever becomes of the scrapes", async () => {
+  const harness = await startHarness({ scrape: { intervalMs: 60_000 } });
+  await harness.apply(harness.engine("a", {}, { "/metrics": vllmPage(4) }));
+  await harness.time.advanceAsync(4_999);
+  expect(harness.target("a").signals.running).toBe(4);
+  await harness.time.advanceAsync(1);
+  expectUnknown(harness.target("a").signals);
+});
+
+test("an engine that goes down loses its signals at once, and is not scraped until it is up again", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": vllmPage(4) });
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  while (harness.record("a").state === "up") await harness.time.advanceAsync(20);
+  expectUnknown(harness.target("a").signals);
+  const scrapes = engine.times("/metrics").length;
+  await harness.time.advanceAsync(30_000);
+  expect(engine.times("/metrics")).toHaveLength(scrapes);
+  engine.paths["/health"] = { status: 200 };
+  while (harness.record("a").state !== "up") await harness.time.advanceAsync(20);
+  expect(harness.target("a").signals.running).toBe(4);
+});
+
+test("trtllm-serve is found under its own path and then asked only there", async () => {
+  const harness = await startHarness();
+  const page = { status: 200, body: "trtllm_num_requests_running 5\n" };
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: "[]" }, "/prometheus/metrics": page });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(20_000);
+  expect(harness.target("a").signals).toMatchObject({ dialect: "trtllm", running: 5 });
+  expect(engine.times("/metrics")).toHaveLength(1);
+  expect(engine.times("/prometheus/metrics").length).toBeGreaterThan(15);
+});
+
+test("an engine without metrics is asked every half minute, and used all the same", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 404 } });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(120_000);
+  expect(engine.times("/metrics").length).toBeLessThanOrEqual(5);
+  expect(engine.times("/metrics").length).toBeGreaterThanOrEqual(4);
+  expect(harness.target("a").usable).toBe(true);
+  expectUnknown(harness.target("a").signals);
+  engine.paths["/metrics"] = vllmPage(2);
+  await harness.time.advanceAsync(33_000);
+  expect(harness.target("a").signals.running).toBe(2);
+  await harness.time.advanceAsync(10_000);
+  expect(engine.times("/metrics").length).toBeGreaterThan(12);
+});
+
+test("the configured path is asked first", async () => {
+  const harness = await startHarness({ scrape: { path: "/stats" } });
+  const engine = harness.engine("a", {}, { "/stats": vllmPage(8) });
+  await harness.apply(engine);
+  expect(harness.target("a").signals.running).toBe(8);
+  expect(engine.times("/metrics")).toEqual([]);
+});
+
+test("a slow metrics page delays neither health nor other engines", async () => {
+  const harness = await startHarness();
+  const slow = harness.engine("slow", {}, { "/metrics": "silent" });
+  const quick = harness.engine("quick", {}, { "/metrics": vllmPage(1) });
+  await harness.apply(slow, quick);
+  await harness.time.advanceAsync(20_000);
+  expect(harness.record("slow").state).toBe("up");
+  expect(slow.times("/health").length).toBeGreaterThanOrEqual(10);
+  expect(harness.target("quick").signals.ageMs()).toBeLessThan(1_200);
+  const times = slow.times("/metrics");
+  for (let i = 1; i < times.length; i++) expect(times[i]! - times[i - 1]!).toBeGreaterThanOrEqual(1_000);
+});
+
+test("malformed lines are counted, and the rest of the page counts", async () => {
+  const harness = await startHarness();
+  const body = "vllm:num_requests_running 4\nvllm:num_requests_waiting x\nvllm:kv_cache_usage_perc -1\n";
+  await harness.apply(harness.engine("a", {}, { "/metrics": { status: 200, body } }));
+  expect(harness.target("a").signals).toMatchObject({ running: 4, waiting: Number.NaN, kvUse: Number.NaN });
+  expect(harness.meter.value("espalier_engine_metrics_malformed_lines_total", "a")).toBe(2);
+  expect(harness.meter.value("espalier_engine_metrics_scrapes_total", "a", "ok")).toBe(1);
+});
+
+test("totals that go back mean another process, whose models are asked for at once", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": promptTotal(5_000) });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(10_000);
+  expect(engine.times("/v1/models")).toHaveLength(1);
+  engine.paths["/metrics"] = promptTotal(5_001);
+  await harness.time.advanceAsync(3_000);
+  expect(engine.times("/v1/models")).toHaveLength(1);
+  engine.paths["/metrics"] = promptTotal(12);
+  await harness.time.advanceAsync(1_200);
+  expect(engine.times("/v1/models")).toHaveLength(2);
+  await harness.time.advanceAsync(5_000);
+  expect(engine.times("/v1/models")).toHaveLength(2);
+});

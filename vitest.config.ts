@@ -10,7 +10,11 @@ export default defineConfig({
     projects: [
       {
         ...shared,
-        test: { name: "unit", include: ["{packages,apps}/*/test/**/*.test.ts", "bench/test/**/*.test.ts"] },
+        test: {
+          name: "unit",
+          include: ["{packages,apps}/*/test/**/*.test.ts", "bench/test/**/*.test.ts"],
+          testTimeout: 20_000,
+        },
       },
       { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"] } },
       { ...shared, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"], testTimeout: 30_000 } },

@@ -39,7 +39,6 @@ export const portExceptions: readonly PortException[] = [
   { path: "packages/testing/src/virtual-time.ts", ports: ["timers"], reason: "lets promises settle" },
   { path: "packages/testing/src/wait-for.ts", ports: ["timers"], reason: "polls real programs" },
   { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },
-  { path: "packages/telemetry/src/metrics.ts", ports: ["timers"], reason: "yields to the event loop between metrics" },
   { path: "apps/router/src/main.ts", ports: ["timers"], reason: "holds the process while a command runs" },
   {
     path: "apps/router/src/commands/config-flags.ts",

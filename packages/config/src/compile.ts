@@ -1,4 +1,4 @@
-import type { ApiKey, CompiledConfig, PolicyConfig, SessionKeySource } from "./compiled-config.ts";
+import type { ApiKey, CompiledConfig, ListenerTls, PolicyConfig, SessionKeySource } from "./compiled-config.ts";
 import { isLoopback, sha256Of } from "./cross-checks.ts";
 import { compileEngines } from "./engine-specs.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
@@ -15,16 +15,16 @@ export function compileConfig(tree: ConfigTree): CompiledConfig {
   };
 }
 
+function compileTls(tls: ConfigTree["listen"]["tls"]): ListenerTls | undefined {
+  return tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] };
+}
+
 function compileListeners(tree: ConfigTree) {
   const { listen, admin, timeouts, limits, drain, log } = tree;
-  const { tls } = listen;
   return {
-    listen: {
-      host: listen.host,
-      port: listen.port,
-      tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
-    },
+    listen: { host: listen.host, port: listen.port, tls: compileTls(listen.tls) },
     admin: {
+      tls: compileTls(admin.tls),
       host: admin.host,
       port: admin.port,
       keySha256: admin.key === undefined ? undefined : sha256Of(admin.key),

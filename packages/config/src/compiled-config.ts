@@ -47,6 +47,7 @@ export interface CompiledConfig {
   readonly admin: {
     readonly host: string;
     readonly port: number;
+    readonly tls: ListenerTls | undefined;
     /** SHA-256 of the admin key: 32 bytes. Undefined leaves the admin listener open, on a loopback address only. */
     readonly keySha256: Buffer | undefined;
   };

@@ -1,5 +1,5 @@
 import type { CounterSeries, Meter } from "@espalier/common";
-import { silentMeter } from "@espalier/common";
+import { createSeededRandom, silentMeter } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { deadUrl, httpEngine, namedEngine } from "./engines.ts";
@@ -64,4 +64,21 @@ test("a client that leaves and a stream that is cut are counted", async () => {
     "attempts_total{reset}": 1,
     "response_bytes_total{}": 10,
   });
+});
+
+test("exchanges that ended are forgotten, whatever their order: a stop finds only those under way", async () => {
+  const { meter, counts } = createCountingMeter();
+  const random = createSeededRandom(5);
+  const engine = await httpEngine(() => {});
+  const rig = await createRig({ engines: [engine.url], meter });
+  const answers = Array.from({ length: 20 }, () => send(rig.port));
+  await waitFor(() => engine.requests.length === 20, { what: "the requests" });
+  const waiting = [...engine.requests];
+  for (let left = 20; left > 4; left--) {
+    waiting.splice(random.integer(left), 1)[0]!.response.end("ok");
+    await waitFor(() => rig.proxy.activeStreams() === left - 1, { what: "one end" });
+  }
+  await rig.proxy.stop();
+  await Promise.all(answers);
+  expect(counts).toMatchObject({ "attempts_total{answered}": 16, "attempts_total{abandoned}": 4 });
 });

@@ -24,7 +24,7 @@ import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
-import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions } from "./router-options.ts";
+import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
 import { createModelRouter } from "./routing/model-router.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
@@ -84,9 +84,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
       models: fleet.models().map((model) => model.id),
     }),
     describeConfig: () => describeConfig(config),
+    tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
   });
-  const admin = createListener(adminApp, { ...config.admin, tls: undefined });
+  const admin = createListener(adminApp, config.admin);
   const sources = createEngineSources(config, fleet, logger);
   fleet.onChange((change, engine) => {
     if (change === "gone") proxy.drop(engine.url);

@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
-import type { CompiledConfig } from "@espalier/config";
+import type { CompiledConfig, ListenerTls } from "@espalier/config";
 import type { ProxyDeps } from "@espalier/proxy";
 import type { FleetOptionsInput } from "@espalier/workers";
 import type { ListenerSettings } from "./data-plane/data-plane-app.ts";
 import type { DataPlaneSettings } from "./data-plane/router-context.ts";
+import type { TlsMaterial } from "./lifecycle/tls-material.ts";
 
 /** The part of a configuration that the proxy reads. */
 export function proxyOptions({
@@ -32,8 +33,8 @@ export function proxyOptions({
 }
 
 /** The part of a configuration that the fleet reads. */
-export function fleetOptions({ health, scrape }: CompiledConfig): FleetOptionsInput {
-  return { health, scrape };
+export function fleetOptions({ health, scrape, breaker }: CompiledConfig): FleetOptionsInput {
+  return { health, scrape, breaker };
 }
 
 /** The part of a configuration that the data plane's routes read. */
@@ -50,16 +51,22 @@ export function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
 
 /** The part of a configuration that the data plane's listener reads. */
 export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
-  const { tls } = listen;
   return {
     maxBodyBytes: limits.maxBodyBytes,
     maxHeaderBytes: limits.maxHeaderBytes,
     requestReceiveMs: timeouts.requestReceiveMs,
     keepAliveMs: timeouts.keepAliveMs,
-    ...(tls
-      ? { tls: { cert: readPem(tls.certFile), key: readPem(tls.keyFile), ...readOptional("ca", tls.caFile) } }
-      : {}),
+    ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
   };
+}
+
+/**
+ * The certificates of a listener.
+ *
+ * @throws EspalierError `config_unreadable`
+ */
+export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
+  return { cert: readPem(certFile), key: readPem(keyFile), ...readOptional("ca", caFile) };
 }
 
 function readOptional<Name extends string>(name: Name, path: string | undefined): { [key in Name]?: string } {

@@ -106,12 +106,12 @@ export function deliver(context: EngineContext, exchange: Exchange, generation: 
 }
 
 function streamSink(
-  { scheduler }: EngineContext,
+  { clock, scheduler }: EngineContext,
   { response, fault }: Exchange,
   { format }: Generation,
   settle: (as: Outcome) => void,
 ): Sink {
-  const writer = createEventWriter({ response, fault, scheduler, ended: settle });
+  const writer = createEventWriter({ response, fault, clock, scheduler, ended: settle });
   return {
     token: (sequence, index) => writer.add(format.token(sequence, index)),
     complete: (reports) => writer.close(format.end(reports)),

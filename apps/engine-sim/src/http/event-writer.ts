@@ -1,9 +1,15 @@
 import type { ServerResponse } from "node:http";
-import type { Cancel, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import type { Fault } from "../admin/faults.ts";
 
-/** Bytes that wait for a client to read; a client that is further behind loses its connection. */
+/** A client with more bytes than this still to read is behind. */
 const maxBufferedBytes = 1024 * 1024;
+
+/**
+ * How long a client may be behind before it loses its connection, in real milliseconds. A burst after the process was
+ * held up is no reason to drop a client that reads.
+ */
+const maxBehindMs = 2_000;
 
 /** Streams an answer, with the faults that happen in mid-stream. */
 interface EventWriter {
@@ -19,12 +25,14 @@ interface EventWriter {
 interface EventWriterOptions {
   readonly response: ServerResponse;
   readonly fault: Fault | undefined;
+  readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** Called once, when the answer is complete or the client was dropped. Not called after a fault broke the stream. */
   readonly ended: (how: "finished" | "dropped-slow-client") => void;
 }
 
-export function createEventWriter({ response, fault, scheduler, ended }: EventWriterOptions): EventWriter {
+export function createEventWriter(options: EventWriterOptions): EventWriter {
+  const { response, fault, clock, scheduler, ended } = options;
   const breaksAfter = breakPoint(fault);
   const slowsAfter =
     fault?.kind === "slow" ? (fault.afterTokens ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
@@ -35,7 +43,13 @@ export function createEventWriter({ response, fault, scheduler, ended }: EventWr
   let cancelHeld: Cancel | undefined;
   let last: string | undefined;
   let over = false;
+  let behindSinceMs = Number.POSITIVE_INFINITY;
 
+  const isTooSlow = (): boolean => {
+    if (response.writableLength <= maxBufferedBytes) behindSinceMs = Number.POSITIVE_INFINITY;
+    else behindSinceMs = Math.min(behindSinceMs, clock.nowMs());
+    return clock.nowMs() - behindSinceMs >= maxBehindMs;
+  };
   const releaseHeld = (): void => {
     cancelHeld = undefined;
     pending += held.shift() ?? "";
@@ -43,7 +57,7 @@ export function createEventWriter({ response, fault, scheduler, ended }: EventWr
   };
   function flush(): void {
     if (over) return;
-    if (response.writableLength > maxBufferedBytes) {
+    if (isTooSlow()) {
       over = true;
       response.destroy();
       ended("dropped-slow-client");

@@ -14,10 +14,8 @@ const host = (description: string) =>
 const port = (description: string, standard: number) =>
   integer({ description, minimum: 0, maximum: 65_535, default: standard });
 
-export const listen = section("Where clients are served.", {
-  host: host("Address to listen on; `0.0.0.0` or `::` for all."),
-  port: port("Port to listen on; 0 for any free one.", 8080),
-  tls: Type.Optional(
+const tls = () =>
+  Type.Optional(
     section("Serve HTTPS instead of HTTP.", {
       "cert-file": filePath("Certificate chain in PEM form."),
       "key-file": filePath("Private key in PEM form."),
@@ -25,7 +23,12 @@ export const listen = section("Where clients are served.", {
         filePath("Certificates in PEM form; when given, clients must present a certificate that one of them signed."),
       ),
     }),
-  ),
+  );
+
+export const listen = section("Where clients are served.", {
+  host: host("Address to listen on; `0.0.0.0` or `::` for all."),
+  port: port("Port to listen on; 0 for any free one.", 8080),
+  tls: tls(),
 });
 
 export const admin = section("Where operators are served: the admin API and the metrics.", {
@@ -34,6 +37,7 @@ export const admin = section("Where operators are served: the admin API and the 
   key: Type.Optional(
     text({ description: "Key that admin requests must carry.", minLength: 8, maxLength: 512, isSecret: true }),
   ),
+  tls: tls(),
 });
 
 export const apiKeys = list(

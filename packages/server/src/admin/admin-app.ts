@@ -1,10 +1,12 @@
 import { createHash, timingSafeEqual } from "node:crypto";
+import type { Server } from "node:http";
 import { asEngineId, EspalierError, type Logger } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
 import { describeEngine, type Fleet } from "@espalier/workers";
-import fastify, { type FastifyInstance } from "fastify";
+import fastify, { type FastifyHttpOptions, type FastifyInstance } from "fastify";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
+import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 
 export interface AdminDependencies {
   readonly fleet: Fleet;
@@ -15,6 +17,7 @@ export interface AdminDependencies {
   readonly status: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
+  readonly tls: TlsMaterial | undefined;
   /** SHA-256 of the key that admin requests must carry; undefined leaves the listener open. */
   readonly keySha256: Buffer | undefined;
 }
@@ -24,7 +27,10 @@ const maxAdminBodyBytes = 65_536;
 /** The application that operators talk to: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
   const { fleet, logger, readiness, renderMetrics } = dependencies;
-  const app = fastify({ logger: false, bodyLimit: maxAdminBodyBytes });
+  const options = { logger: false, bodyLimit: maxAdminBodyBytes };
+  const https = dependencies.tls && httpsOptions(dependencies.tls);
+  // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
+  const app = fastify((https ? { ...options, https } : options) as FastifyHttpOptions<Server>);
   app.setErrorHandler((error, request, reply) => {
     const known = fromFastifyError(error as Parameters<typeof fromFastifyError>[0], logger, request.id);
     const { status, headers, body } = errorResponse("openai", known);

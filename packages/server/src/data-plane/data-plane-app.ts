@@ -8,6 +8,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from "fastify";
+import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { authenticate } from "./api-keys.ts";
 import { fromClientError, fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
@@ -34,8 +35,7 @@ export interface ListenerSettings {
   readonly maxHeaderBytes: number;
   readonly requestReceiveMs: number;
   readonly keepAliveMs: number;
-  /** PEM texts; `ca` makes clients show a certificate that it signed. */
-  readonly tls?: { readonly cert: string; readonly key: string; readonly ca?: string };
+  readonly tls?: TlsMaterial;
 }
 
 /** The application that clients talk to. */
@@ -92,7 +92,7 @@ function createFastify(context: RouterContext, listener: ListenerSettings): Fast
     },
   };
   const { tls } = listener;
-  const https = tls && { ...http, cert: tls.cert, key: tls.key, ...(tls.ca ? { ca: tls.ca, requestCert: true } : {}) };
+  const https = tls && { ...http, ...httpsOptions(tls) };
   // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }

@@ -1,0 +1,54 @@
+import { flagCatalogue, loadConfig } from "@espalier/config";
+import { defaultSessionKeyLadder } from "@espalier/openai";
+import { createPolicy, policyCatalogue, policyNames } from "@espalier/policies";
+import { defaultProxyOptions } from "@espalier/proxy";
+import { defaultFleetOptions } from "@espalier/workers";
+import { expect, test } from "vitest";
+import { fleetOptions, proxyOptions } from "../src/router-options.ts";
+
+/*
+ * Features do not import features, so some facts stand in the schema of the configuration and in the package that they
+ * are about. Here they are compared.
+ */
+
+const standard = loadConfig({});
+
+test("the configuration knows every policy, and no other", () => {
+  for (const name of policyNames) expect(loadConfig({ flags: { "--policy": name } }).policy.name).toBe(name);
+  expect(() => loadConfig({ flags: { "--policy": "no_such_policy" } })).toThrow(/no_such_policy/);
+});
+
+test("the configuration takes every option of every policy, and the policies take what it lets through", () => {
+  for (const name of policyNames) {
+    for (const option of policyCatalogue[name].options) {
+      const text = `policy: { name: ${name}, ${option.name}: ${option.default} }`;
+      const { policy } = loadConfig({ file: { path: "espalier.yaml", text } });
+      expect(policy.options, `${name} ${option.name}`).toEqual({ [option.name]: option.default });
+      expect(createPolicy(policy.name, policy.options).name).toBe(name);
+    }
+  }
+});
+
+test("the default session keys are the same", () => {
+  expect(standard.sessionKey).toEqual(defaultSessionKeyLadder);
+});
+
+test("the defaults of the fleet are those of the configuration", () => {
+  const { health, scrape, breaker } = fleetOptions(standard);
+  expect(defaultFleetOptions.health).toMatchObject(health ?? {});
+  expect(defaultFleetOptions.scrape).toMatchObject(scrape ?? {});
+  expect(defaultFleetOptions.breaker).toEqual(breaker);
+});
+
+test("the defaults of the proxy are those of the configuration", () => {
+  const { tls, ...options } = proxyOptions(standard);
+  expect(defaultProxyOptions).toMatchObject(options);
+  expect(tls).toEqual({ rejectUnauthorized: true });
+});
+
+test("every section of the configuration can be set from outside, secrets in lists aside", () => {
+  const flags = flagCatalogue.map(({ flag }) => flag);
+  for (const flag of ["--engine", "--policy", "--listen-port", "--admin-key", "--timeouts-idle", "--log-level"]) {
+    expect(flags).toContain(flag);
+  }
+});

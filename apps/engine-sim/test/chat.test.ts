@@ -1,3 +1,4 @@
+import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
   at,
@@ -275,20 +276,31 @@ test("every name of the model is served and comes back; no name means the first"
   expect(chunks.every((chunk) => chunk.model === 'odd "name" é')).toBe(true);
 });
 
-test("a request that goes first by priority overtakes those that wait", async () => {
-  const order = async (flavour: "vllm" | "sglang"): Promise<string[]> => {
-    const sim = await startSim({ speed: 200, parameters: { flavour, maxRunning: 1 } });
-    const finished: string[] = [];
-    const ask = async (name: string, priority: number, tokens: number) => {
-      await sim.post(path, { messages: [{ role: "user", content: name }], max_tokens: tokens, priority });
-      finished.push(name);
-    };
-    const first = ask("first", 0, 200);
-    await sim.state();
-    const rest = [ask("five", 5, 20), ask("one", 1, 20)];
-    await Promise.all([first, ...rest]);
-    return finished;
+test.each([
+  ["vllm", ["first", "one", "five"]],
+  ["sglang", ["first", "five", "one"]],
+] as const)("%s puts those with a better priority first among those that wait", async (flavour, expected) => {
+  const time = createVirtualTime();
+  const clocks = { clock: time.clock, scheduler: time.scheduler };
+  const sim = await startSim({ ...clocks, speed: 1, parameters: { flavour, maxRunning: 1 } });
+  const finished: string[] = [];
+  const ask = async (name: string, priority: number): Promise<void> => {
+    await sim.post(path, { messages: [{ role: "user", content: name }], max_tokens: 3, priority });
+    finished.push(name);
   };
-  expect(await order("vllm")).toEqual(["first", "one", "five"]);
-  expect(await order("sglang")).toEqual(["first", "five", "one"]);
+  const asked: Promise<void>[] = [];
+  for (const [name, priority] of [
+    ["first", 0],
+    ["five", 5],
+    ["one", 1],
+  ] as const) {
+    asked.push(ask(name, priority));
+    await waitFor(async () => (await sim.state()).active.length === asked.length, { what: `${name} in the engine` });
+  }
+  for (const count of [1, 2, 3]) {
+    time.advance(150);
+    await waitFor(() => finished.length === count, { what: `${count} answers` });
+  }
+  await Promise.all(asked);
+  expect(finished).toEqual(expected);
 });

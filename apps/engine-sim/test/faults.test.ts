@@ -79,7 +79,7 @@ describe("before headers", () => {
         });
         socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? "error"));
       });
-    await addFault(sim, { kind: "refuse", delayMs: 300 });
+    await addFault(sim, { kind: "refuse", delayMs: 1_000 });
     await waitFor(async () => (await dial()) === "ECONNREFUSED", { what: "a closed port" });
     await waitFor(async () => (await dial()) === "open", { what: "an open port" });
     expect((await ask(sim)).status).toBe(200);
@@ -229,7 +229,7 @@ describe("probes", () => {
   });
 
   test("metrics-lie hides the load, not the counters", async () => {
-    const sim = await startSim({ speed: 20, parameters: { maxRunning: 1 } });
+    const sim = await startSim({ speed: 1, parameters: { maxRunning: 1 } });
     const open = [1, 2, 3].map(() => openRequest(sim.url + chat, { ...streamed, max_tokens: 500 }));
     await Promise.all(open.map(({ head }) => head));
     await sim.state();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { startSim } from "./sim-client.ts";
+import { openRequest, startSim, untilIdle } from "./sim-client.ts";
 
 test("the models are listed with the longest prompt they take", async () => {
   const sim = await startSim({ models: ["one", "two"], parameters: { maxModelLength: 999 } });
@@ -59,7 +59,7 @@ test.each([
   ["vllm", "/reset_prefix_cache", 500],
   ["sglang", "/flush_cache", 400],
 ] as const)("%s forgets its cache on %s, unless requests run", async (flavour, path, refusal) => {
-  const sim = await startSim({ speed: 100, parameters: { flavour } });
+  const sim = await startSim({ speed: 10, parameters: { flavour } });
   const prompt = "x".repeat(400);
   const cached = async () => {
     const { usage } = (await sim.post("/v1/completions", { prompt, max_tokens: 1 })).json as {
@@ -74,10 +74,12 @@ test.each([
   if (flavour === "vllm") expect(reset.json).toEqual({ success: true });
   expect(await cached()).toBe(0);
 
-  const running = sim.post("/v1/completions", { prompt, max_tokens: 300 });
+  const running = openRequest(`${sim.url}/v1/completions`, { prompt, max_tokens: 4_000, stream: true });
+  await running.head;
   const refused = await sim.post(path, "");
   expect(refused.status).toBe(refusal);
   if (flavour === "vllm") expect(refused.json).toEqual({ success: false });
-  await running;
+  running.destroy();
+  await untilIdle(sim);
   expect(await cached()).toBe(96);
 });

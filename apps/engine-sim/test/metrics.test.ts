@@ -1,3 +1,4 @@
+import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { capturedMetrics, captureFolder, openRequest, startSim, untilIdle } from "./sim-client.ts";
 
@@ -124,7 +125,7 @@ test.each(["vllm", "sglang"] as const)(
 );
 
 test("counters and gauges follow what the engine does", async () => {
-  const sim = await startSim({ speed: 20, parameters: { maxRunning: 2, blockCount: 100, blockSize: 16 } });
+  const sim = await startSim({ speed: 1, parameters: { maxRunning: 2, blockCount: 100, blockSize: 16 } });
   const values = async () => {
     const { samples } = parsePage((await sim.get("/metrics")).text.split("\n"));
     return (name: string, labels: Record<string, string> = {}) =>
@@ -139,7 +140,7 @@ test("counters and gauges follow what the engine does", async () => {
     openRequest(`${sim.url}/v1/completions`, { prompt, max_tokens: 400, stream: true }),
   );
   await Promise.all(open.map(({ head }) => head));
-  await sim.state();
+  await waitFor(async () => (await sim.state()).stats.running === 2, { what: "two running requests" });
   const busy = await values();
   expect(busy("num_requests_running")).toBe(2);
   expect(busy("num_requests_waiting")).toBe(3);

@@ -2,10 +2,13 @@ import { type ChildProcess, fork, spawn, spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
-import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test, vi } from "vitest";
 
 const app = join(dirname(fileURLToPath(import.meta.url)), "..");
 const program = join(app, "bin", "engine-sim.mjs");
+
+// A program takes a second to start on a busy machine.
+vi.setConfig({ testTimeout: 20_000 });
 
 beforeAll(() => {
   const compiler = fileURLToPath(import.meta.resolve("typescript/package.json"));
@@ -94,7 +97,7 @@ test("stays up while its only port is closed for a time", async () => {
       () => true,
       () => false,
     );
-  await fetch(`${url}/sim/faults`, { method: "POST", body: JSON.stringify({ kind: "refuse", delayMs: 250 }) });
+  await fetch(`${url}/sim/faults`, { method: "POST", body: JSON.stringify({ kind: "refuse", delayMs: 1_000 }) });
   await waitFor(async () => !(await reachable()), { what: "a closed port" });
   await waitFor(reachable, { what: "the port again" });
   child.kill("SIGINT");

@@ -107,12 +107,12 @@ test("in real time a first token comes after the time that the model says, scale
   const sim = await startSim({ speed });
   const { firstMs } = expectedTimes(enginePresets["a10g-7b"].parameters, 1_000);
   const times: number[] = [];
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < 5; round++) {
     const startMs = systemClock.nowMs();
     await sim.post(completions, { prompt: Array(1_000).fill(7 + round), max_tokens: 1 });
     times.push(systemClock.nowMs() - startMs);
   }
-  // The best of three: others use the machine too. Never early, at most a few timer ticks late.
+  // The best of five: others use the machine too. Never early, at most a few timer ticks late.
   expect(Math.min(...times)).toBeGreaterThanOrEqual(firstMs / speed);
   expect(Math.min(...times)).toBeLessThan(firstMs / speed + 60);
 });

@@ -53,17 +53,15 @@ test("a long run of colliding pieces needs four times the tokens and comes back 
 
 test("decoding gives back exactly what was encoded, for any text", async () => {
   const sim = await startSim();
-  const text = fc.string({ unit: "binary", maxLength: 60 });
+  const text = fc.string({ unit: "binary", maxLength: 200 });
   await fc.assert(
     fc.asyncProperty(text, async (prompt) => {
       const tokens = await tokensOf(sim, { prompt });
       expect(await textOf(sim, tokens)).toBe(prompt);
-      // Encoding again what was decoded changes nothing.
-      expect(await tokensOf(sim, { prompt: await textOf(sim, tokens) })).toEqual(tokens);
     }),
-    { numRuns: 60 },
+    { numRuns: 50 },
   );
-});
+}, 20_000);
 
 test("a byte order mark at the start survives", async () => {
   const sim = await startSim();
@@ -80,7 +78,7 @@ test("any list of ids decodes to some text, ids without meaning to replacement c
   );
   expect(await textOf(sim, [0xffff_ffff])).toBe("\uFFFD".repeat(4));
   expect(await textOf(sim, [special.user, wordToken("the "), special.end, 300])).toBe("<|user|>the <|end|><|300|>");
-});
+}, 20_000);
 
 test("messages stand between their role and an end, with the assistant's turn opened", async () => {
   const sim = await startSim();

@@ -16,6 +16,7 @@ import { createProxy } from "@espalier/proxy";
 import { createMetrics } from "@espalier/telemetry";
 import { createFleet, type Fleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
+import { createControlClient } from "./control-client.ts";
 import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import type { Readiness } from "./data-plane/probe-routes.ts";
 import { createRequestMetrics } from "./data-plane/request-metrics.ts";
@@ -112,7 +113,7 @@ export function createContext(
   servers: () => readonly Server[],
 ): RouterContext {
   const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
-  const http = proxy.httpClient;
+  const http = createControlClient(proxy.httpClient, config);
   const inFlight = { count: 0 };
   return {
     clock,

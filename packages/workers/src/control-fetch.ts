@@ -27,7 +27,6 @@ function failureOutcome(thrown: unknown): FetchOutcome {
     case "upstream_timeout":
       return "timeout";
     case "upstream_connect_failed":
-    case "upstream_reset":
       return "unreachable";
     default:
       return "protocol";

@@ -84,7 +84,6 @@ export function createMetricsScrape(
   return {
     start() {
       pathIndex = 0;
-      failures = 0;
       loop.start(0);
     },
     stop() {

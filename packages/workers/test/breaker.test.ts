@@ -153,6 +153,43 @@ test("a failed trial opens the breaker for longer, up to 30 seconds, and closing
   expect(await waitForTrial(harness)).toBeLessThanOrEqual(2_010);
 });
 
+test("successes of an earlier round of trials do not count in the next", async () => {
+  const harness = await startOne();
+  sendAll(harness, ...times(5, "failure"));
+  await waitForTrial(harness);
+  sendAll(harness, "success", "failure");
+  expect(harness.record("a").breaker.state).toBe("open");
+  await waitForTrial(harness);
+  send(harness, "success");
+  expect(harness.record("a").breaker.state).toBe("half-open");
+  send(harness, "success");
+  expect(harness.record("a").breaker.state).toBe("closed");
+});
+
+test("failures from before an opening do not count after the breaker has closed", async () => {
+  const harness = await startOne();
+  sendAll(harness, ...Array.from({ length: 20 }, (_, i): Verdict => (i % 2 ? "success" : "failure")));
+  await waitForTrial(harness);
+  sendAll(harness, "success", "success");
+  expect(harness.time.clock.nowMs()).toBeLessThan(3_000);
+  sendAll(harness, "failure", "success", "failure");
+  expect(harness.record("a").breaker.state).toBe("closed");
+});
+
+test("a breaker that waits for a trial while its engine is down is ready when the engine is", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  sendAll(harness, ...times(5, "failure"));
+  engine.paths["/health"] = "refused";
+  await harness.time.advanceAsync(30_000);
+  expect(harness.record("a")).toMatchObject({ state: "down", breaker: { state: "half-open" } });
+  expect(harness.target("a").usable).toBe(false);
+  engine.paths["/health"] = { status: 200 };
+  await harness.time.advanceAsync(4_000);
+  expect(harness.target("a").usable).toBe(true);
+});
+
 test("a result of a request that began before the last change of state does not count", async () => {
   const harness = await startOne();
   const { breaker } = harness.record("a");

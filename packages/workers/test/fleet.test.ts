@@ -168,6 +168,42 @@ test("an engine that comes back before it is gone is the same one, and starts ov
   expect(idsOf(harness)).toEqual(["a"]);
 });
 
+test("an engine that came back and is removed again lingers and goes like any other", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  const target = harness.target("a");
+  const ticket = target.load.begin(size);
+  for (let round = 0; round < 3; round++) {
+    harness.fleet.apply([]);
+    expect(keysOf(harness)).toEqual([]);
+    harness.fleet.apply([engine.spec]);
+    expect(keysOf(harness)).toEqual(["a"]);
+  }
+  ticket.end();
+  expect(idsOf(harness)).toEqual(["a"]);
+  harness.fleet.apply([]);
+  expect(idsOf(harness)).toEqual([]);
+  expect(harness.meter.series).toEqual([]);
+});
+
+test("an engine that comes back at another address is not the one that lingers", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  const old = harness.target("a");
+  const ticket = old.load.begin(size);
+  harness.fleet.apply([]);
+  const other = harness.engine("a", { url: "http://other:1" });
+  await harness.apply(other);
+  expect(harness.target("a")).not.toBe(old);
+  expect(old.engine.state).toBe("removed");
+  harness.fleet.apply([engine.spec]);
+  expect(harness.target("a")).toBe(old);
+  ticket.end();
+  expect(idsOf(harness)).toEqual(["a"]);
+});
+
 test("another address is another engine under the same id", async () => {
   const harness = await startHarness();
   const old = harness.engine("a");

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { type Answer, createHarness, healthy, startHarness } from "./fleet-harness.ts";
+import { type Answer, createHarness, healthy, makeSpec, startHarness } from "./fleet-harness.ts";
 
 const failures: readonly [name: string, answer: Answer, reason: string][] = [
   ["refuses connections", "refused", "unreachable"],
@@ -153,6 +153,17 @@ test("engines that come up together are not probed together", async () => {
   }
 });
 
+test("an engine that went down is probed soon again, not as rarely as while it failed", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  while (harness.record("a").state === "up") await harness.time.advanceAsync(10);
+  const before = engine.times("/health").length;
+  await harness.time.advanceAsync(1_000);
+  expect(engine.times("/health").length - before).toBeGreaterThanOrEqual(2);
+});
+
 test("every change of state is logged with its reason", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");
@@ -196,6 +207,42 @@ test("a stopped fleet asks nothing more and leaves no timer", async () => {
   await harness.time.advanceAsync(60_000);
   expect([up, slow, dead].map((engine) => engine.seen.length)).toEqual(seen);
   expect(harness.record("slow").state).toBe("starting");
+  expect(harness.time.pendingCount).toBe(0);
+});
+
+test("a stopped fleet has no timer from the moment it has stopped", async () => {
+  const harness = await startHarness();
+  await harness.apply(
+    harness.engine("up"),
+    harness.engine("dead", {}, { "/health": "refused" }),
+    harness.engine("old"),
+  );
+  const ticket = harness.target("old").load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  for (const id of ["up", "old"]) {
+    for (let i = 0; i < 5; i++) harness.record(id).breaker.begin()!.failure("test");
+  }
+  harness.fleet.apply([harness.record("up"), harness.record("dead")].map(({ id, url }) => makeSpec(id, { url })));
+  expect(harness.record("old").state).toBe("removed");
+  await harness.fleet.stop();
+  expect(harness.time.pendingCount).toBe(0);
+  ticket.end();
+});
+
+test("what is applied to a stopped fleet is not probed", async () => {
+  const harness = await startHarness();
+  await harness.fleet.stop();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  await harness.time.advanceAsync(10_000);
+  expect(engine.seen).toEqual([]);
+  expect(harness.record("a").state).toBe("starting");
+});
+
+test("a listener that stops the fleet as an engine comes up leaves nothing running", async () => {
+  const harness = await startHarness();
+  harness.fleet.onChange((change) => void (change === "state" && harness.fleet.stop()));
+  await harness.apply(harness.engine("a"));
+  expect(harness.record("a").state).toBe("up");
   expect(harness.time.pendingCount).toBe(0);
 });
 

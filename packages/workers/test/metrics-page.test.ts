@@ -155,7 +155,7 @@ test("the ranks inside one scheduler are copies, those of a data-parallel group 
     for (const tp of [0, 1, 2, 3]) {
       const labels = `{dp_rank="${dp}",model_name="m",moe_ep_rank="${tp}",pp_rank="0",tp_rank="${4 * dp + tp}"}`;
       lines.push(`sglang:num_running_reqs${labels} ${dp + 2}`, `sglang:num_pages${labels} 192`);
-      lines.push(`sglang:token_usage${labels} ${tp === 3 ? 0.5 : 0.25}`);
+      lines.push(`sglang:token_usage${labels} ${tp === 1 ? 0.5 : 0.25}`);
     }
   }
   expect(knownOf(readMetricsPage(lines.join("\n")))).toEqual({ running: 5, blockCount: 384, kvUse: 0.5 });

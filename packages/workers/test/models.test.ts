@@ -158,6 +158,83 @@ test.each<[string, Answer, string]>([
   expect(idsOf(harness)).toEqual(["other"]);
 });
 
+test("a list that comes after the engine went down is not taken", async () => {
+  const harness = await startHarness({ models: { timeoutMs: 30_000 } });
+  const late = { ...(modelsAnswer("late") as object), afterMs: 20_000 } as Answer;
+  const engine = harness.engine("a", {}, { "/v1/models": late });
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  await harness.time.advanceAsync(25_000);
+  expect(harness.record("a")).toMatchObject({ state: "down", models: undefined });
+  expect(engine.times("/v1/models")).toEqual([0]);
+});
+
+test("a down engine is not asked for its models", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  await harness.time.advanceAsync(120_000);
+  expect(engine.times("/v1/models")).toEqual([0]);
+  harness.fleet.apply([{ ...engine.spec, weight: 2 }]);
+  await harness.time.advanceAsync(1_000);
+  expect(engine.times("/v1/models")).toEqual([0]);
+});
+
+test("each run of failures is warned of once, and its delays start over", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  for (let run = 1; run <= 3; run++) {
+    engine.paths["/v1/models"] = "refused";
+    const from = engine.times("/v1/models").length;
+    while (engine.times("/v1/models").length < from + 4) await harness.time.advanceAsync(50);
+    const [first, second] = engine.times("/v1/models").slice(from) as [number, number];
+    expect(second - first).toBeLessThanOrEqual(250);
+    const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+    expect(warnings).toHaveLength(run);
+    engine.paths["/v1/models"] = modelsAnswer("m");
+    while (engine.times("/v1/models").length < from + 5) await harness.time.advanceAsync(50);
+  }
+});
+
+test("an engine that comes back is asked eagerly and warned of again", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/v1/models": "refused" });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(20_000);
+  engine.paths["/health"] = "refused";
+  while (harness.record("a").state === "up") await harness.time.advanceAsync(50);
+  engine.paths["/health"] = { status: 200 };
+  while (harness.record("a").state !== "up") await harness.time.advanceAsync(10);
+  const from = engine.times("/v1/models").length - 1;
+  await harness.time.advanceAsync(300);
+  expect(engine.times("/v1/models").length - from).toBeGreaterThanOrEqual(2);
+  const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+  expect(warnings).toHaveLength(2);
+});
+
+test.each<[string, object, object]>([
+  ["owner", { owned_by: "vllm" }, { owned_by: "me" }],
+  ["longest context", { max_model_len: 100 }, { max_model_len: 200 }],
+  ["longest context, told at last", {}, { max_model_len: 200 }],
+])("another %s is a change of the list", async (_, before, after) => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/v1/models": listAnswer({ id: "m", ...before }) });
+  await harness.apply(engine);
+  engine.paths["/v1/models"] = listAnswer({ id: "m", ...after });
+  await harness.time.advanceAsync(30_000);
+  expect(harness.fleet.models()[0]).toMatchObject(after);
+});
+
+test("of two entries with one name the first counts", async () => {
+  const harness = await startHarness();
+  const twice = listAnswer({ id: "m", owned_by: "first" }, { id: "m", owned_by: "second" });
+  await harness.apply(harness.engine("a", {}, { "/v1/models": twice }));
+  expect(harness.fleet.models()).toMatchObject([{ id: "m", owned_by: "first", engines: ["a"] }]);
+  expect(keysOf(harness, "m")).toEqual(["a"]);
+});
+
 test("after a restart the list is fetched at once", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");

@@ -29,6 +29,44 @@ test("an engine has its series from the moment it is known, and none once it is 
   expect(harness.meter.series).toEqual([]);
 });
 
+test("every kind of series goes with its engine", async () => {
+  const harness = await startHarness({ scrape: { absentIntervalMs: 500 } });
+  const malformed = { status: 200, body: "vllm:num_requests_running x\n" };
+  const engine = harness.engine("a", {}, { "/metrics": malformed });
+  await harness.apply(engine);
+  for (const answer of [{ status: 404 }, { status: 500 }, "refused", "garbled", "silent"] as const) {
+    engine.paths["/metrics"] = answer;
+    engine.paths["/prometheus/metrics"] = answer;
+    await harness.time.advanceAsync(3_000);
+  }
+  for (const answer of [{ status: 500 }, "refused", "garbled", "silent"] as const) {
+    engine.paths["/health"] = answer;
+    await harness.time.advanceAsync(4_000);
+  }
+  const names = harness.meter.series.map((series) => series.replace(/\{.*/, ""));
+  expect(names.filter((name) => name === "espalier_engine_metrics_scrapes_total")).toHaveLength(6);
+  expect(names.filter((name) => name === "espalier_engine_health_probes_total")).toHaveLength(5);
+  expect(names).toContain("espalier_engine_metrics_malformed_lines_total");
+  harness.fleet.apply([]);
+  expect(harness.meter.series).toEqual([]);
+});
+
+test("an engine back from removal shows the breaker it had", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  const ticket = harness.target("a").load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
+  for (let i = 0; i < 5; i++) harness.record("a").breaker.begin()!.failure("test");
+  harness.fleet.apply([]);
+  await harness.apply(engine);
+  expect(harness.meter.value("espalier_engine_breaker_state", "a")).toBe(2);
+  expect(harness.target("a").usable).toBe(false);
+  await harness.time.advanceAsync(2_000);
+  expect(harness.meter.value("espalier_engine_breaker_state", "a")).toBe(1);
+  expect(harness.target("a").usable).toBe(true);
+  ticket.end();
+});
+
 test("no series comes back when a request on a removed engine ends or fails", async () => {
   const harness = await startHarness();
   await harness.apply(harness.engine("a"));

@@ -114,18 +114,82 @@ test.each<[string, Answer, string]>([
   expect(signals.running).toBe(9);
 });
 
-test("one failed scrape in between does not matter", async () => {
+test("two failed scrapes in between never matter, however often", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a", {}, { "/metrics": vllmPage(4) });
   await harness.apply(engine);
+  const { signals } = harness.target("a");
   for (let round = 0; round < 4; round++) {
     const before = engine.times("/metrics").length;
     engine.paths["/metrics"] = "refused";
     await untilScrapes(harness, () => engine.times("/metrics"), before + 2);
+    expect(signals.running).toBe(4);
+    expect(signals.ageMs()).toBeGreaterThan(1_800);
     engine.paths["/metrics"] = vllmPage(4);
     await untilScrapes(harness, () => engine.times("/metrics"), before + 3);
-    expect(harness.target("a").signals.running).toBe(4);
+    expect(signals.ageMs()).toBeLessThan(20);
   }
+});
+
+test("a page that is slow to come is forgotten five seconds after it was asked for, not after it came", async () => {
+  const harness = await startHarness({ scrape: { intervalMs: 60_000 } });
+  const page: Answer = { status: 200, body: vllmBody, afterMs: 900 };
+  await harness.apply(harness.engine("a", {}, { "/metrics": page }));
+  await harness.time.advanceAsync(4_999);
+  expect(harness.target("a").signals.running).toBe(4);
+  await harness.time.advanceAsync(1);
+  expectUnknown(harness.target("a").signals);
+});
+
+test("the interval runs from the start of one scrape to the start of the next", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 700 } });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(20_000);
+  const times = engine.times("/metrics");
+  for (let i = 1; i < times.length; i++) expect(times[i]! - times[i - 1]!).toBeLessThanOrEqual(1_100);
+});
+
+test("a page that comes after the engine went down is not taken", async () => {
+  const harness = await startHarness({ scrape: { timeoutMs: 30_000, forgetAfterMs: 90_000 } });
+  const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 20_000 } });
+  await harness.apply(engine);
+  engine.paths["/health"] = "refused";
+  await harness.time.advanceAsync(25_000);
+  expect(harness.record("a").state).toBe("down");
+  expectUnknown(harness.target("a").signals);
+  expect(harness.time.pendingCount).toBe(1);
+});
+
+test("an engine that comes back as another kind is looked for from the first path on", async () => {
+  const harness = await startHarness();
+  const page = { status: 200, body: "trtllm_num_requests_running 5\n" };
+  const engine = harness.engine("a", {}, { "/metrics": { status: 404 }, "/prometheus/metrics": page });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(2_000);
+  expect(harness.target("a").signals.dialect).toBe("trtllm");
+  engine.paths["/health"] = "refused";
+  while (harness.record("a").state === "up") await harness.time.advanceAsync(50);
+  delete engine.paths["/prometheus/metrics"];
+  engine.paths["/metrics"] = vllmPage(3);
+  engine.paths["/health"] = { status: 200 };
+  while (harness.record("a").state !== "up") await harness.time.advanceAsync(50);
+  expect(harness.target("a").signals).toMatchObject({ dialect: "vllm", running: 3 });
+});
+
+test("failures before an engine went down do not count after it is back", async () => {
+  const harness = await startHarness();
+  const engine = harness.engine("a", {}, { "/metrics": "refused" });
+  await harness.apply(engine);
+  await harness.time.advanceAsync(4_000);
+  engine.paths["/health"] = "refused";
+  while (harness.record("a").state === "up") await harness.time.advanceAsync(50);
+  engine.paths["/metrics"] = vllmPage(3);
+  engine.paths["/health"] = { status: 200 };
+  while (harness.record("a").state !== "up") await harness.time.advanceAsync(50);
+  engine.paths["/metrics"] = "refused";
+  await harness.time.advanceAsync(2_300);
+  expect(harness.target("a").signals.running).toBe(3);
 });
 
 test("signals five seconds old are unknown, whatever becomes of the scrapes", async () => {

@@ -1,5 +1,4 @@
-import type { Server } from "node:http";
-import type { Socket } from "node:net";
+import type { Server, ServerResponse } from "node:http";
 import { EspalierError } from "@espalier/common";
 import { type ApiFamily, endpoints } from "@espalier/openai";
 import fastify, {
@@ -10,7 +9,8 @@ import fastify, {
 } from "fastify";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { authenticate } from "./api-keys.ts";
-import { fromClientError, fromFastifyError, replyWithError } from "./error-reply.ts";
+import { type ClientErrors, createClientErrors } from "./client-errors.ts";
+import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { registerModelRoutes } from "./model-routes.ts";
@@ -44,7 +44,9 @@ export function createDataPlaneApp(
   listener: ListenerSettings,
   readiness: () => Readiness,
 ): FastifyInstance {
-  const app = createFastify(context, listener);
+  const clientErrors = createClientErrors();
+  const app = createFastify(context, listener, clientErrors);
+  clientErrors.watch(app);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_, body, done) => done(null, body));
   app.setErrorHandler((error, request, reply) => {
@@ -58,7 +60,10 @@ export function createDataPlaneApp(
   });
   registerProbes(app, readiness);
   app.register(async (served) => {
-    served.addHook("onRequest", async (request) => admit(context, request));
+    served.addHook("onRequest", async (request, reply) => {
+      admit(context, request);
+      countInFlight(context, reply.raw);
+    });
     registerModelRoutes(served, context);
     registerInferenceRoutes(served, context);
     registerStoredResponseRoutes(served, context);
@@ -68,24 +73,33 @@ export function createDataPlaneApp(
   return app;
 }
 
-function createFastify(context: RouterContext, listener: ListenerSettings): FastifyInstance {
+/** Longest part of a path that can be a parameter: the id of a stored response. */
+const maxParamLength = 256;
+
+function createFastify(
+  context: RouterContext,
+  listener: ListenerSettings,
+  clientErrors: ClientErrors,
+): FastifyInstance {
   const { random } = context;
-  const http = { maxHeaderSize: listener.maxHeaderBytes, connectionsCheckingInterval: 1_000 };
+  const http = {
+    maxHeaderSize: listener.maxHeaderBytes,
+    connectionsCheckingInterval: 1_000,
+    // Fastify sets it on the server later. Node ignores it then, because its own limit for headers is longer.
+    requestTimeout: listener.requestReceiveMs,
+  };
   const options = {
     logger: false,
     bodyLimit: listener.maxBodyBytes,
     requestTimeout: listener.requestReceiveMs,
     keepAliveTimeout: listener.keepAliveMs,
     forceCloseConnections: false,
-    routerOptions: { ignoreTrailingSlash: true },
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     genReqId: (request: { headers: Record<string, string | string[] | undefined> }) => {
       const given = request.headers["x-request-id"];
       return readRequestIds(typeof given === "string" ? given : undefined, undefined, random).requestId;
     },
-    clientErrorHandler(error: NodeJS.ErrnoException, socket: Socket) {
-      if (socket.writable && error.code !== "ECONNRESET") socket.end(rawErrorAnswer(fromClientError(error)));
-      else socket.destroy();
-    },
+    clientErrorHandler: clientErrors.handle,
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();
       refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));
@@ -110,6 +124,12 @@ function admit(context: RouterContext, request: FastifyRequest): void {
   }
 }
 
+/** From before the body is read, so that bodies under way are bounded with the rest and a drain waits for them. */
+function countInFlight({ inFlight, metrics }: RouterContext, response: ServerResponse): void {
+  metrics.inFlight(++inFlight.count);
+  response.once("close", () => metrics.inFlight(--inFlight.count));
+}
+
 function isJson(contentType: string): boolean {
   const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
   return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
@@ -119,25 +139,28 @@ function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyR
   countRefusal(context, request, error);
   // What is left of a refused body is not read: the connection ends with the answer.
   const unread = request.raw.complete ? closing(context) : ["connection", "close"];
-  replyWithError(reply.raw, request.routeOptions.config.family ?? "openai", error, request.id, unread);
+  replyWithError(reply.raw, familyOf(request), error, request.id, unread);
+}
+
+/** A wrong method at a path that is served is refused in the shape of that path's API. */
+function familyOf(request: FastifyRequest): ApiFamily {
+  const known = request.routeOptions.config?.family;
+  return known ?? endpoints.find(({ path }) => path === pathOf(request))?.family ?? "openai";
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split("?", 1)[0] ?? "";
 }
 
 function notFound(context: RouterContext, app: FastifyInstance, request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
-  const path = request.url.split("?", 1)[0] ?? "";
-  const allowed = allowedMethods(app, path);
+  const allowed = allowedMethods(app, pathOf(request));
   if (allowed.length > 0) reply.raw.setHeader("allow", allowed.join(", "));
   refuse(context, request, reply, new EspalierError(allowed.length > 0 ? "method_not_allowed" : "path_not_found"));
 }
 
-function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
-  if (endpoints.some((endpoint) => endpoint.path === path)) return ["POST"];
-  return (["GET", "POST", "DELETE"] as const).filter((method) => app.findRoute({ method, url: path }) !== null);
-}
+const servedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-/** An answer to bytes that never became a request, so that there is no response object to write it with. */
-function rawErrorAnswer(error: EspalierError): string {
-  const { kind, code, message } = error;
-  const body = JSON.stringify({ error: { message, type: kind.type, param: null, code } });
-  return `HTTP/1.1 ${kind.status} Error\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`;
+function allowedMethods(app: FastifyInstance, path: string): readonly string[] {
+  return servedMethods.filter((method) => app.findRoute({ method, url: path }) !== null);
 }

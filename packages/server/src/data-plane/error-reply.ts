@@ -34,6 +34,9 @@ export function fromFastifyError(error: FastifyError, logger: Logger, requestId:
       return new EspalierError("unsupported_media_type");
     case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
       return new EspalierError("bad_request", "The body is not as long as Content-Length says.");
+    case "FST_ERR_CTP_INVALID_JSON_BODY":
+    case "FST_ERR_CTP_EMPTY_JSON_BODY":
+      return new EspalierError("invalid_json");
     case "FST_ERR_BAD_URL":
       return new EspalierError("bad_request", "The path is not a valid URL.");
     case "FST_ERR_MAX_PARAM_LENGTH":

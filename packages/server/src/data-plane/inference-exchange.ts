@@ -92,7 +92,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   attemptStarted(): void {
     this.#attempts++;
-    this.#dispatchedMs = this.#context.clock.nowMs();
+    // Time that a failed engine took is not the router's.
+    if (this.#attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs();
   }
 
   attemptFailed(_: Upstream, failure: AttemptFailure): void {

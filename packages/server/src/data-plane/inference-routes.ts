@@ -69,7 +69,7 @@ function planView(context: RouterContext, request: FastifyRequest, read: ReadReq
     endpointId: endpoint.id,
     family: endpoint.family,
     method: endpoint.method,
-    path: request.url,
+    path: endpoint.path + queryOf(request.url),
     headers: upstreamHeaders(context, request),
     body,
     requestId: request.id,
@@ -86,4 +86,10 @@ function planView(context: RouterContext, request: FastifyRequest, read: ReadReq
     storesResponse: endpoint.id === "responses",
     acceptedMs,
   };
+}
+
+/** The engine gets the endpoint's own path: the client's may be spelled with escapes or a slash at its end. */
+function queryOf(url: string): string {
+  const mark = url.indexOf("?");
+  return mark < 0 ? "" : url.slice(mark);
 }

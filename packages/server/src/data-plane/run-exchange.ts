@@ -20,9 +20,6 @@ export async function answer(
   reply.hijack();
   const response = reply.raw;
   if (response.destroyed) return;
-  const { inFlight, metrics } = context;
-  metrics.inFlight(++inFlight.count);
-  response.once("close", () => metrics.inFlight(--inFlight.count));
   let error: EspalierError | undefined;
   try {
     const planned = plan();
@@ -56,6 +53,9 @@ export function countRefusal({ metrics }: RouterContext, request: FastifyRequest
   });
 }
 
+/** Headers that the router makes itself, whatever the client sends. */
+const ownHeaders: ReadonlySet<string> = new Set(["traceparent", "x-forwarded-for", "x-request-id"]);
+
 /** The client's headers with the trace context and the client's address made sure of; flat pairs. */
 export function upstreamHeaders({ random }: RouterContext, request: FastifyRequest): readonly string[] {
   const { rawHeaders } = request.raw;
@@ -64,8 +64,9 @@ export function upstreamHeaders({ random }: RouterContext, request: FastifyReque
   const headers: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] as string).toLowerCase();
-    if (name === "traceparent" || name === "x-forwarded-for" || name === "x-request-id") continue;
-    headers.push(name, rawHeaders[i + 1] as string);
+    if (ownHeaders.has(name)) continue;
+    const value = rawHeaders[i + 1] as string;
+    headers.push(name, name === "connection" ? withoutOwn(value) : value);
   }
   const forwarded = request.headers["x-forwarded-for"];
   const client = request.raw.socket.remoteAddress ?? "unknown";
@@ -76,4 +77,10 @@ export function upstreamHeaders({ random }: RouterContext, request: FastifyReque
     forwarded === undefined ? client : `${forwarded}, ${client}`,
   );
   return headers;
+}
+
+/** Headers that `connection` names are not passed on: a client must not have the router's own taken out that way. */
+function withoutOwn(connection: string): string {
+  const tokens = connection.split(",").map((token) => token.trim());
+  return tokens.filter((token) => !ownHeaders.has(token.toLowerCase())).join(", ");
 }

@@ -7,6 +7,9 @@ import { fileURLToPath } from "node:url";
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stamp = join(root, "node_modules", ".cache", "espalier-built");
 
+/** The lock file names native packages of Linux only; elsewhere npm has to find its own. */
+const ofPlatform = process.platform === "linux" ? [] : ["--no-package-lock"];
+
 /**
  * Installs and builds when needed; says so on standard error. Exits the process with code 1 when a step fails.
  * `ESPALIER_SKIP_BUILD=1` turns it off, for callers that have just built.
@@ -17,7 +20,12 @@ export function ensureBuilt() {
   const lock = join(root, "package-lock.json");
   const installed = join(root, "node_modules", ".package-lock.json");
   if (modifiedMs(installed) < modifiedMs(lock)) {
-    run("installing dependencies (once, about a minute)", "npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+    run("installing dependencies (once, about a minute)", "npm", [
+      "install",
+      "--no-save",
+      "--loglevel=error",
+      ...ofPlatform,
+    ]);
     utimesSync(installed, new Date(), new Date());
   }
   if (modifiedMs(stamp) < newestSourceMs()) {

@@ -20,6 +20,8 @@ export interface CallOptions {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   readonly body?: string | Buffer | undefined;
+  /** Sent as it is, in place of the URL's path, which would be put in order. */
+  readonly path?: string;
   /** Certificates, for https. */
   readonly tls?: Pick<RequestOptions, "ca" | "cert" | "key">;
 }
@@ -64,9 +66,10 @@ export function openPost(url: string, body: string | Json, headers: Readonly<Rec
   return openRequest(url, { method: "POST", headers: all, body: bytes(body) });
 }
 
-function openRequest(url: string, { method = "GET", headers = {}, body, tls }: CallOptions): OpenRequest {
+function openRequest(url: string, { method = "GET", headers = {}, body, path, tls }: CallOptions): OpenRequest {
   const chunks: Buffer[] = [];
   const options: RequestOptions = { method, agent: false, headers: headers as Record<string, string>, ...tls };
+  if (path !== undefined) options.path = path;
   const client = (url.startsWith("https:") ? requestHttps : requestHttp)(url, options);
   const head = new Promise<IncomingMessage>((resolve, reject) => {
     client.once("response", resolve);

@@ -22,6 +22,8 @@ export interface HttpEngine {
   readonly requests: SeenRequest[];
   /** Requests of the router's own. */
   readonly control: SeenRequest[];
+  /** Closes its port, with every connection, for as long as `meanwhile` takes. */
+  restart(meanwhile: () => Promise<void>): Promise<void>;
 }
 
 export interface HttpEngineOptions {
@@ -59,7 +61,19 @@ export async function httpEngine(
   };
   const server = tls ? createHttpsServer(tls, onRequest) : createHttpServer(onRequest);
   const host = await listen(rig, server);
-  return { url: `${tls ? "https" : "http"}://${host}`, id: host, requests, control };
+  return {
+    url: `${tls ? "https" : "http"}://${host}`,
+    id: host,
+    requests,
+    control,
+    async restart(meanwhile) {
+      server.close();
+      server.closeAllConnections();
+      await meanwhile();
+      server.listen(Number(host.split(":")[1]), "127.0.0.1");
+      await once(server, "listening");
+    },
+  };
 }
 
 /** An engine that speaks bytes: `answer` is called on each user's request, with the number of requests before it. */
@@ -97,7 +111,7 @@ export function jsonEngine(rig: Rig, body: string, options: HttpEngineOptions = 
 
 function controlAnswer(method: string, path: string, models: readonly string[]): string | undefined {
   if (method !== "GET") return undefined;
-  if (path === "/health" || path === "/metrics") return "";
+  if (path === "/health" || path.endsWith("/metrics")) return "";
   if (path === "/v1/models") return JSON.stringify({ data: models.map((id) => ({ id, owned_by: "test" })) });
   return undefined;
 }

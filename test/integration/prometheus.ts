@@ -50,6 +50,7 @@ function parseSample(line: string): Sample {
   if (written.replace(label, "") !== "") throw new Error(`not labels: ${written}`);
   for (const [, name = "", value = ""] of written.matchAll(label)) labels[name] = value;
   const value = match[3] === "+Inf" ? Number.POSITIVE_INFINITY : Number(match[3]);
-  if (Number.isNaN(value)) throw new Error(`not a number: ${line}`);
+  // Prometheus reads it in any case, and prom-client writes "Nan".
+  if (Number.isNaN(value) && match[3]?.toLowerCase() !== "nan") throw new Error(`not a number: ${line}`);
   return { name: match[1]!, labels, value };
 }

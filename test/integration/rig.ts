@@ -1,4 +1,4 @@
-import type { Random } from "@espalier/common";
+import type { Clock, Random } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { createRouter, type Router } from "@espalier/server";
@@ -22,6 +22,7 @@ export interface RouterOptions {
   /** Sections of the configuration, as in the file. */
   readonly config?: Json;
   readonly random?: Random;
+  readonly clock?: Clock;
   /** Engines that must be usable before the router counts as started; all of them by default. */
   readonly usable?: number;
 }
@@ -97,7 +98,7 @@ const quickHealth = { interval: "200ms", timeout: "2s" };
 async function startRouter(
   own: Rig["own"],
   logs: (readonly LogLine[])[],
-  { engines = [], config = {}, random, usable = engines.length }: RouterOptions,
+  { engines = [], config = {}, random, clock, usable = engines.length }: RouterOptions,
 ): Promise<RunningRouter> {
   const logger = createRecordingLogger();
   logs.push(logger.lines);
@@ -105,7 +106,7 @@ async function startRouter(
   const admin = { port: 0, ...(config.admin as Json | undefined) };
   const text = JSON.stringify({ health: quickHealth, ...config, listen, admin, engines });
   const compiled = loadConfig({ file: { path: "router.yaml", text } });
-  const router = createRouter({ config: compiled, logger, ...(random ? { random } : {}) });
+  const router = createRouter({ config: compiled, logger, ...(random ? { random } : {}), ...(clock ? { clock } : {}) });
   own(() => router.stop());
   await router.start();
   const key = (config.admin as { key?: string } | undefined)?.key;

@@ -8,4 +8,4 @@ export {
   startLocalRouter,
 } from "./local-fleet/local-fleet.ts";
 export { type Child, type ChildOptions, startChild } from "./local-fleet/start-child.ts";
-export { untilReady } from "./local-fleet/with-local-fleet.ts";
+export { type RouterStatus, untilReady } from "./local-fleet/until-ready.ts";

@@ -32,8 +32,16 @@ registerCheckConfig(program);
 registerVersion(program);
 program.commandsGroup("Measure:");
 registerReplay(program);
+program.addHelpCommand(
+  new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
+);
 program.addHelpText("after", "\nExit codes: 0 done, 1 it failed, 2 it was called wrongly.");
 
+// `espalier ... | head` closes the pipe once it has seen enough, which is no failure.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit();
+});
 const hold = setInterval(() => {}, holdMs);
 try {
   await program.parseAsync();

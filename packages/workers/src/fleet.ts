@@ -66,7 +66,7 @@ export interface Fleet extends Startable {
    * @returns false when no engine has this id
    */
   setDraining(id: EngineId, draining: boolean): boolean;
-  /** Targets that could take a request now: usable, and serving at least one model. */
+  /** Targets that could take a whole request now: usable, serving a model, and not of engines for prefill alone. */
   usableCount(): number;
   /**
    * @param listener told after every change; what it throws is logged
@@ -174,7 +174,8 @@ class EngineFleet implements Fleet {
   usableCount(): number {
     let count = 0;
     for (const engine of this.#active.values()) {
-      if (engine.models?.length) for (const target of engine.targets) if (target.usable) count += 1;
+      if (engine.models?.length && engine.role !== "prefill")
+        for (const target of engine.targets) if (target.usable) count += 1;
     }
     return count;
   }

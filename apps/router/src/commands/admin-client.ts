@@ -1,4 +1,12 @@
-import { EspalierError, silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
+import {
+  type ErrorCode,
+  EspalierError,
+  errorCatalogue,
+  silentLogger,
+  silentMeter,
+  systemClock,
+  systemScheduler,
+} from "@espalier/common";
 import { createProxy } from "@espalier/proxy";
 import { type Command, Option } from "commander";
 
@@ -52,7 +60,8 @@ export async function askAdmin<Answer>(
       maxBytes,
     });
     if (status === 200) return JSON.parse(body) as Answer;
-    throw new EspalierError("bad_request", `The router at ${admin} answered ${status}: ${errorMessage(body)}`);
+    const { code, message } = readError(body);
+    throw new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
   } catch (error) {
     if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
       throw new EspalierError(
@@ -66,10 +75,13 @@ export async function askAdmin<Answer>(
   }
 }
 
-function errorMessage(body: string): string {
+/** The error in the router's own terms; another program may be behind the address. */
+function readError(body: string): { readonly code: ErrorCode; readonly message: string } {
   try {
-    return (JSON.parse(body) as { error: { message: string } }).error.message;
+    const { error } = JSON.parse(body) as { error: { code: string; message: string } };
+    const code = Object.hasOwn(errorCatalogue, error.code) ? (error.code as ErrorCode) : "upstream_protocol_error";
+    return { code, message: error.message };
   } catch {
-    return body.slice(0, 200);
+    return { code: "upstream_protocol_error", message: body.slice(0, 200) };
   }
 }

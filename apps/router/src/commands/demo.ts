@@ -1,34 +1,24 @@
 import { setMaxListeners } from "node:events";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { presetNames } from "@espalier/engine-model";
+import { policyNames } from "@espalier/policies";
 import { type RequestResult, summarize } from "@espalier/workload";
 import { type Command, Option } from "commander";
+import { describeDemo } from "../demo/demo-greeting.ts";
 import { runDemoLoad } from "../demo/demo-load.ts";
+import { type DemoFlags, type DemoOptions, readDemoOptions } from "../demo/demo-options.ts";
 import { type RouterListening, startLocalEngines, startLocalRouter } from "../local-fleet/local-fleet.ts";
 import type { Child } from "../local-fleet/start-child.ts";
-import { untilReady } from "../local-fleet/with-local-fleet.ts";
+import { untilReady } from "../local-fleet/until-ready.ts";
 import { createProgressBar } from "../output/progress-bar.ts";
-import { readDurationMs, readNumber } from "../output/usage-error.ts";
 import { writeNote, writeResult } from "../output/write.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { abortOnSignal } from "../signals.ts";
 
-interface DemoFlags {
-  readonly engine?: readonly string[];
-  readonly engines: string;
-  readonly routers: string;
-  readonly policy: string;
-  readonly preset: string;
-  readonly model: string;
-  readonly port: string;
-  readonly adminPort: string;
-  readonly load: string;
-  readonly duration?: string;
-}
-
 const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
-const enginePortOffset = 1_000;
-const maxRouters = 16;
+const simulatedModel = "sim-model";
+/** Results that the summary at the end is made of: the newest ones. */
+const maxKeptResults = 100_000;
 
 export function registerDemo(program: Command): void {
   program
@@ -39,85 +29,101 @@ export function registerDemo(program: Command): void {
     .option("--engine <url>", "use this engine instead of simulated ones; may be repeated", collect)
     .option("--engines <n>", "simulated engines", "4")
     .addOption(new Option("--preset <name>", "what they are like").choices(presetNames).default("h100-32b-tp2"))
-    .option("--model <name>", "the model they serve", "sim-model")
+    .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
     .option("--routers <n>", "routers beside each other; they share nothing yet", "1")
-    .option("--policy <name>", "how an engine is chosen", "least_connections")
+    .addOption(
+      new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("least_connections"),
+    )
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
     .optionsGroup("Load:")
     .option("--load <rate>", "chat requests per second to send", "0")
     .option("--duration <time>", "stop after this long, for instance 30s; without it, on Ctrl-C")
-    .action(async (flags: DemoFlags) => demo(flags));
+    .action(async (flags: DemoFlags) => demo(readDemoOptions(flags)));
 }
 
-async function demo(flags: DemoFlags): Promise<void> {
-  const load = readNumber(flags.load, "--load", { min: 0, max: 10_000 });
-  const durationMs = flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration");
+async function demo(options: DemoOptions): Promise<void> {
   const startedMs = systemClock.nowMs();
   const stop = abortOnSignal();
   const children: Child<unknown>[] = [];
   try {
-    const engineUrls = flags.engine ?? (await startEngines(flags, children));
-    const routers = await startRouters(flags, engineUrls, children);
+    const engineUrls = options.engineUrls ?? (await startEngines(options, children));
+    const [first, ...others] = await startRouters(options, engineUrls, children, stop);
+    const model = options.model ?? (await servedModel(options, first, stop));
     if (stop.aborted) return;
     writeNote(`\nup in ${((systemClock.nowMs() - startedMs) / 1_000).toFixed(1)} s\n`);
-    writeResult(describe(flags, engineUrls, routers));
+    const engines = options.engineUrls ? "engines" : `${options.engines} simulated engines (${options.preset})`;
+    const routers = [first, ...others] as const;
+    writeResult(describeDemo({ routers, engineUrls, engines, policy: options.policy, model }));
     const gone = Promise.race(children.map((child) => child.exited));
-    await run({ flags, load, durationMs, urls: routers.map(({ url }) => url), stop, gone });
+    await run({ options, model, urls: routers.map(({ url }) => url), stop, gone });
+  } catch (error) {
+    // Ctrl-C reaches the children too: that one of them did not come up is then no news.
+    if (!stop.aborted) throw error;
   } finally {
     await Promise.all(children.reverse().map((child) => child.stop()));
   }
 }
 
-async function startEngines(flags: DemoFlags, children: Child<unknown>[]): Promise<readonly string[]> {
-  const count = readNumber(flags.engines, "--engines", { min: 1, max: 256, integer: true });
-  const port = readPort(flags.port, "--port");
+async function startEngines(options: DemoOptions, children: Child<unknown>[]): Promise<readonly string[]> {
   const engines = await startLocalEngines({
-    count,
-    preset: flags.preset,
-    model: flags.model,
+    count: options.engines,
+    preset: options.preset,
+    model: options.model ?? simulatedModel,
     speed: 1,
-    port: port === 0 ? 0 : port + enginePortOffset,
+    port: options.enginePort,
   });
   children.push(engines);
   return engines.listening.engines.map((engine) => engine.url);
 }
 
 async function startRouters(
-  flags: DemoFlags,
+  { routers, policy, port, adminPort, engineUrls: given }: DemoOptions,
   engineUrls: readonly string[],
   children: Child<unknown>[],
-): Promise<readonly RouterListening[]> {
-  const count = readNumber(flags.routers, "--routers", { min: 1, max: maxRouters, integer: true });
-  const port = readPort(flags.port, "--port");
-  const adminPort = readPort(flags.adminPort, "--admin-port");
-  const routers: RouterListening[] = [];
-  for (let index = 0; index < count; index++) {
+  stop: AbortSignal,
+): Promise<[RouterListening, ...RouterListening[]]> {
+  const start = async (index: number): Promise<RouterListening> => {
     const router = await startLocalRouter({
       engineUrls,
-      policy: flags.policy,
+      policy,
       port: port === 0 ? 0 : port + index,
       adminPort: adminPort === 0 ? 0 : adminPort + index,
     });
     children.push(router);
-    routers.push(router.listening);
-    if (flags.engine === undefined) await untilReady(router.listening.url);
+    if (given === undefined) await untilReady(router.listening, engineUrls.length, stop);
+    return router.listening;
+  };
+  const first = await start(0);
+  const others: RouterListening[] = [];
+  for (let index = 1; index < routers; index++) others.push(await start(index));
+  return [first, ...others];
+}
+
+/** The name to ask for: engines of the user's own need not be up yet, and serve what they serve. */
+async function servedModel({ engineUrls }: DemoOptions, router: RouterListening, stop: AbortSignal): Promise<string> {
+  if (engineUrls === undefined) return simulatedModel;
+  try {
+    const { models } = await untilReady(router, 1, stop);
+    return models[0] ?? "your-model";
+  } catch (error) {
+    if (!stop.aborted) writeNote(`${error instanceof Error ? error.message : error}; going on without`);
+    return "your-model";
   }
-  return routers;
 }
 
 interface DemoRun {
-  readonly flags: DemoFlags;
-  readonly load: number;
-  readonly durationMs: number | undefined;
+  readonly options: DemoOptions;
+  readonly model: string;
   readonly urls: readonly string[];
   readonly stop: AbortSignal;
   readonly gone: Promise<number | null>;
 }
 
 /** Waits for the end, sending the load meanwhile. */
-async function run({ flags, load, durationMs, urls, stop, gone }: DemoRun): Promise<void> {
+async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void> {
+  const { durationMs, requestsPerSecond, policy } = options;
   const finished = new AbortController();
   const over = AbortSignal.any([stop, finished.signal]);
   setMaxListeners(0, over);
@@ -128,44 +134,27 @@ async function run({ flags, load, durationMs, urls, stop, gone }: DemoRun): Prom
     process.exitCode = 1;
     finished.abort();
   });
-  if (load === 0) {
+  if (requestsPerSecond === 0) {
     await new Promise<void>((resolve) => over.addEventListener("abort", () => resolve(), { once: true }));
     return;
   }
   const results: RequestResult[] = [];
-  const bar = createProgressBar("load", Math.round((load * (durationMs ?? 0)) / 1_000));
+  let done = 0;
+  let errors = 0;
+  const bar = createProgressBar("load", Math.round((requestsPerSecond * (durationMs ?? 0)) / 1_000));
   await runDemoLoad({
     urls,
-    model: flags.model,
-    requestsPerSecond: load,
+    model,
+    requestsPerSecond,
     signal: over,
     onResult(result) {
+      if (results.length === maxKeptResults) results.splice(0, maxKeptResults / 10);
       results.push(result);
-      bar.update(results.length, `${results.filter(({ error }) => error !== undefined).length} errors`);
+      done++;
+      if (result.error !== undefined) errors++;
+      bar.update(done, `${errors} errors`);
     },
   });
   bar.end();
-  writeResult(renderResults([summarize(results, { policy: flags.policy, speed: 1 })]));
-}
-
-function describe(flags: DemoFlags, engineUrls: readonly string[], routers: readonly RouterListening[]): string {
-  const kind = flags.engine === undefined ? `${engineUrls.length} simulated engines (${flags.preset})` : "engines";
-  const body = `{"model": "${flags.model}", "stream": true, "max_tokens": 40, "messages": [{"role": "user", "content": "What is an espalier?"}]}`;
-  const first = routers[0]?.url ?? "";
-  return [
-    ...routers.map(({ url, adminUrl }) => `router    ${url}   metrics ${adminUrl}/metrics`),
-    `engines   ${engineUrls.join(" ")}`,
-    `          ${kind}, policy ${flags.policy}`,
-    "",
-    "Try:",
-    `  curl -N ${first}/v1/chat/completions -H 'content-type: application/json' \\`,
-    `    -d '${body}'`,
-    `  npx espalier workers --admin ${routers[0]?.adminUrl ?? ""}`,
-    "",
-    "Ctrl-C ends everything.",
-  ].join("\n");
-}
-
-function readPort(text: string, name: string): number {
-  return readNumber(text, name, { min: 0, max: 65_535, integer: true });
+  writeResult(renderResults([summarize(results, { policy, speed: 1 })]));
 }

@@ -1,32 +1,16 @@
 import { presetNames } from "@espalier/engine-model";
-import { infiniteCacheBound, type ReplayRow, summarize, type TraceFormat, traceFormats } from "@espalier/workload";
+import { policyNames } from "@espalier/policies";
+import { infiniteCacheBound, type ReplayRow, type RunLabels, summarize, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { withLocalFleet } from "../local-fleet/with-local-fleet.ts";
 import { createProgressBar } from "../output/progress-bar.ts";
-import { readNumber, UsageError } from "../output/usage-error.ts";
-import { writeJson, writeResult } from "../output/write.ts";
+import { writeJson, writeNote, writeResult } from "../output/write.ts";
+import { describeFailures } from "../replay/describe-failures.ts";
+import { type ReplayFlags, type ReplayOptions, readReplayOptions } from "../replay/replay-options.ts";
 import { type PlannedRequest, planReplay } from "../replay/replay-plan.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal } from "../signals.ts";
-
-interface ReplayFlags {
-  readonly trace: string;
-  readonly format?: TraceFormat;
-  readonly requests?: string;
-  readonly speed: string;
-  readonly closed?: string;
-  readonly seed: string;
-  readonly url?: readonly string[];
-  readonly apiKey?: string;
-  readonly model: string;
-  readonly policy: string;
-  readonly engines: string;
-  readonly routers: string;
-  readonly preset: string;
-  readonly blocks?: string;
-  readonly json?: boolean;
-}
 
 const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
 
@@ -35,9 +19,10 @@ export function registerReplay(program: Command): void {
     .command("replay")
     .summary("drive a trace at real endpoints, or at simulated engines, and measure")
     .description(
-      "Sends the requests of a trace over HTTP and prints what a client saw: time to first token, inter-token latency,\n" +
-        "throughput, share of prompt tokens found in a cache, errors. Without --url it starts its own engines and router,\n" +
-        "fresh for each policy. --speed scales the arrivals, and its own engines' clock alike: results are in their seconds.",
+      "Sends the requests of a trace over HTTP and prints what a client saw: time to first token, inter-token " +
+        "latency, throughput, share of prompt tokens found in a cache, errors. Without --url it starts its own engines " +
+        "and routers, fresh for each policy; --speed then scales their clock with the arrivals, and the results are in " +
+        "their seconds. Exits with 1 when a run had no request that succeeded.",
     )
     .optionsGroup("Trace:")
     .requiredOption("--trace <file>", `${traceFormats.join(", ")}; may be gzipped`)
@@ -51,7 +36,11 @@ export function registerReplay(program: Command): void {
     .addOption(new Option("--api-key <key>", "sent as Authorization: Bearer").env("ESPALIER_REPLAY_API_KEY"))
     .option("--model <name>", "model to ask for", "sim-model")
     .optionsGroup("Its own fleet:")
-    .option("--policy <names>", "policies to compare, separated by commas", "least_connections")
+    .option(
+      "--policy <names>",
+      `policies to compare, separated by commas: ${policyNames.join(", ")}`,
+      "least_connections",
+    )
     .option("--engines <n>", "simulated engines", "4")
     .option("--routers <n>", "routers in front of them; they share nothing yet", "1")
     .addOption(new Option("--preset <name>", "what the engines are like").choices(presetNames).default("h100-32b-tp2"))
@@ -62,73 +51,87 @@ export function registerReplay(program: Command): void {
 }
 
 async function replay(flags: ReplayFlags): Promise<void> {
-  const speed = readNumber(flags.speed, "--speed", { min: 0.001, max: 10_000 });
+  const options = readReplayOptions(flags);
+  const { trace, format, limit, model, seed, urls, policies } = options;
   const requests = await planReplay({
-    path: flags.trace,
-    ...(flags.format === undefined ? {} : { format: flags.format }),
-    ...(flags.requests === undefined ? {} : { limit: whole(flags.requests, "--requests", 1_000_000) }),
-    model: flags.model,
-    seed: readNumber(flags.seed, "--seed", { min: 0, max: 2 ** 32 - 1, integer: true }),
+    path: trace,
+    ...(format === undefined ? {} : { format }),
+    ...(limit === undefined ? {} : { limit }),
+    model,
+    seed,
   });
   const signal = abortOnSignal();
   const rows: ReplayRow[] = [];
-  if (flags.url) {
-    rows.push(await measure(flags, requests, speed, flags.url, {}, signal));
-  } else {
-    const policies = flags.policy.split(",").map((name) => name.trim());
-    if (policies.includes("")) throw new UsageError("--policy must be names separated by commas");
+  if (urls) rows.push(await measure(options, requests, { urls, speed: 1, labels: {} }, signal));
+  else {
     for (const policy of policies) {
-      if (!signal.aborted) rows.push(await measureLocally(flags, requests, speed, policy, signal));
+      const row = signal.aborted ? undefined : await measureLocally(options, requests, policy, signal);
+      if (row) rows.push(row);
     }
   }
-  const bound = infiniteCacheBound(requests.map(({ trace }) => trace));
-  const bounds = bound === undefined ? {} : { bounds: { infinite_cache: bound } };
-  if (flags.json) writeJson({ name: "replay", params: flags, rows, ...bounds });
-  else {
+  const bound = infiniteCacheBound(requests.map((request) => request.trace));
+  if (flags.json) {
+    const { apiKey: _, ...params } = flags;
+    writeJson({ name: "replay", params, rows, ...(bound === undefined ? {} : { bounds: { infinite_cache: bound } }) });
+  } else {
     writeResult(renderResults(rows));
     if (bound !== undefined) writeResult(`an infinite shared cache would hold ${(bound * 100).toFixed(1)} %`);
   }
-  if (signal.aborted) process.exitCode = 1;
+  if (signal.aborted || rows.some((row) => row.requests === row.errors)) process.exitCode = 1;
 }
 
+/** @returns undefined when it was given up before it began */
 async function measureLocally(
-  flags: ReplayFlags,
+  options: ReplayOptions,
   requests: readonly PlannedRequest[],
-  speed: number,
   policy: string,
   signal: AbortSignal,
-): Promise<ReplayRow> {
-  const engines = whole(flags.engines, "--engines", 256);
-  const routers = whole(flags.routers, "--routers", 16);
-  const blocks = flags.blocks === undefined ? {} : { blocks: whole(flags.blocks, "--blocks", 10_000_000) };
-  const fleet = { count: engines, preset: flags.preset, model: flags.model, speed, port: 0, ...blocks };
-  return withLocalFleet({ engines: fleet, policy, routers }, (urls) =>
-    measure(flags, requests, speed, urls, { policy, engines, routers, sharing: "none" }, signal),
-  );
+): Promise<ReplayRow | undefined> {
+  const { engines, routers, preset, model, speed, blocks } = options;
+  const fleet = { count: engines, preset, model, speed, port: 0, ...(blocks === undefined ? {} : { blocks }) };
+  const labels = { policy, routers, engines, sharing: "none" };
+  try {
+    return await withLocalFleet({ engines: fleet, policy, routers, signal }, (urls) =>
+      measure(options, requests, { urls, speed, labels }, signal),
+    );
+  } catch (error) {
+    // Ctrl-C reaches the children too: that one of them did not come up is then no news.
+    if (signal.aborted) return undefined;
+    throw error;
+  }
+}
+
+interface Measurement {
+  readonly urls: readonly string[];
+  /** Seconds of the engines that pass in a real one: endpoints that run already have their own time. */
+  readonly speed: number;
+  readonly labels: RunLabels;
 }
 
 async function measure(
-  flags: ReplayFlags,
+  { speed, users, apiKey, seed }: ReplayOptions,
   requests: readonly PlannedRequest[],
-  speed: number,
-  urls: readonly string[],
-  labels: { readonly policy?: string; readonly engines?: number; readonly routers?: number; readonly sharing?: string },
+  { urls, speed: engineSpeed, labels }: Measurement,
   signal: AbortSignal,
 ): Promise<ReplayRow> {
   const bar = createProgressBar(labels.policy ?? "replay", requests.length);
+  let done = 0;
+  let errors = 0;
   const results = await runReplay({
     requests,
     urls,
     speed,
-    concurrency: flags.closed === undefined ? undefined : whole(flags.closed, "--closed", 100_000),
-    ...(flags.apiKey === undefined ? {} : { apiKey: flags.apiKey }),
+    concurrency: users,
+    ...(apiKey === undefined ? {} : { apiKey }),
     signal,
-    onResult: (done) => bar.update(done.length, `${done.filter((result) => result.error !== undefined).length} errors`),
+    onResult({ error }) {
+      done++;
+      if (error !== undefined) errors++;
+      bar.update(done, `${errors} errors`);
+    },
   });
   bar.end();
-  return summarize(results, { ...labels, seed: Number(flags.seed), speed });
-}
-
-function whole(text: string, name: string, max: number): number {
-  return readNumber(text, name, { min: 1, max, integer: true });
+  const failures = describeFailures(results);
+  if (failures !== undefined) writeNote(failures);
+  return summarize(results, { ...labels, seed, speed: engineSpeed });
 }

@@ -16,6 +16,7 @@ export function registerServe(program: Command): void {
 }
 
 async function serve(config: CompiledConfig): Promise<void> {
+  if (process.send) endWithParent();
   const logger = createLogger(config.log);
   for (const warning of config.warnings) logger.warn(warning);
   const router = createRouter({ config, logger });
@@ -38,11 +39,19 @@ function untilStopped(router: Router, { drain }: CompiledConfig): Promise<void> 
     };
     process.on("SIGTERM", () => stop(drain.delayMs));
     process.on("SIGINT", () => stop(0));
-    process.once("disconnect", () => {
-      stop(0);
-      router.drain.force();
-    });
   });
+}
+
+/**
+ * When the process that forked this one is gone, or lets go of it, nobody is left to serve and nobody reads the log:
+ * waiting for it to be written would be waiting for ever.
+ */
+function endWithParent(): void {
+  const end = (): void => {
+    process.kill(process.pid, "SIGKILL");
+  };
+  if (process.connected) process.once("disconnect", end);
+  else end();
 }
 
 async function flush(logger: FlushableLogger): Promise<void> {

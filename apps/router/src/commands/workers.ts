@@ -37,7 +37,8 @@ const columns: readonly TableColumn<Worker>[] = [
 export function registerWorkers(program: Command): void {
   const command = program
     .command("workers")
-    .summary("list the engines of a running router, or take one out for a while");
+    .summary("list the engines of a running router, or take one out for a while")
+    .description("Lists the engines of a running router, or takes one out for a while. `list` need not be written.");
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");

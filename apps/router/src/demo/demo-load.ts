@@ -28,6 +28,8 @@ const usersPerGeneration = 1_000;
 /** Share of the arrivals that go on with a conversation, when one is idle. */
 const followUpShare = 0.75;
 const maxIdle = 200;
+/** Requests under way; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
+const maxUnderWay = 10_000;
 
 /** People who chat: conversations of several turns behind one system prompt, at a steady rate, until the signal. */
 export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
@@ -88,6 +90,7 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   const startMs = systemClock.nowMs();
   for (const dueMs of poissonArrivals(requestsPerSecond, random)) {
     await wait(startMs + dueMs - systemClock.nowMs(), signal);
+    if (running.size >= maxUnderWay) await Promise.race(running);
     if (signal.aborted) break;
     const request: Promise<void> = send(take()).finally(() => running.delete(request));
     running.add(request);

@@ -7,7 +7,7 @@ export interface Child<Listening> {
   readonly process: ChildProcess;
   /** Resolves with the exit code (null after a signal) once the process is gone. */
   readonly exited: Promise<number | null>;
-  /** Ends it: SIGTERM twice means now, and after `killAfterMs` it is killed. */
+  /** Ends it at once, by closing its channel; if it does not notice, it is killed. */
   stop(): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ const keptErrorBytes = 8_192;
 export async function startChild<Listening>(options: ChildOptions): Promise<Child<Listening>> {
   const child = fork(options.program, [...options.arguments], {
     stdio: ["ignore", "ignore", "pipe", "ipc"],
-    env: { ...process.env, ...options.environment, ESPALIER_SKIP_BUILD: "1" },
+    env: { ...surroundings(), ...options.environment, ESPALIER_SKIP_BUILD: "1" },
   });
   let errorText = "";
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -43,8 +43,7 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
 
   const stop = async (): Promise<void> => {
     if (child.exitCode !== null || child.signalCode !== null) return;
-    child.kill("SIGTERM");
-    child.kill("SIGTERM");
+    if (child.connected) child.disconnect();
     const cancel = systemScheduler.after(killAfterMs, () => child.kill("SIGKILL"));
     await exited;
     cancel();
@@ -66,6 +65,11 @@ export async function startChild<Listening>(options: ChildOptions): Promise<Chil
     throw error;
   });
   return { listening, process: child, exited, stop };
+}
+
+/** The environment without what configures a router: a local fleet is what its command says, wherever it is started. */
+function surroundings(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 }
 
 function isListening(message: unknown): boolean {

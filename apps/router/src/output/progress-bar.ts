@@ -4,6 +4,7 @@ import { type Clock, systemClock } from "@espalier/common";
 export interface ProgressBar {
   /** @param note what to say beside the bar */
   update(done: number, note: string): void;
+  /** Shows the last state, if it is not yet shown. */
   end(): void;
 }
 
@@ -28,27 +29,29 @@ export function createProgressBar(
   const everyMs = output.isTTY ? redrawEveryMs : lineEveryMs;
   let drawnMs = Number.NEGATIVE_INFINITY;
   let last = "";
+  let drawn = "";
 
   const compose = (done: number, note: string): string => {
-    const share = total > 0 ? Math.min(1, done / total) : 0;
-    const filled = Math.round(share * barWidth);
-    const bar = `${"█".repeat(filled)}${"░".repeat(barWidth - filled)}`;
     const elapsedS = ((clock.nowMs() - startMs) / 1_000).toFixed(0);
+    if (total === 0) return `${title} ${done}  ${elapsedS} s  ${note}`;
+    const filled = Math.round(Math.min(1, done / total) * barWidth);
+    const bar = `${"█".repeat(filled)}${"░".repeat(barWidth - filled)}`;
     return `${title} ${bar} ${done}/${total}  ${elapsedS} s  ${note}`;
   };
-  const draw = (line: string): void => {
-    if (output.isTTY) output.write(`\r${line.slice(0, (output.columns ?? 80) - 1)}\u001b[K`);
-    else output.write(`${line}\n`);
+  const draw = (): void => {
+    drawn = last;
+    drawnMs = clock.nowMs();
+    if (output.isTTY) output.write(`\r${last.slice(0, (output.columns ?? 80) - 1)}\u001b[K`);
+    else output.write(`${last}\n`);
   };
   return {
     update(done, note) {
       last = compose(done, note);
-      if (clock.nowMs() - drawnMs < everyMs && done < total) return;
-      drawnMs = clock.nowMs();
-      draw(last);
+      if (clock.nowMs() - drawnMs >= everyMs || done === total) draw();
     },
     end() {
-      if (output.isTTY && last !== "") output.write(`\r${last.slice(0, (output.columns ?? 80) - 1)}\u001b[K\n`);
+      if (drawn !== last) draw();
+      if (output.isTTY && last !== "") output.write("\n");
     },
   };
 }

@@ -20,12 +20,35 @@ export function readNumber(
   throw new UsageError(`${name} must be ${kind} from ${range.min} to ${range.max}, not ${JSON.stringify(text)}`);
 }
 
-/** Reads a length of time such as `500ms`, `30s` or `2m`, in milliseconds. */
+/** Timers of Node count in 32 bits. */
+const maxDurationMs = 2 ** 31 - 1;
+
+/**
+ * Reads a length of time such as `500ms`, `30s` or `2m`.
+ *
+ * @returns milliseconds, at most 24 days
+ * @throws UsageError when it is none, or longer
+ */
 export function readDurationMs(text: string, name: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text);
   const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }[match?.[2] as "ms" | "s" | "m" | "h"];
   if (match?.[1] === undefined || unitMs === undefined) {
     throw new UsageError(`${name} must be a length of time such as 500ms, 30s or 2m, not ${JSON.stringify(text)}`);
   }
-  return Number(match[1]) * unitMs;
+  const durationMs = Number(match[1]) * unitMs;
+  if (durationMs > maxDurationMs) throw new UsageError(`${name} must be at most 24 days, not ${JSON.stringify(text)}`);
+  return durationMs;
+}
+
+/**
+ * Reads the URL of an endpoint that a load is sent to.
+ *
+ * @throws UsageError when it is not `http://host` or `http://host:port`
+ */
+export function readEndpointUrl(text: string, name: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === "http:" && url.href === `${url.origin}/`) return url.origin;
+  throw new UsageError(
+    `${name} must be a URL such as http://127.0.0.1:8000, without a path, not ${JSON.stringify(text)}`,
+  );
 }

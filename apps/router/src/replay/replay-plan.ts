@@ -35,7 +35,7 @@ export async function planReplay(options: ReplayPlanOptions): Promise<readonly P
     ...(format === undefined ? {} : { format }),
     ...(limit === undefined ? {} : { limit }),
   });
-  const requests = isQuantised(read)
+  const requests = isRoundedToSteps(read)
     ? jitterArrivals(read, { stepMs: mooncakeStepMs, random: createSeededRandom(seed) })
     : read;
   const synthesize = createPromptSynthesizer({ seed });
@@ -53,8 +53,13 @@ export async function planReplay(options: ReplayPlanOptions): Promise<readonly P
   }));
 }
 
-/** Whether several requests share one arrival time to the millisecond wherever one looks: a sign of rounding. */
-function isQuantised(requests: readonly TraceRequest[]): boolean {
-  const distinct = new Set(requests.map((request) => request.arrivalMs)).size;
-  return requests.length > 10 && distinct < requests.length / 2;
+/** The files miss their steps by up to this. */
+const stepToleranceMs = 10;
+
+/** Whether these are requests of a Mooncake trace with its times rounded. A trace without block ids is none. */
+function isRoundedToSteps(requests: readonly TraceRequest[]): boolean {
+  return requests.every(({ arrivalMs, blockIds }) => {
+    const step = Math.round(arrivalMs / mooncakeStepMs);
+    return blockIds !== undefined && Math.abs(arrivalMs - step * mooncakeStepMs) <= stepToleranceMs;
+  });
 }

@@ -13,7 +13,7 @@ export interface ReplayRunOptions {
   readonly concurrency: number | undefined;
   readonly apiKey?: string;
   readonly signal: AbortSignal;
-  readonly onResult: (results: readonly RequestResult[]) => void;
+  readonly onResult: (result: RequestResult) => void;
 }
 
 /** Sends every request and says what became of each, in order of their ends. */
@@ -30,8 +30,9 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
       signal,
     );
     if (signal.aborted) return;
-    results.push(asResult(trace, answer));
-    onResult(results);
+    const result = asResult(trace, answer);
+    results.push(result);
+    onResult(result);
   };
   try {
     if (concurrency === undefined) {

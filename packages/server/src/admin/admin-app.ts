@@ -23,11 +23,13 @@ export interface AdminDependencies {
 }
 
 const maxAdminBodyBytes = 65_536;
+/** An engine's id is its URL, without the scheme, unless it has another; URLs have up to this many characters. */
+const maxParamLength = 2_048;
 
 /** The application that operators talk to: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
   const { fleet, logger, readiness, renderMetrics } = dependencies;
-  const options = { logger: false, bodyLimit: maxAdminBodyBytes };
+  const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
   const https = dependencies.tls && httpsOptions(dependencies.tls);
   // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
   const app = fastify((https ? { ...options, https } : options) as FastifyHttpOptions<Server>);

@@ -12,6 +12,7 @@ import { authenticate } from "./api-keys.ts";
 import { type ClientErrors, createClientErrors } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
+import type { PlannedRequest } from "./inference-exchange.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
@@ -24,6 +25,8 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** Whose error shape the route answers with. */
     readonly family?: ApiFamily;
+    /** Names the route in metrics; its URL does otherwise. */
+    readonly endpointId?: PlannedRequest["endpointId"];
     /** Takes a body of any content type. */
     readonly anyBody?: boolean;
   }
@@ -57,6 +60,12 @@ export function createDataPlaneApp(
       reply,
       fromFastifyError(error as Parameters<typeof fromFastifyError>[0], context.logger, request.id),
     );
+  });
+  // Answers that fastify does not write say these themselves.
+  app.addHook("onRequest", (request, reply, done) => {
+    reply.header("x-request-id", request.id);
+    if (context.drain.started) reply.header("connection", "close");
+    done();
   });
   registerProbes(app, readiness);
   app.register(async (served) => {

@@ -10,20 +10,31 @@ const bytesPerToken = 4;
 /**
  * Paths that the router does not know but was told to pass on. The engine is one of the model that the header
  * `x-espalier-model` or a JSON body names, else of the only model there is.
+ *
+ * @throws EspalierError `config_invalid` for a path that the router serves itself, or that stands twice
  */
 export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
-  for (const url of context.settings.forwardPaths) {
-    app.route({
-      method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
-      url,
-      config: { family: "openai", anyBody: true },
-      handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
-    });
+  for (const path of context.settings.forwardPaths) {
+    try {
+      app.route({
+        method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
+        // A colon would begin a parameter.
+        url: path.replaceAll(":", "::"),
+        config: { family: "openai", endpointId: "forwarded", anyBody: true },
+        handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
+      });
+    } catch (error) {
+      throw new EspalierError("config_invalid", `forward-paths: ${path} is served already`, { cause: error });
+    }
   }
 }
 
+/** Segments that a server may resolve: the path would then lead out of what is listed. */
+const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
+
 function plan(context: RouterContext, request: FastifyRequest): PlannedRequest {
   const acceptedMs = context.clock.nowMs();
+  if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
   const body = Buffer.isBuffer(request.body) ? request.body : undefined;
   const { pool, targets } = resolvePool(context, readModel(request, body), undefined);
   return {

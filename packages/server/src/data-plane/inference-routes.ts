@@ -25,7 +25,7 @@ export function registerInferenceRoutes(app: FastifyInstance, context: RouterCon
     app.route({
       method: endpoint.method,
       url: endpoint.path,
-      config: { family: endpoint.family },
+      config: { family: endpoint.family, endpointId: endpoint.id },
       handler: (request, reply) =>
         answer(context, request, reply, endpoint.family, () => plan(context, endpoint, request)),
     });
@@ -44,7 +44,7 @@ function plan(
   const complete = (onlyEngine: string | undefined): PlannedRequest =>
     planView(context, request, { view, received, acceptedMs, onlyEngine });
   if (view.previousResponseId === undefined) return complete(undefined);
-  return locateResponse(context, view.previousResponseId).then(complete);
+  return locateResponse(context, view.previousResponseId, "previous_response_id").then(complete);
 }
 
 interface ReadRequest {

@@ -41,8 +41,9 @@ export function closing({ drain }: RouterContext): readonly string[] {
 
 /** Counts a request that no engine was asked for. */
 export function countRefusal({ metrics }: RouterContext, request: FastifyRequest, error: EspalierError): void {
+  const { config, url = "" } = request.routeOptions;
   metrics.finished({
-    endpoint: request.routeOptions.url ?? "",
+    endpoint: config?.endpointId ?? url,
     model: "",
     status: error.kind.status,
     durationS: 0,

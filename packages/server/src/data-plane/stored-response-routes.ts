@@ -12,7 +12,7 @@ export function registerStoredResponseRoutes(app: FastifyInstance, context: Rout
     app.route({
       method: ["GET", "DELETE", "POST"],
       url,
-      config: { family: "openai" },
+      config: { family: "openai", endpointId: "stored_response" },
       handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
     });
   }

@@ -26,6 +26,7 @@ export function createListener(app: FastifyInstance, { host, port, tls }: Listen
       return url;
     },
     async start() {
+      await app.ready();
       try {
         await app.listen({ host, port });
       } catch (error) {

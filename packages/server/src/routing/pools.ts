@@ -54,7 +54,7 @@ export function createPools(rules: readonly PoolRule[]): Pools {
 }
 
 /** A pattern in which `*` stands for any run of characters and everything else for itself. */
-export function globPattern(glob: string): RegExp {
+function globPattern(glob: string): RegExp {
   return new RegExp(`^${glob.split("*").map(escapePattern).join(".*")}$`);
 }
 

@@ -1,0 +1,68 @@
+import { readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
+
+/** The flags of `espalier demo` as they were written. */
+export interface DemoFlags {
+  readonly engine?: readonly string[];
+  readonly engines: string;
+  readonly routers: string;
+  readonly policy: string;
+  readonly preset: string;
+  readonly model?: string;
+  readonly port: string;
+  readonly adminPort: string;
+  readonly load: string;
+  readonly duration?: string;
+}
+
+/** What `espalier demo` is to do. */
+export interface DemoOptions {
+  /** Engines that run already, in place of simulated ones. */
+  readonly engineUrls: readonly string[] | undefined;
+  readonly engines: number;
+  readonly routers: number;
+  readonly policy: string;
+  readonly preset: string;
+  /** Undefined for whatever the engines serve. */
+  readonly model: string | undefined;
+  /** Ports of the first one of each; 0 for free ones. */
+  readonly port: number;
+  readonly adminPort: number;
+  readonly enginePort: number;
+  readonly requestsPerSecond: number;
+  /** Undefined for no end. */
+  readonly durationMs: number | undefined;
+}
+
+const enginePortOffset = 1_000;
+const maxRouters = 16;
+const maxEngines = 256;
+const maxRequestsPerSecond = 10_000;
+
+/**
+ * Checks every flag before anything is started.
+ *
+ * @throws UsageError naming the flag at fault
+ */
+export function readDemoOptions(flags: DemoFlags): DemoOptions {
+  const port = readPort(flags.port, "--port");
+  const engines = readNumber(flags.engines, "--engines", { min: 1, max: maxEngines, integer: true });
+  const enginePort = port === 0 ? 0 : port + enginePortOffset;
+  if (enginePort + engines > 65_536) throw new UsageError("--port leaves no room for the engines, 1000 above it");
+  return {
+    engineUrls: flags.engine,
+    engines,
+    routers: readNumber(flags.routers, "--routers", { min: 1, max: maxRouters, integer: true }),
+    policy: flags.policy,
+    preset: flags.preset,
+    model: flags.model,
+    port,
+    adminPort: readPort(flags.adminPort, "--admin-port"),
+    enginePort,
+    requestsPerSecond: readNumber(flags.load, "--load", { min: 0, max: maxRequestsPerSecond }),
+    durationMs: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration"),
+  };
+}
+
+function readPort(text: string, name: string): number {
+  return readNumber(text, name, { min: 0, max: 65_535, integer: true });
+}

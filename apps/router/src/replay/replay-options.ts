@@ -1,0 +1,91 @@
+import { policyNames } from "@espalier/policies";
+import type { TraceFormat } from "@espalier/workload";
+import { readEndpointUrl, readNumber, UsageError } from "../output/usage-error.ts";
+
+/** The flags of `espalier replay` as they were written. */
+export interface ReplayFlags {
+  readonly trace: string;
+  readonly format?: TraceFormat;
+  readonly requests?: string;
+  readonly speed: string;
+  readonly closed?: string;
+  readonly seed: string;
+  readonly url?: readonly string[];
+  readonly apiKey?: string;
+  readonly model: string;
+  readonly policy: string;
+  readonly engines: string;
+  readonly routers: string;
+  readonly preset: string;
+  readonly blocks?: string;
+  readonly json?: boolean;
+}
+
+/** What `espalier replay` is to do. */
+export interface ReplayOptions {
+  readonly trace: string;
+  readonly format: TraceFormat | undefined;
+  /** Requests to read; undefined for all. */
+  readonly limit: number | undefined;
+  /** Trace seconds per real second. */
+  readonly speed: number;
+  /** Users of a closed loop; undefined for an open one. */
+  readonly users: number | undefined;
+  readonly seed: number;
+  /** Endpoints that run already; undefined for a fleet of its own. */
+  readonly urls: readonly string[] | undefined;
+  readonly apiKey: string | undefined;
+  readonly model: string;
+  readonly policies: readonly string[];
+  readonly engines: number;
+  readonly routers: number;
+  readonly preset: string;
+  /** KV blocks of an engine; undefined for the preset's. */
+  readonly blocks: number | undefined;
+}
+
+const maxRequests = 1_000_000;
+const maxUsers = 100_000;
+const maxEngines = 256;
+const maxRouters = 16;
+const maxBlocks = 10_000_000;
+
+/**
+ * Checks every flag before anything is read or started: a mistake in the last policy must not cost the runs before it.
+ *
+ * @throws UsageError naming the flag at fault
+ */
+export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
+  const { trace, format, apiKey, model, preset } = flags;
+  return {
+    trace,
+    format,
+    limit: optional(flags.requests, "--requests", maxRequests),
+    speed: readNumber(flags.speed, "--speed", { min: 0.001, max: 10_000 }),
+    users: optional(flags.closed, "--closed", maxUsers),
+    seed: readNumber(flags.seed, "--seed", { min: 0, max: 2 ** 32 - 1, integer: true }),
+    urls: flags.url?.map((url) => readEndpointUrl(url, "--url")),
+    apiKey,
+    model,
+    policies: readPolicies(flags.policy),
+    engines: count(flags.engines, "--engines", maxEngines),
+    routers: count(flags.routers, "--routers", maxRouters),
+    preset,
+    blocks: optional(flags.blocks, "--blocks", maxBlocks),
+  };
+}
+
+function readPolicies(text: string): readonly string[] {
+  const policies = text.split(",").map((name) => name.trim());
+  const stranger = policies.find((name) => !policyNames.some((known) => known === name));
+  if (stranger === undefined) return policies;
+  throw new UsageError(`--policy: ${JSON.stringify(stranger)} is not one of ${policyNames.join(", ")}`);
+}
+
+function count(text: string, name: string, max: number): number {
+  return readNumber(text, name, { min: 1, max, integer: true });
+}
+
+function optional(text: string | undefined, name: string, max: number): number | undefined {
+  return text === undefined ? undefined : count(text, name, max);
+}

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { askAdmin } from "../src/commands/admin-client.ts";
+import { type SeenRequest, temporaryServer } from "./temporary.ts";
+
+function answering(status: number, body: string) {
+  const seen: SeenRequest[] = [];
+  const url = temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(status, { "content-type": "application/json" }).end(body);
+  });
+  return url.then((admin) => ({ admin, seen }));
+}
+
+test("a question is a GET, with the key when there is one; a slash after the address does no harm", async () => {
+  const { admin, seen } = await answering(200, '{"ready":true}');
+  expect(await askAdmin({ admin: `${admin}/`, key: "secret" }, "/admin/status")).toEqual({ ready: true });
+  await askAdmin({ admin }, "/admin/status");
+  expect(seen.map(({ method, path, headers }) => [method, path, headers.authorization])).toEqual([
+    ["GET", "/admin/status", "Bearer secret"],
+    ["GET", "/admin/status", undefined],
+  ]);
+});
+
+test("a change is a PATCH with a JSON body", async () => {
+  const { admin, seen } = await answering(200, "{}");
+  await askAdmin({ admin }, "/admin/workers/a", { method: "PATCH", body: { draining: true } });
+  expect(seen).toMatchObject([
+    { method: "PATCH", body: '{"draining":true}', headers: { "content-type": "application/json" } },
+  ]);
+});
+
+// Every refusal used to be called `bad_request`, with the advice to send well-formed HTTP.
+test.each([
+  ["worker_not_found", 404, '{"error":{"message":"No engine has this id.","code":"worker_not_found"}}'],
+  ["invalid_api_key", 401, '{"error":{"message":"No.","code":"invalid_api_key"}}'],
+  ["upstream_protocol_error", 404, '{"error":{"message":"Not Found","code":"some_code_of_others"}}'],
+  ["upstream_protocol_error", 404, '{"error":{"message":"Not Found","code":"toString"}}'],
+  ["upstream_protocol_error", 500, "<html>"],
+  ["upstream_protocol_error", 500, "null"],
+])("a refusal is the error %s that the router named, if it is one of its own (%i %s)", async (code, status, body) => {
+  const { admin } = await answering(status, body);
+  await expect(askAdmin({ admin }, "/admin/workers")).rejects.toMatchObject({
+    code,
+    message: expect.stringContaining(`The router at ${admin} answered ${status}: `),
+  });
+});
+
+test.each(["http://127.0.0.1:1", "nonsense"])(
+  "where no router answers, the error says how to name another: %s",
+  async (admin) => {
+    await expect(askAdmin({ admin }, "/admin/status")).rejects.toMatchObject({
+      code: "upstream_connect_failed",
+      message: `No router answers at ${admin}. Is it running? --admin names another address.`,
+    });
+  },
+);

@@ -1,0 +1,75 @@
+import { type CompiledConfig, flagCatalogue } from "@espalier/config";
+import { Command } from "commander";
+import { beforeEach, expect, test, vi } from "vitest";
+import { addConfigFlags, readConfig } from "../src/commands/config-flags.ts";
+import { temporaryFile } from "./temporary.ts";
+
+beforeEach(() => {
+  for (const name of Object.keys(process.env)) if (name.startsWith("ESPALIER_")) vi.stubEnv(name, undefined);
+  return () => vi.unstubAllEnvs();
+});
+
+function read(...written: string[]): CompiledConfig {
+  const command = addConfigFlags(new Command("serve").exitOverride().configureOutput({ writeErr: () => {} }));
+  command.parse(written, { from: "user" });
+  return readConfig(command);
+}
+
+test("every flag of the configuration is a flag of the command, under its heading", () => {
+  const command = addConfigFlags(new Command("serve"));
+  const flags = command.options.map(({ long }) => long);
+  expect(flags).toEqual(["--config", ...flagCatalogue.map(({ flag }) => flag)]);
+  const help = command.helpInformation();
+  for (const { flag, group, description } of flagCatalogue) {
+    expect(help).toContain(`${flag} <`);
+    expect(help).toContain(group);
+    expect(help.replaceAll(/\s+/g, " ")).toContain(description.replaceAll(/\s+/g, " "));
+  }
+});
+
+test("flags become the configuration; those that may be repeated gather", () => {
+  const config = read(
+    ...["--listen-port", "0", "--admin-port", "0", "--policy", "consistent_hashing", "--policy-load-factor", "2"],
+    ...["--engine", "http://127.0.0.1:8000", "--engine", "http://127.0.0.1:8001", "--drain-grace", "90s"],
+    ...["--limits-max-body-bytes", "1MiB", "--inject-usage", "false"],
+  );
+  expect(config.listen.port).toBe(0);
+  expect(config.policy).toMatchObject({ name: "consistent_hashing", options: { "load-factor": 2 } });
+  expect(config.engines.map(({ url }) => url)).toEqual(["http://127.0.0.1:8000", "http://127.0.0.1:8001"]);
+  expect(config.drain.graceMs).toBe(90_000);
+  expect(config.limits.maxBodyBytes).toBe(1_048_576);
+  expect(config.injectUsage).toBe(false);
+});
+
+test("flags go before the environment, the environment before the file, the file before the defaults", () => {
+  const file = temporaryFile("espalier.yaml", "listen: { port: 1, host: 127.0.0.2 }\nadmin: { port: 4 }\n");
+  vi.stubEnv("ESPALIER_LISTEN_PORT", "2");
+  vi.stubEnv("ESPALIER_ADMIN_PORT", "5");
+  const { listen, admin, log } = read("--config", file, "--listen-port", "3");
+  expect([listen.port, listen.host, admin.port, log.level]).toEqual([3, "127.0.0.2", 5, "info"]);
+});
+
+test("a configuration of nothing is complete", () => {
+  expect(read()).toMatchObject({ listen: { host: "127.0.0.1", port: 8_080 }, engines: [] });
+});
+
+test("a mistake names the flag that holds it", () => {
+  expect(() => read("--listen-port", "http")).toThrow(
+    'listen.port: "http" is not an integer from 0 to 65535 (--listen-port)',
+  );
+});
+
+test("a mistake in the file names line and column", () => {
+  const file = temporaryFile("espalier.yaml", "listen:\n  prot: 1\n");
+  expect(() => read("-c", file)).toThrow(`listen.prot: is not a known key; did you mean port? (${file}:2:3)`);
+});
+
+test("a file that cannot be read is an error of its own", () => {
+  expect(() => read("-c", "/nowhere/espalier.yaml")).toThrow(
+    expect.objectContaining({ code: "config_unreadable", message: expect.stringContaining("/nowhere/espalier.yaml") }),
+  );
+});
+
+test("a flag that does not exist is refused with the nearest one", () => {
+  expect(() => read("--listen-prot", "1")).toThrow(/unknown option '--listen-prot'[\s\S]*--listen-port/);
+});

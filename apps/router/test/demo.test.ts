@@ -1,0 +1,131 @@
+import { execFileSync } from "node:child_process";
+import { setMaxListeners } from "node:events";
+import { waitFor } from "@espalier/testing";
+import type { RequestResult } from "@espalier/workload";
+import { expect, test } from "vitest";
+import { describeDemo } from "../src/demo/demo-greeting.ts";
+import { runDemoLoad } from "../src/demo/demo-load.ts";
+import { streamAnswer, temporaryServer } from "./temporary.ts";
+
+/** Every request under way listens to the signal. */
+function createAbort(): AbortController {
+  const abort = new AbortController();
+  setMaxListeners(0, abort.signal);
+  return abort;
+}
+
+interface ChatBody {
+  readonly model: string;
+  readonly stream: boolean;
+  readonly max_tokens: number;
+  readonly messages: readonly { readonly role: string; readonly content: string }[];
+}
+
+test("the load is conversations that go on: each message brings all before it, with the answers", async () => {
+  const abort = createAbort();
+  const sessions = new Map<string, ChatBody[]>();
+  const url = await temporaryServer(({ headers, body, response }) => {
+    const session = String(headers["x-session-id"]);
+    sessions.set(session, [...(sessions.get(session) ?? []), JSON.parse(body) as ChatBody]);
+    streamAnswer(response, ["an answer"], 8);
+  });
+  const results: RequestResult[] = [];
+  await runDemoLoad({
+    urls: [url],
+    model: "tiny",
+    requestsPerSecond: 400,
+    signal: abort.signal,
+    onResult(result) {
+      results.push(result);
+      if (results.length === 300) abort.abort();
+    },
+  });
+  expect(results.every(({ error, engine }) => error === undefined && engine === "engine-of-the-test")).toBe(true);
+  expect(results[0]).toMatchObject({ inputTokens: 100, outputTokens: 1, cachedTokens: 8 });
+  const turns = [...sessions.values()];
+  expect(turns.some((bodies) => bodies.length === 6)).toBe(true);
+  expect(Math.max(...turns.map((bodies) => bodies.length))).toBe(6);
+  const systemTexts = new Set<string>();
+  for (const bodies of turns) {
+    for (const [turn, { model, stream, messages }] of bodies.entries()) {
+      expect([model, stream]).toEqual(["tiny", true]);
+      const roles = ["system", "user", ...Array(turn).fill(["assistant", "user"]).flat()];
+      expect(messages.map(({ role }) => role)).toEqual(roles);
+      if (turn > 0) expect(messages.slice(0, -2)).toEqual(bodies[turn - 1]!.messages);
+      systemTexts.add(messages[0]!.content);
+    }
+  }
+  expect(systemTexts.size).toBe(1);
+});
+
+test("a conversation whose request failed is not continued", async () => {
+  const abort = createAbort();
+  const url = await temporaryServer(({ response }) => response.writeHead(503).end("full"));
+  const results: RequestResult[] = [];
+  await runDemoLoad({
+    urls: [url],
+    model: "tiny",
+    requestsPerSecond: 2_000,
+    signal: abort.signal,
+    onResult(result) {
+      results.push(result);
+      if (results.length === 50) abort.abort();
+    },
+  });
+  expect(results.every(({ error, turn }) => error === "status 503: full" && turn === 0)).toBe(true);
+});
+
+test("an abort ends the load at once, with requests under way and before the next is due", async () => {
+  const abort = createAbort();
+  let open = 0;
+  const url = await temporaryServer(({ response }) => {
+    open++;
+    response.on("close", () => open--);
+  });
+  const run = runDemoLoad({
+    urls: [url],
+    model: "tiny",
+    requestsPerSecond: 50,
+    signal: abort.signal,
+    onResult: () => expect.fail("nothing had ended"),
+  });
+  await waitFor(() => open >= 3, { what: "requests under way" });
+  abort.abort();
+  await run;
+  await waitFor(() => open === 0, { what: "end of the requests" });
+});
+
+const router = { url: "http://127.0.0.1:8080", adminUrl: "http://127.0.0.1:9090" };
+
+test("the greeting names every address", () => {
+  const text = describeDemo({
+    routers: [router, { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091" }],
+    engineUrls: ["http://127.0.0.1:9080", "http://127.0.0.1:9081"],
+    engines: "2 simulated engines (a10g-7b)",
+    policy: "random",
+    model: "sim-model",
+  });
+  for (const address of ["8080", "8081", "9090/metrics", "9091/metrics", "9080", "9081"])
+    expect(text).toContain(address);
+  expect(text).toContain("npx espalier workers --admin http://127.0.0.1:9090");
+  expect(text).toContain("2 simulated engines (a10g-7b), policy random");
+});
+
+test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
+  "the line to paste is one that a shell passes on as JSON, for the model %j",
+  (model) => {
+    const text = describeDemo({ routers: [router], engineUrls: [], engines: "engines", policy: "random", model });
+    const start = text.indexOf("curl");
+    const command = text.slice(start, text.indexOf("\n  npx"));
+    const words = execFileSync("sh", ["-c", `curl() { printf '%s\\0' "$@"; }\n${command}`], { encoding: "utf8" });
+    const [noBuffer, url, header, value, data, body] = words.split("\0");
+    expect([noBuffer, url, header, value, data]).toEqual([
+      "-N",
+      "http://127.0.0.1:8080/v1/chat/completions",
+      "-H",
+      "content-type: application/json",
+      "-d",
+    ]);
+    expect(JSON.parse(body!)).toMatchObject({ model, stream: true, messages: [{ role: "user" }] });
+  },
+);

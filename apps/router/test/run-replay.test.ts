@@ -1,0 +1,169 @@
+import { waitFor } from "@espalier/testing";
+import type { RequestResult, TraceRequest } from "@espalier/workload";
+import { expect, test } from "vitest";
+import type { PlannedRequest } from "../src/replay/replay-plan.ts";
+import { type ReplayRunOptions, runReplay } from "../src/replay/run-replay.ts";
+import { type SeenRequest, streamAnswer, temporaryServer } from "./temporary.ts";
+
+function planned(index: number, arrivalMs = 0): PlannedRequest {
+  const trace: TraceRequest = {
+    index,
+    arrivalMs,
+    inputTokens: 50,
+    outputTokens: 3,
+    blockIds: undefined,
+    blockTokens: 512,
+    session: `session-${index % 2}`,
+    turn: Math.floor(index / 2),
+  };
+  return { trace, makeBody: () => JSON.stringify({ index }) };
+}
+
+const plan = (count: number, everyMs = 0): PlannedRequest[] =>
+  Array.from({ length: count }, (_, index) => planned(index, index * everyMs));
+
+function run(urls: readonly string[], options: Partial<ReplayRunOptions> & Pick<ReplayRunOptions, "requests">) {
+  const signal = new AbortController().signal;
+  return runReplay({ urls, speed: 1, concurrency: undefined, signal, onResult: () => {}, ...options });
+}
+
+const indexOf = ({ body }: SeenRequest): number => (JSON.parse(body) as { index: number }).index;
+
+test("an open loop sends each request and says what the client saw", async () => {
+  const seen: SeenRequest[] = [];
+  const url = await temporaryServer((request) => {
+    seen.push(request);
+    streamAnswer(request.response, ["one ", "two ", "three"], 64);
+  });
+  const told: RequestResult[] = [];
+  const results = await run([url], { requests: plan(6), onResult: (result) => told.push(result) });
+  expect(told).toEqual(results);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(Array(6).fill("POST /v1/chat/completions"));
+  expect(seen.map(indexOf).sort()).toEqual([0, 1, 2, 3, 4, 5]);
+  for (const request of seen) expect(request.headers["x-session-id"]).toBe(`session-${indexOf(request) % 2}`);
+  for (const { index, ...result } of results) {
+    expect(result).toMatchObject({
+      session: `session-${index % 2}`,
+      turn: Math.floor(index / 2),
+      inputTokens: 100,
+      outputTokens: 3,
+      cachedTokens: 64,
+      engine: "engine-of-the-test",
+      error: undefined,
+      itlCount: 2,
+    });
+    expect(result.startMs).toBeLessThanOrEqual(result.firstTokenMs);
+    expect(result.firstTokenMs).toBeLessThanOrEqual(result.endMs);
+    expect(result.itlSumMs).toBe(result.endMs - result.firstTokenMs);
+  }
+});
+
+test("requests go out at their times, scaled by the speed, whether or not earlier ones have ended", async () => {
+  const arrivals: number[] = [];
+  const held: SeenRequest[] = [];
+  const url = await temporaryServer((request) => {
+    arrivals.push(performance.now());
+    held.push(request);
+    if (held.length === 5) for (const { response } of held) streamAnswer(response, ["x"]);
+  });
+  const results = await run([url], { requests: plan(5, 1_000), speed: 20 });
+  expect(results).toHaveLength(5);
+  const startMs = Math.min(...results.map((result) => result.startMs));
+  for (const { index, startMs: sentMs } of results) {
+    expect(sentMs - startMs).toBeGreaterThanOrEqual(index * 50 - 5);
+  }
+  expect(arrivals.at(-1)! - arrivals[0]!).toBeGreaterThanOrEqual(190);
+});
+
+test("requests go to the endpoints in turn", async () => {
+  const seen: string[] = [];
+  const server = (name: string) =>
+    temporaryServer((request) => {
+      seen.push(`${name}${indexOf(request)}`);
+      streamAnswer(request.response, ["x"]);
+    });
+  await run([await server("a"), await server("b"), await server("c")], { requests: plan(7) });
+  expect(seen.sort()).toEqual(["a0", "a3", "a6", "b1", "b4", "c2", "c5"]);
+});
+
+test("a closed loop never has more requests under way than users, and keeps all of them busy", async () => {
+  let underWay = 0;
+  let most = 0;
+  const waiting: SeenRequest[] = [];
+  const url = await temporaryServer((request) => {
+    most = Math.max(most, ++underWay);
+    waiting.push(request);
+    if (waiting.length < 3) return;
+    for (const { response } of waiting.splice(0)) {
+      underWay--;
+      streamAnswer(response, ["x"]);
+    }
+  });
+  const results = await run([url], { requests: plan(12, 1_000_000), concurrency: 3 });
+  expect(results).toHaveLength(12);
+  expect(most).toBe(3);
+});
+
+test("a key is sent when there is one", async () => {
+  const keys: unknown[] = [];
+  const url = await temporaryServer(({ headers, response }) => {
+    keys.push(headers.authorization);
+    streamAnswer(response, ["x"]);
+  });
+  await run([url], { requests: plan(1), apiKey: "secret" });
+  await run([url], { requests: plan(1) });
+  expect(keys).toEqual(["Bearer secret", undefined]);
+});
+
+test("failures are results with an error, and do not stop the others", async () => {
+  const url = await temporaryServer((request) => {
+    const { response } = request;
+    if (indexOf(request) === 0) response.writeHead(503).end('{"error":{"message":"full"}}');
+    else if (indexOf(request) === 1)
+      response.writeHead(200, { "content-type": "text/event-stream" }).end("data: {}\n\n");
+    else if (indexOf(request) === 2) response.destroy();
+    else streamAnswer(response, ["x"]);
+  });
+  const results = await run([url], { requests: plan(5), concurrency: 1 });
+  expect(results.map(({ error }) => error)).toEqual([
+    'status 503: {"error":{"message":"full"}}',
+    "the stream ended without [DONE]",
+    "socket hang up",
+    undefined,
+    undefined,
+  ]);
+});
+
+test("an abort stops what is due later and what is under way, and keeps what had ended", async () => {
+  const abort = new AbortController();
+  let closed = 0;
+  const url = await temporaryServer((request) => {
+    if (indexOf(request) < 2) streamAnswer(request.response, ["x"]);
+    else request.response.on("close", () => closed++);
+  });
+  const results: RequestResult[] = [];
+  const requests = [planned(0), planned(1), planned(2), planned(3), planned(4, 3_600_000)];
+  const running = run([url], {
+    requests,
+    signal: abort.signal,
+    onResult: (result) => results.push(result),
+  });
+  await waitFor(() => results.length === 2, { what: "two results" });
+  abort.abort();
+  expect((await running).map(({ index }) => index).sort()).toEqual([0, 1]);
+  await waitFor(() => closed === 2, { what: "end of the requests under way" });
+});
+
+test("an abort stops a closed loop", async () => {
+  const abort = new AbortController();
+  const url = await temporaryServer(({ response }) => streamAnswer(response, ["x"]));
+  const running = run([url], {
+    requests: plan(100_000),
+    concurrency: 2,
+    signal: abort.signal,
+    onResult: ({ index }) => {
+      if (index === 10) abort.abort();
+    },
+  });
+  expect((await running).length).toBeLessThan(100);
+});

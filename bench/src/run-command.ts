@@ -1,0 +1,56 @@
+import { proxySuite } from "./suites/proxy.ts";
+import type { Suite } from "./support/suite.ts";
+import { UsageError } from "./support/usage-error.ts";
+
+/** Where a command writes: results to one stream, everything else to the other. */
+export interface CommandOutput {
+  readonly out: (text: string) => void;
+  readonly notes: (text: string) => void;
+}
+
+const suites: readonly Suite[] = [proxySuite];
+
+const exitDone = 0;
+const exitFailure = 1;
+const exitUsage = 2;
+
+/**
+ * Runs `NAME [--json] [options]`.
+ *
+ * @returns the exit code: 0 done, 1 something failed, 2 called wrongly; a slow machine is no failure
+ */
+export async function runCommand(args: readonly string[], { out, notes }: CommandOutput): Promise<number> {
+  const [name, ...rest] = args;
+  const suite = suites.find((candidate) => candidate.name === name);
+  if (!suite) {
+    const asked = name === "--help" || name === "-h";
+    if (!asked) notes(name === undefined ? "Name a benchmark.\n" : `There is no benchmark ${JSON.stringify(name)}.\n`);
+    (asked ? out : notes)(usage());
+    return asked ? exitDone : exitUsage;
+  }
+  if (rest.includes("--help") || rest.includes("-h")) {
+    out(suite.help);
+    return exitDone;
+  }
+  const json = rest.includes("--json");
+  const own = rest.filter((argument) => argument !== "--json");
+  try {
+    const { report, table } = await suite.run(own, (line) => notes(`${suite.name}: ${line}\n`));
+    out(json ? `${JSON.stringify(report, undefined, 2)}\n` : table(report));
+    return exitDone;
+  } catch (thrown) {
+    const isUsage = thrown instanceof UsageError || isArgumentError(thrown);
+    notes(`error: ${thrown instanceof Error ? thrown.message : String(thrown)}\n${isUsage ? suite.help : ""}`);
+    return isUsage ? exitUsage : exitFailure;
+  }
+}
+
+function usage(): string {
+  const list = suites.map(({ name, summary }) => `  ${name}  ${summary}\n`).join("");
+  return `Usage: npm run bench -- NAME [--json] [options]\n\n${list}\n\`npm run bench -- NAME --help\` says more.\n`;
+}
+
+/** Whether `parseArgs` refused the arguments. */
+function isArgumentError(thrown: unknown): boolean {
+  return thrown instanceof Error && "code" in thrown && String(thrown.code).startsWith("ERR_PARSE_ARGS_");
+}

@@ -1,0 +1,56 @@
+import type { Load } from "../support/measure-load.ts";
+import { prepareRequest, type StreamShape } from "../support/prepared-request.ts";
+
+/** How large a run of the suite is. */
+export interface ProxySizes {
+  /** Of each closed loop, and of each paced one half more; the open loop of latencies takes twice that. */
+  readonly durationMs: number;
+  readonly warmUpMs: number;
+  /** Distinct prompts sent for the growth of memory. */
+  readonly growthRequests: number;
+  /** Requests sent before memory is read the first time. */
+  readonly growthWarmUpRequests: number;
+}
+
+/** The loads of one run, in the order in which they are sent. */
+export interface ProxyLoads {
+  readonly growth: Load;
+  readonly small: Load;
+  readonly large: Load;
+  readonly flood: Load;
+  readonly paced: Load;
+  readonly steady: Load;
+}
+
+export const smallBodyBytes = 4_096;
+export const largeBodyBytes = 49_152;
+export const largeMessages = 20;
+export const streamTokens = 48;
+export const streamGapMs = 10;
+export const concurrency = 32;
+export const streamsPerSecond = 150;
+export const steadyPerSecond = 300;
+
+/** @param seed of the arrivals, the same for every system of a run */
+export function proxyLoads({ durationMs, growthRequests }: ProxySizes, seed: number): ProxyLoads {
+  const closed = { kind: "closed", concurrency } as const;
+  const small = prepareRequest({ bodyBytes: smallBodyBytes, messages: 2 });
+  const large = prepareRequest({ bodyBytes: largeBodyBytes, messages: largeMessages });
+  const streamed = (stream: StreamShape) => prepareRequest({ bodyBytes: smallBodyBytes, messages: 2, stream });
+  return {
+    growth: { request: small, pace: closed, extent: { requests: growthRequests } },
+    small: { request: small, pace: closed, extent: { durationMs } },
+    large: { request: large, pace: closed, extent: { durationMs } },
+    flood: { request: streamed({ tokens: streamTokens, gapMs: 0 }), pace: closed, extent: { durationMs } },
+    paced: {
+      request: streamed({ tokens: streamTokens, gapMs: streamGapMs }),
+      pace: { kind: "open", ratePerSecond: streamsPerSecond, seed },
+      extent: { durationMs: durationMs * 1.5 },
+    },
+    steady: {
+      request: large,
+      pace: { kind: "open", ratePerSecond: steadyPerSecond, seed },
+      extent: { durationMs: durationMs * 2 },
+    },
+  };
+}

@@ -1,0 +1,146 @@
+import type { AddressInfo } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
+import type { Scheduler } from "@espalier/common";
+import { chatAnswer, engineMetrics, modelsAnswer, sizedAnswer, streamPieces } from "./engine-bytes.ts";
+import { type StreamShape, streamHeader } from "./prepared-request.ts";
+import { renderProcessUsage } from "./process-usage.ts";
+
+/** An engine that answers at once with prepared bytes, so that what is measured is what stands in front of it. */
+export interface BenchEngine {
+  readonly urls: readonly string[];
+  stop(): Promise<void>;
+}
+
+/** A head that is longer ends its connection. */
+const maxHeadBytes = 65_536;
+const headEnd = "\r\n\r\n";
+const usageWish = Buffer.from('"include_usage":true');
+const healthAnswer = sizedAnswer("text/plain", "");
+
+/**
+ * Listens on as many addresses of 127.0.0.1 as asked for. Chat completions are answered as their `x-bench-stream`
+ * header says; `/health`, `/v1/models` and `/metrics` are there as vLLM has them.
+ */
+export async function startBenchEngine(addresses: number, scheduler: Scheduler): Promise<BenchEngine> {
+  const sockets = new Set<Socket>();
+  const piecesOf = createPieceCache();
+  const servers = Array.from({ length: addresses }, () =>
+    createServer({ noDelay: true }, (socket) => {
+      sockets.add(socket);
+      socket.on("close", () => sockets.delete(socket));
+      socket.on("error", () => socket.destroy());
+      serve(socket, piecesOf, scheduler);
+    }),
+  );
+  const urls = await Promise.all(servers.map((server) => listen(server)));
+  return {
+    urls,
+    async stop() {
+      for (const socket of sockets) socket.destroy();
+      await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+    },
+  };
+}
+
+function listen(server: Server): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => resolve(`http://127.0.0.1:${(server.address() as AddressInfo).port}`));
+  });
+}
+
+type PieceCache = (shape: StreamShape, withUsage: boolean) => readonly Buffer[];
+
+interface Head {
+  readonly path: string;
+  readonly contentLength: number;
+  readonly stream: StreamShape | undefined;
+}
+
+function serve(socket: Socket, piecesOf: PieceCache, scheduler: Scheduler): void {
+  let held: Buffer | undefined;
+  let head: Head | undefined;
+  let missingBytes = 0;
+  let withUsage = false;
+
+  const readBody = (bytes: Buffer): void => {
+    if (head?.stream) withUsage ||= bytes.includes(usageWish);
+    missingBytes -= bytes.length;
+    if (missingBytes > 0 || !head) return;
+    if (head.stream) writeStream(socket, piecesOf(head.stream, withUsage), head.stream.gapMs, scheduler);
+    else socket.write(answerTo(head.path));
+    head = undefined;
+    withUsage = false;
+  };
+  socket.on("data", (chunk: Buffer) => {
+    if (head) {
+      readBody(chunk);
+      return;
+    }
+    const bytes = held ? Buffer.concat([held, chunk]) : chunk;
+    const end = bytes.indexOf(headEnd);
+    held = end < 0 ? bytes : undefined;
+    if (end < 0) {
+      if (bytes.length > maxHeadBytes) socket.destroy();
+      return;
+    }
+    head = readHead(bytes.toString("latin1", 0, end + 2));
+    missingBytes = head.contentLength;
+    readBody(bytes.subarray(end + headEnd.length));
+  });
+}
+
+function readHead(text: string): Head {
+  const lower = text.toLowerCase();
+  const shape = fieldOf(lower, streamHeader)?.split(",").map(Number);
+  return {
+    path: text.slice(text.indexOf(" ") + 1, text.indexOf(" HTTP/")),
+    contentLength: Number(fieldOf(lower, "content-length") ?? 0),
+    stream: shape && { tokens: shape[0] ?? 1, gapMs: shape[1] ?? 0 },
+  };
+}
+
+function fieldOf(head: string, name: string): string | undefined {
+  const at = head.indexOf(`\r\n${name}:`);
+  return at < 0 ? undefined : head.slice(at + name.length + 3, head.indexOf("\r\n", at + 2)).trim();
+}
+
+function answerTo(path: string): Buffer {
+  switch (path) {
+    case "/health":
+      return healthAnswer;
+    case "/v1/models":
+      return modelsAnswer;
+    case "/metrics":
+      return sizedAnswer("text/plain; version=0.0.4", engineMetrics + renderProcessUsage());
+    default:
+      return chatAnswer;
+  }
+}
+
+function writeStream(socket: Socket, pieces: readonly Buffer[], gapMs: number, scheduler: Scheduler): void {
+  if (gapMs === 0) {
+    for (const piece of pieces) socket.write(piece);
+    return;
+  }
+  let written = 1;
+  socket.write(pieces[0]!);
+  if (pieces.length === 1) return;
+  const cancel = scheduler.every(gapMs, () => {
+    if (!socket.destroyed) socket.write(pieces[written++]!);
+    if (socket.destroyed || written === pieces.length) cancel();
+  });
+}
+
+/** Streams differ in length and usage only; a bench has a handful of them. */
+function createPieceCache(): PieceCache {
+  const cache = new Map<string, readonly Buffer[]>();
+  return (shape, withUsage) => {
+    const key = `${shape.tokens} ${withUsage}`;
+    const known = cache.get(key);
+    if (known) return known;
+    const pieces = streamPieces(shape, withUsage);
+    cache.set(key, pieces);
+    return pieces;
+  };
+}

@@ -1,0 +1,38 @@
+import { spawnSync } from "node:child_process";
+
+/** Which cores what is measured runs on, and which ones everything else. */
+export interface CorePlan {
+  readonly router: readonly number[];
+  readonly others: readonly number[];
+}
+
+/** The last core for what is measured, the others for the rest; undefined with fewer than two. */
+export function planCores(available: readonly number[]): CorePlan | undefined {
+  if (available.length < 2) return undefined;
+  return { router: available.slice(-1), others: available.slice(0, -1) };
+}
+
+/** Reads a list of cores as Linux writes it: `0-3,8`. */
+export function parseCoreList(list: string): readonly number[] {
+  return list.split(",").flatMap((range) => {
+    const [first = Number.NaN, last = first] = range.split("-").map(Number);
+    return Array.from({ length: last - first + 1 }, (_, offset) => first + offset);
+  });
+}
+
+/** The cores that this process may use, or none where `taskset` (util-linux) cannot tell. */
+export function availableCores(): readonly number[] {
+  const { status, stdout } = spawnSync("taskset", ["-cp", String(process.pid)], { encoding: "utf8" });
+  const list = status === 0 ? /:\s*([\d,-]+)\s*$/.exec(stdout)?.[1] : undefined;
+  return list === undefined ? [] : parseCoreList(list);
+}
+
+/**
+ * Ties a process with all its threads to some cores. Children that it starts afterwards inherit that.
+ *
+ * @throws Error when the system refuses
+ */
+export function pinProcess(pid: number, cores: readonly number[]): void {
+  const { status, stderr } = spawnSync("taskset", ["-acp", cores.join(","), String(pid)], { encoding: "utf8" });
+  if (status !== 0) throw new Error(`taskset cannot tie process ${pid} to cores ${cores}: ${stderr}`);
+}

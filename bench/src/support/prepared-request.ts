@@ -1,0 +1,90 @@
+import { blockText } from "@espalier/workload";
+
+/** How an answer is to be streamed. Absent means one JSON object. */
+export interface StreamShape {
+  readonly tokens: number;
+  /** Time between two tokens; 0 for as fast as they go. */
+  readonly gapMs: number;
+}
+
+export interface RequestShape {
+  /** Of the body, exactly. */
+  readonly bodyBytes: number;
+  /** Messages of the chat, the first one by the system, the others by user and assistant in turn. */
+  readonly messages: number;
+  readonly stream?: StreamShape;
+}
+
+/** The bytes of a whole request, with a place for a number that makes each one sent a different prompt. */
+export interface PreparedRequest {
+  readonly bytes: Buffer;
+  readonly serialAt: number;
+}
+
+/** Tells the engine how to stream; routers pass on what they do not know. */
+export const streamHeader = "x-bench-stream";
+export const servedModel = "bench-model";
+
+const serialDigits = 12;
+const serialMark = "0".repeat(serialDigits);
+const wordsPerLine = 14;
+/** Room for the fields beside the messages, and for what a message has beside its content. */
+const fieldBytes = 192;
+const messageBytes = 48;
+
+/**
+ * A chat completion request as a client library sends it. The number stands at the start of the first message, so that
+ * two requests share no prefix of any length.
+ *
+ * @throws RangeError when the messages do not fit in the body
+ */
+export function prepareRequest(shape: RequestShape): PreparedRequest {
+  const body = chatBody(shape);
+  const stream = shape.stream ? `${streamHeader}: ${shape.stream.tokens},${shape.stream.gapMs}\r\n` : "";
+  const head =
+    "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\naccept: application/json\r\n" +
+    "content-type: application/json\r\nauthorization: Bearer bench\r\nuser-agent: bench/1\r\n" +
+    `${stream}content-length: ${body.length}\r\n\r\n`;
+  return { bytes: Buffer.from(head + body, "latin1"), serialAt: head.length + body.indexOf(serialMark) };
+}
+
+/** Writes a number over the digits of the one before. @param serial a safe integer, of which 12 digits count */
+export function stampSerial(bytes: Buffer, serialAt: number, serial: number): void {
+  let left = serial;
+  for (let at = serialAt + serialDigits - 1; at >= serialAt; at--) {
+    bytes[at] = 0x30 + (left % 10);
+    left = Math.floor(left / 10);
+  }
+}
+
+function chatBody({ bodyBytes, messages, stream }: RequestShape): string {
+  const contentBytes = Math.floor((bodyBytes - fieldBytes) / messages) - messageBytes;
+  if (contentBytes < wordsPerLine) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
+  const bodyWith = (padding: string): string =>
+    JSON.stringify({
+      model: servedModel,
+      messages: Array.from({ length: messages }, (_, index) => ({
+        role: index === 0 ? "system" : index % 2 === 1 ? "user" : "assistant",
+        content: (index === 0 ? `${serialMark} ` : "") + prose(index, contentBytes) + (index === 0 ? padding : ""),
+      })),
+      max_tokens: stream?.tokens ?? 64,
+      temperature: 0.7,
+      ...(stream ? { stream: true } : {}),
+    });
+  const missing = bodyBytes - bodyWith("").length;
+  if (missing < 0) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
+  return bodyWith("x".repeat(missing));
+}
+
+/** Lines of words with a quoted one in each, so that the JSON of it has as many escapes as that of ordinary text. */
+function prose(id: number, sizeBytes: number): string {
+  const words = blockText(id + 1, Math.ceil(sizeBytes / 4)).split(" ");
+  const lines: string[] = [];
+  for (let at = 0; at < words.length; at += wordsPerLine) {
+    const [first = "", ...rest] = words.slice(at, at + wordsPerLine);
+    lines.push([`"${first}"`, ...rest].join(" "));
+  }
+  const text = lines.join("\n");
+  const escapes = JSON.stringify(text).length - 2 - text.length;
+  return text.slice(0, sizeBytes - escapes);
+}

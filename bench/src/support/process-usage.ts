@@ -1,0 +1,30 @@
+/** What a process has used so far. */
+export interface ProcessUsage {
+  readonly cpuSeconds: number;
+  readonly residentBytes: number;
+}
+
+/** The two lines of a Prometheus page that `readProcessUsage` looks for, about the running process. */
+export function renderProcessUsage(): string {
+  const { user, system } = process.cpuUsage();
+  return `process_cpu_seconds_total ${(user + system) / 1e6}\nprocess_resident_memory_bytes ${process.memoryUsage.rss()}\n`;
+}
+
+/**
+ * Reads what a process says of itself on its metrics page.
+ *
+ * @throws Error when the page cannot be had or lacks one of the numbers
+ */
+export async function readProcessUsage(metricsUrl: string): Promise<ProcessUsage> {
+  const response = await fetch(metricsUrl);
+  const page = await response.text();
+  const numberOf = (name: string): number => {
+    const value = new RegExp(`^${name} (\\S+)`, "m").exec(page)?.[1];
+    if (value === undefined) throw new Error(`${metricsUrl} has no ${name}`);
+    return Number(value);
+  };
+  return {
+    cpuSeconds: numberOf("process_cpu_seconds_total"),
+    residentBytes: numberOf("process_resident_memory_bytes"),
+  };
+}

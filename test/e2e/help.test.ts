@@ -1,0 +1,73 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { run, start } from "./program.ts";
+
+const commands: readonly (readonly [string, readonly string[]])[] = [
+  ["", ["Run:", "Look:", "Measure:", "serve", "demo", "status", "workers", "check-config", "version", "replay"]],
+  [
+    "serve",
+    ["--config <file>", "Listen: ", "Admin: ", "Policy: ", "Timeouts: ", "Drain: ", "--engine <", "--log-level <"],
+  ],
+  ["demo", ["Engines:", "Routers:", "Load:", "--engine <url>", "--policy <name>", "--duration <time>"]],
+  ["status", ["--admin <url>", "--key <key>", "--json", "ESPALIER_ADMIN_URL"]],
+  ["workers", ["list", "drain", "undrain"]],
+  ["workers list", ["--admin <url>", "--json"]],
+  ["workers drain", ["<id>", "--admin <url>", "--json"]],
+  ["workers undrain", ["<id>", "--admin <url>", "--json"]],
+  ["check-config", ["--config <file>", "--json", "Listen: ", "--engine <"]],
+  ["version", ["--json"]],
+  ["replay", ["Trace:", "Endpoints that run already:", "Its own fleet:", "Output:", "--trace <file>", "--json"]],
+];
+
+test("every command explains itself, in groups, and exits with 0", async () => {
+  const outcomes = await Promise.all(
+    commands.map(([command]) => run([...command.split(" ").filter((word) => word !== ""), "--help"])),
+  );
+  for (const [at, [command, words]] of commands.entries()) {
+    const { code, stdout, stderr } = outcomes[at]!;
+    expect([command, code, stderr]).toEqual([command, 0, ""]);
+    expect(stdout).toMatch(new RegExp(`^Usage: espalier ?${command}`));
+    for (const word of words) expect(stdout).toContain(word);
+  }
+  const [{ stdout: overview } = { stdout: "" }] = outcomes;
+  expect(overview).toContain("Exit codes: 0 done, 1 it failed, 2 it was called wrongly.");
+});
+
+test("the version, for people and for programs", async () => {
+  const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+  const [short, text, json] = await Promise.all([run(["--version"]), run(["version"]), run(["version", "--json"])]);
+  expect(short).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: "" });
+  expect(text).toMatchObject({ code: 0, stdout: `espalier ${version} (Node ${process.versions.node})\n` });
+  expect(JSON.parse(json.stdout)).toEqual({ espalier: version, node: process.versions.node });
+});
+
+const mistakes: readonly (readonly [readonly string[], RegExp])[] = [
+  [[], /^Usage: espalier/],
+  [["servve"], /error: unknown command 'servve'\n\(Did you mean serve\?\)/],
+  [["serve", "--listen-prot", "1"], /error: unknown option '--listen-prot'\n\(Did you mean .*--listen-port/],
+  [["replay"], /error: required option '--trace <file>' not specified/],
+  [["replay", "--trace", "x", "--policy", "robin"], /error: --policy: "robin" is not one of random, /],
+  [["replay", "--trace", "x", "--url", "localhost"], /error: --url must be a URL such as http:\/\/127.0.0.1:8000/],
+  [["demo", "--policy", "robin"], /option '--policy <name>' argument 'robin' is invalid. Allowed choices are random, /],
+  [["demo", "--duration", "10"], /error: --duration must be a length of time such as 500ms, 30s or 2m, not "10"\n$/],
+  [["workers", "drain"], /error: missing required argument 'id'/],
+];
+
+test("who calls it wrongly is told how on standard error, with exit code 2", async () => {
+  const outcomes = await Promise.all(mistakes.map(([args]) => run(args)));
+  for (const [at, [args, message]] of mistakes.entries()) {
+    expect([args, outcomes[at]?.code, outcomes[at]?.stdout]).toEqual([args, 2, ""]);
+    expect(outcomes[at]?.stderr).toMatch(message);
+  }
+});
+
+// `espalier check-config | head -1` used to end in a stack trace of EPIPE.
+test("a reader that has seen enough is no failure", async () => {
+  const program = start(["check-config"]);
+  program.process.stdout?.destroy();
+  const { code, stderr } = await program.ended;
+  expect([code, stderr]).toEqual([
+    0,
+    "warning: No engines are configured; the router is not ready until some are added.\n",
+  ]);
+});

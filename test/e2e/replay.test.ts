@@ -1,0 +1,154 @@
+import { writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { sharedPath } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { engines, temporaryFile } from "./files.ts";
+import { childrenOf, run, start, untilGone } from "./program.ts";
+
+const requestsPerStep = 10;
+
+/** A trace in Mooncake's format: steps of 3 s, in each of them conversations that go on behind one shared block. */
+function trace(steps: number): string {
+  const rows = Array.from({ length: steps * requestsPerStep }, (_, at) => {
+    const step = Math.floor(at / requestsPerStep);
+    const conversation = at % requestsPerStep;
+    const blocks = [0, ...Array.from({ length: step + 1 }, (_block, turn) => 1 + conversation * 1_000 + turn)];
+    return { timestamp: step * 3_000, input_length: blocks.length * 512, output_length: 8, hash_ids: blocks };
+  });
+  return rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+}
+
+/** The keys of a row, whatever the run; those that have a meaning in this one. */
+const rowKeys = [
+  ...["policy", "routers", "engines", "sharing", "seed", "requests", "errors", "duration_s"],
+  ...["ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p95_s", "ttft_p99_s", "itl_mean_s"],
+  ...["e2e_mean_s", "e2e_p50_s", "e2e_p90_s", "e2e_p95_s", "e2e_p99_s"],
+  ...["output_tokens_per_s", "total_tokens_per_s", "requests_per_s"],
+  ...["cached_share", "followup_cached_share", "load_cov"],
+];
+
+test("policies are compared on fleets of their own: one JSON object, a row for each, without errors", async () => {
+  const path = temporaryFile("trace.jsonl", trace(4));
+  const policies = ["round_robin", "least_connections", "consistent_hashing"];
+  const args = [
+    "--speed",
+    "20",
+    "--policy",
+    policies.join(","),
+    "--engines",
+    "2",
+    "--api-key",
+    "secret-of-mine",
+    "--json",
+  ];
+  const { code, stdout, stderr } = await run(["replay", "--trace", path, ...args]);
+  expect(code).toBe(0);
+  expect(stdout).not.toContain("secret-of-mine");
+  for (const policy of policies) expect(stderr).toMatch(new RegExp(`^${policy} █{24} 40/40  \\d+ s  0 errors$`, "m"));
+  const result = JSON.parse(stdout);
+  expect(Object.keys(result)).toEqual(["name", "params", "rows", "bounds"]);
+  expect(result.name).toBe("replay");
+  expect(result.params).toMatchObject({ trace: path, speed: "20", engines: "2" });
+  expect(result.rows.map((row: { policy: string }) => row.policy)).toEqual(policies);
+  for (const row of result.rows) {
+    expect(Object.keys(row).sort()).toEqual([...rowKeys].sort());
+    expect(row).toMatchObject({ requests: 40, errors: 0, engines: 2, routers: 1, sharing: "none", seed: 1 });
+    expect(row.ttft_p50_s).toBeLessThanOrEqual(row.ttft_p99_s);
+    expect(row.ttft_mean_s).toBeLessThan(row.e2e_mean_s);
+    expect(row.output_tokens_per_s * row.duration_s).toBeCloseTo(40 * 8, 3);
+  }
+  const [scattered, , together] = result.rows;
+  expect(together.followup_cached_share).toBeGreaterThan(0.6);
+  expect(scattered.load_cov).toBe(0);
+  // By hand: 40 requests of 2 to 5 blocks; the first has none cached, the others of its step one, later ones all but one.
+  const inputBlocks = requestsPerStep * (2 + 3 + 4 + 5);
+  const cachedBlocks = 9 * 1 + requestsPerStep * (2 + 3 + 4);
+  expect(result.bounds).toEqual({ infinite_cache: expect.closeTo(cachedBlocks / inputBlocks, 6) });
+});
+
+test("endpoints that run already get the requests in turn, in a closed loop too; people get a table", async () => {
+  const urls = await engines({ engines: 2, speed: 50 });
+  const path = temporaryFile("trace.jsonl", trace(2));
+  const where = [...urls.flatMap((url) => ["--url", url]), "--model", "tiny"];
+  const [open, closed] = await Promise.all([
+    run(["replay", "--trace", path, "--speed", "20", ...where]),
+    run(["replay", "--trace", path, "--closed", "4", "--requests", "12", "--json", ...where]),
+  ]);
+  expect([open.code, closed.code]).toEqual([0, 0]);
+  expect(open.stdout).toMatch(/^policy +routers +engines +requests +errors .*\n- +- +- +20 +0 /);
+  expect(open.stdout).toMatch(/\nan infinite shared cache would hold \d+\.\d %\n$/);
+  const { rows } = JSON.parse(closed.stdout);
+  expect(rows).toMatchObject([{ requests: 12, errors: 0 }]);
+  for (const url of urls) {
+    const { totals } = (await (await fetch(`${url}/sim/state`)).json()) as { totals: Record<string, number> };
+    expect(totals.finished).toBe(16);
+  }
+});
+
+test("endpoints that fail are counted, named, and the exit code is 1", async () => {
+  const path = temporaryFile("trace.jsonl", trace(1));
+  const args = ["--speed", "100", "--url", "http://127.0.0.1:1", "--json"];
+  const { code, stdout, stderr } = await run(["replay", "--trace", path, ...args]);
+  expect(code).toBe(1);
+  expect(JSON.parse(stdout).rows).toMatchObject([{ requests: 10, errors: 10 }]);
+  expect(stderr).toContain("10 of 10 requests failed:\n  10 x connect ECONNREFUSED 127.0.0.1:1");
+});
+
+test.each<[string, string, RegExp]>([
+  [
+    "a field of the wrong type",
+    `${trace(1)}${trace(1).replace('"timestamp":0', '"timestamp":"x"')}`,
+    /:11: timestamp: must be a number, is "x"/,
+  ],
+  ["a line that is no JSON", `${trace(1)}{"timestamp"\n`, /:11: line: is not valid JSON/],
+  [
+    "a number of blocks that does not fit",
+    trace(1).replace('"input_length":1024', '"input_length":5000'),
+    /:1: hash_ids: must name 9 or 10 blocks/,
+  ],
+  ["another format", "a,b,c\n", /:1: line: is the start of none of mooncake, bailian, azure, prompts/],
+  ["nothing", "", /holds no request/],
+])("%s in a trace is an error with file, line and field, and exit code 1", async (_, content, message) => {
+  const path = temporaryFile("trace.jsonl", content);
+  const { code, stdout, stderr } = await run(["replay", "--trace", path, "--json"]);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toMatch(message);
+  expect(stderr).toContain(path);
+  expect(stderr).toContain("(trace_invalid)");
+});
+
+test("a gzipped trace is read too; Ctrl-C ends the run with what was measured, and every process", async () => {
+  const path = temporaryFile("trace.jsonl.gz", "");
+  writeFileSync(path, gzipSync(trace(100)));
+  const program = start(["replay", "--trace", path, "--policy", "random,round_robin", "--json"]);
+  await program.until(/random █*░* \d+\/1000/);
+  const children = childrenOf(program.pid);
+  expect(children).toHaveLength(2);
+  program.killGroup("SIGINT");
+  const { code, stdout } = await program.ended;
+  expect(code).toBe(1);
+  expect(JSON.parse(stdout).rows).toMatchObject([{ policy: "random", errors: 0 }]);
+  await untilGone(children);
+});
+
+test("no process survives a replay that is killed", async () => {
+  const path = temporaryFile("trace.jsonl", trace(100));
+  const program = start(["replay", "--trace", path, "--routers", "2"]);
+  await program.until(/least_connections █*░* \d+\/1000/);
+  const children = childrenOf(program.pid);
+  expect(children).toHaveLength(3);
+  program.kill("SIGKILL");
+  await untilGone(children);
+});
+
+const conversations = sharedPath("traces", "conversation_trace.jsonl.gz");
+
+test.skipIf(!conversations)("the beginning of the Mooncake conversation trace", async () => {
+  const args = ["--trace", conversations!, "--requests", "100", "--speed", "20", "--json"];
+  const { code, stdout } = await run(["replay", ...args]);
+  expect(code).toBe(0);
+  const { rows, bounds } = JSON.parse(stdout);
+  expect(rows).toMatchObject([{ policy: "least_connections", requests: 100, errors: 0 }]);
+  expect(bounds.infinite_cache).toBeGreaterThan(0.02);
+  expect(bounds.infinite_cache).toBeLessThan(0.06);
+});

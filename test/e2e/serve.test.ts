@@ -1,0 +1,184 @@
+import { createServer } from "node:net";
+import { waitFor } from "@espalier/testing";
+import { expect, onTestFinished, test } from "vitest";
+import { engines } from "./files.ts";
+import { type Program, run, start } from "./program.ts";
+
+interface Serving extends Program {
+  readonly url: string;
+  readonly adminUrl: string;
+}
+
+/** Starts `espalier serve` on free ports and waits until it can use its engines. */
+async function serve(engineUrls: readonly string[], ...args: string[]): Promise<Serving> {
+  const flags = [...engineUrls.flatMap((url) => ["--engine", url]), "--listen-port", "0", "--admin-port", "0", ...args];
+  const program = start(["serve", ...flags]);
+  const [, url = "", adminUrl = ""] = await program.until(/serves at (\S+), metrics and admin at (\S+)/);
+  const usable = async () => {
+    const status = (await (await fetch(`${adminUrl}/admin/status`)).json()) as { usableEngines: number };
+    return status.usableEngines === engineUrls.length;
+  };
+  await waitFor(usable, { what: "usable engines" });
+  return { ...program, url, adminUrl };
+}
+
+interface Stream {
+  readonly text: () => string;
+  /** Whether it came to its end, as opposed to being cut. */
+  readonly whole: Promise<boolean>;
+}
+
+/** Opens a streamed answer and waits for its first bytes. */
+async function stream(url: string, tokens: number): Promise<Stream> {
+  const response = await fetch(`${url}/v1/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "tiny", prompt: "hello", max_tokens: tokens, stream: true }),
+  });
+  expect(response.status).toBe(200);
+  let text = "";
+  const read = async (): Promise<boolean> => {
+    try {
+      for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) text += chunk;
+    } catch {
+      return false;
+    }
+    return text.endsWith("data: [DONE]\n\n");
+  };
+  const whole = read();
+  await waitFor(() => text !== "", { what: "first bytes" });
+  return { text: () => text, whole };
+}
+
+const isRefused = async (url: string): Promise<boolean> => {
+  try {
+    await fetch(url);
+    return false;
+  } catch {
+    return true;
+  }
+};
+
+test("a running router tells how it is, lists its engines, and takes one out for a while", async () => {
+  const urls = await engines({ engines: 2 });
+  const router = await serve(urls);
+  const [one = "", other = ""] = urls.map((url) => new URL(url).host);
+  const admin = ["--admin", router.adminUrl];
+
+  const [status, json, table] = await Promise.all([
+    run(["status", ...admin]),
+    run(["status", "--json"], { env: { ESPALIER_ADMIN_URL: router.adminUrl } }),
+    run(["workers", ...admin]),
+  ]);
+  expect(status).toMatchObject({ code: 0, stderr: "" });
+  expect(status.stdout).toBe("ready\nengines   2 of 2 usable\nmodels    tiny\nin flight 0\n");
+  expect(JSON.parse(json.stdout)).toMatchObject({
+    ready: true,
+    reasons: [],
+    engines: 2,
+    usableEngines: 2,
+    inFlight: 0,
+  });
+  const [header, ...rows] = table.stdout.trimEnd().split("\n");
+  expect(header).toMatch(/^id +state +breaker +in flight +running +waiting +kv use \(%\) +models +why$/);
+  expect(rows.map((row) => row.split(/ {2,}/).slice(0, 3))).toEqual([
+    [one, "up", "closed"],
+    [other, "up", "closed"],
+  ]);
+
+  const drained = await run(["workers", "drain", one, "--json", ...admin]);
+  expect(JSON.parse(drained.stdout)).toMatchObject({ id: one, draining: true });
+  const listed = JSON.parse((await run(["workers", "list", "--json", ...admin])).stdout);
+  expect(listed).toMatchObject([
+    { id: one, draining: true },
+    { id: other, draining: false },
+  ]);
+  const last = await run(["workers", "drain", other, ...admin]);
+  expect(last.stdout).toContain("up, draining");
+  const notReady = await run(["status", ...admin]);
+  expect(notReady).toMatchObject({ code: 1, stdout: expect.stringMatching(/^not ready: no engine is usable\n/) });
+  expect((await run(["workers", "undrain", one, ...admin])).code).toBe(0);
+
+  const [ready, unknown] = await Promise.all([
+    run(["status", ...admin]),
+    run(["workers", "drain", "nobody", ...admin]),
+  ]);
+  expect(ready).toMatchObject({ code: 0, stdout: expect.stringContaining("1 of 2 usable") });
+  expect(unknown).toMatchObject({ code: 1, stdout: "" });
+  expect(unknown.stderr).toMatch(/answered 404: No engine has this id. \(worker_not_found\)\nList the engines/);
+});
+
+test("the admin key guards the admin listener", async () => {
+  const router = await serve([], "--admin-key", "key-of-the-operators");
+  const admin = ["status", "--admin", router.adminUrl];
+  const [without, wrong, right] = await Promise.all([
+    run(admin),
+    run([...admin, "--key", "key-of-others"]),
+    run(admin, { env: { ESPALIER_ADMIN_KEY: "key-of-the-operators" } }),
+  ]);
+  expect([without.code, without.stderr]).toEqual([1, expect.stringContaining("(missing_api_key)")]);
+  expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringContaining("(invalid_api_key)")]);
+  expect([right.code, right.stdout]).toEqual([1, expect.stringMatching(/^not ready: no engine is known\n/)]);
+});
+
+test("where no router is, that is what it says", async () => {
+  const { code, stdout, stderr } = await run(["workers", "--admin", "http://127.0.0.1:1"]);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toContain("No router answers at http://127.0.0.1:1. Is it running? --admin names another address.");
+});
+
+test.each(["listen", "admin"])("an address that is taken ends it with 1 and a hint (%s)", async (listener) => {
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    taken.close();
+  });
+  const { port } = taken.address() as { port: number };
+  const ports = { listen: "0", admin: "0", [listener]: String(port) };
+  const args = ["serve", "--listen-port", ports.listen, "--admin-port", ports.admin, "--log-level", "error"];
+  const { code, stdout, stderr } = await run(args);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toBe(
+    `error: Cannot listen on 127.0.0.1:${port}: listen EADDRINUSE: address already in use 127.0.0.1:${port} (listen_failed)\n` +
+      "Free the port or choose another one.\n",
+  );
+});
+
+test("on SIGTERM it goes on for the time of the delay, every open stream comes to its end, and the exit code is 0", async () => {
+  const urls = await engines({ engines: 2 });
+  const router = await serve(urls, "--drain-delay", "300ms");
+  const streams = await Promise.all(Array.from({ length: 6 }, () => stream(router.url, 60)));
+  router.kill("SIGTERM");
+  await waitFor(async () => (await fetch(`${router.url}/readyz`)).status === 503, { what: "not ready" });
+  const late = await stream(router.url, 10);
+  expect(await Promise.all([...streams, late].map(({ whole }) => whole))).toEqual(Array(7).fill(true));
+  for (const { text } of streams) expect(text().match(/"text":/g)).toHaveLength(60);
+  const { code, signal, stdout, stderr } = await router.ended;
+  expect([code, signal, stdout]).toEqual([0, null, ""]);
+  expect(stderr).toMatch(/"msg":"draining"[\s\S]*"msg":"stopped"/);
+  expect(stderr).not.toContain("cut");
+  expect(await isRefused(router.url)).toBe(true);
+});
+
+test("on Ctrl-C it takes no new requests but ends its answers; the second time it ends at once", async () => {
+  const urls = await engines({ speed: 0.1 });
+  const router = await serve(urls);
+  const open = await stream(router.url, 2_000);
+  router.killGroup("SIGINT");
+  await waitFor(() => isRefused(router.url), { what: "closed listener" });
+  const before = open.text().length;
+  await waitFor(() => open.text().length > before, { what: "another token", deadlineMs: 10_000 });
+  const startMs = performance.now();
+  router.killGroup("SIGINT");
+  expect((await router.ended).code).toBe(0);
+  expect(performance.now() - startMs).toBeLessThan(1_500);
+  expect(await open.whole).toBe(false);
+});
+
+test("a second SIGTERM during the delay ends it at once too", async () => {
+  const router = await serve([], "--drain-delay", "60s");
+  router.kill("SIGTERM");
+  await router.until(/"msg":"draining"/);
+  router.kill("SIGTERM");
+  expect(await router.ended).toMatchObject({ code: 0, stdout: "" });
+});

@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Answer, call, chat, errorOf, type Json, post, rawConnection, rawPost } from "./client.ts";
+import { type HttpEngine, jsonEngine } from "./engines.ts";
+import { createRig, type RunningRouter } from "./rig.ts";
+
+const rig = createRig();
+const limitBytes = 4_096;
+const nesting = 8;
+let router: RunningRouter;
+let engine: HttpEngine;
+
+beforeAll(async () => {
+  engine = await jsonEngine(rig, '{"ok":true}');
+  const limits = { "max-body-bytes": limitBytes, "max-nesting": nesting };
+  router = await rig.router({ engines: [engine.url], config: { limits } });
+});
+afterAll(() => rig.close());
+
+const chatUrl = (): string => `${router.url}/v1/chat/completions`;
+
+/** The refused request reached no engine, and the router answers the next one. */
+async function expectUnharmed(): Promise<void> {
+  const before = engine.requests.length;
+  const body = JSON.stringify(chat({ marker: before }));
+  const answer = await post(chatUrl(), body);
+  expect([answer.status, answer.text]).toEqual([200, '{"ok":true}']);
+  expect(engine.requests).toHaveLength(before + 1);
+  expect(engine.requests.at(-1)?.body.toString()).toBe(body);
+}
+
+async function expectRefusal(answer: Answer, status: number, code: string, param: string | null): Promise<void> {
+  expect([answer.status, errorOf(answer)]).toEqual([
+    status,
+    { message: expect.any(String), type: "invalid_request_error", param, code },
+  ]);
+  expect(answer.headers["content-type"]).toBe("application/json");
+  expect(answer.headers["x-request-id"]).toMatch(/^req-[0-9a-f]{24}$/);
+  expect(answer.headers["retry-after"]).toBeUndefined();
+  await expectUnharmed();
+}
+
+const ok = '"model":"tiny","messages":[{"role":"user","content":"x"}]';
+
+test.each<readonly [string, string | Buffer, string, string | null]>([
+  ["nothing", "", "invalid_json", null],
+  ["white space", " \n", "invalid_json", null],
+  ["half an object", `{${ok}`, "invalid_json", null],
+  ["a comma too many", `{${ok},}`, "invalid_json", null],
+  ["text behind the object", `{${ok}} x`, "invalid_json", null],
+  ["two objects", `{${ok}}{${ok}}`, "invalid_json", null],
+  ["single quotes", "{'model':'tiny'}", "invalid_json", null],
+  ["an unfinished string", '{"model":"tin', "invalid_json", null],
+  ["a bad escape", '{"model":"\\x"}', "invalid_json", null],
+  ["NaN", `{${ok},"temperature":NaN}`, "invalid_json", null],
+  ["a byte order mark", `\ufeff{${ok}}`, "invalid_json", null],
+  ["a list", `[{${ok}}]`, "invalid_body", null],
+  ["a string", '"x"', "invalid_body", null],
+  ["null", "null", "invalid_body", null],
+  ["bytes that are not UTF-8", Buffer.from(`{${ok},"x":"\xff"}`, "latin1"), "invalid_utf8", null],
+  ["an overlong encoding", Buffer.from(`{${ok},"x":"\xc0\xaf"}`, "latin1"), "invalid_utf8", null],
+  ["a key twice", `{${ok},"model":"other"}`, "duplicate_key", "model"],
+  ["a key twice, once escaped", `{${ok},"mod\\u0065l":"other"}`, "duplicate_key", "model"],
+  ["__proto__", `{${ok},"__proto__":{"admin":true}}`, "forbidden_key", "__proto__"],
+  ["__proto__ inside, escaped", `{${ok},"x":{"\\u005f_proto__":{}}}`, "forbidden_key", "__proto__"],
+  ["one level too many", `{${ok},"x":${"[".repeat(nesting)}${"]".repeat(nesting)}}`, "nesting_too_deep", null],
+  ["a thousand open brackets", `{"x":${"[".repeat(1_000)}`, "nesting_too_deep", null],
+])("%s: 400 %#", async (_, body, code, param) => {
+  await expectRefusal(await post(chatUrl(), body), 400, code, param);
+});
+
+test("nesting at the limit, a constructor key and every kind of null are fine", async () => {
+  const deep = `${"[".repeat(nesting - 1)}${"]".repeat(nesting - 1)}`;
+  const answer = await post(chatUrl(), `{${ok},"x":${deep},"constructor":{"prototype":1},"n":null,"user":null}`);
+  expect(answer.status).toBe(200);
+});
+
+test.each<readonly [string, Json, string, string]>([
+  ["/v1/chat/completions", { messages: [] }, "missing_field", "model"],
+  ["/v1/chat/completions", { model: null, messages: [] }, "missing_field", "model"],
+  ["/v1/chat/completions", { model: "tiny" }, "missing_field", "messages"],
+  ["/v1/chat/completions", { model: "" }, "invalid_value", "model"],
+  ["/v1/chat/completions", { model: 7 }, "invalid_type", "model"],
+  ["/v1/chat/completions", { model: "m".repeat(257) }, "invalid_value", "model"],
+  ["/v1/chat/completions", { model: "tiny", messages: "hi" }, "invalid_type", "messages"],
+  ["/v1/chat/completions", { model: "tiny", messages: [] }, "invalid_value", "messages"],
+  ["/v1/chat/completions", { model: "tiny", messages: ["hi"] }, "invalid_type", "messages[0]"],
+  ["/v1/chat/completions", { model: "tiny", messages: [{ content: 1 }] }, "invalid_type", "messages[0].content"],
+  ["/v1/chat/completions", chat({ stream: "yes" }), "invalid_type", "stream"],
+  ["/v1/chat/completions", chat({ stream_options: [] }), "invalid_type", "stream_options"],
+  [
+    "/v1/chat/completions",
+    chat({ stream_options: { include_usage: 1 } }),
+    "invalid_type",
+    "stream_options.include_usage",
+  ],
+  ["/v1/chat/completions", chat({ max_tokens: "3" }), "invalid_type", "max_tokens"],
+  ["/v1/chat/completions", chat({ max_tokens: 0 }), "invalid_value", "max_tokens"],
+  ["/v1/chat/completions", chat({ max_completion_tokens: 1.5 }), "invalid_value", "max_completion_tokens"],
+  ["/v1/chat/completions", chat({ n: 0 }), "invalid_value", "n"],
+  ["/v1/chat/completions", chat({ priority: "high" }), "invalid_type", "priority"],
+  ["/v1/chat/completions", chat({ user: {} }), "invalid_type", "user"],
+  ["/v1/chat/completions", chat({ session_id: "s".repeat(1_025) }), "invalid_value", "session_id"],
+  ["/v1/completions", { model: "tiny" }, "missing_field", "prompt"],
+  ["/v1/completions", { model: "tiny", prompt: { a: 1 } }, "invalid_type", "prompt"],
+  ["/v1/completions", { model: "tiny", prompt: [-1] }, "invalid_value", "prompt[0]"],
+  ["/v1/embeddings", { model: "tiny" }, "missing_field", "input"],
+  ["/v1/embeddings", { model: "tiny", input: [] }, "invalid_value", "input"],
+  ["/v1/responses", { model: "tiny" }, "missing_field", "input"],
+  ["/v1/responses", { model: "tiny", input: "x", previous_response_id: 1 }, "invalid_type", "previous_response_id"],
+  ["/v1/rerank", { query: "q" }, "missing_field", "documents"],
+  ["/v1/rerank", { documents: ["d"] }, "missing_field", "query"],
+  ["/v1/score", {}, "missing_field", "text_1"],
+  ["/generate", { sampling_params: { max_new_tokens: 1 } }, "missing_field", "text"],
+  ["/generate", { text: "x", sampling_params: 4 }, "invalid_type", "sampling_params"],
+  ["/tokenize", {}, "missing_field", "prompt"],
+  ["/detokenize", { tokens: "x" }, "invalid_type", "tokens"],
+])("%s with %j: 400 %s at %s", async (path, body, code, param) => {
+  await expectRefusal(await post(router.url + path, body), 400, code, param);
+});
+
+test.each<readonly [Json | string, string]>([
+  ["{", "not valid JSON"],
+  [{ model: "tiny", messages: [{ role: "user", content: "x" }] }, "max_tokens is required"],
+])("/v1/messages refuses %j in Anthropic's shape", async (body, words) => {
+  const answer = await post(`${router.url}/v1/messages`, body);
+  expect([answer.status, answer.json]).toEqual([
+    400,
+    {
+      type: "error",
+      error: { type: "invalid_request_error", message: expect.stringContaining(words) },
+      request_id: answer.headers["x-request-id"],
+    },
+  ]);
+  await expectUnharmed();
+});
+
+/** A request whose body is exactly this long. */
+function sized(sizeBytes: number): string {
+  const empty = JSON.stringify(chat({ pad: "" }));
+  return JSON.stringify(chat({ pad: "p".repeat(sizeBytes - empty.length) }));
+}
+
+const chunked = { "content-type": "application/json", "transfer-encoding": "chunked" };
+
+test("a body at the limit passes, with a length and in chunks", async () => {
+  expect((await post(chatUrl(), sized(limitBytes))).status).toBe(200);
+  const inChunks = await call(chatUrl(), { method: "POST", headers: chunked, body: sized(limitBytes) });
+  expect(inChunks.status).toBe(200);
+  expect(engine.requests.at(-1)?.body).toHaveLength(limitBytes);
+});
+
+test("a body one byte over the limit is refused with 413, with a length and in chunks", async () => {
+  const withLength = await post(chatUrl(), sized(limitBytes + 1));
+  await expectRefusal(withLength, 413, "body_too_large", null);
+  const inChunks = await call(chatUrl(), { method: "POST", headers: chunked, body: sized(limitBytes + 1) });
+  await expectRefusal(inChunks, 413, "body_too_large", null);
+  const anthropic = await post(`${router.url}/v1/messages`, sized(limitBytes + 1));
+  expect([anthropic.status, anthropic.json.error]).toEqual([
+    413,
+    { type: "request_too_large", message: expect.any(String) },
+  ]);
+});
+
+test("a client that is still sending an oversized body reads the 413 before the end of the connection", async () => {
+  const connection = await rawConnection(router.port);
+  connection.write(`${rawPost("/v1/chat/completions", "").replace("content-length: 0", "content-length: 50000000")}`);
+  for (let piece = 0; piece < 64; piece++) connection.write("x".repeat(65_536));
+  const text = await connection.until(/"code":"body_too_large"/);
+  expect(text).toMatch(/^HTTP\/1\.1 413 Payload Too Large\r\n/);
+  expect(text).toMatch(/\r\nconnection: close\r\n/i);
+  await connection.closed();
+  await expectUnharmed();
+});
+
+test.each<readonly [Readonly<Record<string, string>>, string]>([
+  [{ "content-type": "text/plain" }, "unsupported_media_type"],
+  [{ "content-type": "application/x-www-form-urlencoded" }, "unsupported_media_type"],
+  [{ "content-type": "multipart/form-data; boundary=x" }, "unsupported_media_type"],
+  [{ "content-type": "application/jsonx" }, "unsupported_media_type"],
+  [{ "content-type": ";" }, "unsupported_media_type"],
+  [{ "content-encoding": "gzip" }, "unsupported_encoding"],
+  [{ "content-encoding": "br" }, "unsupported_encoding"],
+  [{ "content-encoding": "identity, gzip" }, "unsupported_encoding"],
+])("headers %j: 415 %s", async (headers, code) => {
+  await expectRefusal(await post(chatUrl(), chat(), headers), 415, code, null);
+});
+
+test("a session header that is too long is refused by its name", async () => {
+  const answer = await post(chatUrl(), chat(), { "x-session-id": "s".repeat(1_025) });
+  await expectRefusal(answer, 400, "invalid_header", "x-session-id");
+});

@@ -108,3 +108,21 @@ test("clients that go away say nothing about the engine", async () => {
   await router.untilIdle();
   expect((await router.workers())[0]?.breaker.state).toBe("closed");
 });
+
+/*
+ * Symptom: an engine that begins every answer and never ends one kept its breaker closed, because a request counted as a
+ * success with its first byte.
+ */
+test("an engine that cuts its answers opens its breaker, although each of them began well", async () => {
+  const [sim] = await rig.sims(1);
+  const config = {
+    breaker: { ...breaker, "consecutive-failures": 100, "window-requests": 8, open: "60s", "max-open": "60s" },
+  };
+  const router = await rig.router({ engines: [sim!.url], config });
+  await sim!.fault({ kind: "cut-mid-stream", afterTokens: 2 });
+  const url = `${router.url}/v1/chat/completions`;
+  for (let i = 0; i < 4; i++) expect((await post(url, chat({ stream: true }))).status).toBe(200);
+
+  expect((await post(url, chat({ stream: true }))).status).toBe(503);
+  expect((await router.workers())[0]?.breaker.reason).toMatch(/^4 of 8 requests failed, last: upstream_cut_short/);
+});

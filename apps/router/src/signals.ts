@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { systemScheduler } from "@espalier/common";
 
 /** A signal that aborts on the first Ctrl-C or SIGTERM. The second one ends the process at once. */
 export function abortOnSignal(): AbortSignal {
@@ -12,4 +13,15 @@ export function abortOnSignal(): AbortSignal {
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
   return controller.signal;
+}
+
+const signalGraceMs = 50;
+
+/**
+ * Whether it was Ctrl-C that ended a child process. It reaches the whole group at once, so a child may be gone a moment
+ * before this process is told.
+ */
+export async function wasStopped(signal: AbortSignal): Promise<boolean> {
+  if (!signal.aborted) await new Promise<void>((resolve) => systemScheduler.after(signalGraceMs, resolve));
+  return signal.aborted;
 }

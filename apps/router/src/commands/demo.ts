@@ -13,7 +13,7 @@ import { untilReady } from "../local-fleet/until-ready.ts";
 import { createProgressBar } from "../output/progress-bar.ts";
 import { writeNote, writeResult } from "../output/write.ts";
 import { renderResults } from "../replay/result-table.ts";
-import { abortOnSignal } from "../signals.ts";
+import { abortOnSignal, wasStopped } from "../signals.ts";
 
 const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
 const simulatedModel = "sim-model";
@@ -59,8 +59,7 @@ async function demo(options: DemoOptions): Promise<void> {
     const gone = Promise.race(children.map((child) => child.exited));
     await run({ options, model, urls: routers.map(({ url }) => url), stop, gone });
   } catch (error) {
-    // Ctrl-C reaches the children too: that one of them did not come up is then no news.
-    if (!stop.aborted) throw error;
+    if (!(await wasStopped(stop))) throw error;
   } finally {
     await Promise.all(children.reverse().map((child) => child.stop()));
   }
@@ -128,8 +127,8 @@ async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void>
   const over = AbortSignal.any([stop, finished.signal]);
   setMaxListeners(0, over);
   if (durationMs !== undefined) systemScheduler.after(durationMs, () => finished.abort());
-  void gone.then(() => {
-    if (over.aborted) return;
+  void gone.then(async () => {
+    if (await wasStopped(over)) return;
     writeNote("a process of the demo ended by itself; stopping the others");
     process.exitCode = 1;
     finished.abort();

@@ -10,7 +10,7 @@ import { type ReplayFlags, type ReplayOptions, readReplayOptions } from "../repl
 import { type PlannedRequest, planReplay } from "../replay/replay-plan.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { runReplay } from "../replay/run-replay.ts";
-import { abortOnSignal } from "../signals.ts";
+import { abortOnSignal, wasStopped } from "../signals.ts";
 
 const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
 
@@ -95,8 +95,7 @@ async function measureLocally(
       measure(options, requests, { urls, speed, labels }, signal),
     );
   } catch (error) {
-    // Ctrl-C reaches the children too: that one of them did not come up is then no news.
-    if (signal.aborted) return undefined;
+    if (await wasStopped(signal)) return undefined;
     throw error;
   }
 }

@@ -99,7 +99,9 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   attemptFailed(_: Upstream, failure: AttemptFailure): void {
     this.#ticket?.end();
     if (failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
-    else this.#permit?.failure(failure.error.code);
+    else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
+    // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
+    else this.#target?.engine.breaker.begin()?.failure(failure.error.code);
   }
 
   responseStarted(_: Upstream, status: number): void {

@@ -1,3 +1,4 @@
+import { lookup } from "node:dns/promises";
 import type { AddressInfo } from "node:net";
 import { EspalierError, type Startable } from "@espalier/common";
 import type { FastifyInstance } from "fastify";
@@ -28,7 +29,9 @@ export function createListener(app: FastifyInstance, { host, port, tls }: Listen
     async start() {
       await app.ready();
       try {
-        await app.listen({ host, port });
+        // Given the name localhost, fastify would open a second server for its other address, which no drain knows of.
+        const { address } = await lookup(host);
+        await app.listen({ host: address, port });
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port}: ${reason}`, { cause: error });

@@ -40,7 +40,8 @@ function isRoot(tree: Tree, path: string): boolean {
   const built = path.replace("/src/", "/dist/").replace(/\.ts$/, ".js");
   const fromFolder = built.split("/").slice(2).join("/");
   const manifest = tree.get(`${path.split("/").slice(0, 2).join("/")}/package.json`) ?? "";
-  return manifest.includes(`./${fromFolder}"`) || (tree.get("package.json") ?? "").includes(built);
+  const starters = ["package.json", ...[...tree.keys()].filter((name) => name.startsWith("scripts/"))];
+  return manifest.includes(`./${fromFolder}"`) || starters.some((name) => (tree.get(name) ?? "").includes(built));
 }
 
 function neighboursOf(tree: Tree, path: string): string[] {

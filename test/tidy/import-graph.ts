@@ -53,7 +53,7 @@ export function checkDeclaredWorkspaces(tree: Tree): Violation[] {
       }
     }
     for (const dependency of declared) {
-      if (used.has(dependency)) continue;
+      if (used.has(dependency) || resolvesProgram(tree, folder, dependency)) continue;
       const line = lineOfText(text, `"@espalier/${dependency}"`);
       found.push({ file, line, message: `declares @espalier/${dependency} but does not import it: remove it` });
     }
@@ -124,4 +124,10 @@ export function checkImportPaths(tree: Tree): Violation[] {
     }
   }
   return found;
+}
+
+/** Whether the sources look up a program of the package, `import.meta.resolve("@espalier/name/bin")`, to run it. */
+function resolvesProgram(tree: Tree, folder: string, name: string): boolean {
+  const call = `import.meta.resolve("@espalier/${name}/bin")`;
+  return [...tree].some(([path, text]) => path.startsWith(`${folder}/src/`) && text.includes(call));
 }

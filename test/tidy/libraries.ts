@@ -1,3 +1,4 @@
+import { borrowedLibraries } from "./house-rules.ts";
 import { importsOf, isBuiltin, isOwnPackage, isRelative, modulesOf, packageOf } from "./syntax.ts";
 import { isSource, type Tree, type Violation } from "./tree.ts";
 import {
@@ -24,12 +25,15 @@ function libraryUses(tree: Tree, select: (path: string) => boolean): LibraryUse[
   );
 }
 
+/** Whether the file may use a library that another package owns. */
+const mayBorrow = (path: string): boolean => borrowedLibraries.some((exception) => exception.path === path);
+
 /** Every library is imported by the sources of one package only, so that it can be replaced in one place. */
 export function checkLibraryOwners(tree: Tree): Violation[] {
   const workspaces = workspacesOf(tree);
   const ownerOf = new Map<string, string>();
   const found: Violation[] = [];
-  for (const { library, path, line } of libraryUses(tree, isSource)) {
+  for (const { library, path, line } of libraryUses(tree, (path) => isSource(path) && !mayBorrow(path))) {
     const folder = workspaceOf(workspaces, path)?.folder ?? path;
     const owner = ownerOf.get(library) ?? folder;
     ownerOf.set(library, owner);

@@ -23,7 +23,7 @@ export function parseIds(text: string, path: string): readonly EngineSpec[] {
     .map((id) => engine(id));
 }
 
-export const idsOf = (specs: readonly EngineSpec[]): string => specs.map(({ id }) => id).join(" ");
+const idsOf = (specs: readonly EngineSpec[]): string => specs.map(({ id }) => id).join(" ");
 
 /** Keeps each list as its ids, `a b c`, and every error. */
 export function createRecorder(): SourceObserver & { readonly lists: string[]; readonly errors: EspalierError[] } {

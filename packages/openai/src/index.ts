@@ -12,7 +12,6 @@ export { type BodyLimits, type RequestView, readRequestView } from "./request-vi
 export type { SessionFields } from "./session-fields.ts";
 export {
   defaultSessionKeyLadder,
-  parseSessionKeySource,
   readSessionKey,
   type SessionKeySource,
 } from "./session-key.ts";

@@ -42,23 +42,6 @@ export function readSessionKey(
   return undefined;
 }
 
-const sourcePattern = /^(?:header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})|body:(\S{1,128}))$/;
-
-/**
- * Reads a source as it is written in a configuration: `header:x-session-id` or `body:user`.
- *
- * @throws EspalierError `config_invalid`
- */
-export function parseSessionKeySource(written: string): SessionKeySource {
-  const match = sourcePattern.exec(written);
-  if (match?.[1] !== undefined) return { from: "header", name: match[1].toLowerCase() };
-  if (match?.[2] !== undefined) return { from: "body", name: match[2] };
-  throw new EspalierError(
-    "config_invalid",
-    `A session key source must be header:NAME or body:FIELD, not ${JSON.stringify(written.slice(0, 64))}.`,
-  );
-}
-
 function headerValue(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   name: string,

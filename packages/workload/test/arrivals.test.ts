@@ -1,5 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
-import { constantArrivals, jitterArrivals, mooncakeStepMs, poissonArrivals, traceArrivals } from "@espalier/workload";
+import { jitterArrivals, mooncakeStepMs, poissonArrivals } from "@espalier/workload";
 import { expect, test } from "vitest";
 import { traceRequest } from "./helpers.ts";
 
@@ -23,16 +23,6 @@ test("Poisson arrivals have the rate, and gaps as spread out as their mean", () 
   // A gap above its mean has probability 1/e.
   expect(Math.abs(gaps.filter((gap) => gap > mean).length / gaps.length - Math.exp(-1))).toBeLessThan(0.015);
   expect(take(poissonArrivals(50, createSeededRandom(4)), 100)).toEqual(times.slice(0, 100));
-});
-
-test("constant arrivals are even and do not drift", () => {
-  expect(take(constantArrivals(4), 4)).toEqual([0, 250, 500, 750]);
-  expect(take(constantArrivals(3), 3_001).at(-1)).toBe(1_000_000);
-});
-
-test("arrivals of a trace are scaled by the speed and end with it", () => {
-  const requests = [0, 3_000, 9_000].map((arrivalMs) => traceRequest({ arrivalMs }));
-  expect([...traceArrivals(requests, 4)]).toEqual([0, 750, 2_250]);
 });
 
 test("jitter spreads every step over its three seconds, in order, and touches nothing else", () => {

@@ -223,6 +223,7 @@ describe("the format", () => {
   });
 });
 
+// NOT RUN where there is no /proc to count open files in.
 test.skipIf(process.platform !== "linux")(
   "no file stays open: after the end, after a limit, after an error",
   async () => {

@@ -21,10 +21,12 @@ async function serve(config: CompiledConfig): Promise<void> {
   for (const warning of config.warnings) logger.warn(warning);
   const router = createRouter({ config, logger });
   await router.start();
+  // Before it is announced: whoever hears that it serves may stop it at once.
+  const stopped = untilStopped(router, config);
   logger.info("listening", { url: router.url, adminUrl: router.adminUrl, policy: config.policy.name });
   if (process.send) process.send({ type: "listening", url: router.url, adminUrl: router.adminUrl });
   else writeNote(`espalier serves at ${router.url}, metrics and admin at ${router.adminUrl}`);
-  await untilStopped(router, config);
+  await stopped;
   await router.stop();
   logger.info("stopped");
   await flush(logger);

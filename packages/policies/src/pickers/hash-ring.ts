@@ -93,23 +93,25 @@ export function createHashRing(pointsPerWeight: number): HashRing {
       return ring.owners.length;
     },
     enter,
-    seek(hash) {
-      const { hashes } = ring;
-      let low = 0;
-      let high = hashes.length;
-      while (low < high) {
-        const middle = (low + high) >>> 1;
-        if (hashes[middle]! < hash) low = middle + 1;
-        else high = middle;
-      }
-      return low === hashes.length ? 0 : low;
-    },
+    seek: (hash) => firstAtOrAfter(ring.hashes, hash),
     candidateAt(position) {
       const owner = ring.owners[position]!;
       if (owner.stamp !== stamp || ring.numbers[position]! >= owner.livePoints) return -1;
       return owner.index;
     },
   };
+}
+
+/** By bisection; behind the last point comes the first one. */
+function firstAtOrAfter(hashes: Uint32Array, hash: number): number {
+  let low = 0;
+  let high = hashes.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (hashes[middle]! < hash) low = middle + 1;
+    else high = middle;
+  }
+  return low === hashes.length ? 0 : low;
 }
 
 /** Points in clockwise order: by hash, then owner's key, then number, so that every router has the same order. */

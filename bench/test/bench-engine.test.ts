@@ -88,7 +88,12 @@ test.each([4_096, 49_152])(
     const request: PreparedRequest = prepareRequest({ bodyBytes, messages: 2 });
     const system: System = { name: "bare", urls: [bare.url], metricsUrl: `${bare.url}/metrics` };
     const ports = { clock: systemClock, scheduler: systemScheduler, engineMetricsUrl: `${engine.urls[0]}/metrics` };
-    const load = { request, pace: { kind: "closed", concurrency: 4 }, extent: { requests: 50 } } as const;
+    const load = {
+      request,
+      pace: { kind: "closed", concurrency: 4 },
+      warmUp: { requests: 5 },
+      extent: { requests: 50 },
+    } as const;
     const measured = await measureLoad(system, load, ports);
     expect(measured.requests).toBe(50);
     expect(measured.totalMs).toHaveLength(50);
@@ -104,7 +109,7 @@ test("an open loop sends at its rate, whatever the system does", async () => {
   const pace = { kind: "open", ratePerSecond: 500, seed: 7 } as const;
   const measured = await measureLoad(
     { name: "direct", urls: [url] },
-    { request, pace, extent: { requests: 60 } },
+    { request, pace, warmUp: { requests: 1 }, extent: { requests: 60 } },
     ports,
   );
   expect(measured.requests).toBe(60);

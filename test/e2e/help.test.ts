@@ -46,8 +46,6 @@ const mistakes: readonly (readonly [readonly string[], RegExp])[] = [
   [["servve"], /error: unknown command 'servve'\n\(Did you mean serve\?\)/],
   [["serve", "--listen-prot", "1"], /error: unknown option '--listen-prot'\n\(Did you mean .*--listen-port/],
   [["replay"], /error: required option '--trace <file>' not specified/],
-  [["replay", "--trace", "x", "--policy", "robin"], /error: --policy: "robin" is not one of random, /],
-  [["replay", "--trace", "x", "--url", "localhost"], /error: --url must be a URL such as http:\/\/127.0.0.1:8000/],
   [["demo", "--policy", "robin"], /option '--policy <name>' argument 'robin' is invalid. Allowed choices are random, /],
   [["demo", "--duration", "10"], /error: --duration must be a length of time such as 500ms, 30s or 2m, not "10"\n$/],
   [["workers", "drain"], /error: missing required argument 'id'/],

@@ -32,24 +32,33 @@ export const streamsPerSecond = 150;
 export const steadyPerSecond = 300;
 
 /** @param seed of the arrivals, the same for every system of a run */
-export function proxyLoads({ durationMs, growthRequests }: ProxySizes, seed: number): ProxyLoads {
+export function proxyLoads(sizes: ProxySizes, seed: number): ProxyLoads {
+  const { durationMs, growthRequests, growthWarmUpRequests } = sizes;
+  const warmUp = { durationMs: sizes.warmUpMs };
   const closed = { kind: "closed", concurrency } as const;
   const small = prepareRequest({ bodyBytes: smallBodyBytes, messages: 2 });
   const large = prepareRequest({ bodyBytes: largeBodyBytes, messages: largeMessages });
   const streamed = (stream: StreamShape) => prepareRequest({ bodyBytes: smallBodyBytes, messages: 2, stream });
   return {
-    growth: { request: small, pace: closed, extent: { requests: growthRequests } },
-    small: { request: small, pace: closed, extent: { durationMs } },
-    large: { request: large, pace: closed, extent: { durationMs } },
-    flood: { request: streamed({ tokens: streamTokens, gapMs: 0 }), pace: closed, extent: { durationMs } },
+    growth: {
+      request: small,
+      pace: closed,
+      warmUp: { requests: growthWarmUpRequests },
+      extent: { requests: growthRequests },
+    },
+    small: { request: small, pace: closed, warmUp, extent: { durationMs } },
+    large: { request: large, pace: closed, warmUp, extent: { durationMs } },
+    flood: { request: streamed({ tokens: streamTokens, gapMs: 0 }), pace: closed, warmUp, extent: { durationMs } },
     paced: {
       request: streamed({ tokens: streamTokens, gapMs: streamGapMs }),
       pace: { kind: "open", ratePerSecond: streamsPerSecond, seed },
+      warmUp,
       extent: { durationMs: durationMs * 1.5 },
     },
     steady: {
       request: large,
       pace: { kind: "open", ratePerSecond: steadyPerSecond, seed },
+      warmUp,
       extent: { durationMs: durationMs * 2 },
     },
   };

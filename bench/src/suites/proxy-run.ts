@@ -1,6 +1,6 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import { percentile } from "@espalier/workload";
-import { type CoreShares, type Load, type Measurement, measureLoad, type System } from "../support/measure-load.ts";
+import { type CoreShares, type Measurement, measureLoad, type System } from "../support/measure-load.ts";
 import type { Figures } from "../support/median-spread.ts";
 import type { ProxyFleet } from "./proxy-fleet.ts";
 import { type ProxyLoads, type ProxySizes, proxyLoads, streamTokens } from "./proxy-loads.ts";
@@ -42,7 +42,6 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
   const [direct, bare, espalier] = fleet.systems;
   const growth = new Map<System, number>();
   for (const system of [bare, espalier]) {
-    await measureLoad(system, { ...loads.growth, extent: { requests: sizes.growthWarmUpRequests } }, ports);
     const { residentGrowthBytes, requests } = await measureLoad(system, loads.growth, ports);
     growth.set(system, residentGrowthBytes / bytesPerMegabyte);
     note(`${requests} prompts at ${system.name}: ${(residentGrowthBytes / bytesPerMegabyte).toFixed(1)} MB more`);
@@ -50,7 +49,6 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
   const measured = new Map<System, Partial<Record<LoadName, Measurement>>>(fleet.systems.map((each) => [each, {}]));
   for (const name of loadNames) {
     for (const system of fleet.systems) {
-      await measureLoad(system, warmUp(loads[name], sizes), ports);
       const measurement = await measureLoad(system, loads[name], ports);
       measured.get(system)![name] = measurement;
       note(describe(name, system, measurement));
@@ -72,11 +70,6 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
       ]),
     ),
   };
-}
-
-/** The same load for a moment, so that code is compiled and connections are open. */
-function warmUp(load: Load, { warmUpMs }: ProxySizes): Load {
-  return { ...load, extent: { durationMs: warmUpMs } };
 }
 
 /** First bytes and latencies are those beyond what a client of the engine itself sees. */

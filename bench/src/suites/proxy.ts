@@ -29,7 +29,7 @@ const help = `Usage: npm run bench -- proxy [options]
 What a request costs between client and engine, at three systems in turn: the engine asked directly, a bare proxy of
 node:http and undici, and \`espalier serve\`. The latter two run on one core, load generator and engine on the others.
 
-  --duration S  seconds of each closed loop (2.5); paced streams take 1.5 times and latencies twice as long
+  --duration S  seconds of each closed loop (2.2); paced streams take 1.5 times and latencies twice as long
   --runs N      runs with fresh processes, of which the medians count (3)
   --quick       one short run
   --json        one JSON object on standard output
@@ -66,12 +66,13 @@ function readOptions(args: readonly string[]): ProxyOptions {
     options: { duration: { type: "string" }, runs: { type: "string" }, quick: { type: "boolean" } },
   });
   const quick = values.quick === true;
-  const durationMs = positive("--duration", values.duration, quick ? 0.7 : 2.5) * 1_000;
+  const durationMs = positive("--duration", values.duration, quick ? 0.7 : 2.2) * 1_000;
   const runs = positive("--runs", values.runs, quick ? 1 : 3);
   if (!Number.isInteger(runs)) throw new UsageError("--runs must be a whole number");
   const sizes = {
     durationMs,
-    warmUpMs: Math.min(500, durationMs / 3),
+    // A paced stream takes half a second; until then connections are still being added.
+    warmUpMs: 600,
     growthRequests: quick ? 10_000 : 50_000,
     growthWarmUpRequests: quick ? 2_000 : 5_000,
   };

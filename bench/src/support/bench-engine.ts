@@ -132,7 +132,10 @@ function writeStream(socket: Socket, pieces: readonly Buffer[], gapMs: number, s
   });
 }
 
-/** Streams differ in length and usage only; a bench has a handful of them. */
+/** Streams whose pieces are kept; those of further lengths are made each time. */
+const maxKeptStreams = 16;
+
+/** Streams differ in length and usage only. */
 function createPieceCache(): PieceCache {
   const cache = new Map<string, readonly Buffer[]>();
   return (shape, withUsage) => {
@@ -140,7 +143,7 @@ function createPieceCache(): PieceCache {
     const known = cache.get(key);
     if (known) return known;
     const pieces = streamPieces(shape, withUsage);
-    cache.set(key, pieces);
+    if (cache.size < maxKeptStreams) cache.set(key, pieces);
     return pieces;
   };
 }

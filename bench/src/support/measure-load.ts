@@ -25,6 +25,8 @@ export type Extent = { readonly durationMs: number } | { readonly requests: numb
 export interface Load {
   readonly request: PreparedRequest;
   readonly pace: Pace;
+  /** Sent first and not measured, so that connections are open and code is compiled. */
+  readonly warmUp: Extent;
   readonly extent: Extent;
 }
 
@@ -67,9 +69,10 @@ const graceMs = 20_000;
 export async function measureLoad(system: System, load: Load, ports: MeasurePorts): Promise<Measurement> {
   const client = createRawClient(system.urls, ports.clock);
   try {
+    await sendAll(client, load, load.warmUp, ports);
     const before = await readUsages(system, ports);
     const startMs = ports.clock.nowMs();
-    const timings = await sendAll(client, load, ports);
+    const timings = await sendAll(client, load, load.extent, ports);
     const elapsedS = (ports.clock.nowMs() - startMs) / 1_000;
     const after = await readUsages(system, ports);
     const spent = (name: keyof Usages): number => after[name] - before[name];
@@ -114,29 +117,39 @@ async function readUsages(system: System, { engineMetricsUrl }: MeasurePorts): P
   };
 }
 
-async function sendAll(client: RawClient, load: Load, ports: MeasurePorts): Promise<readonly Timing[]> {
+async function sendAll(
+  client: RawClient,
+  { request, pace }: Load,
+  extent: Extent,
+  ports: MeasurePorts,
+): Promise<readonly Timing[]> {
   const timings: Timing[] = [];
   const failed = new AbortController();
   const job = async (): Promise<void> => {
     try {
-      timings.push(await client.send(load.request));
+      timings.push(await client.send(request));
     } catch (thrown) {
       failed.abort(thrown);
     }
   };
-  const limitMs = ("durationMs" in load.extent ? load.extent.durationMs : 60_000) + graceMs;
+  const limitMs = ("durationMs" in extent ? extent.durationMs : 60_000) + graceMs;
   const cancel = ports.scheduler.after(limitMs, () => {
     failed.abort(new Error(`some answers were not complete after ${limitMs} ms`));
     client.close();
   });
-  await runJobs(job, load, ports, failed.signal);
+  await runJobs(job, pace, extent, ports, failed.signal);
   cancel();
   failed.signal.throwIfAborted();
   return timings;
 }
 
-async function runJobs(job: () => Promise<void>, load: Load, ports: MeasurePorts, signal: AbortSignal): Promise<void> {
-  const { pace, extent } = load;
+async function runJobs(
+  job: () => Promise<void>,
+  pace: Pace,
+  extent: Extent,
+  ports: MeasurePorts,
+  signal: AbortSignal,
+): Promise<void> {
   if (pace.kind === "open") {
     await runOpenLoop(timedJobs(job, pace, extent), ports, signal);
     return;

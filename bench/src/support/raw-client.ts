@@ -3,7 +3,7 @@ import type { Clock } from "@espalier/common";
 import { createAnswerReader } from "./answer-reader.ts";
 import { type PreparedRequest, stampSerial } from "./prepared-request.ts";
 
-/** What a client saw of one request, both from the moment it was written. */
+/** What a client saw of one request, both from the moment it was written to an open connection. */
 export interface Timing {
   readonly firstByteMs: number;
   readonly totalMs: number;
@@ -52,7 +52,8 @@ export function createRawClient(urls: readonly string[], clock: Clock): RawClien
 }
 
 interface Waiting {
-  readonly sentMs: number;
+  /** NaN until the connection is open and the request is written. */
+  sentMs: number;
   readonly resolve: (timing: Timing) => void;
   readonly reject: (error: Error) => void;
 }
@@ -84,8 +85,14 @@ class Connection {
         return;
       }
       this.#firstByteMs = Number.NaN;
-      this.#waiting = { sentMs: this.#clock.nowMs(), resolve, reject };
-      this.#socket.write(bytes);
+      const waiting: Waiting = { sentMs: Number.NaN, resolve, reject };
+      this.#waiting = waiting;
+      const write = (): void => {
+        waiting.sentMs = this.#clock.nowMs();
+        this.#socket.write(bytes);
+      };
+      if (this.#socket.connecting) this.#socket.once("connect", write);
+      else write();
     });
   }
 

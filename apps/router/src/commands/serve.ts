@@ -1,6 +1,6 @@
 import type { CompiledConfig } from "@espalier/config";
 import { createRouter, type Router } from "@espalier/server";
-import { createLogger, type FlushableLogger } from "@espalier/telemetry";
+import { createLogger } from "@espalier/telemetry";
 import type { Command } from "commander";
 import { writeNote } from "../output/write.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
@@ -28,8 +28,8 @@ async function serve(config: CompiledConfig): Promise<void> {
   else writeNote(`espalier serves at ${router.url}, metrics and admin at ${router.adminUrl}`);
   await stopped;
   await router.stop();
+  // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
   logger.info("stopped");
-  await flush(logger);
 }
 
 /** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; whoever signals twice means now. */
@@ -45,8 +45,8 @@ function untilStopped(router: Router, { drain }: CompiledConfig): Promise<void> 
 }
 
 /**
- * When the process that forked this one is gone, or lets go of it, nobody is left to serve and nobody reads the log:
- * waiting for it to be written would be waiting for ever.
+ * When the process that forked this one is gone, or lets go of it, nobody is left to serve. Nobody reads the log either,
+ * and an exit in order would wait for it to be written.
  */
 function endWithParent(): void {
   const end = (): void => {
@@ -54,8 +54,4 @@ function endWithParent(): void {
   };
   if (process.connected) process.once("disconnect", end);
   else end();
-}
-
-async function flush(logger: FlushableLogger): Promise<void> {
-  await logger.flush();
 }

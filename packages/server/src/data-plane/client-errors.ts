@@ -12,7 +12,8 @@ export interface ClientErrors {
 }
 
 export function createClientErrors(): ClientErrors {
-  const openAnswers = new WeakMap<Socket, Set<ServerResponse>>();
+  // Arrays and not sets: V8 keeps the discarded tables of a set that changes with every request, and what they held.
+  const openAnswers = new WeakMap<Socket, ServerResponse[]>();
 
   /** An error of our own would be read as a part, or instead, of an answer that is under way. */
   const mayAnswer = (socket: Socket): boolean => {
@@ -25,9 +26,10 @@ export function createClientErrors(): ClientErrors {
     watch(app) {
       app.addHook("onRequest", (request, reply, done) => {
         const { socket } = request.raw;
-        const open = openAnswers.get(socket) ?? new Set();
-        openAnswers.set(socket, open.add(reply.raw));
-        reply.raw.once("close", () => open.delete(reply.raw));
+        const open = openAnswers.get(socket) ?? [];
+        if (open.length === 0) openAnswers.set(socket, open);
+        open.push(reply.raw);
+        reply.raw.once("close", () => open.splice(open.indexOf(reply.raw), 1));
         done();
       });
     },

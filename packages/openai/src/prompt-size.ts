@@ -2,9 +2,6 @@ import type { Endpoint, PromptField, PromptShape } from "./endpoints.ts";
 import { invalidType, invalidValue, isJsonObject, isPresent, type JsonObject, missingField } from "./field-readers.ts";
 import type { Span } from "./json-scan.ts";
 
-/** UTF-8 bytes of a string. */
-type SizeOf = (text: string) => number;
-
 type TextShape = Extract<PromptShape, "text" | "items" | "ids">;
 
 /** What a token id counts for: English and code average about four bytes a token. */
@@ -16,37 +13,27 @@ const bytesPerTokenId = 4;
  *
  * @throws EspalierError `missing_field`, `invalid_type` or `invalid_value`, naming the field
  */
-export function measurePrompt(
-  endpoint: Endpoint,
-  fields: JsonObject,
-  spans: ReadonlyMap<string, Span>,
-  sizeOf: SizeOf,
-): number {
+export function measurePrompt(endpoint: Endpoint, fields: JsonObject, spans: ReadonlyMap<string, Span>): number {
   let bytes = 0;
   let found = false;
   for (const field of endpoint.promptFields) {
     if (!isPresent(fields[field.name])) continue;
     found = true;
-    bytes += sizeOfField(field, fields[field.name], spans, sizeOf);
+    bytes += sizeOfField(field, fields[field.name], spans);
   }
   if (!found) throw missingField(endpoint.promptFields[0]?.name ?? "prompt");
   for (const name of endpoint.contextFields) if (isPresent(fields[name])) bytes += spanBytes(name, spans);
   return bytes;
 }
 
-function sizeOfField(
-  { name, shape }: PromptField,
-  value: unknown,
-  spans: ReadonlyMap<string, Span>,
-  sizeOf: SizeOf,
-): number {
+function sizeOfField({ name, shape }: PromptField, value: unknown, spans: ReadonlyMap<string, Span>): number {
   switch (shape) {
     case "messages":
-      return sizeOfMessages(name, value, sizeOf);
+      return sizeOfMessages(name, value);
     case "text":
     case "items":
     case "ids":
-      return sizeOfText(name, shape, value, sizeOf);
+      return sizeOfText(name, shape, value);
     case "list":
       nonEmptyArray(name, value);
       return spanBytes(name, spans);
@@ -69,27 +56,27 @@ function nonEmptyArray(name: string, value: unknown): readonly unknown[] {
   return value;
 }
 
-function sizeOfMessages(name: string, value: unknown, sizeOf: SizeOf): number {
+function sizeOfMessages(name: string, value: unknown): number {
   const messages = nonEmptyArray(name, value);
   let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
     const message = messages[index];
     if (!isJsonObject(message)) throw invalidType(`${name}[${index}]`, "an object");
-    bytes += sizeOfMessage(name, index, message, sizeOf);
+    bytes += sizeOfMessage(name, index, message);
   }
   return bytes;
 }
 
-function sizeOfMessage(name: string, index: number, message: JsonObject, sizeOf: SizeOf): number {
+function sizeOfMessage(name: string, index: number, message: JsonObject): number {
   const content = message.content;
   if (isPresent(content) && typeof content !== "string" && !Array.isArray(content)) {
     throw invalidType(`${name}[${index}].content`, "a string or an array");
   }
-  return sizeOfPart(message, sizeOf);
+  return sizeOfPart(message);
 }
 
-function sizeOfText(name: string, shape: TextShape, value: unknown, sizeOf: SizeOf): number {
-  if (typeof value === "string" && shape !== "ids") return sizeOf(value);
+function sizeOfText(name: string, shape: TextShape, value: unknown): number {
+  if (typeof value === "string" && shape !== "ids") return Buffer.byteLength(value);
   if (!Array.isArray(value)) throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
   const entries = nonEmptyArray(name, value);
   if (typeof entries[0] === "number") return sizeOfTokenIds(name, entries);
@@ -97,8 +84,8 @@ function sizeOfText(name: string, shape: TextShape, value: unknown, sizeOf: Size
   for (let index = 0; index < entries.length; index++) {
     const entry = entries[index];
     if (Array.isArray(entry)) bytes += sizeOfTokenIds(`${name}[${index}]`, entry);
-    else if (typeof entry === "string" && shape !== "ids") bytes += sizeOf(entry);
-    else if (shape === "items" && isJsonObject(entry)) bytes += sizeOfMessage(name, index, entry, sizeOf);
+    else if (typeof entry === "string" && shape !== "ids") bytes += Buffer.byteLength(entry);
+    else if (shape === "items" && isJsonObject(entry)) bytes += sizeOfMessage(name, index, entry);
     else throw invalidType(`${name}[${index}]`, expectedEntry[shape]);
   }
   return bytes;
@@ -123,20 +110,20 @@ function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
  * The text in a message, a content part, a tool call or a tool result, whichever of the known members it has. Other
  * members are left to the engine to judge. The body's depth limit bounds the recursion.
  */
-function sizeOfPart(part: unknown, sizeOf: SizeOf): number {
-  if (typeof part === "string") return sizeOf(part);
+function sizeOfPart(part: unknown): number {
+  if (typeof part === "string") return Buffer.byteLength(part);
   if (Array.isArray(part)) {
     let bytes = 0;
-    for (const entry of part) bytes += sizeOfPart(entry, sizeOf);
+    for (const entry of part) bytes += sizeOfPart(entry);
     return bytes;
   }
   if (!isJsonObject(part)) return 0;
   return (
-    sizeOfPart(part.content, sizeOf) +
-    sizeOfPart(part.text, sizeOf) +
-    sizeOfPart(part.tool_calls, sizeOf) +
-    sizeOfPart(part.function, sizeOf) +
-    sizeOfPart(part.arguments, sizeOf) +
-    sizeOfPart(part.output, sizeOf)
+    sizeOfPart(part.content) +
+    sizeOfPart(part.text) +
+    sizeOfPart(part.tool_calls) +
+    sizeOfPart(part.function) +
+    sizeOfPart(part.arguments) +
+    sizeOfPart(part.output)
   );
 }

@@ -76,9 +76,6 @@ export function readRequestView(endpoint: Endpoint, body: Buffer, limits: BodyLi
     throw new EspalierError("forbidden_key", "The key __proto__ is not accepted.", { param: "__proto__" });
   }
   const spans = indexMembers(text, scan.members);
-  // In plain ASCII without escapes beyond it, characters are bytes; this spares a pass over the prompt.
-  const sizeOf = ascii && !text.includes("\\u") ? lengthOf : Buffer.byteLength;
-
   const model = readModel(endpoint, fields);
   for (const name of endpoint.requiredFields) if (!isPresent(fields[name])) throw missingField(name);
   const sampling = endpoint.family === "sglang" ? readSamplingParams(endpoint, fields) : undefined;
@@ -87,7 +84,7 @@ export function readRequestView(endpoint: Endpoint, body: Buffer, limits: BodyLi
     model,
     stream: endpoint.streams && readBoolean(fields, "stream"),
     wantsUsage: endpoint.usageInjectable && readWantsUsage(fields),
-    promptBytes: measurePrompt(endpoint, fields, spans, sizeOf),
+    promptBytes: measurePrompt(endpoint, fields, spans),
     maxOutputTokens: sampling ? sampling.maxOutputTokens : readOutputLimit(endpoint, fields),
     choices: (sampling ? sampling.choices : readInteger(fields, "n", choiceRange)) ?? 1,
     bodySession: readSessionFields(endpoint, fields),
@@ -97,10 +94,6 @@ export function readRequestView(endpoint: Endpoint, body: Buffer, limits: BodyLi
     fields,
     spans,
   };
-}
-
-function lengthOf(text: string): number {
-  return text.length;
 }
 
 function parse(body: Buffer, text: string, ascii: boolean): JsonObject {

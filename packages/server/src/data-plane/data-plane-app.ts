@@ -16,6 +16,7 @@ import type { PlannedRequest } from "./inference-exchange.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
+import { readBody } from "./read-body.ts";
 import { readRequestIds } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 import { closing, countRefusal } from "./run-exchange.ts";
@@ -51,7 +52,7 @@ export function createDataPlaneApp(
   const app = createFastify(context, listener, clientErrors);
   clientErrors.watch(app);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", { parseAs: "buffer" }, (_, body, done) => done(null, body));
+  app.addContentTypeParser("*", (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
   app.setErrorHandler((error, request, reply) => {
     reply.hijack();
     refuse(

@@ -3,8 +3,6 @@ import { destination } from "pino";
 /** Takes the logger's lines. */
 export interface Sink {
   write(line: string): void;
-  /** Blocks until what is buffered is written. */
-  flush(): void;
   /** `report` is told how many lines were dropped, once what was buffered is out. */
   onDropped(report: (lines: number) => void): void;
 }
@@ -19,7 +17,6 @@ export function openDescriptorSink(descriptor: number, maxBufferedBytes = 4 * 10
   stream.on("error", () => {});
   return {
     write: (line) => stream.write(line),
-    flush: () => stream.flushSync(),
     onDropped(report) {
       let dropped = 0;
       stream.on("drop", () => dropped++);

@@ -1,7 +1,6 @@
 /** Metrics and logs behind the ports of common. */
 export {
   createLogger,
-  type FlushableLogger,
   type LogDestination,
   type LogFormat,
   type LoggerOptions,

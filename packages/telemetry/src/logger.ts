@@ -24,22 +24,17 @@ export interface LoggerOptions {
   readonly clock?: Clock;
 }
 
-export interface FlushableLogger extends Logger {
-  /** Writes what is buffered and returns when it is out. It blocks: call it before the process ends, not before. */
-  flush(): void;
-}
-
 /**
  * A logger of one line per call: time (ISO, UTC), level, message, fields. Writing never blocks: a descriptor is written
  * in the background, and flushed when the process exits. Keys that name secrets or request content are redacted, and
  * sizes are bounded; see `cleanFields`.
  */
-export function createLogger(options: LoggerOptions = {}): FlushableLogger {
+export function createLogger(options: LoggerOptions = {}): Logger {
   const { level = "info", format = "json", coloured = false, destination = 2, clock = systemClock } = options;
   const sink: Sink =
     typeof destination === "number"
       ? openDescriptorSink(destination, options.maxBufferedBytes)
-      : { write: (line) => destination.write(line), flush: () => {}, onDropped: () => {} };
+      : { write: (line) => destination.write(line), onDropped: () => {} };
   const writer = pino(
     {
       level,
@@ -70,5 +65,5 @@ export function createLogger(options: LoggerOptions = {}): FlushableLogger {
   };
   const logger = withBindings({});
   sink.onDropped((lines) => logger.warn("log lines were dropped: the destination is too slow", { lines }));
-  return { ...logger, flush: () => sink.flush() };
+  return logger;
 }

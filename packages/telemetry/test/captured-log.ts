@@ -1,11 +1,12 @@
-import { createLogger, type FlushableLogger, type LoggerOptions } from "@espalier/telemetry";
+import type { Logger } from "@espalier/common";
+import { createLogger, type LoggerOptions } from "@espalier/telemetry";
 import { createVirtualTime } from "@espalier/testing";
 
 /** 2023-11-14T22:13:20.000Z, where virtual time starts. */
 export const startTime = "2023-11-14T22:13:20.000Z";
 
 interface CapturedLog {
-  readonly logger: FlushableLogger;
+  readonly logger: Logger;
   /** What was written, one element per write. */
   readonly written: readonly string[];
   /** The written lines, parsed. */

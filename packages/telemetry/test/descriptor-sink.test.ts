@@ -38,19 +38,6 @@ test("lines reach a descriptor in the background, in order", async () => {
   expect(linesOf(file.read()).map((line) => line.at)).toEqual(Array.from({ length: 100 }, (_, at) => at));
 });
 
-test("flush returns when everything buffered is written", async () => {
-  const file = createLogFile();
-  const logger = createLogger({ destination: file.descriptor });
-  await waitFor(
-    () => {
-      logger.info("line");
-      logger.flush();
-      return linesOf(file.read()).length > 0;
-    },
-    { what: "a flushed line" },
-  );
-});
-
 test("past the limit of the buffer lines are dropped, and their number is reported once there is room", async () => {
   const file = createLogFile();
   const maxBufferedBytes = 64 * 1024;

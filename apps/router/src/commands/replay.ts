@@ -41,7 +41,7 @@ export function registerReplay(program: Command): void {
       `policies to compare, separated by commas: ${policyNames.join(", ")}`,
       "least_connections",
     )
-    .option("--engines <n>", "simulated engines", "4")
+    .option("--engines <n>", "simulated engines", "8")
     .option("--routers <n>", "routers in front of them; they share nothing yet", "1")
     .addOption(new Option("--preset <name>", "what the engines are like").choices(presetNames).default("h100-32b-tp2"))
     .option("--blocks <n>", "KV blocks of an engine, in place of the preset's")

@@ -102,6 +102,7 @@ export const errorCatalogue = {
   ),
   config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
   listen_failed: setup("The router cannot listen on the address.", "Free the port or choose another one."),
+  trace_unreadable: setup("The trace cannot be read.", "Check the path, its permissions, and that the file is whole."),
   trace_invalid: setup("A line of the trace cannot be used.", "Correct the line that the message names."),
 } as const satisfies Record<string, ErrorKind>;
 

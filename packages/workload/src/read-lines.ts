@@ -12,12 +12,13 @@ const newline = 0x0a;
 /**
  * Streams the lines of a text file, gzipped or not (told by its first bytes), without their line ends.
  *
- * @throws EspalierError `trace_invalid` when the file cannot be read, is damaged, or has a line over `maxLineBytes`
+ * @throws EspalierError `trace_unreadable` when the file cannot be read or is damaged, `trace_invalid` for a line over
+ *   `maxLineBytes`
  */
 export async function* readLines(path: string): AsyncGenerator<string, void, undefined> {
   let line = 1;
-  const invalid = (problem: string, cause?: unknown): EspalierError =>
-    new EspalierError("trace_invalid", `${path}:${line}: ${problem}`, { param: "line", cause });
+  const invalid = (problem: string): EspalierError =>
+    new EspalierError("trace_invalid", `${path}:${line}: ${problem}`, { param: "line" });
   let pieces: Buffer[] = [];
   let pieceBytes = 0;
   const keep = (piece: Buffer): void => {
@@ -44,9 +45,9 @@ export async function* readLines(path: string): AsyncGenerator<string, void, und
     }
     if (pieceBytes > 0) yield takeLine();
   } catch (error) {
-    throw error instanceof EspalierError
-      ? error
-      : invalid(error instanceof Error ? error.message : "unreadable", error);
+    if (error instanceof EspalierError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new EspalierError("trace_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
   }
 }
 

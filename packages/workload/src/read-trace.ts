@@ -33,7 +33,7 @@ export interface ReadTraceOptions {
 /**
  * Reads a trace into memory, in order of arrival. The file may be gzipped. Blank lines are skipped.
  *
- * @throws EspalierError `trace_invalid` naming the file, the line and the field
+ * @throws EspalierError `trace_invalid` naming the file, the line and the field; `trace_unreadable`
  */
 export async function readTrace(path: string, options: ReadTraceOptions = {}): Promise<readonly TraceRequest[]> {
   const { format, limit = Number.POSITIVE_INFINITY } = options;

@@ -301,7 +301,7 @@ describe("what is wrong is said with line and field", () => {
     const cut = await temporaryFile(whole.subarray(0, whole.length / 2));
     for (const unreadable of [`${path}.absent`, `${path}/..`, cut]) {
       await expect(readTrace(unreadable)).rejects.toMatchObject({
-        code: "trace_invalid",
+        code: "trace_unreadable",
         message: expect.stringContaining(unreadable),
       });
     }

@@ -8,7 +8,11 @@ export function addConfigFlags(command: Command): Command {
   command.addOption(new Option("-c, --config <file>", "YAML or JSON file with the configuration"));
   for (const entry of flagCatalogue) {
     const standard = entry.default === undefined ? "" : ` (default: ${entry.default})`;
-    const option = new Option(`${entry.flag} <value>`, `${entry.description}${standard}`);
+    const choices = entry.type.startsWith("one of") ? ` ${entry.type}.` : "";
+    const option = new Option(
+      `${entry.flag} <value>`,
+      `${entry.description}${choices.replace("one of", "One of")}${standard}`,
+    );
     if (entry.isRepeatable) option.argParser((value: string, earlier: string[] = []) => [...earlier, value]);
     command.addOption(option.helpGroup(`${entry.group}`));
   }

@@ -3,9 +3,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { PlannedRequest } from "./inference-exchange.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, upstreamHeaders } from "./run-exchange.ts";
-
-const bytesPerToken = 4;
+import { answer, passOn } from "./run-exchange.ts";
 
 /**
  * Paths that the router does not know but was told to pass on. The engine is one of the model that the header
@@ -33,30 +31,10 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
 function plan(context: RouterContext, request: FastifyRequest): PlannedRequest {
-  const acceptedMs = context.clock.nowMs();
   if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
-  const body = Buffer.isBuffer(request.body) ? request.body : undefined;
-  const { pool, targets } = resolvePool(context, readModel(request, body), undefined);
-  return {
-    endpointId: "forwarded",
-    family: "openai",
-    method: request.method,
-    path: request.url,
-    headers: upstreamHeaders(context, request),
-    body: body ? [body] : [],
-    requestId: request.id,
-    pool,
-    targets,
-    onlyEngine: undefined,
-    features: {
-      promptTokens: Math.ceil((body?.length ?? 0) / bytesPerToken),
-      expectedOutputTokens: 0,
-      sessionKey: undefined,
-    },
-    stripUsage: false,
-    storesResponse: false,
-    acceptedMs,
-  };
+  const passed = passOn(context, request);
+  const { pool, targets } = resolvePool(context, readModel(request, passed.body[0]), undefined);
+  return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
 }
 
 function readModel(request: FastifyRequest, body: Buffer | undefined): string | undefined {

@@ -16,16 +16,10 @@ import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
 import type { RouterContext } from "./router-context.ts";
 
 /** Everything that is known of one request before an engine is chosen. */
-export interface PlannedRequest {
+export interface PlannedRequest
+  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId"> {
   /** Names the route in metrics. */
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
-  readonly family: ApiFamily;
-  readonly method: string;
-  readonly path: string;
-  /** Flat pairs. */
-  readonly headers: readonly string[];
-  readonly body: readonly Buffer[];
-  readonly requestId: string;
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;

@@ -11,10 +11,8 @@ import type { PlannedRequest } from "./inference-exchange.ts";
 import { locateResponse } from "./locate-response.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, upstreamHeaders } from "./run-exchange.ts";
+import { answer, bytesPerToken, upstreamHeaders } from "./run-exchange.ts";
 
-/** Text is about four bytes a token in English for the tokenizers of current models. */
-const bytesPerToken = 4;
 /** What an answer is taken to be long when the client sets no bound, in tokens. */
 const usualOutputTokens = 256;
 const noBody = Buffer.alloc(0);

@@ -6,6 +6,9 @@ import { InferenceExchange, type PlannedRequest } from "./inference-exchange.ts"
 import { readRequestIds } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 
+/** Text is about four bytes a token in English for the tokenizers of current models. */
+export const bytesPerToken = 4;
+
 /**
  * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. From here on
  * the response is written by the proxy, not by fastify.
@@ -52,6 +55,30 @@ export function countRefusal({ metrics }: RouterContext, request: FastifyRequest
     completionTokens: undefined,
     cachedTokens: undefined,
   });
+}
+
+/** What every plan for a request has that goes to its engine as it came, with nothing to read or to take out. */
+export function passOn(
+  context: RouterContext,
+  request: FastifyRequest,
+): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine"> {
+  const body = Buffer.isBuffer(request.body) ? [request.body] : [];
+  return {
+    family: "openai",
+    method: request.method,
+    path: request.url,
+    headers: upstreamHeaders(context, request),
+    body,
+    requestId: request.id,
+    features: {
+      promptTokens: Math.ceil((body[0]?.length ?? 0) / bytesPerToken),
+      expectedOutputTokens: 0,
+      sessionKey: undefined,
+    },
+    stripUsage: false,
+    storesResponse: false,
+    acceptedMs: context.clock.nowMs(),
+  };
 }
 
 /** Headers that the router makes itself, whatever the client sends. */

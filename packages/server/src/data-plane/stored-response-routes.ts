@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { PlannedRequest } from "./inference-exchange.ts";
 import { locateResponse } from "./locate-response.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, upstreamHeaders } from "./run-exchange.ts";
+import { answer, passOn } from "./run-exchange.ts";
 
 /** Reading, cancelling and deleting a stored response: each goes to the engine that holds it. */
 export function registerStoredResponseRoutes(app: FastifyInstance, context: RouterContext): void {
@@ -19,7 +19,7 @@ export function registerStoredResponseRoutes(app: FastifyInstance, context: Rout
 }
 
 async function plan(context: RouterContext, request: FastifyRequest): Promise<PlannedRequest> {
-  const acceptedMs = context.clock.nowMs();
+  const passed = passOn(context, request);
   const path = parseStoredResponsePath(request.url);
   if (!path) throw new EspalierError("response_not_found", "The path does not name a response.");
   const onlyEngine = await locateResponse(context, path.id);
@@ -27,20 +27,6 @@ async function plan(context: RouterContext, request: FastifyRequest): Promise<Pl
   const model = engine?.models?.[0]?.id;
   if (model === undefined) throw new EspalierError("response_not_found", "The engine that held this response is gone.");
   if (request.method === "DELETE") context.storedResponses.forget(path.id);
-  return {
-    endpointId: "stored_response",
-    family: "openai",
-    method: request.method,
-    path: request.url,
-    headers: upstreamHeaders(context, request),
-    body: Buffer.isBuffer(request.body) ? [request.body] : [],
-    requestId: request.id,
-    pool: context.pools.settingsFor(model),
-    targets: context.fleet.pool(model),
-    onlyEngine,
-    features: { promptTokens: 0, expectedOutputTokens: 0, sessionKey: undefined },
-    stripUsage: false,
-    storesResponse: false,
-    acceptedMs,
-  };
+  const pool = context.pools.settingsFor(model);
+  return { ...passed, endpointId: "stored_response", pool, targets: context.fleet.pool(model), onlyEngine };
 }

@@ -1,3 +1,4 @@
+import { systemClock } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import type { RequestResult, TraceRequest } from "@espalier/workload";
 import { expect, test } from "vitest";
@@ -59,20 +60,17 @@ test("an open loop sends each request and says what the client saw", async () =>
 });
 
 test("requests go out at their times, scaled by the speed, whether or not earlier ones have ended", async () => {
-  const arrivals: number[] = [];
   const held: SeenRequest[] = [];
   const url = await temporaryServer((request) => {
-    arrivals.push(performance.now());
     held.push(request);
+    // None is answered before the last one has come.
     if (held.length === 5) for (const { response } of held) streamAnswer(response, ["x"]);
   });
+  const begunMs = systemClock.nowMs();
   const results = await run([url], { requests: plan(5, 1_000), speed: 20 });
   expect(results).toHaveLength(5);
-  const startMs = Math.min(...results.map((result) => result.startMs));
-  for (const { index, startMs: sentMs } of results) {
-    expect(sentMs - startMs).toBeGreaterThanOrEqual(index * 50 - 5);
-  }
-  expect(arrivals.at(-1)! - arrivals[0]!).toBeGreaterThanOrEqual(190);
+  // A busy machine may send any of them late, so only the earliest moment is certain; timers may fire 1 ms early.
+  for (const { index, startMs } of results) expect(startMs - begunMs).toBeGreaterThanOrEqual(index * 50 - 2);
 });
 
 test("requests go to the endpoints in turn", async () => {

@@ -52,6 +52,11 @@ export interface Exchange {
   readonly path: string;
   /** The client's headers, flat, as `rawHeaders` of node:http gives them. */
   readonly headers: readonly string[];
+  /**
+   * The caller's own headers, flat, names in lower case. They replace the client's of the same name, and the client
+   * cannot have them taken out by naming them in `connection`.
+   */
+  readonly ownHeaders?: readonly string[];
   readonly body: readonly Buffer[];
   readonly requestId: string;
   /** Which wire shape an error frame takes in a stream that was cut. */

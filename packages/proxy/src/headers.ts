@@ -18,12 +18,12 @@ const credentials = new Set(["authorization", "x-api-key"]);
 
 /**
  * The headers that every engine gets: the client's without what belongs to its connection or is the router's own
- * affair, and with the request id.
+ * affair, with those of the caller and the request id.
  *
  * @returns flat name and value pairs
  */
 export function requestHeaders(exchange: Exchange): string[] {
-  const source = exchange.headers;
+  const { headers: source, ownHeaders = [] } = exchange;
   const listed = listedByConnection(source);
   const kept: string[] = [];
   for (let i = 0; i + 1 < source.length; i += 2) {
@@ -31,10 +31,16 @@ export function requestHeaders(exchange: Exchange): string[] {
     const lower = name.toLowerCase();
     if (droppedFromRequest.has(lower) || isReserved(lower) || listed?.has(lower)) continue;
     if (!exchange.forwardAuthorization && credentials.has(lower)) continue;
+    if (isNamed(ownHeaders, lower)) continue;
     kept.push(name, source[i + 1]!);
   }
-  kept.push("x-request-id", exchange.requestId);
+  kept.push(...ownHeaders, "x-request-id", exchange.requestId);
   return kept;
+}
+
+function isNamed(pairs: readonly string[], lowerName: string): boolean {
+  for (let i = 0; i < pairs.length; i += 2) if (pairs[i] === lowerName) return true;
+  return false;
 }
 
 /** Adds the upstream's own headers, which replace those of the same name. */

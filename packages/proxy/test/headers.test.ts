@@ -40,6 +40,23 @@ test("the engine sees its own host, one length, our request id and the client's 
   expect(seen.body.toString()).toBe('{"model":"m"}');
 });
 
+test("the caller's own headers replace the client's, and the client cannot have them taken out", async () => {
+  const engine = await namedEngine("a");
+  const ownHeaders = ["x-forwarded-for", "192.0.2.1", "traceparent", "00-ours-01"];
+  const rig = await createRig({ engines: [engine.url], exchange: () => ({ ownHeaders }) });
+  const headers = {
+    connection: "X-Forwarded-For, traceparent, x-hop",
+    "X-Forwarded-For": "forged",
+    Traceparent: ["forged"],
+    "x-hop": "1",
+  };
+  await send(rig.port, { headers });
+  const seen = engine.requests[0]!;
+  expect(seen.headers).toMatchObject({ "x-forwarded-for": "192.0.2.1", traceparent: "00-ours-01" });
+  expect(seen.headers).not.toHaveProperty("x-hop");
+  expect(seen.rawHeaders.filter((name) => /^(x-forwarded-for|traceparent)$/i.test(name))).toHaveLength(2);
+});
+
 test("a client's `expect` and chunked upload reach the engine as one plain body", async () => {
   const engine = await namedEngine("a");
   const rig = await createRig({ engines: [engine.url] });

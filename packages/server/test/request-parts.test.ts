@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
 import { authenticate } from "../src/data-plane/api-keys.ts";
-import { readRequestIds } from "../src/data-plane/request-ids.ts";
+import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
 import { createStoredResponses } from "../src/data-plane/stored-responses.ts";
 
 const sha256 = (key: string): Buffer => createHash("sha256").update(key).digest();
@@ -33,9 +33,10 @@ test.each([
 test("a usable request id and traceparent are kept, others are replaced", () => {
   const random = createSeededRandom(1);
   const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-  expect(readRequestIds("abc-1", traceparent, random)).toEqual({ requestId: "abc-1", traceparent });
+  expect(readRequestId("abc-1", random)).toBe("abc-1");
+  expect(readTraceparent(traceparent, random)).toBe(traceparent);
   for (const bad of [undefined, "", "a b", "é", "x".repeat(129), "a\r\nset-cookie: x"]) {
-    expect(readRequestIds(bad, undefined, random).requestId).toMatch(/^req-[0-9a-f]{24}$/);
+    expect(readRequestId(bad, random)).toMatch(/^req-[0-9a-f]{24}$/);
   }
   for (const bad of [
     undefined,
@@ -44,13 +45,13 @@ test("a usable request id and traceparent are kept, others are replaced", () => 
     `00-4bf92f3577b34da6a3ce929d0e0e4736-${"0".repeat(16)}-01`,
     "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
   ]) {
-    expect(readRequestIds(undefined, bad, random).traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
+    expect(readTraceparent(bad, random)).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
   }
 });
 
 test("made-up ids differ from request to request", () => {
   const random = createSeededRandom(9);
-  const ids = new Set(Array.from({ length: 1_000 }, () => readRequestIds(undefined, undefined, random).requestId));
+  const ids = new Set(Array.from({ length: 1_000 }, () => readRequestId(undefined, random)));
   expect(ids.size).toBe(1_000);
 });
 

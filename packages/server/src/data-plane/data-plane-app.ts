@@ -17,7 +17,7 @@ import { registerInferenceRoutes } from "./inference-routes.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
 import { readBody } from "./read-body.ts";
-import { readRequestIds } from "./request-ids.ts";
+import { readRequestId } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 import { closing, countRefusal } from "./run-exchange.ts";
 import { registerStoredResponseRoutes } from "./stored-response-routes.ts";
@@ -105,10 +105,8 @@ function createFastify(
     keepAliveTimeout: listener.keepAliveMs,
     forceCloseConnections: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
-    genReqId: (request: { headers: Record<string, string | string[] | undefined> }) => {
-      const given = request.headers["x-request-id"];
-      return readRequestIds(typeof given === "string" ? given : undefined, undefined, random).requestId;
-    },
+    genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
+      readRequestId(headers["x-request-id"], random),
     clientErrorHandler: clientErrors.handle,
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();

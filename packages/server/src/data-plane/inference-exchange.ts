@@ -18,6 +18,7 @@ import type { RouterContext } from "./router-context.ts";
 /** Everything that is known of one request before an engine is chosen. */
 export interface PlannedRequest
   extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId"> {
+  readonly ownHeaders: readonly string[];
   /** Names the route in metrics. */
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
   readonly pool: PoolSettings;
@@ -40,6 +41,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly method: string;
   readonly path: string;
   readonly headers: readonly string[];
+  readonly ownHeaders: readonly string[];
   readonly body: readonly Buffer[];
   readonly requestId: string;
   readonly family: ApiFamily;
@@ -64,6 +66,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.method = plan.method;
     this.path = plan.path;
     this.headers = plan.headers;
+    this.ownHeaders = plan.ownHeaders;
     this.body = plan.body;
     this.requestId = plan.requestId;
     this.family = plan.family;

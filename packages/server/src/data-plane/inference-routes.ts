@@ -11,7 +11,7 @@ import type { PlannedRequest } from "./inference-exchange.ts";
 import { locateResponse } from "./locate-response.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, bytesPerToken, upstreamHeaders } from "./run-exchange.ts";
+import { answer, bytesPerToken, ownHeaders } from "./run-exchange.ts";
 
 /** What an answer is taken to be long when the client sets no bound, in tokens. */
 const usualOutputTokens = 256;
@@ -68,7 +68,8 @@ function planView(context: RouterContext, request: FastifyRequest, read: ReadReq
     family: endpoint.family,
     method: endpoint.method,
     path: endpoint.path + queryOf(request.url),
-    headers: upstreamHeaders(context, request),
+    headers: request.raw.rawHeaders,
+    ownHeaders: ownHeaders(context, request),
     body,
     requestId: request.id,
     pool,

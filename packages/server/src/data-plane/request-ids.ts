@@ -3,26 +3,16 @@ import type { Random } from "@espalier/common";
 const usableId = /^[\x21-\x7e]{1,128}$/;
 const usableTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;
 
-/** The ids that tie one request's log lines, headers and engine logs together. */
-export interface RequestIds {
-  readonly requestId: string;
-  /** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */
-  readonly traceparent: string;
+/** The id that ties one request's log lines, headers and engine logs together: the client's when usable, else a new one. */
+export function readRequestId(header: string | string[] | undefined, random: Random): string {
+  return typeof header === "string" && usableId.test(header) ? header : `req-${randomHex(random, 3)}`;
 }
 
-export function readRequestIds(
-  requestIdHeader: string | undefined,
-  traceparentHeader: string | undefined,
-  random: Random,
-): RequestIds {
-  return {
-    requestId:
-      requestIdHeader !== undefined && usableId.test(requestIdHeader) ? requestIdHeader : `req-${randomHex(random, 3)}`,
-    traceparent:
-      traceparentHeader !== undefined && usableTraceparent.test(traceparentHeader)
-        ? traceparentHeader
-        : `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`,
-  };
+/** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */
+export function readTraceparent(header: string | string[] | undefined, random: Random): string {
+  return typeof header === "string" && usableTraceparent.test(header)
+    ? header
+    : `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
 }
 
 /** Numbers above 2^31 take a slow path in `toString`, which a table of bytes spares. */

@@ -3,7 +3,7 @@ import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "./error-reply.ts";
 import { InferenceExchange, type PlannedRequest } from "./inference-exchange.ts";
-import { readRequestIds } from "./request-ids.ts";
+import { readTraceparent } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 
 /** Text is about four bytes a token in English for the tokenizers of current models. */
@@ -67,7 +67,8 @@ export function passOn(
     family: "openai",
     method: request.method,
     path: request.url,
-    headers: upstreamHeaders(context, request),
+    headers: request.raw.rawHeaders,
+    ownHeaders: ownHeaders(context, request),
     body,
     requestId: request.id,
     features: {
@@ -81,34 +82,14 @@ export function passOn(
   };
 }
 
-/** Headers that the router makes itself, whatever the client sends. */
-const ownHeaders: ReadonlySet<string> = new Set(["traceparent", "x-forwarded-for", "x-request-id"]);
-
-/** The client's headers with the trace context and the client's address made sure of; flat pairs. */
-export function upstreamHeaders({ random }: RouterContext, request: FastifyRequest): readonly string[] {
-  const { rawHeaders } = request.raw;
-  const given = request.headers.traceparent;
-  const { traceparent } = readRequestIds(request.id, typeof given === "string" ? given : undefined, random);
-  const headers: string[] = [];
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = (rawHeaders[i] as string).toLowerCase();
-    if (ownHeaders.has(name)) continue;
-    const value = rawHeaders[i + 1] as string;
-    headers.push(name, name === "connection" ? withoutOwn(value) : value);
-  }
-  const forwarded = request.headers["x-forwarded-for"];
-  const client = request.raw.socket.remoteAddress ?? "unknown";
-  headers.push(
+/** What the router itself says of a request to the engine: the trace context, and the client's address; flat pairs. */
+export function ownHeaders({ random }: RouterContext, { headers, raw }: FastifyRequest): readonly string[] {
+  const forwarded = headers["x-forwarded-for"];
+  const client = raw.socket.remoteAddress ?? "unknown";
+  return [
     "traceparent",
-    traceparent,
+    readTraceparent(headers.traceparent, random),
     "x-forwarded-for",
     forwarded === undefined ? client : `${forwarded}, ${client}`,
-  );
-  return headers;
-}
-
-/** Headers that `connection` names are not passed on: a client must not have the router's own taken out that way. */
-function withoutOwn(connection: string): string {
-  const tokens = connection.split(",").map((token) => token.trim());
-  return tokens.filter((token) => !ownHeaders.has(token.toLowerCase())).join(", ");
+  ];
 }

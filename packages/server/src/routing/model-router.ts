@@ -1,4 +1,5 @@
 import { EspalierError, type Random } from "@espalier/common";
+import { hashString } from "@espalier/policies";
 
 export interface WeightedModel {
   readonly model: string;
@@ -33,7 +34,7 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
 
   const pick = (sides: readonly WeightedModel[], sessionKey: string | undefined): string => {
     const total = sides.reduce((sum, side) => sum + side.weight, 0);
-    let point = (sessionKey === undefined ? random.float() : unitHash(sessionKey)) * total;
+    let point = (sessionKey === undefined ? random.float() : hashString(sessionKey, 0) / 0x1_0000_0000) * total;
     for (const side of sides) {
       point -= side.weight;
       if (point < 0) return side.model;
@@ -61,13 +62,4 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
       });
     },
   };
-}
-
-/** FNV-1a over UTF-16 units with a final mix, as a number in [0, 1): the same in every process. */
-function unitHash(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return ((hash ^ (hash >>> 16)) >>> 0) / 0x1_0000_0000;
 }

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
+import { collect } from "./collect.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
 export function addConfigFlags(command: Command): Command {
@@ -13,7 +14,7 @@ export function addConfigFlags(command: Command): Command {
       `${entry.flag} <value>`,
       `${entry.description}${choices.replace("one of", "One of")}${standard}`,
     );
-    if (entry.isRepeatable) option.argParser((value: string, earlier: string[] = []) => [...earlier, value]);
+    if (entry.isRepeatable) option.argParser(collect);
     command.addOption(option.helpGroup(`${entry.group}`));
   }
   return command;

@@ -14,8 +14,8 @@ import { createProgressBar } from "../output/progress-bar.ts";
 import { writeNote, writeResult } from "../output/write.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
+import { collect } from "./collect.ts";
 
-const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
 const simulatedModel = "sim-model";
 /** Results that the summary at the end is made of: the newest ones. */
 const maxKeptResults = 100_000;

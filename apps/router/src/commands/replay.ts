@@ -11,8 +11,7 @@ import { type PlannedRequest, planReplay } from "../replay/replay-plan.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
-
-const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value];
+import { collect } from "./collect.ts";
 
 export function registerReplay(program: Command): void {
   program

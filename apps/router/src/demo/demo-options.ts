@@ -1,4 +1,5 @@
-import { readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
+import { maxLocalEngines, maxLocalRouters } from "../local-fleet/local-fleet.ts";
+import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
 
 /** The flags of `espalier demo` as they were written. */
 export interface DemoFlags {
@@ -34,8 +35,6 @@ export interface DemoOptions {
 }
 
 const enginePortOffset = 1_000;
-const maxRouters = 16;
-const maxEngines = 256;
 const maxRequestsPerSecond = 10_000;
 
 /**
@@ -45,13 +44,13 @@ const maxRequestsPerSecond = 10_000;
  */
 export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const port = readPort(flags.port, "--port");
-  const engines = readNumber(flags.engines, "--engines", { min: 1, max: maxEngines, integer: true });
+  const engines = readCount(flags.engines, "--engines", maxLocalEngines);
   const enginePort = port === 0 ? 0 : port + enginePortOffset;
   if (enginePort + engines > 65_536) throw new UsageError("--port leaves no room for the engines, 1000 above it");
   return {
     engineUrls: flags.engine,
     engines,
-    routers: readNumber(flags.routers, "--routers", { min: 1, max: maxRouters, integer: true }),
+    routers: readCount(flags.routers, "--routers", maxLocalRouters),
     policy: flags.policy,
     preset: flags.preset,
     model: flags.model,

@@ -1,6 +1,11 @@
 import { fileURLToPath } from "node:url";
 import { type Child, startChild } from "./start-child.ts";
 
+/** Simulated engines of one fleet: as many as one process runs. */
+export const maxLocalEngines = 256;
+/** Routers of one fleet, each a process. */
+export const maxLocalRouters = 16;
+
 export interface LocalEnginesOptions {
   readonly count: number;
   readonly preset: string;

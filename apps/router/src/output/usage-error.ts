@@ -20,6 +20,15 @@ export function readNumber(
   throw new UsageError(`${name} must be ${kind} from ${range.min} to ${range.max}, not ${JSON.stringify(text)}`);
 }
 
+/**
+ * Reads a whole number from 1 to `max`.
+ *
+ * @throws UsageError when it is none
+ */
+export function readCount(text: string, name: string, max: number): number {
+  return readNumber(text, name, { min: 1, max, integer: true });
+}
+
 /** Timers of Node count in 32 bits. */
 const maxDurationMs = 2 ** 31 - 1;
 

@@ -1,6 +1,7 @@
 import { policyNames } from "@espalier/policies";
 import type { TraceFormat } from "@espalier/workload";
-import { readEndpointUrl, readNumber, UsageError } from "../output/usage-error.ts";
+import { maxLocalEngines, maxLocalRouters } from "../local-fleet/local-fleet.ts";
+import { readCount, readEndpointUrl, readNumber, UsageError } from "../output/usage-error.ts";
 
 /** The flags of `espalier replay` as they were written. */
 export interface ReplayFlags {
@@ -46,8 +47,6 @@ export interface ReplayOptions {
 
 const maxRequests = 1_000_000;
 const maxUsers = 100_000;
-const maxEngines = 256;
-const maxRouters = 16;
 const maxBlocks = 10_000_000;
 
 /**
@@ -68,8 +67,8 @@ export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
     apiKey,
     model,
     policies: readPolicies(flags.policy),
-    engines: count(flags.engines, "--engines", maxEngines),
-    routers: count(flags.routers, "--routers", maxRouters),
+    engines: readCount(flags.engines, "--engines", maxLocalEngines),
+    routers: readCount(flags.routers, "--routers", maxLocalRouters),
     preset,
     blocks: optional(flags.blocks, "--blocks", maxBlocks),
   };
@@ -82,10 +81,6 @@ function readPolicies(text: string): readonly string[] {
   throw new UsageError(`--policy: ${JSON.stringify(stranger)} is not one of ${policyNames.join(", ")}`);
 }
 
-function count(text: string, name: string, max: number): number {
-  return readNumber(text, name, { min: 1, max, integer: true });
-}
-
 function optional(text: string | undefined, name: string, max: number): number | undefined {
-  return text === undefined ? undefined : count(text, name, max);
+  return text === undefined ? undefined : readCount(text, name, max);
 }

@@ -4,7 +4,7 @@
  */
 export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
 export { type Cancel, type Clock, type Scheduler, systemClock, systemScheduler } from "./clock.ts";
-export type { EngineRole, EngineSpec } from "./engine-spec.ts";
+export type { EngineRole, EngineSpec, KvEventsSpec } from "./engine-spec.ts";
 export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
 export { renderErrorDocs } from "./error-docs.ts";
 export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";

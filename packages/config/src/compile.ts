@@ -67,6 +67,23 @@ function compileRouting(tree: ConfigTree) {
       forwardAuthorization: forwards,
     })),
     models: tree.models,
+    tokenizers: tree.tokenizers.map(({ models, mode, path }) => ({ models, mode, path })),
+    tokenize: {
+      budgetMs: tree.tokenize.budget,
+      threads: tree.tokenize.threads,
+      cacheBytes: tree.tokenize.cache,
+    },
+    prefix: {
+      blockSize: tree.prefix["block-size"],
+      seed: tree.prefix.seed,
+      placementTtlMs: tree.prefix["placement-ttl"],
+      placementTokens: tree.prefix["placement-tokens"],
+    },
+    kvEvents: {
+      mode: tree["kv-events"].mode,
+      listen: tree["kv-events"].listen,
+      maxReplays: tree["kv-events"]["max-replays"],
+    },
     forwardPaths: tree["forward-paths"],
     injectUsage: tree["inject-usage"],
   };

@@ -29,6 +29,14 @@ export interface PoolConfig {
   readonly forwardAuthorization: boolean;
 }
 
+export interface TokenizerConfig {
+  /** Names of models, in which `*` stands for any run of characters. */
+  readonly models: readonly string[];
+  readonly mode: "local" | "engine" | "bytes";
+  /** Folder of the model's files; there is one with `local`. */
+  readonly path: string | undefined;
+}
+
 export interface WeightedModel {
   readonly model: string;
   /** Relative share. At least one side of a split is above 0. */
@@ -69,6 +77,23 @@ export interface CompiledConfig {
   readonly models: {
     readonly aliases: Readonly<Record<string, string>>;
     readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
+  };
+  /** How prompts become tokens: the first with a matching pattern counts. */
+  readonly tokenizers: readonly TokenizerConfig[];
+  readonly tokenize: { readonly budgetMs: number; readonly threads: number; readonly cacheBytes: number };
+  readonly prefix: {
+    /** Tokens. */
+    readonly blockSize: number;
+    readonly seed: string;
+    readonly placementTtlMs: number;
+    /** Capacity of an engine whose metrics do not tell it. */
+    readonly placementTokens: number;
+  };
+  readonly kvEvents: {
+    readonly mode: "auto" | "off";
+    /** ZeroMQ endpoint for engines that dial. */
+    readonly listen: string | undefined;
+    readonly maxReplays: number;
   };
   /** Paths, each of which may end in `*`. */
   readonly forwardPaths: readonly string[];

@@ -22,6 +22,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["policy"], () => checkPolicy(tree.policy, ["policy"])],
     [["pools"], () => checkPools(tree)],
     [["models"], () => checkModels(tree)],
+    [["tokenizers"], () => checkTokenizers(tree)],
   ];
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
 }
@@ -112,6 +113,15 @@ function checkPools({ pools }: ConfigTree): Problem[] {
     }
   }
   return problems;
+}
+
+function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
+  return tokenizers.flatMap(({ mode, path }, at): Problem[] => {
+    const needed = mode === "local";
+    if (needed === (path !== undefined)) return [];
+    const message = needed ? "is required, because mode is local" : `is of no use, because mode is ${mode}`;
+    return [{ path: ["tokenizers", at, "path"], message }];
+  });
 }
 
 /** Longest way from a name over aliases and splits to a model. */

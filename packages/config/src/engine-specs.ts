@@ -6,13 +6,17 @@ type EngineTree = ConfigTree["engines"][number];
 
 /** Turns a checked list of engines into specs: URLs in their plain form, ids of their own. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
-  return engines.map((engine) => ({
+  return engines.map(({ "kv-events": events, ...engine }) => ({
     id: asEngineId(idOf(engine)),
     url: plainUrl(engine.url) ?? engine.url,
     models: engine.models,
     role: engine.role,
     weight: engine.weight,
     labels: engine.labels,
+    ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
+    ...(events === undefined
+      ? {}
+      : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
   }));
 }
 

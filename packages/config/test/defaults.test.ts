@@ -22,6 +22,10 @@ test("without any source the configuration is complete", () => {
     ],
     pools: [],
     models: { aliases: {}, splits: {} },
+    tokenizers: [],
+    tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
+    prefix: { blockSize: 16, seed: "espalier-fleet", placementTtlMs: 600_000, placementTokens: 524_288 },
+    kvEvents: { mode: "auto", listen: undefined, maxReplays: 8 },
     forwardPaths: [],
     injectUsage: true,
     health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2 },
@@ -75,6 +79,8 @@ api-keys:
 engines:
   - http://10.0.0.1:8000
   - { id: e2, url: "https://engine-2/prefix/", models: [llama-70b], role: prefill, weight: 2.5, labels: { zone: a } }
+  - { url: "http://e3:8000", ranks: 2, kv-events: { endpoint: "tcp://e3:5557", replay: "tcp://e3:5657", topic: kv } }
+  - { url: "http://e4:8000", kv-events: "tcp://e4:5557" }
 engines-file: /etc/engines.yaml
 engine-tls: { ca-file: /ca, cert-file: /c, key-file: /k, verify: false }
 policy: { name: consistent_hashing, load-factor: 1.5, points-per-weight: 64 }
@@ -85,6 +91,10 @@ pools:
 models:
   aliases: { gpt-4: llama-70b }
   splits: { mine: [{ model: a, weight: 90 }, { model: b, weight: 10 }] }
+tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], mode: bytes }]
+tokenize: { budget: 5ms, threads: 2, cache: 1GiB }
+prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096 }
+kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1 }
@@ -124,6 +134,14 @@ test("every key of the file has its place in the compiled form", () => {
         ],
       },
     },
+    tokenizers: [
+      { models: ["*"], mode: "local", path: "/models/any" },
+      { models: ["llama-*"], mode: "engine", path: undefined },
+      { models: [], mode: "bytes", path: undefined },
+    ],
+    tokenize: { budgetMs: 5, threads: 2, cacheBytes: 1024 ** 3 },
+    prefix: { blockSize: 32, seed: "other", placementTtlMs: 60_000, placementTokens: 4_096 },
+    kvEvents: { mode: "off", listen: "tcp://*:5557", maxReplays: 2 },
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
     health: { path: "/ping", intervalMs: 5_000, timeoutMs: 500, downAfter: 4, upAfter: 1 },
@@ -171,6 +189,25 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       role: "prefill",
       weight: 2.5,
       labels: { zone: "a" },
+    },
+    {
+      id: "e3:8000",
+      url: "http://e3:8000",
+      models: [],
+      role: "both",
+      weight: 1,
+      labels: {},
+      ranks: 2,
+      kvEvents: { endpoint: "tcp://e3:5557", replayEndpoint: "tcp://e3:5657", topic: "kv" },
+    },
+    {
+      id: "e4:8000",
+      url: "http://e4:8000",
+      models: [],
+      role: "both",
+      weight: 1,
+      labels: {},
+      kvEvents: { endpoint: "tcp://e4:5557", replayEndpoint: undefined, topic: "" },
     },
   ]);
 });

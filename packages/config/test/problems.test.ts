@@ -54,11 +54,11 @@ test.each([
   ["engines: http://a", "engines: expected a list, found a plain text (e.yaml:1:1)"],
   [
     "engines: [5]",
-    "engines[0]: expected a section with url, id, models, role, weight, labels, found a number (e.yaml:1:11)",
+    "engines[0]: expected a section with url, id, models, role, weight, ranks, kv-events, labels, found a number (e.yaml:1:11)",
   ],
   [
     "engines: [[]]",
-    "engines[0]: expected a section with url, id, models, role, weight, labels, found a list (e.yaml:1:11)",
+    "engines[0]: expected a section with url, id, models, role, weight, ranks, kv-events, labels, found a list (e.yaml:1:11)",
   ],
   ["engines: [{ id: a }]", "engines[0].url: is required (e.yaml:1:11)"],
   ["engines: [~]", "engines[0].url: is required (e.yaml:1:11)"],
@@ -69,6 +69,12 @@ test.each([
   ],
   ["models: { splits: { a: [{ model: b }] } }", "models.splits.a[0].weight: is required (e.yaml:1:25)"],
   ["pools: [{}]", "pools[0].models: is required (e.yaml:1:9)"],
+  ["tokenizers: [{}]", "tokenizers[0].path: is required, because mode is local (e.yaml:1:14)"],
+  ["tokenizers: [{ path: /a, mode: bytes }]", "tokenizers[0].path: is of no use, because mode is bytes (e.yaml:1:16)"],
+  [
+    'engines: [{ url: "http://a", kv-events: "tcp://*:1" }]',
+    'engines[0].kv-events.endpoint: "tcp://*:1" is not tcp://HOST:PORT (e.yaml:1:30)',
+  ],
   ["listen: { tls: { cert-file: /c } }", "listen.tls.key-file: is required (e.yaml:1:11)"],
   ["api-keys: [{ key: 12345678a }]", "api-keys[0].name: is required (e.yaml:1:12)"],
 ])("%s is refused with path, value, expectation and place", (text, expected) => {

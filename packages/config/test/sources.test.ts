@@ -148,6 +148,17 @@ const samples: Readonly<Record<string, string>> = {
   "policy.points-per-weight": "7",
   "policy.foreign-request-tokens": "7",
   "session-key": "body:a",
+  tokenizers: "/models/a",
+  "tokenize.budget": "7s",
+  "tokenize.threads": "7",
+  "tokenize.cache": "7MiB",
+  "prefix.block-size": "7",
+  "prefix.seed": "a",
+  "prefix.placement-ttl": "7s",
+  "prefix.placement-tokens": "7000",
+  "kv-events.mode": "off",
+  "kv-events.listen": "tcp://*:7",
+  "kv-events.max-replays": "7",
   "forward-paths": "/a/*",
   "inject-usage": "false",
   "health.path": "/a",
@@ -210,13 +221,14 @@ test.each(flagCatalogue)("$flag and its variable set $path", ({ flag, path }) =>
   const sample = path === "admin.key" ? "an-admin-key" : (samples[path] ?? "");
   const variable = `ESPALIER_${flag
     .slice(2)
-    .replace(/^engine$/, "engines")
+    .replace(/^(engine|tokenizer)$/, "$1s")
     .replaceAll("-", "_")
     .toUpperCase()}`;
   for (const outside of [{ flags: { [flag]: sample } }, { env: { [variable]: sample } }]) {
     let found: unknown = describeConfig(load(companions[path] ?? "", outside));
     for (const key of path.split(".")) found = (found as Record<string, unknown>)[key];
     const [first] = Array.isArray(found) ? found : [found];
-    expect(String(path === "engines" ? (first as { url: string }).url : first)).toBe(samples[path]);
+    const shown = { engines: "url", tokenizers: "path" }[path];
+    expect(String(shown === undefined ? first : (first as Record<string, string>)[shown])).toBe(samples[path]);
   }
 });

@@ -1,4 +1,4 @@
-import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
+import type { EngineId, EngineRole, KvEventsSpec, TargetIndex } from "@espalier/common";
 import type { Breaker } from "./breaker.ts";
 import type { FetchOutcome } from "./control-fetch.ts";
 import type { EngineSignals } from "./engine-signals.ts";
@@ -33,6 +33,8 @@ export interface EngineRecord {
   /** Relative share of traffic, above 0. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Where it publishes KV events, as discovery says. */
+  readonly kvEvents: KvEventsSpec | undefined;
   /** What it serves; undefined until it has told, or discovery has. The last that is known while it is down. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
@@ -47,6 +49,8 @@ export interface Target {
   readonly index: TargetIndex;
   /** The same in every router: the engine's id, with `#rank` after it for ranks other than 0. */
   readonly key: string;
+  /** Data-parallel rank, from 0. */
+  readonly rank: number;
   readonly engine: EngineRecord;
   readonly load: TargetLoad;
   readonly signals: EngineSignals;

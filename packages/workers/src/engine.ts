@@ -55,7 +55,8 @@ export class Engine implements EngineRecord {
   readonly #monitor: EngineMonitor;
   #breakerState: BreakerState = "closed";
 
-  constructor(deps: EngineDeps, spec: EngineSpec, index: TargetIndex) {
+  /** @param indices one for each rank */
+  constructor(deps: EngineDeps, spec: EngineSpec, indices: readonly TargetIndex[]) {
     this.id = spec.id;
     this.url = spec.url;
     this.spec = spec;
@@ -65,7 +66,7 @@ export class Engine implements EngineRecord {
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
     this.breaker = createBreaker({ clock, scheduler, random, options: options.breaker, onChange: onBreaker });
-    this.targets = [new RankTarget(this, index, 0, clock)];
+    this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, clock));
     this.meters = this.#newMeters();
     this.#monitor = createEngineMonitor(deps, this);
   }
@@ -76,6 +77,10 @@ export class Engine implements EngineRecord {
 
   get weight(): number {
     return this.spec.weight;
+  }
+
+  get kvEvents(): EngineSpec["kvEvents"] {
+    return this.spec.kvEvents;
   }
 
   get labels(): EngineSpec["labels"] {
@@ -184,12 +189,14 @@ export class Engine implements EngineRecord {
 class RankTarget implements Target {
   readonly index: TargetIndex;
   readonly key: string;
+  readonly rank: number;
   readonly engine: Engine;
   readonly load: TargetLoad;
   readonly signals: OwnedSignals;
 
   constructor(engine: Engine, index: TargetIndex, rank: number, clock: Clock) {
     this.index = index;
+    this.rank = rank;
     this.key = rank === 0 ? engine.id : `${engine.id}#${rank}`;
     this.engine = engine;
     this.load = createTargetLoad((change) => engine.inFlightChanged(change));

@@ -57,6 +57,8 @@ export interface Fleet extends Startable {
   pool(model: string): readonly Target[];
   /** Every model that some engine serves, sorted by id. The same array until engines or their models change. */
   models(): readonly ModelEntry[];
+  /** One of them. */
+  model(id: string): ModelEntry | undefined;
   target(index: TargetIndex): Target | undefined;
   /** The engine with this id; a removed one only when no other has the id. */
   engine(id: EngineId): EngineRecord | undefined;
@@ -131,9 +133,9 @@ class EngineFleet implements Fleet {
       if (!engine) {
         added.push(spec.id);
         this.#admit(spec, false);
-      } else if (engine.url !== spec.url) {
+      } else if (!samePlace(engine.spec, spec)) {
         changed.push(spec.id);
-        this.#retire(engine, `moved to ${spec.url}`);
+        this.#retire(engine, engine.url === spec.url ? "has other ranks" : `moved to ${spec.url}`);
         this.#admit(spec, engine.draining);
       } else if (!sameSpec(engine.spec, spec)) {
         changed.push(spec.id);
@@ -155,6 +157,10 @@ class EngineFleet implements Fleet {
 
   models(): readonly ModelEntry[] {
     return this.#modelIndex().models;
+  }
+
+  model(id: string): ModelEntry | undefined {
+    return this.#modelIndex().entries.get(id);
   }
 
   target(index: TargetIndex): Target | undefined {
@@ -196,7 +202,7 @@ class EngineFleet implements Fleet {
   #admit(spec: EngineSpec, draining: boolean): void {
     this.#index = undefined;
     const known = this.#takeRemoved(spec);
-    const engine = known ?? new Engine(this.#engineDeps, spec, this.#freeIndex());
+    const engine = known ?? new Engine(this.#engineDeps, spec, this.#freeIndices(spec.ranks ?? 1));
     this.#active.set(spec.id, engine);
     if (known) {
       engine.revive(spec);
@@ -211,9 +217,9 @@ class EngineFleet implements Fleet {
   }
 
   /** The removed engine that `spec` describes, if it still has requests in flight. */
-  #takeRemoved({ id, url }: EngineSpec): Engine | undefined {
+  #takeRemoved(spec: EngineSpec): Engine | undefined {
     for (const engine of this.#removed) {
-      if (engine.id !== id || engine.url !== url) continue;
+      if (engine.id !== spec.id || !samePlace(engine.spec, spec)) continue;
       this.#removed.delete(engine);
       return engine;
     }
@@ -235,9 +241,13 @@ class EngineFleet implements Fleet {
     this.#changed("gone", engine);
   }
 
-  #freeIndex(): TargetIndex {
-    const free = this.#targets.indexOf(undefined);
-    return asTargetIndex(free < 0 ? this.#targets.length : free);
+  /** The lowest indices that no target has. */
+  #freeIndices(count: number): readonly TargetIndex[] {
+    const free: TargetIndex[] = [];
+    for (let index = 0; free.length < count; index++) {
+      if (this.#targets[index] === undefined) free.push(asTargetIndex(index));
+    }
+    return free;
   }
 
   #changed(change: FleetChange, engine: Engine): void {
@@ -267,13 +277,21 @@ function selectSpecs(specs: readonly EngineSpec[]): {
   return { wanted, refused };
 }
 
+/** What cannot change without it being another engine: where it is, and how many targets it has. */
+function samePlace(left: EngineSpec, right: EngineSpec): boolean {
+  return left.url === right.url && (left.ranks ?? 1) === (right.ranks ?? 1);
+}
+
 function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
   return (
     left.role === right.role &&
     left.weight === right.weight &&
     left.models.length === right.models.length &&
     left.models.every((model, index) => model === right.models[index]) &&
-    sameLabels(left.labels, right.labels)
+    sameLabels(left.labels, right.labels) &&
+    left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
+    left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&
+    left.kvEvents?.topic === right.kvEvents?.topic
   );
 }
 

@@ -23,6 +23,12 @@ const maxSamples = 4_096;
 /** The ranks inside one scheduler all report that scheduler's numbers: such samples are copies, not parts of a sum. */
 const copyLabels: ReadonlySet<string> = new Set(["tp_rank", "pp_rank", "moe_ep_rank"]);
 
+/** One of an engine's data-parallel ranks. */
+export interface RankOfEngine {
+  readonly rank: number;
+  readonly ranks: number;
+}
+
 const sourcesByName = new Map<string, { readonly source: SignalSource; readonly order: number }[]>();
 for (const [order, source] of signalSources.entries()) {
   const known = sourcesByName.get(source.name) ?? [];
@@ -37,8 +43,10 @@ for (const [order, source] of signalSources.entries()) {
  * the cache use is their mean (the ranks have caches of one size), the block size their maximum, as is a number that
  * each series gives for the whole engine. Series that differ
  * only in the rank inside one scheduler are copies, of which the largest counts.
+ *
+ * @param ofRank reads the numbers of one data-parallel rank, by vLLM's label `engine` or SGLang's `dp_rank`
  */
-export function readMetricsPage(page: string): MetricsReading {
+export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsReading {
   /** For each source its series: labels without the copy labels, and the largest value seen. */
   const found: (Map<string, number> | undefined)[] = new Array(signalSources.length);
   let dialect: EngineDialect | undefined;
@@ -52,11 +60,11 @@ export function readMetricsPage(page: string): MetricsReading {
     if (sources) {
       samples += 1;
       dialect ??= sources[0]!.source.dialect;
-      if (samples > maxSamples || !addSample(page.slice(at, end), sources, found)) malformedLines += 1;
+      if (samples > maxSamples || !addSample(page.slice(at, end), sources, found, ofRank)) malformedLines += 1;
     }
     at = end + 1;
   }
-  return { dialect, values: combine(found), malformedLines };
+  return { dialect, values: combine(found, ofRank), malformedLines };
 }
 
 /** Most lines of a page are comments, histogram buckets and process metrics; this rules most out by one character. */
@@ -88,9 +96,12 @@ function addSample(
   line: string,
   sources: readonly { readonly source: SignalSource; readonly order: number }[],
   found: (Map<string, number> | undefined)[],
+  ofRank: RankOfEngine | undefined,
 ): boolean {
   const sample = parseSample(line);
   if (!sample) return false;
+  const rank = sample.labels.get("dp_rank") ?? sample.labels.get("engine");
+  if (ofRank && rank !== undefined && rank !== String(ofRank.rank)) return true;
   let series: string | undefined;
   for (const { source, order } of sources) {
     if (source.where && sample.labels.get(source.where[0]) !== source.where[1]) continue;
@@ -111,11 +122,16 @@ function seriesKey(labels: ReadonlyMap<string, string>): string {
   return key;
 }
 
-function combine(found: readonly (ReadonlyMap<string, number> | undefined)[]): SignalValues {
+function combine(
+  found: readonly (ReadonlyMap<string, number> | undefined)[],
+  ofRank: RankOfEngine | undefined,
+): SignalValues {
   const values = unknownSignals();
   for (const [order, source] of signalSources.entries()) {
     const series = found[order];
-    if (series && Number.isNaN(values[source.field])) values[source.field] = combineSeries(source, series);
+    if (!series || !Number.isNaN(values[source.field])) continue;
+    const value = combineSeries(source, series);
+    values[source.field] = source.isWhole && ofRank ? value / ofRank.ranks : value;
   }
   return values;
 }

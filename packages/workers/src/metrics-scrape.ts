@@ -38,12 +38,13 @@ export function createMetricsScrape(
     cancelExpiry();
     for (const target of engine.targets) target.signals.forget();
   };
-  const accept = (reading: MetricsReading, { startedMs, inFlight }: Moment): void => {
+  const accept = (readings: readonly MetricsReading[], { startedMs, inFlight }: Moment): void => {
     failures = 0;
     cancelExpiry();
     cancelExpiry = scheduler.after(startedMs + options.forgetAfterMs - clock.nowMs(), forget);
     let restarted = false;
     for (const [rank, { signals }] of engine.targets.entries()) {
+      const reading = readings[rank]!;
       restarted ||= reading.values.promptTokensTotal < signals.promptTokensTotal;
       signals.accept(reading, startedMs, inFlight[rank]!);
     }
@@ -55,7 +56,11 @@ export function createMetricsScrape(
     const reading = readMetricsPage(fetched.body);
     if (reading.malformedLines > 0) engine.meters.malformedLines(reading.malformedLines);
     if (!reading.dialect) return "absent";
-    accept(reading, moment);
+    const ranks = engine.targets.length;
+    accept(
+      ranks === 1 ? [reading] : engine.targets.map(({ rank }) => readMetricsPage(fetched.body, { rank, ranks })),
+      moment,
+    );
     return "ok";
   };
   const nextDelayMs = (outcome: ScrapeOutcome, startedMs: number): number => {

@@ -11,6 +11,8 @@ export interface ModelEntry {
   /** Longest context in tokens that every engine takes which names one. */
   readonly max_model_len?: number;
   readonly owned_by: string;
+  /** The model that this one is a LoRA adapter of. */
+  readonly parent?: string;
 }
 
 /** Which targets serve which model. */
@@ -18,6 +20,8 @@ export interface ModelIndex {
   readonly pools: ReadonlyMap<string, readonly Target[]>;
   /** Sorted by id. */
   readonly models: readonly ModelEntry[];
+  /** The same by id. */
+  readonly entries: ReadonlyMap<string, ModelEntry>;
 }
 
 /** @param engines those that take work, in the order of the fleet */
@@ -34,6 +38,7 @@ export function buildModelIndex(engines: Iterable<EngineRecord>): ModelIndex {
           created: model.created,
           ...(model.maxModelLen === undefined ? {} : { max_model_len: model.maxModelLen }),
           owned_by: model.ownedBy,
+          ...(model.parent === undefined ? {} : { parent: model.parent }),
         });
         pools.set(model.id, [...engine.targets]);
         continue;
@@ -47,7 +52,7 @@ export function buildModelIndex(engines: Iterable<EngineRecord>): ModelIndex {
     }
   }
   const models = [...entries.values()].sort((left, right) => (left.id < right.id ? -1 : 1));
-  return { pools, models };
+  return { pools, models, entries };
 }
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

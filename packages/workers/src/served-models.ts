@@ -6,6 +6,8 @@ export interface ServedModel {
   readonly ownedBy: string;
   /** Longest context the engine takes, in tokens. */
   readonly maxModelLen?: number;
+  /** The model that this one is a LoRA adapter of. */
+  readonly parent?: string;
 }
 
 /** Further models of an engine are left out. */
@@ -48,7 +50,12 @@ export function sameModels(left: readonly ServedModel[], right: readonly ServedM
     left.length === right.length &&
     left.every((model, index) => {
       const other = right[index]!;
-      return model.id === other.id && model.ownedBy === other.ownedBy && model.maxModelLen === other.maxModelLen;
+      return (
+        model.id === other.id &&
+        model.ownedBy === other.ownedBy &&
+        model.maxModelLen === other.maxModelLen &&
+        model.parent === other.parent
+      );
     })
   );
 }
@@ -64,13 +71,14 @@ function collect<T>(entries: readonly T[], read: (entry: T) => ServedModel | und
 }
 
 function readModel(entry: Readonly<Record<string, unknown>>, nowSeconds: number): ServedModel | undefined {
-  const { id, created, owned_by: ownedBy, max_model_len: maxModelLen } = entry;
+  const { id, created, owned_by: ownedBy, max_model_len: maxModelLen, parent } = entry;
   if (!isModelName(id)) return undefined;
   return {
     id,
     created: isPositiveInteger(created) ? created : nowSeconds,
     ownedBy: isModelName(ownedBy) ? ownedBy : "unknown",
     ...(isPositiveInteger(maxModelLen) ? { maxModelLen } : {}),
+    ...(isModelName(parent) ? { parent } : {}),
   };
 }
 

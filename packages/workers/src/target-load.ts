@@ -1,7 +1,8 @@
 /** What is known about a request when it is sent. */
 export interface RequestSize {
-  /** Prompt tokens the target will have to read. */
   readonly promptTokens: number;
+  /** Prompt tokens that the target is thought not to hold, and so has to compute; all of them when absent. */
+  readonly uncachedTokens?: number;
   /** Tokens the answer is expected to have; 0 when nothing is known. */
   readonly expectedOutputTokens: number;
 }
@@ -20,7 +21,7 @@ export interface LoadTicket {
 export interface TargetLoad {
   /** Requests sent and not ended. */
   readonly inFlight: number;
-  /** Prompt tokens of requests that have not produced a token yet. */
+  /** Prompt tokens to be computed for requests that have not produced a token yet. */
   readonly pendingPrefillTokens: number;
   /** Context tokens (prompt and generated so far) of requests past their first token. */
   readonly decodeTokens: number;
@@ -56,7 +57,7 @@ class Load implements TargetLoad {
   }
 
   begin(size: RequestSize): LoadTicket {
-    const ticket = new Ticket(this, tokenCount(size.promptTokens), tokenCount(size.expectedOutputTokens));
+    const ticket = new Ticket(this, size);
     this.inFlight += 1;
     this.pendingPrefillTokens += ticket.pending;
     this.outstandingOutputTokens += ticket.outstanding;
@@ -71,21 +72,23 @@ class Ticket implements LoadTicket {
   #live = true;
   #decoding = false;
   pending: number;
+  readonly #promptTokens: number;
   #context = 0;
   outstanding: number;
 
-  constructor(load: Load, promptTokens: number, expectedOutputTokens: number) {
+  constructor(load: Load, { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens }: RequestSize) {
     this.#load = load;
-    this.pending = promptTokens;
-    this.outstanding = expectedOutputTokens;
+    this.#promptTokens = tokenCount(promptTokens);
+    this.pending = Math.min(this.#promptTokens, tokenCount(uncachedTokens));
+    this.outstanding = tokenCount(expectedOutputTokens);
   }
 
   firstToken(): void {
     if (!this.#live || this.#decoding) return;
     this.#decoding = true;
     this.#load.pendingPrefillTokens -= this.pending;
-    this.#load.decodeTokens += this.pending;
-    this.#context = this.pending;
+    this.#load.decodeTokens += this.#promptTokens;
+    this.#context = this.#promptTokens;
     this.pending = 0;
   }
 

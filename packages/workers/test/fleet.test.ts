@@ -41,6 +41,7 @@ test.each<[string, Partial<EngineSpec>]>([
   ["label of another name", { labels: { rack: "a" } }],
   ["model", { models: ["other"] }],
   ["model more", { models: ["m", "n"] }],
+  ["place of KV events", { kvEvents: { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" } }],
 ])("another %s is a change in place: target, load and state stay", async (_, changes) => {
   const harness = await startHarness();
   const spec = named("a", { labels: { zone: "a" } });
@@ -356,4 +357,22 @@ test("random churn with requests in flight ends with nothing left", async () => 
     expect(harness.meter.series).toEqual([]);
     expect(harness.time.pendingCount).toBe(0);
   }
+});
+
+test("an engine has a target for each rank, and other ranks make it another engine", async () => {
+  const harness = await startHarness();
+  const spec = named("a", { ranks: 3 });
+  harness.fleet.apply([named("before"), spec, named("after")]);
+  const ranks = harness.record("a").targets;
+  expect(ranks.map(({ key, rank, index }) => [key, rank, index])).toEqual([
+    ["a", 0, 1],
+    ["a#1", 1, 2],
+    ["a#2", 2, 3],
+  ]);
+  expect(keysOf(harness)).toEqual(["before", "a", "a#1", "a#2", "after"]);
+  expect(harness.fleet.apply([named("before"), named("a"), named("after")]).changed).toEqual(["a"]);
+  expect(keysOf(harness)).toEqual(["before", "after", "a"]);
+  expect(harness.fleet.target(asTargetIndex(2))).toBeUndefined();
+  harness.fleet.apply([named("before"), named("a"), named("after"), named("late", { ranks: 2 })]);
+  expect(harness.record("late").targets.map(({ index }) => index)).toEqual([2, 3]);
 });

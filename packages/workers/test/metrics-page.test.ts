@@ -288,3 +288,21 @@ test("no captured page has a malformed line, and all have the load", () => {
     }
   }
 });
+
+test("the numbers of one rank are those of its own series, and a share of what is told for the whole engine", () => {
+  const page = `
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} 5.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.75
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="128"} 1.0
+vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="128"} 1.0
+`;
+  const ofRank = (rank: number) => readMetricsPage(page, { rank, ranks: 2 }).values;
+  expect(ofRank(0)).toMatchObject({ running: 3, kvUse: 0.25, blockSize: 16, blockCount: 64 });
+  expect(ofRank(1)).toMatchObject({ running: 5, kvUse: 0.75, blockSize: 16, blockCount: 64 });
+  expect(readMetricsPage(page).values).toMatchObject({ running: 8, kvUse: 0.5, blockCount: 128 });
+  const sglang = 'sglang:num_running_reqs{dp_rank="1",tp_rank="0"} 4\nsglang:num_running_reqs{dp_rank="0"} 2\n';
+  expect(readMetricsPage(sglang, { rank: 1, ranks: 2 }).values.running).toBe(4);
+  expect(readMetricsPage("sglang:num_running_reqs 4\n", { rank: 1, ranks: 2 }).values.running).toBe(4);
+});

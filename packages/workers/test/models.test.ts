@@ -60,7 +60,7 @@ test("the fleet's list merges what its engines tell", async () => {
   const c = harness.engine("c", {}, { "/v1/models": listAnswer({ ...shared, created: 700, owned_by: "sglang" }) });
   await harness.apply(a, b, c);
   const expected: ModelEntry[] = [
-    { id: "adapter", engines: [a.spec.id], created: 600, owned_by: "vllm" },
+    { id: "adapter", engines: [a.spec.id], created: 600, owned_by: "vllm", parent: "shared" },
     {
       id: "shared",
       engines: [a.spec.id, b.spec.id, c.spec.id],
@@ -311,4 +311,14 @@ test("entries that are no models are left out", async () => {
   expect(idsOf(harness)).toEqual(["__proto__", "ok"]);
   expect(keysOf(harness, "__proto__")).toEqual(["a"]);
   expect(keysOf(harness, "constructor")).toEqual([]);
+});
+
+test("an adapter names the model that it is one of", async () => {
+  const harness = await startHarness();
+  const list = listAnswer({ id: "base" }, { id: "adapter", parent: "base" }, { id: "odd", parent: 7 });
+  await harness.apply(harness.engine("a", {}, { "/v1/models": list }));
+  expect(harness.fleet.model("adapter")).toMatchObject({ id: "adapter", parent: "base", engines: ["a"] });
+  expect(harness.fleet.model("base")?.parent).toBeUndefined();
+  expect(harness.fleet.model("odd")?.parent).toBeUndefined();
+  expect(harness.fleet.model("stranger")).toBeUndefined();
 });

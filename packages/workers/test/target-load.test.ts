@@ -35,6 +35,19 @@ test("a request moves from pending prefill to decoding to nothing", () => {
   expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
 });
 
+test("what a target holds is not pending, but it is context once the answer begins", () => {
+  const load = createTargetLoad();
+  const ticket = load.begin({ promptTokens: 100, uncachedTokens: 30, expectedOutputTokens: 0 });
+  expect(totalsOf(load)).toEqual(totals(1, 30, 0, 0));
+  const wrong = load.begin({ promptTokens: 10, uncachedTokens: 50, expectedOutputTokens: 0 });
+  expect(totalsOf(load)).toEqual(totals(2, 40, 0, 0));
+  ticket.firstToken();
+  expect(totalsOf(load)).toEqual(totals(2, 10, 100, 0));
+  wrong.end();
+  ticket.end();
+  expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
+});
+
 test("an answer longer than expected leaves nothing outstanding, not less than nothing", () => {
   const load = createTargetLoad();
   const ticket = load.begin({ promptTokens: 10, expectedOutputTokens: 5 });

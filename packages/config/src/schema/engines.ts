@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { list, map, section } from "./container.ts";
 import { choice, duration, filePath, flag, integer, number, text } from "./leaf.ts";
+import { zmqEndpoint } from "./prefix.ts";
 
 const urlPath = (description: string, standard: string) =>
   text({
@@ -39,6 +40,27 @@ export const engines = list(
         maximum: 1_000_000,
         default: 1,
       }),
+      ranks: integer({
+        description: "Data-parallel ranks of it that requests are sent to one by one, by `x-data-parallel-rank`.",
+        default: 1,
+        minimum: 1,
+        maximum: 64,
+      }),
+      "kv-events": Type.Optional(
+        section(
+          "Where it publishes its KV events. A plain text stands for the endpoint.",
+          {
+            endpoint: zmqEndpoint("Of rank 0; those of the other ranks are on the ports after it.", {
+              wildcard: false,
+            }),
+            replay: Type.Optional(
+              zmqEndpoint("Where missed events can be asked for, of rank 0 as well.", { wildcard: false }),
+            ),
+            topic: text({ description: "Only events with a topic that starts so.", minLength: 0, default: "" }),
+          },
+          { shorthand: "endpoint" },
+        ),
+      ),
       labels: map(text({ description: "A label's value.", minLength: 0, maxLength: 256 }), {
         description: "Free-form labels.",
         maxProperties: 64,

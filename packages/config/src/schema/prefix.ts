@@ -1,0 +1,104 @@
+import { Type } from "typebox";
+import { list, section } from "./container.ts";
+import { choice, duration, filePath, integer, size, text } from "./leaf.ts";
+
+/** An endpoint of ZeroMQ over TCP. */
+export const zmqEndpoint = (description: string, { wildcard }: { readonly wildcard: boolean }) =>
+  text({
+    description,
+    maxLength: 512,
+    pattern: wildcard
+      ? "^tcp://[^\\s/:]+:\\d{1,5}$|^tcp://\\[[0-9a-fA-F:]+\\]:\\d{1,5}$"
+      : "^tcp://[^\\s/*]+:\\d{1,5}$",
+    expected: wildcard ? "tcp://HOST:PORT, where HOST may be *" : "tcp://HOST:PORT",
+  });
+
+export const prefix = section("What the router keeps of the prefixes that engines hold.", {
+  "block-size": integer({
+    description:
+      "Tokens per block of the router's index. The block size of an engine that sends KV events must be a multiple of " +
+      "it, or divide it.",
+    default: 16,
+    minimum: 1,
+    maximum: 1_024,
+  }),
+  seed: text({
+    description: "Enters every hash; the same in all routers of a fleet.",
+    default: "espalier-fleet",
+    maxLength: 256,
+  }),
+  "placement-ttl": duration({
+    description:
+      "How long a prompt that was sent to an engine is taken to be in its cache, where no complete feed of KV events says.",
+    default: "10m",
+    minimum: "1s",
+    maximum: "24h",
+  }),
+  "placement-tokens": integer({
+    description:
+      "How many tokens of such prompts an engine is taken to hold, where its metrics do not tell the size of its KV cache.",
+    default: 524_288,
+    minimum: 1_024,
+    maximum: 1_000_000_000,
+  }),
+});
+
+export const kvEvents = section("KV events, by which engines tell what they cache.", {
+  mode: choice(["auto", "off"], {
+    description:
+      "`auto` asks each engine whether it publishes them, unless its own entry says where; `off` reads none, and what " +
+      "engines hold is predicted from what they were sent.",
+    default: "auto",
+  }),
+  listen: Type.Optional(
+    zmqEndpoint("Where engines that dial publish to. Each must use its id as topic.", { wildcard: true }),
+  ),
+  "max-replays": integer({
+    description: "Replays of missed events that run at the same time.",
+    default: 8,
+    minimum: 1,
+    maximum: 1_000,
+  }),
+});
+
+export const tokenizers = list(
+  section(
+    "How prompts for some models become tokens. A plain text stands for the path.",
+    {
+      models: list(text({ description: "A model's name, in which `*` stands for any text.", maxLength: 256 }), {
+        description: "Which models.",
+        default: ["*"],
+        maxItems: 1_000,
+      }),
+      mode: choice(["local", "engine", "bytes"], {
+        description:
+          "`local` uses the tokenizer and chat template in `path`; `engine` asks an engine's `/tokenize`; `bytes` cuts " +
+          "prompts over their bytes, which predicts, but cannot be compared with KV events.",
+        default: "local",
+      }),
+      path: Type.Optional(filePath("Folder with `tokenizer.json` and `tokenizer_config.json`, as the model's own.")),
+    },
+    { shorthand: "path" },
+  ),
+  {
+    description: "How prompts become tokens; the first match counts, and a model without one is cut over its bytes.",
+    maxItems: 1_000,
+    flag: "tokenizer",
+  },
+);
+
+export const tokenize = section("Limits of tokenizing.", {
+  budget: duration({
+    description: "How long a request waits for its tokens; after that it is routed by what is known of them.",
+    default: "50ms",
+    minimum: "1ms",
+    maximum: "10s",
+  }),
+  threads: integer({ description: "Threads that tokenize what is new and long.", default: 1, minimum: 1, maximum: 64 }),
+  cache: size({
+    description: "Memory for what is known of earlier prompts, per model.",
+    default: "64MiB",
+    minimum: "1MiB",
+    maximum: "16GiB",
+  }),
+});

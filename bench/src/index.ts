@@ -16,3 +16,14 @@ export {
   type StreamShape,
 } from "./support/prepared-request.ts";
 export { createRawClient, maxConnections, type RawClient, type Timing } from "./support/raw-client.ts";
+export {
+  type CapturedFrames,
+  type CapturedReplay,
+  type CapturedRequest,
+  type CapturedSession,
+  type CapturedUsage,
+  type CaptureFiles,
+  captureFolders,
+  readCaptureFiles,
+  usageOf,
+} from "./captures/capture-files.ts";

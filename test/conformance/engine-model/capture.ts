@@ -1,48 +1,5 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { gunzipSync } from "node:zlib";
+import { type CapturedRequest, type CapturedSession, type CaptureFiles, readCaptureFiles } from "@espalier/bench";
 import { decode } from "@msgpack/msgpack";
-
-/** One life of a captured engine. */
-export interface CapturedSession {
-  readonly session: number;
-  readonly label: string;
-  readonly args: readonly string[];
-  readonly block_size: number;
-  readonly num_blocks: number;
-}
-
-interface Usage {
-  readonly prompt_tokens?: number;
-  readonly completion_tokens?: number;
-  readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
-}
-
-export interface CapturedRequest {
-  readonly id: number;
-  readonly session: number;
-  readonly phase: string;
-  readonly path: string;
-  readonly t_start: number;
-  readonly request: {
-    readonly model?: string;
-    readonly n?: number;
-    readonly max_tokens?: number;
-    readonly cache_salt?: string;
-    readonly extra_key?: string;
-    readonly tool_choice?: string;
-    readonly vllm_xargs?: { readonly kv_cache_report_mode?: string };
-  } | null;
-  readonly request_headers?: Readonly<Record<string, string>>;
-  readonly status: number;
-  readonly response?: { readonly usage?: Usage } | string;
-  readonly sse?: string;
-  readonly aborted?: boolean;
-  readonly prompt_token_ids?: readonly number[] | null;
-  readonly output_token_ids?: readonly (readonly number[])[] | null;
-  readonly events_from: number | null;
-  readonly events_to: number | null;
-}
 
 /** One event in content: hashes are replaced by what they stand for. */
 export type ContentEvent =
@@ -75,36 +32,22 @@ export interface Capture {
 
 /** Reads one capture; the layout is described in the README beside the captures. */
 export function readCapture(folder: string): Capture {
+  const { sessions, requests, messages } = readCaptureFiles(folder);
   const engine = folder.includes("sglang") ? "sglang" : "vllm";
   const [major, minor] = /-(\d+)\.(\d+)/.exec(folder)!.slice(1).map(Number);
   return {
     engine,
     version: major! * 1_000 + minor!,
-    sessions: JSON.parse(readFileSync(join(folder, "sessions.json"), "utf8")) as CapturedSession[],
-    requests: readLines<CapturedRequest>(join(folder, "requests.jsonl.gz")),
-    messages: readMessages(folder),
+    sessions,
+    requests,
+    messages: readMessages(messages),
   };
-}
-
-export function usageOf(request: CapturedRequest): Usage | undefined {
-  if (typeof request.response === "object" && request.response.usage) return request.response.usage;
-  for (const line of (request.sse ?? "").split("\n").reverse()) {
-    if (!line.startsWith("data: {")) continue;
-    const { usage } = JSON.parse(line.slice(6)) as { usage?: Usage | null };
-    if (usage) return usage;
-  }
-  return undefined;
 }
 
 /** The value after a command-line flag. */
 export function argument(session: CapturedSession, flag: string): number | undefined {
   const at = session.args.indexOf(flag);
   return at < 0 ? undefined : Number(session.args[at + 1]);
-}
-
-function readLines<Line>(path: string): Line[] {
-  const text = gunzipSync(readFileSync(path)).toString();
-  return text.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as Line]));
 }
 
 interface RawStored {
@@ -114,12 +57,9 @@ interface RawStored {
   readonly space: string;
 }
 
-function readMessages(folder: string): CapturedMessage[] {
+function readMessages(messages: CaptureFiles["messages"]): CapturedMessage[] {
   const lives = new Map<string, ContentNames>();
-  const lines = readLines<{ n: number; session: number; endpoint: number; frames: string[] }>(
-    join(folder, "events.jsonl.gz"),
-  );
-  return lines.map(({ n, session, endpoint, frames }) => {
+  return messages.map(({ n, session, endpoint, frames }) => {
     const key = `${session}/${endpoint}`;
     const names = lives.get(key) ?? createContentNames();
     lives.set(key, names);

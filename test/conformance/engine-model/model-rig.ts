@@ -1,12 +1,6 @@
+import type { CapturedRequest, CapturedSession } from "@espalier/bench";
 import { createEngine, type EngineParameters, type KvEvent } from "@espalier/engine-model";
-import {
-  argument,
-  type Capture,
-  type CapturedRequest,
-  type CapturedSession,
-  type ContentEvent,
-  createContentNames,
-} from "./capture.ts";
+import { argument, type Capture, type ContentEvent, createContentNames } from "./capture.ts";
 
 /** The model set up as a captured engine was, with its events in content. */
 export interface ModelRig {

@@ -1,8 +1,9 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import type { CapturedSession } from "@espalier/bench";
 import { sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { type Capture, type CapturedSession, readCapture } from "./capture.ts";
+import { type Capture, readCapture } from "./capture.ts";
 import { type LifeResult, replayLife } from "./replay.ts";
 
 /**

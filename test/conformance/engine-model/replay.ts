@@ -1,11 +1,5 @@
-import {
-  type Capture,
-  type CapturedMessage,
-  type CapturedRequest,
-  type CapturedSession,
-  type ContentEvent,
-  usageOf,
-} from "./capture.ts";
+import { type CapturedRequest, type CapturedSession, usageOf } from "@espalier/bench";
+import type { Capture, CapturedMessage, ContentEvent } from "./capture.ts";
 import { createReplayer, type Replayer, removalsOf } from "./replayer.ts";
 import { hasPrompt, type RequestStep, stepsOf } from "./steps.ts";
 

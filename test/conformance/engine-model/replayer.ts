@@ -1,4 +1,5 @@
-import type { Capture, CapturedMessage, CapturedRequest, CapturedSession, ContentEvent } from "./capture.ts";
+import type { CapturedRequest, CapturedSession } from "@espalier/bench";
+import type { Capture, CapturedMessage, ContentEvent } from "./capture.ts";
 import { createModelRig, type ModelRig } from "./model-rig.ts";
 import { outputOf, promptOf, type StoredEvent, UNKNOWN_TOKEN } from "./tokens.ts";
 

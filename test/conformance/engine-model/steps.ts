@@ -1,4 +1,5 @@
-import { argument, type Capture, type CapturedMessage, type CapturedRequest, type CapturedSession } from "./capture.ts";
+import type { CapturedRequest, CapturedSession } from "@espalier/bench";
+import { argument, type Capture, type CapturedMessage } from "./capture.ts";
 
 /** Requests that ran at the same time, or a single one. */
 export interface RequestStep {

@@ -1,4 +1,5 @@
-import { type CapturedRequest, type ContentEvent, usageOf } from "./capture.ts";
+import { type CapturedRequest, usageOf } from "@espalier/bench";
+import type { ContentEvent } from "./capture.ts";
 
 export type StoredEvent = Extract<ContentEvent, { type: "stored" }>;
 

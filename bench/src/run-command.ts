@@ -1,3 +1,4 @@
+import { hashSuite } from "./suites/hash.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import type { Suite } from "./support/suite.ts";
 import { UsageError } from "./support/usage-error.ts";
@@ -8,7 +9,7 @@ export interface CommandOutput {
   readonly notes: (text: string) => void;
 }
 
-const suites: readonly Suite[] = [proxySuite];
+const suites: readonly Suite[] = [hashSuite, proxySuite];
 
 const exitDone = 0;
 const exitFailure = 1;

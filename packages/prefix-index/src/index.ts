@@ -3,4 +3,12 @@
  * turns an engine's own event stream into changes of that index. Pure and synchronous.
  */
 export { type EngineEventBatch, type EventDetail, eventKind } from "./engine-events.ts";
+export { addContentKey } from "./hash/add-content-key.ts";
+export { type BlockHasher, createBlockHasher } from "./hash/block-hasher.ts";
+export { type ByteRun, type ContentRun, maxBlockBytes, type TextRun, type TokenRun } from "./hash/block-run.ts";
+export { type ChainRoot, type ChainRootParts, chainRoot } from "./hash/chain-root.ts";
+export type { Hash64 } from "./hash/hash64.ts";
+export { hashOf } from "./hash/hash-of.ts";
+export type { KernelName } from "./hash/kernel-memory.ts";
+export { createTextHasher, type TextHasher } from "./hash/text-hasher.ts";
 export { type Tier, type TierName, tier, tierNames } from "./tiers.ts";

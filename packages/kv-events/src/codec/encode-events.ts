@@ -1,0 +1,169 @@
+import { Encoder } from "@msgpack/msgpack";
+import type { EventDialect } from "./event-dialect.ts";
+import type { RemovedEvent, StoredEvent, WireEvent, WireHash } from "./wire-event.ts";
+
+export interface EncodeOptions {
+  /** The engine's clock in Unix seconds. */
+  readonly timestampS: number;
+  /** Data-parallel rank; undefined is sent as nil. */
+  readonly rank: number | undefined;
+  /** `bytes` sends integer hashes as byte strings of 32 bytes, of which the last eight are the integer. */
+  readonly hashes?: "integer" | "bytes";
+  /** `map` names the parts of the message instead of giving them by place. */
+  readonly envelope?: "array" | "map";
+}
+
+const digestBytes = 32;
+
+/**
+ * Encodes one message as an engine of the given dialect sends it.
+ *
+ * @returns the payload, a copy of its own
+ */
+export function encodeEventMessage(
+  events: readonly WireEvent[],
+  dialect: EventDialect,
+  options: EncodeOptions,
+): Uint8Array {
+  const spell = spellings[dialect];
+  const hash = (value: WireHash): WireHash | number =>
+    spelledHash(value, spell.signed, options.hashes === "bytes" ? "bytes" : "integer");
+  const encoder = new Encoder({ useBigInt64: true, ignoreUndefined: true });
+  const encoded = encoder.encode(events.flatMap((event) => spell.events(event, hash)));
+  const rank = encoder.encode(options.rank ?? null);
+  const timestamp = new DataView(new ArrayBuffer(9));
+  timestamp.setUint8(0, float64Head);
+  timestamp.setFloat64(1, options.timestampS);
+  const parts = [new Uint8Array(timestamp.buffer), encoded, rank];
+  if (options.envelope !== "map") return joined([Uint8Array.of(arrayOfThreeHead), ...parts]);
+  const named = ["ts", "events", "data_parallel_rank"].flatMap((name, at) => [encoder.encode(name), parts[at]!]);
+  return joined([Uint8Array.of(mapOfThreeHead), ...named]);
+}
+
+// The library would send a time that happens to be whole as an integer, which engines never do.
+const float64Head = 0xcb;
+const arrayOfThreeHead = 0x93;
+const mapOfThreeHead = 0x83;
+
+type HashSpelling = (value: WireHash) => WireHash | number;
+
+interface Spelling {
+  readonly signed: boolean;
+  readonly events: (event: WireEvent, hash: HashSpelling) => readonly unknown[];
+}
+
+const spellings: Readonly<Record<EventDialect, Spelling>> = {
+  "vllm-0.23": {
+    signed: false,
+    events: (event, hash) => {
+      if (event.type === "cleared") return [["AllBlocksCleared"]];
+      if (event.type === "removed") return eachRemoved(event, hash, (one) => Object.values(one));
+      const { session_id: _, ...fields } = vllmStored(event, hash);
+      return [Object.values(fields).map((value) => value ?? null)];
+    },
+  },
+  "vllm-0.32": {
+    signed: false,
+    events: (event, hash) => {
+      if (event.type === "cleared") return [{ type: "AllBlocksCleared" }];
+      if (event.type === "removed") return eachRemoved(event, hash, (one) => one);
+      return [vllmStored(event, hash)];
+    },
+  },
+  "sglang-0.5.23": {
+    signed: true,
+    events: (event, hash) => {
+      if (event.type === "cleared") return [{ type: "AllBlocksCleared" }];
+      if (event.type === "removed") return [baseRemoved(event, hash)];
+      const { cacheSalt, sessionId } = event;
+      return [{ ...baseStored(event, hash), cache_salt: cacheSalt, session_id: sessionId }];
+    },
+  },
+  "sglang-array": { signed: true, events: baseArrays },
+  trtllm: { signed: false, events: baseArrays },
+};
+
+function baseArrays(event: WireEvent, hash: HashSpelling): readonly unknown[] {
+  if (event.type === "cleared") return [["AllBlocksCleared"]];
+  return [Object.values(event.type === "removed" ? baseRemoved(event, hash) : baseStored(event, hash))];
+}
+
+/** The fields that all dialects share, in the order of the wire. */
+function baseStored(event: StoredEvent, hash: HashSpelling) {
+  return {
+    type: "BlockStored",
+    block_hashes: event.hashes.map(hash),
+    parent_block_hash: event.parentHash === undefined ? null : hash(event.parentHash),
+    token_ids: Array.from(event.tokens),
+    block_size: event.blockSize,
+    lora_id: event.adapter === undefined ? null : (event.adapterNumber ?? adapterNumberOf(event.adapter)),
+    medium: event.medium ?? "GPU",
+  };
+}
+
+function baseRemoved(event: RemovedEvent, hash: HashSpelling) {
+  return { type: "BlockRemoved", block_hashes: event.hashes.map(hash), medium: event.medium ?? "GPU" };
+}
+
+/** Fields that are undefined are those that a map leaves out. */
+function vllmStored(event: StoredEvent, hash: HashSpelling) {
+  return {
+    ...baseStored(event, hash),
+    lora_name: event.adapter ?? null,
+    extra_keys: event.hashes.length > 0 ? vllmExtraKeys(event) : undefined,
+    group_idx: event.group ?? 0,
+    kv_cache_spec_kind: event.specKind ?? "full_attention",
+    kv_cache_spec_sliding_window: event.slidingWindow,
+    session_id: event.sessionId,
+  };
+}
+
+function eachRemoved(
+  event: RemovedEvent,
+  hash: HashSpelling,
+  finish: (one: Readonly<Record<string, unknown>>) => unknown,
+): readonly unknown[] {
+  const { hashes, group = 0 } = event;
+  return hashes.map((one) => finish({ ...baseRemoved({ ...event, hashes: [one] }, hash), group_idx: group }));
+}
+
+/** Per block: the adapter, what else went into it, and in the first block of a prompt the salt. */
+function vllmExtraKeys({ hashes, adapter, inputs, parentHash, cacheSalt }: StoredEvent): readonly unknown[] {
+  return hashes.map((_, block) => {
+    const keys: unknown[] = adapter === undefined ? [] : [adapter];
+    keys.push(...(inputs?.[block] ?? []));
+    if (block === 0 && parentHash === undefined && cacheSalt !== undefined) keys.push(cacheSalt);
+    return keys.length > 0 ? keys : null;
+  });
+}
+
+function spelledHash(value: WireHash, signed: boolean, form: "integer" | "bytes"): WireHash | number {
+  if (typeof value !== "bigint") return value;
+  if (form === "bytes") return digestOf(value);
+  const integer = signed ? BigInt.asIntN(64, value) : BigInt.asUintN(64, value);
+  // Engines send every integer in as few bytes as hold it; the library does so for numbers only.
+  return integer < 2n ** 32n && integer >= -(2n ** 31n) ? Number(integer) : integer;
+}
+
+function digestOf(value: bigint): Uint8Array {
+  const bytes = new DataView(new ArrayBuffer(digestBytes));
+  for (let at = 0; at < digestBytes; at += 8) bytes.setBigUint64(at, BigInt.asUintN(64, value));
+  return new Uint8Array(bytes.buffer);
+}
+
+/** A positive number that is the same in every process (32-bit FNV-1a of the UTF-16 code units, without the sign bit). */
+function adapterNumberOf(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
+  return hash & 0x7fff_ffff || 1;
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}

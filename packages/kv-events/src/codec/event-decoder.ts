@@ -1,0 +1,158 @@
+import type { EngineEventBatch } from "@espalier/prefix-index";
+import { checkDecodeLimits, type DecodeLimits, defaultDecodeLimits } from "./decode-limits.ts";
+import type { DecodeReport, RefusalReason } from "./decode-report.ts";
+import { createEventBatch, reserveEvents } from "./event-batch.ts";
+import { EventReader } from "./event-reader.ts";
+import { MsgpackCursor } from "./msgpack-cursor.ts";
+import { envelopeKeys } from "./wire-names.ts";
+
+const maxRank = 0xffff;
+
+/** Turns messages of engines into batches of events. It keeps nothing between messages, so one serves many feeds. */
+export interface EventDecoder {
+  /** The events of the last message; overwritten by the next. */
+  readonly batch: EngineEventBatch;
+  /**
+   * Decodes the payload of one message, in any of the engines' dialects. An event that is not understood is left out and
+   * counted; a message that cannot be read to its end is refused as a whole. Never throws, whatever the bytes.
+   *
+   * @returns how it went; overwritten by the next call
+   */
+  decode(payload: Uint8Array): DecodeReport;
+}
+
+/**
+ * @param limits those left out are as in `defaultDecodeLimits`
+ * @throws RangeError for a limit that is not a whole number from 1 to 2^29
+ */
+export function createEventDecoder(limits: Partial<DecodeLimits> = {}): EventDecoder {
+  return new ColumnDecoder(checkDecodeLimits({ ...defaultDecodeLimits, ...limits }));
+}
+
+class ColumnDecoder implements EventDecoder {
+  readonly batch = createEventBatch();
+  readonly #limits: DecodeLimits;
+  readonly #cursor = new MsgpackCursor();
+  readonly #reader: EventReader;
+  readonly #report = {
+    refused: undefined as RefusalReason | undefined,
+    events: 0,
+    unknownEvents: 0,
+    malformedEvents: 0,
+    unknownMedia: 0,
+  };
+
+  constructor(limits: DecodeLimits) {
+    this.#limits = limits;
+    this.#reader = new EventReader(this.#cursor, this.batch, limits);
+  }
+
+  decode(payload: Uint8Array): DecodeReport {
+    const { batch } = this;
+    const report = this.#report;
+    batch.count = 0;
+    batch.timestampS = Number.NaN;
+    batch.rank = -1;
+    report.unknownEvents = 0;
+    report.malformedEvents = 0;
+    this.#reader.reset();
+    report.refused = this.#readMessage(payload);
+    if (report.refused !== undefined) {
+      batch.count = 0;
+      report.unknownEvents = 0;
+      report.malformedEvents = 0;
+    }
+    report.events = batch.count;
+    report.unknownMedia = report.refused === undefined ? this.#reader.unknownMedia : 0;
+    return report;
+  }
+
+  #readMessage(payload: Uint8Array): RefusalReason | undefined {
+    if (payload.length > this.#limits.maxMessageBytes) return "too-many-bytes";
+    const cursor = this.#cursor;
+    cursor.reset(payload);
+    const elements = cursor.readArrayHeader();
+    const refused = elements >= 0 ? this.#readArray(elements) : this.#readMap(cursor.readMapHeader());
+    const trailing = refused === undefined && cursor.at < cursor.end;
+    cursor.release();
+    return trailing ? "trailing" : refused;
+  }
+
+  /** `[ts, events, rank]`; the rank may be absent, and more may follow. */
+  #readArray(elements: number): RefusalReason | undefined {
+    if (elements < 2) return this.#misfit();
+    for (let position = 0; position < elements; position++) {
+      const refused = this.#readPart(position);
+      if (refused !== undefined) return refused;
+    }
+    return undefined;
+  }
+
+  #readMap(pairs: number): RefusalReason | undefined {
+    if (pairs < 0) return this.#misfit();
+    const cursor = this.#cursor;
+    let seen = 0;
+    for (let pair = 0; pair < pairs; pair++) {
+      const start = cursor.at;
+      if (!cursor.readText()) return this.#misfit(start);
+      const part = envelopeKeys.find(cursor.view, cursor.spanStart, cursor.spanEnd);
+      if (part >= 0 && (seen & (1 << part)) !== 0) return this.#misfit(start);
+      if (part >= 0) seen |= 1 << part;
+      const refused = this.#readPart(part);
+      if (refused !== undefined) return refused;
+    }
+    return (seen & (1 << eventsPart)) === 0 ? "envelope" : undefined;
+  }
+
+  #readPart(part: number): RefusalReason | undefined {
+    const cursor = this.#cursor;
+    const start = cursor.at;
+    if (part === eventsPart) return this.#readEvents();
+    if (part === timestampPart) {
+      if (cursor.readNil()) return undefined;
+      this.batch.timestampS = cursor.readNumber();
+      // A float may be NaN, which says as little as nil; then the cursor has moved.
+      return Number.isNaN(this.batch.timestampS) && cursor.at === start ? this.#misfit(start) : undefined;
+    }
+    if (part === rankPart) {
+      if (cursor.readNil()) return undefined;
+      const rank = cursor.readInteger();
+      if (!(rank >= 0 && rank <= maxRank)) return this.#misfit(start);
+      this.batch.rank = rank;
+      return undefined;
+    }
+    return cursor.skip() ? undefined : cursor.failure;
+  }
+
+  #readEvents(): RefusalReason | undefined {
+    const { batch } = this;
+    const cursor = this.#cursor;
+    const start = cursor.at;
+    const count = cursor.readArrayHeader();
+    if (count < 0) return this.#misfit(start);
+    if (count > this.#limits.maxEvents) return "too-many-events";
+    reserveEvents(batch, count);
+    for (let event = 0; event < count; event++) {
+      const eventStart = cursor.at;
+      const outcome = this.#reader.read();
+      if (outcome === "decoded") continue;
+      if (this.#reader.exceeded !== undefined) return this.#reader.exceeded;
+      cursor.at = eventStart;
+      if (!cursor.skip()) return cursor.failure;
+      if (outcome === "unknown") this.#report.unknownEvents += 1;
+      else this.#report.malformedEvents += 1;
+    }
+    return undefined;
+  }
+
+  /** Tells values that are of another type than they should be from those that cannot be read at all. */
+  #misfit(start = 0): RefusalReason {
+    this.#cursor.at = start;
+    return this.#cursor.skip() ? "envelope" : this.#cursor.failure;
+  }
+}
+
+/** Places of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
+const timestampPart = 0;
+const eventsPart = 1;
+const rankPart = 2;

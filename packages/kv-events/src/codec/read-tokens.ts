@@ -1,0 +1,68 @@
+import type { MsgpackCursor } from "./msgpack-cursor.ts";
+
+/** The longest plain token: a head and 32 bits. */
+const tokenBytes = 5;
+
+/**
+ * How to read a plain token, by its first byte: its length in bits 0 to 7 (0: this is none), where its bits begin in
+ * bits 8 to 15, and in bits 16 to 23 how far 32 bits from there are to be shifted. A table costs the same for every
+ * token, where comparisons would be mispredicted: lengths follow one another at random.
+ */
+const plainTokens = new Uint32Array(0x100);
+for (let head = 0; head < 0x80; head++) plainTokens[head] = plainToken(1, 0, 24);
+plainTokens[0xcc] = plainToken(2, 1, 24);
+plainTokens[0xcd] = plainToken(3, 1, 16);
+plainTokens[0xce] = plainToken(5, 1, 0);
+
+function plainToken(length: number, offset: number, shift: number): number {
+  return length | (offset << 8) | (shift << 16);
+}
+
+/**
+ * Reads `count` tokens. With speculative decoding by EAGLE, SGLang sends pairs of a token and its successor: of those
+ * the first counts. Of integers beyond 32 bits the low 32 bits count.
+ *
+ * @param from index of the first token to write
+ * @returns false when one of the values is neither an integer nor an array that begins with one
+ */
+export function readTokens(cursor: MsgpackCursor, tokens: Uint32Array, from: number, count: number): boolean {
+  const { bytes, view } = cursor;
+  const lastStart = cursor.end - tokenBytes;
+  let at = cursor.at;
+  for (let index = from, last = from + count; index < last; index++) {
+    const plain = at <= lastStart ? plainTokens[bytes[at]!]! : 0;
+    if (plain !== 0) {
+      tokens[index] = view.getInt32(at + ((plain >>> 8) & 0xff)) >>> (plain >>> 16);
+      at += plain & 0xff;
+    } else {
+      cursor.at = at;
+      const token = readOtherToken(cursor);
+      if (Number.isNaN(token)) return false;
+      tokens[index] = token;
+      at = cursor.at;
+    }
+  }
+  cursor.at = at;
+  return true;
+}
+
+/** @returns NaN when there is no token */
+function readOtherToken(cursor: MsgpackCursor): number {
+  const count = cursor.readArrayHeader();
+  if (count < 0) return readInteger32(cursor);
+  if (count === 0) return Number.NaN;
+  const token = readInteger32(cursor);
+  for (let others = count - 1; others > 0; others--) {
+    if (!cursor.skip()) return Number.NaN;
+  }
+  return token;
+}
+
+/** @returns the low 32 bits of an integer, as a signed or unsigned number; NaN when this is none */
+function readInteger32(cursor: MsgpackCursor): number {
+  const { view, at } = cursor;
+  const wide = cursor.peek() === 0xcf || cursor.peek() === 0xd3;
+  const value = cursor.readInteger();
+  if (!wide || Number.isNaN(value)) return value;
+  return view.getUint32(at + 5);
+}

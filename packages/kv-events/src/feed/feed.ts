@@ -1,0 +1,275 @@
+import { type Cancel, type Logger, silentLogger, silentMeter } from "@espalier/common";
+import type { OpenSocket, SubscriberObserver } from "./event-transport.ts";
+import { completeFeedLimits, type FeedLimits } from "./feed-limits.ts";
+import { FeedRecord } from "./feed-record.ts";
+import type { FeedReason, FeedState } from "./feed-state.ts";
+import type { FeedEndpoints, KvFeed, KvFeedDescription, KvFeedOptions } from "./kv-feed.ts";
+import { MessageApplier } from "./message-applier.ts";
+import { MessageQueue, type NumberedMessage } from "./message-queue.ts";
+import { ReplayAllowance } from "./replay-allowance.ts";
+import { type ReplayOutcome, type ReplayOwner, ReplayRun } from "./replay-run.ts";
+import { readSequence } from "./sequence-frame.ts";
+import { type FollowerHost, StreamFollower } from "./stream-follower.ts";
+import type { SliceWorker } from "./work-slices.ts";
+
+type ReplayCause = "first-connection" | "reconnected" | "filling-gap" | "new-life" | "overflow" | "quiet-check";
+
+/** Joins the socket, the queue of what waits, replays and the follower of numbers into one feed. */
+export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, ReplayOwner {
+  readonly #options: KvFeedOptions;
+  readonly #limits: FeedLimits;
+  readonly #logger: Logger;
+  readonly #record: FeedRecord;
+  readonly #queue: MessageQueue;
+  readonly #follower: StreamFollower;
+  readonly #allowance: ReplayAllowance;
+  #socket: OpenSocket | undefined;
+  #isPaused = false;
+  #connection: "none" | "up" | "down" = "none";
+  /** Set once nothing comes any more, or before anything does. */
+  #offReason: FeedReason | undefined = "not-started";
+  #replay: ReplayRun | undefined;
+  #replayCause: ReplayCause = "first-connection";
+  #isHistoryEmpty = false;
+  #cancelQuietCheck: Cancel = () => {};
+  #cancelReopen: Cancel = () => {};
+  /** The endpoint has been complained about. */
+  #hasFailed = false;
+  #wasHeard = false;
+  #wasChecked = false;
+
+  constructor(options: KvFeedOptions) {
+    const { key, clock, scheduler, sink, decoder, logger = silentLogger, meter = silentMeter } = options;
+    const limits = completeFeedLimits(options.limits ?? {});
+    const record = new FeedRecord({ clock, meter, key, sink });
+    this.#options = options;
+    this.#limits = limits;
+    this.#record = record;
+    this.#logger = logger.child({ feed: key });
+    this.#queue = new MessageQueue({ maxMessages: limits.pendingMessages, maxBytes: limits.pendingBytes });
+    this.#allowance = new ReplayAllowance(clock, limits.replayCooldownMs);
+    const applier = new MessageApplier({ decoder, sink, record, logger: this.#logger });
+    this.#follower = new StreamFollower({ host: this, applier, record, sink, scheduler, limits, logger: this.#logger });
+  }
+
+  get state(): FeedState {
+    return this.#record.state;
+  }
+
+  get reason(): FeedReason {
+    return this.#record.reason;
+  }
+
+  async start(): Promise<void> {
+    const { endpoints, scheduler } = this.#options;
+    if (!endpoints) this.#turnOff("no-endpoint");
+    else this.#open(endpoints);
+    if (endpoints?.replayEndpoint === undefined) return;
+    this.#cancelQuietCheck = scheduler.every(this.#limits.quietCheckMs, () => this.#checkQuiet());
+  }
+
+  async stop(): Promise<void> {
+    this.#turnOff("stopped");
+    this.#cancelQuietCheck();
+    this.#record.remove();
+  }
+
+  describe(): KvFeedDescription {
+    const { endpoints } = this.#options;
+    const last = this.#follower.last;
+    return {
+      ...this.#record.describe(),
+      endpoint: endpoints?.endpoint ?? null,
+      replayEndpoint: endpoints?.replayEndpoint ?? null,
+      mode: endpoints?.mode ?? null,
+      topic: endpoints?.topic ?? null,
+      lastSequence: last < 0 ? null : last,
+      pendingMessages: this.#queue.count + this.#follower.heldCount,
+      pendingBytes: this.#queue.bytes + (this.#replay?.pendingBytes ?? 0),
+    };
+  }
+
+  onMessage(frames: readonly Uint8Array[]): void {
+    if (this.#offReason) return;
+    this.#record.received();
+    this.#wasHeard = true;
+    this.#wasChecked = false;
+    const [, sequenceFrame, payload] = frames;
+    const sequence = sequenceFrame && readSequence(sequenceFrame);
+    if (frames.length !== 3 || sequence === undefined || payload === undefined) {
+      this.#record.refuse("frames");
+      return;
+    }
+    if (this.#connection === "none") this.onUp();
+    // What the check would tell, this message tells as well.
+    if (this.#replayCause === "quiet-check") this.#abandonReplay();
+    if (!this.#queue.push({ sequence, payload })) this.#overflow({ sequence, payload });
+    if (this.#queue.isHigh && !this.#replay && !this.#isPaused) {
+      this.#isPaused = true;
+      this.#socket?.pause();
+    }
+    this.requestWork();
+  }
+
+  onUp(): void {
+    if (this.#offReason || this.#connection === "up") return;
+    const cause = this.#connection === "none" ? "first-connection" : "reconnected";
+    this.#connection = "up";
+    this.#hasFailed = false;
+    this.#wasHeard = true;
+    this.#wasChecked = false;
+    this.#allowance.reconnected();
+    if (this.canReplay) this.beginReplay(cause);
+    this.settle();
+    this.requestWork();
+  }
+
+  onDown(): void {
+    if (this.#offReason || this.#connection !== "up") return;
+    this.#connection = "down";
+    this.#abandonReplay();
+    this.#queue.clear();
+    this.#unpause();
+    this.#follower.connectionLost();
+    this.settle();
+  }
+
+  onFailed(error: unknown): void {
+    const { endpoints, scheduler } = this.#options;
+    if (this.#offReason || !endpoints) return;
+    if (!this.#hasFailed)
+      this.#logger.warn("the endpoint of a feed of KV events cannot be used", { error, ...endpoints });
+    this.#hasFailed = true;
+    this.#turnOff("endpoint-unusable");
+    // A port that is taken may become free, a name may come to be known.
+    this.#cancelReopen = scheduler.after(this.#limits.reopenMs, () => this.#open(endpoints));
+  }
+
+  step(): boolean {
+    if (this.#replay?.step()) return true;
+    if (this.#replay || this.#connection !== "up") return false;
+    const message = this.#queue.shift();
+    if (this.#queue.count === 0) this.#unpause();
+    if (message) this.#follower.live(message);
+    return this.#replay === undefined && this.#queue.count > 0;
+  }
+
+  requestWork(): void {
+    this.#options.slices.request(this);
+  }
+
+  get canReplay(): boolean {
+    return this.#options.endpoints?.replayEndpoint !== undefined && this.#allowance.isOpen;
+  }
+
+  putBack(messages: readonly NumberedMessage[]): void {
+    this.#queue.putBack(messages);
+  }
+
+  beginReplay(cause: ReplayCause): void {
+    const endpoint = this.#options.endpoints?.replayEndpoint;
+    if (endpoint === undefined) return;
+    const { transport, replayGate: gate, scheduler } = this.#options;
+    this.#abandonReplay();
+    this.#follower.releaseHeld();
+    this.#unpause();
+    this.#allowance.started();
+    this.#replayCause = cause;
+    this.#isHistoryEmpty = false;
+    this.#replay = new ReplayRun({ transport, endpoint, gate, scheduler, limits: this.#limits, owner: this });
+    this.settle();
+    this.#replay.begin();
+  }
+
+  replayStart(): number {
+    return Math.max(0, this.#follower.last);
+  }
+
+  replayed(message: NumberedMessage, isFirst: boolean): void {
+    this.#follower.replayed(message, isFirst);
+  }
+
+  replayEnded(outcome: ReplayOutcome): void {
+    this.#replay = undefined;
+    this.#record.replayEnded(outcome);
+    if (outcome === "failed") {
+      this.#allowance.failed();
+      this.#logger.warn("the history of KV events could not be fetched", { cause: this.#replayCause });
+    }
+    this.#isHistoryEmpty = outcome === "empty" && this.#follower.last < 0;
+    this.#follower.replayEnded(outcome);
+    this.settle();
+    this.requestWork();
+  }
+
+  settle(): void {
+    this.#record.enter(...this.#judge());
+  }
+
+  #judge(): [FeedState, FeedReason] {
+    const { last, isDoubtful, holeReason, hasReplayFailed } = this.#follower;
+    if (this.#offReason) return ["off", this.#offReason];
+    if (this.#connection === "none") return ["stale", "connecting"];
+    if (this.#connection === "down") return ["stale", "socket-lost"];
+    if (this.#replay && this.#replayCause !== "quiet-check") return ["replaying", this.#replayCause];
+    if (isDoubtful) return ["stale", "unverified"];
+    if (last >= 0) return holeReason ? ["partial", holeReason] : ["live", "complete"];
+    if (this.#isHistoryEmpty) return ["live", "nothing-published"];
+    return ["partial", hasReplayFailed ? "replay-failed" : "nothing-received"];
+  }
+
+  /** Too much waits. It is dropped: a replay brings it again, or the next message shows the hole. */
+  #overflow(message: NumberedMessage): void {
+    this.#record.count("resyncs");
+    this.#queue.clear();
+    this.#queue.push(message);
+    // A replay that runs already goes on: asking afresh each time would never get to an end.
+    if (!this.#replay && this.canReplay) this.beginReplay("overflow");
+  }
+
+  /** Asks an engine that fell silent, once, whether its last messages were lost: no later one would show the hole. */
+  #checkQuiet(): void {
+    const { last, isDoubtful, heldCount } = this.#follower;
+    const isOpenQuestion = isDoubtful || (last < 0 && !this.#isHistoryEmpty);
+    const isQuiet = !this.#wasHeard && (!this.#wasChecked || isOpenQuestion);
+    this.#wasHeard = false;
+    if (!isQuiet || this.#connection !== "up" || this.#replay || heldCount > 0 || !this.canReplay) return;
+    this.#wasChecked = true;
+    this.beginReplay("quiet-check");
+  }
+
+  #abandonReplay(): void {
+    if (!this.#replay) return;
+    this.#replay.stop();
+    this.#replay = undefined;
+    this.#record.replayEnded("abandoned");
+  }
+
+  #unpause(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket?.resume();
+  }
+
+  #open({ endpoint, mode, topic }: FeedEndpoints): void {
+    this.#offReason = undefined;
+    this.#connection = "none";
+    this.settle();
+    const socket = this.#options.transport.openSubscriber({ endpoint, mode, topic, observer: this });
+    if (this.#offReason) socket.close();
+    else this.#socket = socket;
+  }
+
+  #turnOff(reason: FeedReason): void {
+    this.#offReason = reason;
+    this.#cancelReopen();
+    this.#abandonReplay();
+    this.#follower.connectionLost();
+    this.#queue.clear();
+    this.#isPaused = false;
+    this.#options.slices.forget(this);
+    this.#socket?.close();
+    this.#socket = undefined;
+    this.settle();
+  }
+}

@@ -1,0 +1,95 @@
+import type { Logger } from "@espalier/common";
+import type { EventTransport, OpenSocket, SubscriberObserver, SubscriberOptions } from "./event-transport.ts";
+
+/** Subscribers of one bound endpoint. */
+const maxRoutes = 4_096;
+
+/** One bound socket and those who share it. */
+interface SharedBind {
+  readonly routes: Map<string, SubscriberObserver>;
+  readonly paused: Set<string>;
+  socket: OpenSocket | undefined;
+  isUp: boolean;
+  strangers: number;
+}
+
+/**
+ * Lets subscribers that bind the same endpoint share one socket: engines that dial in send to one port of the reader, and
+ * their streams differ by topic. A message goes to the subscriber whose topic it has exactly. A lost connection is told to
+ * all of them, because the socket does not say whose it was. Subscribers that connect are passed through.
+ */
+export function createSharedBinds(transport: EventTransport, logger: Logger): EventTransport {
+  const binds = new Map<string, SharedBind>();
+  return {
+    openReplay: (options) => transport.openReplay(options),
+    openSubscriber(options) {
+      if (options.mode === "connect") return transport.openSubscriber(options);
+      const bind = binds.get(options.endpoint) ?? { routes: new Map(), paused: new Set(), ...unopened };
+      const { routes } = bind;
+      if (routes.has(options.topic) || routes.size >= maxRoutes) return refuse(options, routes.size);
+      routes.set(options.topic, options.observer);
+      if (!bind.socket) {
+        binds.set(options.endpoint, bind);
+        bind.socket = transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
+      } else if (bind.isUp) options.observer.onUp();
+      return routeOf(bind, options, () => binds.delete(options.endpoint));
+    },
+  };
+}
+
+const unopened = { socket: undefined, isUp: false, strangers: 0 };
+
+function refuse({ topic, endpoint, observer }: SubscriberOptions, routes: number): OpenSocket {
+  const why = routes >= maxRoutes ? `has ${maxRoutes} topics already` : `has a reader of topic "${topic}" already`;
+  observer.onFailed(new RangeError(`${endpoint} ${why}`));
+  return { pause() {}, resume() {}, close() {} };
+}
+
+function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
+  const { routes } = bind;
+  return {
+    onMessage(frames) {
+      const topic = frames[0] ? Buffer.from(frames[0].buffer, frames[0].byteOffset, frames[0].length).toString() : "";
+      const route = routes.get(topic);
+      if (route) route.onMessage(frames);
+      else if (bind.strangers++ === 0) {
+        logger.warn("KV events came in under a topic that no engine is known by", { topic: topic.slice(0, 256) });
+      }
+    },
+    onUp() {
+      bind.isUp = true;
+      for (const route of [...routes.values()]) route.onUp();
+    },
+    onDown() {
+      bind.isUp = false;
+      for (const route of [...routes.values()]) route.onDown();
+    },
+    onFailed(error) {
+      for (const route of [...routes.values()]) route.onFailed(error);
+    },
+  };
+}
+
+/** One subscriber's part of a shared socket. The socket rests while any of them asks for it. */
+function routeOf(bind: SharedBind, { topic, observer }: SubscriberOptions, onUnused: () => void): OpenSocket {
+  const { routes, paused } = bind;
+  const resume = (): void => {
+    if (paused.delete(topic) && paused.size === 0) bind.socket?.resume();
+  };
+  return {
+    pause() {
+      if (routes.get(topic) !== observer) return;
+      paused.add(topic);
+      bind.socket?.pause();
+    },
+    resume,
+    close() {
+      if (routes.get(topic) !== observer) return;
+      resume();
+      routes.delete(topic);
+      if (routes.size > 0) return;
+      onUnused();
+      bind.socket?.close();
+    },
+  };
+}

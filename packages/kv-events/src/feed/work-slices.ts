@@ -1,0 +1,79 @@
+import type { Clock, Scheduler } from "@espalier/common";
+
+/** Something with work that can be done in small steps. */
+export interface SliceWorker {
+  /** Does one step. Gives false when nothing is left to do; it asks again when something comes. */
+  step(): boolean;
+}
+
+/** Shares the event loop among workers, and among those who read sockets for them. */
+export interface WorkSlices {
+  /** Work has come: it is done at once, while this turn has time left, else in the next ones. */
+  request(worker: SliceWorker): void;
+  /** Its work does not matter any more. */
+  forget(worker: SliceWorker): void;
+  /** For loops that await: what to wait for before going on; undefined while this turn has time left. */
+  breather(): Promise<void> | undefined;
+}
+
+/**
+ * Lets workers and readers together run for at most `sliceMs` between two turns of the event loop, so that a flood on some
+ * feeds delays nobody else by more than a slice and a step. Workers take turns, step by step, and go before readers, so
+ * that nothing is read that nobody has time for. Each worker waits at most once.
+ */
+export function createWorkSlices(options: {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Milliseconds. */
+  readonly sliceMs?: number;
+}): WorkSlices {
+  const { clock, scheduler, sliceMs = 8 } = options;
+  const waiting = new Set<SliceWorker>();
+  let isRunning = false;
+  let turnBeganMs: number | undefined;
+  let nextTurn: Promise<void> | undefined;
+  let beginNextTurn = (): void => {};
+
+  const isOver = (): boolean => turnBeganMs !== undefined && clock.nowMs() - turnBeganMs >= sliceMs;
+  // All time since a turn's first work counts, whoever spent it: a burst of small pieces is one slice.
+  const enterTurn = (): void => {
+    if (turnBeganMs !== undefined) return;
+    turnBeganMs = clock.nowMs();
+    scheduler.after(0, () => {
+      turnBeganMs = undefined;
+      const begin = beginNextTurn;
+      nextTurn = undefined;
+      run();
+      begin();
+    });
+  };
+  const run = (): void => {
+    if (isRunning || waiting.size === 0 || isOver()) return;
+    isRunning = true;
+    enterTurn();
+    try {
+      for (const worker of waiting) {
+        waiting.delete(worker);
+        if (worker.step()) waiting.add(worker);
+        if (isOver()) break;
+      }
+    } finally {
+      isRunning = false;
+    }
+  };
+  return {
+    request(worker) {
+      waiting.add(worker);
+      run();
+    },
+    forget: (worker) => void waiting.delete(worker),
+    breather() {
+      enterTurn();
+      if (!isOver()) return undefined;
+      nextTurn ??= new Promise((resolve) => {
+        beginNextTurn = resolve;
+      });
+      return nextTurn;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+import { Dealer, type Observer, type Socket, Subscriber } from "zeromq";
+import type { EventTransport, OpenSocket, ReplayOptions, SubscriberOptions } from "./event-transport.ts";
+import { writeSequence } from "./sequence-frame.ts";
+import type { WorkSlices } from "./work-slices.ts";
+
+/**
+ * A longer message ends its connection. Far above what the decoder accepts, so that a message that is too long is counted
+ * and skipped rather than received and refused for ever.
+ */
+const maxMessageBytes = 128 * 1024 * 1024;
+
+/** Live messages that a socket keeps while nobody reads; beyond it the publisher drops, and a gap shows. */
+const liveHighWaterMark = 10_000;
+
+/** As many answers as engines keep messages (vLLM's `buffer_steps`): a ROUTER drops what finds no room. */
+const replayHighWaterMark = 10_000;
+
+/** Pings find a peer that is gone without a word, within the two together (milliseconds). */
+const heartbeat = { heartbeatInterval: 2_000, heartbeatTimeout: 3_000 };
+
+const connection = { linger: 0, maxMessageSize: maxMessageBytes, reconnectInterval: 100, reconnectMaxInterval: 1_000 };
+
+/**
+ * Real sockets.
+ *
+ * @param slices bounds how long sockets are read without a break; the same as the feeds'
+ */
+export function createZmqTransport(slices: WorkSlices): EventTransport {
+  return {
+    openSubscriber: (options) => openSubscriber(options, slices),
+    openReplay: (options) => openReplay(options, slices),
+  };
+}
+
+function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, slices: WorkSlices): OpenSocket {
+  const socket = new Subscriber({ ...connection, ...heartbeat, receiveHighWaterMark: liveHighWaterMark });
+  const fail = (error: unknown): void => {
+    if (!socket.closed) observer.onFailed(error);
+  };
+  const told = { isClosed: () => socket.closed, onUp: () => observer.onUp(), onDown: () => observer.onDown() };
+  watch(socket.events, told).catch(fail);
+  socket.subscribe(topic);
+  // A socket cannot be read while it is being bound.
+  const ready = mode === "bind" ? socket.bind(endpoint) : connect(socket, endpoint);
+  return readFrom(socket, { ready, slices, onFrames: (frames) => observer.onMessage(frames), onError: fail });
+}
+
+function openReplay({ endpoint, start, onFrames }: ReplayOptions, slices: WorkSlices): OpenSocket {
+  const socket = new Dealer({ ...connection, receiveHighWaterMark: replayHighWaterMark });
+  // An endpoint that cannot be used stays silent, and silence is a failure soon enough.
+  const ignore = (): void => {};
+  const ready = connect(socket, endpoint).then(() => {
+    // The empty frame is what a REQ socket would put before its request; without it engines ignore the request.
+    if (!socket.closed) return socket.send([new Uint8Array(0), writeSequence(start)]);
+  });
+  return readFrom(socket, { ready, slices, onFrames, onError: ignore });
+}
+
+/** Begins to connect; fails when the endpoint is malformed. */
+async function connect(socket: Socket & { connect(endpoint: string): void }, endpoint: string): Promise<void> {
+  socket.connect(endpoint);
+}
+
+interface Watch {
+  isClosed(): boolean;
+  onUp(): void;
+  onDown(): void;
+}
+
+/** Tells of connections. On a bound socket there may be several: the loss of one is told, and then whether others are left. */
+async function watch(events: Observer, { isClosed, onUp, onDown }: Watch): Promise<void> {
+  let connections = 0;
+  for await (const event of events) {
+    if (isClosed() || event.type === "end") return;
+    if (event.type === "handshake") {
+      connections += 1;
+      onUp();
+    } else if (event.type === "disconnect" && connections > 0) {
+      connections -= 1;
+      onDown();
+      if (connections > 0) onUp();
+    }
+  }
+}
+
+interface Reading {
+  readonly ready: Promise<void>;
+  readonly slices: WorkSlices;
+  readonly onFrames: (frames: readonly Uint8Array[]) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Reads messages as long as nobody asks for a pause. */
+function readFrom(socket: Subscriber | Dealer, { ready, slices, onFrames, onError }: Reading): OpenSocket {
+  let resumed: Promise<void> | undefined;
+  let release = (): void => {};
+  const read = async (): Promise<void> => {
+    await ready;
+    while (!socket.closed) {
+      // Messages that are there already come without a break: the loop would not turn for hundreds of them.
+      const wait = resumed ?? slices.breather();
+      if (wait) await wait;
+      else {
+        const frames = await socket.receive();
+        if (!socket.closed) onFrames(frames);
+      }
+    }
+  };
+  const resume = (): void => {
+    release();
+    resumed = undefined;
+  };
+  // Closing ends the wait for a message with an error, which is no news.
+  read().catch((error: unknown) => socket.closed || onError(error));
+  return {
+    pause() {
+      resumed ??= new Promise((resolve) => {
+        release = resolve;
+      });
+    },
+    resume,
+    close() {
+      resume();
+      socket.close();
+    },
+  };
+}

@@ -1,0 +1,146 @@
+import type { Startable } from "@espalier/common";
+import { encodeEventMessage } from "../codec/encode-events.ts";
+import { replayCarriesTopic } from "../codec/event-dialect.ts";
+import type { WireEvent } from "../codec/wire-event.ts";
+import { createBatchBuffer } from "./batch-buffer.ts";
+import { type EventSocket, openEventSocket } from "./event-socket.ts";
+import {
+  checkPublisherOptions,
+  defaultBufferSteps,
+  defaultHighWaterMark,
+  type KvEventPublisherOptions,
+} from "./publisher-options.ts";
+import { sequenceFrame } from "./replay-frames.ts";
+import { type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
+
+/**
+ * How a message leaves, for tests of what a reader does about it: `lost` is numbered and can be replayed but is not
+ * sent; `twice` is sent and sent again; `late` is sent after the next one.
+ */
+export type Delivery = "sent" | "lost" | "twice" | "late";
+
+/** Publishes KV events as an engine does. */
+export interface KvEventPublisher extends Startable {
+  /** Where subscribers connect to, with the port that was taken; what is dialled, when it dials. Known after `start`. */
+  readonly endpoint: string;
+  /** Where replay is asked for; undefined without a replay socket. Known after `start`. */
+  readonly replayEndpoint: string | undefined;
+  /** Subscriptions in force. */
+  readonly subscriptions: number;
+  /** Messages that were never sent because more than the high-water mark waited, since sockets were opened last. */
+  readonly dropped: number;
+  /** Replays that were asked for and answered, since sockets were opened last. */
+  readonly replays: number;
+  /** The number that the next message of this life will have. */
+  readonly nextSequence: number;
+  /**
+   * Publishes the events of one step. An empty step is not published.
+   *
+   * @returns the sequence number of the message; undefined for an empty step
+   */
+  publish(events: readonly WireEvent[], delivery?: Delivery): number | undefined;
+  /** Publishes a payload of any bytes under the next sequence number, which it returns. */
+  publishPayload(payload: Uint8Array, delivery?: Delivery): number;
+  /** Uses up sequence numbers without messages: a gap that no replay can fill. */
+  skipSequences(count: number): void;
+  /** Sends frames as they are, numbered or not. */
+  sendFrames(frames: readonly Uint8Array[]): void;
+  /** Begins a new life as a restarted process does: numbers begin at 0 and nothing can be replayed. */
+  restart(): void;
+  /** Closes the sockets and opens them again on the same ports; subscribers lose their connection for that while. */
+  reconnect(): Promise<void>;
+}
+
+/** @throws RangeError when a bound, port or rank is out of range */
+export function createKvEventPublisher(options: KvEventPublisherOptions): KvEventPublisher {
+  checkPublisherOptions(options);
+  const { clock, dialect, hashes, envelope, rank, highWaterMark = defaultHighWaterMark, logger } = options;
+  const topic = new TextEncoder().encode(options.topic);
+  const buffer = createBatchBuffer(options.bufferSteps ?? defaultBufferSteps);
+  const host = options.host ?? "127.0.0.1";
+  let eventEndpoint = options.connect ?? tcpEndpoint(host, options.port ?? 0);
+  let replayEndpoint = options.replayPort === undefined ? undefined : tcpEndpoint(host, options.replayPort);
+  let socket: EventSocket | undefined;
+  let responder: ReplayResponder | undefined;
+  let nextSequence = 0;
+  let late: readonly Uint8Array[] | undefined;
+
+  const open = async (): Promise<void> => {
+    const mode = options.connect === undefined ? "bind" : "connect";
+    socket = await openEventSocket({ endpoint: eventEndpoint, mode, highWaterMark, logger });
+    eventEndpoint = socket.endpoint;
+    if (replayEndpoint === undefined) return;
+    const replayTopic = replayCarriesTopic(dialect) ? topic : undefined;
+    responder = await startReplayResponder({
+      endpoint: replayEndpoint,
+      topic: replayTopic,
+      buffer,
+      highWaterMark,
+      logger,
+    });
+    replayEndpoint = responder.endpoint;
+  };
+  const close = async (): Promise<void> => {
+    await Promise.all([socket?.close(), responder?.close()]);
+    socket = undefined;
+    responder = undefined;
+  };
+  const deliver = (frames: readonly Uint8Array[], delivery: Delivery): void => {
+    const held = late;
+    late = delivery === "late" ? frames : undefined;
+    if (delivery === "sent" || delivery === "twice") socket?.send(frames);
+    if (delivery === "twice") socket?.send(frames);
+    if (held) socket?.send(held);
+  };
+  const publishPayload = (payload: Uint8Array, delivery: Delivery = "sent"): number => {
+    const sequence = nextSequence++;
+    buffer.add({ sequence, payload });
+    deliver([topic, sequenceFrame(sequence), payload], delivery);
+    return sequence;
+  };
+
+  return {
+    get endpoint() {
+      return eventEndpoint;
+    },
+    get replayEndpoint() {
+      return replayEndpoint;
+    },
+    get subscriptions() {
+      return socket?.subscriptions ?? 0;
+    },
+    get dropped() {
+      return socket?.dropped ?? 0;
+    },
+    get replays() {
+      return responder?.answered ?? 0;
+    },
+    get nextSequence() {
+      return nextSequence;
+    },
+    start: open,
+    stop: close,
+    publish(events, delivery) {
+      if (events.length === 0) return undefined;
+      const timestampS = clock.wallMs() / 1_000;
+      const form = { timestampS, rank, ...(hashes && { hashes }), ...(envelope && { envelope }) };
+      return publishPayload(encodeEventMessage(events, dialect, form), delivery);
+    },
+    publishPayload,
+    skipSequences(count) {
+      nextSequence += count;
+    },
+    sendFrames: (frames) => socket?.send(frames),
+    restart() {
+      nextSequence = 0;
+      late = undefined;
+      buffer.clear();
+    },
+    async reconnect() {
+      await close();
+      await open();
+    },
+  };
+}
+
+const tcpEndpoint = (host: string, port: number): string => `tcp://${host}:${port}`;

@@ -1,0 +1,66 @@
+import type { Logger } from "@espalier/common";
+import { Router } from "zeromq";
+import type { BatchBuffer } from "./batch-buffer.ts";
+import { readReplayRequest, replayEndFrames, replayFrames } from "./replay-frames.ts";
+
+export interface ReplayResponderOptions {
+  /** `tcp://host:port`; port 0 takes any. */
+  readonly endpoint: string;
+  /** Repeated in every answer; undefined for engines that do not. */
+  readonly topic: Uint8Array | undefined;
+  readonly buffer: BatchBuffer;
+  readonly highWaterMark: number;
+  readonly logger: Logger;
+}
+
+export interface ReplayResponder {
+  /** Where it is bound. */
+  readonly endpoint: string;
+  /** Requests answered so far. */
+  readonly answered: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Answers requests for what was published before, one after the other, as an engine's replay socket does. A client that
+ * cannot keep up loses answers without notice, the end marker included: that is what a ROUTER socket does when its
+ * queue for the client is full.
+ *
+ * @throws Error when the endpoint cannot be bound
+ */
+export async function startReplayResponder(options: ReplayResponderOptions): Promise<ReplayResponder> {
+  const { buffer, topic, logger, highWaterMark } = options;
+  const socket = new Router({ linger: 0, sendHighWaterMark: highWaterMark });
+  try {
+    await socket.bind(options.endpoint);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  let answered = 0;
+  const answer = async (frames: readonly Uint8Array[]): Promise<void> => {
+    const request = readReplayRequest(frames);
+    if (!request) return;
+    for (const batch of buffer.from(request.start)) await socket.send(replayFrames(request.client, topic, batch));
+    await socket.send(replayEndFrames(request.client, topic !== undefined));
+    answered += 1;
+  };
+  const serve = async (): Promise<void> => {
+    try {
+      for await (const frames of socket) await answer(frames);
+    } catch (error) {
+      if (!socket.closed) logger.error("the replay socket of a KV event publisher failed", { error });
+    }
+  };
+  const serving = serve();
+  return {
+    endpoint: socket.lastEndpoint ?? options.endpoint,
+    get answered() {
+      return answered;
+    },
+    async close() {
+      socket.close();
+      await serving;
+    },
+  };
+}

@@ -78,7 +78,22 @@ test("engines with different paths on one host are different engines", () => {
 
 test.each([
   ["policy: { name: random, load-factor: 2 }", "policy.load-factor: is no option of random"],
-  ["policy: { load-factor: 2 }", "policy.load-factor: is no option of least_connections"],
+  [
+    "policy: { name: least_connections, near-tie-tokens: 2 }",
+    "policy.near-tie-tokens: is no option of least_connections",
+  ],
+  [
+    "policy: { load-factor: 2 }",
+    "policy.load-factor: is no option of least_work, which takes near-tie-tokens, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
+  ],
+  [
+    "policy: { name: cache_aware, queue-weight: 2 }",
+    "policy.queue-weight: is no option of cache_aware, which takes cache-threshold, balance-abs-threshold, balance-rel-threshold, cpu-credit, disk-credit, external-credit",
+  ],
+  [
+    "policy: { name: prefix_hash, cache-threshold: 0.5 }",
+    "policy.cache-threshold: is no option of prefix_hash, which takes prefix-tokens, load-factor, points-per-weight",
+  ],
   [
     "policy: { name: consistent_hashing, foreign-request-tokens: 2 }",
     "policy.foreign-request-tokens: is no option of consistent_hashing, which takes load-factor, points-per-weight",
@@ -94,6 +109,9 @@ test.each([
 test.each([
   ["policy: { name: consistent_hashing, load-factor: 0 }", { "load-factor": 0 }],
   ["policy: { name: least_tokens, foreign-request-tokens: 0 }", { "foreign-request-tokens": 0 }],
+  ["policy: { name: cache_aware, cache-threshold: 0 }", { "cache-threshold": 0 }],
+  ["policy: { name: epp_weighted, queue-weight: 0, cpu-credit: 0 }", { "queue-weight": 0, "cpu-credit": 0 }],
+  ["policy: { near-tie-tokens: 0 }", { "near-tie-tokens": 0 }],
 ])("%s keeps the option, even if it is 0", (text, options) => {
   expect(load(text).policy.options).toEqual(options);
 });

@@ -11,7 +11,7 @@ test("without any source the configuration is complete", () => {
     engines: [],
     enginesFile: undefined,
     engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
-    policy: { name: "least_connections", options: {} },
+    policy: { name: "least_work", options: {} },
     sessionKey: [
       { from: "header", name: "x-espalier-session-id" },
       { from: "header", name: "x-session-id" },

@@ -24,7 +24,7 @@ listen: { tls: { cert-file: "/a: b", key-file: "/#k" } }
 engines: [{ url: https://e/x, labels: { "on": "yes", n: "1", empty: "" } }, http://f]
 engine-tls: { verify: false }
 policy: { name: consistent_hashing, load-factor: 0 }
-pools: [{ models: ["*"], policy: least_tokens }]
+pools: [{ models: ["a"], policy: least_tokens }, { models: ["*"], policy: { name: epp_weighted, queue-weight: 0 } }]
 models: { aliases: { "null": "true" }, splits: { s: [{ model: "1e3", weight: 0.5 }] } }
 `);
   expect(load(renderConfigYaml(config))).toEqual(config);

@@ -36,10 +36,26 @@ export interface CandidateSet {
   readonly signalAgeMs: Float64Array;
   /** What `inFlight` was when those were read. It tells other clients' requests from the caller's own. */
   readonly inFlightAtSignal: Float64Array;
+  /**
+   * Tokens at the start of the prompt in hand whose blocks are in the GPU's cache, announced by the engine or predicted
+   * because a request with that start was sent there. 0 where nothing is known of it: what nobody saw is not there.
+   */
+  readonly matchedTokens: Float64Array;
+  /** Tokens of the prompt beyond `matchedTokens` that the engine keeps in its CPU memory. */
+  readonly matchedCpuTokens: Float64Array;
+  /** Those beyond them that it keeps on disk. */
+  readonly matchedDiskTokens: Float64Array;
+  /** Those beyond them that it can fetch from a pool outside. */
+  readonly matchedExternalTokens: Float64Array;
+  /** Milliseconds since the prediction behind the match was made. NaN when the engine itself announced the blocks. */
+  readonly matchAgeMs: Float64Array;
+  /** Tokens that the engine's cache is believed to hold in all, whoever they belong to. */
+  readonly heldTokens: Float64Array;
   /** Forgets every candidate and keeps the memory. */
   reset(): void;
   /**
-   * Adds a candidate without engine signals, idle and of weight 1; the caller then writes what it knows into the arrays.
+   * Adds a candidate without engine signals or matches, idle and of weight 1; the caller then writes what it knows into
+   * the arrays.
    *
    * @returns its index
    * @throws EspalierError `internal_error` beyond `maxCandidates`
@@ -59,6 +75,12 @@ const columnDefaults = {
   kvCapacityTokens: Number.NaN,
   signalAgeMs: Number.NaN,
   inFlightAtSignal: Number.NaN,
+  matchedTokens: 0,
+  matchedCpuTokens: 0,
+  matchedDiskTokens: 0,
+  matchedExternalTokens: 0,
+  matchAgeMs: Number.NaN,
+  heldTokens: Number.NaN,
 } as const;
 
 export type CandidateColumn = keyof typeof columnDefaults;
@@ -86,6 +108,12 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     kvCapacityTokens: column(),
     signalAgeMs: column(),
     inFlightAtSignal: column(),
+    matchedTokens: column(),
+    matchedCpuTokens: column(),
+    matchedDiskTokens: column(),
+    matchedExternalTokens: column(),
+    matchAgeMs: column(),
+    heldTokens: column(),
     reset() {
       set.count = 0;
     },
@@ -105,6 +133,12 @@ export function createCandidateSet(capacity = 16): CandidateSet {
       set.kvCapacityTokens[index] = columnDefaults.kvCapacityTokens;
       set.signalAgeMs[index] = columnDefaults.signalAgeMs;
       set.inFlightAtSignal[index] = columnDefaults.inFlightAtSignal;
+      set.matchedTokens[index] = columnDefaults.matchedTokens;
+      set.matchedCpuTokens[index] = columnDefaults.matchedCpuTokens;
+      set.matchedDiskTokens[index] = columnDefaults.matchedDiskTokens;
+      set.matchedExternalTokens[index] = columnDefaults.matchedExternalTokens;
+      set.matchAgeMs[index] = columnDefaults.matchAgeMs;
+      set.heldTokens[index] = columnDefaults.heldTokens;
       return index;
     },
   };

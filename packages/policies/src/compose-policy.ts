@@ -9,6 +9,8 @@ export interface PolicyParts {
   /** Their weighted sum is the cost. */
   readonly terms: readonly Term[];
   readonly picker: Picker;
+  /** As `Policy` has it; 0 unless given. */
+  readonly prefixKeyTokens?: number;
 }
 
 type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
@@ -40,6 +42,7 @@ export function composePolicy(parts: PolicyParts): Policy {
 
   return {
     name: parts.name,
+    prefixKeyTokens: parts.prefixKeyTokens ?? 0,
     choose(request, candidates, random) {
       const current = begin(request, candidates);
       if (current.eligibleCount === 1) {
@@ -72,18 +75,18 @@ function filter(decision: Scratch, filters: readonly Filter[]): void {
 
 function addUp(decision: Decision, terms: readonly Term[], values: Float64Array): void {
   const { eligible, eligibleCount, costs } = decision;
-  costs.fill(0, 0, decision.candidates.count);
-  for (const { scorer, weight } of terms) {
+  if (terms.length === 0) costs.fill(0, 0, decision.candidates.count);
+  for (let number = 0; number < terms.length; number++) {
+    const { scorer, weight } = terms[number]!;
+    const isFirst = number === 0;
+    const isLast = number === terms.length - 1;
     scorer.score(decision, values);
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      costs[index] = costs[index]! + weight * values[index]!;
+      const cost = (isFirst ? 0 : costs[index]!) + weight * values[index]!;
+      // What cannot be judged is the last resort, and comparisons with NaN would let it slip through.
+      costs[index] = isLast && Number.isNaN(cost) ? Number.POSITIVE_INFINITY : cost;
     }
-  }
-  // What cannot be judged is the last resort, and comparisons with NaN would let it slip through.
-  for (let place = 0; place < eligibleCount; place++) {
-    const index = eligible[place]!;
-    if (Number.isNaN(costs[index]!)) costs[index] = Number.POSITIVE_INFINITY;
   }
 }
 
@@ -122,5 +125,6 @@ function explain(decision: Decision, parts: PolicyParts): Explanation {
 }
 
 function jsonNumber(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
+  // JSON has no negative zero, which a merit of 0 would give: adding 0 makes it a plain one.
+  return Number.isFinite(value) ? value + 0 : null;
 }

@@ -1,9 +1,13 @@
 import { EspalierError } from "@espalier/common";
 import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
+import { cacheAware } from "./policies/cache-aware.ts";
 import { consistentHashing } from "./policies/consistent-hashing.ts";
+import { eppWeighted } from "./policies/epp-weighted.ts";
 import { leastConnections } from "./policies/least-connections.ts";
 import { leastTokens } from "./policies/least-tokens.ts";
+import { leastWork } from "./policies/least-work.ts";
 import { powerOfTwo } from "./policies/power-of-two.ts";
+import { prefixHash } from "./policies/prefix-hash.ts";
 import { random } from "./policies/random.ts";
 import { roundRobin } from "./policies/round-robin.ts";
 import type { Policy, PolicyName } from "./policy.ts";
@@ -15,6 +19,10 @@ const definitions: Readonly<Record<PolicyName, PolicyDefinition>> = {
   power_of_two: powerOfTwo,
   least_tokens: leastTokens,
   consistent_hashing: consistentHashing,
+  prefix_hash: prefixHash,
+  cache_aware: cacheAware,
+  epp_weighted: eppWeighted,
+  least_work: leastWork,
 };
 
 /** Every policy by name, for documents and help. */

@@ -15,6 +15,8 @@ export interface PolicyEntry {
   /** Where the rule comes from. */
   readonly source: string;
   readonly options: readonly PolicyOption[];
+  /** Whether it looks at what the candidates hold of the prompt, or at the prompt's beginning. */
+  readonly readsPrefixes: boolean;
 }
 
 /** A policy as this package knows it. */

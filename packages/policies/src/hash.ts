@@ -16,8 +16,17 @@ export function hashString(text: string, seed: number): number {
     hash = (Math.imul(hash, 5) + 0xe6546b64) | 0;
   }
   if (at < length) hash ^= scramble(text.charCodeAt(at));
-  hash ^= length * 2;
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  return mixBits(hash ^ (length * 2));
+}
+
+/**
+ * The finish of MurmurHash3: a bijection of 32-bit numbers in which every bit of the result depends on every bit of the
+ * argument.
+ *
+ * @returns an unsigned 32-bit number
+ */
+export function mixBits(value: number): number {
+  let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;
 }

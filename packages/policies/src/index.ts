@@ -24,4 +24,5 @@ export type {
   PolicyName,
   RequestFeatures,
 } from "./policy.ts";
+export { maxColdSlots } from "./scorers/cold-order.ts";
 export { weightedOnly } from "./weights.ts";

@@ -1,9 +1,6 @@
-import type { CandidateSet } from "./candidates.ts";
 import type { Decision, Scorer } from "./decision.ts";
-import { weightOf } from "./weights.ts";
-
-/** Engine signals older than this say nothing about now. */
-const freshSignalMs = 2_000;
+import { fillUnknown, freshSignalMs } from "./signals.ts";
+import { countingWeight } from "./weights.ts";
 
 /**
  * Estimates the requests at every eligible candidate, by candidate index: the caller's own, counted at once, plus those
@@ -14,13 +11,37 @@ const freshSignalMs = 2_000;
  * many per unit of weight as the reporting ones have on average: unknown is not zero.
  */
 export function estimateRequests(decision: Decision, out: Float64Array): void {
-  estimateForeign(decision, foreignRequests, out);
   const { candidates, eligible, eligibleCount } = decision;
+  const { running, waiting, signalAgeMs, inFlight, inFlightAtSignal } = candidates;
   for (let place = 0; place < eligibleCount; place++) {
     const index = eligible[place]!;
-    out[index] = out[index]! + candidates.inFlight[index]!;
+    // Where our own count at the moment of the report was not kept, the present one stands in for it, which can only
+    // underestimate the others while ours grow.
+    const kept = inFlightAtSignal[index]!;
+    const ours = Number.isNaN(kept) ? inFlight[index]! : kept;
+    out[index] =
+      signalAgeMs[index]! <= freshSignalMs ? Math.max(0, running[index]! + waiting[index]! - ours) : Number.NaN;
+  }
+  fillUnknown(decision, out);
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    out[index] = out[index]! + inFlight[index]!;
   }
 }
+
+/** Requests per unit of weight as it is now. */
+export const presentLoad: Scorer = {
+  name: "load",
+  score(decision, out) {
+    estimateRequests(decision, out);
+    const { candidates, eligible, eligibleCount } = decision;
+    const { weight } = candidates;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = out[index]! / countingWeight(weight[index]!);
+    }
+  },
+};
 
 /**
  * Requests per unit of weight if the request in hand went there. Counting it lets an idle candidate of weight 2 come
@@ -31,9 +52,10 @@ export const requestLoad: Scorer = {
   score(decision, out) {
     estimateRequests(decision, out);
     const { candidates, eligible, eligibleCount } = decision;
+    const { weight } = candidates;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      out[index] = (out[index]! + 1) / weightOf(candidates, index);
+      out[index] = (out[index]! + 1) / countingWeight(weight[index]!);
     }
   },
 };
@@ -45,63 +67,55 @@ export const requestLoad: Scorer = {
  * @param foreignRequestTokens what a request of another client is taken to weigh where the engine does not say
  */
 export function createTokenLoad(foreignRequestTokens: number): Scorer {
-  const foreignTokens = (candidates: CandidateSet, index: number): number => {
-    // Without our own count at the moment of the report, each dispatch of ours would seem to take a request off the
-    // others, at another weight than its own: then only the KV blocks tell of them.
-    const apart = !Number.isNaN(candidates.inFlightAtSignal[index]!);
-    const requests = apart ? foreignRequests(candidates, index) : Number.NaN;
-    const heldTokens = candidates.kvUse[index]! * candidates.kvCapacityTokens[index]!;
-    if (Number.isNaN(heldTokens)) return requests * foreignRequestTokens;
-    const foreignHeldTokens = Math.max(0, heldTokens - candidates.decodeTokens[index]!);
-    if (Number.isNaN(requests)) return foreignHeldTokens;
-    // Queued requests hold no KV blocks yet.
-    return foreignHeldTokens + Math.min(requests, candidates.waiting[index]!) * foreignRequestTokens;
-  };
   return {
     name: "tokens",
     score(decision, out) {
-      estimateForeign(decision, foreignTokens, out);
+      estimateForeignTokens(decision, foreignRequestTokens, out);
       const { request, candidates, eligible, eligibleCount } = decision;
+      const { weight, pendingPrefillTokens, decodeTokens } = candidates;
       const ownTokens = request.promptTokens + request.expectedOutputTokens;
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
-        const tokens = out[index]! + candidates.pendingPrefillTokens[index]! + candidates.decodeTokens[index]!;
-        out[index] = (tokens + ownTokens) / weightOf(candidates, index);
+        const tokens = out[index]! + pendingPrefillTokens[index]! + decodeTokens[index]!;
+        out[index] = (tokens + ownTokens) / countingWeight(weight[index]!);
       }
     },
   };
 }
 
 /**
- * Requests at the engine that are not ours, NaN when it does not say. Where our own count at the moment of the report
- * was not kept, the present one stands in for it, which can only underestimate the others while ours grow.
+ * Estimates the prompt tokens of other clients in the engines' queues, by candidate index; a silent candidate is taken
+ * to have the others' mean for its weight.
+ *
+ * @param requestTokens what a queued request of another client is taken to weigh
  */
-function foreignRequests(candidates: CandidateSet, index: number): number {
-  const reported = candidates.running[index]! + candidates.waiting[index]!;
-  const kept = candidates.inFlightAtSignal[index]!;
-  return Math.max(0, reported - (Number.isNaN(kept) ? candidates.inFlight[index]! : kept));
+export function estimateForeignQueue(decision: Decision, requestTokens: number, out: Float64Array): void {
+  const { candidates, eligible, eligibleCount } = decision;
+  const { running, waiting, signalAgeMs, inFlightAtSignal } = candidates;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    const queued = waiting[index]!;
+    const requests = Math.max(0, running[index]! + queued - inFlightAtSignal[index]!);
+    out[index] = signalAgeMs[index]! <= freshSignalMs ? Math.min(requests, queued) * requestTokens : Number.NaN;
+  }
+  fillUnknown(decision, out);
 }
 
-/** Writes `measure` for candidates with fresh signals, and for the others the mean of those by weight. */
-function estimateForeign(
-  { candidates, eligible, eligibleCount }: Decision,
-  measure: (candidates: CandidateSet, index: number) => number,
-  out: Float64Array,
-): void {
-  let knownLoad = 0;
-  let knownWeight = 0;
+/** The same for all tokens of theirs: those that hold KV blocks, and the queued ones, which hold none yet. */
+function estimateForeignTokens(decision: Decision, requestTokens: number, out: Float64Array): void {
+  const { candidates, eligible, eligibleCount } = decision;
+  const { running, waiting, signalAgeMs, inFlightAtSignal, kvUse, kvCapacityTokens, decodeTokens } = candidates;
   for (let place = 0; place < eligibleCount; place++) {
     const index = eligible[place]!;
-    const fresh = candidates.signalAgeMs[index]! <= freshSignalMs;
-    const load = fresh ? measure(candidates, index) : Number.NaN;
-    out[index] = load;
-    if (Number.isNaN(load)) continue;
-    knownLoad += load;
-    knownWeight += weightOf(candidates, index);
+    // Without our own count at the moment of the report, each dispatch of ours would seem to take a request off the
+    // others, at another weight than its own: then requests are unknown, and only the KV blocks tell of them.
+    const requests = Math.max(0, running[index]! + waiting[index]! - inFlightAtSignal[index]!);
+    const heldTokens = Math.max(0, kvUse[index]! * kvCapacityTokens[index]! - decodeTokens[index]!);
+    const queuedTokens = Math.min(requests, waiting[index]!) * requestTokens;
+    let tokens = heldTokens;
+    if (Number.isNaN(heldTokens)) tokens = requests * requestTokens;
+    else if (!Number.isNaN(queuedTokens)) tokens += queuedTokens;
+    out[index] = signalAgeMs[index]! <= freshSignalMs ? tokens : Number.NaN;
   }
-  const loadPerWeight = knownWeight > 0 ? knownLoad / knownWeight : 0;
-  for (let place = 0; place < eligibleCount; place++) {
-    const index = eligible[place]!;
-    if (Number.isNaN(out[index]!)) out[index] = loadPerWeight * weightOf(candidates, index);
-  }
+  fillUnknown(decision, out);
 }

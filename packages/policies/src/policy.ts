@@ -8,7 +8,11 @@ export type PolicyName =
   | "least_connections"
   | "power_of_two"
   | "least_tokens"
-  | "consistent_hashing";
+  | "consistent_hashing"
+  | "prefix_hash"
+  | "cache_aware"
+  | "epp_weighted"
+  | "least_work";
 
 /** What a decision knows about the request. */
 export interface RequestFeatures {
@@ -18,6 +22,12 @@ export interface RequestFeatures {
   readonly expectedOutputTokens: number;
   /** What keeps the requests of one conversation together. */
   readonly sessionKey: string | undefined;
+  /**
+   * What prompts with the same beginning have in common: an unsigned 32-bit number that depends on the first
+   * `Policy.prefixKeyTokens` tokens alone, for example half of the chain hash of their last full block. Absent when the
+   * prompt has no full block or is not known.
+   */
+  readonly prefixKey: number | undefined;
 }
 
 /** Why a candidate was chosen. A bounded set, so that it can label a metric. */
@@ -28,12 +38,23 @@ export type ChoiceReason =
   | "least_load"
   /** The less loaded of two that were drawn. */
   | "better_of_two"
-  /** The session key's own place on the ring. */
+  /** The key's own place on the ring. */
   | "hash"
-  /** The session key's own place was past its load bound, so the walk went on. */
+  /** The key's own place was past its load bound, so the walk went on. */
   | "hash_overflow"
   /** There was no session key to hash: the least loaded. */
-  | "no_session_key";
+  | "no_session_key"
+  /** There was no prefix key to hash: the least loaded. */
+  | "no_prefix_key"
+  /** The loads were too far apart to look at caches: the least loaded. */
+  | "imbalanced"
+  /** The longest match. */
+  | "prefix_match"
+  /** No match was long enough: the most room in the cache. */
+  | "most_free_cache"
+  | "best_score"
+  /** The least prefill before the first token. */
+  | "least_work";
 
 /** A decision. The object is reused: it is valid until the policy's next `choose`. */
 export interface Choice {
@@ -67,6 +88,8 @@ export interface ExplainedCandidate {
 
 export interface Policy {
   readonly name: PolicyName;
+  /** How many tokens of the prompt `RequestFeatures.prefixKey` should cover; 0 when the policy does not look at it. */
+  readonly prefixKeyTokens: number;
   /**
    * Chooses one of the candidates.
    *

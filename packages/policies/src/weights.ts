@@ -16,6 +16,10 @@ export const weightedOnly: Filter = {
 
 /** The candidate's weight; 1 where only candidates without a weight are left, so that they count alike. */
 export function weightOf(candidates: CandidateSet, index: number): number {
-  const weight = candidates.weight[index]!;
+  return countingWeight(candidates.weight[index]!);
+}
+
+/** What a weight counts for, for loops that hold the column of weights. */
+export function countingWeight(weight: number): number {
   return weight > 0 ? weight : 1;
 }

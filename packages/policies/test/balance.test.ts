@@ -5,7 +5,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { type CandidateSet, createPolicy, type PolicyName } from "@espalier/policies";
 import { expect, test } from "vitest";
-import { candidatesOf, idleRows } from "./helpers.ts";
+import { candidatesOf, idleRows, ofTokens } from "./helpers.ts";
 
 const engines = 16;
 
@@ -40,7 +40,8 @@ function run(name: PolicyName, ticks = 4_000): Outcome {
     jobs = jobs.filter((job) => job.endsAt > tick);
     const tokens = Math.ceil(200 * (1 - random.float()) ** -0.7);
     const sessionKey = `session-${random.integer(200)}`;
-    const { index } = policy.choose({ promptTokens: tokens, expectedOutputTokens: 0, sessionKey }, candidates, random);
+    const request = { promptTokens: tokens, expectedOutputTokens: 0, sessionKey, prefixKey: undefined };
+    const { index } = policy.choose(request, candidates, random);
     const job = { index, tokens, endsAt: tick + 20 + Math.min(500, tokens / 10) };
     charge(candidates, job, 1);
     jobs.push(job);
@@ -95,11 +96,7 @@ test("an even load: with equal requests that never end, the least loaded differ 
   const random = createSeededRandom(2);
   const candidates = candidatesOf(idleRows(7));
   for (let request = 0; request < 500; request++) {
-    const { index } = policy.choose(
-      { promptTokens: 1, expectedOutputTokens: 1, sessionKey: undefined },
-      candidates,
-      random,
-    );
+    const { index } = policy.choose(ofTokens(1), candidates, random);
     candidates.inFlight[index]! += 1;
     const loads = candidates.inFlight.subarray(0, 7);
     expect(Math.max(...loads) - Math.min(...loads)).toBeLessThanOrEqual(1);
@@ -111,11 +108,7 @@ test("weights: requests that never end settle in proportion to them", () => {
   const random = createSeededRandom(2);
   const candidates = candidatesOf([{ key: "a", weight: 0.5 }, { key: "b" }, { key: "c", weight: 2.5 }]);
   for (let request = 0; request < 400; request++) {
-    const { index } = policy.choose(
-      { promptTokens: 1, expectedOutputTokens: 1, sessionKey: undefined },
-      candidates,
-      random,
-    );
+    const { index } = policy.choose(ofTokens(1), candidates, random);
     candidates.inFlight[index]! += 1;
   }
   const expected = [50, 100, 250];

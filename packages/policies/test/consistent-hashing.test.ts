@@ -8,7 +8,7 @@ import {
   type Policy,
 } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
-import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, idleRows, inSession } from "./helpers.ts";
+import { anyRequest, byKey, type CandidateRow, candidatesOf, chiSquareExcess, idleRows, inSession } from "./helpers.ts";
 
 const random = createSeededRandom(5);
 const sessions = (count: number): string[] => Array.from({ length: count }, (_, i) => `session-${i}`);
@@ -166,7 +166,7 @@ test.each([undefined, ""])("a request with session key %j goes to the least load
     { key: "b", inFlight: 1 },
     { key: "c", inFlight: 1 },
   ]);
-  const request = { promptTokens: 1, expectedOutputTokens: 1, sessionKey };
+  const request = { ...anyRequest, sessionKey };
   const { index, reason } = policy.choose(request, candidates, random);
   expect([1, 2]).toContain(index);
   expect(reason).toBe("no_session_key");

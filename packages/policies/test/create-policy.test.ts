@@ -3,7 +3,7 @@ import { createCandidateSet, createPolicy, policyCatalogue, policyNames } from "
 import { expect, test } from "vitest";
 import { anyRequest, candidatesOf } from "./helpers.ts";
 
-test("the catalogue has the baselines, and every default may be given explicitly", () => {
+test("the catalogue has every policy, and every default may be given explicitly", () => {
   expect(policyNames).toEqual([
     "random",
     "round_robin",
@@ -11,6 +11,10 @@ test("the catalogue has the baselines, and every default may be given explicitly
     "power_of_two",
     "least_tokens",
     "consistent_hashing",
+    "prefix_hash",
+    "cache_aware",
+    "epp_weighted",
+    "least_work",
   ]);
   for (const name of policyNames) {
     const entry = policyCatalogue[name];
@@ -32,6 +36,22 @@ test.each([
   ["consistent_hashing", { "points-per-weight": 4097 }, "policy-options.points-per-weight"],
   ["least_tokens", { "foreign-request-tokens": -1 }, "policy-options.foreign-request-tokens"],
   ["least_tokens", { "foreign-request-tokens": Number.NaN }, "policy-options.foreign-request-tokens"],
+  ["prefix_hash", { "prefix-tokens": 0 }, "policy-options.prefix-tokens"],
+  ["prefix_hash", { "prefix-tokens": 16.5 }, "policy-options.prefix-tokens"],
+  ["prefix_hash", { "prefix-tokens": 65_537 }, "policy-options.prefix-tokens"],
+  ["prefix_hash", { "load-factor": 0.5 }, "policy-options.load-factor"],
+  ["cache_aware", { "cache-threshold": -0.1 }, "policy-options.cache-threshold"],
+  ["cache_aware", { "cache-threshold": 1.1 }, "policy-options.cache-threshold"],
+  ["cache_aware", { "balance-abs-threshold": -1 }, "policy-options.balance-abs-threshold"],
+  ["cache_aware", { "balance-rel-threshold": Number.POSITIVE_INFINITY }, "policy-options.balance-rel-threshold"],
+  ["cache_aware", { "cpu-credit": 1.01 }, "policy-options.cpu-credit"],
+  ["epp_weighted", { "queue-weight": -1 }, "policy-options.queue-weight"],
+  ["epp_weighted", { "no-hit-lru-weight": Number.NaN }, "policy-options.no-hit-lru-weight"],
+  ["epp_weighted", { "token-load-threshold": 0.9 }, "policy-options.token-load-threshold"],
+  ["epp_weighted", { "disk-credit": -0.01 }, "policy-options.disk-credit"],
+  ["least_work", { "near-tie-tokens": -1 }, "policy-options.near-tie-tokens"],
+  ["least_work", { "external-credit": "0.5" }, "policy-options.external-credit"],
+  ["least_work", { "load-factor": 1 }, "policy-options.load-factor"],
 ] as const)("%s with %j is refused at %s", (name, options, param) => {
   expect(() => createPolicy(name, options)).toThrow(expect.objectContaining({ code: "config_invalid", param }));
 });
@@ -64,11 +84,25 @@ test.each([
   ["consistent_hashing", "load-factor", [0, 1, 1.25, 100]],
   ["consistent_hashing", "points-per-weight", [1, 160, 4_096]],
   ["least_tokens", "foreign-request-tokens", [0, 0.5, 1e9]],
+  ["prefix_hash", "prefix-tokens", [1, 256, 65_536]],
+  ["prefix_hash", "load-factor", [0, 1, 100]],
+  ["cache_aware", "cache-threshold", [0, 0.3, 1]],
+  ["cache_aware", "balance-abs-threshold", [0, 0.5, 1e9]],
+  ["cache_aware", "balance-rel-threshold", [0, 1, 1e9]],
+  ["epp_weighted", "queue-weight", [0, 1e9]],
+  ["epp_weighted", "no-hit-lru-weight", [0, 1, 1e9]],
+  ["epp_weighted", "token-load-threshold", [1, 1e12]],
+  ["least_work", "near-tie-tokens", [0, 0.5, 1e9]],
+  ["least_work", "cpu-credit", [0, 1]],
 ] as const)("%s takes every %s at the edges of its range, and still decides", (name, option, values) => {
   const candidates = candidatesOf([{ key: "a" }, { key: "b", inFlight: 1 }, { key: "c", weight: 2 }]);
   for (const value of values) {
     const policy = createPolicy(name, { [option]: value });
-    const { index } = policy.choose({ ...anyRequest, sessionKey: "s" }, candidates, createSeededRandom(1));
+    const { index } = policy.choose(
+      { ...anyRequest, sessionKey: "s", prefixKey: 77 },
+      candidates,
+      createSeededRandom(1),
+    );
     expect(index).toBeGreaterThanOrEqual(0);
     expect(index).toBeLessThan(3);
   }
@@ -82,4 +116,9 @@ test("policies of one name share nothing: each pool has its own rotation", () =>
   expect(one.explain(anyRequest, candidates).candidates[first]!.probability).toBe(0);
   const other = createPolicy("round_robin").explain(anyRequest, candidates);
   expect(other.candidates.map((candidate) => candidate.probability)).toEqual([0.5, 0.5]);
+});
+
+test("only a policy that hashes prefixes asks for a key of them", () => {
+  for (const name of policyNames) expect(createPolicy(name).prefixKeyTokens).toBe(name === "prefix_hash" ? 256 : 0);
+  expect(createPolicy("prefix_hash", { "prefix-tokens": 1_024 }).prefixKeyTokens).toBe(1_024);
 });

@@ -2,7 +2,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy, type ExplainedCandidate, policyNames } from "@espalier/policies";
 import { expect, test } from "vitest";
-import { anyRequest, candidatesOf, inSession } from "./helpers.ts";
+import { anyRequest, candidatesOf, inSession, withPrefix } from "./helpers.ts";
 
 /** `west` serves other clients too, `east` does not report, `spare` takes nothing unless it must. */
 const example = () =>
@@ -18,6 +18,10 @@ const example = () =>
       kvCapacityTokens: 40_000,
       signalAgeMs: 400,
       inFlightAtSignal: 2,
+      matchedTokens: 320,
+      matchedCpuTokens: 80,
+      matchAgeMs: 9_000,
+      heldTokens: 24_000,
     },
     { key: "east", inFlight: 4, pendingPrefillTokens: 500, decodeTokens: 2_000, weight: 2 },
     { key: "spare", weight: 0 },
@@ -48,6 +52,12 @@ test("every signal is there, unknown ones as null", () => {
       kvCapacityTokens: 40_000,
       signalAgeMs: 400,
       inFlightAtSignal: 2,
+      matchedTokens: 320,
+      matchedCpuTokens: 80,
+      matchedDiskTokens: 0,
+      matchedExternalTokens: 0,
+      matchAgeMs: 9_000,
+      heldTokens: 24_000,
     },
   });
   expect(candidates[1]!.signals).toEqual({
@@ -61,6 +71,12 @@ test("every signal is there, unknown ones as null", () => {
     kvCapacityTokens: null,
     signalAgeMs: null,
     inFlightAtSignal: null,
+    matchedTokens: 0,
+    matchedCpuTokens: 0,
+    matchedDiskTokens: 0,
+    matchedExternalTokens: 0,
+    matchAgeMs: null,
+    heldTokens: null,
   });
   expect(candidates[2]).toMatchObject({ key: "spare", target: 102, eligible: false });
 });
@@ -142,6 +158,65 @@ test("consistent_hashing without a bound explains it as null", () => {
   const policy = createPolicy("consistent_hashing", { "load-factor": 0 });
   const { candidates } = policy.explain(inSession("example"), example());
   expect(candidates[0]!.terms.load_bound).toBeNull();
+});
+
+test("prefix_hash: as consistent_hashing, for the key of the prefix", () => {
+  const { reason, candidates } = explain("prefix_hash", withPrefix(1));
+  expect(candidates.map((one) => [one.terms.requests, one.terms.load, one.terms.load_bound])).toEqual([
+    [7, 6, 8],
+    [6.5, 12, 16],
+    [undefined, undefined, undefined],
+  ]);
+  expect(candidates[0]!.probability + candidates[1]!.probability).toBe(1);
+  expect(reason).toBe("hash");
+});
+
+test("cache_aware: the match, the loads for the weight, and what the caches hold", () => {
+  // 320 tokens and three quarters of 80 are 0.76 of the prompt; silent east is taken to hold as much for its weight.
+  expect(explain("cache_aware")).toEqual({
+    reason: "prefix_match",
+    candidates: [
+      { probability: 1, cost: 6, terms: { load: 6, match_share: 0.76, held_tokens: 24_000 } },
+      { probability: 0, cost: 6, terms: { load: 6, match_share: 0, held_tokens: 24_000 } },
+      unjudged,
+    ],
+  });
+});
+
+test("epp_weighted: scores with a minus, of which the highest sum wins", () => {
+  // Only west reports, so its queue and its KV use stand for both.
+  expect(explain("epp_weighted")).toEqual({
+    reason: "best_score",
+    candidates: [
+      {
+        probability: 1,
+        cost: expect.closeTo(-5.78, 9),
+        terms: { queue: -2, kv_cache_utilization: -1.5, prefix_cache: expect.closeTo(-2.28, 9) },
+      },
+      { probability: 0, cost: -3.5, terms: { queue: -2, kv_cache_utilization: -1.5, prefix_cache: 0 } },
+      unjudged,
+    ],
+  });
+});
+
+test("least_work: prefill of ours, of others and of the prompt in hand, for the weight", () => {
+  // One foreign request waits at west, so two at east; 380 of 500 tokens are matched.
+  expect(explain("least_work")).toEqual({
+    reason: "least_work",
+    candidates: [
+      {
+        probability: 0,
+        cost: 2_144,
+        terms: { pending_prefill_tokens: 1_000, foreign_prefill_tokens: 1_024, uncached_tokens: 120, requests: 7 },
+      },
+      {
+        probability: 1,
+        cost: 1_524,
+        terms: { pending_prefill_tokens: 250, foreign_prefill_tokens: 1_024, uncached_tokens: 250, requests: 6.5 },
+      },
+      unjudged,
+    ],
+  });
 });
 
 test.each(policyNames)("%s with one candidate left says so", (name) => {

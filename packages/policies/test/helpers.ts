@@ -10,9 +10,18 @@ import {
   type RequestFeatures,
 } from "@espalier/policies";
 
-export const anyRequest: RequestFeatures = { promptTokens: 500, expectedOutputTokens: 100, sessionKey: undefined };
+export const anyRequest: RequestFeatures = {
+  promptTokens: 500,
+  expectedOutputTokens: 100,
+  sessionKey: undefined,
+  prefixKey: undefined,
+};
 
 export const inSession = (sessionKey: string): RequestFeatures => ({ ...anyRequest, sessionKey });
+
+export const withPrefix = (prefixKey: number): RequestFeatures => ({ ...anyRequest, prefixKey });
+
+export const ofTokens = (promptTokens: number): RequestFeatures => ({ ...anyRequest, promptTokens });
 
 export type CandidateRow = { readonly key: string } & Partial<Record<CandidateColumn, number>>;
 

@@ -1,8 +1,17 @@
 import { createSeededRandom } from "@espalier/common";
-import { createPolicy, policyNames } from "@espalier/policies";
+import { createPolicy, policyNames, type RequestFeatures } from "@espalier/policies";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { anyRequest, byKey, type CandidateRow, candidatesOf, chiSquareExcess, inSession, tally } from "./helpers.ts";
+import {
+  anyRequest,
+  byKey,
+  type CandidateRow,
+  candidatesOf,
+  chiSquareExcess,
+  inSession,
+  tally,
+  withPrefix,
+} from "./helpers.ts";
 
 const count = fc.integer({ min: 0, max: 6 });
 const signals = fc.record(
@@ -17,6 +26,12 @@ const signals = fc.record(
     signalAgeMs: fc.constantFrom(0, 1_999, 2_500),
     inFlightAtSignal: count,
     weight: fc.constantFrom(0, 0.5, 1, 2),
+    matchedTokens: fc.constantFrom(0, 64, 256, 500),
+    matchedCpuTokens: fc.constantFrom(0, 128),
+    matchedDiskTokens: fc.constantFrom(0, 64),
+    matchedExternalTokens: fc.constantFrom(0, 64),
+    matchAgeMs: fc.constantFrom(0, 60_000),
+    heldTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 1_000),
   },
   { requiredKeys: [] },
 );
@@ -24,17 +39,33 @@ const candidateRows = (minLength: number) =>
   fc
     .array(signals, { minLength, maxLength: 8 })
     .map((rows): CandidateRow[] => rows.map((row, i) => ({ key: `e${i}`, ...row })));
-const request = fc.constantFrom(anyRequest, inSession("one"), inSession("another"), inSession("a third"));
+const request = fc.constantFrom(
+  anyRequest,
+  inSession("one"),
+  inSession("another"),
+  withPrefix(7),
+  withPrefix(2 ** 32 - 1),
+);
 const seed = fc.integer();
 
-const explained = (name: string, rows: readonly CandidateRow[], asked = anyRequest) =>
-  createPolicy(name).explain(asked, candidatesOf(rows));
+/** Every policy as it is by default, and some with options that reach what the defaults leave out. */
+const variants: readonly (readonly [string, Readonly<Record<string, number>>])[] = [
+  ...policyNames.map((name) => [name, {}] as const),
+  ["cache_aware", { "cache-threshold": 0.1, "balance-abs-threshold": 1, "balance-rel-threshold": 1.1 }],
+  ["epp_weighted", { "active-request-weight": 1, "token-load-weight": 1, "token-load-threshold": 3_000 }],
+  ["epp_weighted", { "no-hit-lru-weight": 2 }],
+  ["least_work", { "near-tie-tokens": 0, "cpu-credit": 0.5 }],
+  ["least_work", { "near-tie-tokens": 1_000 }],
+];
 
-describe.each(policyNames)("%s", (name) => {
+describe.each(variants)("%s %j", (name, options) => {
+  const explained = (rows: readonly CandidateRow[], asked = anyRequest) =>
+    createPolicy(name, options).explain(asked, candidatesOf(rows));
+
   test("chooses a candidate that explain gives a probability, with a reason that explain names", () => {
     fc.assert(
       fc.property(candidateRows(1), request, seed, (rows, asked, from) => {
-        const policy = createPolicy(name);
+        const policy = createPolicy(name, options);
         const random = createSeededRandom(from);
         const candidates = candidatesOf(rows);
         for (let turn = 0; turn < 4; turn++) {
@@ -52,7 +83,7 @@ describe.each(policyNames)("%s", (name) => {
   test("the probabilities add up to 1, and none goes to a candidate without weight while another has one", () => {
     fc.assert(
       fc.property(candidateRows(1), request, (rows, asked) => {
-        const { candidates } = explained(name, rows, asked);
+        const { candidates } = explained(rows, asked);
         expect(candidates.reduce((sum, one) => sum + one.probability, 0)).toBeCloseTo(1, 9);
         const weighted = rows.some((row) => row.weight !== 0);
         for (const [i, one] of candidates.entries()) {
@@ -73,12 +104,11 @@ describe.each(policyNames)("%s", (name) => {
           const shuffled = rows.map((row, i) => ({ row, key: keys[i]! })).sort((a, b) => a.key - b.key);
           const moved = byKey(
             explained(
-              name,
               shuffled.map(({ row }) => row),
               asked,
             ),
           );
-          for (const [key, probability] of Object.entries(byKey(explained(name, rows, asked)))) {
+          for (const [key, probability] of Object.entries(byKey(explained(rows, asked)))) {
             expect(moved[key]).toBeCloseTo(probability, 9);
           }
         },
@@ -89,7 +119,7 @@ describe.each(policyNames)("%s", (name) => {
   test("an explanation is plain JSON with every candidate and every signal, and explaining again says the same", () => {
     fc.assert(
       fc.property(candidateRows(1), request, (rows, asked) => {
-        const policy = createPolicy(name);
+        const policy = createPolicy(name, options);
         const candidates = candidatesOf(rows);
         const explanation = policy.explain(asked, candidates);
         expect(JSON.parse(JSON.stringify(explanation))).toEqual(explanation);
@@ -113,12 +143,18 @@ describe.each(policyNames)("%s", (name) => {
     ];
     if (name === "round_robin") {
       // A rotation explains one turn; over whole rounds the turns are those of the weights.
-      expect(tally(createPolicy(name), rows, 800).byKey).toEqual({ a: 100, b: 200, c: 100, d: 200, e: 200 });
+      expect(tally(createPolicy(name, options), rows, 800).byKey).toEqual({ a: 100, b: 200, c: 100, d: 200, e: 200 });
+      return;
+    }
+    if ("no-hit-lru-weight" in options) {
+      // So does an order of turns: of those that are not passed over for their requests, each has its turn.
+      const { byKey: taken } = tally(createPolicy(name, options), rows, 800);
+      for (const key of ["b", "d", "e"]) expect(taken[key]).toBeGreaterThan(100);
       return;
     }
     const draws = 4_000;
-    const observed = tally(createPolicy(name), rows, draws).byKey;
-    const likely = Object.entries(byKey(explained(name, rows))).filter(([, probability]) => probability > 0);
+    const observed = tally(createPolicy(name, options), rows, draws).byKey;
+    const likely = Object.entries(byKey(explained(rows))).filter(([, probability]) => probability > 0);
     expect(likely.reduce((sum, [key]) => sum + observed[key]!, 0)).toBe(draws);
     if (likely.length === 1) return;
     const counts = likely.map(([key]) => observed[key]!);
@@ -129,6 +165,11 @@ describe.each(policyNames)("%s", (name) => {
       ),
     ).toBeLessThan(1);
   });
+});
+
+describe.each(variants)("%s %j, when one candidate changes", (name, options) => {
+  const probabilityOf = (index: number, rows: readonly CandidateRow[], asked: RequestFeatures): number =>
+    createPolicy(name, options).explain(asked, candidatesOf(rows)).candidates[index]!.probability;
 
   test.each(["inFlight", "pendingPrefillTokens", "decodeTokens"] as const)(
     "more %s never makes it likelier",
@@ -139,29 +180,72 @@ describe.each(policyNames)("%s", (name) => {
           // Our own count at the report must be known: without it the engine's report cannot be told from our requests.
           const known = rows.map((row) => ({ ...row, inFlightAtSignal: row.inFlightAtSignal ?? 0 }));
           const heavier = known.map((row, i) => (i === raised ? { ...row, [column]: (row[column] ?? 0) + more } : row));
-          const before = explained(name, known, asked).candidates[raised]!.probability;
-          const after = explained(name, heavier, asked).candidates[raised]!.probability;
+          const before = probabilityOf(raised, known, asked);
+          const after = probabilityOf(raised, heavier, asked);
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
         { numRuns: 300 },
       );
     },
   );
+
+  test.each(["matchedTokens", "matchedCpuTokens", "matchedDiskTokens", "matchedExternalTokens"] as const)(
+    "more %s never makes it less likely",
+    (column) => {
+      fc.assert(
+        fc.property(
+          candidateRows(2),
+          request,
+          fc.nat({ max: 7 }),
+          fc.constantFrom(1, 400),
+          (rows, asked, pick, more) => {
+            const raised = pick % rows.length;
+            const warmer = rows.map((row, i) => (i === raised ? { ...row, [column]: (row[column] ?? 0) + more } : row));
+            const before = probabilityOf(raised, rows, asked);
+            const after = probabilityOf(raised, warmer, asked);
+            expect(after).toBeGreaterThanOrEqual(before - 1e-9);
+          },
+        ),
+        { numRuns: 300 },
+      );
+    },
+  );
 });
 
-describe.each(["least_connections", "power_of_two", "least_tokens"])("%s", (name) => {
-  test.each(["running", "waiting"] as const)("more %s reported never makes it likelier", (column) => {
-    fc.assert(
-      fc.property(candidateRows(2), fc.nat({ max: 7 }), (rows, pick) => {
-        const raised = pick % rows.length;
-        const heavier = rows.map((row, i) =>
-          i === raised ? { ...row, [column]: (row[column] ?? Number.NaN) + 1 } : row,
-        );
-        const before = explained(name, rows).candidates[raised]!.probability;
-        const after = explained(name, heavier).candidates[raised]!.probability;
-        expect(after).toBeLessThanOrEqual(before + 1e-9);
-      }),
-      { numRuns: 300 },
-    );
-  });
+const reporting = (row: CandidateRow): CandidateRow => ({
+  running: 0,
+  waiting: 0,
+  inFlightAtSignal: 0,
+  kvUse: 0,
+  kvCapacityTokens: 10_000,
+  ...row,
+  signalAgeMs: 0,
+});
+
+const blind = ["random", "round_robin", "consistent_hashing", "prefix_hash"];
+
+describe.each(variants.filter(([name]) => !blind.includes(name)))("%s %j", (name, options) => {
+  // A silent engine is taken to have the mean, which a report moves. By that it can move another across a threshold, such
+  // as that of loads that are far apart or of near ties: rules with one are asked where everybody reports.
+  const hasThreshold = ["cache_aware", "least_work"].includes(name) || "token-load-threshold" in options;
+  test.each(["running", "waiting", "kvUse", "heldTokens"] as const)(
+    "more %s reported never makes it likelier",
+    (column) => {
+      fc.assert(
+        fc.property(candidateRows(2), fc.nat({ max: 7 }), (some, pick) => {
+          const rows = hasThreshold ? some.map(reporting) : some;
+          const raised = pick % rows.length;
+          const heavier = rows.map((row, i) =>
+            i === raised ? { ...row, [column]: (row[column] ?? Number.NaN) + 1 } : row,
+          );
+          const before = createPolicy(name, options).explain(anyRequest, candidatesOf(rows)).candidates[raised]!
+            .probability;
+          const after = createPolicy(name, options).explain(anyRequest, candidatesOf(heavier)).candidates[raised]!
+            .probability;
+          expect(after).toBeLessThanOrEqual(before + 1e-9);
+        }),
+        { numRuns: 300 },
+      );
+    },
+  );
 });

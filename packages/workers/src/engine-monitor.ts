@@ -13,7 +13,12 @@ export interface EngineMonitor {
 
 export function createEngineMonitor(deps: EngineDeps, engine: Engine): EngineMonitor {
   const models = createModelFetch(deps, engine);
-  const metrics = createMetricsScrape(deps, engine, { onRestart: models.start });
+  const metrics = createMetricsScrape(deps, engine, {
+    onRestart() {
+      engine.restarted();
+      models.start();
+    },
+  });
   const health = createHealthProbe(deps, engine, {
     onUp() {
       models.start();

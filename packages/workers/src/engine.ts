@@ -19,7 +19,7 @@ import { type ModelList, modelsFromNames, type ServedModel, sameModels } from ".
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
 /** What about an engine changed. */
-export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker";
+export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "restarted";
 
 export interface EngineDeps {
   readonly clock: Clock;
@@ -114,6 +114,12 @@ export class Engine implements EngineRecord {
     if (state === "down") this.logger.warn("engine state changed", fields);
     else this.logger.info("engine state changed", fields);
     this.#deps.onChange("state", this);
+  }
+
+  /** Its metrics show that it is another process now. */
+  restarted(): void {
+    this.logger.info("engine was restarted");
+    this.#deps.onChange("restarted", this);
   }
 
   setDraining(draining: boolean): void {

@@ -26,4 +26,5 @@ export {
   type PromptSynthesisOptions,
   toChatMessages,
 } from "./synthesize-prompt.ts";
+export { wordTokenIds } from "./token-ids.ts";
 export type { ChatMessage, Prompt, TraceRequest } from "./trace-request.ts";

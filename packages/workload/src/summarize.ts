@@ -27,6 +27,8 @@ export interface RequestResult {
 export interface RunLabels {
   readonly scenario?: string;
   readonly policy?: string;
+  /** Whether engines told what they cache, or the router guessed it from what it had sent them. */
+  readonly kv_events?: boolean;
   readonly routers?: number;
   readonly engines?: number;
   readonly sharing?: string;

@@ -1,6 +1,6 @@
 import type { Decision, Picker } from "../decision.ts";
-import { hashString } from "../hash.ts";
 import { estimateRequests } from "../load.ts";
+import type { ChoiceReason, RequestFeatures } from "../policy.ts";
 import { weightOf } from "../weights.ts";
 import { createHashRing } from "./hash-ring.ts";
 import { createLeastCostPicker } from "./least-cost.ts";
@@ -10,19 +10,21 @@ export interface RingPickerOptions {
   readonly pointsPerWeight: number;
   /** How far above its even share of the requests a candidate may go; 0 removes the bound. */
   readonly loadFactor: number;
+  /** The place of a request's key on the ring, an unsigned 32-bit number, or -1 for a request without a key. */
+  readonly placeOf: (request: RequestFeatures) => number;
+  /** Why the lowest cost is taken for a request without a key. */
+  readonly reasonWithoutKey: ChoiceReason;
 }
 
-/** Keeps the seeds of session keys apart from those of ring points, which count from 0. */
-const sessionSeed = 0x5e551047;
-
 /**
- * Hashes the session key to a ring and walks clockwise past candidates that are at their bound of
+ * Looks up the place of the request's key on a ring and walks clockwise past candidates that are at their bound of
  * ceil(loadFactor x (requests in flight + 1) x own share of the weight) requests (Mirrokni, Thorup, Zadimoghaddam,
- * "Consistent hashing with bounded loads", 2016). Without a session key it takes the lowest cost.
+ * "Consistent hashing with bounded loads", 2016). Without a key it takes the lowest cost.
  */
-export function createRingPicker({ pointsPerWeight, loadFactor }: RingPickerOptions): Picker {
+export function createRingPicker(options: RingPickerOptions): Picker {
+  const { pointsPerWeight, loadFactor, placeOf, reasonWithoutKey } = options;
   const ring = createHashRing(pointsPerWeight);
-  const withoutKey = createLeastCostPicker("no_session_key");
+  const withoutKey = createLeastCostPicker(reasonWithoutKey);
   let loads = new Float64Array(0);
   let bounds = new Float64Array(0);
 
@@ -36,8 +38,8 @@ export function createRingPicker({ pointsPerWeight, loadFactor }: RingPickerOpti
     writeBounds(decision, loads, loadFactor, bounds);
   };
   /** The bounds add up to more than all the load, so somebody is always below theirs. */
-  const walk = (key: string): { readonly home: number; readonly end: number } => {
-    let position = ring.seek(hashString(key, sessionSeed));
+  const walk = (hash: number): { readonly home: number; readonly end: number } => {
+    let position = ring.seek(hash);
     found.home = -1;
     for (let step = 0; step < ring.size; step++) {
       const index = ring.candidateAt(position);
@@ -53,25 +55,25 @@ export function createRingPicker({ pointsPerWeight, loadFactor }: RingPickerOpti
 
   return {
     pick(decision, random, choice) {
-      const key = decision.request.sessionKey;
-      if (!key) {
+      const hash = placeOf(decision.request);
+      if (hash === -1) {
         withoutKey.pick(decision, random, choice);
         return;
       }
       enter(decision);
-      const { home, end } = walk(key);
+      const { home, end } = walk(hash);
       choice.index = end;
       choice.reason = end === home ? "hash" : "hash_overflow";
     },
     explain(decision, out) {
-      const key = decision.request.sessionKey;
-      if (!key) return withoutKey.explain(decision, out);
+      const hash = placeOf(decision.request);
+      if (hash === -1) return withoutKey.explain(decision, out);
       enter(decision);
-      const { home, end } = walk(key);
+      const { home, end } = walk(hash);
       out[end] = 1;
       const order = new Float64Array(decision.candidates.count).fill(Number.NaN);
       let met = 0;
-      const start = ring.seek(hashString(key, sessionSeed));
+      const start = ring.seek(hash);
       for (let step = 0; step < ring.size; step++) {
         const index = ring.candidateAt((start + step) % ring.size);
         if (index !== -1 && Number.isNaN(order[index]!)) order[index] = met++;

@@ -1,30 +1,21 @@
 import { composePolicy } from "../compose-policy.ts";
 import type { PolicyDefinition } from "../definition.ts";
+import { hashString } from "../hash.ts";
 import { requestLoad } from "../load.ts";
 import { createRingPicker } from "../pickers/ring.ts";
+import { ringOptions } from "../policy-options.ts";
 import { weightedOnly } from "../weights.ts";
+
+/** Keeps the seeds of session keys apart from those of ring points, which count from 0. */
+const sessionSeed = 0x5e551047;
 
 export const consistentHashing: PolicyDefinition = {
   summary:
     "The engine at the session key's place on a hash ring, or the next one that is not above its share of the load; " +
     "without a session key the engine with the fewest requests in flight.",
   source: "vLLM Router session affinity; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
-  options: [
-    {
-      name: "load-factor",
-      default: 1.25,
-      range: "0, or 1 or more",
-      accepts: (value) => value === 0 || (value >= 1 && value < Number.POSITIVE_INFINITY),
-      meaning: "How far above its even share of the requests in flight an engine may go; 0 removes the bound.",
-    },
-    {
-      name: "points-per-weight",
-      default: 160,
-      range: "a whole number from 1 to 4096",
-      accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 4_096,
-      meaning: "Points on the ring of an engine of weight 1. More points spread the keys more evenly.",
-    },
-  ],
+  readsPrefixes: false,
+  options: ringOptions,
   create: (option) =>
     composePolicy({
       name: "consistent_hashing",
@@ -33,6 +24,8 @@ export const consistentHashing: PolicyDefinition = {
       picker: createRingPicker({
         loadFactor: option("load-factor"),
         pointsPerWeight: option("points-per-weight"),
+        placeOf: ({ sessionKey }) => (sessionKey ? hashString(sessionKey, sessionSeed) : -1),
+        reasonWithoutKey: "no_session_key",
       }),
     }),
 };

@@ -7,6 +7,7 @@ import { weightedOnly } from "../weights.ts";
 export const leastConnections: PolicyDefinition = {
   summary: "The engine with the fewest requests in flight for its weight; equals at random.",
   source: "baseline",
+  readsPrefixes: false,
   options: [],
   create: () =>
     composePolicy({

@@ -7,6 +7,7 @@ import { weightedOnly } from "../weights.ts";
 export const powerOfTwo: PolicyDefinition = {
   summary: "Two engines at random, then the one with fewer requests in flight for its weight.",
   source: "Mitzenmacher 2001; SGLang and vLLM routers",
+  readsPrefixes: false,
   options: [],
   create: () =>
     composePolicy({

@@ -6,6 +6,7 @@ import { weightedOnly } from "../weights.ts";
 export const roundRobin: PolicyDefinition = {
   summary: "Every engine in turn; an engine of weight 2 has two turns, spread evenly.",
   source: "baseline; smooth weighted rotation as in nginx",
+  readsPrefixes: false,
   options: [],
   create: () =>
     composePolicy({ name: "round_robin", filters: [weightedOnly], terms: [], picker: createRotationPicker() }),

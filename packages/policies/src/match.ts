@@ -1,0 +1,42 @@
+import type { Decision, Scorer } from "./decision.ts";
+
+/** What a matched token of each tier is worth, as a share of one in the GPU's cache. */
+export interface TierCredits {
+  readonly cpu: number;
+  readonly disk: number;
+  readonly external: number;
+}
+
+/**
+ * Writes, by candidate index, how many tokens of the prompt each eligible candidate need not compute, those of slower
+ * tiers at their credit.
+ */
+export function writeCredits(
+  { request: { promptTokens }, candidates, eligible, eligibleCount }: Decision,
+  { cpu, disk, external }: TierCredits,
+  out: Float64Array,
+): void {
+  const { matchedTokens, matchedCpuTokens, matchedDiskTokens, matchedExternalTokens } = candidates;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    const slower =
+      cpu * matchedCpuTokens[index]! + disk * matchedDiskTokens[index]! + external * matchedExternalTokens[index]!;
+    out[index] = Math.min(promptTokens, matchedTokens[index]! + slower);
+  }
+}
+
+/** The share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length. */
+export function createMatchShare(name: string, credits: TierCredits): Scorer {
+  return {
+    name,
+    score(decision, out) {
+      writeCredits(decision, credits, out);
+      const { eligible, eligibleCount, request } = decision;
+      const { promptTokens } = request;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = promptTokens > 0 ? out[index]! / promptTokens : 0;
+      }
+    },
+  };
+}

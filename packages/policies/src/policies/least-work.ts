@@ -1,0 +1,45 @@
+import { composePolicy } from "../compose-policy.ts";
+import type { PolicyDefinition } from "../definition.ts";
+import { requestLoad } from "../load.ts";
+import { createNearTiePicker } from "../pickers/near-tie.ts";
+import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
+import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
+import { weightedOnly } from "../weights.ts";
+
+/** Sums of equal work differ by less than this many tokens, whatever the order in which they were rounded. */
+const roundingErrorTokens = 1e-6;
+
+export const leastWork: PolicyDefinition = {
+  summary:
+    "The engine with the least prefill before the first token of the answer, for its weight: prompt tokens that wait " +
+    "there, and those of the prompt in hand that its cache lacks. Near equals by the fewest requests in flight, then " +
+    "at random.",
+  source: "least prompt-work left, with the work that caches save taken off",
+  readsPrefixes: true,
+  options: [
+    amount({
+      name: "near-tie-tokens",
+      default: 64,
+      meaning:
+        "Tokens of prefill, at weight 1, by which engines may differ and count as equal. The default takes less time " +
+        "than a step of decoding.",
+    }),
+    foreignRequestTokens,
+    ...tierCreditOptions,
+  ],
+  create: (option) =>
+    composePolicy({
+      name: "least_work",
+      filters: [weightedOnly],
+      terms: [
+        { scorer: pendingPrefill, weight: 1 },
+        { scorer: createForeignPrefill(option(foreignRequestTokens.name)), weight: 1 },
+        { scorer: createUncachedTokens(tierCredits(option)), weight: 1 },
+      ],
+      picker: createNearTiePicker({
+        reason: "least_work",
+        tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
+        tieBreaker: requestLoad,
+      }),
+    }),
+};

@@ -1,0 +1,63 @@
+import type { Decision, Scorer } from "../decision.ts";
+import { type TierCredits, writeCredits } from "../match.ts";
+import { createRecentTurns } from "./recent-turns.ts";
+
+/** Candidates remembered for the cold prompts they took; beyond it the one whose turn is longest ago is forgotten. */
+export const maxColdSlots = 1_024;
+
+/** In what order candidates last took a prompt that nobody had in its cache. */
+export interface ColdOrder {
+  /**
+   * For a cold prompt 1 for candidates that took none yet, then less with every rank down to 0 for the one that took
+   * the last; 0.5 for all when anybody has a part of the prompt. It spreads new blocks over all caches.
+   */
+  readonly score: Scorer;
+  /** Tells that the candidate with this index takes the prompt of the decision. */
+  took(decision: Decision, index: number): void;
+}
+
+export function createColdOrder(credits: TierCredits): ColdOrder {
+  const turns = createRecentTurns(maxColdSlots);
+  let stamp = 0;
+  let matched = new Float64Array(0);
+
+  const isCold = (decision: Decision): boolean => {
+    const { eligible, eligibleCount, costs } = decision;
+    if (matched.length < costs.length) matched = new Float64Array(costs.length);
+    writeCredits(decision, credits, matched);
+    for (let place = 0; place < eligibleCount; place++) {
+      if (matched[eligible[place]!]! > 0) return false;
+    }
+    return true;
+  };
+  /** Writes every score; the remembered candidates rank behind the others, the oldest turn first. */
+  const rank = ({ candidates, eligible, eligibleCount }: Decision, out: Float64Array): void => {
+    stamp += 1;
+    let position = eligibleCount;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = 1;
+      const turn = turns.get(candidates.key[index]!);
+      if (turn === undefined) continue;
+      turn.stamp = stamp;
+      turn.index = index;
+      position -= 1;
+    }
+    for (let turn = turns.oldest(); turn !== undefined; turn = turn.newer) {
+      if (turn.stamp === stamp) out[turn.index] = 1 - position++ / Math.max(1, eligibleCount - 1);
+    }
+  };
+
+  return {
+    score: {
+      name: "no_hit_lru",
+      score(decision, out) {
+        if (isCold(decision)) rank(decision, out);
+        else for (let place = 0; place < decision.eligibleCount; place++) out[decision.eligible[place]!] = 0.5;
+      },
+    },
+    took(decision, index) {
+      if (isCold(decision)) turns.take(decision.candidates.key[index]!);
+    },
+  };
+}

@@ -1,0 +1,57 @@
+import type { Scorer } from "../decision.ts";
+import { estimateForeignQueue } from "../load.ts";
+import { type TierCredits, writeCredits } from "../match.ts";
+import { countingWeight } from "../weights.ts";
+
+/** Prompt tokens of ours that wait for prefill or are in it, per unit of weight. */
+export const pendingPrefill: Scorer = {
+  name: "pending_prefill_tokens",
+  score({ candidates, eligible, eligibleCount }, out) {
+    const { weight, pendingPrefillTokens } = candidates;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = pendingPrefillTokens[index]! / countingWeight(weight[index]!);
+    }
+  },
+};
+
+/**
+ * Prompt tokens of the request in hand that the candidate would have to compute, per unit of weight. At least one: an
+ * engine computes the last token of a prompt even when it holds every block of it, because the answer starts there.
+ */
+export function createUncachedTokens(credits: TierCredits): Scorer {
+  return {
+    name: "uncached_tokens",
+    score(decision, out) {
+      writeCredits(decision, credits, out);
+      const { request, candidates, eligible, eligibleCount } = decision;
+      const { promptTokens } = request;
+      const { weight } = candidates;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = Math.max(1, promptTokens - out[index]!) / countingWeight(weight[index]!);
+      }
+    },
+  };
+}
+
+/**
+ * Prompt tokens of other clients' requests in the engine's queue, per unit of weight. Those of theirs that run already
+ * are left out: how much prefill they have left, if any, nobody tells.
+ *
+ * @param requestTokens what a queued request of another client is taken to weigh
+ */
+export function createForeignPrefill(requestTokens: number): Scorer {
+  return {
+    name: "foreign_prefill_tokens",
+    score(decision, out) {
+      estimateForeignQueue(decision, requestTokens, out);
+      const { candidates, eligible, eligibleCount } = decision;
+      const { weight } = candidates;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = out[index]! / countingWeight(weight[index]!);
+      }
+    },
+  };
+}

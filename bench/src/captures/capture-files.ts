@@ -9,6 +9,8 @@ export interface CapturedSession {
   readonly args: readonly string[];
   readonly block_size: number;
   readonly num_blocks: number;
+  readonly model: string;
+  readonly "/v1/models"?: { readonly data: readonly { readonly id: string; readonly parent?: string | null }[] };
 }
 
 export interface CapturedUsage {

@@ -1,0 +1,38 @@
+import { readReplayAnswer } from "@espalier/kv-events";
+import type { CapturedReplay, CaptureFiles } from "./capture-files.ts";
+import { createEventFold } from "./event-fold.ts";
+
+/**
+ * Whether what engines replayed is what they had sent: message for message the same bytes, and the same blocks in the
+ * end, whichever of the two is read.
+ */
+export function compareReplays(capture: CaptureFiles): boolean {
+  return capture.replays.every((replay) => isEqual(capture, replay));
+}
+
+function isEqual(capture: CaptureFiles, { session, port_offset: rank, replies }: CapturedReplay): boolean {
+  const answers = replies.map(({ frames }) => readReplayAnswer(frames.map((frame) => Buffer.from(frame, "base64"))));
+  if (answers.some(({ kind }) => kind === "malformed")) return false;
+  const replayed = answers.flatMap((answer) => (answer.kind === "data" ? [answer] : []));
+  const live = new Map<number, Uint8Array>();
+  for (const { session: of, endpoint, frames } of capture.messages) {
+    if (of !== session || endpoint !== rank) continue;
+    live.set(Number(Buffer.from(frames[1] ?? "", "base64").readBigUInt64BE()), Buffer.from(frames[2] ?? "", "base64"));
+  }
+  const { block_size: blockSize } = capture.sessions.find((one) => one.session === session)!;
+  const fromReplay = createEventFold(blockSize);
+  const fromLive = createEventFold(blockSize);
+  for (const { sequence, payload } of replayed) {
+    const sent = live.get(sequence);
+    // A reader that was late has the first messages from the replay alone.
+    if (sent && Buffer.compare(sent, payload) !== 0) return false;
+    fromReplay.apply(payload);
+    fromLive.apply(sent ?? payload);
+  }
+  const highest = replayed.at(-1)?.sequence ?? -1;
+  const lowest = replayed[0]?.sequence ?? 0;
+  const isComplete = [...live.keys()].every(
+    (sequence) => sequence < lowest || sequence > highest || replayed.some((one) => one.sequence === sequence),
+  );
+  return isComplete && fromReplay.digest === fromLive.digest;
+}

@@ -1,0 +1,91 @@
+import { createEventDecoder } from "@espalier/kv-events";
+import {
+  chainRoot,
+  createBlockHasher,
+  createHasherDigests,
+  createPrefixIndex,
+  createPrefixMatches,
+  FeedLedger,
+  tier,
+} from "@espalier/prefix-index";
+
+/** The namespace of a prompt's blocks. */
+export interface PromptSpace {
+  readonly adapter: string | undefined;
+  readonly cacheSalt: string | undefined;
+}
+
+/** What one engine (one rank, one life) holds by the events it sent, as the router works it out. */
+export interface EventFold {
+  /** Takes in one message. */
+  apply(payload: Uint8Array): void;
+  /** Messages that were refused, or had events that could not be used. */
+  readonly undecoded: number;
+  /** Whether there were blocks of sliding windows or the like, which can make a hit shorter than blocks tell. */
+  readonly isHybrid: boolean;
+  /** Tokens at the start of a prompt that are held, in whole blocks, never the last token. */
+  matchedTokens(tokens: Uint32Array, space: PromptSpace): number;
+  /** The same for every fold that holds the same blocks. */
+  readonly digest: string;
+}
+
+const seed = "captures";
+const target = 0;
+const neverMs = 0;
+
+/** @param blockSize tokens in a block, of engine and index alike */
+export function createEventFold(blockSize: number): EventFold {
+  const decoder = createEventDecoder();
+  const index = createPrefixIndex({ maxTargets: 1 });
+  const matches = createPrefixMatches(1);
+  const rootOf = ({ adapter, cacheSalt }: PromptSpace) =>
+    chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" });
+  const digests = createHasherDigests({
+    hasher: createBlockHasher(),
+    root: (adapter, cacheSalt) => rootOf({ adapter, cacheSalt }),
+  });
+  const ledger = new FeedLedger({
+    blockSize,
+    digests,
+    sink: {
+      stored: (inTier, words, from, to) => index.storeFacts(target, inTier, words, from, to),
+      removed: (inTier, words, from, to) => index.removeFacts(target, inTier, words, from, to),
+      orphaned: (inTier, words, at, depth) => index.removeOrphan(target, inTier, words, { index: at, depth }),
+      holeGone: (inTier, words, at) => {
+        if (inTier === tier.gpu) index.forgetOrphan(target, words, at);
+      },
+      cleared: () => index.clearFacts(target),
+    },
+  });
+  let undecoded = 0;
+  let isHybrid = false;
+  return {
+    apply(payload) {
+      const { refused, unknownEvents, malformedEvents } = decoder.decode(payload);
+      if (refused !== undefined || unknownEvents + malformedEvents > 0) undecoded++;
+      if (refused !== undefined) return;
+      const { batch } = decoder;
+      isHybrid ||= batch.partial.subarray(0, batch.count).includes(1);
+      ledger.apply(batch);
+    },
+    get undecoded() {
+      return undecoded;
+    },
+    get isHybrid() {
+      return isHybrid;
+    },
+    matchedTokens(tokens, space) {
+      const blocks = Math.floor((tokens.length - 1) / blockSize);
+      if (blocks <= 0) return 0;
+      const contents = new Uint32Array(2 * blocks);
+      const chain = new Uint32Array(2 * blocks);
+      digests.contents(tokens, 0, blocks * blockSize, blockSize, contents);
+      digests.mix(rootOf(space), contents, 0, blocks, chain);
+      index.match(chain, blocks, neverMs, matches);
+      return matches.gpuBlocks[target]! * blockSize;
+    },
+    get digest() {
+      return index.digest(target).join(" ");
+    },
+  };
+}

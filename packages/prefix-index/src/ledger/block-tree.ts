@@ -1,0 +1,117 @@
+import { NodeMap } from "./node-map.ts";
+import { NodeTable, nodeField } from "./node-table.ts";
+
+/** Flags beside the children of a node. */
+export const nodeFlag = {
+  /** The engine's hash in the node is a key of the map of engine hashes. */
+  named: 1,
+  /** Several engine hashes name the node: in place of its own it has the number of the first alias. */
+  shared: 2,
+  /** No node but one of several names of its parent. */
+  alias: 4,
+  /** The children are counted, and are found by their chain hashes; else there is one child at most, noted here. */
+  branching: 8,
+  /** Its holes have to be looked at when the event is over. */
+  dirty: 16,
+} as const;
+
+/**
+ * The chains of blocks that an engine has, merged where they share a prefix. Most nodes have one child, so only the
+ * children of nodes that had two go into a map, which is what keeps a node at 24 bytes.
+ */
+export class BlockTree {
+  readonly table: NodeTable;
+  readonly branches: NodeMap;
+  /** Where in a node its last chain hash is, which identifies it among all. */
+  readonly identityAt: number;
+
+  /** @param hashesPerNode chain hashes that a node has */
+  constructor(hashesPerNode: number, maxNodes: number) {
+    this.identityAt = nodeField.payload + 2 * (hashesPerNode - 1);
+    this.table = new NodeTable(nodeField.payload + 2 * hashesPerNode, maxNodes);
+    this.branches = new NodeMap(this.table, this.identityAt);
+    this.table.words[nodeField.kids] = nodeFlag.branching;
+  }
+
+  parentOf(id: number): number {
+    return this.table.words[id * this.table.stride + nodeField.link]! >>> 8;
+  }
+
+  childCount(id: number): number {
+    const kids = this.table.words[id * this.table.stride + nodeField.kids]!;
+    if ((kids & nodeFlag.branching) !== 0) return kids >>> 8;
+    return kids >>> 8 === 0 ? 0 : 1;
+  }
+
+  hasFlag(id: number, flag: number): boolean {
+    return (this.table.words[id * this.table.stride + nodeField.kids]! & flag) !== 0;
+  }
+
+  setFlag(id: number, flag: number): void {
+    this.table.words[id * this.table.stride + nodeField.kids]! |= flag;
+  }
+
+  clearFlag(id: number, flag: number): void {
+    this.table.words[id * this.table.stride + nodeField.kids]! &= ~flag;
+  }
+
+  /** @returns the child of a node with this chain hash, 0 when there is none */
+  childWith(parent: number, low: number, high: number): number {
+    const { words, stride } = this.table;
+    const kids = words[parent * stride + nodeField.kids]!;
+    if ((kids & nodeFlag.branching) !== 0) {
+      const id = this.branches.find(low, high);
+      return id !== 0 && words[id * stride + nodeField.link]! >>> 8 === parent ? id : 0;
+    }
+    const only = kids >>> 8;
+    if (only === 0) return 0;
+    const at = only * stride + this.identityAt;
+    return words[at] === low && words[at + 1] === high ? only : 0;
+  }
+
+  isChildWith(id: number, parent: number, low: number, high: number): boolean {
+    const { words, stride } = this.table;
+    const at = id * stride;
+    if (words[at + this.identityAt] !== low || words[at + this.identityAt + 1] !== high) return false;
+    return words[at + nodeField.link]! >>> 8 === parent;
+  }
+
+  /** Makes a node below a parent that has no such child, with the hashes that are in `chain` from word `from` on. */
+  addChild(parent: number, chain: Uint32Array, from: number): number {
+    const { table } = this;
+    const id = table.allocate();
+    const { words, stride } = table;
+    const at = id * stride;
+    for (let word = nodeField.payload; word < stride; word++)
+      words[at + word] = chain[from + word - nodeField.payload]!;
+    words[at + nodeField.link] = parent << 8;
+    const kidsAt = parent * stride + nodeField.kids;
+    const kids = words[kidsAt]!;
+    if ((kids & nodeFlag.branching) !== 0) {
+      words[kidsAt] = kids + 0x100;
+      this.branches.add(id);
+    } else if (kids >>> 8 === 0) {
+      words[kidsAt] = (id << 8) | kids;
+    } else {
+      words[kidsAt] = (2 << 8) | (kids & 0xff) | nodeFlag.branching;
+      this.branches.add(kids >>> 8);
+      this.branches.add(id);
+    }
+    return id;
+  }
+
+  /** Takes a node without children out of the tree, and releases it. */
+  removeLeaf(id: number): void {
+    const { words, stride } = this.table;
+    const kidsAt = (words[id * stride + nodeField.link]! >>> 8) * stride + nodeField.kids;
+    const kids = words[kidsAt]!;
+    if ((kids & nodeFlag.branching) === 0) {
+      words[kidsAt] = kids & 0xff;
+    } else {
+      this.branches.remove(id);
+      const left = kids - 0x100;
+      words[kidsAt] = left >>> 8 === 0 && kidsAt !== nodeField.kids ? left & ~nodeFlag.branching : left;
+    }
+    this.table.release(id);
+  }
+}

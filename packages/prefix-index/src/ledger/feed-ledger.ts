@@ -1,0 +1,261 @@
+import { type EngineEventBatch, eventKind } from "../engine-events.ts";
+import type { Hash64 } from "../hash/hash64.ts";
+import { tierNames } from "../tiers.ts";
+import type { ChainPath } from "./attach-hints.ts";
+import type { BlockDigests } from "./block-digests.ts";
+import { blockShapeOf } from "./block-shape.ts";
+import { CacheGroups } from "./cache-groups.ts";
+import { HeldBlocks, type NamedRun } from "./held-blocks.ts";
+import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
+import type { LedgerSink } from "./ledger-sink.ts";
+import { type SharedPrefix, sharedPrefixesOf } from "./shared-prefixes.ts";
+import { SinkRuns } from "./sink-runs.ts";
+
+/** Bounds of one feed's ledger. */
+export interface LedgerLimits {
+  /** Engine blocks that have a chain (router blocks where those are the smaller ones), at most 2^24 - 2. */
+  readonly maxBlocks: number;
+  /** Engine blocks that wait for a parent, and the parents that are waited for. */
+  readonly maxFloatingBlocks: number;
+  /** Hashes of an event; events with more are refused. */
+  readonly maxEventHashes: number;
+}
+
+export const defaultLedgerLimits: LedgerLimits = {
+  maxBlocks: 4_194_304,
+  maxFloatingBlocks: 65_536,
+  maxEventHashes: 1_048_576,
+};
+
+export interface FeedLedgerOptions {
+  /** Tokens of a router block. */
+  readonly blockSize: number;
+  readonly digests: BlockDigests;
+  readonly sink: LedgerSink;
+  readonly limits?: Partial<LedgerLimits>;
+}
+
+/**
+ * Why a feed cannot be followed: the engine's blocks are neither a multiple nor a fraction of the router's, or their
+ * size has changed in the middle of a life.
+ */
+export type UnusableReason = "block-size-ratio" | "block-size-changed";
+
+export interface LedgerStats {
+  /** Tokens of an engine block, 0 while that is not known. */
+  readonly engineBlockSize: number;
+  readonly unusable: UnusableReason | undefined;
+  /** Router blocks in each tier. */
+  readonly blocks: readonly number[];
+  /** Engine blocks that are kept with their chains: held ones, those that are there for others only, further names. */
+  readonly nodes: number;
+  readonly holes: number;
+  readonly floatingBlocks: number;
+  readonly bytes: number;
+}
+
+/** Numbers of nodes have 24 bits. */
+const maxLimit = 0xff_fffe;
+const noBlocks: readonly number[] = tierNames.map(() => 0);
+
+/**
+ * Follows the events of one target's feed. The engine names its blocks by hashes of its own; the ledger keeps under each
+ * of them where the block is in the tree of chains, and tells the sink what becomes of the chains. Everything is
+ * synchronous and a pure function of the events.
+ */
+export class FeedLedger {
+  readonly #blockSize: number;
+  readonly #digests: BlockDigests;
+  readonly #limits: LedgerLimits;
+  readonly #runs: SinkRuns;
+  readonly #report = createLedgerReport();
+  #held: HeldBlocks | undefined;
+  #engineBlockSize = 0;
+  #unusable: UnusableReason | undefined;
+  #groups = new CacheGroups();
+  #adapter: string | undefined;
+  #cacheSalt: string | undefined;
+  #root: Hash64;
+
+  /** @throws RangeError when the block size is not a positive whole number, or a limit is none */
+  constructor({ blockSize, digests, sink, limits }: FeedLedgerOptions) {
+    if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
+    this.#blockSize = blockSize;
+    this.#digests = digests;
+    this.#limits = { ...defaultLedgerLimits, ...limits };
+    for (const [name, limit] of Object.entries(this.#limits)) {
+      if (!Number.isInteger(limit) || limit < 1 || limit > maxLimit) throw new RangeError(`${name} is ${limit}`);
+    }
+    this.#runs = new SinkRuns(sink);
+    this.#root = digests.root(undefined, undefined);
+  }
+
+  /** Applies events in order. The report is about this batch, and is used again for the next. */
+  apply(batch: EngineEventBatch): LedgerReport {
+    resetLedgerReport(this.#report);
+    this.#held?.expect(batch.hashes, batch.hashStart[batch.count]!);
+    for (let event = 0; event < batch.count; event++) {
+      this.#applyEvent(batch, event);
+      this.#held?.presence.reconcile();
+    }
+    this.#runs.flush();
+    return this.#report;
+  }
+
+  /**
+   * Attaches waiting blocks whose place is recognized by what they contain, see `AttachHints`. Where an engine block is
+   * less than a router block there is nothing to recognize it by.
+   */
+  attachFloating(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): LedgerReport {
+    resetLedgerReport(this.#report);
+    this.#held?.attachment.offer(find);
+    this.#held?.presence.reconcile();
+    this.#runs.flush();
+    return this.#report;
+  }
+
+  /** The prefixes that most blocks share, at most `limit`; for people to look at. The work is bounded. */
+  sharedPrefixes(limit: number): SharedPrefix[] {
+    const held = this.#held;
+    return held ? sharedPrefixesOf(held.tree, held, limit) : [];
+  }
+
+  /** Forgets all that was told: a new life begins. */
+  clear(): void {
+    this.#forget();
+    this.#engineBlockSize = 0;
+    this.#unusable = undefined;
+    this.#groups = new CacheGroups();
+  }
+
+  stats(): LedgerStats {
+    const held = this.#held;
+    return {
+      engineBlockSize: this.#engineBlockSize,
+      unusable: this.#unusable,
+      blocks: held ? Array.from(held.presence.blocks) : noBlocks,
+      nodes: held?.tree.table.live ?? 0,
+      holes: held?.presence.holes ?? 0,
+      floatingBlocks: held?.floating.count ?? 0,
+      bytes: held?.byteLength ?? 0,
+    };
+  }
+
+  #applyEvent(batch: EngineEventBatch, event: number): void {
+    const kind = batch.kind[event]!;
+    const hashes = batch.hashStart[event + 1]! - batch.hashStart[event]!;
+    const tier = batch.tier[event]!;
+    const isOutOfBounds = tier >= tierNames.length || hashes > this.#limits.maxEventHashes;
+    if (this.#unusable !== undefined || isOutOfBounds) this.#report.refusedEvents++;
+    else if (kind === eventKind.stored) this.#applyStored(batch, event);
+    else if (kind === eventKind.removed) this.#applyRemoved(batch, event);
+    else if (kind === eventKind.cleared) this.#forget();
+    else this.#report.refusedEvents++;
+  }
+
+  #applyStored(batch: EngineEventBatch, event: number): void {
+    const group = batch.group[event]!;
+    const isPartial = batch.partial[event] === 1;
+    this.#groups.note(group, isPartial);
+    if (isPartial) {
+      this.#report.skippedEvents++;
+      return;
+    }
+    const tokens = batch.tokenStart[event + 1]! - batch.tokenStart[event]!;
+    if (tokens === 0) this.#move(batch, event);
+    else if (!this.#store(batch, event, tokens)) this.#report.refusedEvents++;
+  }
+
+  #store(batch: EngineEventBatch, event: number, tokens: number): boolean {
+    const firstHash = batch.hashStart[event]!;
+    const blocks = batch.hashStart[event + 1]! - firstHash;
+    const size = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
+    if (size * blocks !== tokens || !Number.isInteger(size)) return false;
+    const held = this.#heldFor(size, batch);
+    if (held === undefined) return false;
+    const detail = batch.detail[event];
+    const run: NamedRun = {
+      tokens: batch.tokens,
+      start: batch.tokenStart[event]!,
+      blocks,
+      keys: detail?.blockKeys,
+      firstKey: 0,
+      hashes: batch.hashes,
+      firstHash,
+      tier: batch.tier[event]!,
+    };
+    if (batch.hasParent[event] === 1) {
+      return held.storeBelow(run, batch.parent[2 * event]!, batch.parent[2 * event + 1]!);
+    }
+    held.storeAtRoot(run, this.#rootOf(detail?.adapter, detail?.cacheSalt));
+    return true;
+  }
+
+  #move(batch: EngineEventBatch, event: number): void {
+    const { hashes, hashStart } = batch;
+    const end = hashStart[event + 1]!;
+    if (this.#held === undefined) {
+      this.#report.unknownMoves += end - hashStart[event]!;
+      return;
+    }
+    for (let hash = hashStart[event]!; hash < end; hash++) {
+      this.#held.move(hashes[2 * hash]!, hashes[2 * hash + 1]!, batch.tier[event]!);
+    }
+  }
+
+  #applyRemoved(batch: EngineEventBatch, event: number): void {
+    if (batch.partial[event] === 1 || !this.#groups.countsForRemoval(batch.group[event]!)) {
+      this.#report.skippedEvents++;
+      return;
+    }
+    const { hashStart } = batch;
+    const end = hashStart[event + 1]!;
+    if (this.#held === undefined) {
+      this.#report.unknownRemovals += end - hashStart[event]!;
+      return;
+    }
+    for (let hash = hashStart[event]!; hash < end; hash++) this.#held.remove(hash, batch.tier[event]!);
+  }
+
+  /** The blocks of a feed whose engine has blocks of this size; undefined when that cannot be followed. */
+  #heldFor(engineBlockSize: number, batch: EngineEventBatch): HeldBlocks | undefined {
+    if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize)
+      return this.#refuse("block-size-changed");
+    if (this.#held !== undefined) return this.#held;
+    const shape = blockShapeOf({ engine: engineBlockSize, router: this.#blockSize });
+    if (shape === undefined) return this.#refuse("block-size-ratio");
+    this.#engineBlockSize = engineBlockSize;
+    this.#held = new HeldBlocks({
+      shape,
+      engineBlockSize,
+      blockSize: this.#blockSize,
+      digests: this.#digests,
+      runs: this.#runs,
+      report: this.#report,
+      maxBlocks: this.#limits.maxBlocks,
+      maxFloatingBlocks: this.#limits.maxFloatingBlocks,
+    });
+    this.#held.expect(batch.hashes, batch.hashStart[batch.count]!);
+    return this.#held;
+  }
+
+  #refuse(reason: UnusableReason): undefined {
+    this.#forget();
+    this.#unusable = reason;
+    return undefined;
+  }
+
+  #forget(): void {
+    this.#held = undefined;
+    this.#runs.cleared();
+  }
+
+  #rootOf(adapter: string | undefined, cacheSalt: string | undefined): Hash64 {
+    if (adapter !== this.#adapter || cacheSalt !== this.#cacheSalt) {
+      this.#root = this.#digests.root(adapter, cacheSalt);
+      this.#adapter = adapter;
+      this.#cacheSalt = cacheSalt;
+    }
+    return this.#root;
+  }
+}

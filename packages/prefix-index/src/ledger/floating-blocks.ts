@@ -1,0 +1,267 @@
+import { tierNames } from "../tiers.ts";
+import { NodeMap } from "./node-map.ts";
+import { NodeTable } from "./node-table.ts";
+
+const allTiers = (1 << tierNames.length) - 1;
+/** The block's payload is known; it is not of the block that the engine named as a parent and never announced. */
+const knownFlag = 0x10;
+const namedFlag = 0x20;
+/** Words of a record: the engine's hash, parent, tiers and flags, first child, next and previous sibling, payload. */
+const field = { engine: 0, parent: 2, state: 3, child: 4, next: 5, previous: 6, payload: 7 } as const;
+
+export interface FloatingBlock {
+  readonly payload: Uint32Array;
+  /** Word where the block's payload begins. */
+  readonly from: number;
+  readonly tier: number;
+}
+
+/**
+ * Blocks whose chain is not known, because some block before them was never announced: trees under that block, which
+ * wait for it. Past the bound the oldest trees are dropped, each as a whole.
+ */
+export class FloatingBlocks {
+  /** Tiers that blocks were ever stored in, a bit each. */
+  tiersUsed = 0;
+  /** Blocks dropped, and removals of their trees' roots not counted, since the beginning. */
+  dropped = 0;
+  readonly payloadAt = field.payload;
+  readonly #payloadWords: number;
+  readonly #maxBlocks: number;
+  readonly #table: NodeTable;
+  readonly #names: NodeMap;
+  #oldest = 0;
+
+  /** @param maxBlocks bound on records: blocks, and the unknown ones above them */
+  constructor(payloadWords: number, maxBlocks: number) {
+    this.#payloadWords = payloadWords;
+    this.#maxBlocks = maxBlocks;
+    this.#table = new NodeTable(field.payload + payloadWords, maxBlocks);
+    this.#names = new NodeMap(this.#table, field.engine);
+  }
+
+  get count(): number {
+    return this.#table.live;
+  }
+
+  get byteLength(): number {
+    return this.#table.byteLength + this.#names.byteLength;
+  }
+
+  /** Read it anew after a change: growing replaces it. */
+  get words(): Uint32Array {
+    return this.#table.words;
+  }
+
+  /** Where a record begins in `words`. */
+  at(record: number): number {
+    return record * this.#table.stride;
+  }
+
+  find(low: number, high: number): number {
+    return this.#table.live === 0 ? 0 : this.#names.find(low, high);
+  }
+
+  firstChild(record: number): number {
+    return this.words[this.at(record) + field.child]!;
+  }
+
+  nextSibling(record: number): number {
+    return this.words[this.at(record) + field.next]!;
+  }
+
+  parentOf(record: number): number {
+    return this.words[this.at(record) + field.parent]!;
+  }
+
+  tiersOf(record: number): number {
+    return this.words[this.at(record) + field.state]! & allTiers;
+  }
+
+  isKnown(record: number): boolean {
+    return (this.words[this.at(record) + field.state]! & knownFlag) !== 0;
+  }
+
+  isNamed(record: number): boolean {
+    return (this.words[this.at(record) + field.state]! & namedFlag) !== 0;
+  }
+
+  /** Whether a block that is known has this payload. */
+  hasPayload(record: number, payload: Uint32Array, from: number): boolean {
+    const at = this.at(record) + field.payload;
+    for (let word = 0; word < this.#payloadWords; word++) {
+      if (this.words[at + word] !== payload[from + word]) return false;
+    }
+    return true;
+  }
+
+  /** Makes room for so many records, and says whether there can be as many. Trees may be gone afterwards. */
+  makeRoom(records: number): boolean {
+    if (records > this.#maxBlocks) return false;
+    while (!this.#table.hasRoomFor(records)) this.#dropOldest();
+    return true;
+  }
+
+  /** Begins a tree under a block of which only the engine's hash is known. There is room for it. */
+  begin(low: number, high: number): number {
+    const record = this.#table.allocate();
+    this.#setName(record, low, high);
+    this.#link(record, 0);
+    return record;
+  }
+
+  /**
+   * Stores a block below a record. There is room for it.
+   *
+   * @returns the record, 0 when the block would come to be below itself
+   */
+  store(parent: number, low: number, high: number, block: FloatingBlock): number {
+    const { payload, from, tier } = block;
+    const record = this.find(low, high);
+    this.tiersUsed |= 1 << tier;
+    if (record !== 0 && !this.isKnown(record)) {
+      if (this.#rootOf(parent) === record) return 0;
+      this.#unlink(record);
+      this.#link(record, parent);
+      this.#fill(record, block);
+      return record;
+    }
+    if (record !== 0 && this.parentOf(record) === parent && this.hasPayload(record, payload, from)) {
+      this.words[this.at(record) + field.state]! |= 1 << tier;
+      return record;
+    }
+    if (record !== 0) this.#clearName(record);
+    const added = this.#table.allocate();
+    this.#setName(added, low, high);
+    this.#link(added, parent);
+    this.#fill(added, block);
+    if (record !== 0) this.forget(record);
+    return added;
+  }
+
+  /** Adds a tier to a block that is known, and says whether it is. */
+  addTier(low: number, high: number, tier: number): boolean {
+    const record = this.find(low, high);
+    if (record === 0 || !this.isKnown(record)) return false;
+    this.words[this.at(record) + field.state]! |= 1 << tier;
+    this.tiersUsed |= 1 << tier;
+    return true;
+  }
+
+  /** Ends a block in a tier, and says whether it was there. */
+  remove(low: number, high: number, tier: number): boolean {
+    const record = this.find(low, high);
+    if (record === 0 || (this.tiersOf(record) & (1 << tier)) === 0) return false;
+    this.words[this.at(record) + field.state]! &= ~(1 << tier);
+    this.#prune(record);
+    return true;
+  }
+
+  /** Takes name and tiers from a record; it goes, unless something is below it. */
+  forget(record: number): void {
+    this.#clearName(record);
+    this.words[this.at(record) + field.state]! &= ~allTiers;
+    this.#prune(record);
+  }
+
+  /** Drops a record with all that is below it, and what was there only for it. Returns how many records were below. */
+  dropTree(record: number): number {
+    const parent = this.parentOf(record);
+    let dropped = 0;
+    for (let current = record; ; ) {
+      const child = this.firstChild(current);
+      if (child !== 0) {
+        current = child;
+        continue;
+      }
+      const next = this.parentOf(current);
+      this.#release(current);
+      if (current === record) break;
+      dropped++;
+      current = next;
+    }
+    this.#prune(parent);
+    return dropped;
+  }
+
+  /** The trees' roots, the youngest first. */
+  *roots(): Generator<number> {
+    for (let record = this.firstChild(0); record !== 0; ) {
+      const next = this.nextSibling(record);
+      yield record;
+      record = next;
+    }
+  }
+
+  #dropOldest(): void {
+    this.dropped += this.dropTree(this.#oldest);
+  }
+
+  #fill(record: number, { payload, from, tier }: FloatingBlock): void {
+    const { words } = this;
+    const at = this.at(record);
+    words[at + field.state]! |= knownFlag | (1 << tier);
+    for (let word = 0; word < this.#payloadWords; word++) words[at + field.payload + word] = payload[from + word]!;
+  }
+
+  #setName(record: number, low: number, high: number): void {
+    const at = this.at(record);
+    this.words[at] = low;
+    this.words[at + 1] = high;
+    this.words[at + field.state]! |= namedFlag;
+    this.#names.add(record);
+  }
+
+  #clearName(record: number): void {
+    if (!this.isNamed(record)) return;
+    this.#names.remove(record);
+    this.words[this.at(record) + field.state]! &= ~namedFlag;
+  }
+
+  #rootOf(record: number): number {
+    let root = record;
+    for (let parent = this.parentOf(root); parent !== 0; parent = this.parentOf(root)) root = parent;
+    return root;
+  }
+
+  /** Releases a record that is in no tier and has nothing below it, then its parent if the same is true of it. */
+  #prune(record: number): void {
+    for (let current = record; current !== 0; ) {
+      if (this.tiersOf(current) !== 0 || this.firstChild(current) !== 0) return;
+      const parent = this.parentOf(current);
+      this.#release(current);
+      current = parent;
+    }
+  }
+
+  #release(record: number): void {
+    this.#clearName(record);
+    this.#unlink(record);
+    this.#table.release(record);
+  }
+
+  #link(record: number, parent: number): void {
+    const { words } = this;
+    const at = this.at(record);
+    const childAt = this.at(parent) + field.child;
+    const next = words[childAt]!;
+    words[at + field.parent] = parent;
+    words[at + field.next] = next;
+    words[at + field.previous] = 0;
+    if (next !== 0) words[this.at(next) + field.previous] = record;
+    else if (parent === 0) this.#oldest = record;
+    words[childAt] = record;
+  }
+
+  #unlink(record: number): void {
+    const { words } = this;
+    const at = this.at(record);
+    const parent = words[at + field.parent]!;
+    const next = words[at + field.next]!;
+    const previous = words[at + field.previous]!;
+    if (next !== 0) words[this.at(next) + field.previous] = previous;
+    else if (parent === 0) this.#oldest = previous;
+    if (previous !== 0) words[this.at(previous) + field.next] = next;
+    else words[this.at(parent) + field.child] = next;
+  }
+}

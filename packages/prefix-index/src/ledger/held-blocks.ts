@@ -1,0 +1,249 @@
+import type { Hash64 } from "../hash/hash64.ts";
+import { tierNames } from "../tiers.ts";
+import type { BlockDigests } from "./block-digests.ts";
+import type { BlockShape } from "./block-shape.ts";
+import { BlockTree } from "./block-tree.ts";
+import { type BlockRun, type ChainBuilder, maxRunBlocks } from "./chain-builder.ts";
+import { FactTree } from "./fact-tree.ts";
+import { FloatingAttachment } from "./floating-attachment.ts";
+import { FloatingBlocks } from "./floating-blocks.ts";
+import { createWholeHoldings, type Holdings } from "./holdings.ts";
+import type { LedgerReport } from "./ledger-report.ts";
+import { maxWarmKeys } from "./node-map.ts";
+import type { SinkRuns } from "./sink-runs.ts";
+import { createSpanChainBuilder } from "./span-chain-builder.ts";
+import { SpanHoldings } from "./span-holdings.ts";
+import { TierPresence } from "./tier-presence.ts";
+import { createWholeChainBuilder } from "./whole-chain-builder.ts";
+
+/** No table reserves more addresses than this. */
+const maxTableBytes = 0x8000_0000;
+const wordBytes = 4;
+const spanWordsBesideTokens = 7;
+const noRoot: Hash64 = { low: 0, high: 0 };
+
+export interface HeldBlocksOptions {
+  readonly shape: BlockShape;
+  /** Tokens of an engine block. */
+  readonly engineBlockSize: number;
+  /** Tokens of a router block. */
+  readonly blockSize: number;
+  readonly digests: BlockDigests;
+  readonly runs: SinkRuns;
+  readonly report: LedgerReport;
+  readonly maxBlocks: number;
+  readonly maxFloatingBlocks: number;
+}
+
+/** A run of an event's blocks and the engine's hashes of them. */
+export interface NamedRun extends BlockRun {
+  readonly hashes: Uint32Array;
+  /** Place of the first block's hash, counted in hashes. */
+  readonly firstHash: number;
+  readonly tier: number;
+}
+
+/** Everything that is known of the blocks of an engine whose block size is known: those with a chain, those without. */
+export class HeldBlocks {
+  readonly presence: TierPresence;
+  readonly tree: BlockTree;
+  readonly facts: FactTree;
+  readonly floating: FloatingBlocks;
+  /** Whether a node ends a router block, and so is what the sink hears of. */
+  readonly isTold: (id: number) => boolean;
+  readonly attachment: FloatingAttachment;
+  readonly #holdings: Holdings;
+  readonly #chains: ChainBuilder;
+  readonly #report: LedgerReport;
+  readonly #shape: BlockShape;
+  readonly #engineBlockSize: number;
+  #expected: Uint32Array = new Uint32Array(0);
+  #expectedCount = 0;
+  /** Hashes before this one are warm, or were not worth it. */
+  #warmTo = 0;
+  /** What warming up has read: without meaning. */
+  seen = 0;
+
+  constructor(options: HeldBlocksOptions) {
+    const { shape, engineBlockSize, blockSize, digests, runs, report, maxFloatingBlocks } = options;
+    const { blocksPerNode, nodesPerBlock } = shape;
+    const spanBytes = (spanWordsBesideTokens + engineBlockSize) * wordBytes;
+    const maxNodes =
+      shape.kind === "whole"
+        ? Math.max(1, Math.floor(options.maxBlocks / blocksPerNode))
+        : Math.min(options.maxBlocks, Math.floor(maxTableBytes / spanBytes) - 1);
+    this.tree = new BlockTree(blocksPerNode, maxNodes);
+    const { tree } = this;
+    const spans =
+      shape.kind === "span"
+        ? new SpanHoldings({ tree, maxNodes, tokensPerNode: engineBlockSize, nodesPerBlock })
+        : undefined;
+    this.isTold = spans ? (id: number) => spans.isLast(id) : () => true;
+    this.presence = new TierPresence({ tree, runs, maxNodes, blocksPerNode, nodesPerBlock, isTold: this.isTold });
+    spans?.attach(this.presence);
+    this.#holdings = spans ?? createWholeHoldings(this.presence);
+    this.facts = new FactTree(tree, this.presence, this.#holdings);
+    const createChains = (): ChainBuilder =>
+      spans
+        ? createSpanChainBuilder({ tree, spans, digests, tokensPerNode: engineBlockSize, nodesPerBlock })
+        : createWholeChainBuilder({ tree, digests, blockSize, blocksPerNode });
+    this.#chains = createChains();
+    this.floating = new FloatingBlocks(this.#chains.payloadWords, maxFloatingBlocks);
+    const { facts, floating, presence } = this;
+    // Subtrees are attached while a run is being stored, so that takes a builder of its own.
+    this.attachment = new FloatingAttachment({ shape, facts, floating, presence, chains: createChains(), report });
+    this.#report = report;
+    this.#shape = shape;
+    this.#engineBlockSize = engineBlockSize;
+  }
+
+  get blocksPerNode(): number {
+    return this.#shape.blocksPerNode;
+  }
+
+  get nodesPerBlock(): number {
+    return this.#shape.nodesPerBlock;
+  }
+
+  get byteLength(): number {
+    const { tree, facts, presence, floating } = this;
+    const maps = tree.branches.byteLength + facts.engines.byteLength;
+    return tree.table.byteLength + maps + presence.byteLength + this.#holdings.byteLength + floating.byteLength;
+  }
+
+  /** Says which hashes the next calls will be about, in order; so many are in the array. */
+  expect(hashes: Uint32Array, count: number): void {
+    this.#expected = hashes;
+    this.#expectedCount = count;
+    this.#warmTo = 0;
+  }
+
+  /** Stores blocks that begin a prompt. */
+  storeAtRoot(run: NamedRun, root: Hash64): void {
+    this.presence.prepare(run.tier);
+    this.#store(run, 0, 0, root);
+  }
+
+  /** Stores blocks below the block that the engine calls by this hash. Returns false when that cannot be. */
+  storeBelow(run: NamedRun, parentLow: number, parentHigh: number): boolean {
+    this.presence.prepare(run.tier);
+    const parent = this.facts.nodeOf(parentLow, parentHigh);
+    if (parent !== 0) {
+      this.#store(run, 0, parent, noRoot);
+      return true;
+    }
+    const { floating } = this;
+    const before = floating.dropped;
+    const hasRoom = floating.makeRoom(run.blocks + 1);
+    this.#report.droppedBlocks += floating.dropped - before;
+    if (!hasRoom) return false;
+    const known = floating.find(parentLow, parentHigh);
+    const record = known === 0 ? floating.begin(parentLow, parentHigh) : known;
+    const stored = this.#float(run, record);
+    // The run may have had the root itself in it, in which case the record is gone.
+    const isIdle = floating.find(parentLow, parentHigh) === record && floating.firstChild(record) === 0;
+    if (known === 0 && isIdle) floating.forget(record);
+    return stored;
+  }
+
+  /** Adds a tier to a block that was announced before. */
+  move(low: number, high: number, tier: number): void {
+    this.presence.prepare(tier);
+    if (this.facts.addTier(low, high, tier)) this.#report.storedBlocks++;
+    else if (this.floating.addTier(low, high, tier)) this.#report.floatedBlocks++;
+    else this.#report.unknownMoves++;
+  }
+
+  /** Ends a block in a tier; its hash is the one at `hash` of those that are expected. */
+  remove(hash: number, tier: number): void {
+    if (hash >= this.#warmTo) this.#warmUp(hash);
+    const low = this.#expected[2 * hash]!;
+    const high = this.#expected[2 * hash + 1]!;
+    if (this.facts.remove(low, high, tier) || this.floating.remove(low, high, tier)) this.#report.removedBlocks++;
+    else this.#report.unknownRemovals++;
+  }
+
+  #warmUp(hash: number): void {
+    this.#warmTo = Math.min(this.#expectedCount, hash + maxWarmKeys);
+    this.seen ^= this.facts.engines.warm(this.#expected, hash, this.#warmTo);
+  }
+
+  #store(run: NamedRun, first: number, parent: number, root: Hash64): void {
+    const { facts, floating } = this;
+    const chains = this.#chains;
+    const { hashes, tier } = run;
+    let node = parent;
+    for (let done = first; done < run.blocks; ) {
+      const blocks = this.#read(run, done);
+      chains.begin({ parent: node, root, payload: chains.payload, from: 0, blocks });
+      for (let block = 0; block < blocks; block++) {
+        const hash = run.firstHash + done + block;
+        if (hash >= this.#warmTo) this.#warmUp(hash);
+        const at = 2 * hash;
+        const chainAt = chains.chainAt(block, node);
+        const stored = facts.store(node, hashes[at]!, hashes[at + 1]!, chains.chain, chainAt, tier);
+        if (stored === 0) {
+          this.#report.overflowedBlocks += run.blocks - done - block;
+          return;
+        }
+        chains.placed(block, stored);
+        if (floating.count > 0) this.#absorb(hashes[at]!, hashes[at + 1]!, block, stored);
+        node = stored;
+      }
+      done += blocks;
+      this.#report.storedBlocks += blocks;
+    }
+  }
+
+  /** Reads as many blocks as can be worked on at a time, and returns how many those are. */
+  #read(run: NamedRun, done: number): number {
+    const blocks = Math.min(maxRunBlocks, run.blocks - done);
+    const start = run.start + done * this.#engineBlockSize;
+    this.#chains.read({ tokens: run.tokens, start, blocks, keys: run.keys, firstKey: run.firstKey + done });
+    return blocks;
+  }
+
+  /** Keeps blocks below a floating record, as far as none of them is known to have a chain. */
+  #float(run: NamedRun, record: number): boolean {
+    const { facts, floating } = this;
+    const { payload, payloadWords } = this.#chains;
+    let parent = record;
+    for (let done = 0; done < run.blocks; ) {
+      const blocks = this.#read(run, done);
+      for (let block = 0; block < blocks; block++) {
+        const at = 2 * (run.firstHash + done + block);
+        const low = run.hashes[at]!;
+        const high = run.hashes[at + 1]!;
+        const known = facts.nodeOf(low, high);
+        if (known !== 0) {
+          facts.addTier(low, high, run.tier);
+          this.#report.storedBlocks++;
+          this.#store(run, done + block + 1, known, noRoot);
+          return true;
+        }
+        parent = floating.store(parent, low, high, { payload, from: block * payloadWords, tier: run.tier });
+        if (parent === 0) return false;
+        this.#report.floatedBlocks++;
+      }
+      done += blocks;
+    }
+    return true;
+  }
+
+  /** What floats under an engine's hash that has got a node now belongs to the node. */
+  #absorb(low: number, high: number, block: number, node: number): void {
+    const { floating } = this;
+    const record = floating.find(low, high);
+    if (record === 0) return;
+    const { payload, payloadWords } = this.#chains;
+    if (floating.isKnown(record) && !floating.hasPayload(record, payload, block * payloadWords)) {
+      floating.forget(record);
+      return;
+    }
+    const tiers = floating.tiersOf(record);
+    this.attachment.attachBelow(record, node);
+    for (let tier = 0; tier < tierNames.length; tier++) {
+      if ((tiers & (1 << tier)) !== 0) this.facts.addTier(low, high, tier);
+    }
+  }
+}

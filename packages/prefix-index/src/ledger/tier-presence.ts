@@ -1,0 +1,181 @@
+import { type Tier, tierNames } from "../tiers.ts";
+import { type BlockTree, nodeFlag } from "./block-tree.ts";
+import { nodeField } from "./node-table.ts";
+import type { SinkRuns } from "./sink-runs.ts";
+import { TierCounts } from "./tier-counts.ts";
+
+const allTiers = (1 << tierNames.length) - 1;
+const toldShift = 4;
+
+export interface PresenceOptions {
+  readonly tree: BlockTree;
+  readonly runs: SinkRuns;
+  readonly maxNodes: number;
+  /** Router blocks that a node is: one or more. */
+  readonly blocksPerNode: number;
+  /** Nodes that a router block is: one or more. */
+  readonly nodesPerBlock: number;
+  /** Whether a node is what the sink hears of: with several nodes to a block only the last of them is. */
+  readonly isTold: (id: number) => boolean;
+}
+
+/**
+ * In which tiers the router's blocks are, and where that leaves holes: a hole is a block that is not in a tier although
+ * a block below it is. A node is present in a tier when it is there itself or something below it is; so per node and
+ * tier the children that are present have to be counted. As long as a feed has used one tier only, every child counts,
+ * and nothing needs to be kept; from then on the first tier keeps how many children are absent, the others how many
+ * are present.
+ */
+export class TierPresence {
+  readonly #options: PresenceOptions;
+  readonly #tree: BlockTree;
+  readonly #runs: SinkRuns;
+  /** The tier whose children are counted by their absence, -1 when none was used yet or there is no such tier. */
+  #first = -1;
+  /** Whether children are counted; else all of them are present in the first tier. */
+  #counting: boolean;
+  readonly #counts: TierCounts[] = [];
+  #dirty: number[] = [];
+  /** Blocks in each tier. */
+  readonly blocks = new Float64Array(tierNames.length);
+  holes = 0;
+
+  constructor(options: PresenceOptions) {
+    this.#options = options;
+    this.#tree = options.tree;
+    this.#runs = options.runs;
+    this.#counting = options.nodesPerBlock > 1;
+    for (let tier = 0; tier < tierNames.length; tier++) this.#counts.push(new TierCounts(options.maxNodes));
+  }
+
+  get byteLength(): number {
+    return this.#counts.reduce((total, counts) => total + counts.byteLength, 0);
+  }
+
+  /** The tiers that the router's block is in, a bit each. */
+  tiersOf(id: number): number {
+    const { words, stride } = this.#tree.table;
+    return words[id * stride + nodeField.link]! & allTiers;
+  }
+
+  /** To be called before the tree changes for a block of this tier. */
+  prepare(tier: number): void {
+    if (this.#counting || tier === this.#first) return;
+    if (this.#first < 0) this.#first = tier;
+    else this.#counting = true;
+  }
+
+  /** A node without tiers was put below a parent. */
+  linked(parent: number): void {
+    if (this.#counting && this.#first >= 0) this.#counts[this.#first]!.change(parent, 1);
+  }
+
+  /** A node may be a hole: it was put into the tree for what comes below it. */
+  suspect(id: number): void {
+    if (this.#tree.hasFlag(id, nodeFlag.dirty)) return;
+    this.#tree.setFlag(id, nodeFlag.dirty);
+    this.#dirty.push(id);
+  }
+
+  /** A node that is present nowhere, and is about to be released, was taken from below a parent. */
+  unlinked(parent: number): void {
+    if (this.#counting && this.#first >= 0) this.#counts[this.#first]!.change(parent, -1);
+  }
+
+  gain(id: number, tier: number): void {
+    const { words, stride } = this.#tree.table;
+    const at = id * stride;
+    const link = words[at + nodeField.link]!;
+    const bit = 1 << tier;
+    const { blocksPerNode } = this.#options;
+    if ((link & (bit << toldShift)) !== 0) this.holes--;
+    words[at + nodeField.link] = (link | bit) & ~(bit << toldShift);
+    this.blocks[tier]! += blocksPerNode;
+    this.#runs.add("stored", tier, words, at + nodeField.payload, blocksPerNode);
+    if (this.#counting && this.#presentChildren(id, tier) === 0) this.#bubble(link >>> 8, tier, 1);
+  }
+
+  lose(id: number, tier: number): void {
+    const { words, stride } = this.#tree.table;
+    const at = id * stride;
+    const link = words[at + nodeField.link]!;
+    const { blocksPerNode } = this.#options;
+    words[at + nodeField.link] = link & ~(1 << tier);
+    this.blocks[tier]! -= blocksPerNode;
+    this.#runs.add("removed", tier, words, at + nodeField.payload, blocksPerNode);
+    if (this.#presentChildren(id, tier) > 0) this.suspect(id);
+    else if (this.#counting) this.#bubble(link >>> 8, tier, -1);
+  }
+
+  /** To be called before a node is released: its holes are gone. */
+  forget(id: number): void {
+    const { words, stride } = this.#tree.table;
+    const told = (words[id * stride + nodeField.link]! >>> toldShift) & allTiers;
+    if (told === 0) return;
+    for (let tier = 0; tier < tierNames.length; tier++) {
+      if ((told & (1 << tier)) !== 0) this.#endHole(id, tier);
+    }
+  }
+
+  /** Tells the holes that an event has opened and closed. Within an event order means nothing: engines remove parents
+   * before their children. */
+  reconcile(): void {
+    const dirty = this.#dirty;
+    if (dirty.length === 0) return;
+    for (const id of dirty) {
+      if (!this.#tree.hasFlag(id, nodeFlag.dirty)) continue;
+      this.#tree.clearFlag(id, nodeFlag.dirty);
+      if (this.#options.isTold(id)) this.#tellHoles(id);
+    }
+    this.#dirty = [];
+  }
+
+  #tellHoles(id: number): void {
+    const { words, stride } = this.#tree.table;
+    const linkAt = id * stride + nodeField.link;
+    for (let tier = 0; tier < tierNames.length; tier++) {
+      const bit = 1 << tier;
+      const link = words[linkAt]!;
+      const isHole = (link & bit) === 0 && this.#presentChildren(id, tier) > 0;
+      const wasHole = (link & (bit << toldShift)) !== 0;
+      if (isHole && !wasHole) {
+        words[linkAt] = link | (bit << toldShift);
+        this.holes++;
+        this.#runs.orphaned(tier as Tier, words, id * stride + nodeField.payload, this.#depthOf(id));
+      } else if (wasHole && !isHole) this.#endHole(id, tier);
+    }
+  }
+
+  #endHole(id: number, tier: number): void {
+    const { words, stride } = this.#tree.table;
+    words[id * stride + nodeField.link]! &= ~(1 << (tier + toldShift));
+    this.holes--;
+    this.#runs.holeGone(tier as Tier, words, id * stride + nodeField.payload);
+  }
+
+  /** Router blocks before that of a node. */
+  #depthOf(id: number): number {
+    let before = 0;
+    for (let node = this.#tree.parentOf(id); node !== 0; node = this.#tree.parentOf(node)) before++;
+    const { blocksPerNode, nodesPerBlock } = this.#options;
+    return Math.floor(before / nodesPerBlock) * blocksPerNode;
+  }
+
+  #presentChildren(id: number, tier: number): number {
+    if (!this.#counting) return tier === this.#first ? this.#tree.childCount(id) : 0;
+    const counted = this.#counts[tier]!.of(id);
+    return tier === this.#first ? this.#tree.childCount(id) - counted : counted;
+  }
+
+  /** A child of `parent` has come to be present, or has ceased to; the same may follow for the parent, and so on. */
+  #bubble(parent: number, tier: number, difference: number): void {
+    const bit = 1 << tier;
+    for (let id = parent; id !== 0; id = this.#tree.parentOf(id)) {
+      this.#counts[tier]!.change(id, tier === this.#first ? -difference : difference);
+      if ((this.tiersOf(id) & bit) !== 0) return;
+      const present = this.#presentChildren(id, tier);
+      if (difference > 0 ? present > 1 : present > 0) return;
+      this.suspect(id);
+    }
+  }
+}

@@ -1,0 +1,297 @@
+import type { HolderTable } from "../table/holder-table.ts";
+import { ExpiryHeap } from "./expiry-heap.ts";
+import { RecencyList } from "./recency-list.ts";
+import type { SegmentEdges } from "./segment-edges.ts";
+import { maxSegmentBlocks, noSegment, type Segments } from "./segments.ts";
+
+/** When a use happens, and until when what it touches counts. Monotonic milliseconds of the caller. */
+export interface PlacementUse {
+  readonly nowMs: number;
+  readonly expiryMs: number;
+  /** 0 when the engine has confirmed nothing. */
+  readonly confirmedUntilMs: number;
+}
+
+/** The part of a chain from `depth` to `blockCount` (exclusive), which is not placed yet. */
+interface Continuation {
+  readonly depth: number;
+  readonly blockCount: number;
+  readonly use: PlacementUse;
+}
+
+/** What the trees of all targets share. */
+export interface PlacementStorage {
+  readonly segments: Segments;
+  readonly edges: SegmentEdges;
+  /** Which targets have a placement that begins with a block. */
+  readonly roots: HolderTable;
+}
+
+/**
+ * The placements of one target as a radix tree of segments, listed by last use. A use covers a chain from its first
+ * block, so a segment is never used later, nor expires later, than the one it continues: the oldest is always a leaf.
+ */
+export class PlacementTree {
+  /** Blocks placed, expired ones included until they are collected. */
+  blocks = 0;
+  /** Set when the target began a new life: it is only there to be dismantled. */
+  isGivenUp = false;
+  readonly number: number;
+  readonly #target: number;
+  readonly #storage: PlacementStorage;
+  readonly #segments: Segments;
+  readonly #heap: ExpiryHeap;
+  readonly #recency: RecencyList;
+
+  /** @param number what tells this tree from all others, also from earlier ones of the target */
+  constructor(target: number, number: number, storage: PlacementStorage) {
+    this.number = number;
+    this.#target = target;
+    this.#storage = storage;
+    this.#segments = storage.segments;
+    this.#heap = new ExpiryHeap(storage.segments);
+    this.#recency = new RecencyList(storage.segments);
+  }
+
+  get byteLength(): number {
+    return this.#heap.byteLength;
+  }
+
+  /** The segment used last, from which `older` leads through all; a segment comes before those that continue it. */
+  get newest(): number {
+    return this.#recency.newest;
+  }
+
+  /** The segment that continues `parent` with the block at `depth` of a chain. */
+  next(parent: number, words: Uint32Array, depth: number): number {
+    return this.#storage.edges.find(this.number, parent, words[depth * 2]!, words[depth * 2 + 1]!);
+  }
+
+  /**
+   * Places the first blocks of a chain.
+   *
+   * @returns how many of them are placed: fewer than asked when there is no room for more
+   */
+  use(words: Uint32Array, blockCount: number, use: PlacementUse): number {
+    const segments = this.#segments;
+    let depth = 0;
+    let last = noSegment;
+    while (depth < blockCount) {
+      const segment = this.next(last, words, depth);
+      if (segment === noSegment) break;
+      const common = segments.commonBlocks(segment, words, depth, blockCount);
+      const used = common < segments.length[segment]! ? this.#split(segment, common) : segment;
+      if (used === noSegment) break;
+      last = used;
+      depth += common;
+    }
+    if (depth < blockCount && last !== noSegment) depth += this.#extend(last, words, { depth, blockCount, use });
+    // What is placed already but could not be split must not be placed a second time.
+    while (depth < blockCount && this.next(last, words, depth) === noSegment) {
+      const end = Math.min(blockCount, depth + maxSegmentBlocks);
+      const added = this.#append(last, words, { depth, blockCount: end, use });
+      if (added === noSegment) break;
+      last = added;
+      depth = end;
+    }
+    this.#touch(last, use);
+    return depth;
+  }
+
+  /**
+   * Drops a block of a chain and all that continues it.
+   *
+   * @returns how many blocks are dropped
+   */
+  cut(words: Uint32Array, depth: number): number {
+    const segments = this.#segments;
+    let parent = noSegment;
+    for (let at = 0; ; ) {
+      const segment = this.next(parent, words, at);
+      if (segment === noSegment) return 0;
+      const common = segments.commonBlocks(segment, words, at, depth + 1);
+      if (at + common <= depth) {
+        if (common < segments.length[segment]!) return 0;
+        at += common;
+        parent = segment;
+        continue;
+      }
+      // Where there is no room to split, the whole segment goes: a placement is a guess, and one less is no harm.
+      if (at < depth) this.#split(segment, depth - at);
+      const before = this.blocks;
+      while (this.blocks > 0) {
+        const leaf = this.#leafBelow(segment);
+        this.#drop(leaf);
+        if (leaf === segment) break;
+      }
+      return before - this.blocks;
+    }
+  }
+
+  /** Drops what was used longest ago until no more than `maxBlocks` are left. */
+  shrinkTo(maxBlocks: number): void {
+    const segments = this.#segments;
+    while (this.blocks > maxBlocks) {
+      const segment = this.#recency.oldest;
+      const left = segments.length[segment]! - (this.blocks - maxBlocks);
+      if (left <= 0) {
+        this.#drop(segment);
+        continue;
+      }
+      segments.keep(segment, 0, left);
+      this.blocks = maxBlocks;
+    }
+  }
+
+  /**
+   * Collects expired segments.
+   *
+   * @returns how many of `budget` are left
+   */
+  expire(nowMs: number, budget: number): number {
+    let left = budget;
+    for (; left > 0; left--) {
+      const segment = this.#heap.expiredAt(nowMs);
+      if (segment === noSegment) break;
+      this.#drop(this.#leafBelow(segment));
+    }
+    return left;
+  }
+
+  /** Whether anything has expired and is not collected. */
+  hasExpired(nowMs: number): boolean {
+    return this.#heap.expiredAt(nowMs) !== noSegment;
+  }
+
+  /** Drops up to `budget` segments of a tree that is given up. Returns how many of the budget are left. */
+  dismantle(budget: number): number {
+    let left = budget;
+    for (; left > 0 && this.#recency.oldest !== noSegment; left--) this.#drop(this.#recency.oldest);
+    return left;
+  }
+
+  #leafBelow(segment: number): number {
+    const { firstChild } = this.#segments;
+    let leaf = segment;
+    while (firstChild[leaf] !== noSegment) leaf = firstChild[leaf]!;
+    return leaf;
+  }
+
+  /**
+   * Makes a leaf longer when what it holds and what continues it are alike after this use.
+   *
+   * @returns by how many blocks
+   */
+  #extend(leaf: number, words: Uint32Array, { depth, blockCount, use }: Continuation): number {
+    const segments = this.#segments;
+    const length = segments.length[leaf]!;
+    const blocks = Math.min(maxSegmentBlocks - length, blockCount - depth);
+    const isAlike =
+      segments.expiryMs[leaf]! <= use.expiryMs && segments.confirmedUntilMs[leaf]! <= use.confirmedUntilMs;
+    if (segments.firstChild[leaf] !== noSegment || !isAlike || blocks <= 0) return 0;
+    const isRoomy = segments.pool.roomAt(segments.offset[leaf]!) >= (length + blocks) * 2;
+    if (!isRoomy && !segments.resize(leaf, length + blocks)) return 0;
+    segments.write(leaf, length, words, { from: depth, to: depth + blocks });
+    segments.length[leaf] = length + blocks;
+    this.blocks += blocks;
+    return blocks;
+  }
+
+  /** Adds a segment that continues `parent`; it is touched with the rest of its chain. */
+  #append(parent: number, words: Uint32Array, { depth, blockCount, use }: Continuation): number {
+    const segments = this.#segments;
+    const blocks = blockCount - depth;
+    const segment = segments.allocate(blocks);
+    if (segment === noSegment) return noSegment;
+    segments.write(segment, 0, words, { from: depth, to: blockCount });
+    segments.start[segment] = depth;
+    segments.expiryMs[segment] = use.expiryMs;
+    segments.confirmedUntilMs[segment] = use.confirmedUntilMs;
+    segments.firstChild[segment] = noSegment;
+    this.#link(segment, parent);
+    this.#recency.insertNewest(segment);
+    this.#heap.add(segment);
+    this.blocks += blocks;
+    if (parent === noSegment) this.#storage.roots.store(this.#target, words, 0, 1);
+    return segment;
+  }
+
+  /** Marks a chain as used, from its end, so that the order of last use has deeper blocks as older. */
+  #touch(last: number, { nowMs, expiryMs, confirmedUntilMs }: PlacementUse): void {
+    const segments = this.#segments;
+    for (let segment = last; segment !== noSegment; segment = segments.parent[segment]!) {
+      this.#recency.remove(segment);
+      this.#recency.insertNewest(segment);
+      segments.lastUseMs[segment] = nowMs;
+      segments.expiryMs[segment] = Math.max(segments.expiryMs[segment]!, expiryMs);
+      segments.confirmedUntilMs[segment] = Math.max(segments.confirmedUntilMs[segment]!, confirmedUntilMs);
+    }
+  }
+
+  /**
+   * Parts the first `blocks` of a segment from the rest, which keeps its number and all that continues it.
+   *
+   * @returns the segment of the first part, or `noSegment` when there is no room and nothing changed
+   */
+  #split(rest: number, blocks: number): number {
+    const segments = this.#segments;
+    const head = segments.allocate(blocks);
+    if (head === noSegment) return noSegment;
+    const parent = segments.parent[rest]!;
+    const offset = segments.offset[rest]! >> 1;
+    segments.write(head, 0, segments.pool.words, { from: offset, to: offset + blocks });
+    segments.start[head] = segments.start[rest]!;
+    segments.lastUseMs[head] = segments.lastUseMs[rest]!;
+    segments.expiryMs[head] = segments.expiryMs[rest]!;
+    segments.confirmedUntilMs[head] = segments.confirmedUntilMs[rest]!;
+    segments.firstChild[head] = noSegment;
+    this.#unlink(rest);
+    this.#link(head, parent);
+    segments.keep(rest, blocks, segments.length[rest]! - blocks);
+    segments.start[rest]! += blocks;
+    this.#link(rest, head);
+    this.#recency.insertNewerThan(rest, head);
+    this.#heap.add(head);
+    return head;
+  }
+
+  /** Drops a segment that nothing continues. */
+  #drop(segment: number): void {
+    const segments = this.#segments;
+    const offset = segments.offset[segment]! >> 1;
+    if (segments.parent[segment] === noSegment && !this.isGivenUp) {
+      this.#storage.roots.remove(this.#target, segments.pool.words, offset, offset + 1);
+    }
+    this.#heap.remove(segment);
+    this.#recency.remove(segment);
+    this.#unlink(segment);
+    this.blocks -= segments.length[segment]!;
+    segments.free(segment);
+  }
+
+  /** Makes a segment findable as one that continues `parent`. */
+  #link(segment: number, parent: number): void {
+    const segments = this.#segments;
+    segments.tree[segment] = this.number;
+    segments.parent[segment] = parent;
+    segments.previousSibling[segment] = noSegment;
+    segments.nextSibling[segment] = noSegment;
+    if (parent !== noSegment) {
+      const first = segments.firstChild[parent]!;
+      segments.nextSibling[segment] = first;
+      if (first !== noSegment) segments.previousSibling[first] = segment;
+      segments.firstChild[parent] = segment;
+    }
+    this.#storage.edges.add(segment);
+  }
+
+  #unlink(segment: number): void {
+    const { parent, nextSibling, previousSibling, firstChild } = this.#segments;
+    const next = nextSibling[segment]!;
+    const previous = previousSibling[segment]!;
+    if (next !== noSegment) previousSibling[next] = previous;
+    if (previous !== noSegment) nextSibling[previous] = next;
+    else if (parent[segment] !== noSegment) firstChild[parent[segment]!] = next;
+    this.#storage.edges.remove(segment);
+  }
+}

@@ -1,0 +1,249 @@
+import { HolderTable } from "../table/holder-table.ts";
+import { type PlacementStorage, PlacementTree, type PlacementUse } from "./placement-tree.ts";
+import { SegmentEdges } from "./segment-edges.ts";
+import { noSegment, Segments } from "./segments.ts";
+
+export interface PlacementsOptions {
+  /** Targets are 0 to this, exclusive. */
+  readonly maxTargets: number;
+  /** Placed blocks of one target; what was used longest ago goes first, of one run the deepest blocks. */
+  readonly maxBlocksPerTarget: number;
+  /** Bound on placed blocks of all targets together. What is placed beyond it is refused. */
+  readonly maxBlocks: number;
+  /** Bound on segments, the stretches between the points where chains part. What needs more is refused. */
+  readonly maxSegments: number;
+}
+
+/** When something is placed and for how long. `nowMs` is the caller's monotonic clock. */
+export interface PlacementTime {
+  readonly nowMs: number;
+  readonly ttlMs: number;
+}
+
+/** The blocks of a chain from `from` to `blockCount` (exclusive), which an engine turned out not to hold. */
+export interface RefutedBlocks {
+  readonly from: number;
+  readonly blockCount: number;
+  readonly nowMs: number;
+}
+
+/** What placements say of a chain, as a structure of arrays that is reused between queries. */
+export interface PlacementDepths {
+  count: number;
+  readonly targets: Int32Array;
+  /** Leading blocks placed. */
+  readonly depths: Int32Array;
+  /** Time since the deepest of them was last used, in milliseconds. */
+  readonly agesMs: Float64Array;
+  /** Leading blocks that an engine has confirmed. */
+  readonly confirmedDepths: Int32Array;
+}
+
+/** @param maxTargets as the placements were made with */
+export function createPlacementDepths(maxTargets: number): PlacementDepths {
+  return {
+    count: 0,
+    targets: new Int32Array(maxTargets),
+    depths: new Int32Array(maxTargets),
+    agesMs: new Float64Array(maxTargets),
+    confirmedDepths: new Int32Array(maxTargets),
+  };
+}
+
+/** A slice of the work that collects expired placements goes on to the next target after this many segments. */
+const segmentsPerTurn = 256;
+
+/**
+ * Predictions of what engines will hold: chains that were sent to targets. What a query sees depends only on what was
+ * placed, confirmed and refuted, and on the times given; `expire` and `sweep` reclaim memory and change no answer.
+ */
+export class Placements {
+  /** Blocks that were not placed because a bound on all targets was reached. */
+  refusedBlocks = 0;
+  readonly #options: PlacementsOptions;
+  readonly #storage: PlacementStorage;
+  readonly #trees: (PlacementTree | undefined)[];
+  readonly #candidates: Int32Array;
+  readonly #capacities: Int32Array;
+  #givenUp: PlacementTree[] = [];
+  #nextNumber = 0;
+  #nextTurn = 0;
+
+  constructor(options: PlacementsOptions) {
+    const { maxTargets, maxSegments } = options;
+    this.#options = options;
+    const segments = new Segments(options);
+    const roots = new HolderTable({
+      maxHolders: maxTargets,
+      maxBlocks: maxSegments,
+      maxSets: maxSegments,
+      maxHoles: 0,
+    });
+    this.#storage = { segments, edges: new SegmentEdges(segments), roots };
+    this.#trees = new Array<PlacementTree | undefined>(maxTargets).fill(undefined);
+    this.#candidates = new Int32Array(maxTargets);
+    this.#capacities = new Int32Array(maxTargets).fill(options.maxBlocksPerTarget);
+  }
+
+  get byteLength(): number {
+    const { segments, edges, roots } = this.#storage;
+    let heaps = 0;
+    for (const tree of this.#trees) heaps += tree?.byteLength ?? 0;
+    return segments.byteLength + edges.byteLength + roots.byteLength + heaps;
+  }
+
+  /** The tree of a target, for those who walk it. */
+  treeOf(target: number): PlacementTree | undefined {
+    return this.#trees[target];
+  }
+
+  /** The targets that something is placed on, rising. */
+  placedTargets(): number[] {
+    return this.#trees.flatMap((tree, target) => (tree && tree.blocks > 0 ? [target] : []));
+  }
+
+  get storage(): PlacementStorage {
+    return this.#storage;
+  }
+
+  /** Placed blocks of a target, expired ones included until they are collected. */
+  blockCount(target: number): number {
+    return this.#trees[target]?.blocks ?? 0;
+  }
+
+  /** Sets how many blocks of a target are believed, within the bound on every target; it counts from the next use on. */
+  setCapacity(target: number, blocks: number): void {
+    this.#capacities[target] = Math.max(1, Math.min(blocks, this.#options.maxBlocksPerTarget));
+  }
+
+  /** Placed blocks of all targets, expired ones included until they are collected. */
+  get placedBlocks(): number {
+    let blocks = 0;
+    for (const tree of this.#trees) blocks += tree?.blocks ?? 0;
+    return blocks;
+  }
+
+  /**
+   * Notes that a chain was sent to a target. Expiry only moves away: a later use with a shorter time to live does not
+   * take back what an earlier one promised.
+   */
+  place(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs }: PlacementTime): void {
+    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: 0 });
+  }
+
+  /** Notes that an engine has said itself that it holds a chain. */
+  confirm(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs }: PlacementTime): void {
+    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: nowMs + ttlMs });
+  }
+
+  /**
+   * Notes that an engine turned out not to hold the block at depth `from` of a chain: it goes, with all that continues it.
+   *
+   * @returns how many blocks go
+   */
+  refute(target: number, words: Uint32Array, { from, blockCount, nowMs }: RefutedBlocks): number {
+    if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
+    const tree = this.#tree(target);
+    if (!tree || from < 0 || from >= blockCount) return 0;
+    tree.expire(nowMs, Number.POSITIVE_INFINITY);
+    return tree.cut(words, from);
+  }
+
+  /** Forgets all placements of a target, in one step whatever their number. */
+  clear(target: number): void {
+    const tree = this.#tree(target);
+    if (!tree) return;
+    tree.isGivenUp = true;
+    this.#givenUp.push(tree);
+    this.#trees[target] = undefined;
+    this.#storage.roots.clear(target);
+  }
+
+  /**
+   * Finds the targets that a chain, or the beginning of it, was sent to.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
+  match(words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths): void {
+    out.count = 0;
+    if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
+    if (blockCount <= 0) return;
+    const candidates = this.#storage.roots.holdersOf(words, 0, this.#candidates);
+    for (let index = 0; index < candidates; index++)
+      this.#matchTarget(this.#candidates[index]!, words, blockCount, nowMs, out);
+  }
+
+  /**
+   * Collects about this many expired or given-up segments, and slots of what was cleared.
+   *
+   * @returns whether more is left to do
+   */
+  expire(nowMs: number, budgetSegments: number): boolean {
+    let left = budgetSegments;
+    while (left > 0 && this.#givenUp.length > 0) {
+      left = this.#givenUp.at(-1)!.dismantle(left);
+      if (left > 0) this.#givenUp.pop();
+    }
+    for (let visited = 0; left > 0 && visited < this.#trees.length; visited++) {
+      const turn = Math.min(left, segmentsPerTurn);
+      const kept = this.#expireTarget(this.#nextTurn, nowMs, turn);
+      left -= turn - kept;
+      if (kept === 0) visited = -1;
+      this.#nextTurn = (this.#nextTurn + 1) % this.#trees.length;
+    }
+    const isSwept = !this.#storage.roots.sweep(budgetSegments);
+    return left === 0 || !isSwept;
+  }
+
+  #expireTarget(target: number, nowMs: number, budget: number): number {
+    const tree = this.#trees[target];
+    if (!tree) return budget;
+    const left = tree.expire(nowMs, budget);
+    if (tree.blocks === 0) this.#trees[target] = undefined;
+    return left;
+  }
+
+  #use(target: number, words: Uint32Array, blockCount: number, use: PlacementUse): void {
+    if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
+    const capacity = this.#capacities[target] ?? 0;
+    const blocks = Math.min(blockCount, capacity);
+    if (blocks <= 0 || use.expiryMs <= use.nowMs) return;
+    let tree = this.#tree(target);
+    if (!tree) {
+      tree = new PlacementTree(target, this.#nextNumber++, this.#storage);
+      this.#trees[target] = tree;
+    }
+    // What has expired must not take the place of what has not.
+    tree.expire(use.nowMs, Number.POSITIVE_INFINITY);
+    this.refusedBlocks += blocks - tree.use(words, blocks, use);
+    tree.shrinkTo(capacity);
+  }
+
+  #tree(target: number): PlacementTree | undefined {
+    if (target < 0 || target >= this.#trees.length)
+      throw new RangeError(`target ${target} is not in 0..${this.#trees.length - 1}`);
+    return this.#trees[target];
+  }
+
+  #matchTarget(target: number, words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths): void {
+    const { segments } = this.#storage;
+    const tree = this.#trees[target]!;
+    let last = noSegment;
+    let depth = 0;
+    let confirmedDepth = 0;
+    for (let segment = tree.next(noSegment, words, 0); segment !== noSegment; segment = tree.next(last, words, depth)) {
+      if (segments.expiryMs[segment]! <= nowMs) break;
+      const common = segments.commonBlocks(segment, words, depth, blockCount);
+      depth += common;
+      if (segments.confirmedUntilMs[segment]! > nowMs) confirmedDepth = depth;
+      last = segment;
+      if (depth === blockCount || common < segments.length[segment]!) break;
+    }
+    if (depth === 0) return;
+    const index = out.count++;
+    out.targets[index] = target;
+    out.depths[index] = depth;
+    out.agesMs[index] = Math.max(0, nowMs - segments.lastUseMs[last]!);
+    out.confirmedDepths[index] = confirmedDepth;
+  }
+}

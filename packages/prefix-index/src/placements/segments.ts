@@ -1,0 +1,163 @@
+import { GrowableWords } from "../table/growable-words.ts";
+import { WordPool } from "../table/word-pool.ts";
+
+/** Stands for "no segment". */
+export const noSegment = 0xffff_ffff;
+
+/** Blocks of one segment; a longer run is a chain of several. */
+export const maxSegmentBlocks = 256;
+
+const wordColumns = 12;
+const floatColumns = 4;
+/** The pool rounds records up, by a third at most. */
+const poolSlack = 1.5;
+
+/**
+ * The storage of segments: runs of blocks of one target that were always used together, each continuing another one or
+ * beginning a chain. Columns are indexed by segment; they are replaced when storage grows, so read them from here.
+ */
+export class Segments {
+  /** In the caller's monotonic milliseconds. */
+  lastUseMs!: Float64Array;
+  expiryMs!: Float64Array;
+  /** 0 when no engine has confirmed it. */
+  confirmedUntilMs!: Float64Array;
+  /** What the segment is filed under in the heap of its tree: its expiry, or an earlier one. */
+  filedMs!: Float64Array;
+  /** Offset of its hashes in the pool. */
+  offset!: Uint32Array;
+  /** In blocks. */
+  length!: Uint32Array;
+  /** Depth of its first block in the chain. */
+  start!: Uint32Array;
+  parent!: Uint32Array;
+  firstChild!: Uint32Array;
+  nextSibling!: Uint32Array;
+  previousSibling!: Uint32Array;
+  /** Neighbours in the order of last use within the tree. */
+  newer!: Uint32Array;
+  older!: Uint32Array;
+  heapPlace!: Uint32Array;
+  /** The number of the tree it belongs to. */
+  tree!: Uint32Array;
+  /** Next segment with the same hash of parent and first block. */
+  nextInBucket!: Uint32Array;
+  /** Segments in use. */
+  count = 0;
+  readonly pool: WordPool;
+  readonly #words: readonly GrowableWords[];
+  readonly #floats: readonly GrowableWords[];
+  readonly #maxSegments: number;
+  #capacity = 0;
+  #handedOut = 0;
+  #firstFree = noSegment;
+
+  constructor({ maxSegments, maxBlocks }: { maxSegments: number; maxBlocks: number }) {
+    this.#maxSegments = maxSegments;
+    this.pool = new WordPool(Math.ceil(maxBlocks * 2 * poolSlack) + 4_096 * 20);
+    this.#words = Array.from({ length: wordColumns }, () => new GrowableWords(maxSegments, 0));
+    this.#floats = Array.from({ length: floatColumns }, () => new GrowableWords(maxSegments * 2, 0));
+    this.#grow(Math.min(maxSegments, 64));
+  }
+
+  get byteLength(): number {
+    return this.#capacity * (wordColumns * 4 + floatColumns * 8) + this.pool.byteLength;
+  }
+
+  /** @returns a segment with room for `blocks`, other columns undefined, or `noSegment` when there is no room */
+  allocate(blocks: number): number {
+    if (this.#firstFree === noSegment && this.#handedOut === this.#maxSegments) return noSegment;
+    const offset = this.pool.allocate(blocks * 2);
+    if (offset < 0) return noSegment;
+    let segment = this.#firstFree;
+    if (segment !== noSegment) this.#firstFree = this.nextInBucket[segment]!;
+    else {
+      segment = this.#handedOut++;
+      if (segment === this.#capacity) this.#grow(Math.min(this.#maxSegments, this.#capacity * 2));
+    }
+    this.offset[segment] = offset;
+    this.length[segment] = blocks;
+    this.count++;
+    return segment;
+  }
+
+  /** Gives a segment and its hashes back. */
+  free(segment: number): void {
+    this.pool.free(this.offset[segment]!);
+    this.nextInBucket[segment] = this.#firstFree;
+    this.#firstFree = segment;
+    this.count--;
+  }
+
+  /**
+   * Moves the hashes of a segment to a record that fits another length.
+   *
+   * @returns false when there is no room, and nothing changed
+   */
+  resize(segment: number, blocks: number): boolean {
+    const offset = this.pool.allocate(blocks * 2);
+    if (offset < 0) return false;
+    const old = this.offset[segment]!;
+    this.pool.words.copyWithin(offset, old, old + Math.min(blocks, this.length[segment]!) * 2);
+    this.pool.free(old);
+    this.offset[segment] = offset;
+    return true;
+  }
+
+  /** Writes hashes of `words` into a segment that has room for them, from its block `at` on. */
+  write(segment: number, at: number, words: Uint32Array, { from, to }: { from: number; to: number }): void {
+    const pool = this.pool.words;
+    let target = this.offset[segment]! + at * 2;
+    for (let source = from * 2; source < to * 2; source++) pool[target++] = words[source]!;
+  }
+
+  /** Reduces a segment to `blocks` of its blocks, from its block `from` on. */
+  keep(segment: number, from: number, blocks: number): void {
+    const offset = this.offset[segment]!;
+    this.pool.words.copyWithin(offset, offset + from * 2, offset + (from + blocks) * 2);
+    this.length[segment] = blocks;
+    if (this.pool.roomAt(offset) >= blocks * 4) this.resize(segment, blocks);
+  }
+
+  /** How many blocks of a chain from `from` on are those of a segment; a hash stands for all before it. */
+  commonBlocks(segment: number, words: Uint32Array, from: number, blockCount: number): number {
+    const pool = this.pool.words;
+    const base = this.offset[segment]!;
+    let missing = Math.min(this.length[segment]!, blockCount - from) + 1;
+    let common = 0;
+    let probe = missing - 1;
+    while (missing - common > 1) {
+      const ours = base + (probe - 1) * 2;
+      const theirs = (from + probe - 1) * 2;
+      if (pool[ours] === words[theirs] && pool[ours + 1] === words[theirs + 1]) common = probe;
+      else missing = probe;
+      probe = (common + missing) >>> 1;
+    }
+    return common;
+  }
+
+  #grow(capacity: number): void {
+    for (const column of this.#words) column.ensure(capacity);
+    for (const column of this.#floats) column.ensure(capacity * 2);
+    this.#capacity = capacity;
+    const [offset, length, start, parent, firstChild, nextSibling, previousSibling, newer, older, place, tree, next] =
+      this.#words.map(({ words }) => words);
+    const [lastUseMs, expiryMs, confirmedUntilMs, filedMs] = this.#floats.map(({ floats }) => floats);
+    this.lastUseMs = lastUseMs!;
+    this.expiryMs = expiryMs!;
+    this.confirmedUntilMs = confirmedUntilMs!;
+    this.filedMs = filedMs!;
+    this.offset = offset!;
+    this.length = length!;
+    this.start = start!;
+    this.parent = parent!;
+    this.firstChild = firstChild!;
+    this.nextSibling = nextSibling!;
+    this.previousSibling = previousSibling!;
+    this.newer = newer!;
+    this.older = older!;
+    this.heapPlace = place!;
+    this.tree = tree!;
+    this.nextInBucket = next!;
+  }
+}

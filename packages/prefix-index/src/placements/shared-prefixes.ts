@@ -1,0 +1,124 @@
+import type { Placements } from "./placements.ts";
+import { noSegment } from "./segments.ts";
+
+/** A beginning that several chains or several targets have in common. */
+export interface SharedPrefix {
+  /** The hash of its last block, low word first. */
+  readonly hash: Uint32Array;
+  readonly blocks: number;
+  /** The targets that it is placed on, rising. */
+  readonly targets: readonly number[];
+  /** Different blocks that continue it. */
+  readonly continuations: number;
+}
+
+/** Blocks looked at in one call; with more, the most recently used chains of each target count. */
+export const maxVisitedBlocks = 65_536;
+const slots = maxVisitedBlocks * 2;
+const none = -1;
+
+/** Distinct blocks as columns, found by open addressing. */
+interface Blocks {
+  readonly low: Uint32Array;
+  readonly high: Uint32Array;
+  readonly parent: Int32Array;
+  readonly depth: Int32Array;
+  /** Targets it is on; 0 marks an empty slot. */
+  readonly targets: Uint16Array;
+  readonly continuations: Uint32Array;
+  /** Of the blocks that continue it, the most targets that one is on. */
+  readonly widest: Uint16Array;
+}
+
+type Visit = (target: number, low: number, high: number, parent: number) => number;
+
+/**
+ * Finds the shared prefixes that are worth most by blocks times targets, largest first. It is for people to look at:
+ * it takes some milliseconds, whatever the number of placements.
+ *
+ * @param limit how many at most
+ */
+export function largestSharedPrefixes(placements: Placements, limit: number, nowMs: number): SharedPrefix[] {
+  const blocks: Blocks = {
+    low: new Uint32Array(slots),
+    high: new Uint32Array(slots),
+    parent: new Int32Array(slots),
+    depth: new Int32Array(slots),
+    targets: new Uint16Array(slots),
+    continuations: new Uint32Array(slots),
+    widest: new Uint16Array(slots),
+  };
+  walkPlacements(placements, nowMs, (_target, low, high, parent) => count(blocks, low, high, parent));
+  const best = chooseBest(blocks, limit);
+  const targets = new Map<number, number[]>(best.map((slot) => [slot, []]));
+  walkPlacements(placements, nowMs, (target, low, high) => {
+    const slot = slotOf(blocks, low, high);
+    targets.get(slot)?.push(target);
+    return slot;
+  });
+  return best.map((slot) => ({
+    hash: Uint32Array.of(blocks.low[slot]!, blocks.high[slot]!),
+    blocks: blocks.depth[slot]! + 1,
+    targets: targets.get(slot)!,
+    continuations: blocks.continuations[slot]!,
+  }));
+}
+
+/** Visits live blocks, of every target the same share, each after its parent; `visit` returns what its children get. */
+function walkPlacements(placements: Placements, nowMs: number, visit: Visit): void {
+  const { segments } = placements.storage;
+  const targets = placements.placedTargets();
+  for (const target of targets) {
+    let left = Math.floor(maxVisitedBlocks / targets.length);
+    const tree = placements.treeOf(target)!;
+    const ends = new Map<number, number>();
+    for (let segment = tree.newest; segment !== noSegment && left > 0; segment = segments.older[segment]!) {
+      if (segments.expiryMs[segment]! <= nowMs) continue;
+      const pool = segments.pool.words;
+      const offset = segments.offset[segment]!;
+      let parent = segments.parent[segment] === noSegment ? none : (ends.get(segments.parent[segment]!) ?? none);
+      const visited = Math.min(left, segments.length[segment]!);
+      for (let at = offset; at < offset + visited * 2; at += 2)
+        parent = visit(target, pool[at]!, pool[at + 1]!, parent);
+      left -= visited;
+      ends.set(segment, parent);
+    }
+  }
+}
+
+function slotOf({ low, high, targets }: Blocks, lowWord: number, highWord: number): number {
+  let slot = lowWord % slots;
+  while (targets[slot] !== 0 && (low[slot] !== lowWord || high[slot] !== highWord)) slot = (slot + 1) % slots;
+  return slot;
+}
+
+function count(blocks: Blocks, low: number, high: number, parent: number): number {
+  const slot = slotOf(blocks, low, high);
+  if (blocks.targets[slot]!++ > 0) return slot;
+  blocks.low[slot] = low;
+  blocks.high[slot] = high;
+  blocks.parent[slot] = parent;
+  if (parent !== none) {
+    blocks.depth[slot] = blocks.depth[parent]! + 1;
+    blocks.continuations[parent]!++;
+  }
+  return slot;
+}
+
+function chooseBest({ targets, parent, depth, continuations, widest }: Blocks, limit: number): number[] {
+  for (let slot = 0; slot < slots; slot++) {
+    const above = parent[slot]!;
+    if (targets[slot] !== 0 && above !== none) widest[above] = Math.max(widest[above]!, targets[slot]!);
+  }
+  const worth = (slot: number): number => (depth[slot]! + 1) * targets[slot]!;
+  let best: number[] = [];
+  for (let slot = 0; slot < slots; slot++) {
+    if (targets[slot]! < 2 && continuations[slot]! < 2) continue;
+    // Where one block continues it on all its targets, the longer prefix stands for this one.
+    if (continuations[slot] === 1 && widest[slot] === targets[slot]) continue;
+    best.push(slot);
+    if (best.length < limit * 2 + 64) continue;
+    best = best.sort((one, other) => worth(other) - worth(one)).slice(0, limit);
+  }
+  return best.sort((one, other) => worth(other) - worth(one)).slice(0, limit);
+}

@@ -1,0 +1,280 @@
+import {
+  createPlacementDepths,
+  type PlacementDepths,
+  Placements,
+  type PlacementTime,
+  type RefutedBlocks,
+} from "./placements/placements.ts";
+import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
+import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
+import { SlowTierWalk, slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
+import { createHolderDepths, type HolderDepths } from "./table/holder-depths.ts";
+import { HolderMatcher } from "./table/holder-matcher.ts";
+import { HolderTable } from "./table/holder-table.ts";
+import { scanHolder } from "./table/scan-holder.ts";
+import { type Tier, tier, tierNames } from "./tiers.ts";
+
+/** The most targets that one index can be made for. */
+export const maxPrefixTargets = 4_096;
+
+/** The bounds of an index. Address space is reserved for them; memory is taken as it is needed. */
+export interface PrefixIndexOptions {
+  /** Targets are 0 to this, exclusive. Default and maximum: 4,096. */
+  readonly maxTargets?: number;
+  /** Distinct blocks that targets have on GPUs, and as many in slower tiers. Default: 67,108,864. */
+  readonly maxBlocks?: number;
+  /** Distinct sets of two or more targets that have a block. Default: 262,144. */
+  readonly maxSets?: number;
+  /** Holes of one target; with more it is walked block by block. Default: 65,536. */
+  readonly maxHoles?: number;
+  /** Placed blocks of one target. Default: 65,536. */
+  readonly maxPlacedBlocksPerTarget?: number;
+  /** Placed blocks of all targets. Default: 16,777,216. */
+  readonly maxPlacedBlocks?: number;
+  /** Stretches between the points where placed chains part. Default: 1,048,576. */
+  readonly maxPlacedSegments?: number;
+}
+
+/** A part of what a target holds. `depths` are those of the holes. */
+export type FactsChunk =
+  | { readonly kind: "blocks"; readonly tier: Tier; readonly words: Uint32Array }
+  | { readonly kind: "holes"; readonly words: Uint32Array; readonly depths: Uint32Array }
+  | { readonly kind: "walked" };
+
+/** A block by its place in `words`, and its depth in its chain, 0 for a first block. */
+export interface OrphaningBlock {
+  readonly index: number;
+  readonly depth: number;
+}
+
+/** @throws RangeError when there can be no such index */
+export function createPrefixIndex(options: PrefixIndexOptions = {}): PrefixIndex {
+  const maxTargets = options.maxTargets ?? maxPrefixTargets;
+  if (!Number.isInteger(maxTargets) || maxTargets < 1 || maxTargets > maxPrefixTargets) {
+    throw new RangeError(`maxTargets must be a whole number from 1 to ${maxPrefixTargets}`);
+  }
+  return new PrefixIndex({
+    maxTargets,
+    maxBlocks: options.maxBlocks ?? 67_108_864,
+    maxSets: options.maxSets ?? 262_144,
+    maxHoles: options.maxHoles ?? 65_536,
+    maxPlacedBlocksPerTarget: options.maxPlacedBlocksPerTarget ?? 65_536,
+    maxPlacedBlocks: options.maxPlacedBlocks ?? 16_777_216,
+    maxPlacedSegments: options.maxPlacedSegments ?? 1_048_576,
+  });
+}
+
+/**
+ * What targets have of every chain, with provenance: facts, which engines announced, by tier; and placements, which
+ * routers predict. Chains are chain hashes of two words each, low word first; a hash stands for its whole prefix.
+ * Synchronous and without a clock: times are the caller's monotonic milliseconds.
+ */
+export class PrefixIndex {
+  readonly placements: Placements;
+  readonly #gpu: HolderTable;
+  readonly #slow: HolderTable;
+  readonly #matcher: HolderMatcher;
+  readonly #slowWalk: SlowTierWalk;
+  readonly #gpuDepths: HolderDepths;
+  readonly #placementDepths: PlacementDepths;
+  /** Targets that have anything in a slow tier. */
+  readonly #slowTargets = new Set<number>();
+
+  constructor(options: Required<PrefixIndexOptions>) {
+    const { maxTargets, maxBlocks, maxSets, maxHoles } = options;
+    this.#gpu = new HolderTable({ maxHolders: maxTargets, maxBlocks, maxSets, maxHoles });
+    // In slow tiers blocks come and go in any order, so holes mean nothing there.
+    this.#slow = new HolderTable({ maxHolders: maxTargets * slowTiers, maxBlocks, maxSets, maxHoles: 0 });
+    this.#matcher = new HolderMatcher(this.#gpu);
+    this.#slowWalk = new SlowTierWalk(this.#gpu, this.#slow, maxTargets);
+    this.#gpuDepths = createHolderDepths(maxTargets);
+    this.#placementDepths = createPlacementDepths(maxTargets);
+    this.placements = new Placements({
+      maxTargets,
+      maxBlocksPerTarget: options.maxPlacedBlocksPerTarget,
+      maxBlocks: options.maxPlacedBlocks,
+      maxSegments: options.maxPlacedSegments,
+    });
+  }
+
+  /**
+   * Notes that a target holds the blocks `from` to `to` (exclusive) of `words`. On the GPU the parent of the first of
+   * them is held too, or is made known as missing by `removeOrphan`.
+   *
+   * @returns how many it did not hold before in that tier
+   */
+  storeFacts(target: number, inTier: Tier, words: Uint32Array, from: number, to: number): number {
+    if (inTier === tier.gpu) return this.#gpu.store(target, words, from, to);
+    const stored = this.#slow.store(slowHolder(target, inTier), words, from, to);
+    if (stored > 0) this.#slowTargets.add(target);
+    return stored;
+  }
+
+  /**
+   * Notes that a target has dropped blocks of which it holds no children in that tier.
+   *
+   * @returns how many of them it held
+   */
+  removeFacts(target: number, inTier: Tier, words: Uint32Array, from: number, to: number): number {
+    if (inTier === tier.gpu) return this.#gpu.remove(target, words, from, to);
+    const removed = this.#slow.remove(slowHolder(target, inTier), words, from, to);
+    if (removed > 0) this.#forgetSlowTarget(target);
+    return removed;
+  }
+
+  /**
+   * Notes that a target has dropped a block, or lacks it, although it holds children of it in that tier.
+   *
+   * @returns whether it was held
+   */
+  removeOrphan(target: number, inTier: Tier, words: Uint32Array, block: OrphaningBlock): boolean {
+    if (inTier === tier.gpu) return this.#gpu.removeOrphaning(target, words, block);
+    return this.removeFacts(target, inTier, words, block.index, block.index + 1) > 0;
+  }
+
+  /** Notes that a target holds no children any more of a block that `removeOrphan` named. Saves memory only. */
+  forgetOrphan(target: number, words: Uint32Array, index: number): void {
+    this.#gpu.forgetHole(target, words, index);
+  }
+
+  /** Voids all facts of a target, as at the beginning of a new life of its engine, in one step. */
+  clearFacts(target: number): void {
+    this.#gpu.clear(target);
+    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) this.#slow.clear(slowHolder(target, slowTier));
+    this.#slowTargets.delete(target);
+  }
+
+  /** Voids all facts and placements of a target. */
+  forgetTarget(target: number): void {
+    this.clearFacts(target);
+    this.placements.clear(target);
+  }
+
+  /** @see Placements.place */
+  place(target: number, words: Uint32Array, blockCount: number, time: PlacementTime): void {
+    this.placements.place(target, words, blockCount, time);
+  }
+
+  /** @see Placements.confirm */
+  confirm(target: number, words: Uint32Array, blockCount: number, time: PlacementTime): void {
+    this.placements.confirm(target, words, blockCount, time);
+  }
+
+  /** @see Placements.refute */
+  refute(target: number, words: Uint32Array, blocks: RefutedBlocks): number {
+    return this.placements.refute(target, words, blocks);
+  }
+
+  /**
+   * Finds what every target has of a chain: exactly what a walk block by block would find.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
+  match(words: Uint32Array, blockCount: number, nowMs: number, out: PrefixMatches): void {
+    resetPrefixMatches(out);
+    const depths = this.#gpuDepths;
+    this.#matcher.match(words, blockCount, depths);
+    for (let index = 0; index < depths.count; index++) {
+      const target = depths.holders[index]!;
+      listTarget(out, target);
+      out.gpuBlocks[target] = depths.depths[index]!;
+      out.factBlocks[target] = depths.depths[index]!;
+    }
+    if (this.#slowTargets.size > 0) this.#slowWalk.match(words, blockCount, this.#slowTargets, out);
+    const placed = this.#placementDepths;
+    this.placements.match(words, blockCount, nowMs, placed);
+    for (let index = 0; index < placed.count; index++) {
+      const target = placed.targets[index]!;
+      listTarget(out, target);
+      out.placedBlocks[target] = placed.depths[index]!;
+      out.placementAgeMs[target] = placed.agesMs[index]!;
+      out.confirmedBlocks[target] = placed.confirmedDepths[index]!;
+    }
+  }
+
+  /** Blocks that a target has announced in a tier. */
+  factBlockCount(target: number, inTier: Tier): number {
+    if (inTier === tier.gpu) return this.#gpu.blockCount(target);
+    return this.#slow.blockCount(slowHolder(target, inTier));
+  }
+
+  /** Facts of all targets, counted once per block, target and tier. */
+  get factCount(): number {
+    return this.#gpu.pairs + this.#slow.pairs;
+  }
+
+  /** Facts and placed blocks that found no room since the index was made. */
+  get refusedCount(): number {
+    return this.#gpu.refused + this.#slow.refused + this.placements.refusedBlocks;
+  }
+
+  /** Memory of facts and placements, idle parts included. */
+  get byteLength(): number {
+    return this.#gpu.byteLength + this.#slow.byteLength + this.placements.byteLength;
+  }
+
+  /**
+   * Tells the facts of a target in two words: two indexes that hold the same of a target tell the same, in whatever
+   * order it came.
+   */
+  digest(target: number): Uint32Array {
+    const sums = new Uint32Array(2);
+    this.#gpu.addDigest(target, sums, tier.gpu);
+    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+      this.#slow.addDigest(slowHolder(target, slowTier), sums, slowTier);
+    }
+    return sums;
+  }
+
+  /**
+   * Reads the facts of a target for `importFacts` of another index, in chunks of at most 256 KiB. A chunk may have no
+   * block in it: a bounded stretch of the index was searched for it.
+   */
+  *exportFacts(target: number): Generator<FactsChunk, void, undefined> {
+    for (const words of scanHolder(this.#gpu, target)) yield { kind: "blocks", tier: tier.gpu, words };
+    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+      const inTier = tier[tierNames[slowTier]!];
+      for (const words of scanHolder(this.#slow, slowHolder(target, slowTier))) {
+        yield { kind: "blocks", tier: inTier, words };
+      }
+    }
+    if (this.#gpu.isWalked(target)) yield { kind: "walked" };
+    for (const { words, depths } of this.#gpu.holeChunks(target)) yield { kind: "holes", words, depths };
+  }
+
+  /** Adds what `exportFacts` read, chunk by chunk, all chunks in their order. */
+  importFacts(target: number, chunk: FactsChunk): void {
+    if (chunk.kind === "walked") this.#gpu.walk(target);
+    else if (chunk.kind === "blocks") this.storeFacts(target, chunk.tier, chunk.words, 0, chunk.words.length / 2);
+    else {
+      for (let index = 0; index < chunk.depths.length; index++) {
+        this.#gpu.removeOrphaning(target, chunk.words, { index, depth: chunk.depths[index]! });
+      }
+    }
+  }
+
+  /**
+   * Reclaims memory of voided facts and of placements that expired, and changes no answer.
+   *
+   * @param budget how many slots and segments to visit
+   * @returns whether more is left to do
+   */
+  maintain(nowMs: number, budget: number): boolean {
+    const hasFacts = this.#gpu.sweep(budget);
+    const hasSlowFacts = this.#slow.sweep(budget);
+    const hasPlacements = this.placements.expire(nowMs, budget);
+    return hasFacts || hasSlowFacts || hasPlacements;
+  }
+
+  /** The prefixes that most chains and targets share, by placements; see `largestSharedPrefixes`. */
+  largestSharedPrefixes(limit: number, nowMs: number): SharedPrefix[] {
+    return largestSharedPrefixes(this.placements, limit, nowMs);
+  }
+
+  #forgetSlowTarget(target: number): void {
+    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+      if (this.#slow.blockCount(slowHolder(target, slowTier)) > 0) return;
+    }
+    this.#slowTargets.delete(target);
+  }
+}

@@ -1,0 +1,63 @@
+import { tierNames } from "./tiers.ts";
+
+/**
+ * What the index knows of one chain, as a structure of arrays that is reused between queries. The columns are indexed by
+ * target; only those in the first `count` entries of `targets` mean anything, the others are zero.
+ */
+export interface PrefixMatches {
+  count: number;
+  /** The targets that have any part of the chain, in no particular order. */
+  readonly targets: Int32Array;
+  /** 1 for a target in `targets`. */
+  readonly isListed: Uint8Array;
+  /** Leading blocks that the target has announced on its GPU. */
+  readonly gpuBlocks: Int32Array;
+  /** Leading blocks that it has announced, each in whatever tier. */
+  readonly factBlocks: Int32Array;
+  /** By tier: of the blocks from `gpuBlocks` to `factBlocks`, those whose fastest tier it is. */
+  readonly tierBlocks: readonly Int32Array[];
+  /** Leading blocks that were sent there, as far as that is not too long ago. */
+  readonly placedBlocks: Int32Array;
+  /** Milliseconds since the deepest of `placedBlocks` was last used. */
+  readonly placementAgeMs: Float64Array;
+  /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
+  readonly confirmedBlocks: Int32Array;
+}
+
+/** @param maxTargets as the index was made with */
+export function createPrefixMatches(maxTargets: number): PrefixMatches {
+  const column = (): Int32Array => new Int32Array(maxTargets);
+  return {
+    count: 0,
+    targets: column(),
+    isListed: new Uint8Array(maxTargets),
+    gpuBlocks: column(),
+    factBlocks: column(),
+    tierBlocks: tierNames.map(column),
+    placedBlocks: column(),
+    placementAgeMs: new Float64Array(maxTargets),
+    confirmedBlocks: column(),
+  };
+}
+
+/** Zeroes what the last query wrote. */
+export function resetPrefixMatches(matches: PrefixMatches): void {
+  for (let index = 0; index < matches.count; index++) {
+    const target = matches.targets[index]!;
+    matches.isListed[target] = 0;
+    matches.gpuBlocks[target] = 0;
+    matches.factBlocks[target] = 0;
+    for (const blocks of matches.tierBlocks) blocks[target] = 0;
+    matches.placedBlocks[target] = 0;
+    matches.placementAgeMs[target] = 0;
+    matches.confirmedBlocks[target] = 0;
+  }
+  matches.count = 0;
+}
+
+/** Puts a target on the list, once. */
+export function listTarget(matches: PrefixMatches, target: number): void {
+  if (matches.isListed[target] === 1) return;
+  matches.isListed[target] = 1;
+  matches.targets[matches.count++] = target;
+}

@@ -1,0 +1,127 @@
+import { listTarget, type PrefixMatches } from "./prefix-matches.ts";
+import type { HolderTable } from "./table/holder-table.ts";
+import { tier, tierNames } from "./tiers.ts";
+
+/** Tiers other than the GPU. */
+export const slowTiers = tierNames.length - 1;
+
+/** The holder in the table of slow tiers that stands for a target and one of these tiers. */
+export const slowHolder = (target: number, slowTier: number): number => target * slowTiers + slowTier - 1;
+
+const none = -1;
+
+/**
+ * Continues what targets have on their GPUs with what they have in slower tiers. Those drop blocks in any order, so the
+ * chain is walked block by block, for all targets together; where two blocks have the same holders nothing is done.
+ */
+export class SlowTierWalk {
+  readonly #gpu: HolderTable;
+  readonly #slow: HolderTable;
+  /** Start of the walk and target in one number, so that sorting is by start. */
+  readonly #pending: Float64Array;
+  readonly #targets: Int32Array;
+  /** The tier that the walked target has the present block in, and from which block on. */
+  readonly #tierNow: Int8Array;
+  readonly #since: Int32Array;
+  readonly #maxTargets: number;
+
+  constructor(gpu: HolderTable, slow: HolderTable, maxTargets: number) {
+    this.#gpu = gpu;
+    this.#slow = slow;
+    this.#maxTargets = maxTargets;
+    this.#pending = new Float64Array(maxTargets);
+    this.#targets = new Int32Array(maxTargets);
+    this.#tierNow = new Int8Array(maxTargets);
+    this.#since = new Int32Array(maxTargets);
+  }
+
+  /**
+   * Completes `factBlocks` and `tierBlocks`, and lists targets that have the chain in slow tiers only.
+   *
+   * @param candidates targets that have anything in a slow tier
+   */
+  match(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
+    const pending = this.#gather(words, blockCount, candidates, out);
+    if (pending === 0) return;
+    this.#pending.subarray(0, pending).sort();
+    let next = 0;
+    let active = 0;
+    let block = 0;
+    let lastGpu = none;
+    let lastSlow = none;
+    for (; block < blockCount && (active > 0 || next < pending); block++) {
+      if (active === 0) block = Math.floor(this.#pending[next]! / this.#maxTargets);
+      const gpuSet = this.#gpu.setOf(words, block);
+      const slowSet = this.#slow.setOf(words, block);
+      if (gpuSet !== lastGpu || slowSet !== lastSlow) active = this.#advance(active, { block, gpuSet, slowSet }, out);
+      lastGpu = gpuSet;
+      lastSlow = slowSet;
+      for (; next < pending && Math.floor(this.#pending[next]! / this.#maxTargets) === block; next++) {
+        const target = this.#pending[next]! % this.#maxTargets;
+        this.#targets[active] = target;
+        this.#since[active] = block;
+        this.#tierNow[active++] = this.#fastest(target, gpuSet, slowSet);
+        listTarget(out, target);
+      }
+    }
+    for (let index = 0; index < active; index++) this.#leave(index, block, out);
+  }
+
+  /** Collects the targets that have the block behind their GPU blocks in a slow tier. */
+  #gather(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): number {
+    let pending = 0;
+    let lastStart = none;
+    let set = 0;
+    for (const target of candidates) {
+      const start = out.gpuBlocks[target]!;
+      if (start >= blockCount) continue;
+      if (start !== lastStart) set = this.#slow.setOf(words, start);
+      lastStart = start;
+      if (this.#fastest(target, 0, set) !== none) this.#pending[pending++] = start * this.#maxTargets + target;
+    }
+    return pending;
+  }
+
+  /** Lets the walked targets go on to a block with other holders. Returns how many are still walked. */
+  #advance(
+    active: number,
+    { block, gpuSet, slowSet }: { block: number; gpuSet: number; slowSet: number },
+    out: PrefixMatches,
+  ): number {
+    let left = active;
+    for (let index = 0; index < left; ) {
+      const now = this.#fastest(this.#targets[index]!, gpuSet, slowSet);
+      if (now === this.#tierNow[index]) {
+        index++;
+        continue;
+      }
+      this.#leave(index, block, out);
+      if (now !== none) {
+        this.#since[index] = block;
+        this.#tierNow[index++] = now;
+        continue;
+      }
+      left--;
+      this.#targets[index] = this.#targets[left]!;
+      this.#since[index] = this.#since[left]!;
+      this.#tierNow[index] = this.#tierNow[left]!;
+    }
+    return left;
+  }
+
+  /** Books the blocks before `block` that a walked target had in one tier. */
+  #leave(index: number, block: number, out: PrefixMatches): void {
+    const target = this.#targets[index]!;
+    out.tierBlocks[this.#tierNow[index]!]![target]! += block - this.#since[index]!;
+    out.factBlocks[target] = block;
+  }
+
+  #fastest(target: number, gpuSet: number, slowSet: number): number {
+    if (gpuSet !== 0 && this.#gpu.holds(gpuSet, target)) return tier.gpu;
+    if (slowSet === 0) return none;
+    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+      if (this.#slow.holds(slowSet, slowHolder(target, slowTier))) return slowTier;
+    }
+    return none;
+  }
+}

@@ -1,0 +1,182 @@
+import { findSlot, slotWords } from "./find-slot.ts";
+import type { HolderIds } from "./holder-ids.ts";
+import type { HolderSets } from "./holder-sets.ts";
+import { createSetPairs, pairWords } from "./set-pairs.ts";
+import type { SlotTable } from "./slot-table.ts";
+
+/** What the parts of a holder table share. */
+export interface TableParts {
+  readonly slots: SlotTable;
+  readonly sets: HolderSets;
+  readonly ids: HolderIds;
+}
+
+/** Changes the entries of batches of blocks, and keeps the counts and sums of holders. */
+export class BatchWriter {
+  /** Pairs of block and holder. */
+  pairs = 0;
+  /** Pairs that were not stored, or were dropped, because a bound was reached. */
+  refused = 0;
+  readonly #parts: TableParts;
+  readonly #members = createSetPairs();
+  /** Keeps the reads that fetch slots ahead of their use from being optimised away. */
+  #touched = 0;
+
+  constructor(parts: TableParts) {
+    this.#parts = parts;
+  }
+
+  /** Reads the home slots of a batch, so that their cache misses overlap. */
+  #touch(words: Uint32Array, from: number, to: number): void {
+    const { words: table, boundary, scaleLow, scaleHigh } = this.#parts.slots;
+    let sum = 0;
+    for (let at = from * 2; at < to * 2; at += 2) {
+      const low = words[at]!;
+      sum ^= table[((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords]!;
+    }
+    this.#touched ^= sum;
+  }
+
+  /** Stores a batch for an internal id. Returns how many blocks it did not hold before. */
+  store(id: number, words: Uint32Array, from: number, to: number): number {
+    const { slots, sets, ids } = this.#parts;
+    const hasRoom = slots.reserve(to - from);
+    this.#touch(words, from, to);
+    const { boundary, scaleLow, scaleHigh } = slots;
+    let table = slots.words;
+    let lastSet = 0;
+    let lastNext = 0;
+    let moved = 0;
+    let stored = 0;
+    let added = 0;
+    let refused = 0;
+    let sumLow = 0;
+    let sumHigh = 0;
+    for (let at = from * 2; at < to * 2; at += 2) {
+      const low = words[at]!;
+      const high = words[at + 1]!;
+      const slot = findSlot(table, ((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords, low, high);
+      if (slot < 0) {
+        if (!hasRoom) {
+          refused++;
+          continue;
+        }
+        const empty = ~slot;
+        if (empty + slotWords < table.length) {
+          table[empty] = low;
+          table[empty + 1] = high;
+          table[empty + 2] = id + 1;
+          added++;
+        } else {
+          slots.put(empty, low, high, id + 1);
+          table = slots.words;
+        }
+      } else {
+        const set = table[slot + 2]!;
+        if (set !== lastSet) {
+          sets.retain(lastNext, moved);
+          sets.release(lastSet, moved);
+          moved = 0;
+          lastSet = set;
+          lastNext = sets.plus(set, id);
+        }
+        if (lastNext === set) continue;
+        if (lastNext === 0) {
+          refused++;
+          continue;
+        }
+        table[slot + 2] = lastNext;
+        moved++;
+      }
+      stored++;
+      sumLow += low;
+      sumHigh += high;
+    }
+    sets.retain(lastNext, moved);
+    sets.release(lastSet, moved);
+    slots.count += added;
+    this.#count(id, stored, sumLow, sumHigh);
+    if (refused > 0) ids.setLinear(id);
+    this.refused += refused;
+    return stored;
+  }
+
+  /** Removes a batch for an internal id. Returns how many blocks of it were held. */
+  remove(id: number, words: Uint32Array, from: number, to: number): number {
+    const { slots, sets } = this.#parts;
+    this.#touch(words, from, to);
+    const { boundary, scaleLow, scaleHigh, words: table } = slots;
+    let lastSet = 0;
+    let lastNext = 0;
+    let moved = 0;
+    let removed = 0;
+    let dropped = 0;
+    let sumLow = 0;
+    let sumHigh = 0;
+    for (let at = from * 2; at < to * 2; at += 2) {
+      const low = words[at]!;
+      const high = words[at + 1]!;
+      const slot = findSlot(table, ((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords, low, high);
+      if (slot < 0) continue;
+      const set = table[slot + 2]!;
+      if (set === id + 1) slots.erase(slot);
+      else {
+        if (set !== lastSet) {
+          sets.retain(lastNext, moved);
+          sets.release(lastSet, moved);
+          moved = 0;
+          lastSet = set;
+          lastNext = sets.minus(set, id);
+        }
+        if (lastNext === set) continue;
+        if (lastNext < 0) {
+          // There is no room for the smaller set, and a block that is gone must not be found.
+          if (sets.has(set, id)) dropped++;
+          this.dropEntry(slot);
+          lastSet = 0;
+          lastNext = 0;
+          continue;
+        }
+        table[slot + 2] = lastNext;
+        moved++;
+      }
+      removed++;
+      sumLow += low;
+      sumHigh += high;
+    }
+    sets.retain(lastNext, moved);
+    sets.release(lastSet, moved);
+    this.#count(id, -removed, -sumLow, -sumHigh);
+    return removed + dropped;
+  }
+
+  /** Takes a block away from all that hold it, who are walked block by block from now on. */
+  dropEntry(slot: number): void {
+    const { slots, sets, ids } = this.#parts;
+    const low = slots.words[slot]!;
+    const high = slots.words[slot + 1]!;
+    const set = slots.words[slot + 2]!;
+    const members = this.#members;
+    sets.pairsOf(set, members);
+    for (let pair = 0; pair < members.count; pair++) {
+      const at = members.at + pair * pairWords;
+      const word = members.words[at]!;
+      for (let bits = members.words[at + 1]! & ids.live[word]!; bits !== 0; bits &= bits - 1) {
+        const id = word * 32 + 31 - Math.clz32(bits & -bits);
+        this.#count(id, -1, -low, -high);
+        ids.setLinear(id);
+        this.refused++;
+      }
+    }
+    sets.release(set, 1);
+    slots.erase(slot);
+  }
+
+  #count(id: number, blocks: number, sumLow: number, sumHigh: number): void {
+    const { ids } = this.#parts;
+    ids.blocks[id]! += blocks;
+    ids.sums[id * 2]! += sumLow;
+    ids.sums[id * 2 + 1]! += sumHigh;
+    this.pairs += blocks;
+  }
+}

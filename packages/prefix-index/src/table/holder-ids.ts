@@ -1,0 +1,119 @@
+import { HoleSet } from "./hole-set.ts";
+
+/** A holder that has no internal id. */
+const none = -1;
+
+/**
+ * The holders as the table's entries know them. A holder has an internal id while it holds anything; voiding it retires
+ * that id in one step, and the id is used again only after a sweep has taken it out of all entries.
+ */
+export class HolderIds {
+  /** One bit per internal id: it belongs to a holder. 32 per word. */
+  readonly live: Uint32Array;
+  /** One bit per internal id: it has holes, or is walked block by block. */
+  readonly special: Uint32Array;
+  /** One bit per internal id that the sweep under way takes out. */
+  readonly swept: Uint32Array;
+  /** The holder of an internal id, -1 for none. */
+  readonly holderOf: Int32Array;
+  /** Blocks held, by internal id. */
+  readonly blocks: Uint32Array;
+  /** Per internal id the sums of the low words and of the high words that it holds, modulo 2^32. */
+  readonly sums: Uint32Array;
+  readonly holes = new Map<number, HoleSet>();
+  /** Internal ids that do not keep to "a held block's parent is held or a hole". */
+  readonly linear = new Set<number>();
+  readonly capacity: number;
+  readonly #idOf: Int32Array;
+  readonly #free: number[] = [];
+  #handedOut = 0;
+  #retired: number[] = [];
+  #sweeping: number[] = [];
+
+  constructor(maxHolders: number) {
+    // As many again may wait for the sweep while all holders live.
+    this.capacity = Math.ceil((maxHolders * 2) / 32) * 32;
+    this.#idOf = new Int32Array(maxHolders).fill(none);
+    this.holderOf = new Int32Array(this.capacity).fill(none);
+    this.blocks = new Uint32Array(this.capacity);
+    this.sums = new Uint32Array(this.capacity * 2);
+    this.live = new Uint32Array(this.capacity / 32);
+    this.special = new Uint32Array(this.capacity / 32);
+    this.swept = new Uint32Array(this.capacity / 32);
+  }
+
+  /** @returns the internal id of a holder, or -1 */
+  find(holder: number): number {
+    const id = this.#idOf[holder];
+    if (id === undefined) throw new RangeError(`holder ${holder} is not in 0..${this.#idOf.length - 1}`);
+    return id;
+  }
+
+  /** @returns a fresh internal id for a holder without one, or -1 while every free one waits for a sweep */
+  take(holder: number): number {
+    const id = this.#free.pop() ?? (this.#handedOut < this.capacity ? this.#handedOut++ : none);
+    if (id === none) return none;
+    this.#idOf[holder] = id;
+    this.holderOf[id] = holder;
+    this.live[id >>> 5]! |= 1 << (id & 31);
+    return id;
+  }
+
+  /** Parts a holder from its internal id, which nobody finds any more. */
+  retire(holder: number): void {
+    const id = this.find(holder);
+    if (id === none) return;
+    this.#idOf[holder] = none;
+    this.holderOf[id] = none;
+    this.live[id >>> 5]! &= ~(1 << (id & 31));
+    this.special[id >>> 5]! &= ~(1 << (id & 31));
+    this.blocks[id] = 0;
+    this.sums.fill(0, id * 2, id * 2 + 2);
+    this.holes.delete(id);
+    this.linear.delete(id);
+    this.#retired.push(id);
+  }
+
+  get isSweepDue(): boolean {
+    return this.#retired.length > 0;
+  }
+
+  /** Makes every id retired so far one to be taken out. */
+  beginSweep(): void {
+    this.#sweeping = this.#retired;
+    this.#retired = [];
+    for (const id of this.#sweeping) this.swept[id >>> 5]! |= 1 << (id & 31);
+  }
+
+  /** Frees the ids that the sweep has taken out of all entries. */
+  endSweep(): void {
+    for (const id of this.#sweeping) {
+      this.swept[id >>> 5]! &= ~(1 << (id & 31));
+      this.#free.push(id);
+    }
+    this.#sweeping = [];
+  }
+
+  /** The holes of an internal id, made when there are none. */
+  holesOf(id: number): HoleSet {
+    let holes = this.holes.get(id);
+    if (!holes) {
+      holes = new HoleSet();
+      this.holes.set(id, holes);
+    }
+    this.special[id >>> 5]! |= 1 << (id & 31);
+    return holes;
+  }
+
+  forgetHoles(id: number): void {
+    this.holes.delete(id);
+    if (!this.linear.has(id)) this.special[id >>> 5]! &= ~(1 << (id & 31));
+  }
+
+  /** From now on an id is walked block by block. */
+  setLinear(id: number): void {
+    this.linear.add(id);
+    this.holes.delete(id);
+    this.special[id >>> 5]! |= 1 << (id & 31);
+  }
+}

@@ -1,0 +1,299 @@
+import { GrowableWords } from "./growable-words.ts";
+import { createSetPairs, pairWords, type SetPairs } from "./set-pairs.ts";
+import { maxRecordWords, WordPool } from "./word-pool.ts";
+
+/** More holder ids than this cannot be told apart in one set. */
+export const maxSetHolders = (maxRecordWords / pairWords) * 32;
+
+/** Words of a set's record: references, offset of its pairs, their number, signature (2), next of its bucket, version. */
+const recordWords = 7;
+const references = 0;
+const pairsAt = 1;
+const pairCount = 2;
+const signatureLow = 3;
+const signatureHigh = 4;
+const nextInBucket = 5;
+const version = 6;
+
+const none = 0xffff_ffff;
+
+/** Words of an entry of the transition cache: set, its version, holder with operation, result, its version. */
+const transitionWords = 5;
+const transitions = 2_048;
+/** All sets together take at most 256 MiB. */
+const maxPoolWords = 67_108_864;
+
+/**
+ * Interned sets of holder ids, each known by a number: 0 is the empty set, 1 + h the set of h alone, which takes no
+ * memory, and from there on sets of several, which count the references to them and go with the last. Equal sets have
+ * equal numbers.
+ */
+export class HolderSets {
+  /** The smallest number of a set of several holders. */
+  readonly firstShared: number;
+  readonly #maxShared: number;
+  readonly #pool: WordPool;
+  readonly #records: GrowableWords;
+  readonly #transitions = new Uint32Array(transitions * transitionWords).fill(none);
+  readonly #made: Uint32Array;
+  readonly #from = createSetPairs();
+  #buckets = new Uint32Array(1_024).fill(none);
+  #firstFree = none;
+  #handedOut = 0;
+  #shared = 0;
+
+  constructor({ maxHolders, maxSets }: { maxHolders: number; maxSets: number }) {
+    if (maxHolders > maxSetHolders) throw new RangeError(`at most ${maxSetHolders} holders fit in a set`);
+    this.firstShared = maxHolders + 1;
+    this.#maxShared = maxSets;
+    const maxPairs = Math.ceil(maxHolders / 32);
+    this.#made = new Uint32Array(maxPairs * pairWords);
+    this.#records = new GrowableWords(maxSets * recordWords, 0);
+    this.#pool = new WordPool(Math.min(maxSets * maxPairs * pairWords * 2, maxPoolWords));
+  }
+
+  /** Sets of several holders that live. */
+  get sharedCount(): number {
+    return this.#shared;
+  }
+
+  get byteLength(): number {
+    const own = this.#records.words.length + this.#buckets.length + this.#transitions.length + this.#made.length;
+    return own * 4 + this.#pool.byteLength;
+  }
+
+  /** Shows the pairs of a set. */
+  pairsOf(set: number, out: SetPairs): void {
+    if (set >= this.firstShared) {
+      const record = (set - this.firstShared) * recordWords;
+      out.words = this.#pool.words;
+      out.at = this.#records.words[record + pairsAt]!;
+      out.count = this.#records.words[record + pairCount]!;
+      return;
+    }
+    out.words = out.own;
+    out.at = 0;
+    out.count = set === 0 ? 0 : 1;
+    out.own[0] = (set - 1) >>> 5;
+    out.own[1] = 1 << ((set - 1) & 31);
+  }
+
+  has(set: number, holder: number): boolean {
+    if (set < this.firstShared) return set === holder + 1;
+    const record = (set - this.firstShared) * recordWords;
+    const pool = this.#pool.words;
+    const word = holder >>> 5;
+    let low = 0;
+    let high = this.#records.words[record + pairCount]!;
+    const at = this.#records.words[record + pairsAt]!;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (pool[at + middle * pairWords]! < word) low = middle + 1;
+      else high = middle;
+    }
+    if (low === this.#records.words[record + pairCount]! || pool[at + low * pairWords] !== word) return false;
+    return ((pool[at + low * pairWords + 1]! >>> (holder & 31)) & 1) === 1;
+  }
+
+  /** @returns the set with a holder more, which needs a reference from its user; 0 when there is no room for it */
+  plus(set: number, holder: number): number {
+    if (set === 0) return holder + 1;
+    return this.#changed(set, holder, true);
+  }
+
+  /** @returns the set with a holder less, possibly 0; -1 when there is no room for it */
+  minus(set: number, holder: number): number {
+    if (set < this.firstShared) return set === holder + 1 ? 0 : set;
+    const changed = this.#changed(set, holder, false);
+    return changed === 0 ? -1 : changed;
+  }
+
+  /** @returns the set without the holders in a mask of 32 per word; -1 when there is no room for it */
+  without(set: number, mask: Uint32Array): number {
+    const from = this.#from;
+    this.pairsOf(set, from);
+    let made = 0;
+    let isTouched = false;
+    for (let pair = 0; pair < from.count; pair++) {
+      const word = from.words[from.at + pair * pairWords]!;
+      const bits = from.words[from.at + pair * pairWords + 1]!;
+      if ((bits & mask[word]!) !== 0) isTouched = true;
+      made = this.#add(made, word, bits & ~mask[word]!);
+    }
+    if (!isTouched) return set;
+    if (made === 0) return 0;
+    const found = this.#intern(made);
+    return found === 0 ? -1 : found;
+  }
+
+  /** Counts references to a set. */
+  retain(set: number, count: number): void {
+    if (set >= this.firstShared) this.#records.words[(set - this.firstShared) * recordWords + references]! += count;
+  }
+
+  /** Drops references to a set, which goes with the last. */
+  release(set: number, count: number): void {
+    if (set < this.firstShared) return;
+    const index = set - this.firstShared;
+    const records = this.#records.words;
+    const left = records[index * recordWords + references]! - count;
+    records[index * recordWords + references] = left;
+    if (left === 0) this.#free(index);
+  }
+
+  #changed(set: number, holder: number, add: boolean): number {
+    const operation = holder * 2 + (add ? 1 : 0);
+    const cache = this.#transitions;
+    const hash = Math.imul(Math.imul(set, 0x9e3779b1) ^ operation, 0x85ebca6b) >>> 0;
+    const at = (hash >>> 21) * transitionWords;
+    if (cache[at] === set && cache[at + 2] === operation && cache[at + 1] === this.#versionOf(set)) {
+      const result = cache[at + 3]!;
+      if (cache[at + 4] === this.#versionOf(result)) return result;
+    }
+    const made = this.#make(set, holder, add);
+    if (made === 0) return set;
+    const result = this.#intern(made);
+    if (result === 0) return 0;
+    cache[at] = set;
+    cache[at + 1] = this.#versionOf(set);
+    cache[at + 2] = operation;
+    cache[at + 3] = result;
+    cache[at + 4] = this.#versionOf(result);
+    return result;
+  }
+
+  /** Writes a set with one bit changed into `#made`. Returns the pairs written, 0 when nothing changes. */
+  #make(set: number, holder: number, add: boolean): number {
+    const from = this.#from;
+    this.pairsOf(set, from);
+    const target = holder >>> 5;
+    const bit = 1 << (holder & 31);
+    let made = 0;
+    let isDone = false;
+    for (let pair = 0; pair < from.count; pair++) {
+      const word = from.words[from.at + pair * pairWords]!;
+      const bits = from.words[from.at + pair * pairWords + 1]!;
+      if (word < target || isDone) {
+        made = this.#add(made, word, bits);
+        continue;
+      }
+      isDone = true;
+      if (word === target) {
+        const changed = add ? bits | bit : bits & ~bit;
+        if (changed >>> 0 === bits) return 0;
+        made = this.#add(made, word, changed);
+      } else {
+        if (!add) return 0;
+        made = this.#add(made, target, bit);
+        made = this.#add(made, word, bits);
+      }
+    }
+    if (isDone) return made;
+    return add ? this.#add(made, target, bit) : 0;
+  }
+
+  #add(made: number, word: number, bits: number): number {
+    if (bits === 0) return made;
+    this.#made[made * pairWords] = word;
+    this.#made[made * pairWords + 1] = bits;
+    return made + 1;
+  }
+
+  /** The number of the set whose pairs are in `#made`, new or known; 0 when there is no room. */
+  #intern(pairs: number): number {
+    const made = this.#made;
+    const first = made[1]!;
+    if (pairs === 1 && (first & (first - 1)) === 0) return made[0]! * 32 + (31 - Math.clz32(first)) + 1;
+    let low = 0;
+    let high = pairs;
+    for (let word = 0; word < pairs * pairWords; word++) {
+      low = Math.imul(low ^ made[word]!, 0x85ebca6b);
+      low ^= low >>> 13;
+      high = Math.imul(high + made[word]!, 0xc2b2ae35);
+      high ^= high >>> 16;
+    }
+    const found = this.#find(pairs, low >>> 0, high >>> 0);
+    return found === none ? this.#create(pairs, low >>> 0, high >>> 0) : found + this.firstShared;
+  }
+
+  #find(pairs: number, low: number, high: number): number {
+    const records = this.#records.words;
+    const pool = this.#pool.words;
+    let index = this.#buckets[low & (this.#buckets.length - 1)]!;
+    for (; index !== none; index = records[index * recordWords + nextInBucket]!) {
+      const record = index * recordWords;
+      if (records[record + signatureLow] !== low || records[record + signatureHigh] !== high) continue;
+      if (records[record + pairCount] !== pairs) continue;
+      const at = records[record + pairsAt]!;
+      let word = 0;
+      while (word < pairs * pairWords && pool[at + word] === this.#made[word]) word++;
+      if (word === pairs * pairWords) return index;
+    }
+    return none;
+  }
+
+  #create(pairs: number, low: number, high: number): number {
+    if (this.#shared === this.#maxShared) return 0;
+    const offset = this.#pool.allocate(pairs * pairWords);
+    if (offset < 0) return 0;
+    this.#pool.words.set(this.#made.subarray(0, pairs * pairWords), offset);
+    let index = this.#firstFree;
+    if (index === none) {
+      index = this.#handedOut++;
+      const doubled = Math.max(index + 1, Math.min(this.#maxShared, index * 2));
+      if ((index + 1) * recordWords > this.#records.words.length) this.#records.ensure(doubled * recordWords);
+    } else this.#firstFree = this.#records.words[index * recordWords + nextInBucket]!;
+    this.#shared++;
+    if (this.#shared > this.#buckets.length) this.#rehash();
+    const records = this.#records.words;
+    const record = index * recordWords;
+    const bucket = low & (this.#buckets.length - 1);
+    records[record + references] = 0;
+    records[record + pairsAt] = offset;
+    records[record + pairCount] = pairs;
+    records[record + signatureLow] = low;
+    records[record + signatureHigh] = high;
+    records[record + nextInBucket] = this.#buckets[bucket]!;
+    this.#buckets[bucket] = index;
+    return index + this.firstShared;
+  }
+
+  #free(index: number): void {
+    const records = this.#records.words;
+    const record = index * recordWords;
+    const bucket = records[record + signatureLow]! & (this.#buckets.length - 1);
+    let before = this.#buckets[bucket]!;
+    if (before === index) this.#buckets[bucket] = records[record + nextInBucket]!;
+    else {
+      while (records[before * recordWords + nextInBucket] !== index)
+        before = records[before * recordWords + nextInBucket]!;
+      records[before * recordWords + nextInBucket] = records[record + nextInBucket]!;
+    }
+    this.#pool.free(records[record + pairsAt]!);
+    records[record + version]!++;
+    records[record + nextInBucket] = this.#firstFree;
+    this.#firstFree = index;
+    this.#shared--;
+  }
+
+  /** Doubles the buckets, which the bound on sets keeps below a few milliseconds. */
+  #rehash(): void {
+    const records = this.#records.words;
+    const old = this.#buckets;
+    this.#buckets = new Uint32Array(old.length * 2).fill(none);
+    for (let index of old) {
+      while (index !== none) {
+        const record = index * recordWords;
+        const next = records[record + nextInBucket]!;
+        const bucket = records[record + signatureLow]! & (this.#buckets.length - 1);
+        records[record + nextInBucket] = this.#buckets[bucket]!;
+        this.#buckets[bucket] = index;
+        index = next;
+      }
+    }
+  }
+
+  #versionOf(set: number): number {
+    return set < this.firstShared ? 0 : this.#records.words[(set - this.firstShared) * recordWords + version]!;
+  }
+}

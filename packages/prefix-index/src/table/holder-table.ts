@@ -1,0 +1,224 @@
+import { BatchWriter } from "./batch-writer.ts";
+import { HolderIds } from "./holder-ids.ts";
+import { HolderSets } from "./holder-sets.ts";
+import { createSetPairs, pairWords } from "./set-pairs.ts";
+import { SlotTable } from "./slot-table.ts";
+import { Sweeper } from "./sweeper.ts";
+
+export interface HolderTableOptions {
+  /** Holders are 0 to this, exclusive. */
+  readonly maxHolders: number;
+  /** Bound on distinct blocks; what is stored beyond it is refused. */
+  readonly maxBlocks: number;
+  /** Bound on distinct sets of two or more holders. */
+  readonly maxSets: number;
+  /** Bound on the holes of one holder; with more it is walked block by block. */
+  readonly maxHoles: number;
+}
+
+const holesPerChunk = 16_384;
+const batchBlocks = 256;
+const sweptSlotsPerStore = 8;
+const sweptSlotsPerRemoval = 16;
+
+/**
+ * Which holders hold which blocks. Blocks are chain hashes of two words each, low word first; a holder is a small
+ * number. A held block's parent is held too, or is a hole: whoever removes a block that the holder still holds children
+ * of says so by `removeOrphaning`.
+ */
+export class HolderTable {
+  readonly slots: SlotTable;
+  readonly sets: HolderSets;
+  readonly ids: HolderIds;
+  readonly #maxHoles: number;
+  readonly #writer: BatchWriter;
+  readonly #sweeper: Sweeper;
+  readonly #members = createSetPairs();
+
+  constructor({ maxHolders, maxBlocks, maxSets, maxHoles }: HolderTableOptions) {
+    this.slots = new SlotTable(maxBlocks);
+    this.ids = new HolderIds(maxHolders);
+    this.sets = new HolderSets({ maxHolders: this.ids.capacity, maxSets });
+    this.#maxHoles = maxHoles;
+    this.#writer = new BatchWriter(this);
+    this.#sweeper = new Sweeper(this, this.#writer);
+  }
+
+  /** Pairs of block and holder. */
+  get pairs(): number {
+    return this.#writer.pairs;
+  }
+
+  /** Pairs that were not stored, or were dropped, because a bound was reached. */
+  get refused(): number {
+    return this.#writer.refused;
+  }
+
+  get byteLength(): number {
+    let holes = 0;
+    for (const set of this.ids.holes.values()) holes += set.byteLength;
+    return this.slots.byteLength + this.sets.byteLength + holes;
+  }
+
+  blockCount(holder: number): number {
+    const id = this.ids.find(holder);
+    return id < 0 ? 0 : this.ids.blocks[id]!;
+  }
+
+  /**
+   * Stores the blocks `from` to `to` (exclusive) of `words`, and closes holes that they fill.
+   *
+   * @returns how many the holder did not hold before
+   */
+  store(holder: number, words: Uint32Array, from: number, to: number): number {
+    if (from >= to) return 0;
+    const id = this.#idFor(holder);
+    let stored = 0;
+    for (let begin = from; begin < to; begin += batchBlocks) {
+      const end = Math.min(to, begin + batchBlocks);
+      stored += this.#writer.store(id, words, begin, end);
+      const holes = this.ids.holes.get(id);
+      if (holes) for (let block = begin; block < end; block++) holes.delete(words[block * 2]!, words[block * 2 + 1]!);
+      if (holes?.count === 0) this.ids.forgetHoles(id);
+    }
+    this.sweep((to - from) * sweptSlotsPerStore);
+    return stored;
+  }
+
+  /**
+   * Removes blocks that the holder holds no children of.
+   *
+   * @returns how many of them it held
+   */
+  remove(holder: number, words: Uint32Array, from: number, to: number): number {
+    const id = this.ids.find(holder);
+    if (id < 0) return 0;
+    let removed = 0;
+    for (let begin = from; begin < to; begin += batchBlocks) {
+      const end = Math.min(to, begin + batchBlocks);
+      removed += this.#writer.remove(id, words, begin, end);
+    }
+    this.sweep((to - from) * sweptSlotsPerRemoval);
+    return removed;
+  }
+
+  /**
+   * Removes the block at `index` of `words` although the holder holds children of it, or says that it is missing.
+   *
+   * @param depth its place in its chain, 0 for a first block
+   * @returns whether it was held
+   */
+  removeOrphaning(holder: number, words: Uint32Array, { index, depth }: { index: number; depth: number }): boolean {
+    const removed = this.remove(holder, words, index, index + 1) === 1;
+    const id = this.#idFor(holder);
+    if (this.ids.linear.has(id)) return removed;
+    const hole = { depth, maxHoles: this.#maxHoles };
+    if (!this.ids.holesOf(id).add(words[index * 2]!, words[index * 2 + 1]!, hole)) this.ids.setLinear(id);
+    return removed;
+  }
+
+  /** Forgets the hole at `index` of `words`, whose children the holder does not hold any more. */
+  forgetHole(holder: number, words: Uint32Array, index: number): void {
+    const id = this.ids.find(holder);
+    const holes = this.ids.holes.get(id);
+    if (holes?.delete(words[index * 2]!, words[index * 2 + 1]!) && holes.count === 0) this.ids.forgetHoles(id);
+  }
+
+  /** Voids all that a holder holds, in one step whatever the amount; `sweep` reclaims the memory. */
+  clear(holder: number): void {
+    const id = this.ids.find(holder);
+    if (id < 0) return;
+    this.#writer.pairs -= this.ids.blocks[id]!;
+    this.ids.retire(holder);
+  }
+
+  /**
+   * Visits about this many slots to reclaim what was voided.
+   *
+   * @returns whether more is left to do
+   */
+  sweep(budgetSlots: number): boolean {
+    this.#sweeper.sweep(budgetSlots);
+    return !this.#sweeper.isDone;
+  }
+
+  isWalked(holder: number): boolean {
+    return this.ids.linear.has(this.ids.find(holder));
+  }
+
+  /** The holes of a holder in chunks of bounded size. The holes must not change meanwhile. */
+  *holeChunks(holder: number): Generator<{ words: Uint32Array; depths: Uint32Array }, void, undefined> {
+    const holes = this.ids.holes.get(this.ids.find(holder))?.list() ?? [];
+    for (let from = 0; from < holes.length; from += holesPerChunk * 3) {
+      const chunk = holes.slice(from, from + holesPerChunk * 3);
+      const words = Uint32Array.from(chunk.filter((_word, index) => index % 3 < 2));
+      yield { words, depths: Uint32Array.from(chunk.filter((_word, index) => index % 3 === 2)) };
+    }
+  }
+
+  /** Has a holder walked block by block from now on, until it is cleared: its holes are not known. */
+  walk(holder: number): void {
+    this.ids.setLinear(this.#idFor(holder));
+  }
+
+  /** Whether a set, as `setOf` returned it, has a holder. */
+  holds(set: number, holder: number): boolean {
+    const id = this.ids.find(holder);
+    return id >= 0 && this.sets.has(set, id);
+  }
+
+  /** The set of holders of a block; 0 for none. */
+  setOf(words: Uint32Array, block: number): number {
+    return this.slots.valueOf(words[block * 2]!, words[block * 2 + 1]!);
+  }
+
+  /**
+   * Lists the holders of a block, in no particular order.
+   *
+   * @param out has room for every holder
+   * @returns how many there are
+   */
+  holdersOf(words: Uint32Array, block: number, out: Int32Array): number {
+    const members = this.#members;
+    this.sets.pairsOf(this.setOf(words, block), members);
+    let count = 0;
+    for (let pair = members.at; pair < members.at + members.count * pairWords; pair += pairWords) {
+      const word = members.words[pair]!;
+      for (let bits = members.words[pair + 1]! & this.ids.live[word]!; bits !== 0; bits &= bits - 1) {
+        out[count++] = this.ids.holderOf[word * 32 + 31 - Math.clz32(bits & -bits)]!;
+      }
+    }
+    return count;
+  }
+
+  /**
+   * Adds what a holder holds to a digest of two words. Hashes are well mixed, so that their sums tell sets apart,
+   * whatever the order of additions; they guard against defects, not against an adversary.
+   *
+   * @param salt tells the holder from others in the same digest
+   */
+  addDigest(holder: number, digest: Uint32Array, salt: number): void {
+    const id = this.ids.find(holder);
+    if (id < 0 || this.ids.blocks[id] === 0) return;
+    digest[0]! += mix(this.ids.sums[id * 2]! ^ mix(salt + this.ids.blocks[id]! * 4));
+    digest[1]! += mix(this.ids.sums[id * 2 + 1]! + mix(salt));
+  }
+
+  #idFor(holder: number): number {
+    let id = this.ids.find(holder);
+    if (id < 0) id = this.ids.take(holder);
+    while (id < 0) {
+      // Every spare id waits for a sweep: as many lives ended during it as holders may live.
+      this.sweep(this.slots.size);
+      id = this.ids.take(holder);
+    }
+    return id;
+  }
+}
+
+/** The finalizer of MurmurHash3 (Austin Appleby), which is a permutation of 32-bit words. */
+function mix(word: number): number {
+  let mixed = Math.imul(word ^ (word >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return mixed ^ (mixed >>> 16);
+}

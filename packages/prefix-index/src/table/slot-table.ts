@@ -1,0 +1,288 @@
+import { findSlot, slotWords } from "./find-slot.ts";
+import { GrowableWords } from "./growable-words.ts";
+
+const twoTo32 = 0x1_0000_0000;
+const loadLimit = 0.8;
+const shrinkBelowLoad = 0.3;
+const shrunkLoad = 0.6;
+/** Below this many slots a table doubles; above, finer steps keep idle memory small. */
+const fineGrowthSlots = 131_072;
+const fineGrowth = 1.18;
+const minSlots = 256;
+/** A stretch has at least this many slots, so that finding it is little beside what is done with it. */
+const stretchSlots = 128;
+/** Slots beyond the last home, for runs that begin near the end. */
+const tailSlots = 64;
+/** A migration visits this many slots per key that is put in, enough to end before the next one must begin. */
+const migratedSlotsPerKey = 16;
+/** Memory is given back by copying what is left, which may take as long as copying this much. */
+const maxReleaseCopyBytes = 16 * 1_024 * 1_024;
+
+/**
+ * Open addressing with linear probing over 12-byte slots {low, high, value}. The home of a hash grows with its low
+ * word, so the table changes its size in place, slice by slice: growing moves the highest hashes up first, shrinking
+ * moves the lowest down first. Meanwhile hashes whose low word is below `boundary` live by `scaleLow`, the others by
+ * `scaleHigh`. There is no wrap-around; the last physical slot is always empty.
+ */
+export class SlotTable {
+  words: Uint32Array;
+  /** Keys in the table. */
+  count = 0;
+  boundary = 0;
+  scaleLow: number;
+  scaleHigh: number;
+  /** The run that `runBelow` found: its first slot, the slot after its last, and the smallest low word it covers. */
+  runStart = 0;
+  runEnd = 0;
+  runBound = 0;
+  readonly #maxSlots: number;
+  #memory: GrowableWords;
+  #size = minSlots;
+  #migration: "none" | "growing" | "shrinking" = "none";
+  #scratch = new Uint32Array(1_024 * slotWords);
+
+  /** @param maxKeys bound on keys */
+  constructor(maxKeys: number) {
+    this.#maxSlots = Math.max(minSlots, Math.ceil(maxKeys / loadLimit));
+    this.#memory = this.#reserve(minSlots);
+    this.words = this.#memory.words;
+    this.scaleLow = minSlots / twoTo32;
+    this.scaleHigh = this.scaleLow;
+  }
+
+  get byteLength(): number {
+    return this.words.length * 4;
+  }
+
+  /** Homes in the layout that the table has or is on its way to. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The index of the first word of a hash's home slot. */
+  homeOf(low: number): number {
+    return ((low * (low < this.boundary ? this.scaleLow : this.scaleHigh)) >>> 0) * slotWords;
+  }
+
+  /** @returns the value of a hash, 0 when it is not there */
+  valueOf(low: number, high: number): number {
+    const at = findSlot(this.words, this.homeOf(low), low, high);
+    return at < 0 ? 0 : this.words[at + 2]!;
+  }
+
+  /**
+   * Makes room for keys that are about to be put in, and works off a bounded slice of a change of size.
+   *
+   * @returns false when that many keys are beyond the maximum
+   */
+  reserve(keys: number): boolean {
+    if (this.#migration !== "none") this.migrate(keys * migratedSlotsPerKey);
+    if (this.count + keys <= this.#size * loadLimit) return true;
+    // The slices end a migration in time; several reservations without a key in between may ask for more.
+    while (this.#migration !== "none") this.migrate(this.#size);
+    if (this.#size >= this.#maxSlots) return this.count + keys <= this.#maxSlots * loadLimit;
+    const factor = this.#size < fineGrowthSlots ? 2 : fineGrowth;
+    const wanted = Math.ceil(Math.max(this.#size * factor, (this.count + keys) / loadLimit));
+    this.#begin("growing", Math.min(this.#maxSlots, wanted));
+    this.migrate(keys * migratedSlotsPerKey);
+    return this.count + keys <= this.#size * loadLimit;
+  }
+
+  /** Puts a new key into the empty slot that `findSlot` returned. `words` may be replaced by it. */
+  put(at: number, low: number, high: number, value: number): void {
+    if (at + slotWords >= this.words.length) this.#lengthen();
+    const { words } = this;
+    words[at] = low;
+    words[at + 1] = high;
+    words[at + 2] = value;
+    this.count++;
+  }
+
+  /** Empties a slot and closes the gap behind it. */
+  erase(at: number): void {
+    const { words, boundary, scaleLow, scaleHigh } = this;
+    let gap = at;
+    for (let next = at + slotWords; words[next + 2] !== 0; next += slotWords) {
+      const low = words[next]!;
+      if (((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords > gap) continue;
+      words[gap] = low;
+      words[gap + 1] = words[next + 1]!;
+      words[gap + 2] = words[next + 2]!;
+      gap = next;
+    }
+    words[gap] = 0;
+    words[gap + 1] = 0;
+    words[gap + 2] = 0;
+    this.count--;
+  }
+
+  /**
+   * Works off a slice of a change of size, or begins to shrink when there is little left.
+   *
+   * @param isEven whether keys are spread evenly over the table; while they are not, the fuller part would not fit into
+   * what suffices for the whole
+   */
+  maintain(budgetSlots: number, isEven: boolean): void {
+    if (this.#migration !== "none") this.migrate(budgetSlots);
+    else if (isEven && this.#size > minSlots && this.count < this.#size * shrinkBelowLoad) {
+      this.#begin("shrinking", Math.max(minSlots, Math.ceil(this.count / shrunkLoad)));
+      this.migrate(budgetSlots);
+    }
+  }
+
+  get migrating(): boolean {
+    return this.#migration !== "none";
+  }
+
+  /**
+   * Finds the highest stretch of slots that holds hashes below a bound, into `runStart`, `runEnd` and `runBound`: every
+   * key whose low word is in [runBound, bound) is in it. It consists of whole runs of occupied slots and the empty ones
+   * between them, and may hold other keys too.
+   *
+   * @param bound exclusive, 1 to 2^32
+   */
+  runBelow(bound: number): void {
+    const { words } = this;
+    const home = this.homeOf(bound - 1) / slotWords;
+    let end = home;
+    while (words[end * slotWords + 2] !== 0) end++;
+    let slot = Math.max(-1, home - stretchSlots);
+    while (slot >= 0 && words[slot * slotWords + 2] !== 0) slot--;
+    this.runStart = slot + 1;
+    this.runEnd = end;
+    this.runBound = this.runStart === 0 ? 0 : Math.min(bound - 1, this.#firstLowAt(this.runStart));
+  }
+
+  /** Works off at least `budgetSlots` slots of a change of size, and the rest of the stretch that the last of them is in. */
+  migrate(budgetSlots: number): void {
+    let left = budgetSlots;
+    while (left > 0 && this.#migration !== "none") {
+      left -= this.#migration === "growing" ? this.#growRun() : this.#shrinkRun();
+    }
+  }
+
+  #begin(migration: "growing" | "shrinking", size: number): void {
+    this.#migration = migration;
+    const scale = size / twoTo32;
+    if (migration === "growing") {
+      this.#memory.ensure((size + tailSlots) * slotWords);
+      this.words = this.#memory.words;
+      this.scaleHigh = scale;
+      this.boundary = twoTo32;
+    } else {
+      this.scaleLow = scale;
+      this.boundary = 0;
+    }
+    this.#size = size;
+  }
+
+  #end(): void {
+    const shrunk = this.#migration === "shrinking";
+    this.#migration = "none";
+    this.scaleLow = this.#size / twoTo32;
+    this.scaleHigh = this.scaleLow;
+    this.boundary = 0;
+    if (shrunk) this.#release();
+  }
+
+  /** Moves the highest stretch that is in the old layout up to the new one. Returns the slots visited. */
+  #growRun(): number {
+    const before = this.homeOf(this.boundary - 1) / slotWords;
+    this.runBelow(this.boundary);
+    const { runStart, runEnd, runBound, scaleHigh } = this;
+    const lowestTarget = (runBound * scaleHigh) >>> 0;
+    this.boundary = runBound;
+    if (lowestTarget < runEnd) this.#reinsert(runStart, runEnd);
+    else {
+      // Nothing can land in the stretch itself, so every key is moved directly, from the top.
+      let { words } = this;
+      for (let slot = runEnd - 1; slot >= runStart; slot--) {
+        const at = slot * slotWords;
+        if (words[at + 2] === 0) continue;
+        const low = words[at]!;
+        let to = ((low * scaleHigh) >>> 0) * slotWords;
+        while (words[to + 2] !== 0) to += slotWords;
+        if (to + slotWords >= words.length) {
+          this.#lengthen();
+          words = this.words;
+        }
+        words[to] = low;
+        words[to + 1] = words[at + 1]!;
+        words[to + 2] = words[at + 2]!;
+        words[at] = 0;
+        words[at + 1] = 0;
+        words[at + 2] = 0;
+      }
+    }
+    if (runBound === 0) this.#end();
+    return Math.max(1, before - runStart + 1);
+  }
+
+  /** Moves the lowest stretch that is in the old layout down to the new one. Returns the slots visited. */
+  #shrinkRun(): number {
+    const { words } = this;
+    const slots = words.length / slotWords;
+    let start = this.homeOf(this.boundary) / slotWords;
+    let end = Math.min(slots, start + stretchSlots);
+    while (end < slots && words[end * slotWords + 2] !== 0) end++;
+    while (start > 0 && words[(start - 1) * slotWords + 2] !== 0) start--;
+    this.boundary = end === slots ? twoTo32 : Math.max(this.boundary, this.#firstLowAt(end));
+    this.#reinsert(start, end);
+    if (this.boundary >= twoTo32) this.#end();
+    return end - start;
+  }
+
+  /** Adds slots behind the last, so that the last stays empty. */
+  #lengthen(): void {
+    this.#memory.ensure(this.words.length + tailSlots * slotWords);
+    this.words = this.#memory.words;
+  }
+
+  /** Takes whole runs out, and puts its keys in again by the homes that they have now. */
+  #reinsert(start: number, end: number): void {
+    const length = (end - start) * slotWords;
+    if (this.#scratch.length < length) this.#scratch = new Uint32Array(length * 2);
+    const scratch = this.#scratch;
+    scratch.set(this.words.subarray(start * slotWords, end * slotWords));
+    this.words.fill(0, start * slotWords, end * slotWords);
+    for (let at = length - slotWords; at >= 0; at -= slotWords) {
+      if (scratch[at + 2] === 0) continue;
+      this.count--;
+      const low = scratch[at]!;
+      const high = scratch[at + 1]!;
+      const found = findSlot(this.words, this.homeOf(low), low, high);
+      this.put(~found, low, high, scratch[at + 2]!);
+    }
+  }
+
+  /** The smallest low word whose home is at or above a slot; 2^32 when there is none. */
+  #firstLowAt(slot: number): number {
+    const { boundary, scaleLow, scaleHigh } = this;
+    const below = firstLow(slot, scaleLow);
+    return below < boundary ? below : Math.min(twoTo32, Math.max(boundary, firstLow(slot, scaleHigh)));
+  }
+
+  /** Gives memory back after shrinking, when what is left is small beside it and quickly copied. */
+  #release(): void {
+    let used = this.#size;
+    while (this.words[used * slotWords + 2] !== 0) used++;
+    const wordsLeft = (Math.max(used, this.#size) + tailSlots) * slotWords;
+    if (wordsLeft * 4 > maxReleaseCopyBytes || wordsLeft * 2 > this.words.length) return;
+    const memory = this.#reserve(wordsLeft / slotWords - tailSlots);
+    memory.words.set(this.words.subarray(0, used * slotWords));
+    this.#memory = memory;
+    this.words = memory.words;
+  }
+
+  #reserve(slots: number): GrowableWords {
+    // Even if all keys were to begin at the last home they would fit behind it; only addresses are reserved for that.
+    return new GrowableWords((2 * this.#maxSlots + 2 * tailSlots) * slotWords, (slots + tailSlots) * slotWords);
+  }
+}
+
+function firstLow(slot: number, scale: number): number {
+  let low = Math.ceil(slot / scale);
+  while (low > 0 && Math.floor((low - 1) * scale) >= slot) low--;
+  while (Math.floor(low * scale) < slot) low++;
+  return low;
+}

@@ -1,0 +1,132 @@
+import { GrowableWords } from "./growable-words.ts";
+
+const pageWords = 4_096;
+const pageShift = 12;
+
+/** Sizes in words that records are rounded up to: at most a third of a record of three words or more is idle. */
+const sizeClasses = [
+  2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048,
+] as const;
+
+/** The longest record that a pool holds. */
+export const maxRecordWords = 2_048;
+
+/** The class of a record of w words is at index (w + 1) >> 1. */
+const classOfSize = new Uint8Array((maxRecordWords >> 1) + 1);
+for (let pairs = 0, index = 0; pairs < classOfSize.length; pairs++) {
+  while (sizeClasses[index]! < pairs * 2) index++;
+  classOfSize[pairs] = index;
+}
+
+/** Stands for "no page" and "no record": no record begins at it, as it is above every offset. */
+const none = 0xffff_ffff;
+
+/**
+ * Records of 1 to 2,048 words in pages of 4,096, each page for one size. An empty page serves any size again, so what
+ * is freed is reused whatever comes next, and the pool is never larger than its fullest hour.
+ */
+export class WordPool {
+  /** Words in records that are taken, rounded up to their sizes. */
+  usedWords = 0;
+  readonly #memory: GrowableWords;
+  #pages = 0;
+  #freePage = none;
+  /** Four words per page: class, records taken, first free record, records ever handed out. */
+  readonly #pageState: GrowableWords;
+  /** Two words per page: the next and the previous page of the same class that has room. */
+  readonly #pageLinks: GrowableWords;
+  /** For each class, the first page that has room. */
+  readonly #roomy = new Uint32Array(sizeClasses.length).fill(none);
+
+  /** @param maxWords bound on all pages together; whole pages count */
+  constructor(maxWords: number) {
+    const maxPages = Math.max(1, maxWords >>> pageShift);
+    this.#memory = new GrowableWords(maxPages * pageWords, 0);
+    this.#pageState = new GrowableWords(maxPages * 4, 0);
+    this.#pageLinks = new GrowableWords(maxPages * 2, 0);
+  }
+
+  /** The memory that offsets count in. Replaced when the pool grows: read it after `allocate`, and do not keep it. */
+  get words(): Uint32Array {
+    return this.#memory.words;
+  }
+
+  get byteLength(): number {
+    return (this.#memory.words.length + this.#pageState.words.length + this.#pageLinks.words.length) * 4;
+  }
+
+  /** @returns the offset of a record with undefined content, or -1 when the pool is full */
+  allocate(words: number): number {
+    const sizeClass = classOfSize[(words + 1) >> 1]!;
+    let page = this.#roomy[sizeClass]!;
+    if (page === none) {
+      page = this.#takePage(sizeClass);
+      if (page === none) return -1;
+    }
+    const size = sizeClasses[sizeClass]!;
+    const state = this.#pageState.words;
+    const memory = this.#memory.words;
+    const first = state[page * 4 + 2]!;
+    let offset = first;
+    if (first === none) offset = (page << pageShift) + size * state[page * 4 + 3]!++;
+    else state[page * 4 + 2] = memory[first]!;
+    this.usedWords += size;
+    if (++state[page * 4 + 1]! === Math.floor(pageWords / size)) this.#unlink(page, sizeClass);
+    return offset;
+  }
+
+  /** @param offset what `allocate` returned; the record must not be used any more */
+  free(offset: number): void {
+    const page = offset >>> pageShift;
+    const state = this.#pageState.words;
+    const sizeClass = state[page * 4]!;
+    const size = sizeClasses[sizeClass]!;
+    this.#memory.words[offset] = state[page * 4 + 2]!;
+    state[page * 4 + 2] = offset;
+    this.usedWords -= size;
+    const taken = state[page * 4 + 1]!--;
+    if (taken === Math.floor(pageWords / size)) this.#link(page, sizeClass);
+    if (taken > 1) return;
+    this.#unlink(page, sizeClass);
+    this.#pageLinks.words[page * 2] = this.#freePage;
+    this.#freePage = page;
+  }
+
+  /** The words that the record at an offset has room for. */
+  roomAt(offset: number): number {
+    return sizeClasses[this.#pageState.words[(offset >>> pageShift) * 4]!]!;
+  }
+
+  #takePage(sizeClass: number): number {
+    let page = this.#freePage;
+    if (page !== none) this.#freePage = this.#pageLinks.words[page * 2]!;
+    else {
+      page = this.#pages;
+      if (!this.#memory.ensure((page + 1) * pageWords)) return none;
+      this.#pageState.ensure((page + 1) * 4);
+      this.#pageLinks.ensure((page + 1) * 2);
+      this.#pages++;
+    }
+    this.#pageState.words.set([sizeClass, 0, none, 0], page * 4);
+    this.#link(page, sizeClass);
+    return page;
+  }
+
+  #link(page: number, sizeClass: number): void {
+    const links = this.#pageLinks.words;
+    const next = this.#roomy[sizeClass]!;
+    links[page * 2] = next;
+    links[page * 2 + 1] = none;
+    if (next !== none) links[next * 2 + 1] = page;
+    this.#roomy[sizeClass] = page;
+  }
+
+  #unlink(page: number, sizeClass: number): void {
+    const links = this.#pageLinks.words;
+    const next = links[page * 2]!;
+    const previous = links[page * 2 + 1]!;
+    if (next !== none) links[next * 2 + 1] = previous;
+    if (previous !== none) links[previous * 2] = next;
+    else this.#roomy[sizeClass] = next;
+  }
+}

@@ -1,0 +1,150 @@
+import { createSeededRandom } from "@espalier/common";
+import { tier } from "@espalier/prefix-index";
+import { expect, test } from "vitest";
+import { AttachHints } from "../../src/ledger/attach-hints.ts";
+import { maxCacheGroups } from "../../src/ledger/cache-groups.ts";
+import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
+import { maxOfferedTrees } from "../../src/ledger/floating-attachment.ts";
+import { maxSampledNodes } from "../../src/ledger/shared-prefixes.ts";
+import { batchOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
+
+function setUp(limits = {}) {
+  const sink = new FoldingSink();
+  const ledger = new FeedLedger({ blockSize: 1, digests: testDigests, sink, limits });
+  return { sink, ledger, apply: (...events: TestEvent[]) => ({ ...ledger.apply(batchOf(...events)) }) };
+}
+
+/** A run of blocks of one token each, the engine's hashes from `first` on. */
+const run = (first: number, blocks: number, parent?: bigint): TestEvent => ({
+  kind: "stored",
+  hashes: Array.from({ length: blocks }, (_, at) => BigInt(first + at)),
+  tokens: Array.from({ length: blocks }, (_, at) => first + at),
+  blockSize: 1,
+  parent,
+});
+const removed = (first: number, blocks: number): TestEvent => ({ kind: "removed", hashes: run(first, blocks).hashes! });
+
+test("blocks beyond the bound are left out and counted, and there is room again when some are gone", () => {
+  const { sink, ledger, apply } = setUp({ maxBlocks: 10 });
+  expect(apply(run(1, 12))).toMatchObject({ overflowedBlocks: 2 });
+  expect(ledger.stats().nodes).toBe(10);
+  expect(apply(run(1, 10))).toMatchObject({ overflowedBlocks: 0 });
+  expect(apply(removed(9, 2), run(20, 2))).toMatchObject({ overflowedBlocks: 0 });
+  expect(sink.blocks[tier.gpu]!.size).toBe(10);
+});
+
+test("a second name takes room too", () => {
+  const { apply, ledger } = setUp({ maxBlocks: 3 });
+  const same: TestEvent = { ...run(1, 1), hashes: [50n] };
+  const more: TestEvent = { ...run(1, 1), hashes: [51n] };
+  expect(apply(run(1, 1), same, more)).toMatchObject({ overflowedBlocks: 1 });
+  expect(ledger.stats().nodes).toBe(3);
+});
+
+test("of floating blocks beyond the bound the oldest trees go, each as a whole", () => {
+  const { sink, ledger, apply } = setUp({ maxFloatingBlocks: 12 });
+  apply(run(11, 5, 10n), run(21, 5, 20n));
+  expect(ledger.stats().floatingBlocks).toBe(12);
+  expect(apply(run(26, 1, 25n))).toMatchObject({ droppedBlocks: 5, floatedBlocks: 1 });
+  expect(apply(run(10, 1))).toMatchObject({ storedBlocks: 1, attachedBlocks: 0 });
+  expect(apply(run(20, 1))).toMatchObject({ attachedBlocks: 6 });
+  expect(sink.blocks[tier.gpu]!.size).toBe(8);
+});
+
+test("a run that is longer than what may float is refused", () => {
+  const { ledger, apply } = setUp({ maxFloatingBlocks: 12 });
+  expect(apply(run(101, 12, 100n))).toMatchObject({ refusedEvents: 1 });
+  expect(apply(run(101, 11, 100n))).toMatchObject({ floatedBlocks: 11 });
+  expect(ledger.stats().floatingBlocks).toBe(12);
+});
+
+test("a tree that there is no room to attach is dropped", () => {
+  const { ledger, apply } = setUp({ maxBlocks: 8, maxFloatingBlocks: 12 });
+  apply(run(11, 10, 10n));
+  expect(apply(run(10, 1))).toMatchObject({ storedBlocks: 1, attachedBlocks: 0, droppedBlocks: 10 });
+  expect(ledger.stats()).toMatchObject({ nodes: 1, floatingBlocks: 0 });
+});
+
+test("an event with more hashes than allowed is refused", () => {
+  const { apply } = setUp({ maxEventHashes: 16 });
+  expect(apply(run(1, 17))).toMatchObject({ refusedEvents: 1, storedBlocks: 0 });
+  expect(apply(run(1, 16))).toMatchObject({ refusedEvents: 0, storedBlocks: 16 });
+});
+
+test("a group beyond those that are remembered is not held against full attention", () => {
+  const { apply } = setUp();
+  apply({ ...run(1, 2), group: maxCacheGroups });
+  expect(apply({ ...removed(2, 1), group: maxCacheGroups })).toMatchObject({ removedBlocks: 1 });
+});
+
+test.each([
+  { blockSize: 0 },
+  { blockSize: 1.5 },
+  { blockSize: 16, limits: { maxBlocks: 0 } },
+  { blockSize: 16, limits: { maxBlocks: 0xff_ffff } },
+  { blockSize: 16, limits: { maxFloatingBlocks: Number.NaN } },
+])("options out of bounds are refused: %j", (options) => {
+  expect(() => new FeedLedger({ digests: testDigests, sink: new FoldingSink(), ...options })).toThrow(RangeError);
+});
+
+test("hints beyond their bounds are left out", () => {
+  const hints = new AttachHints({ maxRequests: 2, maxBlocks: 4 });
+  const words = (blocks: number) => Uint32Array.from({ length: 2 * blocks }, (_, at) => at);
+  expect(hints.add("a", words(2), words(2), 2)).toBe(true);
+  expect(hints.add("b", words(3), words(3), 3)).toBe(false);
+  expect(hints.add("b", words(2), words(2), 2)).toBe(true);
+  expect(hints.add("c", words(0), words(0), 0)).toBe(false);
+  hints.remove("a");
+  expect(hints.add("c", words(2), words(2), 2)).toBe(true);
+  expect(hints).toMatchObject({ requests: 2, blocks: 4 });
+});
+
+test("floating trees are offered up to a bound, the youngest first", () => {
+  const { ledger, apply } = setUp();
+  for (let tree = 0; tree <= maxOfferedTrees; tree++) apply(run(1_000 + 2 * tree, 1, BigInt(100_000 + tree)));
+  const offered: number[] = [];
+  const digest = new Uint32Array(2);
+  testDigests.contents(Uint32Array.of(1_000 + 2 * maxOfferedTrees), 0, 1, 1, digest);
+  ledger.attachFloating((contents) => {
+    offered.push(contents[0]!);
+    return undefined;
+  });
+  expect(offered).toHaveLength(maxOfferedTrees);
+  expect(offered[0]).toBe(digest[0]);
+});
+
+test("in a large tree shared prefixes are estimated from a sample", () => {
+  const { ledger, apply } = setUp();
+  const children = 2 * maxSampledNodes;
+  apply(run(1, 1));
+  for (let child = 0; child < children; child++) apply(run(10 + child, 1, 1n));
+  const [prefix] = ledger.sharedPrefixes(1);
+  expect(prefix).toMatchObject({ continuations: children, depthBlocks: 1 });
+  expect(Math.abs(prefix!.blocksBelow - children)).toBeLessThan(children / 100);
+});
+
+test("memory per block is bounded, does not grow with turnover, and is given back", () => {
+  const { ledger, apply } = setUp();
+  const random = createSeededRandom(7);
+  const live: bigint[][] = [];
+  const perRun = 64;
+  const runs = 2_000;
+  const turn = (): void => {
+    const hashes = Array.from(
+      { length: perRun },
+      () => (BigInt(random.integer(2 ** 32)) << 32n) | BigInt(random.integer(2 ** 32)),
+    );
+    const tokens = hashes.map(() => random.integer(100_000));
+    apply({ kind: "stored", hashes, tokens, blockSize: 1 });
+    live.push(hashes);
+    if (live.length > runs) apply({ kind: "removed", hashes: live.shift()!.reverse() });
+  };
+  for (let at = 0; at < runs; at++) turn();
+  const { bytes, nodes } = ledger.stats();
+  expect(bytes / nodes).toBeLessThan(32);
+  for (let at = 0; at < 10 * runs; at++) turn();
+  expect(ledger.stats().nodes).toBe(nodes);
+  expect(ledger.stats().bytes / bytes).toBeLessThan(1.05);
+  ledger.clear();
+  expect(ledger.stats().bytes).toBe(0);
+});

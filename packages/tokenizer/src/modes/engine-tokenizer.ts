@@ -1,0 +1,101 @@
+import type { HttpClient } from "@espalier/common";
+import { isJsonObject, type JsonObject } from "../files/json-object.ts";
+import { createHashedCache, type TextKey } from "../prompt/hashed-cache.ts";
+import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
+import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import type { PromptRequest, PromptSource } from "./prompt-request.ts";
+
+/** A prompt of a million tokens takes 8 MB in JSON. */
+const maxAnswerBytes = 32 * 1024 * 1024;
+const defaultCacheBytes = 16 * 1024 * 1024;
+
+export interface EngineTokenizerOptions {
+  readonly http: HttpClient;
+  /** The base URL of an engine that serves the model and is up, if there is one. */
+  readonly engineUrl: () => string | undefined;
+  readonly model: string;
+  readonly hasher: PromptHasher;
+  readonly toBlocks: (tokens: Uint32Array) => PromptBlocks;
+  readonly timeoutMs: number;
+  /** Bound of the answers that are remembered, in bytes (16 MiB). */
+  readonly cacheBytes?: number;
+}
+
+/** Has an engine tokenise. */
+export interface EngineTokenizer {
+  /** The blocks when the same was asked before, else a promise of them. It is rejected when the engine cannot say. */
+  encode(request: PromptRequest, source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
+}
+
+/** Asks engines' `POST /tokenize` (vLLM, SGLang) and remembers answers by the hash of what was asked. */
+export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTokenizer {
+  const { hasher } = options;
+  const answers = createHashedCache<PromptBlocks>(options.cacheBytes ?? defaultCacheBytes);
+  const ask = async (body: string, key: TextKey): Promise<PromptBlocks> => {
+    const url = options.engineUrl();
+    if (url === undefined) throw new Error("no engine of the model is up");
+    const tokens = await fetchTokens({ http: options.http, url, body, timeoutMs: options.timeoutMs });
+    const blocks = options.toBlocks(tokens);
+    answers.set(key, blocks, blocks.contents.byteLength + blocks.leftover.byteLength);
+    return blocks;
+  };
+  return {
+    encode(request, source) {
+      const body = tokenizeBody(options.model, request.fields, source);
+      hasher.text.reset();
+      hasher.text.update(body);
+      const key = { low: hasher.text.low, high: hasher.text.high, length: body.length };
+      return answers.get(key) ?? ask(body, key);
+    },
+  };
+}
+
+/** Fields of a chat that its prompt depends on. */
+const chatFields = [
+  "messages",
+  "tools",
+  "documents",
+  "add_generation_prompt",
+  "continue_final_message",
+  "chat_template_kwargs",
+  "reasoning_effort",
+];
+
+function tokenizeBody(model: string, fields: JsonObject, source: PromptSource): string {
+  if (source.kind !== "chat") {
+    const text = source.kind === "text" ? source.text : "";
+    return JSON.stringify({ model, prompt: text, add_special_tokens: fields.add_special_tokens ?? true });
+  }
+  const given = chatFields.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]] as const);
+  return JSON.stringify({ model, ...Object.fromEntries(given) });
+}
+
+export interface TokenizeCall {
+  readonly http: HttpClient;
+  readonly url: string;
+  readonly body: string;
+  readonly timeoutMs: number;
+}
+
+/**
+ * Asks an engine for the tokens of a prompt.
+ *
+ * @throws Error when the answer is no list of tokens, EspalierError when there is none
+ */
+export async function fetchTokens({ http, url, body, timeoutMs }: TokenizeCall): Promise<Uint32Array> {
+  const { status, body: answer } = await http({
+    url: `${url}/tokenize`,
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+    timeoutMs,
+    maxBytes: maxAnswerBytes,
+  });
+  if (status !== 200) throw new Error(`${url}/tokenize answered ${status}`);
+  const parsed: unknown = JSON.parse(answer);
+  const tokens = isJsonObject(parsed) ? parsed.tokens : undefined;
+  if (!Array.isArray(tokens) || !tokens.every((token) => Number.isInteger(token) && token >= 0)) {
+    throw new Error(`${url}/tokenize answered without tokens`);
+  }
+  return Uint32Array.from(tokens);
+}

@@ -1,0 +1,101 @@
+import type { Scheduler } from "@espalier/common";
+import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
+import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/prompt-encoder.ts";
+import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
+import { canonicalMessages } from "./canonical-chat.ts";
+import type { ChatRenderer } from "./chat-renderer.ts";
+import type { PromptMode } from "./model-tokenizer.ts";
+import { firstPartMessage, wantsSpecialTokens } from "./prompt-request.ts";
+import { digestText, type PromptView, viewOfBlocks } from "./prompt-view.ts";
+import { defaultBudgetMs, withinBudget } from "./within-budget.ts";
+
+/** About 500 tokens, a third of a millisecond of work. */
+const defaultInlineLength = 2_048;
+
+export interface LocalModeOptions {
+  readonly folder: string;
+  readonly encoder: PromptEncoder;
+  readonly renderer: ChatRenderer;
+  readonly hasher: PromptHasher;
+  readonly scheduler: Scheduler;
+  readonly blockSize: number;
+  readonly blockBytes?: number;
+  readonly budgetMs?: number;
+  readonly pool?: TokenizerPool;
+  readonly inlineLength?: number;
+}
+
+interface Encoded {
+  readonly blocks: PromptBlocks;
+  readonly complete: boolean;
+}
+
+/** Prompts by the model's own tokenizer and template. */
+export function createLocalMode(options: LocalModeOptions): PromptMode {
+  const { encoder, renderer, hasher, blockSize, blockBytes = 4 * blockSize } = options;
+  const encode = createBudgetedEncoder(options);
+  const viewOf = ({ blocks, complete }: Encoded): PromptView => viewOfBlocks(blocks, "tokens", complete);
+  return (request, source) => {
+    if (source.kind !== "chat") {
+      const text = source.kind === "text" ? source.text : "";
+      return then(encode(text, wantsSpecialTokens(request.fields)), viewOf);
+    }
+    const { text, textUntil } = renderer.render(request);
+    if (textUntil === undefined) return then(encode(text, false), viewOf);
+    // What stands for an image differs between engines, so from there on the chat's own bytes are what is looked up.
+    const cut = encoder.cutWithin(text, textUntil);
+    const later = source.messages.slice(Math.max(0, firstPartMessage(source.messages)));
+    return then(encode(text.slice(0, cut), false), (encoded) => {
+      const rest = [...encoded.blocks.leftover].join(",") + canonicalMessages(later, hasher);
+      return extendView(viewOf(encoded), digestText(rest, blockBytes, hasher), blockBytes / blockSize);
+    });
+  };
+}
+
+function extendView(
+  view: PromptView,
+  { contents, sizeBytes }: { readonly contents: Uint32Array; readonly sizeBytes: number },
+  bytesPerToken: number,
+): PromptView {
+  // A beginning that is not whole has a gap behind it.
+  if (!view.complete) return view;
+  const all = new Uint32Array(view.contents.length + contents.length);
+  all.set(view.contents);
+  all.set(contents, view.contents.length);
+  return { ...view, contents: all, blocks: all.length / 2, count: view.count + Math.ceil(sizeBytes / bytesPerToken) };
+}
+
+/** Tokenises short new text at once, and has long new text tokenised by a thread for as long as the budget lasts. */
+function createBudgetedEncoder({
+  encoder,
+  folder,
+  pool,
+  scheduler,
+  budgetMs = defaultBudgetMs,
+  inlineLength = defaultInlineLength,
+}: LocalModeOptions): (text: string, addSpecialTokens: boolean) => Encoded | Promise<Encoded> {
+  const beginning = (plan: PromptPlan): Encoded => ({ blocks: encoder.beginning(plan), complete: false });
+  return (text, addSpecialTokens) => {
+    const plan = encoder.plan(text, addSpecialTokens);
+    const unknown = unknownPieces(plan);
+    const length = unknown.reduce((sum, piece) => sum + piece.text.length, 0);
+    if (!pool || length <= inlineLength) return { blocks: encoder.encode(plan), complete: true };
+    const startsPrompt = unknown[0]?.isFirst === true;
+    const tokens = pool.encode({ folder, texts: unknown.map((piece) => piece.text), startsPrompt });
+    if (!tokens) return beginning(plan);
+    const work = tokens.then(
+      (rows): Encoded => {
+        for (const [index, piece] of unknown.entries()) piece.tokens = rows[index];
+        return { blocks: encoder.finish(plan), complete: true };
+      },
+      // A thread that failed is started again by its pool.
+      () => beginning(plan),
+    );
+    return withinBudget(work, { scheduler, budgetMs, meanwhile: () => beginning(plan) });
+  };
+}
+
+function then<A, B>(value: A | Promise<A>, next: (value: A) => B): B | Promise<B> {
+  return value instanceof Promise ? value.then(next) : next(value);
+}

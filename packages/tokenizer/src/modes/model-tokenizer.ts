@@ -1,0 +1,137 @@
+import type { Clock, HttpClient, Logger, Scheduler } from "@espalier/common";
+import { EspalierError } from "@espalier/common";
+import type { Hash64 } from "@espalier/prefix-index";
+import { loadTokenizerFiles } from "../files/tokenizer-files.ts";
+import { createBlockBuilder, noBlocks } from "../prompt/prompt-blocks.ts";
+import { createPromptEncoder } from "../prompt/prompt-encoder.ts";
+import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import { createTextTokenizer } from "../text/text-tokenizer.ts";
+import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
+import { canonicalChat } from "./canonical-chat.ts";
+import { createChatRenderer } from "./chat-renderer.ts";
+import { createEngineMode } from "./engine-mode.ts";
+import { createLocalMode } from "./local-mode.ts";
+import { bytesOnlyEndpoints, type PromptRequest, type PromptSource, promptSource } from "./prompt-request.ts";
+import { type PromptView, viewOfBlocks, viewOfText } from "./prompt-view.ts";
+
+export interface ModelTokenizerOptions {
+  readonly model: string;
+  /** `local`: by the model's files; `engine`: by an engine's `/tokenize`; `bytes`: not at all. */
+  readonly mode: "local" | "engine" | "bytes";
+  /** The folder of the model's files, for `local`. */
+  readonly folder?: string;
+  /** Tokens in a block. */
+  readonly blockSize: number;
+  /** Bytes of text in a block where there are no tokens (four times the block size). */
+  readonly blockBytes?: number;
+  readonly hasher: PromptHasher;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  /** How long a request waits for its tokens at most (20 ms). */
+  readonly budgetMs?: number;
+  /** Threads for long new text; without them everything is tokenised at once, however long it takes. */
+  readonly pool?: TokenizerPool;
+  /** New text up to this many characters is tokenised at once (2,048): the way to a thread and back costs more. */
+  readonly inlineLength?: number;
+  /** For `engine`. */
+  readonly http?: HttpClient;
+  /** For `engine`: the base URL of an engine that serves the model and is up. */
+  readonly engineUrl?: () => string | undefined;
+  readonly stateBytes?: number;
+  readonly pieceBytes?: number;
+}
+
+/** Turns requests for one model into blocks. */
+export interface ModelTokenizer {
+  /**
+   * The blocks of a request's prompt: at once when nearly everything in it is known, else within the budget. Past that
+   * the view has only what is known, and the rest is still worked out for the next request. It never fails: what cannot
+   * be tokenised is seen as bytes.
+   */
+  view(request: PromptRequest): PromptView | Promise<PromptView>;
+  /** The chain of a view's blocks from the root of its unit, two words for each block. */
+  chain(view: PromptView, root: Hash64): Uint32Array;
+  /** The mode that it works in, which is not the one asked for when the model's files are of no use. */
+  readonly mode: "local" | "engine" | "bytes";
+}
+
+/** How one mode sees a prompt. It may throw, or its promise be rejected: then the prompt is seen as bytes. */
+export type PromptMode = (request: PromptRequest, source: PromptSource) => PromptView | Promise<PromptView>;
+
+/**
+ * Prepares the tokens of a model. Files that are missing, malformed or of an unsupported kind are logged as a warning,
+ * and the model's prompts are seen as bytes.
+ *
+ * @throws TypeError when the mode lacks what it needs: `folder`, or `http` and `engineUrl`
+ */
+export async function createModelTokenizer(options: ModelTokenizerOptions): Promise<ModelTokenizer> {
+  const { hasher, blockSize, blockBytes = 4 * blockSize, model } = options;
+  const logger = options.logger.child({ model });
+  const builder = createBlockBuilder({ hasher, blockSize });
+  const chosen = await modeOf(options, logger);
+  const asBytes = ({ fields }: PromptRequest, source: PromptSource): PromptView => {
+    const text =
+      source.kind === "chat"
+        ? canonicalChat(fields, source.messages, hasher)
+        : source.kind === "text"
+          ? source.text
+          : "";
+    return viewOfText(text, blockBytes, hasher);
+  };
+  let hasWarned = false;
+  const fallBack = (request: PromptRequest, source: PromptSource, error: unknown): PromptView => {
+    const fields = { endpoint: request.endpoint, reason: error instanceof Error ? error.message : String(error) };
+    const message = "a prompt was not tokenised: it is matched by its bytes, not by what engines report";
+    if (hasWarned) logger.debug(message, fields);
+    else logger.warn(`${message}; further ones are logged at level debug`, fields);
+    hasWarned = true;
+    return asBytes(request, source);
+  };
+  return {
+    mode: chosen ? options.mode : "bytes",
+    chain(view, root) {
+      const chain = new Uint32Array(view.contents.length);
+      hasher.blocks.mixContents({ parent: root, contents: view.contents, blocks: view.blocks, chain });
+      return chain;
+    },
+    view(request) {
+      const source = promptSource(request);
+      if (source.kind === "tokens") return viewOfBlocks(builder.append(noBlocks, [source.tokens]), "tokens", true);
+      if (!chosen || source.kind === "none" || bytesOnlyEndpoints.has(request.endpoint))
+        return asBytes(request, source);
+      try {
+        const view = chosen(request, source);
+        return view instanceof Promise ? view.catch((error) => fallBack(request, source, error)) : view;
+      } catch (error) {
+        return fallBack(request, source, error);
+      }
+    },
+  };
+}
+
+async function modeOf(options: ModelTokenizerOptions, logger: Logger): Promise<PromptMode | undefined> {
+  switch (options.mode) {
+    case "bytes":
+      return undefined;
+    case "engine":
+      return createEngineMode(options);
+    case "local":
+      if (options.folder === undefined) throw new TypeError("the mode local needs a folder");
+      try {
+        return await localMode(options, options.folder);
+      } catch (error) {
+        if (!(error instanceof EspalierError)) throw error;
+        logger.warn("the model's tokenizer cannot be used: its prompts are matched by their bytes", {
+          reason: error.message,
+        });
+        return undefined;
+      }
+  }
+}
+
+async function localMode(options: ModelTokenizerOptions, folder: string): Promise<PromptMode> {
+  const files = await loadTokenizerFiles(folder);
+  const encoder = createPromptEncoder({ ...options, tokenizer: createTextTokenizer(files) });
+  return createLocalMode({ ...options, folder, encoder, renderer: createChatRenderer(files, options.clock) });
+}

@@ -1,0 +1,57 @@
+import type { Hash64 } from "@espalier/prefix-index";
+import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
+import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+
+/** A prompt as the router looks it up: digests of its blocks, and how far they are an engine's own. */
+export interface PromptView {
+  /** What its blocks are cut from; the root of its chain belongs to one of the two. */
+  readonly unit: "tokens" | "bytes";
+  /** What made it: the model's tokenizer here, an engine, or nothing but the text. */
+  readonly how: "tokens" | "engine" | "bytes";
+  /** Tokens, or bytes of text. */
+  readonly count: number;
+  /** Digests of full blocks, two words each, the low one first. Shared: nobody changes it. */
+  readonly contents: Uint32Array;
+  /** How many full blocks there are. */
+  readonly blocks: number;
+  /** How many of them an engine's prompt surely begins with: up to the first part that is not text. 0 for bytes. */
+  readonly textUntil: number;
+  /** False when time was up: the blocks are those of the beginning that is known. */
+  readonly complete: boolean;
+}
+
+/** @param how what made the tokens */
+export function viewOfBlocks(prompt: PromptBlocks, how: "tokens" | "engine", complete: boolean): PromptView {
+  const blocks = prompt.contents.length / 2;
+  return {
+    unit: "tokens",
+    how,
+    count: prompt.tokenCount,
+    contents: prompt.contents,
+    blocks,
+    textUntil: blocks,
+    complete,
+  };
+}
+
+const anyParent: Hash64 = { low: 0, high: 0 };
+
+/** Digests of the full blocks of a text's UTF-8, and its length in bytes. */
+export function digestText(
+  text: string,
+  blockBytes: number,
+  hasher: PromptHasher,
+): { readonly contents: Uint32Array; readonly sizeBytes: number } {
+  const sizeBytes = Buffer.byteLength(text);
+  const words = 2 * Math.floor(sizeBytes / blockBytes);
+  const contents = new Uint32Array(words);
+  hasher.blocks.hashText({ text, blockBytes, parent: anyParent, chain: new Uint32Array(words), contents });
+  return { contents, sizeBytes };
+}
+
+/** The view of a text that was not tokenised. */
+export function viewOfText(text: string, blockBytes: number, hasher: PromptHasher): PromptView {
+  const { contents, sizeBytes } = digestText(text, blockBytes, hasher);
+  const blocks = contents.length / 2;
+  return { unit: "bytes", how: "bytes", count: sizeBytes, contents, blocks, textUntil: 0, complete: true };
+}

@@ -1,0 +1,55 @@
+import { type Expression, type ForNode, type Node, walkNodes } from "./ast.ts";
+
+/**
+ * What a template takes as the content of a message: a string, or a list of parts as in the OpenAI API. vLLM turns the
+ * one into the other before it renders.
+ */
+export type ContentFormat = "string" | "openai";
+
+/**
+ * Detects the content format as vLLM 0.23 to 0.32 does (`vllm/renderers/hf.py`): a template that loops over the content
+ * of a message, where messages are what it loops over in `messages` or in a variable made of it, takes parts.
+ */
+export function detectContentFormat(program: Node): ContentFormat {
+  const loops: ForNode[] = [];
+  const assignments: { readonly target: Expression; readonly value: Expression }[] = [];
+  walkNodes(program, (node) => {
+    if (node.type === "For") loops.push(node);
+    if (node.type === "Set" && node.value) assignments.push({ target: node.assignee, value: node.value });
+  });
+  const lists = new Set(["messages"]);
+  for (const list of lists) {
+    for (const { target, value } of assignments) {
+      if (!isFrom(value, list)) continue;
+      if (target.type !== "Identifier") return "string";
+      lists.add(target.value);
+    }
+  }
+  const messages = new Set<string>();
+  for (const loop of loops) {
+    if (![...lists].some((list) => isFrom(iterated(loop), list))) continue;
+    // vLLM gives up on a loop with several variables here and takes the template for one of strings.
+    if (loop.loopvar.type !== "Identifier") return "string";
+    messages.add(loop.loopvar.value);
+  }
+  const loop = loops.find((one) => [...messages].some((name) => isFrom(iterated(one), name, "content")));
+  return loop?.loopvar.type === "Identifier" ? "openai" : "string";
+}
+
+const iterated = (loop: ForNode): Expression =>
+  loop.iterable.type === "SelectExpression" ? loop.iterable.lhs : loop.iterable;
+
+/** Whether the expression is the variable, or its attribute if one is named, maybe filtered, tested or sliced. */
+function isFrom(node: Expression, variable: string, attribute?: string): boolean {
+  if (node.type === "FilterExpression" || node.type === "TestExpression") {
+    return isFrom(node.operand, variable, attribute);
+  }
+  if (node.type === "MemberExpression" && node.property.type === "SliceExpression") {
+    return isFrom(node.object, variable, attribute);
+  }
+  if (attribute === undefined) return node.type === "Identifier" && node.value === variable;
+  if (node.type !== "MemberExpression" || node.object.type !== "Identifier") return false;
+  const { property, computed } = node;
+  const key = property.type === (computed ? "StringLiteral" : "Identifier") ? property.value : undefined;
+  return node.object.value === variable && key === attribute;
+}

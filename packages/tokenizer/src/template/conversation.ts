@@ -1,0 +1,139 @@
+import type { ContentFormat } from "./content-format.ts";
+import { readJson } from "./json-read.ts";
+import { valueError } from "./template-error.ts";
+import { isDict, isTrue } from "./values.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A message as the template sees it. */
+export type TemplateMessage = Record<string, unknown>;
+
+export interface Conversation {
+  readonly messages: readonly TemplateMessage[];
+  /** The index of the first message with a part that is not text. */
+  readonly firstWithParts: number | undefined;
+}
+
+/**
+ * Turns the messages of a request into what a template gets, as vLLM 0.32 does: content in the template's format,
+ * arguments of tool calls as objects, and of each role's other fields only those that vLLM passes on.
+ *
+ * @throws TemplateError for a message that the engine would refuse
+ */
+export function toConversation(messages: readonly unknown[], format: ContentFormat): Conversation {
+  const result: TemplateMessage[] = [];
+  let firstWithParts: number | undefined;
+  for (const [index, message] of messages.entries()) {
+    if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
+    const { content } = message;
+    if (Array.isArray(content) && content.some((part) => textOfPart(part) === undefined)) firstWithParts ??= index;
+    result.push(toMessage(message, contentOf(content, format)));
+  }
+  return { messages: result, firstWithParts };
+}
+
+function toMessage(message: Fields, content: unknown): TemplateMessage {
+  const { role, name, tool_call_id: toolCallId, tool_calls: toolCalls } = message;
+  const result: TemplateMessage = { role, content };
+  if (role === "assistant") {
+    if (Array.isArray(toolCalls) && toolCalls.length > 0) result.tool_calls = toolCalls.map(toToolCall);
+    const reasoning = message.reasoning ?? message.reasoning_content;
+    if (reasoning !== undefined && reasoning !== null) {
+      result.reasoning = reasoning;
+      result.reasoning_content = reasoning;
+    }
+  } else if (role === "tool") {
+    if (toolCallId !== undefined) result.tool_call_id = toolCallId;
+    if (Array.isArray(content)) result.content = joinedText(content) ?? content;
+  }
+  if (typeof name === "string") result.name = name;
+  if (role === "developer") result.tools = message.tools ?? null;
+  return result;
+}
+
+/** The content of a tool's message as one string, unless it has more than text. */
+function joinedText(parts: readonly unknown[]): string | undefined {
+  const texts = parts.map((part) => (isFields(part) && part.type === "text" ? String(part.text) : undefined));
+  return texts.includes(undefined) ? undefined : texts.join("\n");
+}
+
+function contentOf(content: unknown, format: ContentFormat): unknown {
+  if (format === "string") {
+    if (typeof content === "string") return content;
+    if (content === null || content === undefined) return "";
+    if (!Array.isArray(content)) throw valueError("the content of a message is neither text nor parts");
+    // Parts other than text stand for placeholders that only the engine knows.
+    return content
+      .map(textOfPart)
+      .filter((text) => typeof text === "string" && text !== "")
+      .join("\n");
+  }
+  if (typeof content === "string") return [{ type: "text", text: content }];
+  if (content === null || content === undefined) return [];
+  if (!Array.isArray(content)) throw valueError("the content of a message is neither text nor parts");
+  return content.map(toPart).filter((part) => part !== undefined);
+}
+
+function toPart(part: unknown): TemplateMessage | undefined {
+  const text = textOfPart(part);
+  if (text === null) return undefined;
+  if (text !== undefined) return { type: "text", text };
+  if (isFields(part) && part.type === "tool_reference") return { ...part };
+  return { type: modalityOf(part) };
+}
+
+/** Types of parts that are text, each with the field that has it. */
+const textFields: Readonly<Record<string, string>> = {
+  text: "text",
+  input_text: "text",
+  output_text: "text",
+  refusal: "refusal",
+  thinking: "thinking",
+};
+
+/** The text of a part, null for a part of text without any, undefined for another kind of part. */
+function textOfPart(part: unknown): string | null | undefined {
+  if (typeof part === "string") return part;
+  if (!isFields(part) || typeof part.type !== "string" || !Object.hasOwn(textFields, part.type)) return undefined;
+  const text = part[textFields[part.type]!];
+  return typeof text === "string" ? text : null;
+}
+
+/** The word for a part in templates: `image_url`, `input_image` and `image_embeds` are all an `image`. */
+function modalityOf(part: unknown): string {
+  const names = isFields(part) ? [part.type, ...Object.keys(part)] : [];
+  for (const modality of ["image", "audio", "video"]) {
+    if (names.some((name) => typeof name === "string" && name.includes(modality))) return modality;
+  }
+  throw valueError("a content part has an unknown type");
+}
+
+function toToolCall(call: unknown): TemplateMessage {
+  if (!isFields(call) || !isFields(call.function)) throw valueError("a tool call has no function");
+  return { ...call, function: { ...call.function, arguments: toArguments(call.function.arguments) } };
+}
+
+/** Arguments are an object for the template; what is no JSON object becomes an empty one, as in vLLM. */
+function toArguments(value: unknown): unknown {
+  const parsed = typeof value === "string" && isTrue(value) ? readJson(value)?.value : value;
+  return isDict(parsed) ? parsed : {};
+}
+
+/**
+ * Tools as vLLM passes them on: the fields of its own model first and present even when the request leaves them out,
+ * then all others.
+ *
+ * @throws TemplateError for a tool that the engine would refuse
+ */
+export function toTools(tools: readonly unknown[]): TemplateMessage[] {
+  return tools.map((tool) => {
+    if (!isFields(tool) || !isFields(tool.function)) throw valueError("a tool has no function");
+    const { type = "function", function: described, ...others } = tool;
+    const { name, description = null, parameters = null, ...rest } = described as Fields;
+    return { type, function: { name, description, parameters, ...rest }, ...others };
+  });
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

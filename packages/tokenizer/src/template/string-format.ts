@@ -1,0 +1,206 @@
+import { maxTextChars } from "./limits.ts";
+import { floatText, intText } from "./numbers.ts";
+import { valueError } from "./template-error.ts";
+import { codePoints } from "./text.ts";
+import {
+  checkLength,
+  dictGet,
+  dictHas,
+  isDict,
+  isInt,
+  isNumeric,
+  type Keywords,
+  PyTuple,
+  stringArgument,
+  toDouble,
+  typeName,
+  type Value,
+} from "./values.ts";
+import { reprOf, textOf } from "./write.ts";
+
+const percentField = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\d+))?[hlL]?(.)/gsu;
+
+/**
+ * `text % values`.
+ *
+ * @throws TemplateError when the values do not fit the fields
+ */
+export function formatPercent(text: string, values: Value): string {
+  const positional = values instanceof PyTuple ? values : [values];
+  let next = 0;
+  let isNamed = false;
+  const result = text.replace(
+    percentField,
+    (_, name?: string, flags = "", width?: string, precision?: string, type = "") => {
+      if (type === "%") return "%";
+      if (width === "*") throw valueError("a width of * is not supported");
+      let value: Value;
+      if (name === undefined) {
+        if (next >= positional.length) throw valueError("not enough arguments for format string");
+        value = positional[next++];
+      } else {
+        if (!isDict(values)) throw valueError("format requires a mapping");
+        if (!dictHas(values, name)) throw valueError(`the mapping has no key '${name}'`);
+        isNamed = true;
+        value = dictGet(values, name);
+      }
+      return pad(convert(value, type, flags, precision), flags, width, type);
+    },
+  );
+  if (!isNamed && next < positional.length && !hasItems(values)) {
+    throw valueError("not all arguments converted during string formatting");
+  }
+  return result;
+}
+
+/** Whether Python takes the value for a mapping, which may have more than the text asks for. */
+function hasItems(value: Value): boolean {
+  return value === undefined || isDict(value) || (Array.isArray(value) && !(value instanceof PyTuple));
+}
+
+function convert(value: Value, type: string, flags: string, precision: string | undefined): string {
+  switch (type) {
+    case "s":
+    case "r":
+    case "a": {
+      const text = type === "s" ? textOf(value) : reprOf(value);
+      return precision === undefined ? text : [...codePoints(text)].slice(0, Number(precision)).join("");
+    }
+    case "c":
+      return typeof value === "string" ? value : String.fromCodePoint(Math.trunc(numberOf(value, type)));
+    case "d":
+    case "i":
+    case "u":
+      return signed(isInt(value) ? intText(BigInt(value)) : intText(Math.trunc(numberOf(value, type))), flags);
+    case "x":
+    case "X":
+    case "o":
+      return signed(radix(value, type, flags), flags);
+    default:
+      return signed(floatField(numberOf(value, type), type, precision), flags);
+  }
+}
+
+function numberOf(value: Value, type: string): number {
+  if (isNumeric(value)) return toDouble(value);
+  throw valueError(`%${type} format: a real number is required, not ${typeName(value)}`);
+}
+
+function radix(value: Value, type: string, flags: string): string {
+  if (!isInt(value)) throw valueError(`%${type} format: an integer is required, not ${typeName(value)}`);
+  const digits = BigInt(value).toString(type === "o" ? 8 : 16);
+  const prefix = flags.includes("#") ? (type === "o" ? "0o" : "0x") : "";
+  const text = digits.startsWith("-") ? `-${prefix}${digits.slice(1)}` : prefix + digits;
+  return type === "X" ? text.toUpperCase() : text;
+}
+
+function floatField(value: number, type: string, precision = "6"): string {
+  const digits = Math.min(Number(precision), 100);
+  if (!Number.isFinite(value)) return floatText(value);
+  switch (type) {
+    case "f":
+    case "F":
+      return Math.abs(value) < 1e21
+        ? value.toFixed(digits)
+        : `${BigInt(value)}${digits > 0 ? `.${"0".repeat(digits)}` : ""}`;
+    case "e":
+    case "E":
+      return cased(exponential(value, digits), type);
+    case "g":
+    case "G":
+      return cased(general(value, digits || 1), type);
+    default:
+      throw valueError(`unsupported format character '${type}'`);
+  }
+}
+
+const cased = (text: string, type: string): string => (type === type.toUpperCase() ? text.toUpperCase() : text);
+
+function exponential(value: number, digits: number): string {
+  return value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+}
+
+function general(value: number, digits: number): string {
+  const power = value === 0 ? 0 : Number(value.toExponential(digits - 1).split("e")[1]);
+  const text =
+    power < -4 || power >= digits ? exponential(value, digits - 1) : value.toFixed(Math.max(0, digits - 1 - power));
+  return text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
+}
+
+function signed(text: string, flags: string): string {
+  if (text.startsWith("-")) return text;
+  return flags.includes("+") ? `+${text}` : flags.includes(" ") ? ` ${text}` : text;
+}
+
+function pad(text: string, flags: string, width: string | undefined, type: string): string {
+  const target = Number(width ?? 0);
+  checkLength(target, maxTextChars);
+  const missing = target - [...codePoints(text)].length;
+  if (missing <= 0) return text;
+  if (flags.includes("-")) return text + " ".repeat(missing);
+  if (!flags.includes("0") || "srac".includes(type)) return " ".repeat(missing) + text;
+  const sign = /^[+\- ]?/.exec(text)![0];
+  return sign + "0".repeat(missing) + text.slice(sign.length);
+}
+
+const braceField = /\{\{|\}\}|\{([^{}!:]*)(?:!([rsa]))?(?::([^{}]*))?\}|[{}]/g;
+
+/**
+ * `text.format(...)` with fields by position or name and the common format specifications.
+ *
+ * @throws TemplateError for a field without a value, or one that needs more of Python than that
+ */
+export function formatBraces(text: string, args: readonly Value[], keywords: Keywords): string {
+  let next = 0;
+  return text.replace(braceField, (whole, field?: string, conversion?: string, specification = "") => {
+    if (whole === "{{" || whole === "}}") return whole.charAt(0);
+    if (field === undefined) throw valueError("single brace in format string");
+    if (/[.[]/.test(field)) throw valueError("attributes in format strings are not supported");
+    const isPosition = field === "" || /^\d+$/.test(field);
+    const index = field === "" ? next++ : Number(field);
+    if (isPosition ? index >= args.length : !keywords.has(field)) throw valueError(`no value for the field '${field}'`);
+    const value = isPosition ? args[index] : keywords.get(field);
+    return formatValue(
+      conversion === undefined ? value : conversion === "s" ? textOf(value) : reprOf(value),
+      specification,
+    );
+  });
+}
+
+const specificationSyntax = /^(?:(.)?([<>^]))?([-+ ]?)(0?)(\d*)(,?)(?:\.(\d+))?([bcdeEfFgGnosxX%]?)$/su;
+
+/** `format(value, specification)`. */
+function formatValue(value: Value, specification: string): string {
+  if (specification === "") return textOf(value);
+  const parts = specificationSyntax.exec(specification);
+  if (!parts) throw valueError(`the format '${specification}' is not supported`);
+  const [, fill, align, signs = "", zero = "", width = "", comma = "", precision, type = ""] = parts;
+  const numeric = isNumeric(value) && typeof value !== "boolean";
+  const body = numeric ? formatNumber(value, type, signs, precision, comma) : formatText(value, type, precision);
+  const missing = Number(width || 0) - [...codePoints(body)].length;
+  checkLength(missing, maxTextChars);
+  if (missing <= 0) return body;
+  const blank = fill ?? (zero === "" ? " " : "0");
+  if (align === undefined && zero !== "" && numeric) {
+    const sign = /^[+\- ]?/.exec(body)![0];
+    return sign + "0".repeat(missing) + body.slice(sign.length);
+  }
+  const side = align ?? (numeric ? ">" : "<");
+  const left = side === "<" ? 0 : side === ">" ? missing : Math.floor(missing / 2);
+  return blank.repeat(left) + body + blank.repeat(missing - left);
+}
+
+function formatText(value: Value, type: string, precision: string | undefined): string {
+  if (type !== "" && type !== "s") throw valueError(`unknown format code '${type}' for ${typeName(value)}`);
+  return convert(typeof value === "boolean" ? textOf(value) : stringArgument(value, "value"), "s", "", precision);
+}
+
+function formatNumber(value: Value, type: string, signs: string, precision: string | undefined, comma: string): string {
+  let text: string;
+  if (type === "%") text = `${convert(toDouble(value as number) * 100, "f", signs, precision)}%`;
+  else if (type === "" || type === "n")
+    text = precision === undefined ? signed(textOf(value), signs) : convert(value, "g", signs, precision);
+  else if (type === "b") text = signed(BigInt(value as number).toString(2), signs);
+  else text = convert(value, type, signs, precision);
+  return comma === "" ? text : text.replace(/\d(?=(?:\d{3})+(?!\d))(?<!\.\d*)/g, "$&,");
+}

@@ -1,0 +1,132 @@
+import { parse, tokenize } from "@huggingface/jinja";
+import type { Node } from "./ast.ts";
+import { maxSourceChars } from "./limits.ts";
+import { limitError, TemplateError } from "./template-error.ts";
+
+type Token = ReturnType<typeof tokenize>[number];
+
+/** How the marked tokens look like filters to the parser, which has no tests with arguments and no recursive loops. */
+const testMark = "is ";
+const negatedMark = "is not ";
+const recursiveMark = "recursive loop";
+
+/**
+ * Parses a template with the library's lexer and parser, in the mode of transformers (`trim_blocks`, `lstrip_blocks`,
+ * loop controls, the `generation` tag). What Jinja2 has and the parser lacks is put in other words first: a test with
+ * arguments and a recursive loop become filters with names that no template can write.
+ *
+ * @throws TemplateError when the source is not a template that the parser reads
+ */
+export function parseTemplate(source: string): Node {
+  if (source.length > maxSourceChars) throw limitError(`the template is longer than ${maxSourceChars} characters`);
+  try {
+    // Jinja2 reads all line ends as \n.
+    const text = withoutGeneration(source.replace(/\r\n?/g, "\n"));
+    const tokens = tokenize(text, { lstrip_blocks: true, trim_blocks: true });
+    return parse(markRecursiveLoops(markTests(tokens))) as unknown as Node;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new TemplateError("syntax", `the template cannot be read: ${message}`, { cause: error });
+  }
+}
+
+/**
+ * The `generation` block of transformers writes its body as it is, in a scope of its own, which a filter block does too.
+ * (The library takes the tags out, so that the blanks around them are stripped by what stands beside them.)
+ */
+function withoutGeneration(source: string): string {
+  return source.replace(/\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/g, (_, left: string, end: string, right: string) =>
+    end === undefined ? `{%${left} filter safe ${right}%}` : `{%${left} endfilter ${right}%}`,
+  );
+}
+
+/** The test that a marked filter stands for. */
+export function testOfFilterName(name: string): { readonly name: string; readonly negate: boolean } | undefined {
+  if (name.startsWith(negatedMark)) return { name: name.slice(negatedMark.length), negate: true };
+  return name.startsWith(testMark) ? { name: name.slice(testMark.length), negate: false } : undefined;
+}
+
+/** Whether a filter marks a recursive loop. */
+export const isRecursiveMark = (name: string): boolean => name === recursiveMark;
+
+const isName = (token: Token | undefined, name: string): boolean =>
+  token?.type === "Identifier" && token.value === name;
+
+/** Words that may follow a test without being its argument. */
+const afterTest = new Set(["and", "or", "not", "is", "in", "if", "else", "recursive"]);
+const opening = new Set(["OpenSquareBracket", "OpenCurlyBracket"]);
+
+function startsArgument(token: Token | undefined): boolean {
+  if (!token) return false;
+  if (token.type === "Identifier") return !afterTest.has(token.value);
+  return token.type === "StringLiteral" || token.type === "NumericLiteral" || opening.has(token.type);
+}
+
+/** `x is test(a)` and `x is test a` become `x | "is test"(a)`. */
+function markTests(tokens: readonly Token[]): Token[] {
+  const marked: Token[] = [];
+  const like = (token: Token, value: string, type: Token["type"]): Token => ({ ...token, value, type });
+  for (let index = 0; index < tokens.length; index++) {
+    const token = tokens[index]!;
+    const negate = isName(tokens[index + 1], "not");
+    const name = tokens[index + (negate ? 2 : 1)];
+    const next = tokens[index + (negate ? 3 : 2)];
+    const isTest = isName(token, "is") && name?.type === "Identifier" && marked.at(-1)?.type !== "Dot";
+    if (!isTest || !(next?.type === "OpenParen" || startsArgument(next))) {
+      marked.push(token);
+      continue;
+    }
+    marked.push(like(token, "|", "Pipe"), like(token, (negate ? negatedMark : testMark) + name.value, "Identifier"));
+    index += negate ? 2 : 1;
+    if (next.type === "OpenParen") continue;
+    const end = argumentEnd(tokens, index + 1);
+    marked.push(
+      like(token, "(", "OpenParen"),
+      ...markTests(tokens.slice(index + 1, end)),
+      like(token, ")", "CloseParen"),
+    );
+    index = end - 1;
+  }
+  return marked;
+}
+
+/** The end of a test's argument without parentheses: one literal, or a name with its members and calls. */
+function argumentEnd(tokens: readonly Token[], start: number): number {
+  let index = opening.has(tokens[start]!.type) ? closing(tokens, start) : start + 1;
+  for (;;) {
+    const type = tokens[index]?.type;
+    if (type === "Dot") index += 2;
+    else if (type === "OpenSquareBracket" || type === "OpenParen") index = closing(tokens, index);
+    else return index;
+  }
+}
+
+/** The place after the bracket that closes the one at `start`. */
+function closing(tokens: readonly Token[], start: number): number {
+  let depth = 0;
+  for (let index = start; index < tokens.length; index++) {
+    const type = tokens[index]!.type;
+    if (type.startsWith("Open")) depth++;
+    else if (type.startsWith("Close") && --depth === 0) return index + 1;
+  }
+  return tokens.length;
+}
+
+/** `for x in y recursive` becomes `for x in y | "recursive loop"`. */
+function markRecursiveLoops(tokens: readonly Token[]): Token[] {
+  return tokens.flatMap((token, index) => {
+    const closes = isName(token, "recursive") && tokens[index + 1]?.type === "CloseStatement";
+    if (!closes || !isForStatement(tokens, index)) return [token];
+    return [
+      { ...token, value: "|", type: "Pipe" as const },
+      { ...token, value: recursiveMark },
+    ];
+  });
+}
+
+function isForStatement(tokens: readonly Token[], end: number): boolean {
+  for (let index = end; index >= 0; index--) {
+    if (tokens[index]!.type === "OpenStatement") return isName(tokens[index + 1], "for");
+  }
+  return false;
+}

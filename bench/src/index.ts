@@ -1,5 +1,16 @@
 /** Benchmarks of the router, with their baselines. As a library it gives tests the parts that they run at small size. */
 export { type BareProxy, startBareProxy } from "./bare-proxy.ts";
+export {
+  type CapturedFrames,
+  type CapturedReplay,
+  type CapturedRequest,
+  type CapturedSession,
+  type CapturedUsage,
+  type CaptureFiles,
+  captureFolders,
+  readCaptureFiles,
+  usageOf,
+} from "./captures/capture-files.ts";
 export { type CommandOutput, runCommand } from "./run-command.ts";
 export { proxyReport, proxyTable } from "./suites/proxy.ts";
 export type { ProxyFleet } from "./suites/proxy-fleet.ts";
@@ -16,14 +27,3 @@ export {
   type StreamShape,
 } from "./support/prepared-request.ts";
 export { createRawClient, maxConnections, type RawClient, type Timing } from "./support/raw-client.ts";
-export {
-  type CapturedFrames,
-  type CapturedReplay,
-  type CapturedRequest,
-  type CapturedSession,
-  type CapturedUsage,
-  type CaptureFiles,
-  captureFolders,
-  readCaptureFiles,
-  usageOf,
-} from "./captures/capture-files.ts";

@@ -1,5 +1,6 @@
 import { hashSuite } from "./suites/hash.ts";
 import { proxySuite } from "./suites/proxy.ts";
+import { tokenizerSuite } from "./suites/tokenizer.ts";
 import type { Suite } from "./support/suite.ts";
 import { UsageError } from "./support/usage-error.ts";
 
@@ -9,7 +10,7 @@ export interface CommandOutput {
   readonly notes: (text: string) => void;
 }
 
-const suites: readonly Suite[] = [hashSuite, proxySuite];
+const suites: readonly Suite[] = [hashSuite, proxySuite, tokenizerSuite];
 
 const exitDone = 0;
 const exitFailure = 1;

@@ -91,7 +91,7 @@ test("a load for some time ends with a table, without errors", async () => {
   const [header = "", row = ""] = stdout.trimEnd().split("\n").slice(-2);
   expect(header).toMatch(/^policy +routers +engines +requests +errors +ttft mean \(s\) /);
   const cells = Object.fromEntries(row.split(/ {2,}/).map((cell, at) => [header.split(/ {2,}/)[at], cell]));
-  expect(cells).toMatchObject({ policy: "least_connections", errors: "0" });
+  expect(cells).toMatchObject({ policy: "least_work", errors: "0" });
   expect(Number(cells.requests)).toBeGreaterThan(5);
   expect(Number(cells["ttft mean (s)"])).toBeGreaterThan(0);
 });

@@ -55,7 +55,7 @@ test("metrics parse as Prometheus' text format and tell what was asked", async (
   expect(page.sum("espalier_request_duration_seconds_count", { endpoint: "chat", model: "tiny" })).toBe(3);
   expect(page.sum("espalier_time_to_first_byte_seconds_count", { endpoint: "chat" })).toBe(3);
   expect(page.sum("espalier_overhead_seconds_count")).toBe(4);
-  expect(page.sum("espalier_decisions_total", { policy: "least_connections" })).toBe(4);
+  expect(page.sum("espalier_decisions_total", { policy: "least_work" })).toBe(4);
   expect(page.sum("espalier_proxy_attempts_total", { outcome: "answered" })).toBe(4);
   expect(page.sum("espalier_engine_up", { engine: sim!.id })).toBe(1);
   expect(page.types.get("espalier_requests_total")).toBe("counter");

@@ -8,6 +8,7 @@ const replayFlags: ReplayFlags = {
   seed: "1",
   model: "sim-model",
   policy: "least_connections",
+  kvEvents: "on,off",
   engines: "4",
   routers: "1",
   preset: "h100-32b-tp2",
@@ -46,6 +47,16 @@ test("the flags of a replay as numbers, lists and URLs", () => {
   });
 });
 
+test("prompts are tokens for engines of its own and text for those that run already, unless it is said", () => {
+  expect(readReplayOptions(replayFlags)).toMatchObject({ prompts: "tokens", kvEvents: [true, false] });
+  const url = ["http://127.0.0.1:8000"];
+  expect(readReplayOptions({ ...replayFlags, url }).prompts).toBe("text");
+  expect(readReplayOptions({ ...replayFlags, url, prompts: "tokens", kvEvents: "off" })).toMatchObject({
+    prompts: "tokens",
+    kvEvents: [false],
+  });
+});
+
 test("what is not given stays undefined", () => {
   const { limit, users, urls, blocks, apiKey, format } = readReplayOptions(replayFlags);
   expect([limit, users, urls, blocks, apiKey, format]).toEqual(Array(6).fill(undefined));
@@ -54,6 +65,7 @@ test("what is not given stays undefined", () => {
 test.each<[Partial<ReplayFlags>, string]>([
   [{ requests: "0" }, "--requests must be a whole number from 1 to 1000000"],
   [{ requests: "1000001" }, "--requests"],
+  [{ kvEvents: "on,maybe" }, '--kv-events: "maybe" is neither on nor off'],
   [{ speed: "0" }, "--speed must be a number from 0.001 to 10000"],
   [{ closed: "100001" }, "--closed must be a whole number from 1 to 100000"],
   [{ seed: "4294967296" }, "--seed must be a whole number from 0 to 4294967295"],

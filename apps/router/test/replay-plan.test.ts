@@ -22,7 +22,7 @@ const row = (timestamp: number, ...blocks: number[]): Row => ({
 const mooncake = [row(0, 0, 1), row(0, 0, 2), row(3_000, 0, 1, 3), row(3_000, 4), row(6_001, 0, 1, 3, 5)];
 
 const plan = (rows: readonly object[], options: object = {}) =>
-  planReplay({ path: temporaryFile("trace.jsonl", lines(rows)), model: "tiny", seed: 1, ...options });
+  planReplay({ path: temporaryFile("trace.jsonl", lines(rows)), model: "tiny", seed: 1, prompts: "text", ...options });
 
 const textOf = (body: string): string => JSON.parse(body).messages[0].content as string;
 
@@ -37,6 +37,18 @@ test("a body asks for a stream with its usage, as many tokens as the trace has, 
     ignore_eos: true,
   });
   expect(messages).toEqual([{ role: "user", content: expect.any(String) }]);
+});
+
+test("as tokens a prompt is a completion with an id for each token of the trace, its own prompts stay text", async () => {
+  const [first, , third] = await plan(mooncake, { prompts: "tokens" });
+  expect(first!.path).toBe("/v1/completions");
+  const { prompt, max_tokens: maxTokens } = JSON.parse(first!.makeBody());
+  expect([prompt.length, maxTokens]).toEqual([1_024, 12]);
+  expect(JSON.parse(third!.makeBody()).prompt.slice(0, 1_024)).toEqual(prompt);
+  const rows = [{ prompt: "hello", output_length: 3 }];
+  const [own] = await plan(rows as never, { prompts: "tokens" });
+  expect(own!.path).toBe("/v1/chat/completions");
+  expect(textOf(own!.makeBody())).toBe("hello");
 });
 
 test("a prompt has a word for each token of the trace", async () => {

@@ -17,7 +17,7 @@ function planned(index: number, arrivalMs = 0): PlannedRequest {
     session: `session-${index % 2}`,
     turn: Math.floor(index / 2),
   };
-  return { trace, makeBody: () => JSON.stringify({ index }) };
+  return { trace, path: "/v1/chat/completions", makeBody: () => JSON.stringify({ index }) };
 }
 
 const plan = (count: number, everyMs = 0): PlannedRequest[] =>

@@ -25,6 +25,7 @@ import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
+import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
 import { createModelRouter } from "./routing/model-router.ts";
 import { poolRules } from "./routing/pool-rules.ts";
@@ -67,7 +68,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, inFlight, proxy } = context;
+  const { fleet, drain, inFlight, proxy, prefix } = context;
   const readiness = (): Readiness => readinessOf(fleet, drain);
 
   const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
@@ -85,6 +86,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       models: fleet.models().map((model) => model.id),
     }),
     describeConfig: () => describeConfig(config),
+    feeds: () => prefix.feeds?.describe() ?? [],
     tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
   });
@@ -94,7 +96,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     if (change === "gone") proxy.drop(engine.url);
   });
   return {
-    ...startTogether([proxy, fleet, sources, admin, data]),
+    ...startTogether([proxy, prefix, fleet, sources, admin, data]),
     get url() {
       return data.url;
     },
@@ -115,16 +117,19 @@ export function createContext(
   const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
   const inFlight = { count: 0 };
+  const fleet = createFleet({ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) });
+  const prefix = createPrefixParts({ config, fleet, http, clock, scheduler, random, logger, meter });
   return {
     clock,
     random,
     logger,
     settings: dataPlaneSettings(config),
-    fleet: createFleet({ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) }),
+    fleet,
+    prefix,
     proxy,
     modelRouter: createModelRouter(config.models, random),
     pools: createPools(poolRules(config)),
-    selector: createTargetSelector(random),
+    selector: createTargetSelector(random, prefix.knowledge),
     metrics: createRequestMetrics(meter),
     storedResponses: createStoredResponses(storedResponseCapacity),
     drain: createDrain({ clock, scheduler, logger, servers, activeCount: () => inFlight.count }),

@@ -1,14 +1,6 @@
-import {
-  type ErrorCode,
-  EspalierError,
-  errorCatalogue,
-  silentLogger,
-  silentMeter,
-  systemClock,
-  systemScheduler,
-} from "@espalier/common";
-import { createProxy } from "@espalier/proxy";
+import { type ErrorCode, EspalierError, errorCatalogue } from "@espalier/common";
 import { type Command, Option } from "commander";
+import { withHttpClient } from "./http-session.ts";
 
 /** Where a running router's admin listener is, and the key to it. */
 export interface AdminOptions {
@@ -41,24 +33,19 @@ export async function askAdmin<Answer>(
   path: string,
   change?: { readonly method: "PATCH"; readonly body: unknown },
 ): Promise<Answer> {
-  const proxy = createProxy({
-    clock: systemClock,
-    scheduler: systemScheduler,
-    logger: silentLogger,
-    meter: silentMeter,
-  });
-  await proxy.start();
   try {
-    const { status, body } = await proxy.httpClient({
-      url: `${admin.replace(/\/$/, "")}${path}`,
-      ...(change ? { method: change.method, body: JSON.stringify(change.body) } : {}),
-      headers: {
-        ...(change ? { "content-type": "application/json" } : {}),
-        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
-      },
-      timeoutMs,
-      maxBytes,
-    });
+    const { status, body } = await withHttpClient((http) =>
+      http({
+        url: `${admin.replace(/\/$/, "")}${path}`,
+        ...(change ? { method: change.method, body: JSON.stringify(change.body) } : {}),
+        headers: {
+          ...(change ? { "content-type": "application/json" } : {}),
+          ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+        },
+        timeoutMs,
+        maxBytes,
+      }),
+    );
     if (status === 200) return JSON.parse(body) as Answer;
     const { code, message } = readError(body);
     throw new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
@@ -70,8 +57,6 @@ export async function askAdmin<Answer>(
       );
     }
     throw error;
-  } finally {
-    await proxy.stop();
   }
 }
 

@@ -2,6 +2,7 @@ import { setMaxListeners } from "node:events";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { presetNames } from "@espalier/engine-model";
 import { policyNames } from "@espalier/policies";
+import { shippedModelFolder } from "@espalier/tokenizer";
 import { type RequestResult, summarize } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { describeDemo } from "../demo/demo-greeting.ts";
@@ -32,9 +33,7 @@ export function registerDemo(program: Command): void {
     .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
     .option("--routers <n>", "routers beside each other; they share nothing yet", "1")
-    .addOption(
-      new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("least_connections"),
-    )
+    .addOption(new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("least_work"))
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
     .optionsGroup("Load:")
@@ -72,6 +71,8 @@ async function startEngines(options: DemoOptions, children: Child<unknown>[]): P
     model: options.model ?? simulatedModel,
     speed: 1,
     port: options.enginePort,
+    kvEvents: true,
+    tokenizer: shippedModelFolder(),
   });
   children.push(engines);
   return engines.listening.engines.map((engine) => engine.url);
@@ -87,6 +88,8 @@ async function startRouters(
     const router = await startLocalRouter({
       engineUrls,
       policy,
+      // Engines of the user's own have a tokenizer that the router does not: their prompts are matched by bytes.
+      ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
       port: port === 0 ? 0 : port + index,
       adminPort: adminPort === 0 ? 0 : adminPort + index,
     });

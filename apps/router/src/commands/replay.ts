@@ -1,5 +1,5 @@
 import { presetNames } from "@espalier/engine-model";
-import { policyNames } from "@espalier/policies";
+import { policyCatalogue, policyNames } from "@espalier/policies";
 import { infiniteCacheBound, type ReplayRow, type RunLabels, summarize, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
 import { withLocalFleet } from "../local-fleet/with-local-fleet.ts";
@@ -7,8 +7,8 @@ import { createProgressBar } from "../output/progress-bar.ts";
 import { writeJson, writeNote, writeResult } from "../output/write.ts";
 import { describeFailures } from "../replay/describe-failures.ts";
 import { type ReplayFlags, type ReplayOptions, readReplayOptions } from "../replay/replay-options.ts";
-import { type PlannedRequest, planReplay } from "../replay/replay-plan.ts";
-import { renderResults } from "../replay/result-table.ts";
+import { type PlannedRequest, planReplay, promptForms } from "../replay/replay-plan.ts";
+import { eventsNote, renderResults } from "../replay/result-table.ts";
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
 import { collect } from "./collect.ts";
@@ -30,6 +30,12 @@ export function registerReplay(program: Command): void {
     .option("--speed <x>", "trace seconds per real second", "1")
     .option("--closed <users>", "closed loop: that many users, each sending its next request when the last has ended")
     .option("--seed <n>", "of arrival jitter and invented text", "1")
+    .addOption(
+      new Option(
+        "--prompts <form>",
+        "send invented prompts as chat text or as token ids (default: tokens, text with --url)",
+      ).choices(promptForms),
+    )
     .optionsGroup("Endpoints that run already:")
     .option("--url <url>", "of a router or an engine; may be repeated, requests go to them in turn", collect)
     .addOption(new Option("--api-key <key>", "sent as Authorization: Bearer").env("ESPALIER_REPLAY_API_KEY"))
@@ -38,7 +44,12 @@ export function registerReplay(program: Command): void {
     .option(
       "--policy <names>",
       `policies to compare, separated by commas: ${policyNames.join(", ")}`,
-      "least_connections",
+      "round_robin,cache_aware,least_work",
+    )
+    .option(
+      "--kv-events <states>",
+      "whether the engines tell what they cache: on, off, or on,off for a run of each with policies that look at it",
+      "on,off",
     )
     .option("--engines <n>", "simulated engines", "8")
     .option("--routers <n>", "routers in front of them; they share nothing yet", "1")
@@ -51,20 +62,21 @@ export function registerReplay(program: Command): void {
 
 async function replay(flags: ReplayFlags): Promise<void> {
   const options = readReplayOptions(flags);
-  const { trace, format, limit, model, seed, urls, policies } = options;
+  const { trace, format, limit, model, seed, prompts, urls } = options;
   const requests = await planReplay({
     path: trace,
     ...(format === undefined ? {} : { format }),
     ...(limit === undefined ? {} : { limit }),
     model,
     seed,
+    prompts,
   });
   const signal = abortOnSignal();
   const rows: ReplayRow[] = [];
   if (urls) rows.push(await measure(options, requests, { urls, speed: 1, labels: {} }, signal));
   else {
-    for (const policy of policies) {
-      const row = signal.aborted ? undefined : await measureLocally(options, requests, policy, signal);
+    for (const run of runsOf(options)) {
+      const row = signal.aborted ? undefined : await measureLocally(options, requests, run, signal);
       if (row) rows.push(row);
     }
   }
@@ -79,16 +91,40 @@ async function replay(flags: ReplayFlags): Promise<void> {
   if (signal.aborted || rows.some((row) => row.requests === row.errors)) process.exitCode = 1;
 }
 
+/** One run of a fleet of its own. */
+interface LocalRun {
+  readonly policy: string;
+  /** Undefined with a policy that does not look at what engines cache. */
+  readonly kvEvents: boolean | undefined;
+}
+
+function runsOf({ policies, kvEvents }: ReplayOptions): readonly LocalRun[] {
+  return policies.flatMap((policy): readonly LocalRun[] =>
+    policyCatalogue[policy as keyof typeof policyCatalogue].readsPrefixes
+      ? kvEvents.map((on) => ({ policy, kvEvents: on }))
+      : [{ policy, kvEvents: undefined }],
+  );
+}
+
 /** @returns undefined when it was given up before it began */
 async function measureLocally(
   options: ReplayOptions,
   requests: readonly PlannedRequest[],
-  policy: string,
+  { policy, kvEvents }: LocalRun,
   signal: AbortSignal,
 ): Promise<ReplayRow | undefined> {
   const { engines, routers, preset, model, speed, blocks } = options;
-  const fleet = { count: engines, preset, model, speed, port: 0, ...(blocks === undefined ? {} : { blocks }) };
-  const labels = { policy, routers, engines, sharing: "none" };
+  const fleet = {
+    count: engines,
+    preset,
+    model,
+    speed,
+    port: 0,
+    kvEvents: kvEvents === true,
+    ...(blocks === undefined ? {} : { blocks }),
+  };
+  const known = kvEvents === undefined ? {} : { kv_events: kvEvents };
+  const labels = { policy, ...known, routers, engines, sharing: "none" };
   try {
     return await withLocalFleet({ engines: fleet, policy, routers, signal }, (urls) =>
       measure(options, requests, { urls, speed, labels }, signal),
@@ -112,7 +148,7 @@ async function measure(
   { urls, speed: engineSpeed, labels }: Measurement,
   signal: AbortSignal,
 ): Promise<ReplayRow> {
-  const bar = createProgressBar(labels.policy ?? "replay", requests.length);
+  const bar = createProgressBar(`${labels.policy ?? "replay"}${eventsNote(labels)}`, requests.length);
   let done = 0;
   let errors = 0;
   const results = await runReplay({

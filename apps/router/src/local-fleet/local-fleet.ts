@@ -16,6 +16,10 @@ export interface LocalEnginesOptions {
   readonly port: number;
   /** KV blocks per engine; the preset's when absent. */
   readonly blocks?: number;
+  /** Whether they publish KV events, on free ports. */
+  readonly kvEvents: boolean;
+  /** Folder of the tokenizer that they use in place of their own four-byte tokens. */
+  readonly tokenizer?: string;
 }
 
 export interface EnginesListening {
@@ -25,6 +29,8 @@ export interface EnginesListening {
 export interface LocalRouterOptions {
   readonly engineUrls: readonly string[];
   readonly policy?: string;
+  /** Folder of the tokenizer for every model. */
+  readonly tokenizer?: string;
   /** 0 takes a free one. */
   readonly port: number;
   readonly adminPort: number;
@@ -45,6 +51,8 @@ export function startLocalEngines(options: LocalEnginesOptions): Promise<Child<E
     speed: options.speed,
     port: options.port,
     blocks: options.blocks,
+    tokenizer: options.tokenizer,
+    "kv-events": options.kvEvents ? "vllm-0.32" : undefined,
   };
   return startChild({
     name: "the simulated engines",
@@ -62,6 +70,7 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ["--admin-port", options.adminPort],
     ...options.engineUrls.map((url) => ["--engine", url]),
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
+    ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
   ];
   return startChild({
     name: "the router",

@@ -2,6 +2,7 @@ import { policyNames } from "@espalier/policies";
 import type { TraceFormat } from "@espalier/workload";
 import { maxLocalEngines, maxLocalRouters } from "../local-fleet/local-fleet.ts";
 import { readCount, readEndpointUrl, readNumber, UsageError } from "../output/usage-error.ts";
+import type { PromptForm } from "./replay-plan.ts";
 
 /** The flags of `espalier replay` as they were written. */
 export interface ReplayFlags {
@@ -14,7 +15,9 @@ export interface ReplayFlags {
   readonly url?: readonly string[];
   readonly apiKey?: string;
   readonly model: string;
+  readonly prompts?: PromptForm;
   readonly policy: string;
+  readonly kvEvents: string;
   readonly engines: string;
   readonly routers: string;
   readonly preset: string;
@@ -37,7 +40,10 @@ export interface ReplayOptions {
   readonly urls: readonly string[] | undefined;
   readonly apiKey: string | undefined;
   readonly model: string;
+  readonly prompts: PromptForm;
   readonly policies: readonly string[];
+  /** Whether the engines tell what they cache: a run for each, of the policies that look at it. */
+  readonly kvEvents: readonly boolean[];
   readonly engines: number;
   readonly routers: number;
   readonly preset: string;
@@ -66,7 +72,9 @@ export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
     urls: flags.url?.map((url) => readEndpointUrl(url, "--url")),
     apiKey,
     model,
+    prompts: flags.prompts ?? (flags.url ? "text" : "tokens"),
     policies: readPolicies(flags.policy),
+    kvEvents: readSwitches(flags.kvEvents, "--kv-events"),
     engines: readCount(flags.engines, "--engines", maxLocalEngines),
     routers: readCount(flags.routers, "--routers", maxLocalRouters),
     preset,
@@ -79,6 +87,13 @@ function readPolicies(text: string): readonly string[] {
   const stranger = policies.find((name) => !policyNames.some((known) => known === name));
   if (stranger === undefined) return policies;
   throw new UsageError(`--policy: ${JSON.stringify(stranger)} is not one of ${policyNames.join(", ")}`);
+}
+
+function readSwitches(text: string, flag: string): readonly boolean[] {
+  const words = text.split(",").map((word) => word.trim());
+  const stranger = words.find((word) => word !== "on" && word !== "off");
+  if (stranger === undefined) return words.map((word) => word === "on");
+  throw new UsageError(`${flag}: ${JSON.stringify(stranger)} is neither on nor off`);
 }
 
 function optional(text: string | undefined, name: string, max: number): number | undefined {

@@ -7,13 +7,21 @@ import {
   type TraceFormat,
   type TraceRequest,
   toChatMessages,
+  wordTokenIds,
 } from "@espalier/workload";
 
 /** One request of a replay, with its body made when it is needed: a thousand prompts of 50 KB need not wait in memory. */
 export interface PlannedRequest {
   readonly trace: TraceRequest;
+  /** For instance `/v1/chat/completions`. */
+  readonly path: string;
   makeBody(): string;
 }
+
+/** What a synthesised prompt is sent as: the text of a chat message, or the token ids of a completion. */
+export const promptForms = ["text", "tokens"] as const;
+
+export type PromptForm = (typeof promptForms)[number];
 
 export interface ReplayPlanOptions {
   readonly path: string;
@@ -21,6 +29,8 @@ export interface ReplayPlanOptions {
   readonly limit?: number;
   readonly model: string;
   readonly seed: number;
+  /** Prompts that the trace itself holds are always sent as text. */
+  readonly prompts: PromptForm;
 }
 
 /**
@@ -30,7 +40,7 @@ export interface ReplayPlanOptions {
  * @throws EspalierError `trace_invalid`
  */
 export async function planReplay(options: ReplayPlanOptions): Promise<readonly PlannedRequest[]> {
-  const { path, format, limit, model, seed } = options;
+  const { path, format, limit, model, seed, prompts } = options;
   const read = await readTrace(path, {
     ...(format === undefined ? {} : { format }),
     ...(limit === undefined ? {} : { limit }),
@@ -39,18 +49,29 @@ export async function planReplay(options: ReplayPlanOptions): Promise<readonly P
     ? jitterArrivals(read, { stepMs: mooncakeStepMs, random: createSeededRandom(seed) })
     : read;
   const synthesize = createPromptSynthesizer({ seed });
-  return requests.map((trace) => ({
-    trace,
-    makeBody: () =>
-      JSON.stringify({
-        model,
-        stream: true,
-        stream_options: { include_usage: true },
-        max_tokens: trace.outputTokens,
-        ignore_eos: true,
-        messages: toChatMessages(synthesize(trace)),
-      }),
-  }));
+  const makeBody = (trace: TraceRequest, prompt: Readonly<Record<string, unknown>>): string =>
+    JSON.stringify({
+      model,
+      stream: true,
+      stream_options: { include_usage: true },
+      max_tokens: trace.outputTokens,
+      ignore_eos: true,
+      ...prompt,
+    });
+  return requests.map((trace) => {
+    const asTokens = prompts === "tokens" && trace.prompt === undefined;
+    return asTokens
+      ? {
+          trace,
+          path: "/v1/completions",
+          makeBody: () => makeBody(trace, { prompt: wordTokenIds(synthesize(trace) as string) }),
+        }
+      : {
+          trace,
+          path: "/v1/chat/completions",
+          makeBody: () => makeBody(trace, { messages: toChatMessages(synthesize(trace)) }),
+        };
+  });
 }
 
 /** The files miss their steps by up to this. */

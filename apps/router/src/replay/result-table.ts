@@ -1,13 +1,13 @@
-import { formatTable, type ReplayRow, type TableColumn } from "@espalier/workload";
+import { formatTable, type ReplayRow, type RunLabels, type TableColumn } from "@espalier/workload";
 
-const seconds = (header: string, key: keyof ReplayRow): TableColumn<ReplayRow> => ({
+const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events">): TableColumn<ReplayRow> => ({
   header,
   value: (row) => row[key],
   digits: 3,
 });
 
 const columns: readonly TableColumn<ReplayRow>[] = [
-  { header: "policy", value: (row) => row.policy },
+  { header: "policy", value: (row) => `${row.policy ?? ""}${eventsNote(row)}` },
   { header: "routers", value: (row) => row.routers },
   { header: "engines", value: (row) => row.engines },
   { header: "requests", value: (row) => row.requests },
@@ -22,6 +22,11 @@ const columns: readonly TableColumn<ReplayRow>[] = [
   { header: "followup (%)", value: (row) => percent(row.followup_cached_share), digits: 1 },
   { header: "load cov", value: (row) => row.load_cov, digits: 3 },
 ];
+
+/** How the knowledge of caches came about, behind the name of a policy that looks at it. */
+export function eventsNote({ kv_events: events }: RunLabels): string {
+  return events === undefined ? "" : events ? " + events" : " + guess";
+}
 
 /** The rows of a replay for people. */
 export function renderResults(rows: readonly ReplayRow[]): string {

@@ -23,10 +23,10 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
   const results: RequestResult[] = [];
   const headers = options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` };
 
-  const send = async ({ trace, makeBody }: PlannedRequest): Promise<void> => {
+  const send = async ({ trace, path, makeBody }: PlannedRequest): Promise<void> => {
     const url = urls[trace.index % urls.length] as string;
     const answer = await client.send(
-      { url, path: "/v1/chat/completions", body: makeBody(), headers: { ...headers, "x-session-id": trace.session } },
+      { url, path, body: makeBody(), headers: { ...headers, "x-session-id": trace.session } },
       signal,
     );
     if (signal.aborted) return;

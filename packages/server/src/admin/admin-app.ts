@@ -15,6 +15,8 @@ export interface AdminDependencies {
   readonly renderMetrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   /** Plain data for `GET /admin/status`. */
   readonly status: () => unknown;
+  /** Plain data for `GET /admin/feeds`. */
+  readonly feeds: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
   readonly tls: TlsMaterial | undefined;
@@ -50,6 +52,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     });
     guarded.get("/admin/status", async () => dependencies.status());
     guarded.get("/admin/config", async () => dependencies.describeConfig());
+    guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map((engine) => describeEngine(engine)) }));
     guarded.patch<{ Params: { id: string } }>("/admin/workers/:id", async ({ params, body }) => {
       const draining = readDraining(body);

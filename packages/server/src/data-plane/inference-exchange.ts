@@ -1,7 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { EspalierError } from "@espalier/common";
 import type { ApiFamily, Endpoint } from "@espalier/openai";
-import type { RequestFeatures } from "@espalier/policies";
 import type {
   AttemptFailure,
   BodyFilter,
@@ -11,20 +10,22 @@ import type {
   Upstream,
 } from "@espalier/proxy";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
+import type { Placement } from "../prefix/prefix-knowledge.ts";
 import type { PoolSettings } from "../routing/pools.ts";
+import type { RoutedRequest, Selection } from "../routing/select-target.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
 import type { RouterContext } from "./router-context.ts";
 
 /** Everything that is known of one request before an engine is chosen. */
 export interface PlannedRequest
-  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId"> {
+  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId">,
+    RoutedRequest {
   readonly ownHeaders: readonly string[];
   /** Names the route in metrics. */
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   readonly onlyEngine: string | undefined;
-  readonly features: RequestFeatures;
   /** Whether the router asked for the usage event of a stream and must take it out again. */
   readonly stripUsage: boolean;
   /** Whether the answer's id names a response that the engine keeps. */
@@ -52,7 +53,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly #context: RouterContext;
   readonly #plan: PlannedRequest;
   readonly #tried = new Set<string>();
-  #target: Target | undefined;
+  #selection: Selection | undefined;
+  #placement: Placement | undefined;
   #ticket: LoadTicket | undefined;
   #permit: Permit | undefined;
   #watch: AnswerWatch | undefined;
@@ -75,16 +77,20 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   next(): Upstream | undefined {
-    const { pool, targets, features, onlyEngine } = this.#plan;
-    const selection = this.#context.selector.select(pool, targets, features, { tried: this.#tried, onlyEngine });
+    const { pool, targets, features, prompt, onlyEngine } = this.#plan;
+    const { selector, metrics, prefix } = this.#context;
+    const selection = selector.select(pool, targets, this.#plan, { tried: this.#tried, onlyEngine });
     if (!selection) return undefined;
-    const { target, reason } = selection;
-    this.#context.metrics.decided(pool.policy.name, reason);
+    const { target, reason, matchedTokens } = selection;
+    metrics.decided(pool.policy.name, reason);
     this.#tried.add(target.key);
-    this.#target = target;
+    this.#selection = selection;
     this.#permit = target.engine.breaker.begin();
-    this.#ticket = target.load.begin(features);
-    return { key: target.key, url: target.engine.url, headers: pool.upstreamHeaders };
+    const uncachedTokens = Math.max(1, features.promptTokens - matchedTokens);
+    this.#ticket = target.load.begin({ ...features, uncachedTokens });
+    // Before the request goes out, so that its siblings of one burst find it.
+    this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens);
+    return { key: target.key, url: target.engine.url, headers: upstreamHeaders(pool, target) };
   }
 
   attemptStarted(): void {
@@ -95,10 +101,11 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   attemptFailed(_: Upstream, failure: AttemptFailure): void {
     this.#ticket?.end();
+    if (failure.beforeFirstByte) this.#placement?.withdraw();
     if (failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
     else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
     // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
-    else this.#target?.engine.breaker.begin()?.failure(failure.error.code);
+    else this.#selection?.target.engine.breaker.begin()?.failure(failure.error.code);
   }
 
   responseStarted(_: Upstream, status: number): void {
@@ -111,7 +118,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const overheadMs = this.#dispatchedMs - this.#plan.acceptedMs;
     const headers = [
       "x-espalier-worker",
-      this.#target?.engine.id ?? "",
+      this.#selection?.target.engine.id ?? "",
       "x-espalier-policy",
       this.#plan.pool.policy.name,
       "x-espalier-attempts",
@@ -121,6 +128,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       "x-request-id",
       this.requestId,
     ];
+    if (this.#plan.prompt) headers.push("x-espalier-cache-hit-tokens", String(this.#selection?.matchedTokens ?? 0));
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
   }
@@ -128,6 +136,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   firstByte(): void {
     this.#firstByteMs = this.#context.clock.nowMs();
     this.#ticket?.firstToken();
+    this.#placement?.computed();
   }
 
   bodyFilter(status: number, contentType: string): BodyFilter | undefined {
@@ -151,7 +160,9 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#permit?.release();
     const usage = this.#watch?.usage();
     const responseId = this.#watch?.responseId();
-    if (responseId !== undefined && this.#target) storedResponses.remember(responseId, this.#target.engine.id);
+    const target = this.#selection?.target;
+    if (responseId !== undefined && target) storedResponses.remember(responseId, target.engine.id);
+    this.#placement?.answered(outcome.kind === "completed" ? usage?.cachedTokens : undefined);
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     metrics.finished({
       endpoint: endpointId,
@@ -179,7 +190,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const fields = {
       requestId: this.requestId,
       model: this.#plan.pool.model,
-      worker: this.#target?.engine.id,
+      worker: this.#selection?.target.engine.id,
       attempts: this.#attempts,
       outcome: outcome.kind,
     };
@@ -187,6 +198,11 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       logger.warn("request failed", { ...fields, code: outcome.error.code });
     } else logger.debug("request", fields);
   }
+}
+
+/** A rank of an engine with several is asked for by the header that vLLM and SGLang know. */
+function upstreamHeaders({ upstreamHeaders: credentials }: PoolSettings, { engine, rank }: Target): readonly string[] {
+  return engine.targets.length === 1 ? credentials : [...credentials, "x-data-parallel-rank", String(rank)];
 }
 
 /** Nginx's 499 stands for a client that went away, in metrics only. */

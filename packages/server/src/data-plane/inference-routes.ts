@@ -6,7 +6,9 @@ import {
   readRequestView,
   readSessionKey,
 } from "@espalier/openai";
+import { policyCatalogue } from "@espalier/policies";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import type { PlannedRequest } from "./inference-exchange.ts";
 import { locateResponse } from "./locate-response.ts";
 import { resolvePool } from "./resolve-pool.ts";
@@ -39,7 +41,7 @@ function plan(
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
   const view = readRequestView(endpoint, received, { maxDepth: context.settings.maxNesting });
-  const complete = (onlyEngine: string | undefined): PlannedRequest =>
+  const complete = (onlyEngine: string | undefined): PlannedRequest | Promise<PlannedRequest> =>
     planView(context, request, { view, received, acceptedMs, onlyEngine });
   if (view.previousResponseId === undefined) return complete(undefined);
   return locateResponse(context, view.previousResponseId, "previous_response_id").then(complete);
@@ -52,7 +54,11 @@ interface ReadRequest {
   readonly onlyEngine: string | undefined;
 }
 
-function planView(context: RouterContext, request: FastifyRequest, read: ReadRequest): PlannedRequest {
+function planView(
+  context: RouterContext,
+  request: FastifyRequest,
+  read: ReadRequest,
+): PlannedRequest | Promise<PlannedRequest> {
   const { view, received, acceptedMs, onlyEngine } = read;
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.settings.sessionKeyLadder, request.headers, view);
@@ -63,7 +69,8 @@ function planView(context: RouterContext, request: FastifyRequest, read: ReadReq
     ...(renamed ? { model } : {}),
     ...(stripUsage ? { includeUsage: true as const } : {}),
   });
-  return {
+  const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
+  const plan = (prompt: PromptBlocks | undefined): PlannedRequest => ({
     endpointId: endpoint.id,
     family: endpoint.family,
     method: endpoint.method,
@@ -75,16 +82,33 @@ function planView(context: RouterContext, request: FastifyRequest, read: ReadReq
     pool,
     targets,
     onlyEngine,
+    prompt,
     features: {
-      promptTokens: Math.ceil(view.promptBytes / bytesPerToken),
+      promptTokens: prompt?.tokens ?? estimatedTokens,
       expectedOutputTokens:
         endpoint.kind === "generate" ? (view.maxOutputTokens ?? usualOutputTokens) * view.choices : 0,
       sessionKey,
+      prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
     },
     stripUsage,
     storesResponse: endpoint.id === "responses",
     acceptedMs,
-  };
+  });
+  if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
+  const prompt = context.prefix.reader.read({
+    model,
+    parent: context.fleet.model(model)?.parent,
+    endpoint: endpoint.id,
+    fields: view.fields,
+    estimatedTokens,
+  });
+  return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
+}
+
+/** Half of the chain hash at the block where so many tokens end, or at the last one of a shorter prompt. */
+function prefixKeyOf({ chain, blockCount, blockSize }: PromptBlocks, keyTokens: number): number | undefined {
+  const blocks = Math.min(blockCount, Math.max(1, Math.floor(keyTokens / blockSize)));
+  return keyTokens > 0 && blocks > 0 ? chain[2 * (blocks - 1)] : undefined;
 }
 
 /** The engine gets the endpoint's own path: the client's may be spelled with escapes or a slash at its end. */

@@ -3,6 +3,7 @@ import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
 import type { Drain } from "../lifecycle/drain.ts";
+import type { PrefixParts } from "../prefix/prefix-parts.ts";
 import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { TargetSelector } from "../routing/select-target.ts";
@@ -32,6 +33,7 @@ export interface RouterContext {
   readonly modelRouter: ModelRouter;
   readonly pools: Pools;
   readonly selector: TargetSelector;
+  readonly prefix: PrefixParts;
   readonly metrics: RequestMetrics;
   readonly storedResponses: StoredResponses;
   readonly drain: Drain;

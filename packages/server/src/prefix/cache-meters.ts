@@ -1,0 +1,58 @@
+import type { CounterSeries, Meter } from "@espalier/common";
+import type { PromptBlocks } from "./prompt-blocks.ts";
+
+/** What the router tells of its predictions. */
+export interface CacheMeters {
+  /** A prompt was cut into blocks. */
+  read(from: PromptBlocks["from"]): void;
+  /** An engine said how many tokens of a prompt it had found in its cache. */
+  compared(predictedTokens: number, reportedTokens: number): void;
+  /** Sizes of the index, in blocks and bytes. */
+  size(facts: number, placements: number, bytes: number): void;
+}
+
+export function createCacheMeters(meter: Meter): CacheMeters {
+  const prompts = meter.counter({
+    name: "espalier_prompts_total",
+    help: "Prompts cut into blocks: by tokens, by those of their beginning only, or by bytes.",
+    labels: ["from"],
+  });
+  const compared = meter.counter({
+    name: "espalier_cache_tokens_total",
+    help:
+      "Cached prompt tokens, of requests whose engine reported them: predicted, reported, and what predictions were " +
+      "over and under the reports, added up request by request.",
+    labels: ["kind"],
+  });
+  const blocks = meter.gauge({
+    name: "espalier_prefix_index_blocks",
+    help: "Blocks that engines are known (facts) or predicted (placements) to hold, counted for each target.",
+    labels: ["layer"],
+  });
+  const bytes = meter.gauge({ name: "espalier_prefix_index_bytes", help: "Memory of the prefix index." }).series();
+  const read: Readonly<Record<PromptBlocks["from"], CounterSeries>> = {
+    tokens: prompts.series("tokens"),
+    partial: prompts.series("partial"),
+    bytes: prompts.series("bytes"),
+  };
+  const predicted = compared.series("predicted");
+  const reported = compared.series("reported");
+  const over = compared.series("over");
+  const under = compared.series("under");
+  const facts = blocks.series("facts");
+  const placements = blocks.series("placements");
+  return {
+    read: (from) => read[from].add(),
+    compared(predictedTokens, reportedTokens) {
+      predicted.add(predictedTokens);
+      reported.add(reportedTokens);
+      over.add(Math.max(0, predictedTokens - reportedTokens));
+      under.add(Math.max(0, reportedTokens - predictedTokens));
+    },
+    size(factBlocks, placedBlocks, sizeBytes) {
+      facts.set(factBlocks);
+      placements.set(placedBlocks);
+      bytes.set(sizeBytes);
+    },
+  };
+}

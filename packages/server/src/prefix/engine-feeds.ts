@@ -1,0 +1,174 @@
+import {
+  backoffDelayMs,
+  type Cancel,
+  type EngineId,
+  type HttpClient,
+  type Random,
+  type Startable,
+  type TargetIndex,
+} from "@espalier/common";
+import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
+import type { TierName } from "@espalier/prefix-index";
+import type { EngineRecord, Fleet, Target } from "@espalier/workers";
+import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
+import { type FeedStanding, maxKnownTargets } from "./prefix-knowledge.ts";
+import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
+
+/** The KV events of the fleet's engines: finds out where they are, and keeps a feed for each target. */
+export interface EngineFeeds extends Startable {
+  standingOf(target: TargetIndex): FeedStanding;
+  /** A prompt was placed at a target: what its feed could not place may follow from it. */
+  attach(target: TargetIndex): void;
+  /** Every target with a feed, for operators. */
+  describe(): readonly TargetFeedDescription[];
+}
+
+export type TargetFeedDescription = KvFeedDescription & {
+  readonly target: string;
+  /** Blocks of the index that the target has announced, by tier. */
+  readonly blocks: Readonly<Record<TierName, number>>;
+  /** The engine's blocks whose place in a prompt is not known. */
+  readonly floatingBlocks: number;
+  /** Why what is read cannot be used: block sizes that do not fit. */
+  readonly unusable: string | null;
+};
+
+export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
+  readonly fleet: Fleet;
+  readonly http: HttpClient;
+  readonly random: Random;
+  /** Where engines that dial publish to, with the key of their target as topic. */
+  readonly listen: string | undefined;
+  readonly maxReplays: number;
+}
+
+/** How an engine that does not answer is asked again where its events are. */
+const askAgain = { firstDelayMs: 250, maxDelayMs: 30_000 };
+
+interface EngineEntry {
+  readonly engine: EngineRecord;
+  readonly feeds: TargetFeed[];
+  /** What the feeds were made for. */
+  made: string;
+  cancelAsk: Cancel;
+  asks: number;
+}
+
+export function createEngineFeeds(options: EngineFeedsOptions): EngineFeeds {
+  return new FleetFeeds(options);
+}
+
+class FleetFeeds implements EngineFeeds {
+  readonly #options: EngineFeedsOptions;
+  readonly #parts: TargetFeedParts;
+  readonly #entries = new Map<EngineId, EngineEntry>();
+  readonly #byTarget: (TargetFeed | undefined)[] = [];
+  #unsubscribe = (): void => {};
+
+  constructor(options: EngineFeedsOptions) {
+    this.#options = options;
+    this.#parts = {
+      ...options,
+      decoder: createEventDecoder(),
+      replayGate: createReplayGate(options.maxReplays),
+    };
+  }
+
+  async start(): Promise<void> {
+    const { fleet } = this.#options;
+    for (const engine of fleet.engines) this.#look(engine);
+    this.#unsubscribe = fleet.onChange((change, engine) => {
+      if (change === "gone") this.#drop(engine);
+      else if (change === "added" || change === "state" || change === "spec") this.#look(engine);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#unsubscribe();
+    const feeds = [...this.#entries.values()].flatMap((entry) => {
+      entry.cancelAsk();
+      return entry.feeds;
+    });
+    this.#entries.clear();
+    await Promise.all(feeds.map((feed) => feed.stop()));
+  }
+
+  standingOf(target: TargetIndex): FeedStanding {
+    return this.#byTarget[target]?.standing ?? "none";
+  }
+
+  attach(target: TargetIndex): void {
+    this.#byTarget[target]?.attach();
+  }
+
+  describe(): readonly TargetFeedDescription[] {
+    return [...this.#entries.values()].flatMap(({ feeds }) => feeds.map((feed) => feed.describe()));
+  }
+
+  /** Sees to it that an engine that can be reached has the feeds it should have. */
+  #look(engine: EngineRecord): void {
+    if (engine.state === "removed") return;
+    let entry = this.#entries.get(engine.id);
+    if (entry && entry.engine !== engine) {
+      this.#drop(entry.engine);
+      entry = undefined;
+    }
+    if (!entry) {
+      entry = { engine, feeds: [], made: "", cancelAsk: () => {}, asks: 0 };
+      this.#entries.set(engine.id, entry);
+    }
+    entry.cancelAsk();
+    entry.asks = 0;
+    const { listen } = this.#options;
+    const { kvEvents } = engine;
+    if (kvEvents) this.#make(entry, (target) => sourceBySpec(kvEvents, target.rank));
+    else if (listen !== undefined) {
+      this.#make(entry, ({ key }) => ({ endpoint: listen, mode: "bind", topic: key, replayEndpoint: undefined }));
+    } else if (engine.state === "up") void this.#ask(entry);
+  }
+
+  async #ask(entry: EngineEntry): Promise<void> {
+    const { http, random, scheduler } = this.#options;
+    const { engine } = entry;
+    const ask = ++entry.asks;
+    const sources = await findEventSources(http, engine.url);
+    // The engine may have gone, or have been looked at anew, while it was asked.
+    if (this.#entries.get(engine.id) !== entry || entry.asks !== ask || engine.state !== "up") return;
+    if (sources) {
+      this.#make(entry, ({ rank }) => sources.find((source) => source.rank === rank));
+      return;
+    }
+    entry.cancelAsk = scheduler.after(backoffDelayMs(ask - 1, askAgain, random), () => void this.#ask(entry));
+  }
+
+  #make(entry: EngineEntry, endpointsOf: (target: Target) => FeedEndpoints | undefined): void {
+    const wanted = entry.engine.targets.flatMap((target) => {
+      const endpoints = target.index < maxKnownTargets ? endpointsOf(target) : undefined;
+      return endpoints ? [{ target, endpoints }] : [];
+    });
+    const made = JSON.stringify(wanted.map(({ target, endpoints }) => [target.key, endpoints]));
+    if (made === entry.made) return;
+    entry.made = made;
+    this.#stopFeeds(entry);
+    for (const { target, endpoints } of wanted) {
+      const feed = new TargetFeed(this.#parts, target, endpoints);
+      entry.feeds.push(feed);
+      this.#byTarget[target.index] = feed;
+      void feed.start();
+    }
+  }
+
+  #drop(engine: EngineRecord): void {
+    const entry = this.#entries.get(engine.id);
+    if (entry?.engine === engine) {
+      entry.cancelAsk();
+      this.#stopFeeds(entry);
+      this.#entries.delete(engine.id);
+    }
+  }
+
+  #stopFeeds({ engine, feeds }: EngineEntry): void {
+    for (const feed of feeds.splice(0)) void feed.stop();
+    for (const { index } of engine.targets) this.#byTarget[index] = undefined;
+  }
+}

@@ -1,0 +1,52 @@
+import type { HttpClient, KvEventsSpec } from "@espalier/common";
+import {
+  type EventSource,
+  endpointsOfRank,
+  type FeedEndpoints,
+  readSglangEventSources,
+  readVllmEventSources,
+} from "@espalier/kv-events";
+
+const timeoutMs = 2_000;
+const maxBytes = 1_048_576;
+
+/**
+ * Asks an engine where it publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
+ *
+ * @param url address of the engine
+ * @returns none when it publishes none or does not say; undefined when it did not answer, so that it should be asked again
+ */
+export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
+  for (const [path, read] of [
+    ["/kv_event_sources", readVllmEventSources],
+    ["/server_info", readSglangEventSources],
+  ] as const) {
+    const answer = await ask(http, url + path);
+    if (answer === undefined) return undefined;
+    const sources = read(answer.json, host);
+    if (sources.length > 0) return sources;
+  }
+  return [];
+}
+
+/** Where a rank publishes by the engine's entry in the configuration. */
+export function sourceBySpec(
+  { endpoint, replayEndpoint, topic }: KvEventsSpec,
+  rank: number,
+): FeedEndpoints | undefined {
+  const host = new URL(endpoint).hostname.replace(/^\[|\]$/g, "");
+  const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
+  // The entry says where to dial, whatever the engine's own configuration looks like.
+  return found && { ...found, mode: "connect" };
+}
+
+/** @returns undefined when there was no answer at all; one that is no JSON has none */
+async function ask(http: HttpClient, url: string): Promise<{ readonly json: unknown } | undefined> {
+  try {
+    const { status, body } = await http({ url, timeoutMs, maxBytes });
+    return { json: status === 200 ? JSON.parse(body) : undefined };
+  } catch (error) {
+    return error instanceof SyntaxError ? { json: undefined } : undefined;
+  }
+}

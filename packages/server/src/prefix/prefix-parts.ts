@@ -1,0 +1,126 @@
+import {
+  type Cancel,
+  type Clock,
+  type HttpClient,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+  startTogether,
+} from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
+import { chainRoot, createBlockHasher, createHasherDigests, createPrefixIndex } from "@espalier/prefix-index";
+import { createTokenizerPool } from "@espalier/tokenizer";
+import type { Fleet } from "@espalier/workers";
+import { createCacheMeters } from "./cache-meters.ts";
+import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
+import { createPrefixKnowledge, maxKnownTargets, type PrefixKnowledge } from "./prefix-knowledge.ts";
+import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
+import { createRecentPrompts } from "./recent-prompts.ts";
+
+/** Everything that has to do with what engines cache. */
+export interface PrefixParts extends Startable {
+  readonly knowledge: PrefixKnowledge;
+  readonly reader: PromptReader;
+  /** Undefined when KV events are switched off. */
+  readonly feeds: EngineFeeds | undefined;
+}
+
+export interface PrefixPartsOptions {
+  readonly config: Pick<CompiledConfig, "tokenizers" | "tokenize" | "prefix" | "kvEvents">;
+  readonly fleet: Fleet;
+  readonly http: HttpClient;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** How often the sizes of the index are told and what has expired is swept. */
+const upkeepMs = 1_000;
+/** Parts of the index that are looked at each time: less than a millisecond of work. */
+const upkeepSteps = 10_000;
+/** Longest time that feeds take of one turn of the event loop. */
+const sliceMs = 4;
+
+export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
+  const { config, fleet, clock, scheduler, random, logger, meter } = options;
+  const { tokenize, kvEvents, tokenizers } = config;
+  const { blockSize, seed, placementTtlMs, placementTokens } = config.prefix;
+  const meters = createCacheMeters(meter);
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets });
+  const recent = createRecentPrompts();
+  const knowledge = createPrefixKnowledge({
+    clock,
+    index,
+    recent,
+    meters,
+    placementTtlMs,
+    placementTokens,
+    standingOf: (target) => feeds?.standingOf(target) ?? "none",
+    onPlaced: (target) => feeds?.attach(target),
+  });
+  const slices = createWorkSlices({ clock, scheduler, sliceMs });
+  const feeds =
+    kvEvents.mode === "off"
+      ? undefined
+      : createEngineFeeds({
+          ...options,
+          index,
+          recent,
+          blockSize,
+          slices,
+          digests: createHasherDigests({
+            hasher: createBlockHasher(),
+            root: (adapter, cacheSalt) => chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" }),
+          }),
+          forget: (target) => knowledge.forget(target),
+          listen: kvEvents.listen,
+          maxReplays: kvEvents.maxReplays,
+          transport: createSharedBinds(createZmqTransport(slices), logger),
+        });
+  const reader = createPromptReader({
+    ...options,
+    tokenizers,
+    ...tokenize,
+    meters,
+    seed,
+    blockSize,
+    pool: createTokenizerPool({ threads: tokenize.threads, scheduler, random, logger }),
+    engineUrl: (model) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
+  });
+  const upkeep = createUpkeep(scheduler, () => {
+    index.maintain(clock.nowMs(), upkeepSteps);
+    meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
+  });
+  const unsubscribe = fleet.onChange((change, engine) => {
+    if (change !== "restarted" && change !== "gone") return;
+    for (const target of engine.targets) knowledge.forget(target.index);
+  });
+  const parts = startTogether([reader, upkeep, ...(feeds ? [feeds] : [])]);
+  return {
+    knowledge,
+    reader,
+    feeds,
+    start: parts.start,
+    async stop() {
+      unsubscribe();
+      await parts.stop();
+    },
+  };
+}
+
+function createUpkeep(scheduler: Scheduler, task: () => void): Startable {
+  let cancel: Cancel = () => {};
+  return {
+    async start() {
+      cancel = scheduler.every(upkeepMs, task);
+    },
+    async stop() {
+      cancel();
+    },
+  };
+}

@@ -1,0 +1,38 @@
+import { AttachHints, type ChainPath } from "@espalier/prefix-index";
+import type { PromptBlocks } from "./prompt-blocks.ts";
+
+/** The latest prompts that were sent to targets whose events do not tell everything. */
+export interface RecentPrompts {
+  add(prompt: PromptBlocks): void;
+  /** Where in one of them a run of blocks belongs, by its contents; see `AttachHints.find`. */
+  readonly find: (contents: Uint32Array, blocks: number) => ChainPath | undefined;
+}
+
+/** About 12 MB. */
+export const maxRecentBlocks = 262_144;
+export const maxRecentPrompts = 4_096;
+
+/** The oldest prompts go for new ones: an engine tells of a prompt's blocks within about a second of computing them. */
+export function createRecentPrompts(
+  bounds: { readonly maxRequests: number; readonly maxBlocks: number } = {
+    maxRequests: maxRecentPrompts,
+    maxBlocks: maxRecentBlocks,
+  },
+): RecentPrompts {
+  const hints = new AttachHints(bounds);
+  const kept: string[] = [];
+  let added = 0;
+  return {
+    add({ contents, chain, blockCount }) {
+      if (blockCount === 0 || blockCount > bounds.maxBlocks) return;
+      const key = String(added++);
+      while (!hints.add(key, contents, chain, blockCount)) {
+        const oldest = kept.shift();
+        if (oldest === undefined) return;
+        hints.remove(oldest);
+      }
+      kept.push(key);
+    },
+    find: (contents, blocks) => hints.find(contents, blocks),
+  };
+}

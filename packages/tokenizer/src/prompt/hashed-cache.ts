@@ -1,0 +1,66 @@
+import type { Hash64 } from "@espalier/prefix-index";
+
+/** What an entry costs besides its value, in bytes: the entry itself and its place in the map. */
+const entryBytes = 160;
+
+/** What identifies a text: 64 bits of hash and its length, both of which have to agree. */
+export interface TextKey extends Hash64 {
+  readonly length: number;
+}
+
+/** A cache bounded in bytes; what was not used for longest goes first. */
+export interface HashedCache<Value> {
+  get(key: TextKey): Value | undefined;
+  /** @param valueBytes what the value takes; one beyond the bound is not kept */
+  set(key: TextKey, value: Value, valueBytes: number): void;
+  readonly sizeBytes: number;
+  readonly entries: number;
+}
+
+interface Entry<Value> extends TextKey {
+  readonly value: Value;
+  readonly sizeBytes: number;
+}
+
+/** @param maxBytes values and their entries together */
+export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
+  // A map keeps the order of insertion, which is that of last use when every use inserts anew.
+  const entries = new Map<number, Entry<Value>>();
+  let sizeBytes = 0;
+  const drop = (index: number, entry: Entry<Value>): void => {
+    entries.delete(index);
+    sizeBytes -= entry.sizeBytes;
+  };
+  return {
+    get({ low, high, length }) {
+      const index = indexOf(low, high);
+      const entry = entries.get(index);
+      if (entry?.low !== low || entry.high !== high || entry.length !== length) return undefined;
+      entries.delete(index);
+      entries.set(index, entry);
+      return entry.value;
+    },
+    set({ low, high, length }, value, valueBytes) {
+      const index = indexOf(low, high);
+      const before = entries.get(index);
+      if (before) drop(index, before);
+      const size = valueBytes + entryBytes;
+      if (size > maxBytes) return;
+      entries.set(index, { low, high, length, value, sizeBytes: size });
+      sizeBytes += size;
+      for (const [oldest, entry] of entries) {
+        if (sizeBytes <= maxBytes) break;
+        drop(oldest, entry);
+      }
+    },
+    get sizeBytes() {
+      return sizeBytes;
+    },
+    get entries() {
+      return entries.size;
+    },
+  };
+}
+
+/** 53 bits of the hash, as many as a number holds exactly; whoever shares them replaces the other. */
+const indexOf = (low: number, high: number): number => (high & 0x1f_ffff) * 0x1_0000_0000 + low;

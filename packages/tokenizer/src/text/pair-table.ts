@@ -1,0 +1,74 @@
+/** Slots are filled to three quarters at most. */
+const maxLoad = 0.75;
+const emptySlot = 0xffff_ffff;
+
+/**
+ * A map from pairs of small integers to pairs of integers, in typed arrays: the merges of a BPE model, and the edges of
+ * a trie. Keys and values are unsigned; the first of a key is below 2^32 - 1.
+ */
+export interface PairTable {
+  /** A later value for the same key replaces the earlier one. */
+  set(first: number, second: number, value: number, extra: number): void;
+  /** The slot of a key, or -1. */
+  find(first: number, second: number): number;
+  /** By slot: the values that were set. */
+  valueAt(slot: number): number;
+  extraAt(slot: number): number;
+}
+
+/** @param expected how many keys will be set; more make it grow */
+export function createPairTable(expected: number): PairTable {
+  let capacity = 16;
+  while (capacity * maxLoad < expected) capacity *= 2;
+  let keys = new Uint32Array(capacity * 2).fill(emptySlot);
+  let values = new Uint32Array(capacity * 2);
+  let mask = capacity - 1;
+  let size = 0;
+
+  const slotOf = (first: number, second: number): number => {
+    let slot = mixed(first, second) & mask;
+    for (;;) {
+      const key = keys[slot * 2]!;
+      if (key === emptySlot || (key === first && keys[slot * 2 + 1] === second)) return slot;
+      slot = (slot + 1) & mask;
+    }
+  };
+  const put = (first: number, second: number, value: number, extra: number): void => {
+    const slot = slotOf(first, second);
+    if (keys[slot * 2] === emptySlot) size++;
+    keys[slot * 2] = first;
+    keys[slot * 2 + 1] = second;
+    values[slot * 2] = value;
+    values[slot * 2 + 1] = extra;
+  };
+  const grow = (): void => {
+    const [oldKeys, oldValues] = [keys, values];
+    capacity *= 2;
+    mask = capacity - 1;
+    size = 0;
+    keys = new Uint32Array(capacity * 2).fill(emptySlot);
+    values = new Uint32Array(capacity * 2);
+    for (let at = 0; at < oldKeys.length; at += 2) {
+      if (oldKeys[at] !== emptySlot) put(oldKeys[at]!, oldKeys[at + 1]!, oldValues[at]!, oldValues[at + 1]!);
+    }
+  };
+
+  return {
+    set(first, second, value, extra) {
+      if (size + 1 > capacity * maxLoad) grow();
+      put(first, second, value, extra);
+    },
+    find(first, second) {
+      const slot = slotOf(first, second);
+      return keys[slot * 2] === emptySlot ? -1 : slot;
+    },
+    valueAt: (slot) => values[slot * 2]!,
+    extraAt: (slot) => values[slot * 2 + 1]!,
+  };
+}
+
+function mixed(first: number, second: number): number {
+  let hash = Math.imul(first, 0x9e3779b1) ^ Math.imul(second, 0x85ebca77);
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
+  return hash ^ (hash >>> 13);
+}

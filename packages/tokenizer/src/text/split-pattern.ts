@@ -1,0 +1,138 @@
+import { SplitPreTokenizer } from "@huggingface/tokenizers";
+import type { TokenizerPart } from "./tokenizer-part.ts";
+import { textForPatterns } from "./unicode-age.ts";
+
+declare module "@huggingface/tokenizers" {
+  /** The library's own declarations are not found by Node's rules of resolution. */
+  export class SplitPreTokenizer {
+    constructor(config: object);
+    readonly pattern: RegExp | null;
+  }
+}
+
+/** Matches of a pattern in a text, as the reference's Oniguruma would find them. */
+export interface SplitPattern {
+  /** Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. */
+  find(text: string): readonly number[];
+  /** Matches and what lies between them, in order. */
+  isolate(text: string): readonly string[];
+  /** Replaces every match. */
+  replace(text: string, replacement: string): string;
+}
+
+/**
+ * Reads `{"Regex": ...}` or `{"String": ...}` under `pattern`.
+ *
+ * @throws EspalierError `config_invalid` for a pattern that cannot be translated to JavaScript
+ */
+export function readPattern(part: TokenizerPart): SplitPattern {
+  const written = part.raw.pattern;
+  if (typeof written !== "object" || written === null) throw part.wrong("has no pattern");
+  if ("String" in written && typeof written.String === "string") return literalPattern(written.String);
+  if ("Regex" in written && typeof written.Regex === "string") {
+    try {
+      return expressionPattern(translate(written.Regex));
+    } catch (error) {
+      throw part.wrong(`has a pattern that cannot be translated (${(error as Error).message})`);
+    }
+  }
+  throw part.wrong("has neither Regex nor String under pattern");
+}
+
+/** @param pattern has the flags g and u */
+export function expressionPattern(pattern: RegExp): SplitPattern {
+  const find = (text: string): readonly number[] => {
+    const ends: number[] = [];
+    let at = 0;
+    for (const match of textForPatterns(text).matchAll(pattern)) {
+      if (match.index > at) ends.push(match.index);
+      at = match.index + match[0].length;
+      ends.push(-at);
+    }
+    if (at < text.length) ends.push(text.length);
+    return ends;
+  };
+  return {
+    find,
+    isolate(text) {
+      if (textForPatterns(text) === text) {
+        // Patterns of byte-level models match everything, and one call for all matches is by far the fastest.
+        const matches = text.match(pattern);
+        if (matches && totalLength(matches) === text.length) return matches;
+      }
+      return cut(text, find(text));
+    },
+    replace(text, replacement) {
+      if (textForPatterns(text) === text) return text.replace(pattern, () => replacement);
+      const pieces: string[] = [];
+      let at = 0;
+      for (const end of find(text)) {
+        pieces.push(end < 0 ? replacement : text.slice(at, end));
+        at = Math.abs(end);
+      }
+      return pieces.join("");
+    },
+  };
+}
+
+function totalLength(pieces: readonly string[]): number {
+  let sum = 0;
+  for (const piece of pieces) sum += piece.length;
+  return sum;
+}
+
+function cut(text: string, ends: readonly number[]): readonly string[] {
+  const pieces: string[] = [];
+  let at = 0;
+  for (const end of ends) {
+    const to = Math.abs(end);
+    if (to > at) pieces.push(text.slice(at, to));
+    at = to;
+  }
+  return pieces;
+}
+
+/** A pattern that matches one text as it stands. */
+export function literalPattern(literal: string): SplitPattern {
+  const find = (text: string): readonly number[] => {
+    const ends: number[] = [];
+    let at = 0;
+    for (let found = text.indexOf(literal); found >= 0 && literal !== ""; found = text.indexOf(literal, at)) {
+      if (found > at) ends.push(found);
+      at = found + literal.length;
+      ends.push(-at);
+    }
+    if (at < text.length) ends.push(text.length);
+    return ends;
+  };
+  return {
+    find,
+    isolate: (text) => cut(text, find(text)),
+    replace: (text, replacement) => (literal === "" ? text : text.replaceAll(literal, () => replacement)),
+  };
+}
+
+/**
+ * The library knows how Oniguruma writes what JavaScript writes otherwise, but folds only ASCII letters in groups that
+ * ignore case, where Oniguruma also takes the long s for s and the kelvin sign for k.
+ */
+function translate(expression: string): RegExp {
+  const folded = expression.replace(/\(\?i:((?:[^()\\]|\\.)*)\)/g, (_, body: string) => {
+    return `(?i:${body.replace(/\[[^\]]*\]|\\.|[sSkK]/g, widen)})`;
+  });
+  const { pattern } = new SplitPreTokenizer({
+    type: "Split",
+    pattern: { Regex: folded },
+    behavior: "Isolated",
+    invert: true,
+  });
+  if (!pattern) throw new SyntaxError("no pattern");
+  return pattern;
+}
+
+function widen(atom: string): string {
+  if (atom.startsWith("\\")) return atom;
+  const inClass = atom.startsWith("[");
+  const body = inClass ? atom.slice(1, -1) : atom;
+  return `[${body}${/[sS]/.test(body) ? "\\u017F" : ""}${/[kK]/.test(body) ? "\\u212A" : ""}]`;
+}

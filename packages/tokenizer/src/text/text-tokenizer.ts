@@ -1,0 +1,129 @@
+import type { TokenizerFiles } from "../files/tokenizer-files.ts";
+import { readAddedTokens } from "./added-token.ts";
+import { readBpeModel } from "./bpe-model.ts";
+import { findCutTokens } from "./cut-tokens.ts";
+import { readNormalizer } from "./normalizer.ts";
+import { readSurroundings, type Surroundings } from "./post-processor.ts";
+import { readPreTokenizer } from "./pre-tokenizer.ts";
+import { createTokenBuffer, type TokenBuffer } from "./token-buffer.ts";
+import { createTokenFinder } from "./token-finder.ts";
+import type { TokenModel } from "./token-model.ts";
+import { tokenizerPart } from "./tokenizer-part.ts";
+import { readUnigramModel } from "./unigram-model.ts";
+
+/** Longer texts are refused; a request's body is bounded well below. In UTF-16 code units. */
+export const maxTextLength = 32 * 1024 * 1024;
+
+export interface EncodeOptions {
+  /** Put the tokens around the text that the model wants there: for completions, not for rendered chats. */
+  readonly addSpecialTokens: boolean;
+}
+
+/** A model's tokenizer, equal token for token to the reference implementation (Hugging Face tokenizers). */
+export interface TextTokenizer {
+  /**
+   * The tokens of a text. Special tokens that the text spells out become those tokens, as in engines. A lone surrogate
+   * counts as U+FFFD.
+   *
+   * @throws RangeError for a text beyond `maxTextLength`
+   */
+  encode(text: string, options: EncodeOptions): Uint32Array;
+  /**
+   * The tokens of a piece between two cuts, without tokens around it.
+   *
+   * @param isFirst whether the piece starts the text
+   */
+  encodePiece(piece: string, isFirst: boolean): Uint32Array;
+  /**
+   * Ends of the special tokens at which the text can be cut exactly: the tokens of a text are those of its pieces, and
+   * no text that follows changes the tokens before. Ascending.
+   */
+  cuts(text: string): readonly number[];
+  readonly surroundings: Surroundings;
+}
+
+/**
+ * Makes a tokenizer from a model's files. Whatever it could not do exactly is refused here.
+ *
+ * @throws EspalierError `config_invalid` naming the part of tokenizer.json that is malformed or not supported
+ */
+export function createTextTokenizer({
+  tokenizer,
+  config,
+}: Pick<TokenizerFiles, "tokenizer" | "config">): TextTokenizer {
+  const normalize = readNormalizer(tokenizer.normalizer);
+  const preTokenizer = readPreTokenizer(tokenizer.pre_tokenizer);
+  const model = readModel(tokenizer.model, preTokenizer.bytes);
+  const added = readAddedTokens({ tokenizer, config, idOf: model.idOf, vocabularySize: model.vocabularySize });
+  const splitSpecial = config.split_special_tokens === true;
+  const raw = added.filter(({ normalized }) => !normalized);
+  const normalized = added.filter((token) => token.normalized);
+  const inText = createTokenFinder({ tokens: raw, written: ({ content }) => content, splitSpecial });
+  const inNormalized =
+    normalized.length > 0
+      ? createTokenFinder({
+          tokens: normalized,
+          written: ({ content }) => normalize?.(content) ?? content,
+          splitSpecial,
+        })
+      : undefined;
+  const buffer = createTokenBuffer();
+
+  const encodeNormalized = (text: string, isFirst: boolean): void => {
+    if (text === "") return;
+    for (const piece of preTokenizer.split(text, isFirst)) if (piece !== "") model.encode(piece, buffer);
+  };
+  const encodeBetween = (text: string, isFirst: boolean): void => {
+    const rewritten = normalize ? normalize(text) : text;
+    if (!inNormalized) {
+      encodeNormalized(rewritten, isFirst);
+      return;
+    }
+    for (const { start, end, id } of inNormalized.find(rewritten)) {
+      if (id >= 0) buffer.push(id);
+      else encodeNormalized(rewritten.slice(start, end), isFirst && start === 0);
+    }
+  };
+  const encodePiece = (piece: string, isFirst: boolean): void => {
+    if (piece.length > maxTextLength) throw new RangeError(`a text of more than ${maxTextLength} characters`);
+    const text = wellFormed(piece);
+    for (const { start, end, id } of inText.find(text)) {
+      if (id >= 0) buffer.push(id);
+      else encodeBetween(start === 0 && end === text.length ? text : text.slice(start, end), isFirst && start === 0);
+    }
+  };
+  const surroundings = readSurroundings(tokenizer.post_processor);
+  return {
+    encode: (text, { addSpecialTokens }) =>
+      guarded(buffer, () => {
+        if (addSpecialTokens) buffer.pushAll(surroundings.before);
+        encodePiece(text, true);
+        if (addSpecialTokens) buffer.pushAll(surroundings.after);
+      }),
+    encodePiece: (piece, isFirst) => guarded(buffer, () => encodePiece(piece, isFirst)),
+    cuts: findCutTokens(added, splitSpecial),
+    surroundings,
+  };
+}
+
+/** Leaves nothing behind in the buffer when a text cannot be encoded. */
+function guarded(buffer: TokenBuffer, fill: () => void): Uint32Array {
+  try {
+    fill();
+    return buffer.take();
+  } catch (error) {
+    buffer.take();
+    throw error;
+  }
+}
+
+function readModel(value: unknown, bytes: boolean): TokenModel {
+  const part = tokenizerPart(value, "model");
+  // Old files leave the type out; merges tell BPE, scores in a list tell Unigram.
+  const type = part.type || (Array.isArray(part.raw.vocab) ? "Unigram" : "merges" in part.raw ? "BPE" : "");
+  if (type === "BPE") return readBpeModel(part, bytes);
+  if (type === "Unigram" && !bytes) return readUnigramModel(part);
+  throw part.wrong(`is a ${type || "model without a type"}${bytes ? " over bytes" : ""}, which is not supported`);
+}
+
+const wellFormed = (text: string): string => text.replace(/\p{Surrogate}/gu, "\uFFFD");

@@ -1,0 +1,158 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { backoffDelayMs, type Logger, type Random, type Scheduler, type Startable } from "@espalier/common";
+import { createPoolThread, type PoolThread } from "./pool-thread.ts";
+
+export interface TokenizerPoolOptions {
+  /** How many threads; each holds the tokenizers of all models. */
+  readonly threads: number;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  /** Requests that may wait for a thread (256). */
+  readonly maxWaiting?: number;
+  /** Characters that may wait for a thread (64 Mi). */
+  readonly maxWaitingLength?: number;
+  /** A batch that takes longer has its thread ended (30 s). */
+  readonly maxBatchMs?: number;
+  /** The program of a thread, when it is not the one beside this module. */
+  readonly program?: URL;
+}
+
+const defaultMaxWaiting = 256;
+const defaultMaxWaitingLength = 64 * 1024 * 1024;
+const defaultMaxBatchMs = 30_000;
+const restart = { firstDelayMs: 50, maxDelayMs: 30_000 };
+
+export interface PieceBatch {
+  /** The folder of the model's files. */
+  readonly folder: string;
+  readonly texts: readonly string[];
+  /** Whether the first of the texts starts a prompt. */
+  readonly startsPrompt: boolean;
+}
+
+/** Tokenises in threads of their own. */
+export interface TokenizerPool extends Startable {
+  /**
+   * The tokens of each text; undefined when too much waits already or the pool does not run.
+   * The promise is rejected when the thread fails, and when the pool is stopped first.
+   */
+  encode(batch: PieceBatch): Promise<readonly Uint32Array[]> | undefined;
+}
+
+interface Waiting {
+  readonly batch: PieceBatch;
+  readonly length: number;
+  readonly resolve: (tokens: readonly Uint32Array[]) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * Makes a pool that is not started. A thread takes one batch at a time. One that ends by itself fails its batch and is
+ * started again, after a pause that doubles while that keeps happening.
+ */
+export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPool {
+  const { maxWaiting = defaultMaxWaiting, maxWaitingLength = defaultMaxWaitingLength, scheduler } = options;
+  const { maxBatchMs = defaultMaxBatchMs } = options;
+  const slots: Slot[] = [];
+  const waiting: Waiting[] = [];
+  let waitingLength = 0;
+  let running = false;
+
+  const dispatch = (): void => {
+    for (const slot of slots) {
+      if (!slot.thread || slot.busy) continue;
+      const next = waiting.shift();
+      if (!next) return;
+      waitingLength -= next.length;
+      void work(slot, slot.thread, next);
+    }
+  };
+  const work = async (slot: Slot, thread: PoolThread, { batch, resolve, reject }: Waiting): Promise<void> => {
+    slot.busy = true;
+    const cancel = scheduler.after(maxBatchMs, () => thread.kill());
+    try {
+      resolve(await thread.run(batch));
+      slot.failures = 0;
+    } catch (error) {
+      reject(error as Error);
+    } finally {
+      cancel();
+      slot.busy = false;
+      dispatch();
+    }
+  };
+  const launch = createLauncher(options, () => running, dispatch);
+
+  return {
+    async start() {
+      running = true;
+      for (let index = 0; index < options.threads; index++) {
+        const slot: Slot = { thread: undefined, busy: false, failures: 0, cancel: undefined };
+        slots.push(slot);
+        launch(slot);
+      }
+    },
+    async stop() {
+      running = false;
+      for (const { reject } of waiting.splice(0)) reject(new Error("the tokenizer pool was stopped"));
+      waitingLength = 0;
+      const ended = slots.splice(0).map(async ({ thread, cancel }) => {
+        cancel?.();
+        await thread?.stop();
+      });
+      await Promise.all(ended);
+    },
+    encode(batch) {
+      const length = batch.texts.reduce((sum, text) => sum + text.length, 0);
+      if (!running || slots.length === 0) return undefined;
+      if (waiting.length >= maxWaiting || waitingLength + length > maxWaitingLength) return undefined;
+      return new Promise((resolve, reject) => {
+        waiting.push({ batch, length, resolve, reject });
+        waitingLength += length;
+        dispatch();
+      });
+    },
+  };
+}
+
+/** Starts a slot's thread, and again whenever it ends by itself while the pool runs. */
+function createLauncher(
+  { logger, scheduler, random, program = builtProgram() }: TokenizerPoolOptions,
+  isRunning: () => boolean,
+  onReady: () => void,
+): (slot: Slot) => void {
+  const launch = (slot: Slot): void => {
+    slot.thread = createPoolThread(program, (reason) => {
+      slot.thread = undefined;
+      if (!isRunning()) return;
+      const delayMs = backoffDelayMs(slot.failures++, restart, random);
+      logger.warn("a tokenizer thread ended and is started again", { reason, delay_ms: Math.round(delayMs) });
+      slot.cancel = scheduler.after(delayMs, () => {
+        launch(slot);
+        onReady();
+      });
+    });
+  };
+  return launch;
+}
+
+interface Slot {
+  thread: PoolThread | undefined;
+  busy: boolean;
+  /** Ends in a row without a batch in between. */
+  failures: number;
+  cancel: (() => void) | undefined;
+}
+
+/**
+ * The built program of a thread: Node runs no TypeScript, so sources that are run as such (in tests) use what the last
+ * build made of it.
+ */
+function builtProgram(): URL {
+  const beside = new URL("./tokenizer-worker.js", import.meta.url);
+  return existsSync(fileURLToPath(beside))
+    ? beside
+    : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
+}

@@ -1,3 +1,4 @@
+import { eventsSuite } from "./suites/events.ts";
 import { hashSuite } from "./suites/hash.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
@@ -10,7 +11,7 @@ export interface CommandOutput {
   readonly notes: (text: string) => void;
 }
 
-const suites: readonly Suite[] = [hashSuite, proxySuite, tokenizerSuite];
+const suites: readonly Suite[] = [hashSuite, tokenizerSuite, eventsSuite, proxySuite];
 
 const exitDone = 0;
 const exitFailure = 1;

@@ -1,17 +1,10 @@
 import type { Startable } from "@espalier/common";
 import { encodeEventMessage } from "../codec/encode-events.ts";
-import { replayCarriesTopic } from "../codec/event-dialect.ts";
 import type { WireEvent } from "../codec/wire-event.ts";
 import { createBatchBuffer } from "./batch-buffer.ts";
-import { type EventSocket, openEventSocket } from "./event-socket.ts";
-import {
-  checkPublisherOptions,
-  defaultBufferSteps,
-  defaultHighWaterMark,
-  type KvEventPublisherOptions,
-} from "./publisher-options.ts";
+import { checkPublisherOptions, defaultBufferSteps, type KvEventPublisherOptions } from "./publisher-options.ts";
+import { createPublisherSockets } from "./publisher-sockets.ts";
 import { sequenceFrame } from "./replay-frames.ts";
-import { type ReplayResponder, startReplayResponder } from "./replay-responder.ts";
 
 /**
  * How a message leaves, for tests of what a reader does about it: `lost` is numbered and can be replayed but is not
@@ -47,50 +40,30 @@ export interface KvEventPublisher extends Startable {
   sendFrames(frames: readonly Uint8Array[]): void;
   /** Begins a new life as a restarted process does: numbers begin at 0 and nothing can be replayed. */
   restart(): void;
-  /** Closes the sockets and opens them again on the same ports; subscribers lose their connection for that while. */
+  /**
+   * Closes the sockets and opens them again on the same ports; subscribers lose their connection for that while.
+   *
+   * @throws Error when a port is not free again within two seconds
+   */
   reconnect(): Promise<void>;
 }
 
 /** @throws RangeError when a bound, port or rank is out of range */
 export function createKvEventPublisher(options: KvEventPublisherOptions): KvEventPublisher {
   checkPublisherOptions(options);
-  const { clock, dialect, hashes, envelope, rank, highWaterMark = defaultHighWaterMark, logger } = options;
+  const { clock, dialect, hashes, envelope, rank } = options;
   const topic = new TextEncoder().encode(options.topic);
   const buffer = createBatchBuffer(options.bufferSteps ?? defaultBufferSteps);
-  const host = options.host ?? "127.0.0.1";
-  let eventEndpoint = options.connect ?? tcpEndpoint(host, options.port ?? 0);
-  let replayEndpoint = options.replayPort === undefined ? undefined : tcpEndpoint(host, options.replayPort);
-  let socket: EventSocket | undefined;
-  let responder: ReplayResponder | undefined;
+  const sockets = createPublisherSockets(options, { topic, buffer });
   let nextSequence = 0;
   let late: readonly Uint8Array[] | undefined;
 
-  const open = async (): Promise<void> => {
-    const mode = options.connect === undefined ? "bind" : "connect";
-    socket = await openEventSocket({ endpoint: eventEndpoint, mode, highWaterMark, logger });
-    eventEndpoint = socket.endpoint;
-    if (replayEndpoint === undefined) return;
-    const replayTopic = replayCarriesTopic(dialect) ? topic : undefined;
-    responder = await startReplayResponder({
-      endpoint: replayEndpoint,
-      topic: replayTopic,
-      buffer,
-      highWaterMark,
-      logger,
-    });
-    replayEndpoint = responder.endpoint;
-  };
-  const close = async (): Promise<void> => {
-    await Promise.all([socket?.close(), responder?.close()]);
-    socket = undefined;
-    responder = undefined;
-  };
   const deliver = (frames: readonly Uint8Array[], delivery: Delivery): void => {
     const held = late;
     late = delivery === "late" ? frames : undefined;
-    if (delivery === "sent" || delivery === "twice") socket?.send(frames);
-    if (delivery === "twice") socket?.send(frames);
-    if (held) socket?.send(held);
+    if (delivery === "sent" || delivery === "twice") sockets.send(frames);
+    if (delivery === "twice") sockets.send(frames);
+    if (held) sockets.send(held);
   };
   const publishPayload = (payload: Uint8Array, delivery: Delivery = "sent"): number => {
     const sequence = nextSequence++;
@@ -101,25 +74,25 @@ export function createKvEventPublisher(options: KvEventPublisherOptions): KvEven
 
   return {
     get endpoint() {
-      return eventEndpoint;
+      return sockets.endpoint;
     },
     get replayEndpoint() {
-      return replayEndpoint;
+      return sockets.replayEndpoint;
     },
     get subscriptions() {
-      return socket?.subscriptions ?? 0;
+      return sockets.subscriptions;
     },
     get dropped() {
-      return socket?.dropped ?? 0;
+      return sockets.dropped;
     },
     get replays() {
-      return responder?.answered ?? 0;
+      return sockets.replays;
     },
     get nextSequence() {
       return nextSequence;
     },
-    start: open,
-    stop: close,
+    start: sockets.open,
+    stop: sockets.close,
     publish(events, delivery) {
       if (events.length === 0) return undefined;
       const timestampS = clock.wallMs() / 1_000;
@@ -130,17 +103,12 @@ export function createKvEventPublisher(options: KvEventPublisherOptions): KvEven
     skipSequences(count) {
       nextSequence += count;
     },
-    sendFrames: (frames) => socket?.send(frames),
+    sendFrames: sockets.send,
     restart() {
       nextSequence = 0;
       late = undefined;
       buffer.clear();
     },
-    async reconnect() {
-      await close();
-      await open();
-    },
+    reconnect: sockets.reopen,
   };
 }
-
-const tcpEndpoint = (host: string, port: number): string => `tcp://${host}:${port}`;

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from "@espalier/common";
+import type { Clock, Logger, Scheduler } from "@espalier/common";
 import type { EventDialect } from "../codec/event-dialect.ts";
 
 export interface KvEventPublisherOptions {
@@ -23,6 +23,8 @@ export interface KvEventPublisherOptions {
   /** Messages kept for a slow subscriber; 100,000 by default, as in vLLM. */
   readonly highWaterMark?: number;
   readonly clock: Clock;
+  /** Paces the attempts of `reconnect`; the system's by default. */
+  readonly scheduler?: Scheduler;
   readonly logger: Logger;
 }
 

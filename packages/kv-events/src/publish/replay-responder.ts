@@ -53,8 +53,9 @@ export async function startReplayResponder(options: ReplayResponderOptions): Pro
     }
   };
   const serving = serve();
+  const endpoint = socket.lastEndpoint ?? options.endpoint;
   return {
-    endpoint: socket.lastEndpoint ?? options.endpoint,
+    endpoint,
     get answered() {
       return answered;
     },

@@ -1,5 +1,5 @@
 import { createServer } from "node:net";
-import { type Clock, silentLogger } from "@espalier/common";
+import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { createEventDecoder } from "../../src/codec/event-decoder.ts";
@@ -24,6 +24,7 @@ async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): P
     dialect,
     rank: 0,
     clock,
+    scheduler: systemScheduler,
     logger: silentLogger,
     ...options,
   });
@@ -38,6 +39,13 @@ async function subscriberOf(publisher: KvEventPublisher, topic = ""): Promise<Ra
   cleanups.push(() => subscriber.close());
   await waitFor(() => publisher.subscriptions > before, { what: "subscription" });
   return subscriber;
+}
+
+function canBind(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer().once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
 }
 
 const arrived = (subscriber: RawSubscriber, count: number): Promise<unknown> =>
@@ -71,6 +79,7 @@ describe("live messages", () => {
       topic: "",
       dialect: "vllm-0.23",
       clock,
+      scheduler: systemScheduler,
       logger: silentLogger,
       ...options,
     });
@@ -209,6 +218,18 @@ describe("faults", () => {
 });
 
 describe("start and stop", () => {
+  // A closed socket of the library holds its port for a moment more; binding it again failed now and then.
+  test("the ports can be taken again at once, many times over", async () => {
+    const publisher = await startPublisher({ replayPort: 0 });
+    const { endpoint, replayEndpoint } = publisher;
+    const subscriber = await subscriberOf(publisher);
+    for (let round = 0; round < 30; round++) await publisher.reconnect();
+    expect([publisher.endpoint, publisher.replayEndpoint]).toEqual([endpoint, replayEndpoint]);
+    await waitFor(() => publisher.subscriptions === 1, { what: "subscription" });
+    publisher.publish([removed(1)]);
+    await arrived(subscriber, 1);
+  });
+
   test("ports are known once started, and free once stopped", async () => {
     const publisher = await startPublisher({ replayPort: 0 });
     const subscriber = await subscriberOf(publisher);
@@ -217,12 +238,7 @@ describe("start and stop", () => {
     expect(ports.every((port) => port > 0)).toBe(true);
     await publisher.stop();
     await subscriber.close();
-    for (const port of ports) {
-      await new Promise<void>((resolve, reject) => {
-        const server = createServer().once("error", reject);
-        server.listen(port, "127.0.0.1", () => server.close(() => resolve()));
-      });
-    }
+    for (const port of ports) await waitFor(() => canBind(port), { what: `port ${port} to be free` });
     // Publishing without sockets numbers and keeps, as an engine whose network is gone.
     expect(publisher.publish([removed(2)])).toBe(1);
     publisher.sendFrames([Buffer.from("nobody hears this")]);
@@ -232,7 +248,7 @@ describe("start and stop", () => {
     const taken = await startPublisher();
     const port = Number(new URL(taken.endpoint).port);
     const logger = createRecordingLogger();
-    const options = { topic: "", dialect: "trtllm", clock, logger } as const;
+    const options = { topic: "", dialect: "trtllm", clock, scheduler: systemScheduler, logger } as const;
     const publisher = createKvEventPublisher({ ...options, replayPort: 0, [name]: port });
     await expect(publisher.start()).rejects.toThrow(/in use/i);
     await publisher.stop();
@@ -247,7 +263,7 @@ describe("start and stop", () => {
     { replayPort: -1 },
     { rank: -1 },
   ])("%j is refused", (wrong) => {
-    const options = { topic: "", dialect: "trtllm", clock, logger: silentLogger } as const;
+    const options = { topic: "", dialect: "trtllm", clock, scheduler: systemScheduler, logger: silentLogger } as const;
     expect(() => createKvEventPublisher({ ...options, ...wrong })).toThrow(RangeError);
   });
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { systemClock } from "@espalier/common";
+import { systemClock, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, sharedPath } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { type EventDialect, eventDialects } from "../../src/codec/event-dialect.ts";
@@ -23,6 +23,7 @@ async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): P
     dialect: "vllm-0.32",
     replayPort: 0,
     clock: systemClock,
+    scheduler: systemScheduler,
     logger,
     ...options,
   });

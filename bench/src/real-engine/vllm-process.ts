@@ -81,19 +81,14 @@ export async function startVllm(options: VllmOptions): Promise<VllmProcess> {
 
 async function untilHealthy(url: string, child: ChildProcess): Promise<void> {
   const deadlineMs = systemClock.nowMs() + startTimeoutMs;
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   while (systemClock.nowMs() < deadlineMs && child.exitCode === null) {
     const healthy = await fetch(`${url}/health`).then(
       ({ ok }) => ok,
       () => false,
     );
     if (healthy) return;
-    await new Promise<void>((resolve) => {
-      const timer = systemScheduler.after(askEveryMs, resolve);
-      child.once("exit", () => {
-        timer();
-        resolve();
-      });
-    });
+    await Promise.race([gone, new Promise<void>((resolve) => systemScheduler.after(askEveryMs, resolve))]);
   }
   throw new Error(child.exitCode === null ? "it was not healthy in time" : `it ended with ${child.exitCode}`);
 }

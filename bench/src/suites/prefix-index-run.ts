@@ -22,7 +22,7 @@ export const runBlocks = 64;
 export const targets = 240;
 /** Another chain leaves the queried one every so many blocks, and goes on for as many. */
 export const branchEvery = 32;
-export const shapes = [
+const shapes = [
   { blocks: 750, holders: 8 },
   { blocks: 15_000, holders: 96 },
 ] as const;

@@ -7,7 +7,8 @@ export { describeEngine, type EngineDescription, type TargetDescription } from "
 export type { EngineDialect, SignalValues } from "./engine-dialects.ts";
 export type { EngineHealth, EngineRecord, EngineState, Target } from "./engine-record.ts";
 export type { EngineSignals } from "./engine-signals.ts";
-export { type ApplyReport, createFleet, type Fleet, type FleetChange, type FleetDeps, maxEngines } from "./fleet.ts";
+export { maxEngines } from "./engine-specs.ts";
+export { type ApplyReport, createFleet, type Fleet, type FleetChange, type FleetDeps } from "./fleet.ts";
 export { defaultFleetOptions, type FleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
 export { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 export type { ModelEntry } from "./model-index.ts";

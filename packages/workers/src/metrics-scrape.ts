@@ -56,11 +56,7 @@ export function createMetricsScrape(
     const reading = readMetricsPage(fetched.body);
     if (reading.malformedLines > 0) engine.meters.malformedLines(reading.malformedLines);
     if (!reading.dialect) return "absent";
-    const ranks = engine.targets.length;
-    accept(
-      ranks === 1 ? [reading] : engine.targets.map(({ rank }) => readMetricsPage(fetched.body, { rank, ranks })),
-      moment,
-    );
+    accept(readingsByRank(engine, reading, fetched.body), moment);
     return "ok";
   };
   const nextDelayMs = (outcome: ScrapeOutcome, startedMs: number): number => {
@@ -96,4 +92,10 @@ export function createMetricsScrape(
       forget();
     },
   };
+}
+
+/** The numbers of each rank; those of the whole page are the only rank's. */
+function readingsByRank({ targets }: Engine, whole: MetricsReading, page: string): readonly MetricsReading[] {
+  const ranks = targets.length;
+  return ranks === 1 ? [whole] : targets.map(({ rank }) => readMetricsPage(page, { rank, ranks }));
 }

@@ -27,7 +27,9 @@ const chatsOfHardTexts = 40;
  */
 export function verifyCases(specialTokens: readonly string[], withChats: boolean): readonly VerifyCase[] {
   // Engines refuse halves of surrogate pairs.
-  const texts = hardTexts({ tokens: specialTokens }).filter(({ text }) => text !== "" && Buffer.from(text).toString() === text);
+  const texts = hardTexts({ tokens: specialTokens }).filter(
+    ({ text }) => text !== "" && Buffer.from(text).toString() === text,
+  );
   const prompts = texts.map(({ name, text }) => ({ name, prompt: text }));
   if (!withChats) return prompts;
   const user = { role: "user", content: plainText };

@@ -28,6 +28,16 @@ test("a streamed request says so to the engine and in its body", () => {
   expect(JSON.parse(text.slice(text.indexOf("\r\n\r\n") + 4))).toMatchObject({ stream: true, max_tokens: 3 });
 });
 
+test("turns of one conversation differ in their last message only", () => {
+  const { bytes, serialAt } = prepareRequest({ bodyBytes: 49_152, messages: 21, lastMessageBytes: 640 });
+  const text = bytes.toString("latin1");
+  const { messages } = JSON.parse(text.slice(text.indexOf("\r\n\r\n") + 4));
+  expect(messages).toHaveLength(21);
+  expect(messages[20].content).toMatch(/^0{12} /);
+  expect(messages[20].content.length).toBeLessThan(700);
+  expect(text.indexOf("000000000000")).toBe(serialAt);
+});
+
 test("messages that do not fit are refused", () => {
   expect(() => prepareRequest({ bodyBytes: 1_000, messages: 20 })).toThrow(RangeError);
 });

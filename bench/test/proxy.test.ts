@@ -32,7 +32,8 @@ test("a run measures every figure at all three systems, and the report has the f
   const report = proxyReport([measured], { runs: 1, pinned: false }, undefined);
   expect(report.name).toBe("proxy");
   expect(Object.keys(report.metrics)).toEqual(expect.arrayContaining(routerKeys));
-  expect(Object.keys(report.baselines.bare ?? {})).toEqual(Object.keys(report.metrics));
+  const ofRouterAlone = ["token_cpu_us_48k", "token_rps_48k"];
+  expect(Object.keys(report.metrics)).toEqual([...Object.keys(report.baselines.bare ?? {}), ...ofRouterAlone]);
   expect(Object.keys(report.baselines.direct ?? {})).toEqual(expect.arrayContaining(["rps_4k", "rps_48k", "rps_sse"]));
   for (const figures of [report.metrics, ...Object.values(report.baselines)]) {
     for (const [name, value] of Object.entries(figures)) expect(value, name).toSatisfy(Number.isFinite);
@@ -42,7 +43,7 @@ test("a run measures every figure at all three systems, and the report has the f
     expect(report.baselines.bare?.[name], name).toBeGreaterThan(0);
   }
   // One line for the memory of each router, and one for each load and system.
-  expect(lines).toHaveLength(2 + 5 * 3);
+  expect(lines).toHaveLength(2 + 5 * 3 + 1);
 });
 
 test("a request that a router refuses ends the run with an error that names it", async () => {

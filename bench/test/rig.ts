@@ -2,9 +2,10 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type ProxyFleet, type ProxySizes, type System, startBareProxy, startBenchEngine } from "@espalier/bench";
 import { silentLogger, systemScheduler } from "@espalier/common";
-import { loadConfig } from "@espalier/config";
+import { type FlagValues, loadConfig } from "@espalier/config";
 import { createRouter, type Router } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
+import { shippedModelFolder } from "@espalier/tokenizer";
 
 /** Something to end after a test. */
 export interface Stoppable {
@@ -27,11 +28,14 @@ export async function startFleetInProcess(keep: (part: Stoppable) => void): Prom
     { name: "bare", urls: [bare.url], metricsUrl: `${bare.url}/metrics` },
     { name: "espalier", urls: [router.url], metricsUrl: `${router.adminUrl}/metrics` },
   ];
-  return { systems, engineMetricsUrl: `${engine.urls[0]}/metrics`, stop: async () => {} };
+  const tokens = await startRouter(engine.urls, { "--tokenizer": shippedModelFolder() });
+  keep(tokens);
+  const tokenSystem = { name: "tokens", urls: [tokens.url], metricsUrl: `${tokens.adminUrl}/metrics` };
+  return { systems, tokenSystem, engineMetricsUrl: `${engine.urls[0]}/metrics`, stop: async () => {} };
 }
 
-async function startRouter(engineUrls: readonly string[]): Promise<Router> {
-  const flags = { "--listen-port": "0", "--admin-port": "0", "--engine": engineUrls };
+async function startRouter(engineUrls: readonly string[], more: FlagValues = {}): Promise<Router> {
+  const flags = { "--listen-port": "0", "--admin-port": "0", "--engine": engineUrls, ...more };
   const router = createRouter({ config: loadConfig({ flags }), logger: silentLogger });
   await router.start();
   await waitFor(() => router.readiness().ready, { what: "a usable engine" });

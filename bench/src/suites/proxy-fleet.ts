@@ -1,16 +1,21 @@
 import { fileURLToPath } from "node:url";
 import { type Child, startChild, startLocalRouter, untilReady } from "@espalier/router";
+import { shippedModelFolder } from "@espalier/tokenizer";
 import { availableCores, type CorePlan, pinProcess, planCores } from "../support/cpu-pinning.ts";
 import type { System } from "../support/measure-load.ts";
 
 /** What one run measures: the engines alone, the bare proxy in front of them, and the router. */
 export interface ProxyFleet {
   readonly systems: readonly [direct: System, bare: System, espalier: System];
+  /** A second router, which tokenizes. */
+  readonly tokenSystem: System;
   readonly engineMetricsUrl: string;
   stop(): Promise<void>;
 }
 
 const engineAddresses = 4;
+/** One that looks at caches, so that what is measured is what peers with such a policy do. */
+export const measuredPolicy = "cache_aware";
 
 /** Gives this process and all that it starts from now on every core but the one that is measured. */
 export function reserveCore(): CorePlan | undefined {
@@ -39,6 +44,8 @@ export async function startProxyFleet(plan: CorePlan | undefined): Promise<Proxy
     const bare = keep(await startBare(urls), true);
     const router = keep(await startRouter(urls), true);
     await untilReady(router.listening, urls.length);
+    const tokens = keep(await startRouter(urls, shippedModelFolder()), true);
+    await untilReady(tokens.listening, urls.length);
     const engineMetricsUrl = `${urls[0]}/metrics`;
     return {
       systems: [
@@ -46,6 +53,11 @@ export async function startProxyFleet(plan: CorePlan | undefined): Promise<Proxy
         { name: "bare", urls: [bare.listening.url], metricsUrl: `${bare.listening.url}/metrics` },
         { name: "espalier", urls: [router.listening.url], metricsUrl: `${router.listening.adminUrl}/metrics` },
       ],
+      tokenSystem: {
+        name: "espalier with tokens",
+        urls: [tokens.listening.url],
+        metricsUrl: `${tokens.listening.adminUrl}/metrics`,
+      },
       engineMetricsUrl,
       stop,
     };
@@ -71,6 +83,14 @@ function startBare(engineUrls: readonly string[]): Promise<Child<{ readonly url:
   });
 }
 
-function startRouter(engineUrls: readonly string[]): ReturnType<typeof startLocalRouter> {
-  return startLocalRouter({ engineUrls, port: 0, adminPort: 0, arguments: ["--log-level", "warn"] });
+/** @param tokenizer without one, prompts are cut over their bytes */
+function startRouter(engineUrls: readonly string[], tokenizer?: string): ReturnType<typeof startLocalRouter> {
+  return startLocalRouter({
+    engineUrls,
+    policy: measuredPolicy,
+    ...(tokenizer === undefined ? {} : { tokenizer }),
+    port: 0,
+    adminPort: 0,
+    arguments: ["--log-level", "warn"],
+  });
 }

@@ -20,11 +20,15 @@ export interface ProxyLoads {
   readonly flood: Load;
   readonly paced: Load;
   readonly steady: Load;
+  /** Turns of a long conversation, each with a new last message. */
+  readonly turns: Load;
 }
 
 export const smallBodyBytes = 4_096;
 export const largeBodyBytes = 49_152;
 export const largeMessages = 20;
+/** About 256 tokens of the shipped tokenizer. */
+export const newTurnBytes = 640;
 export const streamTokens = 48;
 export const streamGapMs = 10;
 export const concurrency = 32;
@@ -60,6 +64,16 @@ export function proxyLoads(sizes: ProxySizes, seed: number): ProxyLoads {
       pace: { kind: "open", ratePerSecond: steadyPerSecond, seed },
       warmUp,
       extent: { durationMs: durationMs * 2 },
+    },
+    turns: {
+      request: prepareRequest({
+        bodyBytes: largeBodyBytes,
+        messages: largeMessages + 1,
+        lastMessageBytes: newTurnBytes,
+      }),
+      pace: closed,
+      warmUp,
+      extent: { durationMs },
     },
   };
 }

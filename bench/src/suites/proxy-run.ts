@@ -23,7 +23,7 @@ export interface ProxyRun {
   readonly shares: Readonly<Record<string, Readonly<Record<string, CoreShares>>>>;
 }
 
-type LoadName = Exclude<keyof ProxyLoads, "growth">;
+type LoadName = Exclude<keyof ProxyLoads, "growth" | "turns">;
 type Measured = Readonly<Record<LoadName, Measurement>>;
 
 const bytesPerMegabyte = 1_048_576;
@@ -54,6 +54,8 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
       note(describe(name, system, measurement));
     }
   }
+  const turns = await measureLoad(fleet.tokenSystem, loads.turns, ports);
+  note(describe("turns", fleet.tokenSystem, turns));
   const of = (system: System): Measured => measured.get(system) as Measured;
   const routerFigures = (system: System): Figures => ({
     ...figuresOf(of(system), of(direct)),
@@ -62,7 +64,11 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
   return {
     direct: directFigures(of(direct)),
     bare: routerFigures(bare),
-    espalier: routerFigures(espalier),
+    espalier: {
+      ...routerFigures(espalier),
+      token_cpu_us_48k: turns.cpuMicrosPerRequest,
+      token_rps_48k: turns.requestsPerSecond,
+    },
     shares: Object.fromEntries(
       loadNames.map((name) => [
         name,
@@ -102,7 +108,7 @@ function directFigures({ small, large, flood, paced, steady }: Measured): Figure
   };
 }
 
-function describe(name: LoadName, { name: system }: System, measurement: Measurement): string {
+function describe(name: LoadName | "turns", { name: system }: System, measurement: Measurement): string {
   const { requestsPerSecond, cpuMicrosPerRequest, totalMs, shares } = measurement;
   const cpu = Number.isNaN(cpuMicrosPerRequest) ? "" : `${cpuMicrosPerRequest.toFixed(0)} us of CPU each, `;
   const times = `p50 ${percentile(totalMs, 50).toFixed(2)} ms, p99 ${percentile(totalMs, 99).toFixed(2)} ms`;

@@ -5,11 +5,12 @@ import type { CorePlan } from "../support/cpu-pinning.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
 import { UsageError } from "../support/usage-error.ts";
-import { reserveCore, startProxyFleet } from "./proxy-fleet.ts";
+import { measuredPolicy, reserveCore, startProxyFleet } from "./proxy-fleet.ts";
 import {
   concurrency,
   largeBodyBytes,
   largeMessages,
+  newTurnBytes,
   type ProxySizes,
   smallBodyBytes,
   steadyPerSecond,
@@ -28,6 +29,7 @@ const help = `Usage: npm run bench -- proxy [options]
 
 What a request costs between client and engine, at three systems in turn: the engine asked directly, a bare proxy of
 node:http and undici, and \`espalier serve\`. The latter two run on one core, load generator and engine on the others.
+The router looks at caches, by the bytes of prompts; \`token_\` figures are of one that tokenizes turns of a conversation.
 
   --duration S  seconds of each closed loop (2.2); paced streams take 1.5 times and latencies twice as long
   --runs N      runs with fresh processes, of which the medians count (3)
@@ -101,7 +103,8 @@ function paramsOf({ sizes, runs }: ProxyOptions, plan: CorePlan | undefined): Be
     streams_per_second: streamsPerSecond,
     steady_per_second: steadyPerSecond,
     pinned: plan !== undefined,
-    policy: "least_connections",
+    policy: measuredPolicy,
+    new_turn_bytes: newTurnBytes,
   };
 }
 

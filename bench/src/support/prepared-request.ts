@@ -13,6 +13,8 @@ export interface RequestShape {
   /** Messages of the chat, the first one by the system, the others by user and assistant in turn. */
   readonly messages: number;
   readonly stream?: StreamShape;
+  /** Makes the last message so long, in bytes, and puts the number there: the others are a conversation that goes on. */
+  readonly lastMessageBytes?: number;
 }
 
 /** The bytes of a whole request, with a place for a number that makes each one sent a different prompt. */
@@ -34,7 +36,7 @@ const messageBytes = 48;
 
 /**
  * A chat completion request as a client library sends it. The number stands at the start of the first message, so that
- * two requests share no prefix of any length.
+ * two requests share no prefix of any length, unless the shape puts it in the last one.
  *
  * @throws RangeError when the messages do not fit in the body
  */
@@ -57,15 +59,19 @@ export function stampSerial(bytes: Buffer, serialAt: number, serial: number): vo
   }
 }
 
-function chatBody({ bodyBytes, messages, stream }: RequestShape): string {
-  const contentBytes = Math.floor((bodyBytes - fieldBytes) / messages) - messageBytes;
+function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShape): string {
+  const equal = lastMessageBytes === undefined ? messages : messages - 1;
+  const contentBytes = Math.floor((bodyBytes - fieldBytes - (lastMessageBytes ?? 0)) / equal) - messageBytes;
+  const numbered = lastMessageBytes === undefined ? 0 : messages - 1;
+  const sizeOf = (index: number): number => (index < equal ? contentBytes : (lastMessageBytes ?? 0));
   if (contentBytes < wordsPerLine) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
   const bodyWith = (padding: string): string =>
     JSON.stringify({
       model: servedModel,
       messages: Array.from({ length: messages }, (_, index) => ({
         role: index === 0 ? "system" : index % 2 === 1 ? "user" : "assistant",
-        content: (index === 0 ? `${serialMark} ` : "") + prose(index, contentBytes) + (index === 0 ? padding : ""),
+        content:
+          (index === numbered ? `${serialMark} ` : "") + prose(index, sizeOf(index)) + (index === 0 ? padding : ""),
       })),
       max_tokens: stream?.tokens ?? 64,
       temperature: 0.7,

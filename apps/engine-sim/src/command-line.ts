@@ -1,6 +1,8 @@
 import { parseArgs } from "node:util";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
+import { dialectNames, type KvEventOptions } from "./events/kv-event-options.ts";
 import { defaultPreset, type EngineSimOptions } from "./options.ts";
+import { shippedModelName } from "./text/model-text.ts";
 
 /** What the program was asked to do. */
 interface Command {
@@ -25,6 +27,13 @@ const flags = {
   seed: { type: "string" },
   "natural-length-mean": { type: "string" },
   "api-key": { type: "string" },
+  tokenizer: { type: "string" },
+  lora: { type: "string", multiple: true },
+  "kv-events": { type: "string" },
+  "kv-events-port": { type: "string" },
+  "kv-events-replay": { type: "string" },
+  "kv-events-buffer": { type: "string" },
+  "kv-events-topic": { type: "string" },
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const;
@@ -56,6 +65,9 @@ export function parseCommandLine(args: readonly string[]): Command {
     seed: numberFlag(values.seed, "seed"),
     naturalLengthMean: numberFlag(values["natural-length-mean"], "natural-length-mean"),
     apiKey: values["api-key"],
+    tokenizer: values.tokenizer,
+    adapters: values.lora,
+    kvEvents: kvEventFlags(values),
   });
   return { showHelp: values.help ?? false, json: values.json ?? false, options };
 }
@@ -70,6 +82,36 @@ function numberFlag(value: string | undefined, name: string): number | undefined
 function flavourFlag(value: string | undefined): "vllm" | "sglang" | undefined {
   if (value === undefined || value === "vllm" || value === "sglang") return value;
   throw new RangeError(`--flavour is vllm or sglang, not "${value}"`);
+}
+
+interface KvEventFlags {
+  readonly "kv-events"?: string | undefined;
+  readonly "kv-events-port"?: string | undefined;
+  readonly "kv-events-replay"?: string | undefined;
+  readonly "kv-events-buffer"?: string | undefined;
+  readonly "kv-events-topic"?: string | undefined;
+}
+
+function kvEventFlags(values: KvEventFlags): KvEventOptions | undefined {
+  const { "kv-events": name, "kv-events-replay": replay } = values;
+  if (name === undefined) {
+    const [stray] =
+      Object.entries(values).find(([flag, value]) => flag.startsWith("kv-events-") && value !== undefined) ?? [];
+    if (stray) throw new RangeError(`--${stray} needs --kv-events`);
+    return undefined;
+  }
+  const dialect = dialectNames.find((known) => known === name);
+  if (!dialect) throw new RangeError(`--kv-events is one of ${dialectNames.join(", ")}, not "${name}"`);
+  if (replay !== undefined && replay !== "on" && replay !== "off") {
+    throw new RangeError(`--kv-events-replay is on or off, not "${replay}"`);
+  }
+  return dropUndefined<KvEventOptions>({
+    dialect,
+    port: numberFlag(values["kv-events-port"], "kv-events-port"),
+    replay: replay === undefined ? undefined : replay === "on",
+    bufferSteps: numberFlag(values["kv-events-buffer"], "kv-events-buffer"),
+    topic: values["kv-events-topic"],
+  });
 }
 
 type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };
@@ -100,6 +142,18 @@ What
   --max-batched-tokens N   tokens per step
   --natural-length-mean N  mean tokens of an answer that may end before its limit; 0 for never (0)
   --api-key K              asks callers for Authorization: Bearer K
+  --tokenizer DIR          folder of a model whose tokenizer and chat template are used, or ${shippedModelName};
+                           without it a token is four bytes
+  --lora NAME              LoRA adapter of the model, served under its name; may be repeated
+
+KV events
+  --kv-events DIALECT      publishes them over ZMQ as this engine spells them: auto (that of the flavour),
+                           ${dialectNames.slice(1).join(", ")}
+  --kv-events-port P       port of the first engine's events, its replay on the next one, the other
+                           engines two ports on; 0 for free ports (0)
+  --kv-events-replay on|off  whether what was published can be asked for again (on)
+  --kv-events-buffer N     messages kept for replay (10000)
+  --kv-events-topic TOPIC  first frame of every message (empty)
 
 How
   --speed X                engine time per real time (1)

@@ -1,5 +1,6 @@
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
+import { createStderrLogger } from "./stderr-logger.ts";
 
 /** Wrong flags, as opposed to an address that is taken. */
 const usageExitCode = 2;
@@ -31,7 +32,7 @@ async function run(): Promise<void> {
   process.on("disconnect", () => process.exit(0));
   // Keeps the process up while a fault has closed the only listening socket.
   new MessageChannel().port1.ref();
-  const sim = await startEngineSim(command.options).catch((error: unknown) =>
+  const sim = await startEngineSim({ ...command.options, logger: createStderrLogger() }).catch((error: unknown) =>
     fail(error, error instanceof RangeError ? usageExitCode : 1),
   );
   announce(sim);

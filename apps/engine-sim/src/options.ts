@@ -1,5 +1,6 @@
-import { type Clock, type Scheduler, systemClock, systemScheduler } from "@espalier/common";
+import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import { type EngineParameters, enginePresets, type PresetName, presetNames } from "@espalier/engine-model";
+import { type KvEventOptions, type ResolvedKvEvents, resolveKvEvents } from "./events/kv-event-options.ts";
 
 /** What simulated engines are asked to be. */
 export interface EngineSimOptions {
@@ -23,8 +24,19 @@ export interface EngineSimOptions {
   readonly naturalLengthMean?: number;
   /** What callers must send as `Authorization: Bearer`; by default nothing. */
   readonly apiKey?: string;
+  /** KV events over ZMQ; none by default. */
+  readonly kvEvents?: KvEventOptions;
+  /**
+   * Folder of a model whose tokenizer and chat template are used, or `espalier-tiny` for the small one that comes along; by
+   * default tokens are four bytes each.
+   */
+  readonly tokenizer?: string;
+  /** Names of LoRA adapters of the first model; none by default. */
+  readonly adapters?: readonly string[];
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
+  /** Hears of sockets that fail; silent by default. */
+  readonly logger?: Logger;
 }
 
 /** The same with every default filled in. */
@@ -38,8 +50,12 @@ export interface ResolvedOptions {
   readonly seed: number;
   readonly naturalLengthMean: number;
   readonly apiKey: string | undefined;
+  readonly kvEvents: ResolvedKvEvents | undefined;
+  readonly tokenizer: string | undefined;
+  readonly adapters: readonly string[];
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  readonly logger: Logger;
 }
 
 /** Engines of one process. */
@@ -47,6 +63,10 @@ export const maxEngines = 256;
 
 export const defaultPreset: PresetName = "a10g-7b";
 const defaultModel = "sim-model";
+const defaultHost = "127.0.0.1";
+
+/** LoRA adapters of an engine. */
+const maxAdapters = 64;
 
 /** @throws RangeError naming the option that makes no sense */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
@@ -59,22 +79,32 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
   check(Number.isSafeInteger(seed), "seed must be a whole number");
   check(Number.isFinite(naturalLengthMean) && naturalLengthMean >= 0, "natural-length-mean must be a number from 0");
   const [model = defaultModel, ...aliases] = options.models ?? [];
+  const { adapters = [], host = defaultHost } = options;
+  const names = [model, ...aliases, ...adapters];
+  check(!names.includes(""), "model and lora must not be empty");
+  check(adapters.length <= maxAdapters, `at most ${maxAdapters} times lora`);
   check(
-    [model, ...aliases].every((name) => name !== ""),
-    "model must not be empty",
+    new Set(names).size === names.length || adapters.length === 0,
+    "lora must be another name than every model and lora",
   );
+  const parameters = { ...enginePresets[preset].parameters, ...options.parameters };
+  const { flavour } = parameters;
   return {
     engines,
-    host: options.host ?? "127.0.0.1",
+    host,
     port,
     models: [model, ...aliases],
-    parameters: { ...enginePresets[preset].parameters, ...options.parameters },
+    parameters,
     speed,
     seed,
     naturalLengthMean,
     apiKey: options.apiKey,
+    kvEvents: options.kvEvents && resolveKvEvents(options.kvEvents, { flavour, engines, host }),
+    tokenizer: options.tokenizer,
+    adapters,
     clock: options.clock ?? systemClock,
     scheduler: options.scheduler ?? systemScheduler,
+    logger: options.logger ?? silentLogger,
   };
 }
 

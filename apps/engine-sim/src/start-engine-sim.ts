@@ -2,11 +2,15 @@ import { createSeededRandom, systemRandom } from "@espalier/common";
 import { createFaultBoard } from "./admin/faults.ts";
 import { createStoredResponses } from "./api/stored-responses.ts";
 import { createRequestLog } from "./engine/request-log.ts";
-import { createSimulatedEngine } from "./engine/simulated-engine.ts";
+import { createSimulatedEngine, type SimulatedEngine } from "./engine/simulated-engine.ts";
+import { createEventChannel, type EventChannel } from "./events/event-channel.ts";
+import { portsPerEngine } from "./events/kv-event-options.ts";
 import type { EngineContext } from "./http/engine-context.ts";
 import { createListener, type Listener } from "./http/listener.ts";
 import { createRequestHandler } from "./http/request-handler.ts";
 import { type EngineSimOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
+import { byteText } from "./text/byte-text.ts";
+import type { ModelText } from "./text/model-text.ts";
 import { createTimeDriver, type TimeDriver } from "./time-driver.ts";
 
 /** Where one simulated engine listens. */
@@ -42,14 +46,16 @@ const seedStride = 1_000_003;
  */
 export async function startEngineSim(options: EngineSimOptions = {}): Promise<RunningEngineSim> {
   const resolved = resolveOptions(options);
+  const text = await loadText(resolved);
   const driver = createTimeDriver(resolved);
-  const parts = Array.from({ length: resolved.engines }, (_, index) => createPart(resolved, driver, index));
+  const shared = { driver, text };
+  const parts = Array.from({ length: resolved.engines }, (_, index) => createPart(resolved, shared, index));
   const stop = async (): Promise<void> => {
     driver.stop();
-    await Promise.all(parts.map(({ listener }) => listener.stop()));
+    await Promise.all(parts.flatMap(({ listener, kvEvents }) => [listener.stop(), kvEvents?.stop()]));
   };
   try {
-    for (const { listener } of parts) await listener.listen();
+    for (const part of parts) await startPart(part);
   } catch (error) {
     await stop();
     throw error;
@@ -58,15 +64,48 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
   return { engines: parts.map(({ id, listener }) => ({ id, url: `http://${host}:${listener.port}` })), stop };
 }
 
-function createPart(options: ResolvedOptions, driver: TimeDriver, index: number): { id: string; listener: Listener } {
-  const { parameters, models, clock, scheduler, naturalLengthMean, host, port, apiKey } = options;
+interface Part {
+  readonly id: string;
+  readonly engine: SimulatedEngine;
+  readonly kvEvents: EventChannel | undefined;
+  readonly listener: Listener;
+}
+
+/** Events can be heard before the first request can be made. */
+async function startPart({ engine, kvEvents, listener }: Part): Promise<void> {
+  await kvEvents?.start();
+  engine.begin();
+  await listener.listen();
+}
+
+/** Tokenizers take long to load, so only those who use one do. */
+async function loadText(options: ResolvedOptions): Promise<ModelText> {
+  if (options.tokenizer === undefined) return byteText;
+  const { loadTokenizerText } = await import("./text/tokenizer-text.ts");
+  return loadTokenizerText(options.tokenizer, options);
+}
+
+/** What the engines of one process have in common. */
+interface SharedParts {
+  readonly driver: TimeDriver;
+  readonly text: ModelText;
+}
+
+function createPart(options: ResolvedOptions, { driver, text }: SharedParts, index: number): Part {
+  const { parameters, models, adapters, clock, scheduler, naturalLengthMean, host, port, apiKey } = options;
   const seed = options.seed + index * seedStride;
   const id = `engine-${index}`;
+  const kvEvents = createChannel(options, index);
+  const onEvents = kvEvents?.publish;
+  const engine = createSimulatedEngine({ parameters, seed, driver, onEvents });
   const context: EngineContext = {
     id,
     flavour: parameters.flavour,
     models,
-    engine: createSimulatedEngine({ parameters, seed, driver }),
+    adapters,
+    engine,
+    text,
+    kvEvents,
     clock,
     scheduler,
     naturalLengthMean,
@@ -83,7 +122,23 @@ function createPart(options: ResolvedOptions, driver: TimeDriver, index: number)
     scheduler,
     onRequest: createRequestHandler({ context, apiKey }),
   });
-  return { id, listener };
+  return { id, engine, kvEvents, listener };
+}
+
+function createChannel(options: ResolvedOptions, index: number): EventChannel | undefined {
+  const { kvEvents, clock, scheduler, logger } = options;
+  if (!kvEvents) return undefined;
+  const port = kvEvents.port === 0 ? 0 : kvEvents.port + portsPerEngine * index;
+  const name = `engine-sim-${hexadecimal(systemRandom.integer(2 ** 32))}-${index}`;
+  return createEventChannel({
+    ...kvEvents,
+    port,
+    replayPort: port === 0 ? 0 : port + 1,
+    name,
+    clock,
+    scheduler,
+    logger,
+  });
 }
 
 const hexadecimal = (value: number): string => value.toString(16).padStart(8, "0");

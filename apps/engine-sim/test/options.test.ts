@@ -1,5 +1,5 @@
 import { createServer } from "node:net";
-import { startEngineSim } from "@espalier/engine-sim";
+import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { expect, onTestFinished, test } from "vitest";
 import { clientOf, startSim } from "./sim-client.ts";
 
@@ -56,6 +56,11 @@ test("without options there is one engine with a model", async () => {
   expect(data.map(({ id }) => id)).toEqual(["sim-model"]);
 });
 
+test("KV events are published where localhost is", async () => {
+  const sim = await startSim({ host: "localhost", kvEvents: { dialect: "auto" } });
+  expect((await sim.get("/kv_event_sources")).status).toBe(200);
+});
+
 test("an IPv6 address stands in brackets", async () => {
   const sim = await startEngineSim({ host: "::1" });
   onTestFinished(() => sim.stop());
@@ -63,7 +68,7 @@ test("an IPv6 address stands in brackets", async () => {
   expect((await fetch(`${sim.engines[0]?.url}/health`)).status).toBe(200);
 });
 
-test.each([
+test.each<[EngineSimOptions, string]>([
   [{ engines: 0 }, "engines"],
   [{ engines: 257 }, "engines"],
   [{ engines: 1.5 }, "engines"],
@@ -77,6 +82,12 @@ test.each([
   [{ naturalLengthMean: -1 }, "natural-length-mean"],
   [{ models: [""] }, "model"],
   [{ parameters: { blockCount: 0 } }, "blockCount"],
+  [{ kvEvents: { dialect: "vllm-0.1" as "auto" } }, "kv-events"],
+  [{ kvEvents: { dialect: "auto", port: 65_536 } }, "kv-events-port"],
+  [{ engines: 2, kvEvents: { dialect: "auto", port: 65_533 } }, "ports"],
+  [{ kvEvents: { dialect: "auto", bufferSteps: 0 } }, "kv-events-buffer"],
+  [{ kvEvents: { dialect: "auto", bufferSteps: 1_000_001 } }, "kv-events-buffer"],
+  [{ host: "::1", kvEvents: { dialect: "auto" } }, "IPv4"],
 ])("refuses %j and names it", async (options, word) => {
   await expect(startEngineSim(options)).rejects.toThrow(RangeError);
   await expect(startEngineSim(options)).rejects.toThrow(word);

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork, spawn, spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { eventDialects } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { beforeAll, expect, onTestFinished, test, vi } from "vitest";
 
@@ -42,7 +43,8 @@ const urls = (text: string): string[] => text.split("\n").filter((line) => line.
 test("prints a URL for each engine, serves with its flags, and ends at once on SIGINT", async () => {
   const flags =
     "--engines 2 --model one --model two --preset h100-32b-tp2 --blocks 99 --block-size 32 --max-running 5 " +
-    "--max-batched-tokens 512 --speed 100 --flavour sglang --seed 3 --natural-length-mean 9 --api-key k";
+    "--max-batched-tokens 512 --speed 100 --flavour sglang --seed 3 --natural-length-mean 9 --api-key k --lora three " +
+    "--kv-events sglang-array --kv-events-replay off --kv-events-buffer 5 --kv-events-topic t";
   const child = spawn(process.execPath, [program, ...flags.split(" ")]);
   const { ended, printed } = watch(child);
   await waitFor(() => urls(printed()).length === 2, { what: "two URLs", deadlineMs: 10_000 });
@@ -52,10 +54,28 @@ test("prints a URL for each engine, serves with its flags, and ends at once on S
     flavour: "sglang",
     models: ["one", "two"],
     parameters: { blockCount: 99, blockSize: 32, maxRunning: 5, maxBatchedTokens: 512, flavour: "sglang" },
+    kvEvents: { dialect: "sglang-array", replayPort: null, bufferSteps: 5, topic: "t", nextSequence: 1 },
   });
   expect((await fetch(`${first}/v1/models`)).status).toBe(401);
   child.kill("SIGINT");
   expect((await ended).code).toBe(0);
+});
+
+test("publishes events of the shipped model's tokens, and a restart leaves the ports open", async () => {
+  const flags = "--kv-events vllm-0.32 --tokenizer espalier-tiny --lora adapter-a --speed 1000".split(" ");
+  const { printed } = watch(spawn(process.execPath, [program, ...flags]));
+  await waitFor(() => urls(printed()).length === 1, { what: "a URL", deadlineMs: 10_000 });
+  const [url] = urls(printed());
+  const get = async (path: string) => (await (await fetch(url + path)).json()) as Record<string, unknown>;
+  const post = (path: string, body: object) => fetch(url + path, { method: "POST", body: JSON.stringify(body) });
+  const before = await get("/kv_event_sources");
+  expect(before).toMatchObject({ "0": { publisher: "zmq", endpoint: expect.stringMatching(/^tcp:\/\/\*:\d+$/) } });
+  const messages = [{ role: "user", content: "What is kept behind the archive door?" }];
+  expect((await post("/v1/chat/completions", { messages, model: "adapter-a", max_tokens: 40 })).status).toBe(200);
+  expect(((await get("/sim/kv-events")).nextSequence as number) > 0).toBe(true);
+  expect((await post("/sim/reset", {})).status).toBe(200);
+  expect(await get("/kv_event_sources")).toEqual(before);
+  expect(await get("/sim/kv-events")).toMatchObject({ nextSequence: 0 });
 });
 
 test("ends on SIGTERM with requests open, with --json printed one object", async () => {
@@ -109,8 +129,9 @@ test("--help names every flag and preset", async () => {
   expect(code).toBe(0);
   const flags =
     "engines host port preset model blocks block-size max-running max-batched-tokens speed flavour seed " +
-    "natural-length-mean api-key json help";
+    "natural-length-mean api-key tokenizer lora kv-events kv-events-port kv-events-replay kv-events-buffer kv-events-topic json help";
   for (const flag of flags.split(" ")) expect(stdout).toContain(`--${flag}`);
+  for (const dialect of ["auto", ...eventDialects]) expect(stdout).toContain(dialect);
   for (const preset of ["a10g-7b", "h100-32b-tp2", "h100-70b-tp4"]) expect(stdout).toContain(preset);
   for (const line of stdout.split("\n")) expect(line.length, line).toBeLessThanOrEqual(110);
 });
@@ -126,6 +147,12 @@ test.each([
   [["--speed", ""], "--speed"],
   [["--speed", "-1"], "speed"],
   [["--blocks", "0"], "blockCount"],
+  [["--kv-events", "vllm"], "--kv-events"],
+  [["--kv-events", "auto", "--kv-events-replay", "maybe"], "--kv-events-replay"],
+  [["--kv-events", "auto", "--kv-events-port", "x"], "--kv-events-port"],
+  [["--kv-events-topic", "t"], "--kv-events-topic"],
+  [["--lora", ""], "lora"],
+  [["--tokenizer", "/nonexistent"], "tokenizer"],
 ])("%j is one clear line and exit code 2", async (args, word) => {
   const { code, stdout, stderr } = await run(...args);
   expect(code).toBe(2);

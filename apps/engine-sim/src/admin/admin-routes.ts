@@ -5,7 +5,7 @@ import { parseFault } from "./faults.ts";
 
 /** `GET /sim/state`: everything a test may want to know. */
 export function readState(context: EngineContext, exchange: Exchange): void {
-  const { id, flavour, models, engine, live, log, faults } = context;
+  const { id, flavour, models, engine, kvEvents, live, log, faults } = context;
   sendJson(exchange, 200, {
     id,
     flavour,
@@ -17,6 +17,7 @@ export function readState(context: EngineContext, exchange: Exchange): void {
     active: Array.from(live, (request) => request.describe()),
     totals: log.totals(),
     faults: faults.list(),
+    kvEvents: kvEvents?.describe() ?? null,
     requests: log.entries(),
   });
 }
@@ -40,10 +41,14 @@ export function clearFaults({ faults }: EngineContext, exchange: Exchange): void
 }
 
 /** `POST /sim/reset`: the engine's process dies and starts again at once, on the same port. */
-export function restart({ engine, live, log, storedResponses }: EngineContext, exchange: Exchange): void {
+export async function restart(context: EngineContext, exchange: Exchange): Promise<void> {
+  const { engine, kvEvents, live, log, storedResponses } = context;
   for (const request of [...live]) request.kill();
+  // The new life has its numbers before it says anything.
+  const reopened = kvEvents?.restart();
   engine.restart();
   log.clear();
   storedResponses.clear();
+  await reopened;
   sendJson(exchange, 200, { life: engine.life });
 }

@@ -1,7 +1,7 @@
 import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { type ChatPrompt, renderChat } from "../text/chat-template.ts";
+import type { ChatPrompt } from "../text/chat-template.ts";
 import { type JsonObject, jsonText, optionalBoolean } from "./body-fields.ts";
 import { messagesOf } from "./messages-of.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
@@ -76,7 +76,7 @@ function sglangDelta(index: number, delta: string, finishReason: string): string
 /** `POST /v1/chat/completions` */
 export function chatCompletions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
-  const prompt = renderChat(chatPromptOf(body));
+  const prompt = context.text.chat(chatPromptOf(body));
   const limit = outputLimit(body, "max_completion_tokens", "max_tokens");
   const headers = exchange.request.headers;
   const sequences = planSequences({ context, headers, body, prompts: [prompt], outputLimit: limit });
@@ -102,6 +102,7 @@ export function chatPromptOf(body: JsonObject): ChatPrompt {
   const documents = jsonText(body.documents);
   return {
     messages: messagesOf(body),
+    body,
     ...(tools === undefined ? {} : { tools }),
     ...(documents === undefined ? {} : { documents }),
   };

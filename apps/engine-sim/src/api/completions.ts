@@ -2,7 +2,6 @@ import { wrongField } from "../http/api-error.ts";
 import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { encodeText } from "../text/byte-tokens.ts";
 import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
@@ -55,7 +54,7 @@ const sglangShape: OpenAiShape = {
 /** `POST /v1/completions` */
 export function completions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
-  const prompts = promptsOf(body, "prompt");
+  const prompts = promptsOf(context, body, "prompt");
   const limit = outputLimit(body, "max_tokens");
   const headers = exchange.request.headers;
   const sequences = planSequences({ context, headers, body, prompts, outputLimit: limit });
@@ -76,14 +75,16 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
  *
  * @throws ApiError 400 when it is absent, of another type, or a list of more than `maxInputs`
  */
-export function promptsOf(body: JsonObject, name: string): Uint32Array[] {
+export function promptsOf({ text }: EngineContext, body: JsonObject, name: string): Uint32Array[] {
+  const addSpecialTokens = optionalBoolean(body, "add_special_tokens") ?? true;
+  const encode = (source: string): Uint32Array => text.text(source, addSpecialTokens);
   const prompt = required(body[name] ?? undefined, name);
-  if (typeof prompt === "string") return [encodeText(prompt)];
+  if (typeof prompt === "string") return [encode(prompt)];
   const ids = tokenIds(prompt);
   if (ids) return [ids];
   if (Array.isArray(prompt) && prompt.length > 0 && prompt.length <= maxInputs) {
     return prompt.map((each) => {
-      const tokens = typeof each === "string" ? encodeText(each) : tokenIds(each);
+      const tokens = typeof each === "string" ? encode(each) : tokenIds(each);
       if (!tokens) throw wrongField(name, "a string, token ids, or a list of either");
       return tokens;
     });

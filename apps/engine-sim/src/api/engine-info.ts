@@ -2,23 +2,20 @@ import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, jsonType, send, sendJson, textType } from "../http/exchange.ts";
 import { sglangMetrics } from "../metrics/sglang-metrics.ts";
 import { vllmMetrics } from "../metrics/vllm-metrics.ts";
+import { sglangEventFields } from "./kv-event-sources.ts";
 
 /** The versions whose interfaces are imitated, marked as a simulation. */
 const versions = { vllm: "0.32.0+simulated", sglang: "0.5.23+simulated" } as const;
 
 /** `GET /v1/models` */
-export function listModels({ flavour, models, engine, clock }: EngineContext, exchange: Exchange): void {
+export function listModels({ flavour, models, adapters, engine, clock }: EngineContext, exchange: Exchange): void {
   const created = Math.floor(clock.wallMs() / 1000);
   const { maxModelLength } = engine.parameters;
-  const data = models.map((id) => ({
-    id,
-    object: "model",
-    created,
-    owned_by: flavour,
-    root: models[0],
-    parent: null,
-    max_model_len: maxModelLength,
-  }));
+  const common = { object: "model", created, owned_by: flavour };
+  const data = [
+    ...models.map((id) => ({ id, ...common, root: models[0], parent: null, max_model_len: maxModelLength })),
+    ...adapters.map((id) => ({ id, ...common, root: id, parent: models[0], max_model_len: null })),
+  ];
   sendJson(exchange, 200, { object: "list", data });
 }
 
@@ -33,7 +30,8 @@ export function version({ flavour }: EngineContext, exchange: Exchange): void {
 }
 
 /** `GET /server_info` */
-export function serverInfo({ flavour, models, engine }: EngineContext, exchange: Exchange): void {
+export function serverInfo(context: EngineContext, exchange: Exchange): void {
+  const { flavour, models, engine } = context;
   const { blockSize, blockCount, maxModelLength, maxRunning, maxBatchedTokens, prefixCaching } = engine.parameters;
   const info =
     flavour === "sglang"
@@ -43,6 +41,7 @@ export function serverInfo({ flavour, models, engine }: EngineContext, exchange:
           max_total_num_tokens: blockCount * blockSize,
           served_model_name: models[0],
           enable_cache_report: true,
+          ...sglangEventFields(context),
         }
       : {
           vllm_config: {
@@ -58,8 +57,14 @@ export function serverInfo({ flavour, models, engine }: EngineContext, exchange:
 }
 
 /** `GET /metrics` */
-export function metrics({ flavour, models, engine }: EngineContext, exchange: Exchange): void {
-  const source = { engine, model: models[0], pretendsIdle: exchange.fault?.kind === "metrics-lie" };
+export function metrics({ flavour, models, adapters, engine, clock }: EngineContext, exchange: Exchange): void {
+  const source = {
+    engine,
+    model: models[0],
+    pretendsIdle: exchange.fault?.kind === "metrics-lie",
+    adapterCount: adapters.length,
+    nowS: clock.wallMs() / 1_000,
+  };
   const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);
   send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
 }

@@ -4,14 +4,13 @@ import { missingField, wrongField } from "../http/api-error.ts";
 import { type AnswerFormat, deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { encodeText } from "../text/byte-tokens.ts";
 import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "./body-fields.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
 
 /** `POST /generate`, SGLang's own API: `text` or `input_ids`, each one or a list. */
 export function generate(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
-  const { prompts, isBatch } = promptsOf(body);
+  const { prompts, isBatch } = promptsOf(context, body);
   const sampling = optionalObject(body, "sampling_params") ?? {};
   const limit = outputLimit(sampling, "max_new_tokens");
   const headers = exchange.request.headers;
@@ -21,10 +20,13 @@ export function generate(context: EngineContext, exchange: Exchange, body: JsonO
   deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
 }
 
-function promptsOf(body: JsonObject): { readonly prompts: Uint32Array[]; readonly isBatch: boolean } {
+function promptsOf(
+  context: EngineContext,
+  body: JsonObject,
+): { readonly prompts: Uint32Array[]; readonly isBatch: boolean } {
   const { text, input_ids: ids } = body;
   if (text !== undefined && text !== null) {
-    return { prompts: textList(body, "text").map(encodeText), isBatch: Array.isArray(text) };
+    return { prompts: textList(body, "text").map((each) => context.text.text(each)), isBatch: Array.isArray(text) };
   }
   if (ids === undefined || ids === null) throw missingField("text");
   const single = tokenIds(ids);

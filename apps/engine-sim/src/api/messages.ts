@@ -3,7 +3,6 @@ import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import { type AnswerFormat, deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { renderChat } from "../text/chat-template.ts";
 import { type JsonObject, jsonText, optionalBoolean, required } from "./body-fields.ts";
 import { messagesOf, partsOf } from "./messages-of.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
@@ -14,7 +13,7 @@ export function messages(context: EngineContext, exchange: Exchange, body: JsonO
   const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
   const system = partsOf(body.system, "system");
   const tools = jsonText(body.tools);
-  const prompt = renderChat({
+  const prompt = context.text.chat({
     messages: [...(system.length > 0 ? [{ role: "system", parts: system }] : []), ...messagesOf(body)],
     ...(tools === undefined ? {} : { tools }),
   });

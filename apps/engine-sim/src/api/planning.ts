@@ -33,6 +33,7 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
   const cacheSalt = optionalString(body, "cache_salt");
+  const adapter = adapterOf(context, body);
   const priority = priorityOf(context, body);
   const forced = forcedLength(headers);
   const sequences: SequenceRequest[] = [];
@@ -43,8 +44,8 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
     const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
     const promptHash = hashTokens(prompt);
     for (let choice = 0; choice < choices; choice++) {
-      const text = createGeneratedText(promptHash, seed, choice);
-      sequences.push({ prompt, ...length, text, pooling: false, cacheSalt, priority });
+      const text = createGeneratedText({ words: context.text.words, promptHash, seed, choice });
+      sequences.push({ prompt, ...length, text, pooling: false, cacheSalt, adapter, priority });
     }
   }
   return sequences;
@@ -55,10 +56,15 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
  *
  * @throws ApiError 400 when an input does not fit the model
  */
-export function planPooling(context: EngineContext, prompts: readonly Uint32Array[]): SequenceRequest[] {
+export function planPooling(
+  context: EngineContext,
+  body: JsonObject,
+  prompts: readonly Uint32Array[],
+): SequenceRequest[] {
+  const adapter = adapterOf(context, body);
   return prompts.map((prompt) => {
     checkPrompt(context, prompt);
-    const text = createGeneratedText(hashTokens(prompt), 0, 0);
+    const text = createGeneratedText({ words: context.text.words, promptHash: hashTokens(prompt), seed: 0, choice: 0 });
     return {
       prompt,
       outputTokens: 1,
@@ -66,6 +72,7 @@ export function planPooling(context: EngineContext, prompts: readonly Uint32Arra
       text,
       pooling: true,
       cacheSalt: undefined,
+      adapter,
       priority: undefined,
     };
   });
@@ -143,13 +150,19 @@ export function outputLimit(body: JsonObject, ...names: readonly string[]): numb
   return undefined;
 }
 
+/** The LoRA adapter that the caller named as the model, if it is one. */
+function adapterOf({ adapters }: EngineContext, body: JsonObject): string | undefined {
+  return adapters.find((name) => name === body.model);
+}
+
 /**
  * The name that the caller gave the model; the first one when none was given. SGLang serves any name.
  *
  * @throws ApiError 404 when this engine does not serve it
  */
-export function modelOf({ flavour, models }: EngineContext, body: JsonObject): string {
+export function modelOf({ flavour, models, adapters }: EngineContext, body: JsonObject): string {
   const model = optionalString(body, "model") ?? models[0];
-  if (flavour === "sglang" || models.includes(model)) return model;
-  throw new ApiError(404, `The model \`${model}\` does not exist. Valid aliases: ${models.join(", ")}.`, "model");
+  if (flavour === "sglang" || models.includes(model) || adapters.includes(model)) return model;
+  const known = [...models, ...adapters].join(", ");
+  throw new ApiError(404, `The model \`${model}\` does not exist. Valid aliases: ${known}.`, "model");
 }

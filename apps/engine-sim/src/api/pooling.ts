@@ -3,8 +3,6 @@ import { wrongField } from "../http/api-error.ts";
 import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { createTokenWriter } from "../text/byte-tokens.ts";
-import { specialTokenIds } from "../text/special-tokens.ts";
 import { hashTokens, unitDraw } from "../text/token-hash.ts";
 import {
   isObject,
@@ -26,7 +24,7 @@ export function embeddings(context: EngineContext, exchange: Exchange, body: Jso
   const dimensions = optionalInteger(body, "dimensions", 1, maxDimensions) ?? defaultDimensions;
   const encoding = optionalString(body, "encoding_format") ?? "float";
   if (encoding !== "float" && encoding !== "base64") throw wrongField("encoding_format", "float or base64");
-  const prompts = promptsOf(body, "input");
+  const prompts = promptsOf(context, body, "input");
   pool(context, exchange, body, prompts, ({ model, created, usage }) => ({
     id: `embd-${exchange.requestId}`,
     object: "list",
@@ -46,7 +44,7 @@ export function rerank(context: EngineContext, exchange: Exchange, body: JsonObj
   const query = required(optionalString(body, "query"), "query");
   const documents = textList({ documents: documentTexts(body.documents) }, "documents");
   const best = optionalInteger(body, "top_n", 0, Number.MAX_SAFE_INTEGER) ?? 0;
-  const prompts = documents.map((document) => pairPrompt(query, document));
+  const prompts = documents.map((document) => context.text.pair(query, document));
   pool(context, exchange, body, prompts, ({ model, usage }) => {
     const results = prompts
       .map((prompt, index) => ({
@@ -70,7 +68,7 @@ export function score(context: EngineContext, exchange: Exchange, body: JsonObje
   const second = textList(body, "text_2");
   if (first.length !== 1 && first.length !== second.length)
     throw wrongField("text_1", "one text, or as many as text_2");
-  const prompts = second.map((text, at) => pairPrompt(first[first.length === 1 ? 0 : at] as string, text));
+  const prompts = second.map((text, at) => context.text.pair(first[first.length === 1 ? 0 : at] as string, text));
   pool(context, exchange, body, prompts, ({ model, created, usage }) => ({
     id: `score-${exchange.requestId}`,
     object: "list",
@@ -102,7 +100,7 @@ function pool(
     end: () => "",
     whole: (reports: readonly RequestReport[]) => JSON.stringify(answer({ model, created, usage: usageOf(reports) })),
   };
-  deliver(context, exchange, { model, stream: false, sequences: planPooling(context, prompts), format });
+  deliver(context, exchange, { model, stream: false, sequences: planPooling(context, body, prompts), format });
 }
 
 function usageOf(reports: readonly RequestReport[]): JsonObject {
@@ -120,14 +118,6 @@ function usageOf(reports: readonly RequestReport[]): JsonObject {
 function documentTexts(documents: unknown): unknown {
   if (!Array.isArray(documents) || documents.length > maxInputs) return documents;
   return documents.map((document) => (isObject(document) ? document.text : document));
-}
-
-function pairPrompt(first: string, second: string): Uint32Array {
-  const writer = createTokenWriter();
-  writer.text(first);
-  writer.token(specialTokenIds.end);
-  writer.text(second);
-  return writer.finish();
 }
 
 const scorePurpose = 2;

@@ -4,7 +4,7 @@ import { ApiError, wrongField } from "../http/api-error.ts";
 import { type AnswerFormat, deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, jsonType, send, sendJson } from "../http/exchange.ts";
-import { type ChatMessage, renderChat } from "../text/chat-template.ts";
+import type { ChatMessage } from "../text/chat-template.ts";
 import { isObject, type JsonObject, jsonText, optionalBoolean, optionalString, required } from "./body-fields.ts";
 import { messageOf } from "./messages-of.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
@@ -16,7 +16,7 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
   const conversation = conversationOf(context, body, previousId);
   const instructions = optionalString(body, "instructions");
   const tools = jsonText(body.tools);
-  const prompt = renderChat({
+  const prompt = context.text.chat({
     messages: [...(instructions === undefined ? [] : [textMessage("system", instructions)]), ...conversation],
     ...(tools === undefined ? {} : { tools }),
   });

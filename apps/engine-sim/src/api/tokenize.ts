@@ -1,8 +1,6 @@
 import { missingField, wrongField } from "../http/api-error.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, sendJson } from "../http/exchange.ts";
-import { decodeTokens, encodeText } from "../text/byte-tokens.ts";
-import { renderChat } from "../text/chat-template.ts";
 import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "./body-fields.ts";
 import { chatPromptOf } from "./chat.ts";
 import { modelOf } from "./planning.ts";
@@ -14,8 +12,8 @@ export function tokenize(context: EngineContext, exchange: Exchange, body: JsonO
   if (prompt === undefined && (body.messages ?? undefined) === undefined) throw missingField("prompt");
   const tokens =
     prompt === undefined
-      ? renderChat(chatPromptOf(body), optionalBoolean(body, "add_generation_prompt") ?? true)
-      : encodeText(prompt);
+      ? context.text.chat(chatPromptOf(body), optionalBoolean(body, "add_generation_prompt") ?? true)
+      : context.text.text(prompt, optionalBoolean(body, "add_special_tokens") ?? true);
   sendJson(exchange, 200, {
     count: tokens.length,
     max_model_len: context.engine.parameters.maxModelLength,
@@ -31,6 +29,6 @@ export function detokenize(context: EngineContext, exchange: Exchange, body: Jso
   if (ids === undefined) throw missingField("tokens");
   const tokens = Array.isArray(ids) && ids.length === 0 ? new Uint32Array() : tokenIds(ids);
   if (!tokens) throw wrongField("tokens", "a list of token ids");
-  const text = decodeTokens(tokens);
+  const text = context.text.decode(tokens);
   sendJson(exchange, 200, context.flavour === "sglang" ? { text } : { prompt: text });
 }

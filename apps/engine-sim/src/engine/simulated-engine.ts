@@ -3,11 +3,13 @@ import {
   type Engine,
   type EngineParameters,
   type EngineStats,
+  type KvEvent,
   type RequestReport,
 } from "@espalier/engine-model";
 import type { GeneratedText } from "../text/generated-text.ts";
 import type { Driven, TimeDriver } from "../time-driver.ts";
 import { createEngineTallies, type EngineTallies } from "./engine-tallies.ts";
+import { createLoraSeries, type LoraSample, type LoraSeries } from "./lora-series.ts";
 
 /** One answer to one prompt. */
 export interface SequenceRequest {
@@ -18,6 +20,8 @@ export interface SequenceRequest {
   /** Only the prompt is computed: nothing is generated for the caller. */
   readonly pooling: boolean;
   readonly cacheSalt: string | undefined;
+  /** Name of the LoRA adapter that computes it. */
+  readonly adapter: string | undefined;
   readonly priority: number | undefined;
 }
 
@@ -54,6 +58,14 @@ export interface SimulatedEngine {
   /** @returns false when running requests prevent it */
   resetPrefixCache(): boolean;
   stats(): EngineStats;
+  /**
+   * What was seen of LoRA adapters in this life, now included; nothing before the first request for one.
+   *
+   * @param nowS Unix seconds
+   */
+  loraSamples(nowS: number): readonly LoraSample[];
+  /** Says what an engine says when it starts. */
+  begin(): void;
   /** Drops all requests without a report and starts over as a new process would: empty cache, counters at zero, other engine hashes. */
   restart(): void;
 }
@@ -63,6 +75,8 @@ interface SimulatedEngineOptions {
   /** Life number `k` hashes with `seed + k`. */
   readonly seed: number;
   readonly driver: TimeDriver;
+  /** Told the KV events of each step. Without it none are made. */
+  readonly onEvents: ((events: readonly KvEvent[]) => void) | undefined;
 }
 
 interface Running {
@@ -76,13 +90,17 @@ interface Life {
   readonly engine: Engine;
   readonly tallies: EngineTallies;
   readonly running: Map<string, Running>;
+  readonly lora: LoraSeries;
+  /** Whether a request for an adapter was handed in. */
+  knowsAdapters: boolean;
 }
 
-export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEngineOptions): SimulatedEngine {
+export function createSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
+  const { parameters, seed, driver } = options;
   let touched: Flushable[] = [];
   let lives = 0;
   let nextId = 0;
-  let life = createLife(parameters, seed);
+  let life = createLife(options, seed);
 
   const flush = (): void => {
     const parts = touched;
@@ -105,6 +123,7 @@ export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEng
       driver.changed(driven);
     }
   };
+  const begin = (): void => act(() => {});
   driver.add(driven);
 
   return {
@@ -123,6 +142,7 @@ export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEng
         submitAll(engine, ids, requests, nowMs);
         for (const [at, id] of ids.entries()) {
           const request = requests[at] as SequenceRequest;
+          if (request.adapter !== undefined) life.knowsAdapters = true;
           life.running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
         }
         return ids;
@@ -131,14 +151,21 @@ export function createSimulatedEngine({ parameters, seed, driver }: SimulatedEng
     flushLater: (part) => touched.push(part),
     resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
     stats: () => act((engine) => engine.stats()),
+    loraSamples(nowS) {
+      const { waiting } = act((engine) => engine.stats());
+      if (life.knowsAdapters) life.lora.note({ ...adaptersOf([...life.running.values()], waiting), seenS: nowS });
+      return life.lora.samples();
+    },
+    begin,
     restart() {
       lives++;
-      life = createLife(parameters, seed + lives);
+      life = createLife(options, seed + lives);
+      begin();
     },
   };
 }
 
-function createLife(parameters: EngineParameters, hashSeed: number): Life {
+function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: number): Life {
   const running = new Map<string, Running>();
   const tallies = createEngineTallies(parameters.flavour);
   const observer = {
@@ -156,8 +183,24 @@ function createLife(parameters: EngineParameters, hashSeed: number): Life {
       tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
       sequence.listener.finished(report);
     },
+    ...(onEvents && { events: onEvents }),
   };
-  return { engine: createEngine({ parameters, hashSeed, observer }), tallies, running };
+  const engine = createEngine({ parameters, hashSeed, observer });
+  return { engine, tallies, running, lora: createLoraSeries(), knowsAdapters: false };
+}
+
+/**
+ * The adapters of running and of waiting sequences. The model does not tell which ones wait: they are taken to be the last
+ * to come of those without a token, which is wrong only for sequences that were preempted.
+ */
+function adaptersOf(held: readonly Running[], waitingCount: number): Omit<LoraSample, "seenS"> {
+  const untouched = held.filter(({ lastTokenMs }) => Number.isNaN(lastTokenMs));
+  const waiting = new Set(untouched.slice(Math.max(0, untouched.length - waitingCount)));
+  const names = (sequences: readonly Running[]): string => {
+    const adapters = sequences.map(({ request }) => request.adapter).filter((adapter) => adapter !== undefined);
+    return [...new Set(adapters)].join(",");
+  };
+  return { running: names(held.filter((each) => !waiting.has(each))), waiting: names([...waiting]) };
 }
 
 /** Hands in all requests or, when one of them is refused, none. */
@@ -171,13 +214,15 @@ function submitAll(engine: Engine, ids: readonly string[], requests: readonly Se
   }
 }
 
-function modelRequest(id: string, { prompt, outputTokens, text, cacheSalt, priority }: SequenceRequest) {
+function modelRequest(id: string, request: SequenceRequest) {
+  const { prompt, outputTokens, text, cacheSalt, adapter, priority } = request;
   return {
     id,
     promptTokens: prompt,
     outputTokens,
     outputToken: text.token,
     ...(cacheSalt === undefined ? {} : { cacheSalt }),
+    ...(adapter === undefined ? {} : { adapter }),
     ...(priority === undefined ? {} : { priority }),
   };
 }

@@ -4,6 +4,8 @@ import type { FaultBoard } from "../admin/faults.ts";
 import type { StoredResponses } from "../api/stored-responses.ts";
 import type { RequestLog } from "../engine/request-log.ts";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
+import type { EventChannel } from "../events/event-channel.ts";
+import type { ModelText } from "../text/model-text.ts";
 
 /** A request that the engine works on. */
 export interface LiveRequest {
@@ -19,7 +21,13 @@ export interface EngineContext {
   readonly flavour: CacheFlavour;
   /** Names that the one model goes by; at least one. */
   readonly models: readonly [string, ...string[]];
+  /** Names of LoRA adapters of the first model. */
+  readonly adapters: readonly string[];
   readonly engine: SimulatedEngine;
+  /** How it makes tokens of texts. */
+  readonly text: ModelText;
+  /** Where its KV events go; undefined when they go nowhere. */
+  readonly kvEvents: EventChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** Mean number of tokens of an answer that nothing limits; 0 for answers that always reach their limit. */

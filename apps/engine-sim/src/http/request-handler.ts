@@ -95,7 +95,7 @@ async function answerRequest(
   if (route.isGuarded && apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
     throw new ApiError(401, "Unauthorized");
   }
-  handler(context, exchange, method === "POST" ? parseBody(await readBody(request), route) : {});
+  await handler(context, exchange, method === "POST" ? parseBody(await readBody(request), route) : {});
 }
 
 function parseBody(text: string, { isModelRequest }: Route): JsonObject {

@@ -1,9 +1,11 @@
 import { addFault, clearFaults, readState, restart } from "../admin/admin-routes.ts";
+import { breakKvEvents, mendKvEvents, readKvEvents } from "../admin/kv-events-routes.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import { chatCompletions } from "../api/chat.ts";
 import { completions } from "../api/completions.ts";
 import { flushCache, health, listModels, metrics, resetPrefixCache, serverInfo, version } from "../api/engine-info.ts";
 import { generate } from "../api/generate.ts";
+import { kvEventSources } from "../api/kv-event-sources.ts";
 import { messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
@@ -14,7 +16,7 @@ import type { Exchange } from "./exchange.ts";
 export type Method = "GET" | "POST" | "DELETE";
 
 /** Answers a request; may throw an ApiError before it sent anything. */
-export type Handler = (context: EngineContext, exchange: Exchange, body: JsonObject) => void;
+export type Handler = (context: EngineContext, exchange: Exchange, body: JsonObject) => void | Promise<void>;
 
 export interface Route {
   readonly methods: Readonly<Partial<Record<Method, Handler>>>;
@@ -45,12 +47,14 @@ const routes: Readonly<Record<string, Route>> = {
   "/reset_prefix_cache": guarded({ POST: resetPrefixCache }),
   "/flush_cache": guarded({ POST: flushCache, GET: flushCache }),
   "/server_info": guarded({ GET: serverInfo }),
+  "/kv_event_sources": guarded({ GET: kvEventSources }),
   "/health": open({ GET: health }),
   "/ping": open({ GET: health, POST: health }),
   "/version": open({ GET: version }),
   "/metrics": open({ GET: metrics }),
   "/sim/state": open({ GET: readState }),
   "/sim/faults": open({ POST: addFault, DELETE: clearFaults }),
+  "/sim/kv-events": open({ GET: readKvEvents, POST: breakKvEvents, DELETE: mendKvEvents }),
   "/sim/reset": open({ POST: restart }),
 };
 

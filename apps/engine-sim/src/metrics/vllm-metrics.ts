@@ -7,10 +7,14 @@ export interface MetricsSource {
   readonly model: string;
   /** Whether it pretends that nothing runs and nothing waits. */
   readonly pretendsIdle: boolean;
+  /** LoRA adapters that the engine has. */
+  readonly adapterCount: number;
+  /** Unix seconds. */
+  readonly nowS: number;
 }
 
 /** The metrics page of vLLM 0.32, as far as a router reads it. Times are engine time. */
-export function vllmMetrics({ engine, model, pretendsIdle }: MetricsSource): string {
+export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }: MetricsSource): string {
   const { parameters, tallies } = engine;
   const stats = engine.stats();
   const page = createExposition({ engine: "0", model_name: model });
@@ -40,5 +44,13 @@ export function vllmMetrics({ engine, model, pretendsIdle }: MetricsSource): str
     // vLLM keeps one block for itself, which the model does not count.
     num_gpu_blocks: String(parameters.blockCount + 1),
   });
-  return page.page() + config.page();
+  const lora = createExposition({});
+  for (const { running, waiting, seenS } of engine.loraSamples(nowS)) {
+    lora.gauge("vllm:lora_requests_info", "Running stats on lora requests.", seenS, {
+      max_lora: String(adapterCount),
+      running_lora_adapters: running,
+      waiting_lora_adapters: waiting,
+    });
+  }
+  return page.page() + config.page() + lora.page();
 }

@@ -21,6 +21,8 @@ export interface ChatPrompt {
   readonly tools?: string;
   /** JSON of the documents. */
   readonly documents?: string;
+  /** The body of the chat completion that it came in, when it came in one. */
+  readonly body?: Readonly<Record<string, unknown>>;
 }
 
 const roles: Readonly<Record<string, SpecialToken>> = {

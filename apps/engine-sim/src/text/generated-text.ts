@@ -6,9 +6,27 @@ const commonWords =
   "eat egg end eye far few fit fly fun gas got gun guy hat hit hot ice job key kid law lay led leg lie lot low map may " +
   "men met mix net nor off oil own pay per red run sea set sit six sky son sun tax tea ten top try war wet win won yes yet";
 
+/** A word as it is generated, and the one token that it is. The text is letters and spaces, which JSON takes as they are. */
+export interface Word {
+  readonly text: string;
+  readonly token: number;
+}
+
+/** What an engine has to say; neither list is empty. */
+export interface WordList {
+  /** Words that may start an answer. */
+  readonly first: readonly Word[];
+  /** Words that may follow another one. */
+  readonly next: readonly Word[];
+}
+
 /** Three letters and a space each: one token of four bytes. */
-const words = commonWords.split(" ").map((word) => `${word} `);
-const wordTokens = Uint32Array.from(words, (word) => Buffer.from(word, "latin1").readUInt32BE(0));
+const fourByteWords = commonWords.split(" ").map((word): Word => {
+  const text = `${word} `;
+  return { text, token: Buffer.from(text, "latin1").readUInt32BE(0) };
+});
+
+export const byteWords: WordList = { first: fourByteWords, next: fourByteWords };
 
 /** What a simulated engine answers: a word for each position, always the same for the same prompt and seed. */
 export interface GeneratedText {
@@ -21,15 +39,23 @@ export interface GeneratedText {
   tokens(count: number): number[];
 }
 
-/**
- * @param seed the caller's seed, or 0
- * @param choice which of the `n` answers to one prompt
- */
-export function createGeneratedText(promptHash: number, seed: number, choice: number): GeneratedText {
+interface GeneratedTextOptions {
+  readonly words: WordList;
+  readonly promptHash: number;
+  /** The caller's seed, or 0. */
+  readonly seed: number;
+  /** Which of the `n` answers to one prompt. */
+  readonly choice: number;
+}
+
+export function createGeneratedText({ words, promptHash, seed, choice }: GeneratedTextOptions): GeneratedText {
   const key = mixBits(promptHash ^ mixBits(seed)) ^ mixBits(choice);
-  const at = (index: number): number => mixBits(key + Math.imul(index, 0x9e3779b9)) % words.length;
-  const word = (index: number): string => words[at(index)] as string;
-  const token = (index: number): number => wordTokens[at(index)] as number;
+  const at = (index: number): Word => {
+    const list = index === 0 ? words.first : words.next;
+    return list[mixBits(key + Math.imul(index, 0x9e3779b9)) % list.length] as Word;
+  };
+  const word = (index: number): string => at(index).text;
+  const token = (index: number): number => at(index).token;
   return {
     word,
     token,

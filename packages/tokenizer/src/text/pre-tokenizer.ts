@@ -106,14 +106,14 @@ function metaspaceStep(part: TokenizerPart): Step {
  */
 function splitStep(pattern: SplitPattern, inverted: boolean, behavior: string, part: TokenizerPart): Step {
   if (behavior === "Isolated") return pattern.isolate;
-  const group = groupings[behavior];
+  const group = Object.hasOwn(groupings, behavior) ? groupings[behavior] : undefined;
   if (!group) throw part.wrong(`has the unknown behavior ${behavior}`);
   return (text) => {
     const pieces: Piece[] = [];
     let start = 0;
     for (const end of pattern.find(text)) {
       const to = Math.abs(end);
-      pieces.push({ start, end: to, isMatch: end < 0 !== inverted });
+      pieces.push({ start, end: to, isMatch: end <= 0 !== inverted });
       start = to;
     }
     return group(pieces)

@@ -12,7 +12,10 @@ declare module "@huggingface/tokenizers" {
 
 /** Matches of a pattern in a text, as the reference's Oniguruma would find them. */
 export interface SplitPattern {
-  /** Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. */
+  /**
+   * Ends of all pieces, matches and what lies between them, in order; the sign of a match's end is reversed. A match of
+   * nothing at the start ends at -0, and nothing else ends there.
+   */
   find(text: string): readonly number[];
   /** Matches and what lies between them, in order. */
   isolate(text: string): readonly string[];
@@ -43,8 +46,12 @@ export function readPattern(part: TokenizerPart): SplitPattern {
 export function expressionPattern(pattern: RegExp): SplitPattern {
   const find = (text: string): readonly number[] => {
     const ends: number[] = [];
+    // The reference looks for nothing in a text of nothing, even for patterns that would match there.
+    if (text === "") return ends;
     let at = 0;
     for (const match of textForPatterns(text).matchAll(pattern)) {
+      // Oniguruma as the reference calls it finds no match of nothing right behind another match.
+      if (match[0] === "" && match.index === at && ends.length > 0) continue;
       if (match.index > at) ends.push(match.index);
       at = match.index + match[0].length;
       ends.push(-at);
@@ -63,11 +70,10 @@ export function expressionPattern(pattern: RegExp): SplitPattern {
       return cut(text, find(text));
     },
     replace(text, replacement) {
-      if (textForPatterns(text) === text) return text.replace(pattern, () => replacement);
       const pieces: string[] = [];
       let at = 0;
       for (const end of find(text)) {
-        pieces.push(end < 0 ? replacement : text.slice(at, end));
+        pieces.push(end <= 0 ? replacement : text.slice(at, end));
         at = Math.abs(end);
       }
       return pieces.join("");
@@ -75,9 +81,13 @@ export function expressionPattern(pattern: RegExp): SplitPattern {
   };
 }
 
+/** The length of all pieces, or -1 when one of them is empty. */
 function totalLength(pieces: readonly string[]): number {
   let sum = 0;
-  for (const piece of pieces) sum += piece.length;
+  for (const piece of pieces) {
+    if (piece === "") return -1;
+    sum += piece.length;
+  }
   return sum;
 }
 

@@ -112,6 +112,7 @@ export function jsonEngine(rig: Rig, body: string, options: HttpEngineOptions = 
 function controlAnswer(method: string, path: string, models: readonly string[]): string | undefined {
   if (method !== "GET") return undefined;
   if (path === "/health" || path.endsWith("/metrics")) return "";
+  if (path === "/kv_event_sources" || path === "/server_info") return "{}";
   if (path === "/v1/models") return JSON.stringify({ data: models.map((id) => ({ id, owned_by: "test" })) });
   return undefined;
 }

@@ -1,9 +1,9 @@
 /** How an engine's blocks and the router's go together. */
 export type BlockShape =
-  /** An engine's block is so many blocks of the router. */
-  | { readonly kind: "whole"; readonly blocksPerNode: number; readonly nodesPerBlock: 1 }
-  /** So many blocks of the engine are a block of the router. */
-  | { readonly kind: "span"; readonly blocksPerNode: 1; readonly nodesPerBlock: number };
+  /** An engine's block is so many blocks of the router, one or more. */
+  | { readonly kind: "parts"; readonly partsPerBlock: number }
+  /** So many blocks of the engine are a block of the router, two or more. */
+  | { readonly kind: "span"; readonly nodesPerBlock: number };
 
 /** The larger block is at most this many of the smaller. */
 export const maxBlockRatio = 256;
@@ -12,10 +12,10 @@ export const maxBlockRatio = 256;
 export function blockShapeOf(sizes: { readonly engine: number; readonly router: number }): BlockShape | undefined {
   const { engine, router } = sizes;
   if (engine % router === 0 && engine / router <= maxBlockRatio) {
-    return { kind: "whole", blocksPerNode: engine / router, nodesPerBlock: 1 };
+    return { kind: "parts", partsPerBlock: engine / router };
   }
   if (router % engine === 0 && router / engine <= maxBlockRatio) {
-    return { kind: "span", blocksPerNode: 1, nodesPerBlock: router / engine };
+    return { kind: "span", nodesPerBlock: router / engine };
   }
   return undefined;
 }

@@ -1,6 +1,8 @@
 import { NodeMap } from "./node-map.ts";
 import { NodeTable, nodeField } from "./node-table.ts";
 
+const nodeWords = nodeField.chain + 2;
+
 /** Flags beside the children of a node. */
 export const nodeFlag = {
   /** The engine's hash in the node is a key of the map of engine hashes. */
@@ -22,14 +24,10 @@ export const nodeFlag = {
 export class BlockTree {
   readonly table: NodeTable;
   readonly branches: NodeMap;
-  /** Where in a node its last chain hash is, which identifies it among all. */
-  readonly identityAt: number;
 
-  /** @param hashesPerNode chain hashes that a node has */
-  constructor(hashesPerNode: number, maxNodes: number) {
-    this.identityAt = nodeField.payload + 2 * (hashesPerNode - 1);
-    this.table = new NodeTable(nodeField.payload + 2 * hashesPerNode, maxNodes);
-    this.branches = new NodeMap(this.table, this.identityAt);
+  constructor(maxNodes: number) {
+    this.table = new NodeTable(nodeWords, maxNodes);
+    this.branches = new NodeMap(this.table, nodeField.chain);
     this.table.words[nodeField.kids] = nodeFlag.branching;
   }
 
@@ -55,7 +53,7 @@ export class BlockTree {
     this.table.words[id * this.table.stride + nodeField.kids]! &= ~flag;
   }
 
-  /** @returns the child of a node with this chain hash, 0 when there is none */
+  /** @returns the child of a node with this chain hash (in signed halves), 0 when there is none */
   childWith(parent: number, low: number, high: number): number {
     const { words, stride } = this.table;
     const kids = words[parent * stride + nodeField.kids]!;
@@ -65,25 +63,25 @@ export class BlockTree {
     }
     const only = kids >>> 8;
     if (only === 0) return 0;
-    const at = only * stride + this.identityAt;
-    return words[at] === low && words[at + 1] === high ? only : 0;
+    const at = only * stride + nodeField.chain;
+    return (words[at]! | 0) === low && (words[at + 1]! | 0) === high ? only : 0;
   }
 
-  isChildWith(id: number, parent: number, low: number, high: number): boolean {
+  /** Whether a node has this chain hash (in signed halves). */
+  isAt(id: number, low: number, high: number): boolean {
     const { words, stride } = this.table;
-    const at = id * stride;
-    if (words[at + this.identityAt] !== low || words[at + this.identityAt + 1] !== high) return false;
-    return words[at + nodeField.link]! >>> 8 === parent;
+    const at = id * stride + nodeField.chain;
+    return (words[at]! | 0) === low && (words[at + 1]! | 0) === high;
   }
 
-  /** Makes a node below a parent that has no such child, with the hashes that are in `chain` from word `from` on. */
+  /** Makes a node below a parent that has no such child; its chain hash is in `chain` at word `from`. */
   addChild(parent: number, chain: Uint32Array, from: number): number {
     const { table } = this;
     const id = table.allocate();
     const { words, stride } = table;
     const at = id * stride;
-    for (let word = nodeField.payload; word < stride; word++)
-      words[at + word] = chain[from + word - nodeField.payload]!;
+    words[at + nodeField.chain] = chain[from]!;
+    words[at + nodeField.chain + 1] = chain[from + 1]!;
     words[at + nodeField.link] = parent << 8;
     const kidsAt = parent * stride + nodeField.kids;
     const kids = words[kidsAt]!;

@@ -38,7 +38,7 @@ export interface ChainBuilder {
   readonly chain: Uint32Array;
   read(run: BlockRun): void;
   begin(run: PayloadRun): void;
-  /** The word where the chain hashes of the run's block are, whose parent this is. Blocks are asked for in order. */
+  /** The word where the chain hashes of the run's block begin, whose parent this is. Blocks are asked for in order. */
   chainAt(block: number, parent: number): number;
   /** The block now has a node, be it a new one or not. */
   placed(block: number, node: number): void;

@@ -7,8 +7,16 @@ import type { TierPresence } from "./tier-presence.ts";
 
 const allTiers = (1 << tierNames.length) - 1;
 /** In an alias the words of the chain hash are the numbers of the aliases after and before it. */
-const aliasNext = nodeField.payload;
-const aliasPrevious = nodeField.payload + 1;
+const aliasNext = nodeField.chain;
+const aliasPrevious = nodeField.chain + 1;
+
+export interface FactTreeOptions {
+  readonly tree: BlockTree;
+  readonly presence: TierPresence;
+  readonly holdings: Holdings;
+  /** Nodes of an engine block, one or more; the last has its name. */
+  readonly partsPerBlock: number;
+}
 
 /**
  * The blocks that an engine has, under the engine's own hashes. Mostly an engine has one hash for a chain; where it has
@@ -20,9 +28,11 @@ export class FactTree {
   readonly engines: NodeMap;
   readonly #presence: TierPresence;
   readonly #holdings: Holdings;
+  readonly #partsPerBlock: number;
 
-  constructor(tree: BlockTree, presence: TierPresence, holdings: Holdings) {
+  constructor({ tree, presence, holdings, partsPerBlock }: FactTreeOptions) {
     this.tree = tree;
+    this.#partsPerBlock = partsPerBlock;
     this.engines = new NodeMap(tree.table, nodeField.engine);
     this.#presence = presence;
     this.#holdings = holdings;
@@ -35,31 +45,30 @@ export class FactTree {
   }
 
   /**
-   * Stores a block under a parent: its chain hashes are in `chain` from word `from` on. A hash that stood for another
-   * block stands for this one from now on.
+   * Stores a block under a parent: its chain hashes, one for each part, are in `chain` from word `from` on. An engine's
+   * hash that stood for another block stands for this one from now on.
    *
    * @returns the node, 0 when there is no room for it
    */
   store(parent: number, low: number, high: number, chain: Uint32Array, from: number, tier: number): number {
-    const { tree } = this;
-    const identity = from + tree.identityAt - nodeField.payload;
-    const chainLow = chain[identity]!;
-    const chainHigh = chain[identity + 1]!;
     const record = this.engines.find(low, high);
     if (record !== 0) {
       const known = this.#nodeOfRecord(record);
-      if (tree.isChildWith(known, parent, chainLow, chainHigh)) {
+      if (this.#isBlock(known, parent, chain, from)) {
         this.#hold(record, known, tier);
         return known;
       }
     }
-    let node = tree.childWith(parent, chainLow, chainHigh);
-    if (!tree.table.hasRoomFor(this.#nodesNeeded(node))) return 0;
-    if (node === 0) node = this.#enter(parent, chain, from);
-    const before = record === 0 ? 0 : this.#nodeOfRecord(record);
-    const released = record === 0 ? 0 : this.#takeName(record);
+    const node = this.ensureBlock(parent, chain, from, true);
+    if (node === 0) return 0;
+    if (record === 0) {
+      this.#hold(this.#name(node, low, high), node, tier);
+      return node;
+    }
+    const before = this.#nodeOfRecord(record);
+    const released = this.#takeName(record);
     this.#hold(this.#name(node, low, high), node, tier);
-    if (before !== 0) this.#loseTiers(before, released);
+    this.#loseTiers(before, released);
     return node;
   }
 
@@ -77,7 +86,14 @@ export class FactTree {
     if (record === 0) return false;
     const bit = 1 << tier;
     const { words, stride } = this.tree.table;
-    if (!this.tree.hasFlag(record, nodeFlag.alias)) {
+    const kids = words[record * stride + nodeField.kids]!;
+    if (kids === nodeFlag.named && this.#holdings.tiersOf(record) === bit) {
+      // Most blocks that go are leaves with one name, in one tier.
+      this.#holdings.remove(record, tier);
+      this.prune(this.#dropLeaf(record));
+      return true;
+    }
+    if ((kids & nodeFlag.alias) === 0) {
       if ((this.#holdings.tiersOf(record) & bit) === 0) return false;
       this.#loseTiers(record, bit);
       return true;
@@ -96,18 +112,31 @@ export class FactTree {
   }
 
   /**
-   * Makes sure that there is a node below a parent with these chain hashes, be it in no tier: something is to come below
-   * it. It has no name if it is new.
+   * Makes sure that there is a block below a parent with these chain hashes, be it in no tier. It has no name if it is
+   * new.
    *
-   * @returns the node, 0 when there is no room for it
+   * @param toBeNamed whether there has to be room for a name as well
+   * @returns the node of its last part, 0 when there is no room
    */
-  ensureChild(parent: number, chain: Uint32Array, from: number): number {
-    const identity = from + this.tree.identityAt - nodeField.payload;
-    const known = this.tree.childWith(parent, chain[identity]!, chain[identity + 1]!);
-    if (known !== 0) return known;
-    if (!this.tree.table.hasRoomFor(1)) return 0;
-    const node = this.#enter(parent, chain, from);
-    this.#presence.suspect(node);
+  ensureBlock(parent: number, chain: Uint32Array, from: number, toBeNamed: boolean): number {
+    const { tree } = this;
+    const parts = this.#partsPerBlock;
+    let node = parent;
+    let part = 0;
+    for (; part < parts; part++) {
+      const at = from + 2 * part;
+      const child = tree.childWith(node, chain[at]! | 0, chain[at + 1]! | 0);
+      if (child === 0) break;
+      node = child;
+    }
+    const needed = part < parts ? parts - part : toBeNamed ? this.#nodesToName(node) : 0;
+    if (!tree.table.hasRoomFor(needed)) return 0;
+    for (; part < parts; part++) {
+      const child = tree.addChild(node, chain, from + 2 * part);
+      this.#presence.linked(node);
+      this.#holdings.enter(child, node);
+      node = child;
+    }
     return node;
   }
 
@@ -122,32 +151,40 @@ export class FactTree {
     const { tree } = this;
     for (let node = id; node !== 0; ) {
       if (this.#holdings.tiersOf(node) !== 0 || tree.childCount(node) > 0) return;
-      const parent = tree.parentOf(node);
-      this.#presence.forget(node);
-      if (tree.hasFlag(node, nodeFlag.named)) this.engines.remove(node);
-      this.#holdings.leave(node);
-      tree.removeLeaf(node);
-      this.#presence.unlinked(parent);
-      node = parent;
+      node = this.#dropLeaf(node);
     }
+  }
+
+  /** Releases a node that is in no tier and has no children, and returns its parent. */
+  #dropLeaf(node: number): number {
+    const { tree } = this;
+    const parent = tree.parentOf(node);
+    this.#presence.forget(node);
+    if (tree.hasFlag(node, nodeFlag.named)) this.engines.remove(node);
+    this.#holdings.leave(node);
+    tree.removeLeaf(node);
+    this.#presence.unlinked(parent);
+    return parent;
   }
 
   #nodeOfRecord(record: number): number {
     return this.tree.hasFlag(record, nodeFlag.alias) ? this.tree.parentOf(record) : record;
   }
 
-  /** Nodes that it takes to give a node one more name, or to make it when there is none. */
-  #nodesNeeded(node: number): number {
-    if (node === 0) return 1;
-    if (this.tree.hasFlag(node, nodeFlag.shared)) return 1;
-    return this.tree.hasFlag(node, nodeFlag.named) && this.#holdings.tiersOf(node) !== 0 ? 2 : 0;
+  /** Whether a node is the last part of the block below a parent with these chain hashes. */
+  #isBlock(node: number, parent: number, chain: Uint32Array, from: number): boolean {
+    const parts = this.#partsPerBlock;
+    const last = from + 2 * (parts - 1);
+    if (!this.tree.isAt(node, chain[last]! | 0, chain[last + 1]! | 0)) return false;
+    let above = this.tree.parentOf(node);
+    for (let part = 1; part < parts; part++) above = this.tree.parentOf(above);
+    return above === parent;
   }
 
-  #enter(parent: number, chain: Uint32Array, from: number): number {
-    const node = this.tree.addChild(parent, chain, from);
-    this.#presence.linked(parent);
-    this.#holdings.enter(node, parent);
-    return node;
+  /** Nodes that it takes to give a node one more name. */
+  #nodesToName(node: number): number {
+    if (this.tree.hasFlag(node, nodeFlag.shared)) return 1;
+    return this.tree.hasFlag(node, nodeFlag.named) && this.#holdings.tiersOf(node) !== 0 ? 2 : 0;
   }
 
   #hold(record: number, node: number, tier: number): void {
@@ -197,8 +234,8 @@ export class FactTree {
   #share(node: number): void {
     const { tree } = this;
     const { words, stride } = tree.table;
-    const low = words[node * stride]!;
-    const high = words[node * stride + 1]!;
+    const low = words[node * stride]! | 0;
+    const high = words[node * stride + 1]! | 0;
     this.engines.remove(node);
     tree.clearFlag(node, nodeFlag.named);
     tree.setFlag(node, nodeFlag.shared);

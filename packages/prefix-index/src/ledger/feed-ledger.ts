@@ -21,7 +21,7 @@ export interface LedgerLimits {
   readonly maxEventHashes: number;
 }
 
-export const defaultLedgerLimits: LedgerLimits = {
+const defaultLedgerLimits: LedgerLimits = {
   maxBlocks: 4_194_304,
   maxFloatingBlocks: 65_536,
   maxEventHashes: 1_048_576,
@@ -47,7 +47,10 @@ export interface LedgerStats {
   readonly unusable: UnusableReason | undefined;
   /** Router blocks in each tier. */
   readonly blocks: readonly number[];
-  /** Engine blocks that are kept with their chains: held ones, those that are there for others only, further names. */
+  /**
+   * Blocks that are kept with their chains, of the engine or of the router, whichever are the smaller ones: held ones,
+   * those that are there for others only, and further names.
+   */
   readonly nodes: number;
   readonly holes: number;
   readonly floatingBlocks: number;
@@ -56,6 +59,8 @@ export interface LedgerStats {
 
 /** Numbers of nodes have 24 bits. */
 const maxLimit = 0xff_fffe;
+/** An empty ledger keeps as much memory, so that it need not grow again at once. */
+const maxIdleBytes = 262_144;
 const noBlocks: readonly number[] = tierNames.map(() => 0);
 
 /**
@@ -99,6 +104,8 @@ export class FeedLedger {
       this.#held?.presence.reconcile();
     }
     this.#runs.flush();
+    // Nodes do not move, so memory is given back when there are none.
+    if (this.#held?.isIdle && this.#held.byteLength > maxIdleBytes) this.#held = undefined;
     return this.#report;
   }
 
@@ -185,7 +192,7 @@ export class FeedLedger {
       tier: batch.tier[event]!,
     };
     if (batch.hasParent[event] === 1) {
-      return held.storeBelow(run, batch.parent[2 * event]!, batch.parent[2 * event + 1]!);
+      return held.storeBelow(run, batch.parent[2 * event]! | 0, batch.parent[2 * event + 1]! | 0);
     }
     held.storeAtRoot(run, this.#rootOf(detail?.adapter, detail?.cacheSalt));
     return true;
@@ -199,7 +206,7 @@ export class FeedLedger {
       return;
     }
     for (let hash = hashStart[event]!; hash < end; hash++) {
-      this.#held.move(hashes[2 * hash]!, hashes[2 * hash + 1]!, batch.tier[event]!);
+      this.#held.move(hashes[2 * hash]! | 0, hashes[2 * hash + 1]! | 0, batch.tier[event]!);
     }
   }
 

@@ -11,8 +11,8 @@ import type { TierPresence } from "./tier-presence.ts";
 /** Floating trees that are offered for attachment at a time, the youngest, and engine blocks of each. */
 export const maxOfferedTrees = 256;
 const maxOfferedBlocks = 64;
-/** A floating block may take a node of its own, or make two aliases of the names of one that there is. */
-const nodesPerAttached = 2;
+/** A floating block takes nodes of its own, or makes two aliases of the names of one that there is. */
+const namesPerNode = 2;
 const noRoot: Hash64 = { low: 0, high: 0 };
 
 export interface FloatingAttachmentOptions {
@@ -48,12 +48,13 @@ export class FloatingAttachment {
    * @param find tells the chain before a run
    */
   offer(find: (contents: Uint32Array, blocks: number) => ChainPath | undefined): void {
-    if (this.#shape.kind !== "whole") return;
-    const contents = new Uint32Array(2 * maxOfferedBlocks * this.#shape.blocksPerNode);
+    if (this.#shape.kind !== "parts") return;
+    const { partsPerBlock } = this.#shape;
+    const contents = new Uint32Array(2 * maxOfferedBlocks * partsPerBlock);
     for (const root of Array.from(this.#floating.roots()).slice(0, maxOfferedTrees)) {
       const first = this.#floating.firstChild(root);
       const path = find(contents, this.#copyRun(first, contents));
-      if (path !== undefined) this.#attachRoot(root, path);
+      if (path !== undefined) this.#attachRoot(root, path, partsPerBlock);
     }
   }
 
@@ -71,15 +72,15 @@ export class FloatingAttachment {
   }
 
   /** Gives the root of a floating tree, which is unknown, its chain, and so all blocks below it theirs. */
-  #attachRoot(root: number, path: ChainPath): void {
-    const { blocksPerNode } = this.#shape;
-    const nodes = path.blocks / blocksPerNode;
+  #attachRoot(root: number, path: ChainPath, partsPerBlock: number): void {
     // A path that ends inside of an engine block cannot be that of one.
-    if (nodes < 1 || !Number.isInteger(nodes)) return;
-    if (!this.#facts.tree.table.hasRoomFor(nodes + nodesPerAttached * this.#floating.count)) return;
+    if (path.blocks < 1 || path.blocks % partsPerBlock !== 0) return;
+    if (!this.#hasRoom(path.blocks)) return;
     this.#prepareFloating();
     let node = 0;
-    for (let step = 0; step < nodes; step++) node = this.#facts.ensureChild(node, path.words, 2 * step * blocksPerNode);
+    for (let block = 0; block < path.blocks; block += partsPerBlock) {
+      node = this.#ensureGhost(node, path.words, 2 * block);
+    }
     const at = this.#floating.at(root);
     this.#facts.nameGhost(node, this.#floating.words[at]!, this.#floating.words[at + 1]!);
     this.attachBelow(root, node);
@@ -88,7 +89,7 @@ export class FloatingAttachment {
   /** Moves all that is below a floating record to below a node, and drops the record. */
   attachBelow(record: number, node: number): void {
     const floating = this.#floating;
-    if (!this.#facts.tree.table.hasRoomFor(nodesPerAttached * floating.count)) {
+    if (!this.#hasRoom(0)) {
       this.#report.droppedBlocks += floating.dropTree(record);
       return;
     }
@@ -101,6 +102,19 @@ export class FloatingAttachment {
       }
     }
     floating.dropTree(record);
+  }
+
+  /** Whether there is room for so many nodes and all that floats. */
+  #hasRoom(nodes: number): boolean {
+    const each = this.#shape.kind === "parts" ? Math.max(namesPerNode, this.#shape.partsPerBlock) : namesPerNode;
+    return this.#facts.tree.table.hasRoomFor(nodes + each * this.#floating.count);
+  }
+
+  /** Makes sure that a block is there for what comes below it; for the time being its parts may be holes. */
+  #ensureGhost(parent: number, chain: Uint32Array, from: number): number {
+    const node = this.#facts.ensureBlock(parent, chain, from, false);
+    for (let part = node; part !== parent; part = this.#facts.tree.parentOf(part)) this.#presence.suspect(part);
+    return node;
   }
 
   #prepareFloating(): void {
@@ -116,8 +130,8 @@ export class FloatingAttachment {
     const chains = this.#chains;
     const { words } = floating;
     const at = floating.at(record);
-    const low = words[at]!;
-    const high = words[at + 1]!;
+    const low = words[at]! | 0;
+    const high = words[at + 1]! | 0;
     chains.begin({ parent, root: noRoot, payload: words, from: at + floating.payloadAt, blocks: 1 });
     const chainAt = chains.chainAt(0, parent);
     const tiers = floating.tiersOf(record);
@@ -126,7 +140,7 @@ export class FloatingAttachment {
       if ((tiers & (1 << tier)) !== 0) node = facts.store(parent, low, high, chains.chain, chainAt, tier);
     }
     if (node === 0) {
-      node = facts.ensureChild(parent, chains.chain, chainAt);
+      node = this.#ensureGhost(parent, chains.chain, chainAt);
       if (floating.isNamed(record)) facts.nameGhost(node, low, high);
     } else this.#report.attachedBlocks++;
     chains.placed(0, node);

@@ -3,7 +3,7 @@ import type { BlockHasher } from "../hash/block-hasher.ts";
 import type { Hash64 } from "../hash/hash64.ts";
 import type { BlockDigests } from "./block-digests.ts";
 
-/** Runs from here on are written by themselves, since the hasher takes the room that it is given for what is wanted. */
+/** The digests of blocks by themselves do not depend on what is before them. */
 const noParent: Hash64 = { low: 0, high: 0 };
 
 export interface HasherDigestsOptions {

@@ -10,11 +10,12 @@ import { FloatingBlocks } from "./floating-blocks.ts";
 import { createWholeHoldings, type Holdings } from "./holdings.ts";
 import type { LedgerReport } from "./ledger-report.ts";
 import { maxWarmKeys } from "./node-map.ts";
+import { createPartChainBuilder } from "./part-chain-builder.ts";
+import { createPartHoldings } from "./part-holdings.ts";
 import type { SinkRuns } from "./sink-runs.ts";
 import { createSpanChainBuilder } from "./span-chain-builder.ts";
 import { SpanHoldings } from "./span-holdings.ts";
 import { TierPresence } from "./tier-presence.ts";
-import { createWholeChainBuilder } from "./whole-chain-builder.ts";
 
 /** No table reserves more addresses than this. */
 const maxTableBytes = 0x8000_0000;
@@ -49,13 +50,14 @@ export class HeldBlocks {
   readonly tree: BlockTree;
   readonly facts: FactTree;
   readonly floating: FloatingBlocks;
+  /** Nodes of a router block; one unless the engine's blocks are smaller. */
+  readonly nodesPerBlock: number;
   /** Whether a node ends a router block, and so is what the sink hears of. */
   readonly isTold: (id: number) => boolean;
   readonly attachment: FloatingAttachment;
   readonly #holdings: Holdings;
   readonly #chains: ChainBuilder;
   readonly #report: LedgerReport;
-  readonly #shape: BlockShape;
   readonly #engineBlockSize: number;
   #expected: Uint32Array = new Uint32Array(0);
   #expectedCount = 0;
@@ -66,43 +68,47 @@ export class HeldBlocks {
 
   constructor(options: HeldBlocksOptions) {
     const { shape, engineBlockSize, blockSize, digests, runs, report, maxFloatingBlocks } = options;
-    const { blocksPerNode, nodesPerBlock } = shape;
+    const partsPerBlock = shape.kind === "parts" ? shape.partsPerBlock : 1;
+    this.nodesPerBlock = shape.kind === "span" ? shape.nodesPerBlock : 1;
+    const { nodesPerBlock } = this;
     const spanBytes = (spanWordsBesideTokens + engineBlockSize) * wordBytes;
     const maxNodes =
-      shape.kind === "whole"
-        ? Math.max(1, Math.floor(options.maxBlocks / blocksPerNode))
+      shape.kind === "parts"
+        ? options.maxBlocks
         : Math.min(options.maxBlocks, Math.floor(maxTableBytes / spanBytes) - 1);
-    this.tree = new BlockTree(blocksPerNode, maxNodes);
+    this.tree = new BlockTree(maxNodes);
     const { tree } = this;
     const spans =
       shape.kind === "span"
         ? new SpanHoldings({ tree, maxNodes, tokensPerNode: engineBlockSize, nodesPerBlock })
         : undefined;
     this.isTold = spans ? (id: number) => spans.isLast(id) : () => true;
-    this.presence = new TierPresence({ tree, runs, maxNodes, blocksPerNode, nodesPerBlock, isTold: this.isTold });
+    this.presence = new TierPresence({ tree, runs, maxNodes, nodesPerBlock, isTold: this.isTold });
     spans?.attach(this.presence);
-    this.#holdings = spans ?? createWholeHoldings(this.presence);
-    this.facts = new FactTree(tree, this.presence, this.#holdings);
+    const { presence } = this;
+    const holdings =
+      spans ??
+      (partsPerBlock > 1
+        ? createPartHoldings({ tree, presence, maxNodes, partsPerBlock })
+        : createWholeHoldings(presence));
+    this.#holdings = holdings;
+    this.facts = new FactTree({ tree, presence, holdings, partsPerBlock });
     const createChains = (): ChainBuilder =>
       spans
         ? createSpanChainBuilder({ tree, spans, digests, tokensPerNode: engineBlockSize, nodesPerBlock })
-        : createWholeChainBuilder({ tree, digests, blockSize, blocksPerNode });
+        : createPartChainBuilder({ tree, digests, blockSize, partsPerBlock });
     this.#chains = createChains();
     this.floating = new FloatingBlocks(this.#chains.payloadWords, maxFloatingBlocks);
-    const { facts, floating, presence } = this;
+    const { facts, floating } = this;
     // Subtrees are attached while a run is being stored, so that takes a builder of its own.
     this.attachment = new FloatingAttachment({ shape, facts, floating, presence, chains: createChains(), report });
     this.#report = report;
-    this.#shape = shape;
     this.#engineBlockSize = engineBlockSize;
   }
 
-  get blocksPerNode(): number {
-    return this.#shape.blocksPerNode;
-  }
-
-  get nodesPerBlock(): number {
-    return this.#shape.nodesPerBlock;
+  /** Whether there is nothing. */
+  get isIdle(): boolean {
+    return this.tree.table.live === 0 && this.floating.count === 0;
   }
 
   get byteLength(): number {
@@ -157,8 +163,8 @@ export class HeldBlocks {
   /** Ends a block in a tier; its hash is the one at `hash` of those that are expected. */
   remove(hash: number, tier: number): void {
     if (hash >= this.#warmTo) this.#warmUp(hash);
-    const low = this.#expected[2 * hash]!;
-    const high = this.#expected[2 * hash + 1]!;
+    const low = this.#expected[2 * hash]! | 0;
+    const high = this.#expected[2 * hash + 1]! | 0;
     if (this.facts.remove(low, high, tier) || this.floating.remove(low, high, tier)) this.#report.removedBlocks++;
     else this.#report.unknownRemovals++;
   }
@@ -181,13 +187,15 @@ export class HeldBlocks {
         if (hash >= this.#warmTo) this.#warmUp(hash);
         const at = 2 * hash;
         const chainAt = chains.chainAt(block, node);
-        const stored = facts.store(node, hashes[at]!, hashes[at + 1]!, chains.chain, chainAt, tier);
+        const low = hashes[at]! | 0;
+        const high = hashes[at + 1]! | 0;
+        const stored = facts.store(node, low, high, chains.chain, chainAt, tier);
         if (stored === 0) {
           this.#report.overflowedBlocks += run.blocks - done - block;
           return;
         }
         chains.placed(block, stored);
-        if (floating.count > 0) this.#absorb(hashes[at]!, hashes[at + 1]!, block, stored);
+        if (floating.count > 0) this.#absorb(low, high, block, stored);
         node = stored;
       }
       done += blocks;
@@ -212,8 +220,8 @@ export class HeldBlocks {
       const blocks = this.#read(run, done);
       for (let block = 0; block < blocks; block++) {
         const at = 2 * (run.firstHash + done + block);
-        const low = run.hashes[at]!;
-        const high = run.hashes[at + 1]!;
+        const low = run.hashes[at]! | 0;
+        const high = run.hashes[at + 1]! | 0;
         const known = facts.nodeOf(low, high);
         if (known !== 0) {
           facts.addTier(low, high, run.tier);

@@ -15,7 +15,7 @@ export interface Holdings {
   remove(id: number, tier: number): void;
 }
 
-/** Holdings where a node is one or more whole blocks of the router. */
+/** Holdings where the engine's blocks are the router's. */
 export function createWholeHoldings(presence: TierPresence): Holdings {
   return {
     byteLength: 0,

@@ -11,7 +11,6 @@ export interface LedgerSink {
   removed(tier: Tier, words: Uint32Array, from: number, to: number): void;
   /**
    * The block at `at` is not in this tier, but some block below it is: a hole. Told when an event has left it behind.
-   * Of router blocks that an engine holds only together, the first is told.
    *
    * @param depthBlocks router blocks before it
    */

@@ -1,3 +1,18 @@
+import {
+  type Buckets,
+  bucketNodes,
+  bucketWords,
+  countIn,
+  createBuckets,
+  idIn,
+  matchesIn,
+  pass,
+  placeIn,
+  placeOf,
+  putInto,
+  takeOut,
+  wasPassed,
+} from "./node-bucket.ts";
 import type { NodeTable } from "./node-table.ts";
 
 /** Keys that are warmed up at a time: so many cache lines fit where they are wanted. */
@@ -5,10 +20,7 @@ export const maxWarmKeys = 128;
 const segmentCount = 64;
 const segmentBits = 6;
 const homeBits = 18;
-const homeScale = 1 / (1 << homeBits);
-/** A bucket is a cache line: how many nodes had to go past it, then the nodes, without gaps. */
-const bucketWords = 16;
-const bucketNodes = bucketWords - 1;
+const homeScale = 1 / ((1 << homeBits) * bucketWords);
 const growAboveLoad = 0.9;
 const shrinkBelowLoad = 0.4;
 const loadAfterShrinking = 0.7;
@@ -18,15 +30,15 @@ const coarseGrowth = 2;
 const fineGrowth = 1.2;
 
 /**
- * Finds nodes by 64-bit keys that are in the nodes themselves: an entry is a node's number and eight bits of its hash,
- * so that a look-up reads one cache line of the map and one node. Segments grow and shrink each for itself, which
+ * Finds nodes by 64-bit keys that are in the nodes themselves: the map has a node's number and eight bits of the key's
+ * hash, so that a look-up reads one cache line of the map and one node. Segments grow and shrink each for itself, which
  * bounds the work of one step to a 64th of the map.
  */
 export class NodeMap {
   count = 0;
   readonly #table: NodeTable;
   readonly #keyAt: number;
-  readonly #segments: Uint32Array[] = [];
+  readonly #segments: Buckets[] = [];
   readonly #counts = new Uint32Array(segmentCount);
   readonly #hashes = new Uint32Array(maxWarmKeys);
 
@@ -34,35 +46,44 @@ export class NodeMap {
   constructor(table: NodeTable, keyAt: number) {
     this.#table = table;
     this.#keyAt = keyAt;
-    for (let segment = 0; segment < segmentCount; segment++) this.#segments.push(new Uint32Array(bucketWords));
+    for (let segment = 0; segment < segmentCount; segment++) this.#segments.push(createBuckets(1));
   }
 
   get byteLength(): number {
     let total = 0;
-    for (const segment of this.#segments) total += segment.byteLength;
+    for (const { words } of this.#segments) total += words.byteLength;
     return total;
   }
 
-  /** @returns the number of the node with this key, 0 when there is none */
-  find(low: number, high: number): number {
+  /**
+   * Halves of a key may be signed or unsigned. Callers on a hot path pass signed ones, which need no memory.
+   *
+   * @returns the number of the node with this key, 0 when there is none
+   */
+  find(keyLow: number, keyHigh: number): number {
+    const low = keyLow | 0;
+    const high = keyHigh | 0;
     const hash = hashOf(low, high);
-    const words = this.#segments[hash & (segmentCount - 1)]!;
+    const { words, bytes } = this.#segments[hash & (segmentCount - 1)]!;
     const nodes = this.#table.words;
     const { stride } = this.#table;
     const keyAt = this.#keyAt;
     const tag = tagOf(hash);
-    let bucket = homeOf(hash, words);
-    for (;;) {
-      for (let at = bucket + 1; at < bucket + bucketWords; at++) {
-        const entry = words[at]!;
-        if (entry === 0) break;
-        if ((entry & 0xff) !== tag) continue;
-        const key = (entry >>> 8) * stride + keyAt;
-        if (nodes[key] === low && nodes[key + 1] === high) return entry >>> 8;
+    const home = homeOf(hash, words);
+    let bucket = home;
+    do {
+      for (let left = matchesIn(words, bucket, tag); left !== 0; left &= left - 1) {
+        const place = placeOf(left);
+        if (place >= countIn(words, bucket)) continue;
+        const id = idIn(bytes, bucket, place);
+        const key = id * stride + keyAt;
+        if ((nodes[key]! | 0) === low && (nodes[key + 1]! | 0) === high) return id;
       }
-      if (words[bucket] === 0) return 0;
+      if (!wasPassed(words, bucket)) return 0;
       bucket = nextBucket(bucket, words);
-    }
+      // Nodes may have gone past every bucket, if not all at the same time.
+    } while (bucket !== home);
+    return 0;
   }
 
   /**
@@ -79,21 +100,18 @@ export class NodeMap {
     const { stride } = this.#table;
     let seen = 0;
     for (let key = from; key < to; key++) {
-      const hash = hashOf(keys[2 * key]!, keys[2 * key + 1]!);
+      const hash = hashOf(keys[2 * key]! | 0, keys[2 * key + 1]! | 0);
       hashes[key - from] = hash;
-      const words = segments[hash & (segmentCount - 1)]!;
-      seen ^= words[homeOf(hash, words) + 1]!;
+      const { words } = segments[hash & (segmentCount - 1)]!;
+      seen ^= words[homeOf(hash, words)]!;
     }
     for (let at = 0; at < to - from; at++) {
-      const hash = hashes[at]!;
-      const words = segments[hash & (segmentCount - 1)]!;
+      const hash = hashes[at]! | 0;
+      const { words, bytes } = segments[hash & (segmentCount - 1)]!;
       const bucket = homeOf(hash, words);
-      const tag = tagOf(hash);
-      for (let slot = bucket + 1; slot < bucket + bucketWords; slot++) {
-        if ((words[slot]! & 0xff) !== tag) continue;
-        seen ^= nodes[(words[slot]! >>> 8) * stride]!;
-        break;
-      }
+      const matches = matchesIn(words, bucket, tagOf(hash));
+      const place = matches === 0 ? 0 : placeOf(matches);
+      if (place < countIn(words, bucket)) seen ^= nodes[idIn(bytes, bucket, place) * stride]!;
     }
     return seen;
   }
@@ -101,10 +119,10 @@ export class NodeMap {
   /** Enters a node, whose key is not in the map. */
   add(id: number): void {
     const key = id * this.#table.stride + this.#keyAt;
-    const hash = hashOf(this.#table.words[key]!, this.#table.words[key + 1]!);
+    const hash = hashOf(this.#table.words[key]! | 0, this.#table.words[key + 1]! | 0);
     const segment = hash & (segmentCount - 1);
     const count = this.#counts[segment]! + 1;
-    const buckets = this.#segments[segment]!.length / bucketWords;
+    const buckets = this.#segments[segment]!.words.length / bucketWords;
     if (count > buckets * bucketNodes * growAboveLoad) {
       this.#rebuild(segment, Math.ceil(buckets * (buckets < coarseBuckets ? coarseGrowth : fineGrowth)));
     }
@@ -116,44 +134,42 @@ export class NodeMap {
   /** Takes a node out, which is in the map and still has its key. */
   remove(id: number): void {
     const key = id * this.#table.stride + this.#keyAt;
-    const hash = hashOf(this.#table.words[key]!, this.#table.words[key + 1]!);
+    const hash = hashOf(this.#table.words[key]! | 0, this.#table.words[key + 1]! | 0);
     const segment = hash & (segmentCount - 1);
-    const words = this.#segments[segment]!;
-    const entry = ((id << 8) | tagOf(hash)) >>> 0;
+    const buckets = this.#segments[segment]!;
+    const { words } = buckets;
+    const tag = tagOf(hash);
     let bucket = homeOf(hash, words);
-    let at = indexIn(bucket, words, entry);
-    while (at === 0) {
-      words[bucket]!--;
+    let place = placeIn(buckets, bucket, id, tag);
+    while (place < 0) {
+      pass(words, bucket, -1);
       bucket = nextBucket(bucket, words);
-      at = indexIn(bucket, words, entry);
+      place = placeIn(buckets, bucket, id, tag);
     }
-    let last = bucket + bucketNodes;
-    while (words[last] === 0) last--;
-    words[at] = words[last]!;
-    words[last] = 0;
+    takeOut(buckets, bucket, place);
     this.count--;
     const count = this.#counts[segment]! - 1;
     this.#counts[segment] = count;
-    const buckets = words.length / bucketWords;
-    if (buckets > 1 && count < buckets * bucketNodes * shrinkBelowLoad) {
+    const size = words.length / bucketWords;
+    if (size > 1 && count < size * bucketNodes * shrinkBelowLoad) {
       this.#rebuild(segment, Math.max(1, Math.ceil(count / bucketNodes / loadAfterShrinking)));
     }
   }
 
-  #rebuild(segment: number, buckets: number): void {
-    const old = this.#segments[segment]!;
-    const words = new Uint32Array(buckets * bucketWords);
+  #rebuild(segment: number, size: number): void {
+    const { words, bytes } = this.#segments[segment]!;
+    const rebuilt = createBuckets(size);
     const nodes = this.#table.words;
     const { stride } = this.#table;
-    for (let bucket = 0; bucket < old.length; bucket += bucketWords) {
-      for (let at = bucket + 1; at < bucket + bucketWords; at++) {
-        const entry = old[at]!;
-        if (entry === 0) break;
-        const key = (entry >>> 8) * stride + this.#keyAt;
-        put(words, hashOf(nodes[key]!, nodes[key + 1]!), entry >>> 8);
+    for (let bucket = 0; bucket < words.length; bucket += bucketWords) {
+      const count = countIn(words, bucket);
+      for (let place = 0; place < count; place++) {
+        const id = idIn(bytes, bucket, place);
+        const key = id * stride + this.#keyAt;
+        put(rebuilt, hashOf(nodes[key]! | 0, nodes[key + 1]! | 0), id);
       }
     }
-    this.#segments[segment] = words;
+    this.#segments[segment] = rebuilt;
   }
 }
 
@@ -162,32 +178,24 @@ function hashOf(low: number, high: number): number {
   let hash = Math.imul(low, 0x9e3779b1) ^ Math.imul((high << 15) | (high >>> 17), 0x85ebca77);
   hash = Math.imul(hash ^ (hash >>> 15), 0xc2b2ae3d);
   hash = Math.imul(hash ^ (hash >>> 13), 0x27d4eb2f);
-  return (hash ^ (hash >>> 16)) >>> 0;
+  return hash ^ (hash >>> 16);
 }
 
-const tagOf = (hash: number): number => (hash >>> segmentBits) & 0xff;
+/** 1 to 255: empty places have the tag 0. */
+const tagOf = (hash: number): number => ((((hash >>> segmentBits) & 0xff) * 0xff) >>> 8) + 1;
 
 const homeOf = (hash: number, words: Uint32Array): number =>
-  (((hash >>> (32 - homeBits)) * (words.length / bucketWords) * homeScale) | 0) * bucketWords;
+  (((hash >>> (32 - homeBits)) * words.length * homeScale) | 0) * bucketWords;
 
 const nextBucket = (bucket: number, words: Uint32Array): number =>
   bucket + bucketWords === words.length ? 0 : bucket + bucketWords;
 
-/** @returns where in a bucket an entry is, 0 when it is not there */
-function indexIn(bucket: number, words: Uint32Array, entry: number): number {
-  for (let at = bucket + 1; at < bucket + bucketWords; at++) {
-    if (words[at] === entry) return at;
-  }
-  return 0;
-}
-
-function put(words: Uint32Array, hash: number, id: number): void {
+function put(buckets: Buckets, hash: number, id: number): void {
+  const { words } = buckets;
   let bucket = homeOf(hash, words);
-  while (words[bucket + bucketNodes] !== 0) {
-    words[bucket]!++;
+  while (countIn(words, bucket) === bucketNodes) {
+    pass(words, bucket, 1);
     bucket = nextBucket(bucket, words);
   }
-  let at = bucket + 1;
-  while (words[at] !== 0) at++;
-  words[at] = (id << 8) | tagOf(hash);
+  putInto(buckets, bucket, id, tagOf(hash));
 }

@@ -10,9 +10,9 @@ const minGrowthNodes = 256;
 
 /**
  * Words of a node: the engine's hash (low, high), the parent's number with the tiers, the children with the flags, and
- * from `payload` on what the block hashes to.
+ * the chain hash (low, high).
  */
-export const nodeField = { engine: 0, link: 2, kids: 3, payload: 4 } as const;
+export const nodeField = { engine: 0, link: 2, kids: 3, chain: 4 } as const;
 
 /**
  * Nodes as records of words in one array, addressed by number. Node 0 is always there and is never handed out: it is

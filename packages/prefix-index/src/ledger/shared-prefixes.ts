@@ -15,12 +15,11 @@ export interface SharedPrefix {
   readonly depthBlocks: number;
   /** Different continuations. */
   readonly continuations: number;
-  /** Engine blocks below it: exact in small trees, else estimated. */
+  /** Blocks below it, of the engine or of the router, whichever are the smaller ones: exact in small trees, else estimated. */
   readonly blocksBelow: number;
 }
 
 export interface SharedPrefixOptions {
-  readonly blocksPerNode: number;
   readonly nodesPerBlock: number;
   /** Whether a node ends a router block. */
   readonly isTold: (id: number) => boolean;
@@ -37,11 +36,11 @@ export function sharedPrefixesOf(tree: BlockTree, options: SharedPrefixOptions, 
     if (node === 0) continue;
     const known = found.get(node);
     if (known && known.blocksBelow >= blocksBelow) continue;
-    const at = node * tree.table.stride + tree.identityAt;
+    const at = node * tree.table.stride + nodeField.chain;
     found.set(node, {
       low: tree.table.words[at]!,
       high: tree.table.words[at + 1]!,
-      depthBlocks: (depthOf(tree, node) / options.nodesPerBlock) * options.blocksPerNode,
+      depthBlocks: depthOf(tree, node) / options.nodesPerBlock,
       continuations: tree.childCount(branch),
       blocksBelow,
     });

@@ -17,24 +17,15 @@ export class SinkRuns {
     this.#sink = sink;
   }
 
-  /** Adds the `hashes` hashes that are in `source` from word `at` on. */
-  add(kind: RunKind, tier: number, source: Uint32Array, at: number, hashes: number): void {
-    if (this.#count > 0 && (kind !== this.#kind || tier !== this.#tier)) this.flush();
+  /** Adds the hash that is in `source` at word `at`. */
+  add(kind: RunKind, tier: number, source: Uint32Array, at: number): void {
+    if (this.#count === runHashes || kind !== this.#kind || tier !== this.#tier) this.flush();
     this.#kind = kind;
     this.#tier = tier as Tier;
     const words = this.#words;
-    let count = this.#count;
-    for (let word = at; word < at + 2 * hashes; word += 2) {
-      if (count === runHashes) {
-        this.#count = count;
-        this.flush();
-        count = 0;
-      }
-      words[2 * count] = source[word]!;
-      words[2 * count + 1] = source[word + 1]!;
-      count++;
-    }
-    this.#count = count;
+    const word = 2 * this.#count++;
+    words[word] = source[at]!;
+    words[word + 1] = source[at + 1]!;
   }
 
   orphaned(tier: number, words: Uint32Array, word: number, depthBlocks: number): void {

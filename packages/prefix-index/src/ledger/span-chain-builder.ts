@@ -2,6 +2,7 @@ import type { Hash64 } from "../hash/hash64.ts";
 import type { BlockDigests } from "./block-digests.ts";
 import type { BlockTree } from "./block-tree.ts";
 import { type ChainBuilder, maxRunBlocks, type PayloadRun } from "./chain-builder.ts";
+import { nodeField } from "./node-table.ts";
 import type { SpanHoldings } from "./span-holdings.ts";
 
 export interface SpanChainOptions {
@@ -32,7 +33,7 @@ export function createSpanChainBuilder(options: SpanChainOptions): ChainBuilder 
   let base: Hash64 = run.root;
 
   const hashOf = (node: number): Hash64 => {
-    const at = node * tree.table.stride + tree.identityAt;
+    const at = node * tree.table.stride + nodeField.chain;
     return { low: tree.table.words[at]!, high: tree.table.words[at + 1]! };
   };
   return {

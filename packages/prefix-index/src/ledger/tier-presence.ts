@@ -11,8 +11,6 @@ export interface PresenceOptions {
   readonly tree: BlockTree;
   readonly runs: SinkRuns;
   readonly maxNodes: number;
-  /** Router blocks that a node is: one or more. */
-  readonly blocksPerNode: number;
   /** Nodes that a router block is: one or more. */
   readonly nodesPerBlock: number;
   /** Whether a node is what the sink hears of: with several nodes to a block only the last of them is. */
@@ -87,11 +85,10 @@ export class TierPresence {
     const at = id * stride;
     const link = words[at + nodeField.link]!;
     const bit = 1 << tier;
-    const { blocksPerNode } = this.#options;
     if ((link & (bit << toldShift)) !== 0) this.holes--;
     words[at + nodeField.link] = (link | bit) & ~(bit << toldShift);
-    this.blocks[tier]! += blocksPerNode;
-    this.#runs.add("stored", tier, words, at + nodeField.payload, blocksPerNode);
+    this.blocks[tier]! += 1;
+    this.#runs.add("stored", tier, words, at + nodeField.chain);
     if (this.#counting && this.#presentChildren(id, tier) === 0) this.#bubble(link >>> 8, tier, 1);
   }
 
@@ -99,10 +96,9 @@ export class TierPresence {
     const { words, stride } = this.#tree.table;
     const at = id * stride;
     const link = words[at + nodeField.link]!;
-    const { blocksPerNode } = this.#options;
     words[at + nodeField.link] = link & ~(1 << tier);
-    this.blocks[tier]! -= blocksPerNode;
-    this.#runs.add("removed", tier, words, at + nodeField.payload, blocksPerNode);
+    this.blocks[tier]! -= 1;
+    this.#runs.add("removed", tier, words, at + nodeField.chain);
     if (this.#presentChildren(id, tier) > 0) this.suspect(id);
     else if (this.#counting) this.#bubble(link >>> 8, tier, -1);
   }
@@ -141,7 +137,7 @@ export class TierPresence {
       if (isHole && !wasHole) {
         words[linkAt] = link | (bit << toldShift);
         this.holes++;
-        this.#runs.orphaned(tier as Tier, words, id * stride + nodeField.payload, this.#depthOf(id));
+        this.#runs.orphaned(tier as Tier, words, id * stride + nodeField.chain, this.#depthOf(id));
       } else if (wasHole && !isHole) this.#endHole(id, tier);
     }
   }
@@ -150,15 +146,14 @@ export class TierPresence {
     const { words, stride } = this.#tree.table;
     words[id * stride + nodeField.link]! &= ~(1 << (tier + toldShift));
     this.holes--;
-    this.#runs.holeGone(tier as Tier, words, id * stride + nodeField.payload);
+    this.#runs.holeGone(tier as Tier, words, id * stride + nodeField.chain);
   }
 
   /** Router blocks before that of a node. */
   #depthOf(id: number): number {
     let before = 0;
     for (let node = this.#tree.parentOf(id); node !== 0; node = this.#tree.parentOf(node)) before++;
-    const { blocksPerNode, nodesPerBlock } = this.#options;
-    return Math.floor(before / nodesPerBlock) * blocksPerNode;
+    return Math.floor(before / this.#options.nodesPerBlock);
   }
 
   #presentChildren(id: number, tier: number): number {

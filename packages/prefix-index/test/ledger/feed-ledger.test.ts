@@ -1,5 +1,6 @@
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
+import { maxBlockRatio } from "../../src/ledger/block-shape.ts";
 import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
 import { batchOf, chainOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
 
@@ -179,7 +180,7 @@ test("the block size is learned from the tokens when the event does not say", ()
 
 test.each([
   [6, "block-size-ratio"],
-  [4 * 257, "block-size-ratio"],
+  [blockSize * (maxBlockRatio + 1), "block-size-ratio"],
 ])("a feed with blocks of %i tokens cannot be used: %s", (size, reason) => {
   const { ledger, apply } = setUp();
   const tokens = Array.from({ length: size }, (_, at) => at);
@@ -215,7 +216,31 @@ test("an engine's larger block is stored and removed as a whole", () => {
   expect([...sink.blocks[tier.gpu]!]).toEqual(chain);
   apply(removed(1n));
   expect([...sink.blocks[tier.gpu]!]).toEqual(chain.slice(2));
-  expect([...sink.holes[tier.gpu]!]).toEqual([[chain[0], 0]]);
+  expect(sink.holes[tier.gpu]).toEqual(
+    new Map([
+      [chain[0], 0],
+      [chain[1], 1],
+    ]),
+  );
+});
+
+// Blocks of 32 tokens in a capture of vLLM that began with the same 16: these were stored twice for the router.
+test("router blocks at the beginning of several larger blocks are told once, and go with the last", () => {
+  const { sink, ledger, apply } = setUp();
+  const event = (hash: bigint, ...blocks: number[]): TestEvent => ({
+    kind: "stored",
+    hashes: [hash],
+    tokens: tokensOf(...blocks),
+    blockSize: 8,
+  });
+  apply(event(1n, 100, 200), event(2n, 100, 300), event(3n, 100, 200));
+  expect(sink.log).toEqual(["stored 0 3"]);
+  apply(removed(1n));
+  expect(sink.blocks[tier.gpu]!.size).toBe(3);
+  apply(removed(2n));
+  expect([...sink.blocks[tier.gpu]!]).toEqual(chainOf(tokensOf(100, 200), blockSize));
+  apply(removed(3n));
+  expect(ledger.stats()).toMatchObject({ nodes: 0, blocks: [0, 0, 0, 0] });
 });
 
 test("a router block is there while all of the engine's smaller blocks are", () => {

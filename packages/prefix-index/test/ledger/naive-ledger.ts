@@ -114,18 +114,26 @@ export class NaiveLedger {
   outcome(): { blocks: Set<bigint>[]; holes: Map<bigint, number>[] } {
     const blocks = tiers.map(() => new Set<bigint>());
     const holes = tiers.map(() => new Map<bigint, number>());
-    const visit = (node: Node): number[] => {
-      const below = [...node.children.values()].map(visit);
-      return tiers.filter((tier) => {
-        const isBelow = below.some((present) => present.includes(tier));
-        const hashes = this.#hashesOf(node);
-        const isThere = hashes.length > 0 && this.#isWhole(node, tier);
-        if (isThere) for (const hash of hashes) blocks[tier]!.add(hash);
-        else if (isBelow && hashes.length > 0) holes[tier]!.set(hashes[0]!, this.#routerDepth(node));
-        return isThere || isBelow;
-      });
+    const places = new Map<bigint, { parent: bigint | undefined; depth: number }>();
+    const visit = (node: Node, above: bigint | undefined): void => {
+      const hashes = this.#hashesOf(node);
+      let parent = above;
+      for (const hash of hashes) {
+        places.set(hash, { parent, depth: parent === undefined ? 0 : places.get(parent)!.depth + 1 });
+        for (const tier of tiers) if (this.#isWhole(node, tier)) blocks[tier]!.add(hash);
+        parent = hash;
+      }
+      for (const child of node.children.values()) visit(child, parent);
     };
-    for (const root of this.#roots.values()) for (const node of root.children.values()) visit(node);
+    for (const root of this.#roots.values()) for (const node of root.children.values()) visit(node, undefined);
+    for (const tier of tiers) {
+      for (const hash of blocks[tier]!) {
+        let above = places.get(hash)!.parent;
+        for (; above !== undefined; above = places.get(above)!.parent) {
+          if (!blocks[tier]!.has(above)) holes[tier]!.set(above, places.get(above)!.depth);
+        }
+      }
+    }
     return { blocks, holes };
   }
 
@@ -309,10 +317,6 @@ export class NaiveLedger {
 
   #nodesPerBlock(): number {
     return Math.max(1, this.#options.router / this.#options.engine);
-  }
-
-  #routerDepth(node: Node): number {
-    return Math.floor(node.depth / this.#nodesPerBlock()) * Math.max(1, this.#options.engine / this.#options.router);
   }
 
   #isHeld(node: Node, tier: number): boolean {

@@ -48,7 +48,9 @@ export class RandomHistory {
       const choice = random.integer(4) > 0 ? 0 : random.integer(3);
       const key = random.integer(60) === 0 ? "image" : undefined;
       path += `,${choice}${key ?? ""}`;
-      const tokens = Array.from({ length: engine }, (_, at) => choice * 1_000 + at);
+      // Two of the choices begin alike.
+      const first = choice === 2 ? 1_000 : 0;
+      const tokens = Array.from({ length: engine }, (_, at) => at + (2 * at + 1 < engine ? first : choice * 1_000));
       blocks.push({ name: nameOf(path), tokens, key });
     }
     return { adapter, blocks };

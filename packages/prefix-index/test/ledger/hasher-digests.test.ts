@@ -1,0 +1,82 @@
+import { createSeededRandom } from "@espalier/common";
+import { tier } from "@espalier/prefix-index";
+import { expect, test } from "vitest";
+import { createBlockHasher } from "../../src/hash/block-hasher.ts";
+import { chainRoot } from "../../src/hash/chain-root.ts";
+import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
+import { createHasherDigests } from "../../src/ledger/hasher-digests.ts";
+import { batchOf, FoldingSink, hashAt } from "./helpers.ts";
+
+const hasher = createBlockHasher();
+
+/** The chain hashes of a prompt as a router works them out. */
+function chainOf(tokens: readonly number[], blockSize: number, adapter?: string): bigint[] {
+  const chain = new Uint32Array(2 * Math.floor(tokens.length / blockSize));
+  const parent = chainRoot({ seed: "test", adapter, blockSize, unit: "tokens" });
+  hasher.hashTokens({ tokens: Uint32Array.from(tokens), blockSize, parent, chain });
+  return Array.from({ length: chain.length / 2 }, (_, at) => hashAt(chain, at));
+}
+
+function setUp(blockSize: number) {
+  const sink = new FoldingSink();
+  const digests = createHasherDigests({
+    hasher,
+    root: (adapter, cacheSalt) => chainRoot({ seed: "test", adapter, cacheSalt, blockSize, unit: "tokens" }),
+  });
+  return { sink, ledger: new FeedLedger({ blockSize, digests, sink }) };
+}
+
+test.each([
+  [16, 16],
+  [32, 16],
+  [64, 16],
+  [1, 16],
+  [8, 16],
+  [100, 20],
+])("what an engine with blocks of %i stores is what a router with blocks of %i asks for", (engine, router) => {
+  const random = createSeededRandom(engine);
+  const { sink, ledger } = setUp(router);
+  const blocks = 1_600 / engine;
+  const tokens = Array.from({ length: blocks * engine }, () => random.integer(2 ** 32));
+  const hashes = Array.from({ length: blocks }, (_, block) => BigInt(block + 1));
+  let at = 0;
+  while (at < blocks) {
+    const next = Math.min(blocks, at + 1 + random.integer(40));
+    ledger.apply(
+      batchOf({
+        kind: "stored",
+        hashes: hashes.slice(at, next),
+        tokens: tokens.slice(at * engine, next * engine),
+        blockSize: engine,
+        parent: at === 0 ? undefined : hashes[at - 1],
+        detail: { adapter: "lora" },
+      }),
+    );
+    at = next;
+  }
+  expect(sink.blocks[tier.gpu]).toEqual(new Set(chainOf(tokens, router, "lora")));
+});
+
+test("blocks that waited for their parent get the same hashes", () => {
+  const { sink, ledger } = setUp(4);
+  const tokens = Array.from({ length: 40 }, (_, at) => at * at);
+  const event = (from: number, to: number) => ({
+    kind: "stored" as const,
+    hashes: Array.from({ length: to - from }, (_, at) => BigInt(from + at + 1)),
+    tokens: tokens.slice(from * 4, to * 4),
+    blockSize: 4,
+    parent: from === 0 ? undefined : BigInt(from),
+  });
+  ledger.apply(batchOf(event(7, 10), event(3, 7), event(0, 3)));
+  expect(sink.blocks[tier.gpu]).toEqual(new Set(chainOf(tokens, 4)));
+});
+
+test("a key sets a block and those after it apart", () => {
+  const { sink, ledger } = setUp(4);
+  const stored = { kind: "stored" as const, tokens: [1, 2, 3, 4, 5, 6, 7, 8], blockSize: 4 };
+  ledger.apply(batchOf({ ...stored, hashes: [1n, 2n] }));
+  ledger.apply(batchOf({ ...stored, hashes: [1n, 3n], detail: { blockKeys: [undefined, "image"] } }));
+  expect(sink.blocks[tier.gpu]!.size).toBe(3);
+  ledger.apply(batchOf({ ...stored, hashes: [4n, 5n], detail: { blockKeys: ["image", "image"] } }));
+  expect(sink.blocks[tier.gpu]!.size).toBe(5);
+});

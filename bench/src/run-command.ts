@@ -1,5 +1,6 @@
 import { eventsSuite } from "./suites/events.ts";
 import { hashSuite } from "./suites/hash.ts";
+import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
 import type { Suite } from "./support/suite.ts";
@@ -11,7 +12,7 @@ export interface CommandOutput {
   readonly notes: (text: string) => void;
 }
 
-const suites: readonly Suite[] = [hashSuite, tokenizerSuite, eventsSuite, proxySuite];
+const suites: readonly Suite[] = [hashSuite, prefixIndexSuite, tokenizerSuite, eventsSuite, proxySuite];
 
 const exitDone = 0;
 const exitFailure = 1;

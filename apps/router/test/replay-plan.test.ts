@@ -22,7 +22,7 @@ const row = (timestamp: number, ...blocks: number[]): Row => ({
 const mooncake = [row(0, 0, 1), row(0, 0, 2), row(3_000, 0, 1, 3), row(3_000, 4), row(6_001, 0, 1, 3, 5)];
 
 const plan = (rows: readonly object[], options: object = {}) =>
-  planReplay({ path: temporaryFile("trace.jsonl", lines(rows)), model: "tiny", seed: 1, prompts: "text", ...options });
+  planReplay({ path: temporaryFile("trace.jsonl", lines(rows)), model: "tiny", seed: 1, ...options });
 
 const textOf = (body: string): string => JSON.parse(body).messages[0].content as string;
 

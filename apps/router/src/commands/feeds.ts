@@ -10,7 +10,8 @@ interface Feed {
   readonly reason: string;
   readonly endpoint: string | null;
   readonly lastSequence: number | null;
-  readonly blocks: number;
+  /** By tier. */
+  readonly blocks: Readonly<Record<string, number>>;
   readonly floatingBlocks: number;
   readonly messages: number;
   readonly gaps: number;
@@ -25,7 +26,7 @@ const columns: readonly TableColumn<Feed>[] = [
   { header: "endpoint", value: (feed) => feed.endpoint ?? undefined },
   { header: "messages", value: (feed) => feed.messages },
   { header: "sequence", value: (feed) => feed.lastSequence ?? undefined },
-  { header: "blocks", value: (feed) => feed.blocks },
+  { header: "blocks", value: ({ blocks }) => Object.values(blocks).reduce((sum, count) => sum + count, 0) },
   { header: "floating", value: (feed) => feed.floatingBlocks },
   { header: "gaps", value: (feed) => feed.gaps },
   { header: "restarts", value: (feed) => feed.restarts },

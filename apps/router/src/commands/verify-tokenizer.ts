@@ -61,9 +61,18 @@ async function verify(flags: VerifyFlags): Promise<void> {
 
 async function firstModel(http: HttpClient, url: string): Promise<string> {
   const { status, body } = await http({ url: `${url}/v1/models`, timeoutMs: 5_000, maxBytes: 1_048_576 });
-  const id = status === 200 ? (JSON.parse(body) as { data?: { id?: unknown }[] }).data?.[0]?.id : undefined;
+  const id = status === 200 ? firstIdOf(body) : undefined;
   if (typeof id === "string") return id;
   throw new Error(`${url}/v1/models names no model; give --name`);
+}
+
+/** The address may be that of another program: what it says is of any shape. */
+function firstIdOf(body: string): unknown {
+  try {
+    return (JSON.parse(body) as { data: { id: unknown }[] }).data[0]?.id;
+  } catch {
+    return undefined;
+  }
 }
 
 function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], hasTemplate: boolean): string {

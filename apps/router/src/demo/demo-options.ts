@@ -35,6 +35,7 @@ export interface DemoOptions {
 }
 
 const enginePortOffset = 1_000;
+const portCount = 65_536;
 const maxRequestsPerSecond = 10_000;
 
 /**
@@ -44,18 +45,25 @@ const maxRequestsPerSecond = 10_000;
  */
 export function readDemoOptions(flags: DemoFlags): DemoOptions {
   const port = readPort(flags.port, "--port");
+  const adminPort = readPort(flags.adminPort, "--admin-port");
   const engines = readCount(flags.engines, "--engines", maxLocalEngines);
+  const routers = readCount(flags.routers, "--routers", maxLocalRouters);
   const enginePort = port === 0 ? 0 : port + enginePortOffset;
-  if (enginePort + engines > 65_536) throw new UsageError("--port leaves no room for the engines, 1000 above it");
+  // Engines of the user's own have their own ports.
+  if (flags.engine === undefined && enginePort + engines > portCount) {
+    throw new UsageError("--port leaves no room for the engines, 1000 above it");
+  }
+  if (port + routers > portCount) throw new UsageError("--port leaves no room for the routers");
+  if (adminPort + routers > portCount) throw new UsageError("--admin-port leaves no room for the routers");
   return {
     engineUrls: flags.engine,
     engines,
-    routers: readCount(flags.routers, "--routers", maxLocalRouters),
+    routers,
     policy: flags.policy,
     preset: flags.preset,
     model: flags.model,
     port,
-    adminPort: readPort(flags.adminPort, "--admin-port"),
+    adminPort,
     enginePort,
     requestsPerSecond: readNumber(flags.load, "--load", { min: 0, max: maxRequestsPerSecond }),
     durationMs: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration"),

@@ -29,8 +29,8 @@ export interface ReplayPlanOptions {
   readonly limit?: number;
   readonly model: string;
   readonly seed: number;
-  /** Prompts that the trace itself holds are always sent as text. */
-  readonly prompts: PromptForm;
+  /** Text unless given. Prompts that the trace itself holds are always sent as text. */
+  readonly prompts?: PromptForm;
 }
 
 /**
@@ -40,7 +40,7 @@ export interface ReplayPlanOptions {
  * @throws EspalierError `trace_invalid`
  */
 export async function planReplay(options: ReplayPlanOptions): Promise<readonly PlannedRequest[]> {
-  const { path, format, limit, model, seed, prompts } = options;
+  const { path, format, limit, model, seed, prompts = "text" } = options;
   const read = await readTrace(path, {
     ...(format === undefined ? {} : { format }),
     ...(limit === undefined ? {} : { limit }),

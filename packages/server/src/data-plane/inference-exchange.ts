@@ -101,7 +101,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   attemptFailed(_: Upstream, failure: AttemptFailure): void {
     this.#ticket?.end();
-    if (failure.beforeFirstByte) this.#placement?.withdraw();
+    if (failure.beforeFirstByte) this.#withdraw();
     if (failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
     else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
     // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
@@ -109,6 +109,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   responseStarted(_: Upstream, status: number): void {
+    if (status >= 400) this.#withdraw();
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
     else this.#permit?.success();
@@ -177,6 +178,12 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     if (!Number.isNaN(this.#dispatchedMs)) metrics.overhead((this.#dispatchedMs - acceptedMs) / 1_000);
     this.#log(outcome);
     return error;
+  }
+
+  /** A refused prompt has not been computed, even where the refusal is the answer that the client gets. */
+  #withdraw(): void {
+    this.#placement?.withdraw();
+    this.#placement = undefined;
   }
 
   /** A stored response cannot be had from another engine than its own: then that is what the client must know. */

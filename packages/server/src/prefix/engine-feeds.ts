@@ -51,6 +51,9 @@ interface EngineEntry {
   /** What the feeds were made for. */
   made: string;
   cancelAsk: Cancel;
+  /** Times it was looked at: an answer to a question from before the latest one is out of date. */
+  looks: number;
+  /** Questions since then. */
   asks: number;
 }
 
@@ -114,10 +117,11 @@ class FleetFeeds implements EngineFeeds {
       entry = undefined;
     }
     if (!entry) {
-      entry = { engine, feeds: [], made: "", cancelAsk: () => {}, asks: 0 };
+      entry = { engine, feeds: [], made: "", cancelAsk: () => {}, looks: 0, asks: 0 };
       this.#entries.set(engine.id, entry);
     }
     entry.cancelAsk();
+    entry.looks++;
     entry.asks = 0;
     const { listen } = this.#options;
     const { kvEvents } = engine;
@@ -129,16 +133,16 @@ class FleetFeeds implements EngineFeeds {
 
   async #ask(entry: EngineEntry): Promise<void> {
     const { http, random, scheduler } = this.#options;
-    const { engine } = entry;
-    const ask = ++entry.asks;
+    const { engine, looks } = entry;
+    const attempt = entry.asks++;
     const sources = await findEventSources(http, engine.url);
     // The engine may have gone, or have been looked at anew, while it was asked.
-    if (this.#entries.get(engine.id) !== entry || entry.asks !== ask || engine.state !== "up") return;
+    if (this.#entries.get(engine.id) !== entry || entry.looks !== looks || engine.state !== "up") return;
     if (sources) {
       this.#make(entry, ({ rank }) => sources.find((source) => source.rank === rank));
       return;
     }
-    entry.cancelAsk = scheduler.after(backoffDelayMs(ask - 1, askAgain, random), () => void this.#ask(entry));
+    entry.cancelAsk = scheduler.after(backoffDelayMs(attempt, askAgain, random), () => void this.#ask(entry));
   }
 
   #make(entry: EngineEntry, endpointsOf: (target: Target) => FeedEndpoints | undefined): void {

@@ -14,10 +14,12 @@ const maxBytes = 1_048_576;
  * Asks an engine where it publishes its KV events: vLLM at `/kv_event_sources` (0.32), SGLang at `/server_info` (0.5.23).
  *
  * @param url address of the engine
- * @returns none when it publishes none or does not say; undefined when it did not answer, so that it should be asked again
+ * @returns none when it publishes none or does not say; undefined when it did not answer, or with nothing but an error
+ *   of its own, so that it should be asked again
  */
 export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
   const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
+  let hasFailed = false;
   for (const [path, read] of [
     ["/kv_event_sources", readVllmEventSources],
     ["/server_info", readSglangEventSources],
@@ -26,8 +28,9 @@ export async function findEventSources(http: HttpClient, url: string): Promise<r
     if (answer === undefined) return undefined;
     const sources = read(answer.json, host);
     if (sources.length > 0) return sources;
+    hasFailed ||= answer.status >= 500;
   }
-  return [];
+  return hasFailed ? undefined : [];
 }
 
 /** Where a rank publishes by the engine's entry in the configuration. */
@@ -41,12 +44,26 @@ export function sourceBySpec(
   return found && { ...found, mode: "connect" };
 }
 
-/** @returns undefined when there was no answer at all; one that is no JSON has none */
-async function ask(http: HttpClient, url: string): Promise<{ readonly json: unknown } | undefined> {
+interface Answer {
+  readonly status: number;
+  /** Undefined when it is none, or not of status 200. */
+  readonly json: unknown;
+}
+
+/** @returns undefined when there was no answer at all */
+async function ask(http: HttpClient, url: string): Promise<Answer | undefined> {
   try {
     const { status, body } = await http({ url, timeoutMs, maxBytes });
-    return { json: status === 200 ? JSON.parse(body) : undefined };
-  } catch (error) {
-    return error instanceof SyntaxError ? { json: undefined } : undefined;
+    return { status, json: status === 200 ? parsed(body) : undefined };
+  } catch {
+    return undefined;
+  }
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
   }
 }

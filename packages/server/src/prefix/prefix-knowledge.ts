@@ -26,6 +26,8 @@ export interface PrefixKnowledge {
   place(target: Target, prompt: PromptBlocks, matchedTokens: number): Placement;
   /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
   forget(target: TargetIndex): void;
+  /** The target runs anew: nothing that is guessed of it holds. */
+  forgetPlacements(target: TargetIndex): void;
 }
 
 /** One prompt at one target. */
@@ -95,6 +97,9 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
     place: (target, prompt, matchedTokens) => new PlacedPrompt(options, target, prompt, matchedTokens),
     forget(target) {
       if (target < maxKnownTargets) index.forgetTarget(target);
+    },
+    forgetPlacements(target) {
+      if (target < maxKnownTargets) index.placements.clear(target);
     },
   };
 }

@@ -97,8 +97,9 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
   });
   const unsubscribe = fleet.onChange((change, engine) => {
-    if (change !== "restarted" && change !== "gone") return;
-    for (const target of engine.targets) knowledge.forget(target.index);
+    if (change === "gone") for (const { index: target } of engine.targets) knowledge.forget(target);
+    // What the events told is for the feed to void: it may know of the new life already, and of what is in it.
+    if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
   });
   const parts = startTogether([reader, upkeep, ...(feeds ? [feeds] : [])]);
   return {

@@ -69,7 +69,8 @@ class ConfiguredReader implements PromptReader {
   readonly #options: PromptReaderOptions;
   readonly #hasher = { blocks: createBlockHasher(), text: createTextHasher() };
   readonly #entries: Entry[] = [];
-  readonly #byEngine = new Map<string, ModelTokenizer>();
+  /** Undefined while it is being made. */
+  readonly #byEngine = new Map<string, ModelTokenizer | undefined>();
   #bytes: ModelTokenizer | undefined;
 
   constructor(options: PromptReaderOptions) {
@@ -125,8 +126,8 @@ class ConfiguredReader implements PromptReader {
 
   /** One for each model: made when the model is first asked for, seen as bytes until then. */
   #engineTokenizer(model: string): ModelTokenizer | undefined {
-    const known = this.#byEngine.get(model);
-    if (known || this.#byEngine.size >= maxEngineTokenizers) return known;
+    if (this.#byEngine.has(model) || this.#byEngine.size >= maxEngineTokenizers) return this.#byEngine.get(model);
+    this.#byEngine.set(model, undefined);
     void this.#create({ model, mode: "engine", engineUrl: () => this.#options.engineUrl(model) }).then((made) =>
       this.#byEngine.set(model, made),
     );

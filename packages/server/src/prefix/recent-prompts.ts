@@ -9,8 +9,8 @@ export interface RecentPrompts {
 }
 
 /** About 12 MB. */
-export const maxRecentBlocks = 262_144;
-export const maxRecentPrompts = 4_096;
+const maxRecentBlocks = 262_144;
+const maxRecentPrompts = 4_096;
 
 /** The oldest prompts go for new ones: an engine tells of a prompt's blocks within about a second of computing them. */
 export function createRecentPrompts(

@@ -94,8 +94,11 @@ export async function fetchTokens({ http, url, body, timeoutMs }: TokenizeCall):
   if (status !== 200) throw new Error(`${url}/tokenize answered ${status}`);
   const parsed: unknown = JSON.parse(answer);
   const tokens = isJsonObject(parsed) ? parsed.tokens : undefined;
-  if (!Array.isArray(tokens) || !tokens.every((token) => Number.isInteger(token) && token >= 0)) {
+  if (!Array.isArray(tokens) || !tokens.every(isTokenId)) {
     throw new Error(`${url}/tokenize answered without tokens`);
   }
   return Uint32Array.from(tokens);
 }
+
+const isTokenId = (id: unknown): boolean =>
+  typeof id === "number" && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff;

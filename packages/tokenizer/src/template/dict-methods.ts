@@ -43,5 +43,6 @@ export function callDictMethod(
   const method = Object.hasOwn(readingMethods, name) ? readingMethods[name] : undefined;
   if (!method) throw valueError(`access to attribute '${name}' of 'dict' object is unsafe`);
   if (keywords.size > 0) throw valueError(`dict.${name}() takes no keyword arguments`);
+  if (name === "get" && args.length === 0) throw valueError("get expected at least 1 argument, got 0");
   return method(dict, bind(`dict.${name}`, parameters[name] ?? [], args, keywords));
 }

@@ -11,7 +11,7 @@ import type { Scope } from "./scope.ts";
 import { unknownConstruct, valueError } from "./template-error.ts";
 import { testNamed } from "./tests.ts";
 import { testOfFilterName } from "./tokens.ts";
-import { dictKey, floatValue, isTrue, noKeywords, PyTuple, type Value } from "./values.ts";
+import { checkHashable, dictKey, floatValue, isTrue, noKeywords, PyTuple, type Value } from "./values.ts";
 
 const constants: Readonly<Record<string, Value>> = {
   true: true,
@@ -94,11 +94,16 @@ function compileContainer(
     const entries = [...node.value].map(
       ([key, value]) => [compileExpression(key, scope), compileExpression(value, scope)] as const,
     );
-    return (frame) => new Map(entries.map(([key, value]) => [dictKey(key(frame)), value(frame)]));
+    return (frame) => new Map(entries.map(([key, value]) => [hashableKey(key(frame)), value(frame)]));
   }
   const items = node.value.map((item) => compileExpression(item, scope));
   if (node.type === "TupleLiteral") return (frame) => PyTuple.ofItems(items.map((item) => item(frame)));
   return (frame) => items.map((item) => item(frame));
+}
+
+function hashableKey(key: Value): Value {
+  checkHashable(key);
+  return dictKey(key);
 }
 
 function compileMember(node: MemberNode, scope: Scope): Evaluate {

@@ -49,6 +49,7 @@ export function createGlobals(clock: Clock): Readonly<Record<string, Value>> {
 }
 
 function range(args: readonly Value[]): Value[] {
+  if (args.length > 3) throw valueError(`range expected at most 3 arguments, got ${args.length}`);
   const [first, second, third] = args;
   const start = second === undefined ? 0 : intArgument(first, "range()");
   const stop = intArgument(second === undefined ? first : second, "range()");

@@ -1,7 +1,7 @@
+import { compareValues } from "./compare.ts";
 import { maxTextChars, maxValueDepth } from "./limits.ts";
 import { floatText, intText } from "./numbers.ts";
 import { limitError, valueError } from "./template-error.ts";
-import { compareText } from "./text.ts";
 import {
   checkLength,
   type Dict,
@@ -80,7 +80,7 @@ function writeList(list: readonly Value[], style: JsonStyle, newline: string, de
 function writeDict(dict: Dict, style: JsonStyle, newline: string, depth: number): string {
   const entries = dictEntries(dict);
   if (entries.length === 0) return "{}";
-  if (style.sortKeys) entries.sort(([a], [b]) => compareText(String(a), String(b)));
+  if (style.sortKeys) entries.sort(([a], [b]) => compareValues(a, b));
   const inner = newline + (style.indent ?? "");
   const lead = style.indent === undefined ? "" : inner;
   let text = "{";

@@ -88,11 +88,17 @@ const round = filterOf("round", ["precision", "method"], (value, [precision = 0,
   const digits = intArgument(precision, "precision");
   if (method === "common") {
     if (isInt(value))
-      return digits >= 0 ? (typeof value === "boolean" ? Number(value) : value) : roundHalfEven(Number(value), digits);
+      return digits >= 0
+        ? typeof value === "boolean"
+          ? Number(value)
+          : value
+        : roundHalfEven(Number(value), digits) + 0;
     return floatValue(roundHalfEven(toDouble(value), digits));
   }
   const power = 10 ** digits;
-  return floatValue((method === "ceil" ? Math.ceil : Math.floor)(toDouble(value) * power) / power);
+  const scaled = toDouble(value) * power;
+  // Python's ceil and floor give ints, whose zero has no sign.
+  return floatValue(((method === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) + 0) / power);
 });
 
 /** Filters over numbers, and `default`. */
@@ -102,7 +108,7 @@ export const numberFilters: Readonly<Record<string, Filter>> = {
   round,
   abs: filterOf("abs", [], (value) => {
     if (!isNumeric(value)) throw valueError(`bad operand type for abs(): '${typeName(value)}'`);
-    return toDouble(value) < 0 ? sign("-", value) : sign("+", value);
+    return toDouble(value) < 0 || Object.is(toDouble(value), -0) ? sign("-", value) : sign("+", value);
   }),
   default: filterOf("default", ["default_value", "boolean"], orDefault),
   d: filterOf("default", ["default_value", "boolean"], orDefault),

@@ -17,7 +17,7 @@ export function arithmetic(operator: Arithmetic, left: Value, right: Value): Val
   if (isInt(left) && isInt(right) && operator !== "/" && !(operator === "**" && Number(right) < 0)) {
     const result = onDoubles(operator, Number(left), Number(right));
     const exact = Number.isSafeInteger(Number(left)) && Number.isSafeInteger(Number(right));
-    return exact && Number.isSafeInteger(result) ? result : onBigInts(operator, toBigInt(left), toBigInt(right));
+    return exact && Number.isSafeInteger(result) ? result + 0 : onBigInts(operator, toBigInt(left), toBigInt(right));
   }
   return floatValue(onDoubles(operator, toDouble(left), toDouble(right)));
 }
@@ -39,14 +39,23 @@ function onDoubles(operator: Arithmetic, left: number, right: number): number {
     default:
       if (right === 0) throw valueError("division by zero");
       if (operator === "/") return left / right;
-      if (operator === "//") return Math.floor(left / right);
+      if (operator === "//") return floorQuotient(left, right);
       return floorRemainder(left, right);
   }
 }
 
 function floorRemainder(left: number, right: number): number {
   const remainder = left % right;
-  return remainder !== 0 && remainder < 0 !== right < 0 ? remainder + right : remainder;
+  if (remainder === 0) return right < 0 ? -0 : 0;
+  return remainder < 0 !== right < 0 ? remainder + right : remainder;
+}
+
+/** The quotient by way of the remainder, as in CPython: the plain quotient may round up to the next integer. */
+function floorQuotient(left: number, right: number): number {
+  const remainder = left % right;
+  const below = remainder !== 0 && remainder < 0 !== right < 0 ? 1 : 0;
+  const quotient = (left - remainder) / right - below;
+  return quotient === 0 ? Math.sign(left / right) * 0 : Math.round(quotient);
 }
 
 function onBigInts(operator: Arithmetic, left: bigint, right: bigint): Value {
@@ -138,5 +147,5 @@ function evenNeighbour(value: number, digits: number): number {
   const floor = Math.floor(scaled);
   const rest = scaled - floor;
   const rounded = rest < 0.5 || (rest === 0.5 && floor % 2 === 0) ? floor : floor + 1;
-  return rounded / power;
+  return rounded === 0 && value < 0 ? -0 : rounded / power;
 }

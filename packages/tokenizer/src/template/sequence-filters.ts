@@ -93,9 +93,10 @@ const batch = filterOf("batch", ["linecount", "fill_with"], (value, [lineCount, 
   const size = intArgument(lineCount, "linecount");
   checkLength(size, maxListLength);
   const items = iterate(value);
-  const lines: Value[][] = [];
-  for (let start = 0; start < items.length; start += Math.max(1, size))
-    lines.push(items.slice(start, start + Math.max(1, size)));
+  // Jinja2 starts a line when the last one has just that size, which a line never has below 1 but when it is empty.
+  const width = size < 1 ? Math.max(1, items.length) : size;
+  const lines: Value[][] = size === 0 && items.length > 0 ? [[]] : [];
+  for (let start = 0; start < items.length; start += width) lines.push(items.slice(start, start + width));
   const last = lines.at(-1);
   while (last && fill !== null && last.length < size) last.push(fill);
   return new LazySequence(lines);

@@ -1,5 +1,5 @@
 import { maxTextChars } from "./limits.ts";
-import { floatText, intText } from "./numbers.ts";
+import { floatText, intText, roundHalfEven } from "./numbers.ts";
 import { valueError } from "./template-error.ts";
 import { codePoints } from "./text.ts";
 import {
@@ -16,9 +16,9 @@ import {
   typeName,
   type Value,
 } from "./values.ts";
-import { reprOf, textOf } from "./write.ts";
+import { asciiOf, reprOf, textOf } from "./write.ts";
 
-const percentField = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\d+))?[hlL]?(.)/gsu;
+const percentField = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\d+))?[hlL]?(.|$)/gsu;
 
 /**
  * `text % values`.
@@ -31,8 +31,9 @@ export function formatPercent(text: string, values: Value): string {
   let isNamed = false;
   const result = text.replace(
     percentField,
-    (_, name?: string, flags = "", width?: string, precision?: string, type = "") => {
-      if (type === "%") return "%";
+    (whole: string, name?: string, flags = "", width?: string, precision?: string, type = "") => {
+      if (whole === "%%") return "%";
+      if (type === "") throw valueError("incomplete format");
       if (width === "*") throw valueError("a width of * is not supported");
       let value: Value;
       if (name === undefined) {
@@ -63,22 +64,51 @@ function convert(value: Value, type: string, flags: string, precision: string | 
     case "s":
     case "r":
     case "a": {
-      const text = type === "s" ? textOf(value) : reprOf(value);
+      const text = textBy(type, value);
       return precision === undefined ? text : [...codePoints(text)].slice(0, Number(precision)).join("");
     }
     case "c":
-      return typeof value === "string" ? value : String.fromCodePoint(Math.trunc(numberOf(value, type)));
+      return character(value);
     case "d":
     case "i":
     case "u":
-      return signed(isInt(value) ? intText(BigInt(value)) : intText(Math.trunc(numberOf(value, type))), flags);
+      return signed(withDigits(integerText(value, type), precision), flags);
     case "x":
     case "X":
     case "o":
-      return signed(radix(value, type, flags), flags);
+      return signed(withDigits(radix(value, type, flags), precision), flags);
     default:
       return signed(floatField(numberOf(value, type), type, precision), flags);
   }
+}
+
+/** The text of a value by its conversion: `s` for `str`, `r` for `repr`, `a` for `ascii`. */
+function textBy(conversion: string, value: Value): string {
+  if (conversion === "s") return textOf(value);
+  return conversion === "r" ? reprOf(value) : asciiOf(value);
+}
+
+const maxCodePoint = 0x10ffff;
+
+function character(value: Value): string {
+  if (typeof value === "string" && codePoints(value).length === 1) return value;
+  if (!isInt(value)) throw valueError("%c requires int or char");
+  const point = Number(value);
+  if (point < 0 || point > maxCodePoint) throw valueError("%c arg not in range(0x110000)");
+  return String.fromCodePoint(point);
+}
+
+function integerText(value: Value, type: string): string {
+  if (isInt(value)) return intText(BigInt(value));
+  const number = numberOf(value, type);
+  if (!Number.isFinite(number)) throw valueError("cannot convert float infinity or NaN to integer");
+  return intText(BigInt(Math.trunc(number)));
+}
+
+/** The fewest digits of an int, which the precision names. */
+function withDigits(text: string, precision = "0"): string {
+  checkLength(Number(precision), maxTextChars);
+  return text.replace(/[0-9a-f]+$/i, (digits) => digits.padStart(Number(precision), "0"));
 }
 
 function numberOf(value: Value, type: string): number {
@@ -100,9 +130,7 @@ function floatField(value: number, type: string, precision = "6"): string {
   switch (type) {
     case "f":
     case "F":
-      return Math.abs(value) < 1e21
-        ? value.toFixed(digits)
-        : `${BigInt(value)}${digits > 0 ? `.${"0".repeat(digits)}` : ""}`;
+      return fixed(value, digits);
     case "e":
     case "E":
       return cased(exponential(value, digits), type);
@@ -114,18 +142,37 @@ function floatField(value: number, type: string, precision = "6"): string {
   }
 }
 
+/** `toFixed`, which rounds a tie up, made to round it to the even neighbour. */
+function fixed(value: number, digits: number): string {
+  if (Math.abs(value) >= 1e21) return `${BigInt(value)}${digits > 0 ? `.${"0".repeat(digits)}` : ""}`;
+  const text = roundHalfEven(Math.abs(value), digits).toFixed(digits);
+  return value < 0 || Object.is(value, -0) ? `-${text}` : text;
+}
+
 const cased = (text: string, type: string): string => (type === type.toUpperCase() ? text.toUpperCase() : text);
 
 function exponential(value: number, digits: number): string {
-  return value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+  const text = toEvenExponential(Math.abs(value), digits).replace(/e([+-])(\d)$/, "e$10$2");
+  return value < 0 || Object.is(value, -0) ? `-${text}` : text;
+}
+
+/** `toExponential`, which rounds a tie up, made to round it to the even neighbour. */
+function toEvenExponential(value: number, digits: number): string {
+  const [mantissa = "", power = ""] = value.toExponential(100).split("e");
+  const kept = digits === 0 ? mantissa.charAt(0) : mantissa.slice(0, digits + 2);
+  const isTie = /^\.?50*$/.test(mantissa.slice(kept.length));
+  return isTie && /[02468]$/.test(kept) ? `${kept}e${power}` : value.toExponential(digits);
 }
 
 function general(value: number, digits: number): string {
   const power = value === 0 ? 0 : Number(value.toExponential(digits - 1).split("e")[1]);
   const text =
-    power < -4 || power >= digits ? exponential(value, digits - 1) : value.toFixed(Math.max(0, digits - 1 - power));
-  return text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
+    power < -4 || power >= digits ? exponential(value, digits - 1) : fixed(value, Math.max(0, digits - 1 - power));
+  return trimmed(text);
 }
+
+/** Without zeros at the end of the fraction. */
+const trimmed = (text: string): string => text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "");
 
 function signed(text: string, flags: string): string {
   if (text.startsWith("-")) return text;
@@ -152,18 +199,20 @@ const braceField = /\{\{|\}\}|\{([^{}!:]*)(?:!([rsa]))?(?::([^{}]*))?\}|[{}]/g;
  */
 export function formatBraces(text: string, args: readonly Value[], keywords: Keywords): string {
   let next = 0;
+  let numbering: "automatic" | "manual" | undefined;
   return text.replace(braceField, (whole, field?: string, conversion?: string, specification = "") => {
     if (whole === "{{" || whole === "}}") return whole.charAt(0);
     if (field === undefined) throw valueError("single brace in format string");
     if (/[.[]/.test(field)) throw valueError("attributes in format strings are not supported");
+    if (/^\d*$/.test(field)) {
+      numbering ??= field === "" ? "automatic" : "manual";
+      if ((field === "") !== (numbering === "automatic")) throw valueError("fields are numbered, or none is");
+    }
     const isPosition = field === "" || /^\d+$/.test(field);
     const index = field === "" ? next++ : Number(field);
     if (isPosition ? index >= args.length : !keywords.has(field)) throw valueError(`no value for the field '${field}'`);
     const value = isPosition ? args[index] : keywords.get(field);
-    return formatValue(
-      conversion === undefined ? value : conversion === "s" ? textOf(value) : reprOf(value),
-      specification,
-    );
+    return formatValue(conversion === undefined ? value : textBy(conversion, value), specification);
   });
 }
 
@@ -175,8 +224,11 @@ function formatValue(value: Value, specification: string): string {
   const parts = specificationSyntax.exec(specification);
   if (!parts) throw valueError(`the format '${specification}' is not supported`);
   const [, fill, align, signs = "", zero = "", width = "", comma = "", precision, type = ""] = parts;
-  const numeric = isNumeric(value) && typeof value !== "boolean";
-  const body = numeric ? formatNumber(value, type, signs, precision, comma) : formatText(value, type, precision);
+  const numeric = isNumeric(value);
+  if (!numeric && signs + comma !== "") throw valueError(`the format '${specification}' is for numbers`);
+  if (zero + comma === "0," && width !== "") throw valueError("zeros with commas between them are not supported");
+  const number = typeof value === "boolean" ? Number(value) : value;
+  const body = numeric ? formatNumber(number, type, signs, precision, comma) : formatText(value, type, precision);
   const missing = Number(width || 0) - [...codePoints(body)].length;
   checkLength(missing, maxTextChars);
   if (missing <= 0) return body;
@@ -192,15 +244,40 @@ function formatValue(value: Value, specification: string): string {
 
 function formatText(value: Value, type: string, precision: string | undefined): string {
   if (type !== "" && type !== "s") throw valueError(`unknown format code '${type}' for ${typeName(value)}`);
-  return convert(typeof value === "boolean" ? textOf(value) : stringArgument(value, "value"), "s", "", precision);
+  return convert(stringArgument(value, "value"), "s", "", precision);
+}
+
+/** Refuses a code that is not for the kind of number, as Python does. */
+function checkCode(value: Value, type: string, precision: string | undefined, comma: string): void {
+  const isForInts = "bcdoxX".includes(type) && type !== "";
+  const isWhole = isForInts || (isInt(value) && (type === "" || type === "n"));
+  if (type === "s" || (isForInts && !isInt(value))) {
+    throw valueError(`Unknown format code '${type}' for object of type '${typeName(value)}'`);
+  }
+  if (isWhole && precision !== undefined) throw valueError("Precision not allowed in integer format specifier");
+  if (comma !== "" && type !== "" && "bcnoxX".includes(type)) throw valueError(`Cannot specify ',' with '${type}'.`);
+}
+
+/** A float with a precision and no code: as `g`, but never without a point or an exponent. */
+function shortest(value: number, precision: number): string {
+  if (!Number.isFinite(value)) return floatText(value);
+  const digits = Math.min(precision || 1, 100);
+  const power = value === 0 ? 0 : Number(value.toExponential(digits - 1).split("e")[1]);
+  if (power === digits - 1) return trimmed(exponential(value, digits - 1));
+  const text = general(value, digits);
+  return /[.e]/.test(text) ? text : `${text}.0`;
 }
 
 function formatNumber(value: Value, type: string, signs: string, precision: string | undefined, comma: string): string {
+  checkCode(value, type, precision, comma);
   let text: string;
   if (type === "%") text = `${convert(toDouble(value as number) * 100, "f", signs, precision)}%`;
-  else if (type === "" || type === "n")
-    text = precision === undefined ? signed(textOf(value), signs) : convert(value, "g", signs, precision);
+  else if (type === "" || (type === "n" && isInt(value)))
+    text =
+      precision === undefined
+        ? signed(textOf(value), signs)
+        : signed(shortest(toDouble(value as number), Number(precision)), signs);
   else if (type === "b") text = signed(BigInt(value as number).toString(2), signs);
-  else text = convert(value, type, signs, precision);
+  else text = convert(value, type === "n" ? "g" : type, signs, precision);
   return comma === "" ? text : text.replace(/\d(?=(?:\d{3})+(?!\d))(?<!\.\d*)/g, "$&,");
 }

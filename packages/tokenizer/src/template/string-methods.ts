@@ -33,16 +33,27 @@ export function stringMethod(name: string): Method | undefined {
 
 const plain =
   (apply: (text: string) => Value): Method =>
-  (text) =>
-    apply(text);
+  (text, args, keywords) => {
+    if (args.length + keywords.size > 0) throw valueError("the method takes no arguments");
+    return apply(text);
+  };
+
+/** A method with these many arguments, given by position only. */
+const positional =
+  (least: number, most: number, method: Method): Method =>
+  (text, args, keywords) => {
+    if (keywords.size > 0) throw valueError("the method takes no keyword arguments");
+    if (args.length < least || args.length > most) {
+      throw valueError(`the method takes ${least} to ${most} arguments (${args.length} given)`);
+    }
+    return method(text, args, keywords);
+  };
 
 const optionalText = (value: Value, what: string): string | null =>
   value === undefined || value === null ? null : stringArgument(value, what);
 
-const stripper =
-  (sides: "left" | "right" | "both"): Method =>
-  (text, [chars]) =>
-    strip(text, optionalText(chars, "strip arg"), sides);
+const stripper = (sides: "left" | "right" | "both"): Method =>
+  positional(0, 1, (text, [chars]) => strip(text, optionalText(chars, "strip arg"), sides));
 
 const splitter =
   (fromRight: boolean): Method =>
@@ -54,49 +65,58 @@ const splitter =
   };
 
 /** `startswith` and `endswith`: one affix or a tuple of them, in the part of the text that two indices name. */
-const affix =
-  (test: (text: string, affix: string) => boolean): Method =>
-  (text, [wanted, start, stop]) => {
-    const part = start === undefined ? text : partOf(text, start, stop);
-    if (typeof wanted === "string") return test(part, wanted);
+const affix = (test: (text: string, affix: string) => boolean): Method =>
+  positional(1, 3, (text, [wanted, start, stop]) => {
+    const part = partOf(text, start, stop)?.text;
+    const fits = (one: string): boolean => part !== undefined && test(part, one);
+    if (typeof wanted === "string") return fits(wanted);
     if (!(wanted instanceof PyTuple)) throw valueError("the first arg must be str or a tuple of str");
-    return Array.from(wanted).some((one) => test(part, stringArgument(one, "affix")));
-  };
+    return Array.from(wanted).some((one) => fits(stringArgument(one, "affix")));
+  });
 
-function partOf(text: string, start: Value, stop: Value): string {
-  const points = codePoints(text);
+/**
+ * The part of a text between two indices and how many code points stand before it; undefined when it starts past the
+ * end, where Python finds nothing, not even the empty text.
+ */
+function partOf(
+  text: string,
+  start: Value,
+  stop: Value,
+): { readonly text: string; readonly offset: number } | undefined {
   const from = start === null || start === undefined ? 0 : intArgument(start, "start");
-  const to = stop === null || stop === undefined ? points.length : intArgument(stop, "end");
-  const part = points.slice(from, to);
-  return typeof part === "string" ? part : part.join("");
+  const to = stop === null || stop === undefined ? Number.POSITIVE_INFINITY : intArgument(stop, "end");
+  if (from === 0 && to === Number.POSITIVE_INFINITY) return { text, offset: 0 };
+  const points = codePoints(text);
+  const offset = from < 0 ? Math.max(0, points.length + from) : from;
+  if (offset > points.length || (to < 0 ? points.length + to : to) < offset) return undefined;
+  const part = points.slice(offset, to);
+  return { text: typeof part === "string" ? part : part.join(""), offset };
 }
 
-const finder =
-  (fromRight: boolean, required: boolean): Method =>
-  (text, [wanted, start, stop]) => {
+const finder = (fromRight: boolean, required: boolean): Method =>
+  positional(1, 3, (text, [wanted, start, stop]) => {
     const sought = stringArgument(wanted, "sub");
-    const part = start === undefined ? text : partOf(text, start, stop);
-    const unit = fromRight ? part.lastIndexOf(sought) : part.indexOf(sought);
+    const part = partOf(text, start, stop);
+    const unit = part ? (fromRight ? part.text.lastIndexOf(sought) : part.text.indexOf(sought)) : -1;
     if (unit < 0 && required) throw valueError("substring not found");
-    if (unit < 0) return -1;
-    const offset = start === undefined ? 0 : intArgument(start, "start");
-    return codePointCount(part.slice(0, unit)) + (offset < 0 ? Math.max(0, codePointCount(text) + offset) : offset);
-  };
+    return part && unit >= 0 ? codePointCount(part.text.slice(0, unit)) + part.offset : -1;
+  });
 
-const partitioner =
-  (fromRight: boolean): Method =>
-  (text, [separator]) => {
+const partitioner = (fromRight: boolean): Method =>
+  positional(1, 1, (text, [separator]) => {
     const by = stringArgument(separator, "sep");
     if (by === "") throw valueError("empty separator");
     const at = fromRight ? text.lastIndexOf(by) : text.indexOf(by);
     if (at < 0) return PyTuple.ofItems(fromRight ? ["", "", text] : [text, "", ""]);
     return PyTuple.ofItems([text.slice(0, at), by, text.slice(at + by.length)]);
-  };
+  });
 
-const justifier =
-  (side: "left" | "right" | "both"): Method =>
-  (text, [width, fill = " "]) =>
-    justify(text, intArgument(width, "width"), stringArgument(fill, "fillchar"), side);
+const justifier = (side: "left" | "right" | "both"): Method =>
+  positional(1, 2, (text, [width, given]) => {
+    const fill = given === undefined ? " " : stringArgument(given, "fillchar");
+    if (codePointCount(fill) !== 1) throw valueError("the fill character must be exactly one character long");
+    return justify(text, intArgument(width, "width"), fill, side);
+  });
 
 /** `ljust`, `rjust` and `center`, which puts the odd blank on the left of an odd width. */
 export function justify(text: string, width: number, fill: string, side: "left" | "right" | "both"): string {
@@ -110,10 +130,7 @@ export function justify(text: string, width: number, fill: string, side: "left" 
 }
 
 /** Whether the text is not empty and all of it matches. */
-const all =
-  (pattern: RegExp): Method =>
-  (text) =>
-    text !== "" && pattern.test(text);
+const all = (pattern: RegExp): Method => plain((text) => text !== "" && pattern.test(text));
 
 const hasCase = /\p{Cased}/u;
 
@@ -134,14 +151,14 @@ const methods: Readonly<Record<string, Method>> = {
   },
   startswith: affix((text, wanted) => text.startsWith(wanted)),
   endswith: affix((text, wanted) => text.endsWith(wanted)),
-  removeprefix(text, [wanted]) {
+  removeprefix: positional(1, 1, (text, [wanted]) => {
     const prefix = stringArgument(wanted, "prefix");
     return text.startsWith(prefix) ? text.slice(prefix.length) : text;
-  },
-  removesuffix(text, [wanted]) {
+  }),
+  removesuffix: positional(1, 1, (text, [wanted]) => {
     const suffix = stringArgument(wanted, "suffix");
     return suffix !== "" && text.endsWith(suffix) ? text.slice(0, -suffix.length) : text;
-  },
+  }),
   replace(text, args, keywords) {
     const [old, replacement, count] = bind("replace", ["old", "new", "count"], args, keywords);
     const limit = count === undefined ? -1 : intArgument(count, "count");
@@ -151,25 +168,27 @@ const methods: Readonly<Record<string, Method>> = {
   rfind: finder(true, false),
   index: finder(false, true),
   rindex: finder(true, true),
-  count(text, [wanted]) {
+  count: positional(1, 3, (text, [wanted, start, stop]) => {
     const sought = stringArgument(wanted, "sub");
-    return sought === "" ? codePointCount(text) + 1 : text.split(sought).length - 1;
-  },
+    const part = partOf(text, start, stop)?.text;
+    if (part === undefined) return 0;
+    return sought === "" ? codePointCount(part) + 1 : part.split(sought).length - 1;
+  }),
   partition: partitioner(false),
   rpartition: partitioner(true),
-  join(text, [items]) {
-    return iterate(items)
+  join: positional(1, 1, (text, [items]) =>
+    iterate(items)
       .map((item) => stringArgument(item, "sequence item"))
-      .join(text);
-  },
+      .join(text),
+  ),
   ljust: justifier("left"),
   rjust: justifier("right"),
   center: justifier("both"),
-  zfill(text, [width]) {
+  zfill: positional(1, 1, (text, [width]) => {
     const digits = /^[+-]/.test(text) ? text.slice(1) : text;
     const signed = text.slice(0, text.length - digits.length);
     return signed + justify(digits, intArgument(width, "width") - signed.length, "0", "right");
-  },
+  }),
   format: (text, args, keywords) => formatBraces(text, args, keywords),
   isdigit: all(/^[\p{Nd}\u00b2\u00b3\u00b9\u2070\u2074-\u2079\u2080-\u2089]+$/u),
   isdecimal: all(/^\p{Nd}+$/u),

@@ -118,9 +118,11 @@ export const textFilters: Readonly<Record<string, Filter>> = {
   center: filterOf("center", ["width"], (value, [width = 80]) =>
     justify(textOf(value), intArgument(width, "width"), " ", "both"),
   ),
-  replace: filterOf("replace", ["old", "new", "count"], (value, [old, replacement, count = null]) =>
-    replace(textOf(value), textOf(old), textOf(replacement), count === null ? -1 : intArgument(count, "count")),
-  ),
+  replace: filterOf("replace", ["old", "new", "count"], (value, args) => {
+    if (args.length < 2) throw valueError("replace needs the old text and the new one");
+    const [old, replacement, count = null] = args;
+    return replace(textOf(value), textOf(old), textOf(replacement), count === null ? -1 : intArgument(count, "count"));
+  }),
   format(value, args, keywords) {
     if (args.length > 0 && keywords.size > 0)
       throw valueError("can't handle positional and keyword arguments at the same time");

@@ -50,13 +50,24 @@ function strippedBy(text: string, chars: ReadonlySet<string>): (index: number) =
 /** `split(sep, maxsplit)` from the left or `rsplit` from the right; no separator splits at runs of white space. */
 export function split(text: string, separator: string | null, maxSplits: number, fromRight = false): string[] {
   if (separator === null) return splitAtSpace(text, maxSplits, fromRight);
+  if (fromRight) return splitFromRight(text, separator, maxSplits);
   const parts = text.split(separator);
   if (maxSplits < 0 || parts.length <= maxSplits + 1) return parts;
-  if (fromRight) {
-    const cut = parts.length - maxSplits;
-    return [parts.slice(0, cut).join(separator), ...parts.slice(cut)];
-  }
   return [...parts.slice(0, maxSplits), parts.slice(maxSplits).join(separator)];
+}
+
+/** From the right, a separator that overlaps itself is found in other places than from the left. */
+function splitFromRight(text: string, separator: string, maxSplits: number): string[] {
+  const parts: string[] = [];
+  let end = text.length;
+  while (maxSplits < 0 || parts.length < maxSplits) {
+    const at = end < separator.length ? -1 : text.lastIndexOf(separator, end - separator.length);
+    if (at < 0) break;
+    parts.push(text.slice(at + separator.length, end));
+    end = at;
+  }
+  parts.push(text.slice(0, end));
+  return parts.reverse();
 }
 
 function splitAtSpace(text: string, maxSplits: number, fromRight: boolean): string[] {

@@ -70,6 +70,11 @@ function representObject(value: object, depth: number): string {
 
 const escaped: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
+/** `ascii(value)`: as `repr`, with escapes for all that is not ASCII. */
+export function asciiOf(value: Value): string {
+  return reprOf(value).replace(/[^\x00-\x7f]/gu, (point) => escapePoint(point.codePointAt(0)!));
+}
+
 /** `repr` of a string: single quotes unless it has only those, escapes for what Python does not print. */
 function quote(text: string): string {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";

@@ -1,7 +1,10 @@
 import type { AddedToken } from "./added-token.ts";
 import { endsInWord } from "./token-finder.ts";
 
-/** More alternatives make the search slow; models have a few hundred special tokens, most of them reserved. */
+/**
+ * Each is compared with every added token, and more alternatives make the search slow; models have a few hundred special
+ * tokens, most of them reserved.
+ */
 const maxCutTokens = 1_024;
 
 /**
@@ -16,14 +19,16 @@ export function findCutTokens(
 ): (text: string) => readonly number[] {
   const inText = tokens.filter(({ normalized }) => !normalized);
   const needsWordEnds = tokens.some(({ singleWord }) => singleWord);
-  let suitable = inText.filter(
-    (token) =>
-      !splitSpecial &&
-      token.special &&
-      !token.rstrip &&
-      !token.singleWord &&
-      !(needsWordEnds && endsInWord(token.content)),
-  );
+  let suitable = inText
+    .filter(
+      (token) =>
+        !splitSpecial &&
+        token.special &&
+        !token.rstrip &&
+        !token.singleWord &&
+        !(needsWordEnds && endsInWord(token.content)),
+    )
+    .slice(0, maxCutTokens);
   // A token that another one ends with is fine only as long as the end of that one is a cut too.
   for (let before = -1; before !== suitable.length; ) {
     before = suitable.length;
@@ -33,7 +38,7 @@ export function findCutTokens(
     );
   }
   suitable = suitable.filter(({ content }) => !overlaps(content, content));
-  const contents = suitable.slice(0, maxCutTokens).map(({ content }) => content);
+  const contents = suitable.map(({ content }) => content);
   if (contents.length === 0) return () => [];
   const prefix = commonPrefix(contents);
   return prefix === "" || contents.includes(prefix) ? searchByPattern(contents) : searchByPrefix(contents, prefix);

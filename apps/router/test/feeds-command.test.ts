@@ -1,0 +1,106 @@
+import { expect, test } from "vitest";
+import { registerFeeds } from "../src/commands/feeds.ts";
+import { isUsageRefusal, runCommand } from "./run-command.ts";
+import { type SeenRequest, temporaryServer } from "./temporary.ts";
+
+const feed = {
+  target: "engine-a/0",
+  state: "live",
+  reason: "complete",
+  endpoint: "tcp://10.0.0.1:5557",
+  lastSequence: 4_711,
+  blocks: 90_000,
+  floatingBlocks: 12,
+  messages: 4_712,
+  gaps: 0,
+  restarts: 1,
+  lagMs: 3,
+};
+
+/** A feed before anything was known of it. */
+const unknownFeed = {
+  ...feed,
+  target: "engine-b/1",
+  state: "off",
+  reason: "no-endpoint",
+  endpoint: null,
+  lastSequence: null,
+  lagMs: null,
+  messages: 0,
+};
+
+async function routerWith(feeds: readonly object[]) {
+  const seen: SeenRequest[] = [];
+  const admin = await temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ feeds }));
+  });
+  return { admin, seen };
+}
+
+test("a line for each feed, with a dash for what is not known", async () => {
+  const { admin, seen } = await routerWith([feed, unknownFeed]);
+  const { stdout, stderr, exitCode, error } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  expect([error, exitCode, stderr]).toEqual([undefined, undefined, ""]);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /admin/feeds"]);
+  const [header, first, second, ...rest] = stdout
+    .split("\n")
+    .map((line) => line.split(/ {2,}/).map((cell) => cell.trim()));
+  expect(rest).toEqual([[""]]);
+  expect(header).toEqual([
+    ...["target", "state", "why", "endpoint", "messages", "sequence", "blocks", "floating", "gaps", "restarts"],
+    "lag (ms)",
+  ]);
+  const counted = ["90000", "12", "0", "1"];
+  expect(first).toEqual(["engine-a/0", "live", "complete", "tcp://10.0.0.1:5557", "4712", "4711", ...counted, "3"]);
+  expect(second).toEqual(["engine-b/1", "off", "no-endpoint", "-", "0", "-", ...counted, "-"]);
+});
+
+test("a first sequence of 0, and a lag of 0, are numbers and no dashes", async () => {
+  const { admin } = await routerWith([{ ...feed, lastSequence: 0, lagMs: 0, messages: 1 }]);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  const cells = stdout.split("\n")[1]!.split(/ {2,}/);
+  expect([cells[5], cells.at(-1)]).toEqual(["0", "0"]);
+});
+
+test("no feeds: a sentence for people, an empty list for programs", async () => {
+  const { admin } = await routerWith([]);
+  const people = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  expect(people.stdout).toBe("no engine publishes KV events\n");
+  const programs = await runCommand(registerFeeds, "feeds", "--admin", admin, "--json");
+  expect(JSON.parse(programs.stdout)).toEqual([]);
+});
+
+test("as JSON a feed has everything that the router told, also what the table leaves out", async () => {
+  const told = [{ ...feed, latestGaps: [{ from: 3, to: 9, reason: "lost" }], topic: "kv-events" }, unknownFeed];
+  const { admin } = await routerWith(told);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin, "--json");
+  expect(JSON.parse(stdout)).toEqual(told);
+});
+
+test("the key is sent", async () => {
+  const { admin, seen } = await routerWith([feed]);
+  await runCommand(registerFeeds, "feeds", "--admin", admin, "--key", "secret");
+  expect(seen[0]!.headers.authorization).toBe("Bearer secret");
+});
+
+test("a router that refuses: its error, and nothing on standard output", async () => {
+  const body = '{"error":{"message":"This key may not.","code":"invalid_api_key"}}';
+  const admin = await temporaryServer(({ response }) => response.writeHead(401).end(body));
+  const { stdout, error } = await runCommand(registerFeeds, "feeds", "--admin", admin, "--json");
+  expect(stdout).toBe("");
+  expect(error).toMatchObject({
+    code: "invalid_api_key",
+    message: `The router at ${admin} answered 401: This key may not.`,
+  });
+});
+
+test.each([
+  { written: ["feeds", "--json=yes"] },
+  { written: ["feeds", "engine-a"] },
+  { written: ["feeds", "--limit", "3"] },
+])("called as $written: refused before anything is asked", async ({ written }) => {
+  const { error, stdout } = await runCommand(registerFeeds, ...written);
+  expect(isUsageRefusal(error)).toBe(true);
+  expect(stdout).toBe("");
+});

@@ -1,0 +1,123 @@
+import { expect, test } from "vitest";
+import { registerStatus } from "../src/commands/status.ts";
+import { registerWorkers } from "../src/commands/workers.ts";
+import { isUsageRefusal, runCommand } from "./run-command.ts";
+import { type SeenRequest, temporaryServer } from "./temporary.ts";
+
+async function routerSaying(answer: unknown) {
+  const seen: SeenRequest[] = [];
+  const admin = await temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+  });
+  return { admin, seen };
+}
+
+const status = {
+  ready: true,
+  reasons: [],
+  draining: false,
+  inFlight: 7,
+  engines: 3,
+  usableEngines: 2,
+  models: ["tiny", "large"],
+};
+
+test("a router that is ready: its state in four lines, exit code 0", async () => {
+  const { admin } = await routerSaying(status);
+  const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
+  expect(stdout).toBe("ready\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n");
+  expect(exitCode).toBeUndefined();
+});
+
+test("one that is not: every reason, and exit code 1, also as JSON", async () => {
+  const given = { ...status, ready: false, reasons: ["no engine is usable", "draining"], models: [] };
+  const { admin } = await routerSaying(given);
+  const people = await runCommand(registerStatus, "status", "--admin", admin);
+  expect(people.stdout).toMatch(/^not ready: no engine is usable; draining\n[\s\S]*models {4}none\n/);
+  expect(people.exitCode).toBe(1);
+  const programs = await runCommand(registerStatus, "status", "--admin", admin, "--json");
+  expect([JSON.parse(programs.stdout), programs.exitCode]).toEqual([given, 1]);
+});
+
+const target = (inFlight: number, signals: object = {}) => ({
+  load: { in_flight: inFlight },
+  signals: { running: null, waiting: null, kv_use: null, ...signals },
+});
+
+const worker = {
+  id: "engine-a",
+  url: "http://10.0.0.1:8000",
+  state: "up",
+  reason: "answers",
+  draining: false,
+  models: ["tiny"],
+  breaker: { state: "closed" },
+  targets: [target(3, { running: 2, waiting: 0, kv_use: 0.256 })],
+};
+
+const cellsOf = (stdout: string): string[][] =>
+  stdout
+    .trimEnd()
+    .split("\n")
+    .slice(1)
+    .map((line) => line.split(/ {2,}/).map((cell) => cell.trim()));
+
+test.each([
+  { what: "up", given: {}, cells: ["engine-a", "up", "closed", "3", "2", "0", "25.6", "tiny", "-"] },
+  {
+    what: "draining",
+    given: { draining: true },
+    cells: ["engine-a", "up, draining", "closed", "3", "2", "0", "25.6", "tiny", "-"],
+  },
+  {
+    what: "down, with its reason",
+    given: { state: "down", reason: "connect ECONNREFUSED", breaker: { state: "open" } },
+    cells: ["engine-a", "down", "open", "3", "2", "0", "25.6", "tiny", "connect ECONNREFUSED"],
+  },
+  {
+    what: "of several ranks: what is in flight is added up",
+    given: { targets: [target(3), target(4), target(5)] },
+    cells: ["engine-a", "up", "closed", "12", "-", "-", "-", "tiny", "-"],
+  },
+  {
+    what: "of which nothing is known yet",
+    given: { state: "unknown", reason: "not asked yet", models: null, targets: [] },
+    cells: ["engine-a", "unknown", "closed", "0", "-", "-", "-", "-", "not asked yet"],
+  },
+  {
+    what: "that serves several models, its cache empty",
+    given: { models: ["a", "b"], targets: [target(0, { kv_use: 0 })] },
+    cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "a, b", "-"],
+  },
+])("an engine $what", async ({ given, cells }) => {
+  const { admin } = await routerSaying({ workers: [{ ...worker, ...given }] });
+  const { stdout } = await runCommand(registerWorkers, "workers", "list", "--admin", admin);
+  expect(cellsOf(stdout)).toEqual([cells]);
+});
+
+test("`list` need not be written, and as JSON the engines are a list", async () => {
+  const { admin, seen } = await routerSaying({ workers: [worker] });
+  const { stdout } = await runCommand(registerWorkers, "workers", "--admin", admin, "--json");
+  expect(JSON.parse(stdout)).toEqual([worker]);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /admin/workers"]);
+});
+
+test.each([
+  { command: "drain", draining: true },
+  { command: "undrain", draining: false },
+])("$command changes one engine, whatever its id is, and prints it", async ({ command, draining }) => {
+  const { admin, seen } = await routerSaying({ ...worker, draining });
+  const { stdout } = await runCommand(registerWorkers, "workers", command, "a/b c?d", "--admin", admin);
+  expect(seen).toMatchObject([
+    { method: "PATCH", path: "/admin/workers/a%2Fb%20c%3Fd", body: JSON.stringify({ draining }) },
+  ]);
+  expect(cellsOf(stdout)[0]![1]).toBe(draining ? "up, draining" : "up");
+});
+
+test.each([{ written: ["workers", "drain"] }, { written: ["workers", "drain", "a", "b"] }])(
+  "$written names no engine, or two: refused",
+  async ({ written }) => {
+    expect(isUsageRefusal((await runCommand(registerWorkers, ...written)).error)).toBe(true);
+  },
+);

@@ -1,0 +1,124 @@
+import { createHash } from "node:crypto";
+import { createRecordingLogger } from "@espalier/testing";
+import { afterEach, describe, expect, test } from "vitest";
+import { type AdminDependencies, createAdminApp } from "../src/admin/admin-app.ts";
+import { stored } from "./prefix/fake-events.ts";
+import { type FeedsRig, startFeedsRig, vllmSources } from "./prefix/feeds-rig.ts";
+import { tokensOf } from "./prefix/prompts.ts";
+import { specOf } from "./prefix/scripted-fleet.ts";
+
+const closings: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closings.splice(0)) await close();
+});
+
+async function start(changes: Partial<AdminDependencies> = {}) {
+  const rig: FeedsRig = await startFeedsRig();
+  rig.answers.a = { "/kv_event_sources": vllmSources(5557, { ranks: 2 }) };
+  await rig.apply(specOf("a", { ranks: 2 }));
+  const logger = createRecordingLogger();
+  const app = createAdminApp({
+    fleet: rig.fleet,
+    logger,
+    readiness: () => ({ ready: true, reasons: [] }),
+    renderMetrics: async () => ({ contentType: "text/plain; version=0.0.4", body: "up 1\n" }),
+    status: () => ({ ready: true }),
+    feeds: () => rig.feeds.describe(),
+    describeConfig: () => ({ policy: "least_work" }),
+    tls: undefined,
+    keySha256: undefined,
+    ...changes,
+  });
+  closings.push(() => app.close());
+  return { rig, app, logger };
+}
+
+describe("GET /admin/feeds", () => {
+  test("tells of every target with a feed, as plain JSON", async () => {
+    const { rig, app } = await start();
+    rig.socket("tcp://a:5558").up();
+    rig.socket("tcp://a:5558").tell(0, stored(tokensOf("a", 64), { first: 1 }));
+    await rig.time.advanceAsync(2_000);
+    const response = await app.inject({ url: "/admin/feeds" });
+    const { feeds } = response.json() as { feeds: readonly object[] };
+    expect(response.statusCode).toBe(200);
+    expect(feeds).toHaveLength(2);
+    expect(feeds[0]).toMatchObject({
+      ...{ target: "a", endpoint: "tcp://a:5557", state: "stale", reason: "connecting" },
+      ...{ blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, lastMessageAgeMs: null, unusable: null },
+    });
+    expect(feeds[1]).toMatchObject({
+      ...{ target: "a#1", endpoint: "tcp://a:5558", state: "live", reason: "complete" },
+      ...{ blocks: { gpu: 4 }, lastMessageAgeMs: 2_000, lastSequence: 0, floatingBlocks: 0 },
+    });
+  });
+
+  test("says why a feed is of no use", async () => {
+    const { rig, app } = await start();
+    rig.socket("tcp://a:5557").up();
+    rig.socket("tcp://a:5557").tell(0, stored(tokensOf("a", 48), { first: 1, size: 24 }));
+    const { feeds } = (await app.inject({ url: "/admin/feeds" })).json() as { feeds: readonly object[] };
+    expect(feeds[0]).toMatchObject({ target: "a", unusable: "block-size-ratio" });
+  });
+
+  test("is an empty list when there are none", async () => {
+    const { app } = await start({ feeds: () => [] });
+    expect((await app.inject({ url: "/admin/feeds" })).json()).toEqual({ feeds: [] });
+  });
+});
+
+describe("a key", () => {
+  const guarded = ["/metrics", "/admin/status", "/admin/config", "/admin/feeds", "/admin/workers"];
+  const keySha256 = createHash("sha256").update("right").digest();
+
+  test.each(guarded)("is asked for at %s", async (url) => {
+    const { app } = await start({ keySha256 });
+    const statusWith = async (authorization?: string) =>
+      (await app.inject({ url, headers: authorization === undefined ? {} : { authorization } })).statusCode;
+    expect(await statusWith()).toBe(401);
+    expect(await statusWith("Bearer wrong")).toBe(401);
+    expect(await statusWith("Bearer right")).toBe(200);
+    expect(await statusWith("bearer  right")).toBe(200);
+    expect(await statusWith("right")).toBe(200);
+  });
+
+  test("is not asked for where there is none", async () => {
+    const { app } = await start();
+    for (const url of guarded) expect((await app.inject({ url })).statusCode, url).toBe(200);
+  });
+});
+
+describe("PATCH /admin/workers/:id", () => {
+  const patch = (payload: string) => ({
+    method: "PATCH" as const,
+    url: "/admin/workers/a",
+    headers: { "content-type": "application/json" },
+    payload,
+  });
+
+  test("drains an engine and takes it back, and the log says so", async () => {
+    const { app, rig, logger } = await start();
+    for (const draining of [true, false]) {
+      const response = await app.inject(patch(JSON.stringify({ draining })));
+      expect(response.json()).toMatchObject({ id: "a", draining });
+      expect(rig.engine("a").draining).toBe(draining);
+      expect(logger.lines.at(-1)).toMatchObject({ fields: { worker: "a", draining } });
+    }
+  });
+
+  test.each(["{}", "[]", "null", '"draining"', '{"draining":1}', '{"draining":null}'])(
+    "refuses the body %s",
+    async (body) => {
+      const { app, rig } = await start();
+      const response = await app.inject(patch(body));
+      expect([response.statusCode, response.json().error.param]).toEqual([400, "draining"]);
+      expect(rig.engine("a").draining).toBe(false);
+    },
+  );
+
+  test("does not know every engine", async () => {
+    const { app } = await start();
+    const response = await app.inject({ ...patch('{"draining":true}'), url: "/admin/workers/z" });
+    expect([response.statusCode, response.json().error.code]).toEqual([404, "worker_not_found"]);
+  });
+});

@@ -1,0 +1,348 @@
+import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
+import type { TokenizerConfig } from "@espalier/config";
+import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
+import { shippedModelFolder, type TokenizerPool } from "@espalier/tokenizer";
+import { describe, expect, test } from "vitest";
+import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
+import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
+import {
+  createPromptReader,
+  maxEngineTokenizers,
+  type PromptReader,
+  type PromptSource,
+} from "../../src/prefix/prompt-reader.ts";
+import { createSeriesMeter } from "./series-meter.ts";
+
+const blockSize = 16;
+const budgetMs = 50;
+const local: TokenizerConfig = { models: ["*"], mode: "local", path: shippedModelFolder() };
+const engine = (...models: readonly string[]): TokenizerConfig => ({ models, mode: "engine", path: undefined });
+const bytes = (...models: readonly string[]): TokenizerConfig => ({ models, mode: "bytes", path: undefined });
+
+/** The tokens that the engine of these tests has for a text: one for each character. */
+const engineTokens = (text: string): number[] => [...text].map((character) => character.charCodeAt(0));
+
+interface Rig {
+  readonly reader: PromptReader;
+  readonly time: VirtualTime;
+  readonly asked: HttpRequest[];
+  readonly lines: readonly LogLine[];
+  readonly pool: TokenizerPool & { running: boolean; batches: number };
+  /** How often prompts were read as what. */
+  count(from: PromptBlocks["from"]): number;
+  read(changes?: Partial<PromptSource>): PromptBlocks | Promise<PromptBlocks>;
+}
+
+interface RigOptions {
+  readonly tokenizers?: readonly TokenizerConfig[];
+  readonly seed?: string;
+  readonly size?: number;
+  /** How long an engine takes; undefined refuses. */
+  readonly engineMs?: number | undefined;
+  readonly engineUrl?: (model: string) => string | undefined;
+}
+
+function create(options: RigOptions = {}): Rig {
+  const { tokenizers = [local], seed = "fleet", size = blockSize, engineUrl = (model) => `http://${model}` } = options;
+  const engineMs = "engineMs" in options ? options.engineMs : 0;
+  const time = createVirtualTime();
+  const logger = createRecordingLogger();
+  const meter = createSeriesMeter();
+  const asked: HttpRequest[] = [];
+  const http: HttpClient = async (request) => {
+    asked.push(request);
+    if (engineMs === undefined) throw new EspalierError("upstream_connect_failed");
+    if (engineMs > 0) await new Promise<void>((resolve) => void time.scheduler.after(engineMs, resolve));
+    const { prompt, messages } = JSON.parse(request.body ?? "") as { prompt?: string; messages?: unknown };
+    const tokens = engineTokens(prompt ?? JSON.stringify(messages));
+    return { status: 200, headers: {}, body: JSON.stringify({ tokens, count: tokens.length }) };
+  };
+  const pool = {
+    running: false,
+    batches: 0,
+    async start() {
+      pool.running = true;
+    },
+    async stop() {
+      pool.running = false;
+    },
+    // A thread that is always busy: what is long and new is not known in time.
+    encode: () => void pool.batches++,
+  };
+  const reader = createPromptReader({
+    ...time,
+    ...{ tokenizers, budgetMs, cacheBytes: 1_048_576, seed, blockSize: size, http, logger, engineUrl },
+    pool: pool as Rig["pool"],
+    meters: createCacheMeters(meter),
+  });
+  return {
+    ...{ reader, time, asked, lines: logger.lines, pool: pool as Rig["pool"] },
+    count: (from) => meter.value("espalier_prompts_total", from) ?? 0,
+    read: (changes) => reader.read(sourceOf(changes)),
+  };
+}
+
+async function start(options: RigOptions = {}): Promise<Rig> {
+  const rig = create(options);
+  await rig.reader.start();
+  return rig;
+}
+
+const words = (count: number, stem = "word"): string =>
+  Array.from({ length: count }, (_, at) => `${stem}${at}`).join(" ");
+const text = words(60);
+
+const sourceOf = (changes: Partial<PromptSource> = {}): PromptSource => ({
+  model: "m",
+  parent: undefined,
+  endpoint: "completions",
+  fields: { prompt: text },
+  estimatedTokens: 1_000,
+  ...changes,
+});
+
+const chat = (...contents: readonly unknown[]): Partial<PromptSource> => ({
+  endpoint: "chat",
+  fields: { messages: contents.map((content) => ({ role: "user", content })) },
+});
+
+describe("which tokenizer a model has", () => {
+  test.each<{ model: string; parent?: string; from: PromptBlocks["from"] }>([
+    { model: "llama-8b", from: "tokens" },
+    { model: "llama-", from: "tokens" },
+    { model: "llama", from: "bytes" },
+    { model: "x-llama-8b", from: "bytes" },
+    { model: "exact", from: "tokens" },
+    { model: "exactly", from: "bytes" },
+    { model: "a.c", from: "tokens" },
+    { model: "abc", from: "bytes" },
+    { model: "sql-adapter", parent: "llama-8b", from: "tokens" },
+    { model: "llama-8b", parent: "other", from: "bytes" },
+  ])("$model of $parent: $from", async ({ model, parent, from }) => {
+    const rig = await start({ tokenizers: [{ ...local, models: ["llama-*", "exact", "a.c"] }] });
+    expect(await rig.read({ model, parent })).toMatchObject({ from });
+    expect(rig.count(from)).toBe(1);
+  });
+
+  test("the first entry that fits counts", async () => {
+    const rig = await start({ tokenizers: [bytes("llama-70b"), { ...local, models: ["llama-*"] }, bytes("*")] });
+    const kinds = await Promise.all(["llama-70b", "llama-8b", "qwen"].map((model) => rig.read({ model })));
+    expect(kinds.map(({ from }) => from)).toEqual(["bytes", "tokens", "bytes"]);
+  });
+
+  test("without any, all prompts are cut over their bytes", async () => {
+    const rig = await start({ tokenizers: [] });
+    expect(await rig.read()).toMatchObject({ from: "bytes" });
+    expect(rig.pool.running).toBe(false);
+  });
+
+  test("files that cannot be used leave the model with its bytes, and a warning", async () => {
+    const rig = await start({ tokenizers: [{ ...local, path: "/no/such/folder" }] });
+    expect(await rig.read()).toMatchObject({ from: "bytes" });
+    expect(rig.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
+  });
+
+  test("before the start there is none", () => {
+    expect(() => create().read()).toThrow(new TypeError("the reader has not been started"));
+  });
+
+  test("threads run from start to stop, where an entry needs them", async () => {
+    const rig = await start();
+    expect(rig.pool.running).toBe(true);
+    await rig.reader.stop();
+    expect(rig.pool.running).toBe(false);
+  });
+});
+
+describe("what a prompt is cut into", () => {
+  test("full blocks of its tokens", async () => {
+    const rig = await start();
+    const read = await rig.read();
+    expect(read).toMatchObject({ from: "tokens", blockSize, blockCount: Math.floor(read.tokens / blockSize) });
+    expect([read.chain.length, read.contents.length]).toEqual([2 * read.blockCount, 2 * read.blockCount]);
+    expect(read.blockCount).toBeGreaterThan(5);
+  });
+
+  test("full blocks of its bytes, at four bytes a token", async () => {
+    const rig = await start({ tokenizers: [] });
+    const read = await rig.read({ fields: { prompt: "é".repeat(100) } });
+    expect(read).toMatchObject({ from: "bytes", tokens: 50, blockCount: 3, blockSize });
+  });
+
+  test.each([4, 32, 256])("blocks of the size that is asked for: %i", async (size) => {
+    const read = await (await start({ size })).read();
+    expect(read).toMatchObject({ blockSize: size, blockCount: Math.floor(read.tokens / size) });
+  });
+
+  test("a longer prompt begins with the blocks of the shorter one", async () => {
+    const rig = await start();
+    const [short, long] = [await rig.read(), await rig.read({ fields: { prompt: `${text} and more ${words(9)}` } })];
+    const words32 = 2 * (short.blockCount - 1);
+    expect(long.chain.subarray(0, words32)).toEqual(short.chain.subarray(0, words32));
+    expect(long.blockCount).toBeGreaterThan(short.blockCount);
+  });
+
+  test.each<[string, Partial<PromptSource>]>([
+    ["embeddings", { endpoint: "embeddings", fields: { input: text } }],
+    ["a body without a prompt", { fields: {} }],
+    ["a prompt of another kind", { fields: { prompt: { text } } }],
+  ])("%s have no blocks", async (_, source) => {
+    expect(await (await start()).read(source)).toMatchObject({ from: "bytes", blockCount: 0, tokens: 0 });
+  });
+
+  test("token ids are taken as they are, with every tokenizer", async () => {
+    const prompt = Array.from({ length: 40 }, (_, at) => at);
+    const [withFiles, without] = await Promise.all([start(), start({ tokenizers: [] })]);
+    const read = await withFiles.read({ fields: { prompt } });
+    expect(read).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
+    expect(await without.read({ fields: { prompt } })).toEqual(read);
+  });
+
+  test("a chat with an image is known up to there only, and its bytes say the rest", async () => {
+    const rig = await start();
+    const image = (url: string) => [{ type: "image_url", image_url: { url } }];
+    const [one, other] = [
+      await rig.read({ ...chat(text, image(`data:${words(50, "a")}`)), estimatedTokens: 10 }),
+      await rig.read({ ...chat(text, image(`data:${words(50, "b")}`)), estimatedTokens: 10 }),
+    ];
+    expect([one.from, other.from]).toEqual(["partial", "partial"]);
+    const shared = one.chain.findIndex((word, at) => word !== other.chain[at]);
+    expect(shared).toBeGreaterThan(10);
+    expect(shared).toBeLessThan(one.chain.length);
+  });
+});
+
+describe("what sets chains apart", () => {
+  const roots: readonly [string, RigOptions, Partial<PromptSource>][] = [
+    ["nothing", {}, {}],
+    ["an adapter", {}, { model: "sql", parent: "m" }],
+    ["another adapter", {}, { model: "law", parent: "m" }],
+    ["a cache salt", {}, { fields: { prompt: text, cache_salt: "tenant-7" } }],
+    ["another cache salt", {}, { fields: { prompt: text, cache_salt: "tenant-8" } }],
+    ["an adapter and a salt", {}, { model: "sql", parent: "m", fields: { prompt: text, cache_salt: "tenant-7" } }],
+    ["another seed", { seed: "other" }, {}],
+    ["another block size", { size: 8 }, {}],
+    ["bytes", { tokenizers: [] }, {}],
+  ];
+
+  test("each of these does, from the first block on", async () => {
+    const firsts = await Promise.all(
+      roots.map(async ([, options, source]) => String((await (await start(options)).read(source)).chain.slice(0, 2))),
+    );
+    expect(new Set(firsts).size).toBe(roots.length);
+  });
+
+  test.each<[string, Partial<PromptSource>]>([
+    ["the model's name, which has its own engines", { model: "other" }],
+    ["an empty salt", { fields: { prompt: text, cache_salt: "" } }],
+    ["a salt that is none", { fields: { prompt: text, cache_salt: 7 } }],
+    ["no salt, said so", { fields: { prompt: text, cache_salt: null } }],
+    ["a limit of the answer", { fields: { prompt: text, max_tokens: 5 } }],
+  ])("%s does not", async (_, source) => {
+    const rig = await start();
+    expect((await rig.read(source)).chain).toEqual((await rig.read()).chain);
+  });
+
+  test("what blocks contain is the same with every root", async () => {
+    const rig = await start();
+    const salted = await rig.read({ fields: { prompt: text, cache_salt: "tenant-7" } });
+    expect(salted.contents).toEqual((await rig.read()).contents);
+  });
+});
+
+describe("text that is long and new", () => {
+  const long = words(2_000);
+
+  test("is known in its beginning only when nobody has the time, and then it is estimated", async () => {
+    const rig = await start();
+    const read = await rig.read({ fields: { prompt: long }, estimatedTokens: 4_321 });
+    expect(read).toMatchObject({ from: "partial", tokens: 4_321, blockCount: 0 });
+    expect([rig.pool.batches, rig.count("partial")]).toEqual([1, 1]);
+  });
+
+  test("never counts for less than what is known of it", async () => {
+    const rig = await start();
+    await rig.read();
+    const read = await rig.read({ fields: { prompt: `${text} ${long}` }, estimatedTokens: 0 });
+    expect(read.from).toBe("partial");
+    expect(read.tokens).toBeGreaterThanOrEqual(read.blockCount * blockSize);
+  });
+});
+
+describe("prompts that an engine tokenizes", () => {
+  const prompt = "x".repeat(40);
+  const tokenizers = [engine("*")];
+
+  /** The first request for a model makes its tokenizer. */
+  async function warm(options: RigOptions = {}): Promise<Rig> {
+    const rig = await start({ tokenizers, ...options });
+    await rig.read();
+    await rig.time.advanceAsync(0);
+    return rig;
+  }
+
+  test("the first request of a model is seen as bytes, without asking", async () => {
+    const rig = await start({ tokenizers });
+    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "bytes" });
+    expect(rig.asked).toEqual([]);
+    await rig.time.advanceAsync(0);
+    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
+    expect(rig.asked.map(({ url }) => url)).toEqual(["http://m/tokenize"]);
+  });
+
+  test("the same prompt is not asked for twice", async () => {
+    const rig = await warm();
+    const first = await rig.read({ fields: { prompt } });
+    const again = rig.read({ fields: { prompt } });
+    expect(again).toEqual(first);
+    expect(rig.asked).toHaveLength(1);
+  });
+
+  test("adapters ask as the model that they are of", async () => {
+    const rig = await warm();
+    await rig.read({ model: "sql", parent: "m", fields: { prompt } });
+    expect(rig.asked.map(({ url, body }) => [url, JSON.parse(body ?? "").model])).toEqual([["http://m/tokenize", "m"]]);
+  });
+
+  test("an engine that takes longer than the budget has nothing known this time", async () => {
+    const rig = await warm({ engineMs: 200 });
+    const slow = rig.read({ fields: { prompt }, estimatedTokens: 12 });
+    await rig.time.advanceAsync(budgetMs);
+    expect(await slow).toMatchObject({ from: "partial", tokens: 12, blockCount: 0 });
+    await rig.time.advanceAsync(200);
+    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "tokens", blockCount: 2 });
+  });
+
+  test.each<[string, RigOptions]>([
+    ["an engine that does not answer", { engineMs: undefined }],
+    ["no engine that is up", { engineUrl: () => undefined }],
+  ])("with %s they are seen as bytes", async (_, options) => {
+    const rig = await warm(options);
+    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "bytes", tokens: 10 });
+    expect(rig.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
+  });
+
+  test("models past the bound are cut over their bytes, those before it go on", async () => {
+    const rig = await start({ tokenizers });
+    for (let model = 0; model < maxEngineTokenizers; model++) await rig.read({ model: `m${model}`, fields: {} });
+    await rig.time.advanceAsync(0);
+    for (const again of [1, 2]) {
+      expect(await rig.read({ model: "one-more", fields: { prompt } }), `${again}`).toMatchObject({ from: "bytes" });
+      await rig.time.advanceAsync(0);
+    }
+    const last = await rig.read({ model: `m${maxEngineTokenizers - 1}`, fields: { prompt } });
+    expect(last).toMatchObject({ from: "tokens" });
+    expect(rig.asked).toHaveLength(1);
+  });
+
+  // A tokenizer is made in a later turn: models that came in one burst were all let in, however many there were.
+  test("the bound holds for models that come in one burst", async () => {
+    const rig = await start({ tokenizers });
+    for (let model = 0; model <= maxEngineTokenizers; model++) void rig.read({ model: `m${model}`, fields: {} });
+    await rig.time.advanceAsync(0);
+    const reads = [maxEngineTokenizers - 1, maxEngineTokenizers].map((model) =>
+      rig.read({ model: `m${model}`, fields: { prompt } }),
+    );
+    expect((await Promise.all(reads)).map(({ from }) => from)).toEqual(["tokens", "bytes"]);
+  });
+});

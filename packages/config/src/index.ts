@@ -9,6 +9,7 @@ export type {
   PolicyConfig,
   PoolConfig,
   SessionKeySource,
+  TokenizerConfig,
   WeightedModel,
 } from "./compiled-config.ts";
 export { describeConfig, renderConfigYaml } from "./describe.ts";

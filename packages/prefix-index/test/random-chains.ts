@@ -25,15 +25,25 @@ export function randomHashes(count: number, random: Random): Uint32Array {
   return hashes;
 }
 
-export function createChainForest(seed: number, blockCount: number, maxDepth = 80): ChainForest {
+export interface ForestShape {
+  readonly maxDepth: number;
+  /** One in this many blocks begins a chain. */
+  readonly rootEvery: number;
+  /** One in this many blocks follows some other block than the one before. */
+  readonly branchEvery: number;
+}
+
+const usualShape: ForestShape = { maxDepth: 80, rootEvery: 40, branchEvery: 6 };
+
+export function createChainForest(seed: number, blockCount: number, shape = usualShape): ChainForest {
+  const { maxDepth, rootEvery, branchEvery } = shape;
   const random = createSeededRandom(seed);
   const parent = new Int32Array(blockCount).fill(-1);
   const depth = new Int32Array(blockCount);
   const children: number[][] = Array.from({ length: blockCount }, () => []);
   for (let block = 0; block < blockCount; block++) {
-    if (block > 0 && random.integer(40) > 0) {
-      // Mostly the block before, so that chains are long; sometimes any, so that they branch.
-      const above = random.integer(6) > 0 ? block - 1 : random.integer(block);
+    if (block > 0 && random.integer(rootEvery) > 0) {
+      const above = random.integer(branchEvery) > 0 ? block - 1 : random.integer(block);
       if (depth[above]! + 1 < maxDepth) {
         parent[block] = above;
         depth[block] = depth[above]! + 1;

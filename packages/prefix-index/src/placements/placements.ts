@@ -205,10 +205,10 @@ export class Placements {
 
   #use(target: number, words: Uint32Array, blockCount: number, use: PlacementUse): void {
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
-    const capacity = this.#capacities[target] ?? 0;
+    let tree = this.#tree(target);
+    const capacity = this.#capacities[target]!;
     const blocks = Math.min(blockCount, capacity);
     if (blocks <= 0 || use.expiryMs <= use.nowMs) return;
-    let tree = this.#tree(target);
     if (!tree) {
       tree = new PlacementTree(target, this.#nextNumber++, this.#storage);
       this.#trees[target] = tree;
@@ -220,8 +220,8 @@ export class Placements {
   }
 
   #tree(target: number): PlacementTree | undefined {
-    if (target < 0 || target >= this.#trees.length)
-      throw new RangeError(`target ${target} is not in 0..${this.#trees.length - 1}`);
+    const last = this.#trees.length - 1;
+    if (!(target >= 0 && target <= last)) throw new RangeError(`target ${target} is not in 0..${last}`);
     return this.#trees[target];
   }
 

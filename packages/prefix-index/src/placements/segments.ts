@@ -54,7 +54,7 @@ export class Segments {
 
   constructor({ maxSegments, maxBlocks }: { maxSegments: number; maxBlocks: number }) {
     this.#maxSegments = maxSegments;
-    this.pool = new WordPool(Math.ceil(maxBlocks * 2 * poolSlack) + 4_096 * 20);
+    this.pool = new WordPool(Math.ceil(maxBlocks * 2 * poolSlack));
     this.#words = Array.from({ length: wordColumns }, () => new GrowableWords(maxSegments, 0));
     this.#floats = Array.from({ length: floatColumns }, () => new GrowableWords(maxSegments * 2, 0));
     this.#grow(Math.min(maxSegments, 64));

@@ -13,7 +13,7 @@ export interface SharedPrefix {
 }
 
 /** Blocks looked at in one call; with more, the most recently used chains of each target count. */
-export const maxVisitedBlocks = 65_536;
+export const maxVisitedBlocks = 16_384;
 const slots = maxVisitedBlocks * 2;
 const none = -1;
 
@@ -87,8 +87,8 @@ function walkPlacements(placements: Placements, nowMs: number, visit: Visit): vo
 }
 
 function slotOf({ low, high, targets }: Blocks, lowWord: number, highWord: number): number {
-  let slot = lowWord % slots;
-  while (targets[slot] !== 0 && (low[slot] !== lowWord || high[slot] !== highWord)) slot = (slot + 1) % slots;
+  let slot = lowWord & (slots - 1);
+  while (targets[slot] !== 0 && (low[slot] !== lowWord || high[slot] !== highWord)) slot = (slot + 1) & (slots - 1);
   return slot;
 }
 

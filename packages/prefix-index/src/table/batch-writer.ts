@@ -1,8 +1,11 @@
-import { findSlot, slotWords } from "./find-slot.ts";
+import { findSlot, insertSlot, slotWords } from "./find-slot.ts";
 import type { HolderIds } from "./holder-ids.ts";
 import type { HolderSets } from "./holder-sets.ts";
 import { createSetPairs, pairWords } from "./set-pairs.ts";
 import type { SlotTable } from "./slot-table.ts";
+
+/** Words of a cache line; what is looked for and moved begins in one and mostly ends in the next. */
+const lineWords = 16;
 
 /** What the parts of a holder table share. */
 export interface TableParts {
@@ -32,7 +35,8 @@ export class BatchWriter {
     let sum = 0;
     for (let at = from * 2; at < to * 2; at += 2) {
       const low = words[at]!;
-      sum ^= table[((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords]!;
+      const home = Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords);
+      sum ^= table[home]! ^ table[home + lineWords]!;
     }
     this.#touched ^= sum;
   }
@@ -42,35 +46,32 @@ export class BatchWriter {
     const { slots, sets, ids } = this.#parts;
     const hasRoom = slots.reserve(to - from);
     this.#touch(words, from, to);
-    const { boundary, scaleLow, scaleHigh } = slots;
-    let table = slots.words;
+    const { boundary, scaleLow, scaleHigh, words: table } = slots;
     let lastSet = 0;
     let lastNext = 0;
     let moved = 0;
     let stored = 0;
     let added = 0;
+    let rest = to;
     let refused = 0;
     let sumLow = 0;
     let sumHigh = 0;
     for (let at = from * 2; at < to * 2; at += 2) {
       const low = words[at]!;
       const high = words[at + 1]!;
-      const slot = findSlot(table, ((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords, low, high);
+      const slot = findSlot(table, Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords), low, high);
       if (slot < 0) {
         if (!hasRoom) {
           refused++;
           continue;
         }
-        const empty = ~slot;
-        if (empty + slotWords < table.length) {
-          table[empty] = low;
-          table[empty + 1] = high;
-          table[empty + 2] = id + 1;
-          added++;
-        } else {
-          slots.put(empty, low, high, id + 1);
-          table = slots.words;
+        const filled = insertSlot(table, ~slot, { low, high, value: (id + 1) >>> 0 });
+        if (filled + slotWords === table.length) {
+          // The last slot must be empty: there are more from here on, in other words.
+          slots.lengthen();
+          rest = (at >> 1) + 1;
         }
+        added++;
       } else {
         const set = table[slot + 2]!;
         if (set !== lastSet) {
@@ -91,6 +92,7 @@ export class BatchWriter {
       stored++;
       sumLow += low;
       sumHigh += high;
+      if (rest < to) break;
     }
     sets.retain(lastNext, moved);
     sets.release(lastSet, moved);
@@ -98,7 +100,7 @@ export class BatchWriter {
     this.#count(id, stored, sumLow, sumHigh);
     if (refused > 0) ids.setLinear(id);
     this.refused += refused;
-    return stored;
+    return rest < to ? stored + this.store(id, words, rest, to) : stored;
   }
 
   /** Removes a batch for an internal id. Returns how many blocks of it were held. */
@@ -116,7 +118,7 @@ export class BatchWriter {
     for (let at = from * 2; at < to * 2; at += 2) {
       const low = words[at]!;
       const high = words[at + 1]!;
-      const slot = findSlot(table, ((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords, low, high);
+      const slot = findSlot(table, Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords), low, high);
       if (slot < 0) continue;
       const set = table[slot + 2]!;
       if (set === id + 1) slots.erase(slot);

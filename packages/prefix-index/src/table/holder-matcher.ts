@@ -1,3 +1,4 @@
+import { bitCount } from "./bit-count.ts";
 import { findSlot, slotWords } from "./find-slot.ts";
 import { createHolderDepths, type HolderDepths } from "./holder-depths.ts";
 import type { HolderTable } from "./holder-table.ts";
@@ -99,7 +100,7 @@ export class HolderMatcher {
   #bisectGroup(words: Uint32Array, blockCount: number, first: number, members: number): void {
     const last = blockCount - 1;
     const lastSet = last === 0 ? first : this.#table.setOf(words, last);
-    const lastCount = lastSet === first ? members : this.#countInGroup(lastSet);
+    const lastCount = lastSet === first ? members : this.#table.sets.countIn(lastSet, this.#group);
     if (lastCount > 0) this.#answerLeft(lastSet, 0, blockCount);
     if (lastCount === members) return;
     const stretches = this.#stretches;
@@ -133,7 +134,7 @@ export class HolderMatcher {
     for (let index = 0, at = 0; index < count; index++, at += stretchWords) {
       const middle = (stretches[at]! + stretches[at + 1]!) >>> 1;
       const low = words[middle * 2]!;
-      const home = ((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords;
+      const home = Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords);
       const slot = findSlot(table, home, low, words[middle * 2 + 1]!);
       probed[index] = slot < 0 ? 0 : table[slot + 2]!;
     }
@@ -144,6 +145,8 @@ export class HolderMatcher {
     const stretches = this.#stretches;
     const next = this.#next;
     const probed = this.#probed;
+    const group = this.#group;
+    const { sets } = this.#table;
     let to = 0;
     for (let index = 0, at = 0; index < count; index++, at += stretchWords) {
       const first = stretches[at]!;
@@ -154,7 +157,7 @@ export class HolderMatcher {
       const lastCount = stretches[at + 5]!;
       const middle = (first + last) >>> 1;
       const set = probed[index]!;
-      const present = set === firstSet ? firstCount : set === lastSet ? lastCount : this.#countInGroup(set);
+      const present = set === firstSet ? firstCount : set === lastSet ? lastCount : sets.countIn(set, group);
       if (present < firstCount) {
         if (middle - first === 1) this.#answerLeft(firstSet, set, middle);
         else {
@@ -181,20 +184,6 @@ export class HolderMatcher {
       }
     }
     return to / stretchWords;
-  }
-
-  #countInGroup(set: number): number {
-    const { sets } = this.#table;
-    if (set < sets.firstShared) {
-      return set === 0 ? 0 : (this.#group[(set - 1) >>> 5]! >>> ((set - 1) & 31)) & 1;
-    }
-    const group = this.#group;
-    const { words: pool, at, count } = this.#view(set, this.#pairs);
-    let present = 0;
-    for (let pair = at; pair < at + count * pairWords; pair += pairWords) {
-      present += bitCount(pool[pair + 1]! & group[pool[pair]!]!);
-    }
-    return present;
   }
 
   /** Answers for the members of the group that are in one set and not in another. */
@@ -224,10 +213,4 @@ export class HolderMatcher {
     this.#table.sets.pairsOf(set, pairs);
     return pairs;
   }
-}
-
-function bitCount(bits: number): number {
-  let sums = bits - ((bits >>> 1) & 0x5555_5555);
-  sums = (sums & 0x3333_3333) + ((sums >>> 2) & 0x3333_3333);
-  return Math.imul((sums + (sums >>> 4)) & 0x0f0f_0f0f, 0x0101_0101) >>> 24;
 }

@@ -1,5 +1,7 @@
+import { bitCount } from "./bit-count.ts";
 import { GrowableWords } from "./growable-words.ts";
 import { createSetPairs, pairWords, type SetPairs } from "./set-pairs.ts";
+import { TransitionCache } from "./transition-cache.ts";
 import { maxRecordWords, WordPool } from "./word-pool.ts";
 
 /** More holder ids than this cannot be told apart in one set. */
@@ -13,13 +15,10 @@ const pairCount = 2;
 const signatureLow = 3;
 const signatureHigh = 4;
 const nextInBucket = 5;
-const version = 6;
+const recordVersion = 6;
 
 const none = 0xffff_ffff;
 
-/** Words of an entry of the transition cache: set, its version, holder with operation, result, its version. */
-const transitionWords = 5;
-const transitions = 2_048;
 /** All sets together take at most 256 MiB. */
 const maxPoolWords = 67_108_864;
 
@@ -34,7 +33,7 @@ export class HolderSets {
   readonly #maxShared: number;
   readonly #pool: WordPool;
   readonly #records: GrowableWords;
-  readonly #transitions = new Uint32Array(transitions * transitionWords).fill(none);
+  readonly #transitions = new TransitionCache();
   readonly #made: Uint32Array;
   readonly #from = createSetPairs();
   #buckets = new Uint32Array(1_024).fill(none);
@@ -58,8 +57,8 @@ export class HolderSets {
   }
 
   get byteLength(): number {
-    const own = this.#records.words.length + this.#buckets.length + this.#transitions.length + this.#made.length;
-    return own * 4 + this.#pool.byteLength;
+    const own = this.#records.words.length + this.#buckets.length + this.#made.length;
+    return own * 4 + this.#transitions.byteLength + this.#pool.byteLength;
   }
 
   /** Shows the pairs of a set. */
@@ -95,6 +94,19 @@ export class HolderSets {
     return ((pool[at + low * pairWords + 1]! >>> (holder & 31)) & 1) === 1;
   }
 
+  /** How many holders of a set are in a mask of 32 per word. */
+  countIn(set: number, mask: Uint32Array): number {
+    if (set < this.firstShared) return set === 0 ? 0 : (mask[(set - 1) >>> 5]! >>> ((set - 1) & 31)) & 1;
+    const records = this.#records.words;
+    const record = (set - this.firstShared) * recordWords;
+    const pool = this.#pool.words;
+    const from = records[record + pairsAt]!;
+    const to = from + records[record + pairCount]! * pairWords;
+    let count = 0;
+    for (let pair = from; pair < to; pair += pairWords) count += bitCount(pool[pair + 1]! & mask[pool[pair]!]!);
+    return count;
+  }
+
   /** @returns the set with a holder more, which needs a reference from its user; 0 when there is no room for it */
   plus(set: number, holder: number): number {
     if (set === 0) return holder + 1;
@@ -104,8 +116,7 @@ export class HolderSets {
   /** @returns the set with a holder less, possibly 0; -1 when there is no room for it */
   minus(set: number, holder: number): number {
     if (set < this.firstShared) return set === holder + 1 ? 0 : set;
-    const changed = this.#changed(set, holder, false);
-    return changed === 0 ? -1 : changed;
+    return this.#changed(set, holder, false) || -1;
   }
 
   /** @returns the set without the holders in a mask of 32 per word; -1 when there is no room for it */
@@ -121,9 +132,7 @@ export class HolderSets {
       made = this.#add(made, word, bits & ~mask[word]!);
     }
     if (!isTouched) return set;
-    if (made === 0) return 0;
-    const found = this.#intern(made);
-    return found === 0 ? -1 : found;
+    return made === 0 ? 0 : this.#intern(made) || -1;
   }
 
   /** Counts references to a set. */
@@ -143,22 +152,13 @@ export class HolderSets {
 
   #changed(set: number, holder: number, add: boolean): number {
     const operation = holder * 2 + (add ? 1 : 0);
-    const cache = this.#transitions;
-    const hash = Math.imul(Math.imul(set, 0x9e3779b1) ^ operation, 0x85ebca6b) >>> 0;
-    const at = (hash >>> 21) * transitionWords;
-    if (cache[at] === set && cache[at + 2] === operation && cache[at + 1] === this.#versionOf(set)) {
-      const result = cache[at + 3]!;
-      if (cache[at + 4] === this.#versionOf(result)) return result;
-    }
+    const version = this.#versionOf(set);
+    const known = this.#transitions.find(set, version, operation);
+    if (known !== 0 && this.#versionOf(known) === this.#transitions.resultVersion) return known;
     const made = this.#make(set, holder, add);
-    if (made === 0) return set;
-    const result = this.#intern(made);
-    if (result === 0) return 0;
-    cache[at] = set;
-    cache[at + 1] = this.#versionOf(set);
-    cache[at + 2] = operation;
-    cache[at + 3] = result;
-    cache[at + 4] = this.#versionOf(result);
+    const result = made === 0 ? set : this.#intern(made);
+    if (result === 0 || result === set) return result;
+    this.#transitions.remember(set, version, operation, { set: result, version: this.#versionOf(result) });
     return result;
   }
 
@@ -270,7 +270,7 @@ export class HolderSets {
       records[before * recordWords + nextInBucket] = records[record + nextInBucket]!;
     }
     this.#pool.free(records[record + pairsAt]!);
-    records[record + version]!++;
+    records[record + recordVersion]!++;
     records[record + nextInBucket] = this.#firstFree;
     this.#firstFree = index;
     this.#shared--;
@@ -294,6 +294,6 @@ export class HolderSets {
   }
 
   #versionOf(set: number): number {
-    return set < this.firstShared ? 0 : this.#records.words[(set - this.firstShared) * recordWords + version]!;
+    return set < this.firstShared ? 0 : this.#records.words[(set - this.firstShared) * recordWords + recordVersion]!;
   }
 }

@@ -1,16 +1,18 @@
-import { findSlot, slotWords } from "./find-slot.ts";
+import { findSlot, insertSlot, slotWords } from "./find-slot.ts";
+import { firstLow } from "./first-low.ts";
 import { GrowableWords } from "./growable-words.ts";
 
 const twoTo32 = 0x1_0000_0000;
 const loadLimit = 0.8;
 const shrinkBelowLoad = 0.3;
 const shrunkLoad = 0.6;
-/** Below this many slots a table doubles; above, finer steps keep idle memory small. */
-const fineGrowthSlots = 131_072;
+/** Below this many slots, 6 MB, a table grows in large steps; above, fine ones keep it below 18 bytes per key. */
+const fineGrowthSlots = 524_288;
+const largeGrowth = 1.5;
 const fineGrowth = 1.18;
 const minSlots = 256;
 /** A stretch has at least this many slots, so that finding it is little beside what is done with it. */
-const stretchSlots = 128;
+const stretchSlots = 512;
 /** Slots beyond the last home, for runs that begin near the end. */
 const tailSlots = 64;
 /** A migration visits this many slots per key that is put in, enough to end before the next one must begin. */
@@ -20,7 +22,7 @@ const maxReleaseCopyBytes = 16 * 1_024 * 1_024;
 
 /**
  * Open addressing with linear probing over 12-byte slots {low, high, value}. The home of a hash grows with its low
- * word, so the table changes its size in place, slice by slice: growing moves the highest hashes up first, shrinking
+ * word and slots are kept in the order of low words, so the table changes its size in place, slice by slice: growing moves the highest hashes up first, shrinking
  * moves the lowest down first. Meanwhile hashes whose low word is below `boundary` live by `scaleLow`, the others by
  * `scaleHigh`. There is no wrap-around; the last physical slot is always empty.
  */
@@ -61,7 +63,7 @@ export class SlotTable {
 
   /** The index of the first word of a hash's home slot. */
   homeOf(low: number): number {
-    return ((low * (low < this.boundary ? this.scaleLow : this.scaleHigh)) >>> 0) * slotWords;
+    return Math.imul(low * (low < this.boundary ? this.scaleLow : this.scaleHigh), slotWords);
   }
 
   /** @returns the value of a hash, 0 when it is not there */
@@ -81,20 +83,17 @@ export class SlotTable {
     // The slices end a migration in time; several reservations without a key in between may ask for more.
     while (this.#migration !== "none") this.migrate(this.#size);
     if (this.#size >= this.#maxSlots) return this.count + keys <= this.#maxSlots * loadLimit;
-    const factor = this.#size < fineGrowthSlots ? 2 : fineGrowth;
+    const factor = this.#size < fineGrowthSlots ? largeGrowth : fineGrowth;
     const wanted = Math.ceil(Math.max(this.#size * factor, (this.count + keys) / loadLimit));
     this.#begin("growing", Math.min(this.#maxSlots, wanted));
     this.migrate(keys * migratedSlotsPerKey);
     return this.count + keys <= this.#size * loadLimit;
   }
 
-  /** Puts a new key into the empty slot that `findSlot` returned. `words` may be replaced by it. */
+  /** Puts a new key in front of the slot that `findSlot` returned. `words` may be replaced by it. */
   put(at: number, low: number, high: number, value: number): void {
-    if (at + slotWords >= this.words.length) this.#lengthen();
-    const { words } = this;
-    words[at] = low;
-    words[at + 1] = high;
-    words[at + 2] = value;
+    const filled = insertSlot(this.words, at, { low, high, value });
+    if (filled + slotWords === this.words.length) this.lengthen();
     this.count++;
   }
 
@@ -104,7 +103,8 @@ export class SlotTable {
     let gap = at;
     for (let next = at + slotWords; words[next + 2] !== 0; next += slotWords) {
       const low = words[next]!;
-      if (((low * (low < boundary ? scaleLow : scaleHigh)) >>> 0) * slotWords > gap) continue;
+      // Keys are sorted, so behind one that is at home all the others have their homes behind the gap, too.
+      if (Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords) > gap) break;
       words[gap] = low;
       words[gap + 1] = words[next + 1]!;
       words[gap + 2] = words[next + 2]!;
@@ -194,28 +194,38 @@ export class SlotTable {
     this.boundary = runBound;
     if (lowestTarget < runEnd) this.#reinsert(runStart, runEnd);
     else {
-      // Nothing can land in the stretch itself, so every key is moved directly, from the top.
-      let { words } = this;
-      for (let slot = runEnd - 1; slot >= runStart; slot--) {
-        const at = slot * slotWords;
-        if (words[at + 2] === 0) continue;
-        const low = words[at]!;
-        let to = ((low * scaleHigh) >>> 0) * slotWords;
-        while (words[to + 2] !== 0) to += slotWords;
-        if (to + slotWords >= words.length) {
-          this.#lengthen();
-          words = this.words;
-        }
-        words[to] = low;
-        words[to + 1] = words[at + 1]!;
-        words[to + 2] = words[at + 2]!;
-        words[at] = 0;
-        words[at + 1] = 0;
-        words[at + 2] = 0;
-      }
+      // Nothing can land in the stretch itself, so every key is moved directly.
+      this.#moveUp(runStart, runEnd, lowestTarget);
+      this.words.fill(0, runStart * slotWords, runEnd * slotWords);
     }
     if (runBound === 0) this.#end();
     return Math.max(1, before - runStart + 1);
+  }
+
+  /**
+   * Copies keys of a stretch to their places in the new layout, which are all behind it: each goes to its home or behind
+   * the key before. Whether a slot is empty, or a home free, cannot be predicted, so there is no branch for it: of an
+   * empty slot, zeroes are written where the next key goes.
+   */
+  #moveUp(start: number, end: number, lowestTarget: number): void {
+    const { words, scaleHigh } = this;
+    const last = words.length - slotWords;
+    let to = (lowestTarget - 1) * slotWords;
+    for (let at = start * slotWords; at < end * slotWords; at += slotWords) {
+      const low = words[at]!;
+      const value = words[at + 2]! | 0;
+      const behind = to + slotWords;
+      const below = (Math.imul(low * scaleHigh, slotWords) - behind) | 0;
+      const place = (behind + (below & ~(below >> 31))) | 0;
+      if (place >= last || words[place + 2] !== 0) {
+        this.#putAll(words, at, end * slotWords);
+        return;
+      }
+      words[place] = low;
+      words[place + 1] = words[at + 1]!;
+      words[place + 2] = value;
+      to = (to + ((place - to) & ((value | -value) >> 31))) | 0;
+    }
   }
 
   /** Moves the lowest stretch that is in the old layout down to the new one. Returns the slots visited. */
@@ -233,7 +243,7 @@ export class SlotTable {
   }
 
   /** Adds slots behind the last, so that the last stays empty. */
-  #lengthen(): void {
+  lengthen(): void {
     this.#memory.ensure(this.words.length + tailSlots * slotWords);
     this.words = this.#memory.words;
   }
@@ -245,13 +255,18 @@ export class SlotTable {
     const scratch = this.#scratch;
     scratch.set(this.words.subarray(start * slotWords, end * slotWords));
     this.words.fill(0, start * slotWords, end * slotWords);
-    for (let at = length - slotWords; at >= 0; at -= slotWords) {
-      if (scratch[at + 2] === 0) continue;
+    this.#putAll(scratch, 0, length);
+  }
+
+  /** Puts keys that are counted already into their places by the homes that they have now. */
+  #putAll(slots: Uint32Array, from: number, to: number): void {
+    for (let at = from; at < to; at += slotWords) {
+      const value = slots[at + 2]!;
+      if (value === 0) continue;
+      const low = slots[at]!;
+      const high = slots[at + 1]!;
+      this.put(~findSlot(this.words, this.homeOf(low), low, high), low, high, value);
       this.count--;
-      const low = scratch[at]!;
-      const high = scratch[at + 1]!;
-      const found = findSlot(this.words, this.homeOf(low), low, high);
-      this.put(~found, low, high, scratch[at + 2]!);
     }
   }
 
@@ -278,11 +293,4 @@ export class SlotTable {
     // Even if all keys were to begin at the last home they would fit behind it; only addresses are reserved for that.
     return new GrowableWords((2 * this.#maxSlots + 2 * tailSlots) * slotWords, (slots + tailSlots) * slotWords);
   }
-}
-
-function firstLow(slot: number, scale: number): number {
-  let low = Math.ceil(slot / scale);
-  while (low > 0 && Math.floor((low - 1) * scale) >= slot) low--;
-  while (Math.floor(low * scale) < slot) low++;
-  return low;
 }

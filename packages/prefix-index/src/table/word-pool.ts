@@ -38,9 +38,9 @@ export class WordPool {
   /** For each class, the first page that has room. */
   readonly #roomy = new Uint32Array(sizeClasses.length).fill(none);
 
-  /** @param maxWords bound on all pages together; whole pages count */
+  /** @param maxWords bound on all records, rounded up to their sizes; each size may have one page that is not full */
   constructor(maxWords: number) {
-    const maxPages = Math.max(1, maxWords >>> pageShift);
+    const maxPages = Math.ceil(maxWords / pageWords) + sizeClasses.length;
     this.#memory = new GrowableWords(maxPages * pageWords, 0);
     this.#pageState = new GrowableWords(maxPages * 4, 0);
     this.#pageLinks = new GrowableWords(maxPages * 2, 0);

@@ -82,7 +82,8 @@ class FleetFeeds implements EngineFeeds {
     for (const engine of fleet.engines) this.#look(engine);
     this.#unsubscribe = fleet.onChange((change, engine) => {
       if (change === "gone") this.#drop(engine);
-      else if (change === "added" || change === "state" || change === "spec") this.#look(engine);
+      else if (change === "added" || change === "state" || change === "spec" || change === "restarted")
+        this.#look(engine);
     });
   }
 

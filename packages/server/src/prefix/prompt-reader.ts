@@ -1,8 +1,9 @@
 import type { Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
 import type { TokenizerConfig } from "@espalier/config";
-import { chainRoot, createBlockHasher, createTextHasher } from "@espalier/prefix-index";
+import { chainRoot } from "@espalier/prefix-index";
 import {
   createModelTokenizer,
+  createPromptHasher,
   type ModelTokenizer,
   type ModelTokenizerOptions,
   type PromptView,
@@ -67,7 +68,7 @@ interface Entry {
 
 class ConfiguredReader implements PromptReader {
   readonly #options: PromptReaderOptions;
-  readonly #hasher = { blocks: createBlockHasher(), text: createTextHasher() };
+  readonly #hasher = createPromptHasher();
   readonly #entries: Entry[] = [];
   /** Undefined while it is being made. */
   readonly #byEngine = new Map<string, ModelTokenizer | undefined>();

@@ -55,6 +55,9 @@ describe("where a run of blocks belongs", () => {
   });
 });
 
+/** The bounds that a router has. */
+const [maxRecentPrompts, maxRecentBlocks] = [4_096, 262_144];
+
 describe("the bounds", () => {
   test("the oldest prompt goes for one more than may be kept", () => {
     const recent = createRecentPrompts({ maxRequests: 3, maxBlocks: 1_000 });
@@ -87,6 +90,26 @@ describe("the bounds", () => {
     recent.add(small);
     recent.add(larger);
     expect([before(recent, small), before(recent, larger)]).toEqual([3, undefined]);
+  });
+
+  test("as they are by default: one prompt more", () => {
+    const recent = createRecentPrompts();
+    const prompts = Array.from({ length: maxRecentPrompts + 1 }, (_, at) =>
+      promptOf(Uint32Array.from({ length: 2 * blockSize }, (__, token) => at * 100 + token)),
+    );
+    for (const prompt of prompts) recent.add(prompt);
+    expect(prompts.slice(0, 2).map((prompt) => before(recent, prompt))).toEqual([undefined, 1]);
+    expect(before(recent, prompts.at(-1)!)).toBe(1);
+  });
+
+  test("as they are by default: one block more", () => {
+    const recent = createRecentPrompts();
+    const tokens = Uint32Array.from({ length: (maxRecentBlocks + 1) * blockSize }, (_, at) => at);
+    const [whole, larger] = [promptOf(tokens.subarray(0, maxRecentBlocks * blockSize)), promptOf(tokens)];
+    recent.add(larger);
+    expect(before(recent, larger)).toBeUndefined();
+    recent.add(whole);
+    expect(before(recent, whole)).toBe(maxRecentBlocks - 1);
   });
 
   test("a prompt without blocks takes no place", () => {

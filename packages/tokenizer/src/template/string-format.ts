@@ -1,7 +1,7 @@
 import { maxTextChars } from "./limits.ts";
 import { floatText, intText, roundHalfEven } from "./numbers.ts";
 import { valueError } from "./template-error.ts";
-import { codePoints } from "./text.ts";
+import { codePointCount, codePoints } from "./text.ts";
 import {
   checkLength,
   dictGet,
@@ -65,7 +65,7 @@ function convert(value: Value, type: string, flags: string, precision: string | 
     case "r":
     case "a": {
       const text = textBy(type, value);
-      return precision === undefined ? text : [...codePoints(text)].slice(0, Number(precision)).join("");
+      return precision === undefined ? text : firstPoints(text, Number(precision));
     }
     case "c":
       return character(value);
@@ -88,10 +88,15 @@ function textBy(conversion: string, value: Value): string {
   return conversion === "r" ? reprOf(value) : asciiOf(value);
 }
 
+function firstPoints(text: string, count: number): string {
+  const points = codePoints(text).slice(0, count);
+  return typeof points === "string" ? points : points.join("");
+}
+
 const maxCodePoint = 0x10ffff;
 
 function character(value: Value): string {
-  if (typeof value === "string" && codePoints(value).length === 1) return value;
+  if (typeof value === "string" && codePointCount(value) === 1) return value;
   if (!isInt(value)) throw valueError("%c requires int or char");
   const point = Number(value);
   if (point < 0 || point > maxCodePoint) throw valueError("%c arg not in range(0x110000)");
@@ -182,7 +187,7 @@ function signed(text: string, flags: string): string {
 function pad(text: string, flags: string, width: string | undefined, type: string): string {
   const target = Number(width ?? 0);
   checkLength(target, maxTextChars);
-  const missing = target - [...codePoints(text)].length;
+  const missing = target - codePointCount(text);
   if (missing <= 0) return text;
   if (flags.includes("-")) return text + " ".repeat(missing);
   if (!flags.includes("0") || "srac".includes(type)) return " ".repeat(missing) + text;
@@ -229,7 +234,7 @@ function formatValue(value: Value, specification: string): string {
   if (zero + comma === "0," && width !== "") throw valueError("zeros with commas between them are not supported");
   const number = typeof value === "boolean" ? Number(value) : value;
   const body = numeric ? formatNumber(number, type, signs, precision, comma) : formatText(value, type, precision);
-  const missing = Number(width || 0) - [...codePoints(body)].length;
+  const missing = Number(width || 0) - codePointCount(body);
   checkLength(missing, maxTextChars);
   if (missing <= 0) return body;
   const blank = fill ?? (zero === "" ? " " : "0");

@@ -32,10 +32,8 @@ export function findCutTokens(
   // A token that another one ends with is fine only as long as the end of that one is a cut too.
   for (let before = -1; before !== suitable.length; ) {
     before = suitable.length;
-    const kept: ReadonlySet<AddedToken> = new Set(suitable);
-    suitable = suitable.filter((token) =>
-      inText.every((other) => other === token || !interferes(other.content, token.content, kept.has(other))),
-    );
+    const disturbed = disturbedContents(inText, suitable);
+    suitable = suitable.filter(({ content }) => !disturbed.has(content));
   }
   suitable = suitable.filter(({ content }) => !overlaps(content, content));
   const contents = suitable.map(({ content }) => content);
@@ -78,11 +76,35 @@ function commonPrefix(contents: readonly string[]): string {
   return prefix;
 }
 
-/** Whether finding `other` may hide `content`, or go on beyond its end. */
-function interferes(other: string, content: string, endsInCut: boolean): boolean {
-  if (overlaps(other, content)) return true;
-  const at = other.indexOf(content);
-  return at >= 0 && !(endsInCut && at + content.length === other.length);
+/**
+ * Contents of candidates that finding one of `tokens` may hide, or go on beyond their ends. Tokens are many and start
+ * alike, but few have that start again further on, so only those are compared with candidates one by one.
+ */
+function disturbedContents(tokens: readonly AddedToken[], candidates: readonly AddedToken[]): ReadonlySet<string> {
+  const kept = new Set(candidates.map(({ content }) => content));
+  const byStart = new Map<string, string[]>();
+  for (const content of kept) {
+    const start = content.charAt(0);
+    const alike = byStart.get(start);
+    if (alike) alike.push(content);
+    else byStart.set(start, [content]);
+  }
+  const disturbed = new Set<string>();
+  for (const { content: other } of tokens) {
+    for (let length = 1; length < other.length; length++) {
+      if (kept.has(other.slice(0, length))) disturbed.add(other.slice(0, length));
+    }
+    const endsInCut = kept.has(other);
+    for (let at = 1; at < other.length; at++) {
+      const rest = other.slice(at);
+      for (const content of byStart.get(rest.charAt(0)) ?? []) {
+        const goesOn = content.length > rest.length && content.startsWith(rest);
+        const isWithin = rest.startsWith(content) && !(endsInCut && content === rest);
+        if (content !== other && (goesOn || isWithin)) disturbed.add(content);
+      }
+    }
+  }
+  return disturbed;
 }
 
 /** Whether the end of one is the beginning of the other, by less than all of either. */

@@ -1,13 +1,8 @@
-import { createRequire } from "node:module";
-import type { Tokenizer as ReferenceTokenizer } from "tokenizers";
+import { Tokenizer } from "tokenizers";
 import type { TokenizerJson } from "./models.ts";
 
-const { Tokenizer } = createRequire(import.meta.url)("tokenizers") as {
-  readonly Tokenizer: { fromString(text: string): ReferenceTokenizer };
-};
-
 /** The reference implementation's tokenizer of some parts, with a model of no tokens where none is given. */
-export function referenceOf(parts: TokenizerJson): ReferenceTokenizer {
+export function referenceOf(parts: TokenizerJson): Tokenizer {
   const definition = {
     version: "1.0",
     truncation: null,

@@ -65,6 +65,7 @@ shows(
     ["{% for x in [1,2]|map('string') %}{{ x }}{{ loop.last }}{{ loop.length }}{% endfor %}", "1False22True2"],
     ["{% for x in [1,2,3][1:] %}{{ x }}{% endfor %}", "23"],
     ["{% for x in [1,2] + [3] %}{{ x }}{% endfor %}", "123"],
+    ["{% for x in ([1] if false else [2]) %}{{ x }}{% endfor %}", "2"],
     ["{% for x in a or b %}{{ x }}{% endfor %}", "1"],
     ["{% for x in [3,1,2]|sort|reverse %}{{ x }}{% endfor %}", "321"],
     ["{% for x in '' %}x{% else %}e{% endfor %}", "e"],

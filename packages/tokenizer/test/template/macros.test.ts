@@ -59,6 +59,7 @@ shows("call blocks", [
   ["{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}in{% endcall %}", "<in>"],
   ["{% macro m(x) %}{{ caller(x) }}{% endmacro %}{% call(v) m(5) %}{{ v }}!{% endcall %}", "5!"],
   ["{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}{% call m() %}a{% endcall %}", "aa"],
+  ["{% macro m() %}{{ caller is defined }}{% if false %}{{ caller() }}{% endif %}{% endmacro %}{{ m() }}", "False"],
   [
     "{% macro m() %}{% for i in [1,2] %}{{ caller(i) }}{% endfor %}{% endmacro %}{% call(i) m() %}[{{ i }}]{% endcall %}",
     "[1][2]",

@@ -19,6 +19,7 @@ shows("assignments", [
   ["{% set a | upper | replace('X', 'y') %}x{{ 1 }}{% endset %}{{ a }}", "y1"],
   ["{% set a | trim %}  x {% endset %}[{{ a }}]", "[x]"],
   ["{% set a | join('-') %}xyz{% endset %}{{ a }}", "x-y-z"],
+  ["{% set a = 1 if false %}{{ a is defined }}", "False"],
   ["{% set a = [1, 2] %}{% set b = a %}{{ b }}", "[1, 2]"],
   ["{% set true1 = true %}{{ true1 }}", "True"],
   ["{% set a = 1, 2 %}{{ a }}", "(1, 2)"],
@@ -30,7 +31,9 @@ shows(
   "conditions have no scope",
   [
     ["{% if true %}{% set a = 1 %}{% endif %}{{ a }}", "1"],
+    ["{% if false %}{% set a = 1 %}{% endif %}{{ a is defined }}", "False"],
     ["{% set a = 0 %}{% if true %}{% set a = 1 %}{% endif %}{{ a }}", "1"],
+    ["{% set a = 0 %}{% if false %}{% elif true %}{% set a = 2 %}{% else %}{% set a = 3 %}{% endif %}{{ a }}", "2"],
     ["{% if a is defined %}x{% else %}{% set a = 1 %}{% endif %}{{ a }}", "1"],
     ["{% if 0 %}a{% elif '' %}b{% elif [] %}c{% else %}d{% endif %}", "d"],
     ["{% if 1 %}{% if 0 %}a{% else %}b{% endif %}{% endif %}", "b"],

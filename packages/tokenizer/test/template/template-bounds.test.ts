@@ -112,7 +112,7 @@ test.each([
 });
 
 test("JSON that needs care is read down to the bound", () => {
-  const list = (depth: number): string => "[".repeat(depth) + "1.0" + "]".repeat(depth);
+  const list = (depth: number): string => `${"[".repeat(depth)}1.0${"]".repeat(depth)}`;
   expect(readJson(list(maxValueDepth))).toBeDefined();
   expect(readJson(list(maxValueDepth + 1))).toBeUndefined();
   expect(readJson(`{"a":${list(maxValueDepth)}}`)).toBeUndefined();

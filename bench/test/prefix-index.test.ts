@@ -19,7 +19,7 @@ const sizes = {
   naiveBlocks: 1_000,
   queries: 20,
 };
-const rates = ["insert_ops_per_s", "remove_ops_per_s", "lookup_ops_per_s"];
+const rates = ["insert_ops_per_s", "remove_ops_per_s", "lookup_ops_per_s", "turnover_ops_per_s"];
 const queries = ["query_750x8_us_p50", "query_15000x96_us_p50"];
 
 test("a run measures every figure, by the clock that it is given", () => {

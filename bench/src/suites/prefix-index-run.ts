@@ -88,10 +88,10 @@ function forEachRun(blocks: number, run: (target: number, from: number, to: numb
 function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, seed }: RunPorts): Figures {
   const words = randomChain(blocks, createSeededRandom(seed));
   const index = create();
-  const perSecond = (work: () => void): number => {
+  const perSecond = (work: () => void, operations = blocks): number => {
     const startMs = clock.nowMs();
     work();
-    return (blocks / (clock.nowMs() - startMs)) * 1_000;
+    return (operations / (clock.nowMs() - startMs)) * 1_000;
   };
   const inserts = perSecond(() => forEachRun(blocks, (target, from, to) => index.store(target, words, from, to)));
   const { byteLength } = index;
@@ -101,10 +101,36 @@ function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, see
     for (let block = 0; block < blocks; block++) found += index.match(singles[block % singles.length]!, 1);
   });
   if (found !== blocks) throw new Error(`${found} of ${blocks} blocks were found`);
+  const turnover = turnOver(index, words, blocks, createSeededRandom(seed + 1), perSecond);
   const removals = perSecond(() => forEachRun(blocks, (target, from, to) => index.remove(target, words, from, to)));
   if (index.match(words, blocks) !== 0) throw new Error("a removed block was found");
-  const rates = { insert_ops_per_s: inserts, remove_ops_per_s: removals, lookup_ops_per_s: lookups };
+  const rates = {
+    insert_ops_per_s: inserts,
+    remove_ops_per_s: removals,
+    lookup_ops_per_s: lookups,
+    turnover_ops_per_s: turnover,
+  };
   return byteLength === undefined ? rates : { ...rates, bytes_per_block_target: byteLength / blocks };
+}
+
+/** Replaces every block by another, at the same size: as many removals as stores a second, counted together. */
+function turnOver(
+  index: MeasuredIndex,
+  words: Uint32Array,
+  blocks: number,
+  random: Random,
+  perSecond: (work: () => void, operations: number) => number,
+): number {
+  const old = words.slice();
+  words.set(randomChain(blocks, random));
+  return perSecond(
+    () =>
+      forEachRun(blocks, (target, from, to) => {
+        index.remove(target, old, from, to);
+        index.store(target, words, from, to);
+      }),
+    2 * blocks,
+  );
 }
 
 /** Times queries of chains that holders have to different depths, among other chains. */

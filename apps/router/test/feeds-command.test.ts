@@ -9,7 +9,7 @@ const feed = {
   reason: "complete",
   endpoint: "tcp://10.0.0.1:5557",
   lastSequence: 4_711,
-  blocks: 90_000,
+  blocks: { gpu: 80_000, cpu: 9_000, disk: 1_000, external: 0 },
   floatingBlocks: 12,
   messages: 4_712,
   gaps: 0,
@@ -54,6 +54,18 @@ test("a line for each feed, with a dash for what is not known", async () => {
   const counted = ["90000", "12", "0", "1"];
   expect(first).toEqual(["engine-a/0", "live", "complete", "tcp://10.0.0.1:5557", "4712", "4711", ...counted, "3"]);
   expect(second).toEqual(["engine-b/1", "off", "no-endpoint", "-", "0", "-", ...counted, "-"]);
+});
+
+// The router tells blocks by tier; the table used to take that for a number and showed a dash.
+test("the blocks of all tiers are added up, also when there are none", async () => {
+  const blocksOf = async (blocks: object): Promise<string | undefined> => {
+    const { admin } = await routerWith([{ ...feed, blocks }]);
+    const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+    return stdout.split("\n")[1]!.split(/ {2,}/)[6];
+  };
+  expect(await blocksOf({ gpu: 1, cpu: 20, disk: 300, external: 4_000 })).toBe("4321");
+  expect(await blocksOf({ gpu: 0, cpu: 0, disk: 0, external: 0 })).toBe("0");
+  expect(await blocksOf({})).toBe("0");
 });
 
 test("a first sequence of 0, and a lag of 0, are numbers and no dashes", async () => {

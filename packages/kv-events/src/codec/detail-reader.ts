@@ -45,7 +45,8 @@ export class DetailReader {
     if (!cursor.readText()) return false;
     const text = cursor.spanText() || undefined;
     if (id === field.cacheSalt) this.#cacheSalt = text;
-    else if (id === field.loraName) this.#adapter = text;
+    // The name goes before a number that is text, whichever comes first.
+    else if (id === field.loraName) this.#adapter = text ?? this.#adapter;
     else this.#adapter ??= text;
     return true;
   }

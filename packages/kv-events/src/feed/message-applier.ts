@@ -43,6 +43,13 @@ export class MessageApplier {
     return report.refused !== undefined || !(this.#decoder.batch.timestampS <= before);
   }
 
+  /** Whether the engine made this message before the latest one that was handed on. */
+  isOlder(payload: Uint8Array): boolean {
+    const before = this.#timestampS;
+    const report = this.#decoder.decode(payload);
+    return report.refused === undefined && this.#decoder.batch.timestampS < before;
+  }
+
   /** Forgets the latest timestamp. */
   reset(): void {
     this.#timestampS = Number.NaN;

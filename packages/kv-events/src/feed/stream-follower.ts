@@ -11,6 +11,8 @@ import { SequenceTracker } from "./sequence-tracker.ts";
 
 /** Replays that end without getting past a hole before it is given up. */
 const maxFruitlessReplays = 2;
+/** Messages of one life that are taken for leftovers of the one before. */
+const maxStaleMessages = 64;
 
 /** What the follower asks of the feed around it. */
 export interface FollowerHost {
@@ -48,6 +50,7 @@ export class StreamFollower {
   #hasHistory = false;
   #fruitlessReplays = 0;
   #hasReplayFailed = false;
+  #staleMessages = 0;
 
   constructor(options: FollowerOptions) {
     const { reorderMessages, reorderBytes, rememberedMessages } = options.limits;
@@ -98,6 +101,7 @@ export class StreamFollower {
         break;
       case "ahead":
         if (this.#isDoubtful) this.#startLife("unverified", message);
+        else if (this.#isOfAnEarlierLife(message)) this.#options.record.count("duplicates");
         else this.#hold(message);
     }
     this.#options.host.settle();
@@ -140,6 +144,16 @@ export class StreamFollower {
     this.#cancelWait?.();
     this.#cancelWait = undefined;
     if (this.#reorder.count > 0) this.#options.host.putBack(this.#reorder.takeAll());
+  }
+
+  /**
+   * A message that waited in a queue while the engine was restarted has a high number and an old time. So many at most are
+   * taken for such: the clock of an engine may be set back.
+   */
+  #isOfAnEarlierLife({ payload }: NumberedMessage): boolean {
+    if (this.#staleMessages >= maxStaleMessages || !this.#options.applier.isOlder(payload)) return false;
+    this.#staleMessages += 1;
+    return true;
   }
 
   #judgeUnknown(message: NumberedMessage): void {
@@ -227,6 +241,7 @@ export class StreamFollower {
     this.#holeReason = undefined;
     this.#hasHistory = false;
     this.#fruitlessReplays = 0;
+    this.#staleMessages = 0;
     record.newLife();
     sink.newLife(reason);
   }

@@ -8,12 +8,12 @@ export function storedPayload(hash: number, timestampS = 0): Uint8Array {
   return encodeEventMessage([event], "vllm-0.32", { timestampS, rank: 0 });
 }
 
-/** A payload of roughly this many bytes. */
+/** A payload of roughly this many bytes, newer than any other. */
 export function largePayload(hash: number, sizeBytes: number): Uint8Array {
   const tokens = new Uint32Array(Math.ceil(sizeBytes / 5)).fill(0xffff_ffff);
   const stored = { type: "stored", hashes: [BigInt(hash)], parentHash: undefined, tokens } as const;
   const event = { ...stored, blockSize: tokens.length, adapter: undefined, cacheSalt: undefined };
-  return encodeEventMessage([event], "vllm-0.32", { timestampS: 0, rank: 0 });
+  return encodeEventMessage([event], "vllm-0.32", { timestampS: 2_000_000_000, rank: 0 });
 }
 
 /** Not msgpack of any message. */

@@ -78,6 +78,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
             root: (adapter, cacheSalt) => chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" }),
           }),
           forget: (target) => knowledge.forget(target),
+          forgetPlacements: (target) => knowledge.forgetPlacements(target),
           listen: kvEvents.listen,
           maxReplays: kvEvents.maxReplays,
           transport: createSharedBinds(createZmqTransport(slices), logger),

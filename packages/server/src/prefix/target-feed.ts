@@ -12,6 +12,7 @@ import {
 } from "@espalier/kv-events";
 import {
   type BlockDigests,
+  eventKind,
   FeedLedger,
   type PrefixIndex,
   type TierName,
@@ -32,6 +33,8 @@ export interface TargetFeedParts {
   readonly blockSize: number;
   /** Called when a target runs anew: nothing that was known of it holds. */
   readonly forget: (target: TargetIndex) => void;
+  /** Called when a target has emptied its cache: what was guessed of it does not hold. */
+  readonly forgetPlacements: (target: TargetIndex) => void;
   readonly decoder: EventDecoder;
   readonly slices: WorkSlices;
   readonly replayGate: ReplayGate;
@@ -65,10 +68,12 @@ export class TargetFeed {
   readonly #ledger: FeedLedger;
   readonly #feed: KvFeed;
   #hasFloating = false;
-  standing: FeedStanding = "none";
+  #standing: FeedStanding = "none";
+  /** Its blocks cannot be told in blocks of the index. */
+  #isUnusable = false;
 
   constructor(parts: TargetFeedParts, target: Target, endpoints: FeedEndpoints) {
-    const { index, digests, blockSize, forget } = parts;
+    const { index, digests, blockSize, forget, forgetPlacements } = parts;
     const number = target.index;
     this.#parts = parts;
     this.#target = target;
@@ -82,7 +87,7 @@ export class TargetFeed {
         holeGone: (inTier, words, at) => {
           if (inTier === tier.gpu) index.forgetOrphan(number, words, at);
         },
-        cleared: () => forget(number),
+        cleared: () => index.clearFacts(number),
       },
     });
     this.#feed = createKvFeed({
@@ -91,16 +96,19 @@ export class TargetFeed {
       endpoints,
       sink: {
         batch: (batch) => {
-          const { floatedBlocks } = this.#ledger.apply(batch);
+          if (batch.kind.subarray(0, batch.count).includes(eventKind.cleared)) forgetPlacements(number);
+          const { floatedBlocks, refusedEvents } = this.#ledger.apply(batch);
           this.#hasFloating ||= floatedBlocks > 0;
+          if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
           this.attach();
         },
         newLife: () => {
           this.#ledger.clear();
+          this.#isUnusable = false;
           forget(number);
         },
         state: (state, reason) => {
-          this.standing = standingOf(state, reason);
+          this.#standing = standingOf(state, reason);
         },
       },
     });
@@ -113,7 +121,11 @@ export class TargetFeed {
   async stop(): Promise<void> {
     await this.#feed.stop();
     this.#ledger.clear();
-    this.standing = "none";
+    this.#standing = "none";
+  }
+
+  get standing(): FeedStanding {
+    return this.#isUnusable ? "none" : this.#standing;
   }
 
   /** Gives floating blocks their place, where a prompt that was placed here shows it. */

@@ -35,6 +35,7 @@ export async function feedsRig({ listen, maxReplays = 8 }: FeedsRigOptions = {})
     ...time,
     ...{ fleet, http, index, recent, digests, blockSize, listen, maxReplays },
     forget: (target) => index.forgetTarget(target),
+    forgetPlacements: (target) => index.placements.clear(target),
     slices: createWorkSlices(time),
     transport: createSharedBinds(transport, silentLogger),
     random: createSeededRandom(7),

@@ -20,7 +20,11 @@ interface Job {
 /** @param onEnd called once when the thread ends without having been stopped */
 export function createPoolThread(program: URL, onEnd: (reason: string) => void): PoolThread {
   // A thread that tokenises needs little besides its vocabularies; without the bound one text could take the machine.
-  const worker = new Worker(program, { resourceLimits: { maxOldGenerationSizeMb: 4_096 } });
+  const worker = new Worker(program, {
+    // Flags of the process (conditions of imports, inspectors) are not meant for it.
+    execArgv: [],
+    resourceLimits: { maxOldGenerationSizeMb: 4_096 },
+  });
   let job: Job | undefined;
   let nextId = 0;
   let isStopped = false;

@@ -133,7 +133,7 @@ test("a gzipped trace is read too; Ctrl-C ends the run with what was measured, a
 test("no process survives a replay that is killed", async () => {
   const path = temporaryFile("trace.jsonl", trace(100));
   const program = start(["replay", "--trace", path]);
-  await program.until(/least_connections █*░* \d+\/1000/);
+  await program.until(/round_robin █*░* \d+\/1000/);
   const children = childrenOf(program.pid);
   expect(children).toHaveLength(2);
   program.kill("SIGKILL");
@@ -143,7 +143,17 @@ test("no process survives a replay that is killed", async () => {
 const conversations = sharedPath("traces", "conversation_trace.jsonl.gz");
 
 test.skipIf(!conversations)("the beginning of the Mooncake conversation trace", async () => {
-  const args = ["--trace", conversations!, "--requests", "100", "--speed", "20", "--json"];
+  const args = [
+    "--trace",
+    conversations!,
+    "--requests",
+    "100",
+    "--speed",
+    "20",
+    "--policy",
+    "least_connections",
+    "--json",
+  ];
   const { code, stdout } = await run(["replay", ...args]);
   expect(code).toBe(0);
   const { rows, bounds } = JSON.parse(stdout);

@@ -37,6 +37,23 @@ async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): P
   return publisher;
 }
 
+const firstQuietPort = 20_000;
+const quietPorts = 8_000;
+let triedPorts = process.pid;
+
+/** A port that is free now, and that no system hands out when somebody asks for any: it can be taken twice in a row. */
+async function quietPort(): Promise<number> {
+  for (;;) {
+    const port = firstQuietPort + (triedPorts++ % quietPorts);
+    const server = createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true));
+    });
+    await new Promise((resolve) => server.close(resolve));
+    if (isFree) return port;
+  }
+}
+
 interface RealFeed {
   readonly feed: KvFeed;
   readonly sink: RecordingSink;
@@ -120,7 +137,7 @@ test.each(["vllm-0.32", "vllm-0.23", "sglang-0.5.23"] as const)(
 );
 
 test("an engine that starts after its reader", async () => {
-  const first = await startPublisher();
+  const first = await startPublisher({ port: await quietPort(), replayPort: await quietPort() });
   const endpoints = endpointsOf(first);
   await first.stop();
   const { feed, is, sees } = await startFeed(endpoints);

@@ -191,6 +191,7 @@ export class HeldBlocks {
         const high = hashes[at + 1]! | 0;
         const stored = facts.store(node, low, high, chains.chain, chainAt, tier);
         if (stored === 0) {
+          this.#report.storedBlocks += block;
           this.#report.overflowedBlocks += run.blocks - done - block;
           return;
         }

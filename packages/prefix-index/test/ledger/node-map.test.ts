@@ -74,7 +74,7 @@ test("released numbers are used again, and a table has a bound", () => {
   const ids = Array.from({ length: 300 }, () => table.allocate());
   expect(new Set(ids).size).toBe(300);
   expect(table.hasRoomFor(1)).toBe(false);
-  table.words[ids[7]! * 5 + nodeField.payload] = 9;
+  table.words[ids[7]! * 5 + nodeField.chain] = 9;
   table.release(ids[7]!);
   expect([table.isLive(ids[7]!), table.isLive(ids[8]!)]).toEqual([false, true]);
   expect(table.allocate()).toBe(ids[7]);

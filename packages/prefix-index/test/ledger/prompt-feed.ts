@@ -103,8 +103,8 @@ export class PromptFeed {
     return this.#names.get(hash) ?? `unknown ${hash}`;
   }
 
-  /** Every tier is as the sink was told, and the counters agree with that. */
-  consistency(): { blocks: readonly number[]; holes: number } {
+  /** Blocks per tier and holes as the sink was told, which is what `stats` has to say. */
+  told(): { blocks: readonly number[]; holes: number } {
     return {
       blocks: tierNames.map((_, tier) => this.sink.blocks[tier]!.size),
       holes: this.sink.holes.reduce((sum, holes) => sum + holes.size, 0),
@@ -159,7 +159,7 @@ function rootName({ adapter, cacheSalt }: PromptOptions): string {
 }
 
 /** An engine's hash of a prompt up to the end of a block: FNV-1a, 64 bits. */
-export function engineHash(prefix: string, options: PromptOptions): bigint {
+function engineHash(prefix: string, options: PromptOptions): bigint {
   const text = `${options.namespace ?? ""}|${rootName(options)}|${prefix}`;
   let hash = 0xcbf29ce484222325n;
   for (let at = 0; at < text.length; at++) {

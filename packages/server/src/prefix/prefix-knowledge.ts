@@ -140,7 +140,8 @@ class PlacedPrompt implements Placement {
       return;
     }
     this.#place(options.placementTtlMs);
-    if (prompt.from === "bytes") return;
+    // Without events there are no blocks that it could help to place.
+    if (prompt.from === "bytes" || options.standingOf(target.index) === "none") return;
     options.recent.add(prompt);
     options.onPlaced(target.index);
   }

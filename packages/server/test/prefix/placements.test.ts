@@ -97,7 +97,7 @@ describe("how long a guess is believed", () => {
 
 describe("which placements the events may use to find a block's place", () => {
   test.each<{ name: string; of: PromptBlocks; standing: FeedStanding; told: boolean }>([
-    { name: "tokens at a target without events", of: prompt, standing: "none", told: true },
+    { name: "tokens at a target without events", of: prompt, standing: "none", told: false },
     { name: "tokens at a target with some", of: prompt, standing: "partial", told: true },
     { name: "tokens at a target whose events are void", of: prompt, standing: "void", told: true },
     { name: "the beginning of a prompt", of: beginning, standing: "partial", told: true },

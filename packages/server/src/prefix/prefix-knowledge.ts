@@ -104,8 +104,13 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
   };
 }
 
+/**
+ * Where events tell all, they tell it late: what was placed a moment ago counts as well, or the next cold prompts would all
+ * go where there seems to be room.
+ */
 function heldBlocks(index: PrefixIndex, target: TargetIndex, standing: FeedStanding): number {
-  return standing === "complete" ? index.factBlockCount(target, tier.gpu) : index.placements.blockCount(target);
+  const placed = index.placements.blockCount(target);
+  return standing === "complete" ? index.factBlockCount(target, tier.gpu) + placed : placed;
 }
 
 /**

@@ -43,6 +43,15 @@ describe("what a target is thought to hold", () => {
     expect(see(prompt)).toMatchObject({ gpu, ageMs });
   });
 
+  // A burst of cold prompts used to go where the cache seemed emptiest, all of it, because events had told of none of them.
+  test("what was placed a moment ago fills the cache of a target whose events tell all", () => {
+    const { knowledge, announce, see, target } = knowledgeRig({ standing: "complete" });
+    announce(other, 0, 2);
+    expect(see(prompt).held).toBe(32);
+    knowledge.place(target, prompt, 0);
+    expect(see(other).held).toBe(32 + prompt.blockCount * 16);
+  });
+
   test("what `describe` tells is of the prompt that was looked up last", () => {
     const { knowledge, announce, see, target } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 3);

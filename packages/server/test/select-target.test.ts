@@ -77,6 +77,7 @@ function knowledgeOf(known: Readonly<Record<string, Partial<Record<CandidateColu
     },
     forget() {},
     forgetPlacements() {},
+    renew() {},
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Clock, TargetIndex } from "@espalier/common";
 import type { CandidateSet } from "@espalier/policies";
-import { createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
+import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import type { Target } from "@espalier/workers";
 import type { CacheMeters } from "./cache-meters.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
@@ -24,6 +24,8 @@ export interface PrefixKnowledge {
    * @param matchedTokens of it, as predicted at the decision
    */
   place(target: Target, prompt: PromptBlocks, matchedTokens: number): Placement;
+  /** Goes on believing in prompts that still wait to be computed; to be called more often than every five seconds. */
+  renew(): void;
   /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
   forget(target: TargetIndex): void;
   /** The target runs anew: nothing that is guessed of it holds. */
@@ -66,6 +68,8 @@ const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
   const { clock, index, standingOf } = options;
   const matches = createPrefixMatches(maxKnownTargets);
+  /** Prompts that wait to be computed where events will tell of them. */
+  const waiting = new Set<PlacedPrompt>();
   return {
     match(prompt) {
       index.match(prompt.chain, prompt.blockCount, clock.nowMs(), matches);
@@ -94,7 +98,10 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
         held = reached;
       }
     },
-    place: (target, prompt, matchedTokens) => new PlacedPrompt(options, target, prompt, matchedTokens),
+    place: (target, prompt, matchedTokens) => new PlacedPrompt({ ...options, waiting }, target, prompt, matchedTokens),
+    renew() {
+      for (const placed of waiting) placed.renew();
+    },
     forget(target) {
       if (target < maxKnownTargets) index.forgetTarget(target);
     },
@@ -105,12 +112,11 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
 }
 
 /**
- * Where events tell all, they tell it late: what was placed a moment ago counts as well, or the next cold prompts would all
- * go where there seems to be room.
+ * What was sent to a target fills its cache as far as the router knows. By events a full cache is full, and one that answers
+ * slowly seems to have room: that would draw the next prompts to it, so there the room is left unknown.
  */
 function heldBlocks(index: PrefixIndex, target: TargetIndex, standing: FeedStanding): number {
-  const placed = index.placements.blockCount(target);
-  return standing === "complete" ? index.factBlockCount(target, tier.gpu) + placed : placed;
+  return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
 /**
@@ -123,14 +129,22 @@ function cutToEngine({ tokens, blockSize, from }: PromptBlocks, engineBlock: num
   return (depth) => Math.max(0, Math.floor(Math.min(depth * blockSize, most) / unit) * unit);
 }
 
+interface PlacedPromptOptions extends KnowledgeOptions {
+  readonly waiting: Set<PlacedPrompt>;
+}
+
+/** A guess with so little time left is renewed while its prompt waits in an engine's queue. */
+const renewalMs = 5_000;
+
 class PlacedPrompt implements Placement {
-  readonly #options: KnowledgeOptions;
+  readonly #options: PlacedPromptOptions;
   readonly #target: TargetIndex;
   readonly #prompt: PromptBlocks;
   readonly #matchedTokens: number;
   #isComputed = false;
+  #expiresMs = 0;
 
-  constructor(options: KnowledgeOptions, target: Target, prompt: PromptBlocks, matchedTokens: number) {
+  constructor(options: PlacedPromptOptions, target: Target, prompt: PromptBlocks, matchedTokens: number) {
     this.#options = options;
     this.#target = target.index;
     this.#prompt = prompt;
@@ -142,6 +156,7 @@ class PlacedPrompt implements Placement {
     options.index.placements.setCapacity(target.index, Math.ceil(capacity / prompt.blockSize));
     if (this.#hasFacts) {
       this.#place(Math.min(options.placementTtlMs, factsDueMs.fromDispatch));
+      options.waiting.add(this);
       return;
     }
     this.#place(options.placementTtlMs);
@@ -151,12 +166,20 @@ class PlacedPrompt implements Placement {
     options.onPlaced(target.index);
   }
 
+  renew(): void {
+    const { clock, waiting } = this.#options;
+    if (!this.#hasFacts) waiting.delete(this);
+    else if (this.#expiresMs - clock.nowMs() <= renewalMs) this.#place(factsDueMs.fromDispatch);
+  }
+
   computed(): void {
     this.#isComputed = true;
+    this.#options.waiting.delete(this);
     if (this.#isKept && this.#hasFacts) this.#place(factsDueMs.fromFirstToken);
   }
 
   withdraw(): void {
+    this.#options.waiting.delete(this);
     if (!this.#isKept) return;
     const { chain, blockCount, blockSize } = this.#prompt;
     const { index, clock } = this.#options;
@@ -165,7 +188,8 @@ class PlacedPrompt implements Placement {
   }
 
   answered(cachedTokens: number | undefined): void {
-    const { meters, clock, index, placementTtlMs: ttlMs } = this.#options;
+    const { meters, clock, index, waiting, placementTtlMs: ttlMs } = this.#options;
+    waiting.delete(this);
     if (cachedTokens === undefined) return;
     meters.compared(this.#matchedTokens, cachedTokens);
     // The engine has just read the whole prompt: what it did not hold it has computed.
@@ -184,6 +208,8 @@ class PlacedPrompt implements Placement {
 
   #place(ttlMs: number): void {
     const { index, clock } = this.#options;
-    index.place(this.#target, this.#prompt.chain, this.#prompt.blockCount, { nowMs: clock.nowMs(), ttlMs });
+    const nowMs = clock.nowMs();
+    this.#expiresMs = nowMs + ttlMs;
+    index.place(this.#target, this.#prompt.chain, this.#prompt.blockCount, { nowMs, ttlMs });
   }
 }

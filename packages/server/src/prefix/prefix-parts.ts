@@ -94,6 +94,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     engineUrl: (model) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
   });
   const upkeep = createUpkeep(scheduler, () => {
+    knowledge.renew();
     index.maintain(clock.nowMs(), upkeepSteps);
     meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
   });

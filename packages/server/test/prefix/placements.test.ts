@@ -95,6 +95,24 @@ describe("how long a guess is believed", () => {
   });
 });
 
+// Behind a long queue guesses ran out before the events came; caches with the longest queues seemed the emptiest then, and
+// drew every cold prompt.
+test("a prompt that waits in a queue is believed in until it is computed", () => {
+  const { knowledge, target, time, see } = knowledgeRig({ standing: "complete" });
+  const placement = knowledge.place(target, prompt, 0);
+  for (let second = 0; second < 60; second++) {
+    time.advance(1_000);
+    knowledge.renew();
+  }
+  expect(see(prompt).gpu).toBeGreaterThan(0);
+  placement.computed();
+  for (let second = 0; second < 11; second++) {
+    time.advance(1_000);
+    knowledge.renew();
+  }
+  expect(see(prompt).gpu).toBe(0);
+});
+
 describe("which placements the events may use to find a block's place", () => {
   test.each<{ name: string; of: PromptBlocks; standing: FeedStanding; told: boolean }>([
     { name: "tokens at a target without events", of: prompt, standing: "none", told: false },

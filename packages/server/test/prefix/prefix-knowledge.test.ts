@@ -12,14 +12,14 @@ const other = promptOf(tokensOf("b", 100));
 const nothing = { gpu: 0, cpu: 0, disk: 0, external: 0, ageMs: Number.NaN };
 
 describe("what a target is thought to hold", () => {
-  test("of a prompt that nobody saw it holds nothing, and what it holds in all is known", () => {
+  test("of a prompt that nobody saw it holds nothing, and its room is unknown where events tell all", () => {
     const { see, announce } = knowledgeRig({ standing: "complete" });
     announce(other, 0, 5);
-    expect(see(prompt)).toEqual({ ...nothing, held: 80 });
+    expect(see(prompt)).toEqual({ ...nothing, held: Number.NaN });
   });
 
   test.each<[FeedStanding, number, number]>([
-    ["complete", 48, 48],
+    ["complete", 48, Number.NaN],
     ["partial", 48, 0],
     ["void", 0, 0],
     ["none", 0, 0],
@@ -43,15 +43,6 @@ describe("what a target is thought to hold", () => {
     expect(see(prompt)).toMatchObject({ gpu, ageMs });
   });
 
-  // A burst of cold prompts used to go where the cache seemed emptiest, all of it, because events had told of none of them.
-  test("what was placed a moment ago fills the cache of a target whose events tell all", () => {
-    const { knowledge, announce, see, target } = knowledgeRig({ standing: "complete" });
-    announce(other, 0, 2);
-    expect(see(prompt).held).toBe(32);
-    knowledge.place(target, prompt, 0);
-    expect(see(other).held).toBe(32 + prompt.blockCount * 16);
-  });
-
   test("what `describe` tells is of the prompt that was looked up last", () => {
     const { knowledge, announce, see, target } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 3);
@@ -65,7 +56,7 @@ describe("what a target is thought to hold", () => {
   test("a prompt of no full block is held by nobody", () => {
     const { see, announce } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 3);
-    expect(see(promptOf(tokensOf("a", 15)))).toEqual({ ...nothing, held: 48 });
+    expect(see(promptOf(tokensOf("a", 15)))).toEqual({ ...nothing, held: Number.NaN });
   });
 });
 
@@ -76,7 +67,7 @@ describe("lower tiers add what begins where the GPU ends", () => {
     announce(prompt, 2, 3, "cpu");
     announce(prompt, 3, 5, "disk");
     announce(prompt, 5, 6, "external");
-    expect(see(prompt)).toEqual({ ...nothing, gpu: 32, cpu: 16, disk: 32, external: 16, held: 32 });
+    expect(see(prompt)).toEqual({ ...nothing, gpu: 32, cpu: 16, disk: 32, external: 16, held: Number.NaN });
   });
 
   test("a block in two tiers counts for the faster one only", () => {
@@ -97,7 +88,7 @@ describe("lower tiers add what begins where the GPU ends", () => {
   test("a prompt that is held by a slow tier alone has nothing on the GPU", () => {
     const { see, announce } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 4, "disk");
-    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0, disk: 64, external: 0, held: 0 });
+    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0, disk: 64, external: 0, held: Number.NaN });
   });
 
   test.each<[number, Partial<Seen>]>([
@@ -193,7 +184,7 @@ describe("a new life of the engine", () => {
     announce(prompt, 2, 4, "cpu");
     for (const target of [first, second]) index.place(target, prompt.chain, 5, { nowMs: 0, ttlMs });
     knowledge.forget(first);
-    expect(see(prompt)).toEqual({ ...nothing, held: 0 });
+    expect(see(prompt)).toEqual({ ...nothing, held: Number.NaN });
     expect(see(prompt, targetLike(second, {})).gpu).toBe(80);
   });
 
@@ -202,7 +193,7 @@ describe("a new life of the engine", () => {
     announce(prompt, 0, 2);
     index.place(target.index, prompt.chain, 5, { nowMs: 0, ttlMs });
     knowledge.forgetPlacements(target.index);
-    expect(see(prompt)).toEqual({ ...nothing, gpu: 32, held: 32 });
+    expect(see(prompt)).toEqual({ ...nothing, gpu: 32, held: Number.NaN });
   });
 });
 

@@ -78,7 +78,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       const number = target.index;
       if (number >= maxKnownTargets) return;
       const standing = standingOf(number);
-      candidates.heldTokens[at] = heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
+      candidates.heldTokens[at] =
+        heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
       if (matches.isListed[number] !== 1) return;
       const cut = cutToEngine(prompt, target.signals.blockSize);
       const trusted = standing === "complete" || standing === "partial";

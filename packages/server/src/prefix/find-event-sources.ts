@@ -18,7 +18,7 @@ const maxBytes = 1_048_576;
  *   of its own, so that it should be asked again
  */
 export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
-  const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
+  const host = hostOf(url);
   let hasFailed = false;
   for (const [path, read] of [
     ["/kv_event_sources", readVllmEventSources],
@@ -38,11 +38,14 @@ export function sourceBySpec(
   { endpoint, replayEndpoint, topic }: KvEventsSpec,
   rank: number,
 ): FeedEndpoints | undefined {
-  const host = new URL(endpoint).hostname.replace(/^\[|\]$/g, "");
+  const host = hostOf(endpoint);
   const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
   // The entry says where to dial, whatever the engine's own configuration looks like.
   return found && { ...found, mode: "connect" };
 }
+
+/** Without the brackets of an IPv6 address. */
+const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, "");
 
 interface Answer {
   readonly status: number;

@@ -68,8 +68,8 @@ const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
   const { clock, index, standingOf } = options;
   const matches = createPrefixMatches(maxKnownTargets);
-  /** Prompts that wait to be computed where events will tell of them. */
   const waiting = new Set<PlacedPrompt>();
+  const placing: PlacedPromptOptions = { ...options, waiting };
   return {
     match(prompt) {
       index.match(prompt.chain, prompt.blockCount, clock.nowMs(), matches);
@@ -99,7 +99,7 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
         held = reached;
       }
     },
-    place: (target, prompt, matchedTokens) => new PlacedPrompt({ ...options, waiting }, target, prompt, matchedTokens),
+    place: (target, prompt, matchedTokens) => new PlacedPrompt(placing, target, prompt, matchedTokens),
     renew() {
       for (const placed of waiting) placed.renew();
     },
@@ -131,6 +131,7 @@ function cutToEngine({ tokens, blockSize, from }: PromptBlocks, engineBlock: num
 }
 
 interface PlacedPromptOptions extends KnowledgeOptions {
+  /** Prompts that wait to be computed where events will tell of them. */
   readonly waiting: Set<PlacedPrompt>;
 }
 

@@ -21,6 +21,10 @@ export default defineConfig({
       { ...shared, test: { name: "integration", include: ["test/integration/**/*.test.ts"], testTimeout: 30_000 } },
       {
         ...shared,
+        test: { name: "convergence", include: ["test/convergence/**/*.test.ts"], testTimeout: 60_000 },
+      },
+      {
+        ...shared,
         test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
       },
     ],

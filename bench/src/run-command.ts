@@ -1,8 +1,13 @@
+import { convergenceSuite } from "./suites/convergence.ts";
 import { eventsSuite } from "./suites/events.ts";
 import { hashSuite } from "./suites/hash.ts";
+import { joinSuite } from "./suites/join.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
+import { replicationSuite } from "./suites/replication.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
+import { traceHttpSuite } from "./suites/trace-http.ts";
+import { twoTurnSuite } from "./suites/two-turn.ts";
 import type { Suite } from "./support/suite.ts";
 import { UsageError } from "./support/usage-error.ts";
 
@@ -12,7 +17,18 @@ export interface CommandOutput {
   readonly notes: (text: string) => void;
 }
 
-const suites: readonly Suite[] = [hashSuite, prefixIndexSuite, tokenizerSuite, eventsSuite, proxySuite];
+const suites: readonly Suite[] = [
+  hashSuite,
+  prefixIndexSuite,
+  tokenizerSuite,
+  eventsSuite,
+  proxySuite,
+  replicationSuite,
+  convergenceSuite,
+  joinSuite,
+  twoTurnSuite,
+  traceHttpSuite,
+];
 
 const exitDone = 0;
 const exitFailure = 1;

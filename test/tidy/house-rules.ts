@@ -19,6 +19,8 @@ export const allowedImports: AllowedImports = {
   "prefix-index": ["common"],
   "kv-events": ["common", "prefix-index"],
   tokenizer: ["common", "prefix-index"],
+  replication: ["common", "prefix-index"],
+  mesh: ["common", "replication"],
   "load-driver": ["common", "workload"],
   server: [
     "common",
@@ -32,6 +34,8 @@ export const allowedImports: AllowedImports = {
     "prefix-index",
     "kv-events",
     "tokenizer",
+    "replication",
+    "mesh",
   ],
   "engine-sim": ["common", "engine-model", "telemetry", "kv-events", "tokenizer"],
   bench: "anything",
@@ -51,6 +55,11 @@ export interface PortException {
 export const portExceptions: readonly PortException[] = [
   { path: "packages/common/src/clock.ts", ports: ["time", "timers"], reason: "the port itself" },
   { path: "packages/common/src/random.ts", ports: ["randomness"], reason: "the port itself" },
+  {
+    path: "packages/mesh/src/wire/secure-nonce.ts",
+    ports: ["randomness"],
+    reason: "whoever sees one nonce must not guess the next; nothing depends on its value",
+  },
   { path: "packages/testing/src/virtual-time.ts", ports: ["timers"], reason: "lets promises settle" },
   { path: "packages/testing/src/wait-for.ts", ports: ["timers"], reason: "polls real programs" },
   { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },

@@ -11,12 +11,14 @@ const replayFlags: ReplayFlags = {
   kvEvents: "on,off",
   engines: "4",
   routers: "1",
+  sharing: "mesh",
   preset: "h100-32b-tp2",
 };
 
 const demoFlags: DemoFlags = {
   engines: "4",
   routers: "1",
+  sharing: "mesh",
   policy: "least_connections",
   preset: "h100-32b-tp2",
   port: "8080",
@@ -43,6 +45,7 @@ test("the flags of a replay as numbers, lists and URLs", () => {
     blocks: 2_048,
     engines: 4,
     routers: 1,
+    sharing: ["mesh"],
     seed: 1,
   });
 });
@@ -55,6 +58,10 @@ test("prompts are tokens for engines of its own and text for those that run alre
     prompts: "tokens",
     kvEvents: [false],
   });
+});
+
+test("routers may be compared with and without sharing", () => {
+  expect(readReplayOptions({ ...replayFlags, sharing: "mesh, none" }).sharing).toEqual(["mesh", "none"]);
 });
 
 test("what is not given stays undefined", () => {
@@ -75,6 +82,9 @@ test.each<[Partial<ReplayFlags>, string]>([
   [{ url: ["http://a", "b"] }, '--url must be a URL such as http://127.0.0.1:8000, without a path, not "b"'],
   [{ policy: "round_robin,robin" }, '--policy: "robin" is not one of'],
   [{ policy: "round_robin,,random" }, '--policy: "" is not one of'],
+  [{ sharing: "redis" }, '--sharing: "redis" is not one of mesh, none'],
+  [{ sharing: "mesh,none,all" }, '--sharing: "all" is not one of mesh, none'],
+  [{ sharing: "" }, '--sharing: "" is not one of'],
 ])("replay with %j is refused", (flags, message) => {
   expect(() => readReplayOptions({ ...replayFlags, ...flags })).toThrow(message);
 });
@@ -84,6 +94,7 @@ test("the flags of a demo", () => {
     engineUrls: undefined,
     engines: 4,
     routers: 1,
+    sharing: "mesh",
     policy: "least_connections",
     preset: "h100-32b-tp2",
     model: undefined,

@@ -54,7 +54,11 @@ beforeEach(() => {
   vi.mocked(startLocalRouter)
     .mockClear()
     .mockImplementation(async () =>
-      child(`router ${++routers}`, { url: routerUrl, adminUrl: "http://127.0.0.1:9090" }),
+      child(`router ${++routers}`, {
+        url: routerUrl,
+        adminUrl: "http://127.0.0.1:9090",
+        meshAddress: `127.0.0.1:${7_000 + routers}`,
+      }),
     );
   vi.mocked(untilReady)
     .mockReset()
@@ -87,7 +91,8 @@ test.each([
 });
 
 test("simulated engines publish events and share the tokenizer with the routers, which wait for all of them", async () => {
-  await demo("--duration", "1ms", "--engines", "3", "--preset", "a10g-7b", "--policy", "random", "--model", "mine");
+  const engines = ["--engines", "3", "--preset", "a10g-7b", "--model", "mine"];
+  await demo("--duration", "1ms", "--routers", "1", "--policy", "random", ...engines);
   const tokenizer = shippedModelFolder();
   expect(startLocalEngines).toHaveBeenCalledWith({
     ...{ count: 3, preset: "a10g-7b", model: "mine", speed: 1, port: 9_080, kvEvents: true, tokenizer },
@@ -98,9 +103,23 @@ test("simulated engines publish events and share the tokenizer with the routers,
   expect(vi.mocked(untilReady).mock.calls.map(([, count]) => count)).toEqual([2]);
 });
 
+test("three routers by default, each led to those before it, unless they are to share nothing", async () => {
+  await demo("--duration", "1ms");
+  const meshes = () => vi.mocked(startLocalRouter).mock.calls.map(([{ mesh }]) => mesh);
+  expect(meshes()).toEqual([
+    { routerId: "router-1", seeds: [] },
+    { routerId: "router-2", seeds: ["127.0.0.1:7001"] },
+    { routerId: "router-3", seeds: ["127.0.0.1:7001", "127.0.0.1:7002"] },
+  ]);
+  vi.mocked(startLocalRouter).mockClear();
+  const { stdout } = await demo("--duration", "1ms", "--sharing", "none");
+  expect(meshes()).toEqual([undefined, undefined, undefined]);
+  expect(stdout).toContain("they share nothing");
+});
+
 test("engines of one's own: none are started, no tokenizer is given, and what they serve is named", async () => {
   const written = ["--engine", "http://10.0.0.1:8000", "--engine", "http://10.0.0.2:8000"];
-  const { stdout } = await demo("--duration", "1ms", ...written);
+  const { stdout } = await demo("--duration", "1ms", "--routers", "1", ...written);
   expect(events).toEqual(["+router 1", "-router 1"]);
   const [[options]] = vi.mocked(startLocalRouter).mock.calls as [Parameters<typeof startLocalRouter>];
   expect(options).toEqual({
@@ -145,7 +164,7 @@ test.each([
 test.each(["engines", "router 1"])(
   "%s that end by themselves take the demo with them, with exit code 1",
   async (name) => {
-    const running = demo("--duration", "1h");
+    const running = demo("--duration", "1h", "--routers", "1");
     await waitFor(() => events.includes("+router 1"), { what: "start" });
     die(name);
     const { stderr, exitCode, error } = await running;
@@ -166,11 +185,11 @@ test("a load is sent to the routers for its time, and ends with a table", async 
   expect(sent).toBeGreaterThan(0);
   expect(stderr).toMatch(/load [█░]{24} \d+\/60 {2}\d+ s {2}0 errors/);
   const [header, row] = stdout.trimEnd().split("\n").slice(-2);
-  expect(header).toMatch(/^policy +routers +engines +requests +errors /);
-  expect(row).toMatch(/^least_work +- +- +\d+ +0 /);
+  expect(header).toMatch(/^policy +routers +sharing +engines +requests +errors /);
+  expect(row).toMatch(/^least_work +- +- +- +\d+ +0 /);
 });
 
-test.each([["--preset", "abacus"], ["--policy", "robin"], ["--engines"], ["extra"]])(
+test.each([["--preset", "abacus"], ["--policy", "robin"], ["--sharing", "some"], ["--engines"], ["extra"]])(
   "%s %s is refused",
   async (...written) => {
     const { error } = await demo(...written);

@@ -4,6 +4,7 @@ import { type DemoFlags, readDemoOptions } from "../src/demo/demo-options.ts";
 const flags: DemoFlags = {
   engines: "4",
   routers: "1",
+  sharing: "mesh",
   policy: "least_work",
   preset: "h100-32b-tp2",
   port: "8080",

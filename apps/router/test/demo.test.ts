@@ -95,14 +95,16 @@ test("an abort ends the load at once, with requests under way and before the nex
   await waitFor(() => open === 0, { what: "end of the requests" });
 });
 
-const router = { url: "http://127.0.0.1:8080", adminUrl: "http://127.0.0.1:9090" };
+const router = { url: "http://127.0.0.1:8080", adminUrl: "http://127.0.0.1:9090", meshAddress: "127.0.0.1:7946" };
+const next = { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091", meshAddress: null };
 
 test("the greeting names every address", () => {
   const text = describeDemo({
-    routers: [router, { url: "http://127.0.0.1:8081", adminUrl: "http://127.0.0.1:9091" }],
+    routers: [router, next],
     engineUrls: ["http://127.0.0.1:9080", "http://127.0.0.1:9081"],
     engines: "2 simulated engines (a10g-7b)",
     policy: "random",
+    sharing: "none",
     model: "sim-model",
   });
   for (const address of ["8080", "8081", "9090/metrics", "9091/metrics", "9080", "9081"])
@@ -114,7 +116,8 @@ test("the greeting names every address", () => {
 test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
   "the line to paste is one that a shell passes on as JSON, for the model %j",
   (model) => {
-    const text = describeDemo({ routers: [router], engineUrls: [], engines: "engines", policy: "random", model });
+    const given = { engineUrls: [], engines: "engines", policy: "random", sharing: "mesh" } as const;
+    const text = describeDemo({ ...given, routers: [router], model });
     const start = text.indexOf("curl");
     const command = text.slice(start, text.indexOf("\n  npx"));
     const words = execFileSync("sh", ["-c", `curl() { printf '%s\\0' "$@"; }\n${command}`], { encoding: "utf8" });
@@ -129,3 +132,26 @@ test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
     expect(JSON.parse(body!)).toMatchObject({ model, stream: true, messages: [{ role: "user" }] });
   },
 );
+
+test.each([
+  { sharing: "mesh", says: "they share what the engines hold and how loaded they are" },
+  { sharing: "none", says: "they share nothing" },
+] as const)("several routers with sharing $sharing: $says", ({ sharing, says }) => {
+  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing } as const;
+  expect(describeDemo({ ...given, routers: [router, next] })).toContain(`/metrics\n          ${says}\nengines`);
+  expect(describeDemo({ ...given, routers: [router] })).not.toContain("they share");
+});
+
+test("the second router is named as one to ask the same", () => {
+  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing: "mesh" } as const;
+  expect(describeDemo({ ...given, routers: [router, next] })).toContain(
+    "the same at http://127.0.0.1:8081: whichever router is asked, the prompt goes to the engine that has it",
+  );
+  expect(describeDemo({ ...given, routers: [router] })).not.toContain("the same at");
+});
+
+// Symptom: the demo promised of routers that share nothing that any of them would find the engine that has the prompt.
+test("routers that share nothing are not said to find each other's prompts", () => {
+  const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing: "none" } as const;
+  expect(describeDemo({ ...given, routers: [router, next] })).not.toContain("whichever router");
+});

@@ -7,6 +7,8 @@ const feed = {
   target: "engine-a/0",
   state: "live",
   reason: "complete",
+  role: null,
+  owner: null,
   endpoint: "tcp://10.0.0.1:5557",
   lastSequence: 4_711,
   blocks: { gpu: 80_000, cpu: 9_000, disk: 1_000, external: 0 },
@@ -48,12 +50,14 @@ test("a line for each feed, with a dash for what is not known", async () => {
     .map((line) => line.split(/ {2,}/).map((cell) => cell.trim()));
   expect(rest).toEqual([[""]]);
   expect(header).toEqual([
-    ...["target", "state", "why", "endpoint", "messages", "sequence", "blocks", "floating", "gaps", "restarts"],
-    "lag (ms)",
+    ...["target", "state", "why", "read by", "role here", "endpoint", "messages", "sequence", "blocks", "floating"],
+    ...["gaps", "restarts", "lag (ms)"],
   ]);
   const counted = ["90000", "12", "0", "1"];
-  expect(first).toEqual(["engine-a/0", "live", "complete", "tcp://10.0.0.1:5557", "4712", "4711", ...counted, "3"]);
-  expect(second).toEqual(["engine-b/1", "off", "no-endpoint", "-", "0", "-", ...counted, "-"]);
+  expect(first).toEqual([
+    ...["engine-a/0", "live", "complete", "-", "-", "tcp://10.0.0.1:5557", "4712", "4711", ...counted, "3"],
+  ]);
+  expect(second).toEqual(["engine-b/1", "off", "no-endpoint", "-", "-", "-", "0", "-", ...counted, "-"]);
 });
 
 // The router tells blocks by tier; the table used to take that for a number and showed a dash.
@@ -61,7 +65,7 @@ test("the blocks of all tiers are added up, also when there are none", async () 
   const blocksOf = async (blocks: object): Promise<string | undefined> => {
     const { admin } = await routerWith([{ ...feed, blocks }]);
     const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
-    return stdout.split("\n")[1]!.split(/ {2,}/)[6];
+    return stdout.split("\n")[1]!.split(/ {2,}/)[8];
   };
   expect(await blocksOf({ gpu: 1, cpu: 20, disk: 300, external: 4_000 })).toBe("4321");
   expect(await blocksOf({ gpu: 0, cpu: 0, disk: 0, external: 0 })).toBe("0");
@@ -72,7 +76,29 @@ test("a first sequence of 0, and a lag of 0, are numbers and no dashes", async (
   const { admin } = await routerWith([{ ...feed, lastSequence: 0, lagMs: 0, messages: 1 }]);
   const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
   const cells = stdout.split("\n")[1]!.split(/ {2,}/);
-  expect([cells[5], cells.at(-1)]).toEqual(["0", "0"]);
+  expect([cells[7], cells.at(-1)]).toEqual(["0", "0"]);
+});
+
+test.each([
+  { role: "owner", owner: "router-1", cells: ["this router", "owner"] },
+  { role: "backup", owner: "router-2", cells: ["router-2", "backup"] },
+  { role: "none", owner: "router-2", cells: ["router-2", "none"] },
+  { role: "none", owner: null, cells: ["-", "none"] },
+])("in a mesh, who reads a feed and as what: $cells", async ({ role, owner, cells }) => {
+  const { admin } = await routerWith([{ ...feed, role, owner }]);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  expect(stdout.split("\n")[1]!.split(/ {2,}/).slice(3, 5)).toEqual(cells);
+});
+
+test("of a feed that another router reads, what only that one knows is a dash", async () => {
+  const { target, state, reason, blocks } = feed;
+  const told = { target, state, reason, blocks, floatingBlocks: 0, role: "none", owner: "router-2" };
+  const { admin } = await routerWith([told]);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  const cells = stdout.trimEnd().split("\n")[1]!.split(/ {2,}/);
+  expect(cells.map((cell) => cell.trim())).toEqual([
+    ...["engine-a/0", "live", "complete", "router-2", "none", "-", "-", "-", "90000", "0", "-", "-", "-"],
+  ]);
 });
 
 test("no feeds: a sentence for people, an empty list for programs", async () => {

@@ -120,10 +120,36 @@ test("the fleet is what the flags say, and the rows carry it", async () => {
     },
   ]);
   expect(rows).toMatchObject([
-    { policy: "random", routers: 2, engines: 3, sharing: "none", seed: 9, requests: 3, errors: 0 },
+    { policy: "random", routers: 2, engines: 3, sharing: "mesh", seed: 9, requests: 3, errors: 0 },
   ]);
   await report("--policy", "random");
   expect("blocks" in fleets[1]!.engines).toBe(false);
+});
+
+test.each([
+  { routers: "2", sharing: "mesh,none", runs: ["mesh", "none"] },
+  { routers: "4", sharing: "none", runs: ["none"] },
+  { routers: "3", sharing: "none, mesh", runs: ["none", "mesh"] },
+  { routers: "1", sharing: "mesh", runs: ["none"] },
+  { routers: "1", sharing: "mesh,none", runs: ["none"] },
+])("--routers $routers --sharing $sharing: a run for each of $runs", async ({ routers, sharing, runs }) => {
+  const { rows } = await report(
+    "--policy",
+    "random,cache_aware",
+    "--kv-events",
+    "on",
+    "--routers",
+    routers,
+    "--sharing",
+    sharing,
+  );
+  const expected = runs.flatMap((way) => [
+    ["random", way],
+    ["cache_aware", way],
+  ]);
+  expect(rows.map((row) => [row.policy, row.sharing])).toEqual(expected);
+  expect(fleets.map((fleet) => [fleet.policy, fleet.sharing])).toEqual(expected);
+  expect(new Set(fleets.map((fleet) => fleet.routers))).toEqual(new Set([Number(routers)]));
 });
 
 test("token ids go to a fleet of its own, chat text to endpoints that run already, unless it is said", async () => {

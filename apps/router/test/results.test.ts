@@ -29,15 +29,41 @@ test("a table has a line for each row, its columns aligned, and a dash for what 
   const [header = "", first = "", second = "", ...rest] = table.split("\n");
   expect(rest).toEqual([""]);
   expect(header.split(/ {2,}/)).toEqual([
-    ...["policy", "routers", "engines", "requests", "errors", "ttft mean (s)", "p50 (s)", "p90 (s)", "p99 (s)"],
+    ...[
+      "policy",
+      "routers",
+      "sharing",
+      "engines",
+      "requests",
+      "errors",
+      "ttft mean (s)",
+      "p50 (s)",
+      "p90 (s)",
+      "p99 (s)",
+    ],
     ...["itl mean (ms)", "tokens/s out", "cached (%)", "followup (%)", "load cov"],
   ]);
   const cells = first.split(/ +/);
   expect(cells).toEqual([
-    ...["round_robin", "1", "4", "12031", "0", "0.307", "0.200", "0.500", "1.250", "12.3", "1235", "11.8", "50.0"],
+    ...[
+      "round_robin",
+      "1",
+      "none",
+      "4",
+      "12031",
+      "0",
+      "0.307",
+      "0.200",
+      "0.500",
+      "1.250",
+      "12.3",
+      "1235",
+      "11.8",
+      "50.0",
+    ],
     "0.046",
   ]);
-  expect(second.split(/ +/)).toEqual(["consistent_hashing", "-", "-", "3", "3", ...Array(9).fill("-")]);
+  expect(second.split(/ +/)).toEqual(["consistent_hashing", "-", "-", "-", "3", "3", ...Array(9).fill("-")]);
   for (const name of ["errors", "load cov"]) {
     const end = header.indexOf(name) + name.length;
     expect([first.slice(0, end).trimEnd().length, second.slice(0, end).trimEnd().length]).toEqual([end, end]);

@@ -21,6 +21,7 @@ const status = {
   engines: 3,
   usableEngines: 2,
   models: ["tiny", "large"],
+  mesh: null,
 };
 
 test("a router that is ready: its state in four lines, exit code 0", async () => {

@@ -18,10 +18,12 @@ interface Message {
 }
 
 export interface ChatRunOptions {
-  /** Of the router at present. */
+  /** Of the router that the next request goes to; called once per request. */
   readonly url: () => string;
   readonly model: string;
   readonly sessions: number;
+  /** Number of the first of them, so that they are others than those of an earlier run; 0 by default. */
+  readonly firstSession?: number;
   /** Asked before each request; resolves when the router has heard of everything that happened before. */
   readonly settled: () => Promise<void>;
 }
@@ -39,12 +41,13 @@ const systemPrompt =
 const maxAnswerTokens = 24;
 
 /** @throws Error when a request fails, or its answer does not say what is to be compared */
-export function createChatRun({ url, model, sessions, settled }: ChatRunOptions): ChatRun {
+export function createChatRun({ url, model, sessions, firstSession = 0, settled }: ChatRunOptions): ChatRun {
   const histories: Message[][] = Array.from({ length: sessions }, () => [{ role: "system", content: systemPrompt }]);
   const turnsDone = new Array<number>(sessions).fill(0);
-  const ask = async (session: number): Promise<TurnResult> => {
-    const history = histories[session]!;
-    const turn = turnsDone[session]!++;
+  const ask = async (index: number): Promise<TurnResult> => {
+    const session = firstSession + index;
+    const history = histories[index]!;
+    const turn = turnsDone[index]!++;
     history.push({
       role: "user",
       content: `Session ${session}, question ${turn}: what does the page of the ${turn + 3}th of month ${session + 1} say of ships that passed, and of the lamp?`,
@@ -70,9 +73,9 @@ export function createChatRun({ url, model, sessions, settled }: ChatRunOptions)
     async advance(turns) {
       const results: TurnResult[] = [];
       for (let turn = 0; turn < turns; turn++) {
-        for (let session = 0; session < sessions; session++) {
+        for (let index = 0; index < sessions; index++) {
           await settled();
-          results.push(await ask(session));
+          results.push(await ask(index));
         }
       }
       return results;

@@ -14,6 +14,7 @@ function table({ rows, mismatches }: RealEngineReport): string {
   const text = formatTable(rows, [
     ...names.map((name) => ({ header: name.replace("_", " "), value: (row: RealEngineRow) => row[name] })),
     { header: "cached (%)", value: (row) => row.cached_share * 100, digits: 1 },
+    { header: "same engine (%)", value: (row) => row.same_engine_share * 100, digits: 1 },
   ]);
   const notes = mismatches.map(
     ({ session, turn, predictedTokens, cachedTokens }) =>

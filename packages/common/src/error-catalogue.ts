@@ -102,6 +102,23 @@ export const errorCatalogue = {
   ),
   config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
   listen_failed: setup("The router cannot listen on the address.", "Free the port or choose another one."),
+  mesh_update_refused: setup(
+    "A peer sent an update of a document that does not hold only what its writer may write.",
+    "The link was closed; check that all routers run compatible versions, and who else knows the mesh secret.",
+  ),
+  mesh_frame_invalid: setup(
+    "A peer sent a frame that cannot be read.",
+    "The link was closed; check that all routers run compatible versions.",
+  ),
+  mesh_insecure: setup(
+    "The mesh would listen beyond this machine without a secret or mutual TLS.",
+    "Set mesh.secret or mesh.tls, or listen on 127.0.0.1.",
+  ),
+  mesh_rejected: setup(
+    "A peer refused this router, or this router a peer.",
+    "Make the named setting the same in all routers of the cluster.",
+  ),
+  redis_unusable: setup("The Redis server cannot be used.", "Check mesh.redis.url and that the server runs."),
   trace_unreadable: setup("The trace cannot be read.", "Check the path, its permissions, and that the file is whole."),
   trace_invalid: setup("A line of the trace cannot be used.", "Correct the line that the message names."),
 } as const satisfies Record<string, ErrorKind>;

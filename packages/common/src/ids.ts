@@ -12,7 +12,12 @@ export type EngineId = Branded<string, "EngineId">;
  */
 export type TargetIndex = Branded<number, "TargetIndex">;
 
+/** Names one router replica; unique within a cluster, and the same in every life of that replica. */
+export type RouterId = Branded<string, "RouterId">;
+
 /** Takes a text for the id of an engine; whoever calls it vouches for that. */
 export const asEngineId = (value: string): EngineId => value as EngineId;
 /** Takes a number for the index of a target; whoever calls it vouches for that. */
 export const asTargetIndex = (value: number): TargetIndex => value as TargetIndex;
+/** Takes a text for the id of a router; whoever calls it vouches for that. */
+export const asRouterId = (value: string): RouterId => value as RouterId;

@@ -3,6 +3,8 @@
  * randomness, logs, metrics and control traffic. It depends on nothing.
  */
 export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
+export { ByteReader } from "./byte-reader.ts";
+export { ByteWriter } from "./byte-writer.ts";
 export { type Cancel, type Clock, type Scheduler, systemClock, systemScheduler } from "./clock.ts";
 export type { EngineRole, EngineSpec, KvEventsSpec } from "./engine-spec.ts";
 export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
@@ -11,9 +13,11 @@ export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
 export type { HttpClient, HttpRequest, HttpResponse } from "./http-client.ts";
 export {
   asEngineId,
+  asRouterId,
   asTargetIndex,
   type Branded,
   type EngineId,
+  type RouterId,
   type TargetIndex,
 } from "./ids.ts";
 export { type LogFields, type Logger, silentLogger } from "./logger.ts";

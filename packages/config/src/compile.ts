@@ -1,6 +1,14 @@
-import type { ApiKey, CompiledConfig, ListenerTls, PolicyConfig, SessionKeySource } from "./compiled-config.ts";
+import type {
+  ApiKey,
+  CompiledConfig,
+  ListenerTls,
+  MeshConfig,
+  PolicyConfig,
+  SessionKeySource,
+} from "./compiled-config.ts";
 import { isLoopback, sha256Of } from "./cross-checks.ts";
 import { compileEngines } from "./engine-specs.ts";
+import { meshBackend } from "./mesh-backend.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { mask, Secret } from "./secret.ts";
 
@@ -10,6 +18,7 @@ export function compileConfig(tree: ConfigTree): CompiledConfig {
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),
+    mesh: compileMesh(tree),
     warnings: warningsOf(tree),
     effective: maskSecrets(tree),
   };
@@ -134,6 +143,24 @@ function compileEngineSide(tree: ConfigTree) {
   };
 }
 
+function compileMesh({ mesh }: ConfigTree): MeshConfig {
+  const { tls, secret, "redis-url": redisUrl } = mesh;
+  return {
+    backend: meshBackend(mesh),
+    routerId: mesh["router-id"],
+    cluster: mesh.cluster,
+    events: mesh.events,
+    host: mesh.host,
+    port: mesh.port ?? 0,
+    advertise: mesh.advertise,
+    seeds: mesh.seeds,
+    secret: secret === undefined ? undefined : new Secret(secret),
+    tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
+    redisUrl: redisUrl === undefined ? undefined : new Secret(redisUrl),
+    joinGraceMs: mesh["join-grace"],
+  };
+}
+
 function warningsOf(tree: ConfigTree): string[] {
   const warnings: string[] = [];
   if (tree.engines.length === 0 && tree["engines-file"] === undefined) {
@@ -156,5 +183,6 @@ function maskSecrets(tree: ConfigTree): ConfigTree {
     admin: masked(tree.admin, "key"),
     "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
     pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
+    mesh: masked(tree.mesh, "secret", "redis-url"),
   };
 }

@@ -49,6 +49,26 @@ export interface SessionKeySource {
   readonly name: string;
 }
 
+/** What the router shares with others, and how. */
+export interface MeshConfig {
+  readonly backend: "off" | "peers" | "redis";
+  /** Undefined leaves the choice to the router. */
+  readonly routerId: string | undefined;
+  readonly cluster: string;
+  readonly events: "owner" | "direct";
+  readonly host: string;
+  readonly port: number;
+  /** `HOST:PORT` */
+  readonly advertise: string | undefined;
+  /** `HOST:PORT` each. */
+  readonly seeds: readonly string[];
+  readonly secret: Secret | undefined;
+  readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
+  /** There is one with `redis`. It may hold a password. */
+  readonly redisUrl: Secret | undefined;
+  readonly joinGraceMs: number;
+}
+
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };
@@ -95,6 +115,7 @@ export interface CompiledConfig {
     readonly listen: string | undefined;
     readonly maxReplays: number;
   };
+  readonly mesh: MeshConfig;
   /** Paths, each of which may end in `*`. */
   readonly forwardPaths: readonly string[];
   readonly injectUsage: boolean;

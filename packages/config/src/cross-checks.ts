@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
 import { checkEngines } from "./engine-specs.ts";
+import { meshBackend } from "./mesh-backend.ts";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { policyOptions } from "./schema/routing.ts";
@@ -23,6 +24,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["pools"], () => checkPools(tree)],
     [["models"], () => checkModels(tree)],
     [["tokenizers"], () => checkTokenizers(tree)],
+    [["mesh"], () => checkMesh(tree)],
   ];
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
 }
@@ -122,6 +124,23 @@ function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
     const message = needed ? "is required, because mode is local" : `is of no use, because mode is ${mode}`;
     return [{ path: ["tokenizers", at, "path"], message }];
   });
+}
+
+function checkMesh({ mesh }: ConfigTree): Problem[] {
+  const { host, port, seeds, secret, tls, "redis-url": redisUrl } = mesh;
+  const backend = meshBackend(mesh);
+  if (mesh.backend === "auto" && redisUrl !== undefined && (port !== undefined || seeds.length > 0)) {
+    return [{ path: ["mesh", "backend"], message: "must say peers or redis, because settings of both are given" }];
+  }
+  if (backend === "redis" && redisUrl === undefined) {
+    return [{ path: ["mesh", "redis-url"], message: "is required, because mesh.backend is redis" }];
+  }
+  if (backend === "peers" && !isLoopback(host) && secret === undefined && tls === undefined) {
+    return [
+      { path: ["mesh", "secret"], message: `or mesh.tls is required, because ${host} is not a loopback address` },
+    ];
+  }
+  return [];
 }
 
 /** Longest way from a name over aliases and splits to a model. */

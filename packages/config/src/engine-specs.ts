@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { asEngineId, type EngineSpec } from "@espalier/common";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
@@ -44,9 +45,19 @@ export function checkEngines(engines: readonly EngineTree[], path: Path): Proble
   return problems;
 }
 
-/** Host and port of the URL, and its path if it has one, unless an id was written. */
+/** An id has at most as many characters as one that is written: routers name engines to each other by them. */
+const maxIdLength = 128;
+
+/**
+ * Host and port of the URL, and its path if it has one, unless an id was written. What is too long ends in a checksum of
+ * the whole.
+ */
 function idOf({ id, url }: EngineTree): string {
-  return id ?? (plainUrl(url) ?? url).replace(/^https?:\/\//, "");
+  if (id !== undefined) return id;
+  const whole = (plainUrl(url) ?? url).replace(/^https?:\/\//, "");
+  if (whole.length <= maxIdLength) return whole;
+  const checksum = createHash("sha256").update(whole).digest("hex").slice(0, 16);
+  return `${whole.slice(0, maxIdLength - checksum.length - 1)}~${checksum}`;
 }
 
 /** Host in lower case, no default port, no slash at the end; undefined for what is no URL. */

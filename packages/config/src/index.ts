@@ -6,6 +6,7 @@ export type {
   ApiKey,
   CompiledConfig,
   ListenerTls,
+  MeshConfig,
   PolicyConfig,
   PoolConfig,
   SessionKeySource,

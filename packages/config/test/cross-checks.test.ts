@@ -202,3 +202,31 @@ test("a chain of seven aliases is fine, one of eight is refused", () => {
     "models.aliases.a0: leads over more than 7 names",
   ]);
 });
+
+test.each([
+  ["nothing", "{}", "off"],
+  ["a port", "{ port: 0 }", "peers"],
+  ["seeds", "{ seeds: ['a:1'] }", "peers"],
+  ["a URL of Redis", "{ redis-url: 'redis://a' }", "redis"],
+  ["peers in spite of a URL", "{ backend: peers, redis-url: 'redis://a', port: 1 }", "peers"],
+  ["off in spite of all", "{ backend: off, redis-url: 'redis://a', port: 1, seeds: ['a:1'] }", "off"],
+])("with %s the mesh is what is meant", (_, mesh, backend) => {
+  expect(load(`mesh: ${mesh.replace("off", "'off'")}`).mesh.backend).toBe(backend);
+});
+
+test.each([
+  ["{ port: 1, redis-url: 'redis://a' }", "mesh.backend: must say peers or redis, because settings of both are given"],
+  ["{ backend: redis }", "mesh.redis-url: is required, because mesh.backend is redis"],
+  ["{ port: 1, host: 0.0.0.0 }", "mesh.secret: or mesh.tls is required, because 0.0.0.0 is not a loopback address"],
+])("the mesh %s is refused", (mesh, expected) => {
+  expect(problemsOf(`mesh: ${mesh}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([expected]);
+});
+
+test.each([
+  "{ port: 1, host: 0.0.0.0, secret: sixteen-or-longer }",
+  "{ port: 1, host: '::', tls: { cert-file: /a, key-file: /b, ca-file: /c } }",
+  "{ port: 1, host: '::1' }",
+  "{ backend: 'off', host: 0.0.0.0 }",
+])("the mesh %s is allowed", (mesh) => {
+  expect(problemsOf(`mesh: ${mesh}`)).toEqual([]);
+});

@@ -26,6 +26,20 @@ test("without any source the configuration is complete", () => {
     tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
     prefix: { blockSize: 16, seed: "espalier-fleet", placementTtlMs: 600_000, placementTokens: 524_288 },
     kvEvents: { mode: "auto", listen: undefined, maxReplays: 8 },
+    mesh: {
+      backend: "off",
+      routerId: undefined,
+      cluster: "default",
+      events: "owner",
+      host: "127.0.0.1",
+      port: 0,
+      advertise: undefined,
+      seeds: [],
+      secret: undefined,
+      tls: undefined,
+      redisUrl: undefined,
+      joinGraceMs: 3_000,
+    },
     forwardPaths: [],
     injectUsage: true,
     health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2 },
@@ -95,6 +109,7 @@ tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], m
 tokenize: { budget: 5ms, threads: 2, cache: 1GiB }
 prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096 }
 kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
+mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947"], secret: secret-of-the-mesh, tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1 }
@@ -142,6 +157,18 @@ test("every key of the file has its place in the compiled form", () => {
     tokenize: { budgetMs: 5, threads: 2, cacheBytes: 1024 ** 3 },
     prefix: { blockSize: 32, seed: "other", placementTtlMs: 60_000, placementTokens: 4_096 },
     kvEvents: { mode: "off", listen: "tcp://*:5557", maxReplays: 2 },
+    mesh: {
+      backend: "peers",
+      routerId: "r-1",
+      cluster: "c",
+      events: "direct",
+      host: "0.0.0.0",
+      port: 7_946,
+      advertise: "r-1.mesh:7946",
+      seeds: ["mesh:7946", "[::1]:7947"],
+      tls: { certFile: "/mc", keyFile: "/mk", caFile: "/mca" },
+      joinGraceMs: 5_000,
+    },
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
     health: { path: "/ping", intervalMs: 5_000, timeoutMs: 500, downAfter: 4, upAfter: 1 },

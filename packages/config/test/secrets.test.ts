@@ -28,6 +28,7 @@ api-keys:
   - { name: hashed, key-sha256: ${sha256("hashed-hunter2").toString("hex").toUpperCase()} }
 engines: [http://a]
 pools: [{ models: [a], engine-api-key: engine-hunter2 }]
+mesh: { backend: redis, secret: hunter2-of-the-mesh, redis-url: "redis://:hunter2@r" }
 `;
 
 test("keys are kept as digests only", () => {
@@ -53,7 +54,7 @@ test.each([
   expect(printed).not.toContain("hunter2");
   if (form === "the description" || form === "the YAML") {
     expect(printed.toLowerCase()).not.toContain(sha256("hashed-hunter2").toString("hex"));
-    expect(printed.match(/\*\*\*/g)).toHaveLength(4);
+    expect(printed.match(/\*\*\*/g)).toHaveLength(6);
   }
 });
 

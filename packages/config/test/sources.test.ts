@@ -174,6 +174,20 @@ const samples: Readonly<Record<string, string>> = {
   "kv-events.mode": "off",
   "kv-events.listen": "tcp://*:7",
   "kv-events.max-replays": "7",
+  "mesh.backend": "off",
+  "mesh.router-id": "a",
+  "mesh.cluster": "a",
+  "mesh.events": "direct",
+  "mesh.host": "localhost",
+  "mesh.port": "7",
+  "mesh.advertise": "a:7",
+  "mesh.seeds": "a:7",
+  "mesh.secret": "***",
+  "mesh.tls.cert-file": "/cert",
+  "mesh.tls.key-file": "/key",
+  "mesh.tls.ca-file": "/ca",
+  "mesh.redis-url": "***",
+  "mesh.join-grace": "7s",
   "forward-paths": "/a/*",
   "inject-usage": "false",
   "health.path": "/a",
@@ -223,6 +237,9 @@ const companions: Readonly<Record<string, string>> = {
   "admin.tls.ca-file": "admin: { tls: { key-file: /k, cert-file: /c } }",
   "engine-tls.cert-file": "engine-tls: { key-file: /k }",
   "engine-tls.key-file": "engine-tls: { cert-file: /c }",
+  "mesh.tls.cert-file": "mesh: { tls: { key-file: /k, ca-file: /ca } }",
+  "mesh.tls.key-file": "mesh: { tls: { cert-file: /c, ca-file: /ca } }",
+  "mesh.tls.ca-file": "mesh: { tls: { key-file: /k, cert-file: /c } }",
   "policy.load-factor": "policy: consistent_hashing",
   "policy.points-per-weight": "policy: consistent_hashing",
   "policy.prefix-tokens": "policy: prefix_hash",
@@ -243,15 +260,21 @@ const companions: Readonly<Record<string, string>> = {
   "policy.external-credit": "policy: epp_weighted",
 };
 
+const secretSamples: Readonly<Record<string, string>> = {
+  "admin.key": "an-admin-key",
+  "mesh.secret": "a-secret-of-the-mesh",
+  "mesh.redis-url": "redis://a",
+};
+
 test("the samples cover every flag", () => {
   expect(Object.keys(samples)).toEqual(flagCatalogue.map(({ path }) => path));
 });
 
 test.each(flagCatalogue)("$flag and its variable set $path", ({ flag, path }) => {
-  const sample = path === "admin.key" ? "an-admin-key" : (samples[path] ?? "");
+  const sample = secretSamples[path] ?? samples[path] ?? "";
   const variable = `ESPALIER_${flag
     .slice(2)
-    .replace(/^(engine|tokenizer)$/, "$1s")
+    .replace(/^(engine|tokenizer|mesh-seed)$/, "$1s")
     .replaceAll("-", "_")
     .toUpperCase()}`;
   for (const outside of [{ flags: { [flag]: sample } }, { env: { [variable]: sample } }]) {

@@ -17,6 +17,10 @@ export { FeedLedger, type FeedLedgerOptions, type LedgerStats } from "./ledger/f
 export { createHasherDigests } from "./ledger/hasher-digests.ts";
 export type { LedgerReport } from "./ledger/ledger-report.ts";
 export type { LedgerSink } from "./ledger/ledger-sink.ts";
-export { createPrefixIndex, type PrefixIndex, type PrefixIndexOptions } from "./prefix-index.ts";
+export { createPrefixIndex, type PrefixIndex } from "./prefix-index.ts";
+export type { PrefixIndexOptions } from "./prefix-index-options.ts";
 export { createPrefixMatches, type PrefixMatches } from "./prefix-matches.ts";
 export { type Tier, type TierName, tier, tierNames } from "./tiers.ts";
+export type { ExportLimits } from "./transfer/export-targets.ts";
+export type { FactsChunk } from "./transfer/facts-chunk.ts";
+export type { FactsGroup } from "./transfer/facts-group.ts";

@@ -6,40 +6,20 @@ import {
   type RefutedBlocks,
 } from "./placements/placements.ts";
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
+import { completeOptions, type PrefixIndexOptions } from "./prefix-index-options.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
 import { SlowTierWalk, slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
 import { createHolderDepths, type HolderDepths } from "./table/holder-depths.ts";
 import { HolderMatcher } from "./table/holder-matcher.ts";
 import { HolderTable } from "./table/holder-table.ts";
-import { scanHolder } from "./table/scan-holder.ts";
-import { type Tier, tier, tierNames } from "./tiers.ts";
+import { type Tier, tier } from "./tiers.ts";
+import { exportTarget } from "./transfer/export-target.ts";
+import { type ExportLimits, exportTargets } from "./transfer/export-targets.ts";
+import type { FactsChunk } from "./transfer/facts-chunk.ts";
+import type { FactsGroup } from "./transfer/facts-group.ts";
 
-/** The most targets that one index can be made for. */
-export const maxPrefixTargets = 4_096;
-
-/** The bounds of an index. Address space is reserved for them; memory is taken as it is needed. */
-export interface PrefixIndexOptions {
-  /** Targets are 0 to this, exclusive. Default and maximum: 4,096. */
-  readonly maxTargets?: number;
-  /** Distinct blocks that targets have on GPUs, and as many in slower tiers. Default: 67,108,864. */
-  readonly maxBlocks?: number;
-  /** Distinct sets of two or more targets that have a block. Default: 262,144. */
-  readonly maxSets?: number;
-  /** Holes of one target; with more it is walked block by block. Default: 65,536. */
-  readonly maxHoles?: number;
-  /** Placed blocks of one target. Default: 65,536. */
-  readonly maxPlacedBlocksPerTarget?: number;
-  /** Placed blocks of all targets. Default: 16,777,216. */
-  readonly maxPlacedBlocks?: number;
-  /** Stretches between the points where placed chains part. Default: 1,048,576. */
-  readonly maxPlacedSegments?: number;
-}
-
-/** A part of what a target holds. `depths` are those of the holes. */
-export type FactsChunk =
-  | { readonly kind: "blocks"; readonly tier: Tier; readonly words: Uint32Array }
-  | { readonly kind: "holes"; readonly words: Uint32Array; readonly depths: Uint32Array }
-  | { readonly kind: "walked" };
+/** More are not believed: room that is made is written to all over, be there ever so few blocks. */
+const maxExpectedBlocks = 16_777_216;
 
 /** A block by its place in `words`, and its depth in its chain, 0 for a first block. */
 export interface OrphaningBlock {
@@ -49,19 +29,7 @@ export interface OrphaningBlock {
 
 /** @throws RangeError when there can be no such index */
 export function createPrefixIndex(options: PrefixIndexOptions = {}): PrefixIndex {
-  const maxTargets = options.maxTargets ?? maxPrefixTargets;
-  if (!Number.isInteger(maxTargets) || maxTargets < 1 || maxTargets > maxPrefixTargets) {
-    throw new RangeError(`maxTargets must be a whole number from 1 to ${maxPrefixTargets}`);
-  }
-  return new PrefixIndex({
-    maxTargets,
-    maxBlocks: options.maxBlocks ?? 67_108_864,
-    maxSets: options.maxSets ?? 262_144,
-    maxHoles: options.maxHoles ?? 65_536,
-    maxPlacedBlocksPerTarget: options.maxPlacedBlocksPerTarget ?? 65_536,
-    maxPlacedBlocks: options.maxPlacedBlocks ?? 16_777_216,
-    maxPlacedSegments: options.maxPlacedSegments ?? 1_048_576,
-  });
+  return new PrefixIndex(completeOptions(options));
 }
 
 /**
@@ -71,6 +39,8 @@ export function createPrefixIndex(options: PrefixIndexOptions = {}): PrefixIndex
  */
 export class PrefixIndex {
   readonly placements: Placements;
+  /** The high word of the block that `findByLow` found. */
+  foundHigh = 0;
   readonly #gpu: HolderTable;
   readonly #slow: HolderTable;
   readonly #matcher: HolderMatcher;
@@ -227,19 +197,38 @@ export class PrefixIndex {
   }
 
   /**
+   * Looks for blocks that a target has in a tier by the low word of their hashes.
+   *
+   * @returns 0 for none, 1 for one, whose high word is in `foundHigh` then, 2 for several
+   */
+  findByLow(target: number, inTier: Tier, low: number): 0 | 1 | 2 {
+    const table = inTier === tier.gpu ? this.#gpu : this.#slow;
+    const found = table.findByLow(inTier === tier.gpu ? target : slowHolder(target, inTier), low);
+    if (found === 1) this.foundHigh = table.foundHigh;
+    return found;
+  }
+
+  /**
    * Reads the facts of a target for `importFacts` of another index, in chunks of at most 256 KiB. A chunk may have no
    * block in it: a bounded stretch of the index was searched for it.
    */
-  *exportFacts(target: number): Generator<FactsChunk, void, undefined> {
-    for (const words of scanHolder(this.#gpu, target)) yield { kind: "blocks", tier: tier.gpu, words };
-    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
-      const inTier = tier[tierNames[slowTier]!];
-      for (const words of scanHolder(this.#slow, slowHolder(target, slowTier))) {
-        yield { kind: "blocks", tier: inTier, words };
-      }
-    }
-    if (this.#gpu.isWalked(target)) yield { kind: "walked" };
-    for (const { words, depths } of this.#gpu.holeChunks(target)) yield { kind: "holes", words, depths };
+  exportFacts(target: number): Generator<FactsChunk, void, undefined> {
+    return exportTarget({ gpu: this.#gpu, slow: this.#slow }, target);
+  }
+
+  /**
+   * Reads the facts of all targets, or of some, for `importChunk` of another index, in one pass: what several targets
+   * hold comes once, with the list of them. The index may change meanwhile: what is held all the while comes exactly
+   * once, and nothing more comes of a target that is cleared. A chunk takes a millisecond or two, and may be empty.
+   *
+   * @param targets all that hold anything when undefined
+   * @throws RangeError for limits that are too small for a group
+   */
+  exportAll(
+    targets?: readonly number[],
+    limits?: Partial<ExportLimits>,
+  ): Generator<readonly FactsGroup[], void, undefined> {
+    return exportTargets({ gpu: this.#gpu, slow: this.#slow }, targets, limits);
   }
 
   /** Adds what `exportFacts` read, chunk by chunk, all chunks in their order. */
@@ -250,6 +239,21 @@ export class PrefixIndex {
       for (let index = 0; index < chunk.depths.length; index++) {
         this.#gpu.removeOrphaning(target, chunk.words, { index, depth: chunk.depths[index]! });
       }
+    }
+  }
+
+  /**
+   * Says that about this many distinct blocks will be on GPUs soon, so that an index with little in it need not grow in
+   * many steps, nor shrink in between. To be called with 0 when they have come, or will not.
+   */
+  expectFacts(blocks: number): void {
+    this.#gpu.slots.expect(Math.min(blocks, maxExpectedBlocks));
+  }
+
+  /** Adds what `exportAll` read, chunk by chunk, all chunks in their order. */
+  importChunk(groups: readonly FactsGroup[]): void {
+    for (const { targets, part } of groups) {
+      for (const target of targets) this.importFacts(target, part);
     }
   }
 

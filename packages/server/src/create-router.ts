@@ -1,5 +1,6 @@
 import type { Server } from "node:http";
 import {
+  asTargetIndex,
   type Clock,
   type Logger,
   type Meter,
@@ -12,9 +13,10 @@ import {
   systemScheduler,
 } from "@espalier/common";
 import { type CompiledConfig, describeConfig } from "@espalier/config";
+import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
 import { createMetrics } from "@espalier/telemetry";
-import { createFleet, type Fleet } from "@espalier/workers";
+import { createFleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createControlClient } from "./control-client.ts";
 import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
@@ -25,6 +27,8 @@ import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
+import { createMeshParts } from "./mesh/mesh-parts.ts";
+import { maxKnownTargets } from "./prefix/prefix-knowledge.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
 import { createModelRouter } from "./routing/model-router.ts";
@@ -47,6 +51,8 @@ export interface Router extends Startable {
   readonly url: string;
   /** Where operators are served; empty before the start. */
   readonly adminUrl: string;
+  /** Where other routers reach it; null when it shares nothing, or not this way. Known after the start. */
+  readonly meshAddress: string | null;
   readonly readiness: () => Readiness;
   /** Ends the answering gracefully; `stop` then releases the rest. */
   readonly drain: Drain;
@@ -68,8 +74,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, inFlight, proxy, prefix } = context;
-  const readiness = (): Readiness => readinessOf(fleet, drain);
+  const { fleet, drain, inFlight, proxy, prefix, mesh } = context;
+  const readiness = (): Readiness => readinessOf(context);
 
   const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
   const adminApp = createAdminApp({
@@ -84,24 +90,30 @@ export function createRouter(dependencies: RouterDependencies): Router {
       engines: fleet.engines.length,
       usableEngines: fleet.usableCount(),
       models: fleet.models().map((model) => model.id),
+      mesh: mesh?.describe() ?? null,
     }),
+    mesh: () => mesh?.describe(),
     describeConfig: () => describeConfig(config),
     feeds: () => prefix.feeds?.describe() ?? [],
     tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
   });
+  mesh?.serveDocuments(adminApp.server, config.admin.keySha256);
   const admin = createListener(adminApp, config.admin);
   const sources = createEngineSources(config, fleet, logger);
   fleet.onChange((change, engine) => {
     if (change === "gone") proxy.drop(engine.url);
   });
   return {
-    ...startTogether([proxy, prefix, fleet, sources, admin, data]),
+    ...startTogether([proxy, ...(mesh ? [mesh] : []), prefix, fleet, sources, admin, data]),
     get url() {
       return data.url;
     },
     get adminUrl() {
       return admin.url;
+    },
+    get meshAddress() {
+      return mesh?.address ?? null;
     },
     readiness,
     drain,
@@ -117,8 +129,15 @@ export function createContext(
   const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
   const inFlight = { count: 0 };
-  const fleet = createFleet({ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) });
-  const prefix = createPrefixParts({ config, fleet, http, clock, scheduler, random, logger, meter });
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets });
+  const mesh = createMeshParts({ config, index, clock, scheduler, random, logger, meter });
+  const fleet = createFleet({
+    ...{ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) },
+    ...(mesh ? { sharing: mesh.fleetSharing } : {}),
+  });
+  const sharing = mesh?.prefixSharing;
+  const prefix = createPrefixParts({ config, fleet, http, index, sharing, clock, scheduler, random, logger, meter });
+  mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
   return {
     clock,
     random,
@@ -129,18 +148,23 @@ export function createContext(
     proxy,
     modelRouter: createModelRouter(config.models, random),
     pools: createPools(poolRules(config)),
-    selector: createTargetSelector(random, prefix.knowledge),
+    mesh,
+    selector: createTargetSelector(random, prefix.knowledge, mesh?.load),
     metrics: createRequestMetrics(meter),
-    storedResponses: createStoredResponses(storedResponseCapacity),
-    drain: createDrain({ clock, scheduler, logger, servers, activeCount: () => inFlight.count }),
+    storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
+    drain: createDrain({
+      ...{ clock, scheduler, logger, servers, activeCount: () => inFlight.count },
+      onStart: () => mesh?.setDraining(),
+    }),
     inFlight,
   };
 }
 
-function readinessOf(fleet: Fleet, drain: Drain): Readiness {
+function readinessOf({ fleet, drain, mesh }: RouterContext): Readiness {
   const reasons: string[] = [];
   if (drain.started) reasons.push("the router is draining");
   if (fleet.engines.length === 0) reasons.push("no engine is known");
   else if (fleet.usableCount() === 0) reasons.push("no engine is usable");
+  reasons.push(...(mesh?.waitingFor ?? []));
   return { ready: reasons.length === 0, reasons };
 }

@@ -24,6 +24,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     renderMetrics: async () => ({ contentType: "text/plain; version=0.0.4", body: "up 1\n" }),
     status: () => ({ ready: true }),
     feeds: () => rig.feeds.describe(),
+    mesh: () => undefined,
     describeConfig: () => ({ policy: "least_work" }),
     tls: undefined,
     keySha256: undefined,

@@ -43,11 +43,16 @@ export interface EngineRecord {
   readonly targets: readonly Target[];
 }
 
+/** The key of a target, the same in every router: the engine's id, with `#rank` after it for ranks other than 0. */
+export function targetKey(engine: EngineId, rank: number): string {
+  return rank === 0 ? engine : `${engine}#${rank}`;
+}
+
 /** What a request is sent to: one rank of an engine. */
 export interface Target {
   /** Dense in this process, and reused only after the engine is gone. */
   readonly index: TargetIndex;
-  /** The same in every router: the engine's id, with `#rank` after it for ranks other than 0. */
+  /** See `targetKey`. */
   readonly key: string;
   /** Data-parallel rank, from 0. */
   readonly rank: number;

@@ -11,10 +11,11 @@ import type {
 } from "@espalier/common";
 import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.ts";
 import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
-import type { EngineHealth, EngineRecord, EngineState, Target } from "./engine-record.ts";
+import { type EngineHealth, type EngineRecord, type EngineState, type Target, targetKey } from "./engine-record.ts";
 import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
 import type { EngineMeters } from "./fleet-meters.ts";
 import type { FleetOptions } from "./fleet-options.ts";
+import type { FleetSharing } from "./fleet-sharing.ts";
 import { type ModelList, modelsFromNames, type ServedModel, sameModels } from "./served-models.ts";
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
@@ -30,6 +31,7 @@ export interface EngineDeps {
   readonly options: FleetOptions;
   readonly meters: (engine: EngineId) => EngineMeters;
   onChange(change: EngineChange, engine: Engine): void;
+  readonly sharing?: FleetSharing;
   /** A removed engine has no request left. */
   onIdle(engine: Engine): void;
 }
@@ -66,7 +68,7 @@ export class Engine implements EngineRecord {
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
     this.breaker = createBreaker({ clock, scheduler, random, options: options.breaker, onChange: onBreaker });
-    this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, clock));
+    this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, deps));
     this.meters = this.#newMeters();
     this.#monitor = createEngineMonitor(deps, this);
   }
@@ -200,12 +202,15 @@ class RankTarget implements Target {
   readonly load: TargetLoad;
   readonly signals: OwnedSignals;
 
-  constructor(engine: Engine, index: TargetIndex, rank: number, clock: Clock) {
+  constructor(engine: Engine, index: TargetIndex, rank: number, { clock, sharing }: EngineDeps) {
     this.index = index;
     this.rank = rank;
-    this.key = rank === 0 ? engine.id : `${engine.id}#${rank}`;
+    this.key = targetKey(engine.id, rank);
     this.engine = engine;
-    this.load = createTargetLoad((change) => engine.inFlightChanged(change));
+    this.load = createTargetLoad({
+      onInFlight: (change) => engine.inFlightChanged(change),
+      ...(sharing ? { onChange: () => sharing.loadChanged(this) } : {}),
+    });
     this.signals = createEngineSignals(clock);
   }
 

@@ -12,10 +12,11 @@ import {
   type TargetIndex,
 } from "@espalier/common";
 import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
-import type { EngineRecord, Target } from "./engine-record.ts";
+import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { samePlace, sameSpec, selectSpecs } from "./engine-specs.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
 import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
+import type { FleetSharing } from "./fleet-sharing.ts";
 import { buildModelIndex, type ModelEntry, type ModelIndex } from "./model-index.ts";
 
 /** What `apply` did. */
@@ -38,6 +39,7 @@ export interface FleetDeps {
   readonly logger: Logger;
   readonly meter: Meter;
   readonly options?: FleetOptionsInput;
+  readonly sharing?: FleetSharing;
 }
 
 export interface Fleet extends Startable {
@@ -200,7 +202,7 @@ class EngineFleet implements Fleet {
   #admit(spec: EngineSpec, draining: boolean): void {
     this.#index = undefined;
     const known = this.#takeRemoved(spec);
-    const engine = known ?? new Engine(this.#engineDeps, spec, this.#freeIndices(spec.ranks ?? 1));
+    const engine = known ?? new Engine(this.#engineDeps, spec, this.#indicesFor(spec));
     this.#active.set(spec.id, engine);
     if (known) {
       engine.revive(spec);
@@ -239,8 +241,10 @@ class EngineFleet implements Fleet {
     this.#changed("gone", engine);
   }
 
-  /** The lowest indices that no target has. */
-  #freeIndices(count: number): readonly TargetIndex[] {
+  /** Those that the sharing gives, or the lowest that no target has. */
+  #indicesFor({ id, ranks: count = 1 }: EngineSpec): readonly TargetIndex[] {
+    const { sharing } = this.#engineDeps;
+    if (sharing) return Array.from({ length: count }, (_, rank) => sharing.indexOf(targetKey(id, rank)));
     const free: TargetIndex[] = [];
     for (let index = 0; free.length < count; index++) {
       if (this.#targets[index] === undefined) free.push(asTargetIndex(index));

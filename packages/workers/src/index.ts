@@ -10,6 +10,7 @@ export type { EngineSignals } from "./engine-signals.ts";
 export { maxEngines } from "./engine-specs.ts";
 export { type ApplyReport, createFleet, type Fleet, type FleetChange, type FleetDeps } from "./fleet.ts";
 export { defaultFleetOptions, type FleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
+export type { FleetSharing } from "./fleet-sharing.ts";
 export { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 export type { ModelEntry } from "./model-index.ts";
 export { maxModelNameLength, maxModelsPerEngine, type ServedModel } from "./served-models.ts";

@@ -25,7 +25,7 @@ interface Moment {
  * @param hooks `onRestart` is told when a total has gone back: the engine is another process now
  */
 export function createMetricsScrape(
-  { clock, scheduler, random, http, options: { scrape: options } }: EngineDeps,
+  { clock, scheduler, random, http, sharing, options: { scrape: options } }: EngineDeps,
   engine: Engine,
   hooks: { onRestart(): void },
 ): { start(): void; stop(): void } {
@@ -69,7 +69,7 @@ export function createMetricsScrape(
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const startedMs = clock.nowMs();
-    const inFlight = engine.targets.map((target) => target.load.inFlight);
+    const inFlight = engine.targets.map(({ index, load }) => load.inFlight + (sharing?.othersInFlight(index) ?? 0));
     const { timeoutMs, maxBytes } = options;
     const url = engine.url + paths[pathIndex]!;
     const fetched = await controlFetch(http, { url, timeoutMs, maxBytes });

@@ -38,12 +38,18 @@ const maxTokens = 2 ** 31;
 
 const tokenCount = (value: number): number => (value > 0 ? Math.min(Math.floor(value), maxTokens) : 0);
 
-/**
- * @param onInFlight told of every begun (+1) and ended (-1) request, after the numbers have changed
- */
-export function createTargetLoad(onInFlight: (change: 1 | -1) => void = () => {}): TargetLoad {
-  return new Load(onInFlight);
+export interface TargetLoadObserver {
+  /** A request began (+1) or ended (-1); the numbers have changed already. */
+  readonly onInFlight?: (change: 1 | -1) => void;
+  /** Any of the numbers changed. */
+  readonly onChange?: () => void;
 }
+
+export function createTargetLoad(observer: TargetLoadObserver = {}): TargetLoad {
+  return new Load(observer);
+}
+
+const ignore = (): void => {};
 
 class Load implements TargetLoad {
   inFlight = 0;
@@ -51,9 +57,11 @@ class Load implements TargetLoad {
   decodeTokens = 0;
   outstandingOutputTokens = 0;
   readonly onInFlight: (change: 1 | -1) => void;
+  readonly onChange: () => void;
 
-  constructor(onInFlight: (change: 1 | -1) => void) {
+  constructor({ onInFlight = ignore, onChange = ignore }: TargetLoadObserver) {
     this.onInFlight = onInFlight;
+    this.onChange = onChange;
   }
 
   begin(size: RequestSize): LoadTicket {
@@ -62,6 +70,7 @@ class Load implements TargetLoad {
     this.pendingPrefillTokens += ticket.pending;
     this.outstandingOutputTokens += ticket.outstanding;
     this.onInFlight(1);
+    this.onChange();
     return ticket;
   }
 }
@@ -90,6 +99,7 @@ class Ticket implements LoadTicket {
     this.#load.decodeTokens += this.#promptTokens;
     this.#context = this.#promptTokens;
     this.pending = 0;
+    this.#load.onChange();
   }
 
   progress(tokens: number): void {
@@ -101,6 +111,7 @@ class Ticket implements LoadTicket {
     this.outstanding -= expected;
     this.#load.decodeTokens += generated;
     this.#load.outstandingOutputTokens -= expected;
+    this.#load.onChange();
   }
 
   end(): void {
@@ -111,5 +122,6 @@ class Ticket implements LoadTicket {
     this.#load.decodeTokens -= this.#context;
     this.#load.outstandingOutputTokens -= this.outstanding;
     this.#load.onInFlight(-1);
+    this.#load.onChange();
   }
 }

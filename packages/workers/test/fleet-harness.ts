@@ -8,7 +8,14 @@ import {
   type HttpResponse,
 } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
-import { createFleet, type EngineRecord, type Fleet, type FleetOptionsInput, type Target } from "@espalier/workers";
+import {
+  createFleet,
+  type EngineRecord,
+  type Fleet,
+  type FleetOptionsInput,
+  type FleetSharing,
+  type Target,
+} from "@espalier/workers";
 import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 
 /** What a scripted engine does with a request: a status and body, after a delay, or one of the ways to fail. */
@@ -61,14 +68,17 @@ export async function startHarness(options: FleetOptionsInput = {}, seed = 1): P
   return harness;
 }
 
-export function createHarness(options: FleetOptionsInput = {}, seed = 1): Harness {
+export function createHarness(options: FleetOptionsInput = {}, seed = 1, sharing?: FleetSharing): Harness {
   const time = createVirtualTime();
   const logger = createRecordingLogger();
   const meter = createRecordingMeter();
   const engines = new Map<string, ScriptedEngine>();
   const http = createScriptedHttp(time, engines);
   const { clock, scheduler } = time;
-  const fleet = createFleet({ clock, scheduler, random: createSeededRandom(seed), http, logger, meter, options });
+  const fleet = createFleet({
+    ...{ clock, scheduler, random: createSeededRandom(seed), http, logger, meter, options },
+    ...(sharing ? { sharing } : {}),
+  });
   const record = (id: string): EngineRecord => fleet.engine(asEngineId(id))!;
   return {
     fleet,

@@ -114,13 +114,33 @@ test("a hundred thousand of the largest requests still sum exactly", () => {
 
 test("every begun and ended request is told of once, after the numbers have changed", () => {
   const told: string[] = [];
-  const load: TargetLoad = createTargetLoad((change) => told.push(`${change} -> ${load.inFlight}`));
+  const load: TargetLoad = createTargetLoad({
+    onInFlight: (change) => told.push(`${change} -> ${load.inFlight}`),
+  });
   const first = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
   const second = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
   first.end();
   first.end();
   second.end();
   expect(told).toEqual(["1 -> 1", "1 -> 2", "-1 -> 1", "-1 -> 0"]);
+});
+
+test("every change of a number is told of after it, and nothing else is", () => {
+  const told: (readonly number[])[] = [];
+  const load: TargetLoad = createTargetLoad({ onChange: () => told.push([load.inFlight, load.decodeTokens]) });
+  const ticket = load.begin({ promptTokens: 5, expectedOutputTokens: 2 });
+  ticket.firstToken();
+  ticket.firstToken();
+  ticket.progress(3);
+  ticket.end();
+  ticket.end();
+  ticket.progress(1);
+  expect(told).toEqual([
+    [1, 0],
+    [1, 5],
+    [1, 8],
+    [0, 0],
+  ]);
 });
 
 /** The obvious way: remember every request and add up on demand. */

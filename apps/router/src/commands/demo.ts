@@ -8,8 +8,9 @@ import { type Command, Option } from "commander";
 import { describeDemo } from "../demo/demo-greeting.ts";
 import { runDemoLoad } from "../demo/demo-load.ts";
 import { type DemoFlags, type DemoOptions, readDemoOptions } from "../demo/demo-options.ts";
-import { type RouterListening, startLocalEngines, startLocalRouter } from "../local-fleet/local-fleet.ts";
+import { type RouterListening, startLocalEngines } from "../local-fleet/local-fleet.ts";
 import type { Child } from "../local-fleet/start-child.ts";
+import { sharings, startRouters } from "../local-fleet/start-routers.ts";
 import { untilReady } from "../local-fleet/until-ready.ts";
 import { createProgressBar } from "../output/progress-bar.ts";
 import { writeNote, writeResult } from "../output/write.ts";
@@ -24,15 +25,19 @@ const maxKeptResults = 100_000;
 export function registerDemo(program: Command): void {
   program
     .command("demo")
-    .summary("a router and simulated engines on this machine (`npm start`)")
-    .description("Starts simulated engines and a router in front of them, and prints how to use them. Ctrl-C ends all.")
+    .summary("a mesh of routers and simulated engines on this machine (`npm start`)")
+    .description(
+      "Starts simulated engines and routers in front of them, which share what the engines hold and how loaded they are, " +
+        "and prints how to use them. Ctrl-C ends all.",
+    )
     .optionsGroup("Engines:")
     .option("--engine <url>", "use this engine instead of simulated ones; may be repeated", collect)
     .option("--engines <n>", "simulated engines", "4")
     .addOption(new Option("--preset <name>", "what they are like").choices(presetNames).default("h100-32b-tp2"))
     .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
-    .option("--routers <n>", "routers beside each other; they share nothing yet", "1")
+    .option("--routers <n>", "routers beside each other", "3")
+    .addOption(new Option("--sharing <way>", "what they share").choices(sharings).default("mesh"))
     .addOption(new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("least_work"))
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
@@ -48,13 +53,16 @@ async function demo(options: DemoOptions): Promise<void> {
   const children: Child<unknown>[] = [];
   try {
     const engineUrls = options.engineUrls ?? (await startEngines(options, children));
-    const [first, ...others] = await startRouters(options, engineUrls, children, stop);
+    const [first, ...others] = await startDemoRouters(options, engineUrls, children, stop);
+    if (!first) throw new Error("no router was started");
     const model = options.model ?? (await servedModel(options, first, stop));
     if (stop.aborted) return;
     writeNote(`\nup in ${((systemClock.nowMs() - startedMs) / 1_000).toFixed(1)} s\n`);
     const engines = options.engineUrls ? "engines" : `${options.engines} simulated engines (${options.preset})`;
     const routers = [first, ...others] as const;
-    writeResult(describeDemo({ routers, engineUrls, engines, policy: options.policy, model }));
+    writeResult(
+      describeDemo({ routers, engineUrls, engines, policy: options.policy, sharing: options.sharing, model }),
+    );
     const gone = Promise.race(children.map((child) => child.exited));
     await run({ options, model, urls: routers.map(({ url }) => url), stop, gone });
   } catch (error) {
@@ -78,29 +86,27 @@ async function startEngines(options: DemoOptions, children: Child<unknown>[]): P
   return engines.listening.engines.map((engine) => engine.url);
 }
 
-async function startRouters(
-  { routers, policy, port, adminPort, engineUrls: given }: DemoOptions,
+function startDemoRouters(
+  { routers: count, sharing, policy, port, adminPort, engineUrls: given }: DemoOptions,
   engineUrls: readonly string[],
   children: Child<unknown>[],
-  stop: AbortSignal,
-): Promise<[RouterListening, ...RouterListening[]]> {
-  const start = async (index: number): Promise<RouterListening> => {
-    const router = await startLocalRouter({
-      engineUrls,
-      policy,
-      // Engines of the user's own have a tokenizer that the router does not: their prompts are matched by bytes.
-      ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
-      port: port === 0 ? 0 : port + index,
-      adminPort: adminPort === 0 ? 0 : adminPort + index,
-    });
-    children.push(router);
-    if (given === undefined) await untilReady(router.listening, engineUrls.length, stop);
-    return router.listening;
-  };
-  const first = await start(0);
-  const others: RouterListening[] = [];
-  for (let index = 1; index < routers; index++) others.push(await start(index));
-  return [first, ...others];
+  signal: AbortSignal,
+): Promise<readonly RouterListening[]> {
+  return startRouters(
+    {
+      ...{ count, sharing, signal },
+      untilEngines: given === undefined ? engineUrls.length : undefined,
+      optionsOf: (index) => ({
+        engineUrls,
+        policy,
+        // Engines of the user's own have a tokenizer that the router does not: their prompts are matched by bytes.
+        ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
+        port: port === 0 ? 0 : port + index,
+        adminPort: adminPort === 0 ? 0 : adminPort + index,
+      }),
+    },
+    children,
+  );
 }
 
 /** The name to ask for: engines of the user's own need not be up yet, and serve what they serve. */

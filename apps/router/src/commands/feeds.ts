@@ -8,21 +8,25 @@ interface Feed {
   readonly target: string;
   readonly state: string;
   readonly reason: string;
-  readonly endpoint: string | null;
-  readonly lastSequence: number | null;
+  readonly role: string | null;
+  readonly owner: string | null;
+  readonly endpoint?: string | null;
+  readonly lastSequence?: number | null;
   /** By tier. */
   readonly blocks: Readonly<Record<string, number>>;
   readonly floatingBlocks: number;
-  readonly messages: number;
-  readonly gaps: number;
-  readonly restarts: number;
-  readonly lagMs: number | null;
+  readonly messages?: number;
+  readonly gaps?: number;
+  readonly restarts?: number;
+  readonly lagMs?: number | null;
 }
 
 const columns: readonly TableColumn<Feed>[] = [
   { header: "target", value: (feed) => feed.target },
   { header: "state", value: (feed) => feed.state },
   { header: "why", value: (feed) => feed.reason },
+  { header: "read by", value: (feed) => (feed.role === "owner" ? "this router" : (feed.owner ?? undefined)) },
+  { header: "role here", value: (feed) => feed.role ?? undefined },
   { header: "endpoint", value: (feed) => feed.endpoint ?? undefined },
   { header: "messages", value: (feed) => feed.messages },
   { header: "sequence", value: (feed) => feed.lastSequence ?? undefined },
@@ -38,7 +42,7 @@ export function registerFeeds(program: Command): void {
     .command("feeds")
     .summary("list the KV event feeds of a running router")
     .description(
-      "Lists the targets whose KV events a running router reads: live (complete), partial (holes), replaying, stale (not " +
+      "Lists the targets whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
         "known to be current) or off. Engines that publish none are not listed.",
     );
   addAdminOptions(command).action(async (options: AdminOptions) => {

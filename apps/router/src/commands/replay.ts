@@ -2,6 +2,7 @@ import { presetNames } from "@espalier/engine-model";
 import { policyCatalogue, policyNames } from "@espalier/policies";
 import { infiniteCacheBound, type ReplayRow, type RunLabels, summarize, traceFormats } from "@espalier/workload";
 import { type Command, Option } from "commander";
+import { type Sharing, sharings } from "../local-fleet/start-routers.ts";
 import { withLocalFleet } from "../local-fleet/with-local-fleet.ts";
 import { createProgressBar } from "../output/progress-bar.ts";
 import { writeJson, writeNote, writeResult } from "../output/write.ts";
@@ -52,7 +53,8 @@ export function registerReplay(program: Command): void {
       "on,off",
     )
     .option("--engines <n>", "simulated engines", "8")
-    .option("--routers <n>", "routers in front of them; they share nothing yet", "1")
+    .option("--routers <n>", "routers in front of them", "1")
+    .option("--sharing <ways>", `what they share: ${sharings.join(", ")}, or both for a run of each`, "mesh")
     .addOption(new Option("--preset <name>", "what the engines are like").choices(presetNames).default("h100-32b-tp2"))
     .option("--blocks <n>", "KV blocks of an engine, in place of the preset's")
     .optionsGroup("Output:")
@@ -96,13 +98,17 @@ interface LocalRun {
   readonly policy: string;
   /** Undefined with a policy that does not look at what engines cache. */
   readonly kvEvents: boolean | undefined;
+  readonly sharing: Sharing;
 }
 
-function runsOf({ policies, kvEvents }: ReplayOptions): readonly LocalRun[] {
-  return policies.flatMap((policy): readonly LocalRun[] =>
-    policyCatalogue[policy as keyof typeof policyCatalogue].readsPrefixes
-      ? kvEvents.map((on) => ({ policy, kvEvents: on }))
-      : [{ policy, kvEvents: undefined }],
+function runsOf({ policies, kvEvents, sharing: ways, routers }: ReplayOptions): readonly LocalRun[] {
+  // One router has nobody to share with.
+  return (routers === 1 ? (["none"] as const) : ways).flatMap((sharing) =>
+    policies.flatMap((policy): readonly LocalRun[] =>
+      policyCatalogue[policy as keyof typeof policyCatalogue].readsPrefixes
+        ? kvEvents.map((on) => ({ policy, kvEvents: on, sharing }))
+        : [{ policy, kvEvents: undefined, sharing }],
+    ),
   );
 }
 
@@ -110,7 +116,7 @@ function runsOf({ policies, kvEvents }: ReplayOptions): readonly LocalRun[] {
 async function measureLocally(
   options: ReplayOptions,
   requests: readonly PlannedRequest[],
-  { policy, kvEvents }: LocalRun,
+  { policy, kvEvents, sharing }: LocalRun,
   signal: AbortSignal,
 ): Promise<ReplayRow | undefined> {
   const { engines, routers, preset, model, speed, blocks } = options;
@@ -124,9 +130,9 @@ async function measureLocally(
     ...(blocks === undefined ? {} : { blocks }),
   };
   const known = kvEvents === undefined ? {} : { kv_events: kvEvents };
-  const labels = { policy, ...known, routers, engines, sharing: "none" };
+  const labels = { policy, ...known, routers, engines, sharing };
   try {
-    return await withLocalFleet({ engines: fleet, policy, routers, signal }, (urls) =>
+    return await withLocalFleet({ engines: fleet, policy, routers, sharing, signal }, (urls) =>
       measure(options, requests, { urls, speed, labels }, signal),
     );
   } catch (error) {

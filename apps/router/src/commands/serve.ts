@@ -16,18 +16,21 @@ export function registerServe(program: Command): void {
 }
 
 async function serve(config: CompiledConfig): Promise<void> {
-  if (process.send) endWithParent();
+  const outlive = process.send ? endWithParent() : () => {};
   const logger = createLogger(config.log);
   for (const warning of config.warnings) logger.warn(warning);
   const router = createRouter({ config, logger });
   await router.start();
   // Before it is announced: whoever hears that it serves may stop it at once.
   const stopped = untilStopped(router, config);
-  logger.info("listening", { url: router.url, adminUrl: router.adminUrl, policy: config.policy.name });
-  if (process.send) process.send({ type: "listening", url: router.url, adminUrl: router.adminUrl });
+  const { url, adminUrl, meshAddress } = router;
+  logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
+  if (process.send)
+    process.send({ type: "listening", url: router.url, adminUrl: router.adminUrl, meshAddress: router.meshAddress });
   else writeNote(`espalier serves at ${router.url}, metrics and admin at ${router.adminUrl}`);
   await stopped;
   await router.stop();
+  outlive();
   // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
   logger.info("stopped");
 }
@@ -47,11 +50,14 @@ function untilStopped(router: Router, { drain }: CompiledConfig): Promise<void> 
 /**
  * When the process that forked this one is gone, or lets go of it, nobody is left to serve. Nobody reads the log either,
  * and an exit in order would wait for it to be written.
+ *
+ * @returns ends that: a process that is done lets go of its parent itself, and exits in order
  */
-function endWithParent(): void {
+function endWithParent(): () => void {
   const end = (): void => {
     process.kill(process.pid, "SIGKILL");
   };
   if (process.connected) process.once("disconnect", end);
   else end();
+  return () => process.off("disconnect", end);
 }

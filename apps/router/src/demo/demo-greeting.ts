@@ -1,4 +1,5 @@
 import type { RouterListening } from "../local-fleet/local-fleet.ts";
+import type { Sharing } from "../local-fleet/start-routers.ts";
 
 export interface DemoFleet {
   readonly routers: readonly [RouterListening, ...RouterListening[]];
@@ -6,23 +7,34 @@ export interface DemoFleet {
   /** What the engines are, in words. */
   readonly engines: string;
   readonly policy: string;
+  readonly sharing: Sharing;
   readonly model: string;
 }
 
+const shared: Readonly<Record<Sharing, string>> = {
+  mesh: "they share what the engines hold and how loaded they are",
+  none: "they share nothing",
+};
+
 /** Where everything listens, and lines to paste into a shell. */
-export function describeDemo({ routers, engineUrls, engines, policy, model }: DemoFleet): string {
-  const [{ url, adminUrl }] = routers;
+export function describeDemo({ routers, engineUrls, engines, policy, sharing, model }: DemoFleet): string {
+  const [{ url, adminUrl }, next] = routers;
   const messages = `[{"role": "user", "content": "What is an espalier?"}]`;
   const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
   return [
     ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),
+    ...(routers.length === 1 ? [] : [`          ${shared[sharing]}`]),
     `engines   ${engineUrls.join(" ")}`,
     `          ${engines}, policy ${policy}`,
     "",
     "Try:",
     `  curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\`,
     `    -d ${quoteForShell(body)}`,
+    ...(next && sharing === "mesh"
+      ? [`the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`]
+      : []),
     `  npx espalier workers --admin ${adminUrl}`,
+    `  npx espalier status --admin ${adminUrl}`,
     "",
     "Ctrl-C ends everything.",
   ].join("\n");

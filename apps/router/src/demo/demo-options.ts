@@ -1,4 +1,5 @@
 import { maxLocalEngines, maxLocalRouters } from "../local-fleet/local-fleet.ts";
+import type { Sharing } from "../local-fleet/start-routers.ts";
 import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
 
 /** The flags of `espalier demo` as they were written. */
@@ -6,6 +7,7 @@ export interface DemoFlags {
   readonly engine?: readonly string[];
   readonly engines: string;
   readonly routers: string;
+  readonly sharing: Sharing;
   readonly policy: string;
   readonly preset: string;
   readonly model?: string;
@@ -21,6 +23,7 @@ export interface DemoOptions {
   readonly engineUrls: readonly string[] | undefined;
   readonly engines: number;
   readonly routers: number;
+  readonly sharing: Sharing;
   readonly policy: string;
   readonly preset: string;
   /** Undefined for whatever the engines serve. */
@@ -59,6 +62,7 @@ export function readDemoOptions(flags: DemoFlags): DemoOptions {
     engineUrls: flags.engine,
     engines,
     routers,
+    sharing: flags.sharing,
     policy: flags.policy,
     preset: flags.preset,
     model: flags.model,

@@ -34,12 +34,23 @@ export interface LocalRouterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly adminPort: number;
+  /** Undefined for a router that shares nothing. */
+  readonly mesh?: LocalMesh;
   readonly arguments?: readonly string[];
+}
+
+/** A router's place among the others on this machine. */
+export interface LocalMesh {
+  readonly routerId: string;
+  /** Addresses of routers that run already. */
+  readonly seeds: readonly string[];
 }
 
 export interface RouterListening {
   readonly url: string;
   readonly adminUrl: string;
+  /** Where other routers reach it; null when it shares nothing, or not this way. */
+  readonly meshAddress: string | null;
 }
 
 /** Simulated engines in one child process. */
@@ -71,10 +82,15 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...options.engineUrls.map((url) => ["--engine", url]),
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
+    ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),
   ];
   return startChild({
     name: "the router",
     program: fileURLToPath(new URL("../../bin/espalier.mjs", import.meta.url)),
     arguments: ["serve", ...flags.flat().map(String), ...(options.arguments ?? [])],
   });
+}
+
+function meshFlags({ routerId, seeds }: LocalMesh): readonly (readonly string[])[] {
+  return [["--mesh-router-id", routerId], ["--mesh-port", "0"], ...seeds.map((seed) => ["--mesh-seed", seed])];
 }

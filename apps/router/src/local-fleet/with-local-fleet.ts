@@ -1,12 +1,13 @@
-import { type LocalEnginesOptions, startLocalEngines, startLocalRouter } from "./local-fleet.ts";
+import { type LocalEnginesOptions, startLocalEngines } from "./local-fleet.ts";
 import type { Child } from "./start-child.ts";
-import { untilReady } from "./until-ready.ts";
+import { type Sharing, startRouters } from "./start-routers.ts";
 
 export interface LocalFleetOptions {
   readonly engines: LocalEnginesOptions;
   readonly policy: string;
-  /** Routers beside each other; they share nothing. */
+  /** Routers beside each other. */
   readonly routers: number;
+  readonly sharing: Sharing;
   /** Gives up starting. */
   readonly signal?: AbortSignal;
 }
@@ -24,14 +25,17 @@ export async function withLocalFleet<Result>(
     const engines = await startLocalEngines(options.engines);
     children.push(engines);
     const engineUrls = engines.listening.engines.map((engine) => engine.url);
-    const routerUrls: string[] = [];
-    for (let index = 0; index < options.routers; index++) {
-      const router = await startLocalRouter({ engineUrls, policy: options.policy, port: 0, adminPort: 0 });
-      children.push(router);
-      routerUrls.push(router.listening.url);
-      await untilReady(router.listening, engineUrls.length, options.signal);
-    }
-    return await use(routerUrls);
+    const routers = await startRouters(
+      {
+        count: options.routers,
+        sharing: options.sharing,
+        optionsOf: () => ({ engineUrls, policy: options.policy, port: 0, adminPort: 0 }),
+        untilEngines: engineUrls.length,
+        ...(options.signal ? { signal: options.signal } : {}),
+      },
+      children,
+    );
+    return await use(routers.map(({ url }) => url));
   } finally {
     await Promise.all(children.reverse().map((child) => child.stop()));
   }

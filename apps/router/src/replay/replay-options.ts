@@ -1,6 +1,7 @@
 import { policyNames } from "@espalier/policies";
 import type { TraceFormat } from "@espalier/workload";
 import { maxLocalEngines, maxLocalRouters } from "../local-fleet/local-fleet.ts";
+import { type Sharing, sharings } from "../local-fleet/start-routers.ts";
 import { readCount, readEndpointUrl, readNumber, UsageError } from "../output/usage-error.ts";
 import type { PromptForm } from "./replay-plan.ts";
 
@@ -20,6 +21,7 @@ export interface ReplayFlags {
   readonly kvEvents: string;
   readonly engines: string;
   readonly routers: string;
+  readonly sharing: string;
   readonly preset: string;
   readonly blocks?: string;
   readonly json?: boolean;
@@ -46,6 +48,8 @@ export interface ReplayOptions {
   readonly kvEvents: readonly boolean[];
   readonly engines: number;
   readonly routers: number;
+  /** What several routers share: a run for each. */
+  readonly sharing: readonly Sharing[];
   readonly preset: string;
   /** KV blocks of an engine; undefined for the preset's. */
   readonly blocks: number | undefined;
@@ -73,20 +77,23 @@ export function readReplayOptions(flags: ReplayFlags): ReplayOptions {
     apiKey,
     model,
     prompts: flags.prompts ?? (flags.url ? "text" : "tokens"),
-    policies: readPolicies(flags.policy),
+    policies: readNames(flags.policy, "--policy", policyNames),
     kvEvents: readSwitches(flags.kvEvents, "--kv-events"),
     engines: readCount(flags.engines, "--engines", maxLocalEngines),
     routers: readCount(flags.routers, "--routers", maxLocalRouters),
+    sharing: readNames(flags.sharing, "--sharing", sharings),
     preset,
     blocks: optional(flags.blocks, "--blocks", maxBlocks),
   };
 }
 
-function readPolicies(text: string): readonly string[] {
-  const policies = text.split(",").map((name) => name.trim());
-  const stranger = policies.find((name) => !policyNames.some((known) => known === name));
-  if (stranger === undefined) return policies;
-  throw new UsageError(`--policy: ${JSON.stringify(stranger)} is not one of ${policyNames.join(", ")}`);
+function readNames<Name extends string>(text: string, flag: string, names: readonly Name[]): readonly Name[] {
+  return text.split(",").map((word) => {
+    const name = names.find((known) => known === word.trim());
+    if (name === undefined)
+      throw new UsageError(`${flag}: ${JSON.stringify(word.trim())} is not one of ${names.join(", ")}`);
+    return name;
+  });
 }
 
 function readSwitches(text: string, flag: string): readonly boolean[] {

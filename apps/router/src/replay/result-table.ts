@@ -9,6 +9,7 @@ const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events">): Ta
 const columns: readonly TableColumn<ReplayRow>[] = [
   { header: "policy", value: (row) => `${row.policy ?? ""}${eventsNote(row)}` },
   { header: "routers", value: (row) => row.routers },
+  { header: "sharing", value: (row) => row.sharing },
   { header: "engines", value: (row) => row.engines },
   { header: "requests", value: (row) => row.requests },
   { header: "errors", value: (row) => row.errors },

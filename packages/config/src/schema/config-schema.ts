@@ -3,6 +3,7 @@ import { section } from "./container.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
 import { flag } from "./leaf.ts";
 import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listeners.ts";
+import { mesh } from "./mesh.ts";
 import { kvEvents, prefix, tokenize, tokenizers } from "./prefix.ts";
 import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
 
@@ -25,6 +26,7 @@ export const configSchema = section("Configuration of Espalier.", {
   tokenize,
   prefix,
   "kv-events": kvEvents,
+  mesh,
   "forward-paths": forwardPaths,
   "inject-usage": flag({
     description: "Ask engines for the usage of a stream when the client did not, and keep the answer to ourselves.",

@@ -10,6 +10,7 @@ import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledg
 import type { LedgerSink } from "./ledger-sink.ts";
 import { type SharedPrefix, sharedPrefixesOf } from "./shared-prefixes.ts";
 import { SinkRuns } from "./sink-runs.ts";
+import { tellHeld } from "./tell-held.ts";
 
 /** Bounds of one feed's ledger. */
 export interface LedgerLimits {
@@ -125,6 +126,14 @@ export class FeedLedger {
   sharedPrefixes(limit: number): SharedPrefix[] {
     const held = this.#held;
     return held ? sharedPrefixesOf(held.tree, held, limit) : [];
+  }
+
+  /**
+   * Tells another sink everything that the ledger's own sink has now: blocks tier by tier, parents before children, then
+   * holes. Told onto nothing, it makes the other equal.
+   */
+  tellAll(sink: LedgerSink): void {
+    if (this.#held) tellHeld(this.#held, new SinkRuns(sink));
   }
 
   /** Forgets all that was told: a new life begins. */

@@ -126,6 +126,20 @@ export class TierPresence {
     this.#dirty = [];
   }
 
+  /** Tells all holes there are to other runs than the usual ones. */
+  tellHoles(runs: SinkRuns): void {
+    const { table } = this.#tree;
+    const { words, stride } = table;
+    for (let id = 1; id < table.end; id++) {
+      if (!table.isLive(id) || this.#tree.hasFlag(id, nodeFlag.alias)) continue;
+      const told = (words[id * stride + nodeField.link]! >>> toldShift) & allTiers;
+      for (let tier = 0; told >>> tier !== 0; tier++) {
+        if (((told >>> tier) & 1) === 0) continue;
+        runs.orphaned(tier, words, id * stride + nodeField.chain, this.#depthOf(id));
+      }
+    }
+  }
+
   #tellHoles(id: number): void {
     const { words, stride } = this.#tree.table;
     const linkAt = id * stride + nodeField.link;

@@ -20,6 +20,8 @@ export class HolderIds {
   readonly blocks: Uint32Array;
   /** Per internal id the sums of the low words and of the high words that it holds, modulo 2^32. */
   readonly sums: Uint32Array;
+  /** How often an internal id was retired. */
+  readonly retirements: Uint32Array;
   readonly holes = new Map<number, HoleSet>();
   /** Internal ids that do not keep to "a held block's parent is held or a hole". */
   readonly linear = new Set<number>();
@@ -37,6 +39,7 @@ export class HolderIds {
     this.holderOf = new Int32Array(this.capacity).fill(none);
     this.blocks = new Uint32Array(this.capacity);
     this.sums = new Uint32Array(this.capacity * 2);
+    this.retirements = new Uint32Array(this.capacity);
     this.live = new Uint32Array(this.capacity / 32);
     this.special = new Uint32Array(this.capacity / 32);
     this.swept = new Uint32Array(this.capacity / 32);
@@ -71,6 +74,7 @@ export class HolderIds {
     this.sums.fill(0, id * 2, id * 2 + 2);
     this.holes.delete(id);
     this.linear.delete(id);
+    this.retirements[id]!++;
     this.#retired.push(id);
   }
 

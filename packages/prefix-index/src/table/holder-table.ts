@@ -1,4 +1,5 @@
 import { BatchWriter } from "./batch-writer.ts";
+import { slotWords } from "./find-slot.ts";
 import { HolderIds } from "./holder-ids.ts";
 import { HolderSets } from "./holder-sets.ts";
 import { createSetPairs, pairWords } from "./set-pairs.ts";
@@ -30,6 +31,8 @@ export class HolderTable {
   readonly slots: SlotTable;
   readonly sets: HolderSets;
   readonly ids: HolderIds;
+  /** The high word of the block that `findByLow` found. */
+  foundHigh = 0;
   readonly #maxHoles: number;
   readonly #writer: BatchWriter;
   readonly #sweeper: Sweeper;
@@ -159,6 +162,25 @@ export class HolderTable {
   /** Has a holder walked block by block from now on, until it is cleared: its holes are not known. */
   walk(holder: number): void {
     this.ids.setLinear(this.#idFor(holder));
+  }
+
+  /**
+   * Looks for blocks of a holder by the low word of their hashes.
+   *
+   * @returns 0 for none, 1 for one, whose high word is in `foundHigh` then, 2 for several
+   */
+  findByLow(holder: number, low: number): 0 | 1 | 2 {
+    const id = this.ids.find(holder);
+    if (id < 0) return 0;
+    const { words } = this.slots;
+    let isFound = false;
+    for (let at = this.slots.homeOf(low); words[at + 2] !== 0 && words[at]! <= low; at += slotWords) {
+      if (words[at] !== low || !this.sets.has(words[at + 2]!, id)) continue;
+      if (isFound) return 2;
+      isFound = true;
+      this.foundHigh = words[at + 1]!;
+    }
+    return isFound ? 1 : 0;
   }
 
   /** Whether a set, as `setOf` returned it, has a holder. */

@@ -1,15 +1,12 @@
 import { findSlot, insertSlot, slotWords } from "./find-slot.ts";
-import { firstLow } from "./first-low.ts";
+import { firstLowIn } from "./first-low.ts";
 import { GrowableWords } from "./growable-words.ts";
+import { grownSlots } from "./grown-slots.ts";
 
 const twoTo32 = 0x1_0000_0000;
 const loadLimit = 0.8;
 const shrinkBelowLoad = 0.3;
 const shrunkLoad = 0.6;
-/** Below this many slots, 6 MB, a table grows in large steps; above, fine ones keep it below 18 bytes per key. */
-const fineGrowthSlots = 524_288;
-const largeGrowth = 1.5;
-const fineGrowth = 1.18;
 const minSlots = 256;
 /** A stretch has at least this many slots, so that finding it is little beside what is done with it. */
 const stretchSlots = 512;
@@ -19,6 +16,8 @@ const tailSlots = 64;
 const migratedSlotsPerKey = 16;
 /** Memory is given back by copying what is left, which may take as long as copying this much. */
 const maxReleaseCopyBytes = 16 * 1_024 * 1_024;
+/** A table of at most as many slots is enlarged for what is expected in one step, which takes a few milliseconds. */
+const maxMovedAtOnceSlots = 65_536;
 
 /**
  * Open addressing with linear probing over 12-byte slots {low, high, value}. The home of a hash grows with its low
@@ -40,6 +39,8 @@ export class SlotTable {
   readonly #maxSlots: number;
   #memory: GrowableWords;
   #size = minSlots;
+  /** It is not shrunk below as many slots. */
+  #expected = 0;
   #migration: "none" | "growing" | "shrinking" = "none";
   #scratch = new Uint32Array(1_024 * slotWords);
 
@@ -83,11 +84,18 @@ export class SlotTable {
     // The slices end a migration in time; several reservations without a key in between may ask for more.
     while (this.#migration !== "none") this.migrate(this.#size);
     if (this.#size >= this.#maxSlots) return this.count + keys <= this.#maxSlots * loadLimit;
-    const factor = this.#size < fineGrowthSlots ? largeGrowth : fineGrowth;
-    const wanted = Math.ceil(Math.max(this.#size * factor, (this.count + keys) / loadLimit));
+    const wanted = Math.max(grownSlots(this.#size), Math.ceil((this.count + keys) / loadLimit));
     this.#begin("growing", Math.min(this.#maxSlots, wanted));
     this.migrate(keys * migratedSlotsPerKey);
     return this.count + keys <= this.#size * loadLimit;
+  }
+
+  /** Keeps room for this many keys, and makes it at once in a table that is small yet. 0 ends that. */
+  expect(keys: number): void {
+    this.#expected = Math.min(this.#maxSlots, Math.ceil(keys / loadLimit));
+    if (this.#expected <= this.#size || this.#size > maxMovedAtOnceSlots || this.#migration !== "none") return;
+    this.#begin("growing", this.#expected);
+    this.migrate(this.#expected);
   }
 
   /** Puts a new key in front of the slot that `findSlot` returned. `words` may be replaced by it. */
@@ -124,8 +132,8 @@ export class SlotTable {
    */
   maintain(budgetSlots: number, isEven: boolean): void {
     if (this.#migration !== "none") this.migrate(budgetSlots);
-    else if (isEven && this.#size > minSlots && this.count < this.#size * shrinkBelowLoad) {
-      this.#begin("shrinking", Math.max(minSlots, Math.ceil(this.count / shrunkLoad)));
+    else if (isEven && this.#size > Math.max(minSlots, this.#expected) && this.count < this.#size * shrinkBelowLoad) {
+      this.#begin("shrinking", Math.max(minSlots, this.#expected, Math.ceil(this.count / shrunkLoad)));
       this.migrate(budgetSlots);
     }
   }
@@ -150,7 +158,7 @@ export class SlotTable {
     while (slot >= 0 && words[slot * slotWords + 2] !== 0) slot--;
     this.runStart = slot + 1;
     this.runEnd = end;
-    this.runBound = this.runStart === 0 ? 0 : Math.min(bound - 1, this.#firstLowAt(this.runStart));
+    this.runBound = this.runStart === 0 ? 0 : Math.min(bound - 1, firstLowIn(this, this.runStart));
   }
 
   /** Works off at least `budgetSlots` slots of a change of size, and the rest of the stretch that the last of them is in. */
@@ -236,7 +244,7 @@ export class SlotTable {
     let end = Math.min(slots, start + stretchSlots);
     while (end < slots && words[end * slotWords + 2] !== 0) end++;
     while (start > 0 && words[(start - 1) * slotWords + 2] !== 0) start--;
-    this.boundary = end === slots ? twoTo32 : Math.max(this.boundary, this.#firstLowAt(end));
+    this.boundary = end === slots ? twoTo32 : Math.max(this.boundary, firstLowIn(this, end));
     this.#reinsert(start, end);
     if (this.boundary >= twoTo32) this.#end();
     return end - start;
@@ -268,13 +276,6 @@ export class SlotTable {
       this.put(~findSlot(this.words, this.homeOf(low), low, high), low, high, value);
       this.count--;
     }
-  }
-
-  /** The smallest low word whose home is at or above a slot; 2^32 when there is none. */
-  #firstLowAt(slot: number): number {
-    const { boundary, scaleLow, scaleHigh } = this;
-    const below = firstLow(slot, scaleLow);
-    return below < boundary ? below : Math.min(twoTo32, Math.max(boundary, firstLow(slot, scaleHigh)));
   }
 
   /** Gives memory back after shrinking, when what is left is small beside it and quickly copied. */

@@ -1,6 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createPrefixIndex, maxPrefixTargets } from "../../src/prefix-index.ts";
+import { createPrefixIndex } from "../../src/prefix-index.ts";
+import { maxPrefixTargets } from "../../src/prefix-index-options.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";
 import { slotWords } from "../../src/table/find-slot.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";

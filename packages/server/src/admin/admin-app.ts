@@ -17,6 +17,8 @@ export interface AdminDependencies {
   readonly status: () => unknown;
   /** Plain data for `GET /admin/feeds`. */
   readonly feeds: () => unknown;
+  /** Plain data for `GET /admin/mesh`; undefined when nothing is shared with other routers. */
+  readonly mesh: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
   readonly tls: TlsMaterial | undefined;
@@ -53,6 +55,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     guarded.get("/admin/status", async () => dependencies.status());
     guarded.get("/admin/config", async () => dependencies.describeConfig());
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
+    guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
     guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map((engine) => describeEngine(engine)) }));
     guarded.patch<{ Params: { id: string } }>("/admin/workers/:id", async ({ params, body }) => {
       const draining = readDraining(body);

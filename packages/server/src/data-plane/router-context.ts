@@ -3,6 +3,7 @@ import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
 import type { Drain } from "../lifecycle/drain.ts";
+import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
 import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
@@ -34,6 +35,8 @@ export interface RouterContext {
   readonly pools: Pools;
   readonly selector: TargetSelector;
   readonly prefix: PrefixParts;
+  /** Undefined when nothing is shared with other routers. */
+  readonly mesh: MeshParts | undefined;
   readonly metrics: RequestMetrics;
   readonly storedResponses: StoredResponses;
   readonly drain: Drain;

@@ -1,3 +1,5 @@
+import type { Bindings } from "@espalier/replication";
+
 /**
  * Remembers which engine holds which stored response of the Responses API, because a follow-up or a retrieval must
  * go to the engine that has it.
@@ -9,12 +11,22 @@ export interface StoredResponses {
   readonly size: number;
 }
 
-/** @param capacity entries kept; beyond it the one used longest ago is forgotten */
-export function createStoredResponses(capacity: number): StoredResponses {
+/** How long other routers remember it; after that they ask the engines. */
+const sharedTtlMs = 3_600_000;
+
+/**
+ * @param capacity entries kept; beyond it the one used longest ago is forgotten
+ * @param shared what other routers saw made; undefined when nothing is shared
+ */
+export function createStoredResponses(
+  capacity: number,
+  shared: Pick<Bindings, "get" | "set" | "forget"> | undefined = undefined,
+): StoredResponses {
   // A Map iterates in order of insertion: moving an entry to the end on use makes its first key the oldest.
   const holders = new Map<string, string>();
   return {
     remember(responseId, engineId) {
+      if (holders.get(responseId) !== engineId) shared?.set(responseId, engineId, sharedTtlMs);
       holders.delete(responseId);
       holders.set(responseId, engineId);
       if (holders.size <= capacity) return;
@@ -23,14 +35,14 @@ export function createStoredResponses(capacity: number): StoredResponses {
     },
     holderOf(responseId) {
       const holder = holders.get(responseId);
-      if (holder !== undefined) {
-        holders.delete(responseId);
-        holders.set(responseId, holder);
-      }
+      if (holder === undefined) return shared?.get(responseId);
+      holders.delete(responseId);
+      holders.set(responseId, holder);
       return holder;
     },
-    forget: (responseId) => {
+    forget(responseId) {
       holders.delete(responseId);
+      shared?.forget(responseId);
     },
     get size() {
       return holders.size;

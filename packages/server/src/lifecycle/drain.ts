@@ -32,13 +32,15 @@ export interface DrainDependencies {
   readonly servers: () => readonly Server[];
   /** Answers that have not ended. */
   readonly activeCount: () => number;
+  /** Told once, when the drain begins. */
+  readonly onStart?: () => void;
 }
 
 /**
  * Node keeps idle keep-alive connections open after `close()`, which would hold a drain back for as long as clients
  * like; so idle connections are swept until no answer is open.
  */
-export function createDrain({ clock, scheduler, logger, servers, activeCount }: DrainDependencies): Drain {
+export function createDrain({ clock, scheduler, logger, servers, activeCount, onStart }: DrainDependencies): Drain {
   let running: Promise<number> | undefined;
   let forced = false;
   let cut = 0;
@@ -57,6 +59,7 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount }: 
   };
 
   const sequence = async ({ delayMs, graceMs }: DrainOptions): Promise<number> => {
+    onStart?.();
     logger.info("draining", { delayMs, graceMs, openAnswers: activeCount() });
     await waitUntil(clock.nowMs() + delayMs, () => false);
     for (const server of servers()) server.close();

@@ -10,6 +10,7 @@ import {
 import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
 import type { TierName } from "@espalier/prefix-index";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
+import type { FeedHost, HostedFeed } from "./feed-host.ts";
 import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
 import { type FeedStanding, maxKnownTargets } from "./prefix-knowledge.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
@@ -23,8 +24,14 @@ export interface EngineFeeds extends Startable {
   describe(): readonly TargetFeedDescription[];
 }
 
-export type TargetFeedDescription = KvFeedDescription & {
+/** What is known of a target's feed; where another router reads it, only what that one tells. */
+export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> & {
   readonly target: string;
+  readonly state: string;
+  readonly reason: string;
+  /** What this router has to do with it, and which router reads it; null where each reads for itself. */
+  readonly role: "owner" | "backup" | "none" | null;
+  readonly owner: string | null;
   /** Blocks of the index that the target has announced, by tier. */
   readonly blocks: Readonly<Record<TierName, number>>;
   /** The engine's blocks whose place in a prompt is not known. */
@@ -40,6 +47,7 @@ export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "r
   /** Where engines that dial publish to, with the key of their target as topic. */
   readonly listen: string | undefined;
   readonly maxReplays: number;
+  readonly host: FeedHost;
 }
 
 /** How an engine that does not answer is asked again where its events are. */
@@ -47,7 +55,7 @@ const askAgain = { firstDelayMs: 250, maxDelayMs: 30_000 };
 
 interface EngineEntry {
   readonly engine: EngineRecord;
-  readonly feeds: TargetFeed[];
+  readonly feeds: HostedFeed[];
   /** What the feeds were made for. */
   made: string;
   cancelAsk: Cancel;
@@ -65,7 +73,7 @@ class FleetFeeds implements EngineFeeds {
   readonly #options: EngineFeedsOptions;
   readonly #parts: TargetFeedParts;
   readonly #entries = new Map<EngineId, EngineEntry>();
-  readonly #byTarget: (TargetFeed | undefined)[] = [];
+  readonly #byTarget: (HostedFeed | undefined)[] = [];
   #unsubscribe = (): void => {};
 
   constructor(options: EngineFeedsOptions) {
@@ -156,10 +164,9 @@ class FleetFeeds implements EngineFeeds {
     entry.made = made;
     this.#stopFeeds(entry);
     for (const { target, endpoints } of wanted) {
-      const feed = new TargetFeed(this.#parts, target, endpoints);
+      const feed = this.#options.host.open(target, (output) => new TargetFeed(this.#parts, target, endpoints, output));
       entry.feeds.push(feed);
       this.#byTarget[target.index] = feed;
-      void feed.start();
     }
   }
 

@@ -42,9 +42,19 @@ export interface Placement {
   answered(cachedTokens: number | undefined): void;
 }
 
+/** Where guesses go: into the index of this router, and to the other routers where there are any. */
+export interface PlacementWriter {
+  place(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
+  /** The engine has said itself that it holds the prompt. */
+  confirm(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
+  /** The engine does not hold the prompt's blocks from `fromBlock` on. */
+  refute(target: TargetIndex, prompt: PromptBlocks, fromBlock: number): void;
+}
+
 export interface KnowledgeOptions {
   readonly clock: Clock;
   readonly index: PrefixIndex;
+  readonly placements: PlacementWriter;
   readonly recent: RecentPrompts;
   readonly meters: CacheMeters;
   readonly standingOf: (target: TargetIndex) => FeedStanding;
@@ -183,20 +193,21 @@ class PlacedPrompt implements Placement {
   withdraw(): void {
     this.#options.waiting.delete(this);
     if (!this.#isKept) return;
-    const { chain, blockCount, blockSize } = this.#prompt;
-    const { index, clock } = this.#options;
-    const from = Math.floor(this.#matchedTokens / blockSize);
-    index.refute(this.#target, chain, { from, blockCount, nowMs: clock.nowMs() });
+    this.#options.placements.refute(
+      this.#target,
+      this.#prompt,
+      Math.floor(this.#matchedTokens / this.#prompt.blockSize),
+    );
   }
 
   answered(cachedTokens: number | undefined): void {
-    const { meters, clock, index, waiting, placementTtlMs: ttlMs } = this.#options;
+    const { meters, placements, waiting, placementTtlMs } = this.#options;
     waiting.delete(this);
     if (cachedTokens === undefined) return;
     meters.compared(this.#matchedTokens, cachedTokens);
     // The engine has just read the whole prompt: what it did not hold it has computed.
     if (!this.#isKept || !this.#isComputed || this.#hasFacts) return;
-    index.confirm(this.#target, this.#prompt.chain, this.#prompt.blockCount, { nowMs: clock.nowMs(), ttlMs });
+    placements.confirm(this.#target, this.#prompt, placementTtlMs);
   }
 
   get #isKept(): boolean {
@@ -209,9 +220,8 @@ class PlacedPrompt implements Placement {
   }
 
   #place(ttlMs: number): void {
-    const { index, clock } = this.#options;
-    const nowMs = clock.nowMs();
-    this.#expiresMs = nowMs + ttlMs;
-    index.place(this.#target, this.#prompt.chain, this.#prompt.blockCount, { nowMs, ttlMs });
+    const { placements, clock } = this.#options;
+    this.#expiresMs = clock.nowMs() + ttlMs;
+    placements.place(this.#target, this.#prompt, ttlMs);
   }
 }

@@ -8,15 +8,24 @@ import {
   type Scheduler,
   type Startable,
   startTogether,
+  type TargetIndex,
 } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
-import { chainRoot, createBlockHasher, createHasherDigests, createPrefixIndex } from "@espalier/prefix-index";
+import { chainRoot, createBlockHasher, createHasherDigests, type PrefixIndex } from "@espalier/prefix-index";
 import { createTokenizerPool } from "@espalier/tokenizer";
-import type { Fleet } from "@espalier/workers";
+import type { Fleet, Target } from "@espalier/workers";
 import { createCacheMeters } from "./cache-meters.ts";
 import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
-import { createPrefixKnowledge, maxKnownTargets, type PrefixKnowledge } from "./prefix-knowledge.ts";
+import { createLocalHost, type FeedHost } from "./feed-host.ts";
+import { createLocalOutput } from "./local-output.ts";
+import { createLocalPlacements } from "./local-placements.ts";
+import {
+  createPrefixKnowledge,
+  type FeedStanding,
+  type PlacementWriter,
+  type PrefixKnowledge,
+} from "./prefix-knowledge.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
 import { createRecentPrompts } from "./recent-prompts.ts";
 
@@ -28,9 +37,24 @@ export interface PrefixParts extends Startable {
   readonly feeds: EngineFeeds | undefined;
 }
 
+/** What is shared with other routers. */
+export interface PrefixSharing {
+  readonly placements: PlacementWriter;
+  /** Where the events of engines are read by one router for all; undefined when each router reads them. */
+  readonly host: FeedHost | undefined;
+  /** Undefined for targets whose events this router reads for itself. */
+  standingOf(target: TargetIndex): FeedStanding | undefined;
+  /** The target is in the fleet of this router no more. */
+  forget(target: Target): void;
+}
+
 export interface PrefixPartsOptions {
   readonly config: Pick<CompiledConfig, "tokenizers" | "tokenize" | "prefix" | "kvEvents">;
   readonly fleet: Fleet;
+  /** Empty; made for `maxKnownTargets`. */
+  readonly index: PrefixIndex;
+  /** Undefined when nothing is shared with other routers. */
+  readonly sharing: PrefixSharing | undefined;
   readonly http: HttpClient;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -47,11 +71,10 @@ const upkeepSteps = 10_000;
 const sliceMs = 4;
 
 export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
-  const { config, fleet, clock, scheduler, random, logger, meter } = options;
+  const { config, fleet, index, sharing, clock, scheduler, random, logger, meter } = options;
   const { tokenize, kvEvents, tokenizers } = config;
   const { blockSize, seed, placementTtlMs, placementTokens } = config.prefix;
   const meters = createCacheMeters(meter);
-  const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const recent = createRecentPrompts();
   const knowledge = createPrefixKnowledge({
     clock,
@@ -60,16 +83,28 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     meters,
     placementTtlMs,
     placementTokens,
-    standingOf: (target) => feeds?.standingOf(target) ?? "none",
+    placements: sharing?.placements ?? createLocalPlacements(index, clock),
+    standingOf: (target) => sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none",
     onPlaced: (target) => feeds?.attach(target),
   });
+  const host =
+    sharing?.host ??
+    createLocalHost((target) =>
+      createLocalOutput(
+        {
+          index,
+          forget: (number) => knowledge.forget(number),
+          forgetPlacements: (number) => knowledge.forgetPlacements(number),
+        },
+        target.index,
+      ),
+    );
   const slices = createWorkSlices({ clock, scheduler, sliceMs });
   const feeds =
     kvEvents.mode === "off"
       ? undefined
       : createEngineFeeds({
           ...options,
-          index,
           recent,
           blockSize,
           slices,
@@ -77,8 +112,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
             hasher: createBlockHasher(),
             root: (adapter, cacheSalt) => chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" }),
           }),
-          forget: (target) => knowledge.forget(target),
-          forgetPlacements: (target) => knowledge.forgetPlacements(target),
+          host,
           listen: kvEvents.listen,
           maxReplays: kvEvents.maxReplays,
           transport: createSharedBinds(createZmqTransport(slices), logger),
@@ -99,7 +133,13 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
   });
   const unsubscribe = fleet.onChange((change, engine) => {
-    if (change === "gone") for (const { index: target } of engine.targets) knowledge.forget(target);
+    if (change === "gone") {
+      for (const target of engine.targets) {
+        knowledge.forgetPlacements(target.index);
+        if (sharing) sharing.forget(target);
+        else knowledge.forget(target.index);
+      }
+    }
     // What the events told is for the feed to void: it may know of the new life already, and of what is in it.
     if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
   });

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Scheduler, TargetIndex } from "@espalier/common";
+import type { Clock, Logger, Meter, Scheduler } from "@espalier/common";
 import {
   createKvFeed,
   type EventDecoder,
@@ -12,29 +12,25 @@ import {
 } from "@espalier/kv-events";
 import {
   type BlockDigests,
+  type EngineEventBatch,
   eventKind,
   FeedLedger,
-  type PrefixIndex,
+  type LedgerSink,
   type TierName,
-  tier,
   tierNames,
 } from "@espalier/prefix-index";
 import type { Target } from "@espalier/workers";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
+import type { FeedOutput } from "./feed-output.ts";
 import type { FeedStanding } from "./prefix-knowledge.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
 
 /** What the feeds of a router share. */
 export interface TargetFeedParts {
-  readonly index: PrefixIndex;
   readonly recent: RecentPrompts;
   readonly digests: BlockDigests;
   /** Tokens of a block of the index. */
   readonly blockSize: number;
-  /** Called when a target runs anew: nothing that was known of it holds. */
-  readonly forget: (target: TargetIndex) => void;
-  /** Called when a target has emptied its cache: what was guessed of it does not hold. */
-  readonly forgetPlacements: (target: TargetIndex) => void;
   readonly decoder: EventDecoder;
   readonly slices: WorkSlices;
   readonly replayGate: ReplayGate;
@@ -67,51 +63,48 @@ export class TargetFeed {
   readonly #target: Target;
   readonly #ledger: FeedLedger;
   readonly #feed: KvFeed;
+  readonly #output: FeedOutput;
   #hasFloating = false;
-  #standing: FeedStanding = "none";
+  #state: FeedState = "off";
+  #reason: FeedReason = "not-started";
+  /** Of the present life. */
+  #lastSequence: number | undefined;
+  /** Every message of the present life was read. */
+  #isComplete = false;
   /** Its blocks cannot be told in blocks of the index. */
   #isUnusable = false;
 
-  constructor(parts: TargetFeedParts, target: Target, endpoints: FeedEndpoints) {
-    const { index, digests, blockSize, forget, forgetPlacements } = parts;
-    const number = target.index;
+  /** `output` is told everything; it begins with a target of which nothing is known. */
+  constructor(parts: TargetFeedParts, target: Target, endpoints: FeedEndpoints, output: FeedOutput) {
+    const { digests, blockSize } = parts;
     this.#parts = parts;
     this.#target = target;
-    this.#ledger = new FeedLedger({
-      blockSize,
-      digests,
-      sink: {
-        stored: (inTier, words, from, to) => index.storeFacts(number, inTier, words, from, to),
-        removed: (inTier, words, from, to) => index.removeFacts(number, inTier, words, from, to),
-        orphaned: (inTier, words, at, depth) => index.removeOrphan(number, inTier, words, { index: at, depth }),
-        holeGone: (inTier, words, at) => {
-          if (inTier === tier.gpu) index.forgetOrphan(number, words, at);
-        },
-        cleared: () => index.clearFacts(number),
-      },
-    });
+    this.#output = output;
+    this.#ledger = new FeedLedger({ blockSize, digests, sink: output.sink });
     this.#feed = createKvFeed({
       ...parts,
       key: target.key,
       endpoints,
       sink: {
-        batch: (batch) => {
-          if (batch.kind.subarray(0, batch.count).includes(eventKind.cleared)) forgetPlacements(number);
-          const { floatedBlocks, refusedEvents } = this.#ledger.apply(batch);
-          this.#hasFloating ||= floatedBlocks > 0;
-          if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
-          this.attach();
-        },
+        batch: (batch, sequence, checksum) => this.#batch(batch, sequence, checksum),
         newLife: () => {
           this.#ledger.clear();
+          this.#lastSequence = undefined;
           this.#isUnusable = false;
-          forget(number);
+          output.newLife();
         },
         state: (state, reason) => {
-          this.#standing = standingOf(state, reason);
+          this.#state = state;
+          this.#reason = reason;
+          this.#tellCondition();
         },
       },
     });
+  }
+
+  /** Tells everything that is known of the target's blocks to a sink that knows nothing of them. */
+  tellAll(sink: LedgerSink): void {
+    this.#ledger.tellAll(sink);
   }
 
   start(): Promise<void> {
@@ -121,11 +114,10 @@ export class TargetFeed {
   async stop(): Promise<void> {
     await this.#feed.stop();
     this.#ledger.clear();
-    this.#standing = "none";
   }
 
   get standing(): FeedStanding {
-    return this.#isUnusable ? "none" : this.#standing;
+    return this.#isUnusable ? "none" : standingOf(this.#state, this.#reason);
   }
 
   /** Gives floating blocks their place, where a prompt that was placed here shows it. */
@@ -140,10 +132,37 @@ export class TargetFeed {
     const held = Object.fromEntries(tierNames.map((name, at) => [name, blocks[at] ?? 0]));
     return {
       target: this.#target.key,
+      role: null,
+      owner: null,
       ...this.#feed.describe(),
       blocks: held as Record<TierName, number>,
       floatingBlocks,
       unusable: unusable ?? null,
     };
+  }
+
+  #batch(batch: EngineEventBatch, sequence: number, checksum: number): void {
+    if (batch.kind.subarray(0, batch.count).includes(eventKind.cleared)) this.#output.emptied();
+    const expected = this.#lastSequence === undefined ? 0 : this.#lastSequence + 1;
+    this.#isComplete = sequence === expected && (this.#lastSequence === undefined || this.#isComplete);
+    if (sequence > expected && this.#lastSequence !== undefined) this.#output.gap(expected, sequence - 1);
+    this.#lastSequence = sequence;
+    const { floatedBlocks, refusedEvents, unknownRemovals } = this.#ledger.apply(batch);
+    this.#hasFloating ||= floatedBlocks > 0;
+    const wasUnusable = this.#isUnusable;
+    if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
+    this.attach();
+    const timestampUs = Number.isNaN(batch.timestampS) ? -1 : Math.round(batch.timestampS * 1_000_000);
+    this.#output.batch({ sequence, timestampUs, checksum }, { isComplete: this.#isComplete, unknownRemovals });
+    if (this.#isUnusable !== wasUnusable) this.#tellCondition();
+  }
+
+  #tellCondition(): void {
+    this.#output.condition({
+      standing: this.standing,
+      state: this.#state,
+      reason: this.#reason,
+      unusable: this.#ledger.stats().unusable,
+    });
   }
 }

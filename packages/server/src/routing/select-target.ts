@@ -1,5 +1,6 @@
 import type { Random } from "@espalier/common";
 import { type CandidateSet, type ChoiceReason, createCandidateSet, type RequestFeatures } from "@espalier/policies";
+import type { SharedLoad } from "@espalier/replication";
 import type { Target } from "@espalier/workers";
 import type { PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
@@ -43,7 +44,11 @@ export interface TargetSelector {
  * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it. An engine whose role
  * is `prefill` takes no whole request.
  */
-export function createTargetSelector(random: Random, knowledge: PrefixKnowledge): TargetSelector {
+export function createTargetSelector(
+  random: Random,
+  knowledge: PrefixKnowledge,
+  shared: SharedLoad = noSharedLoad,
+): TargetSelector {
   const candidates = createCandidateSet();
   return {
     select(pool, targets, { features, prompt }, { tried, onlyEngine }) {
@@ -54,6 +59,7 @@ export function createTargetSelector(random: Random, knowledge: PrefixKnowledge)
         if (!target.usable || tried.has(target.key) || target.engine.role === "prefill") continue;
         if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
         const index = addCandidate(candidates, target, i);
+        if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
       }
       if (candidates.count === 0) return undefined;
@@ -65,6 +71,22 @@ export function createTargetSelector(random: Random, knowledge: PrefixKnowledge)
       };
     },
   };
+}
+
+/** A router that shares nothing. */
+const noSharedLoad: SharedLoad = {
+  inFlight: new Float64Array(),
+  pendingPrefillTokens: new Float64Array(),
+  decodeTokens: new Float64Array(),
+  outstandingOutputTokens: new Float64Array(),
+  ageMs: () => 0,
+};
+
+/** Adds what other routers have sent to a target. */
+function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {
+  candidates.inFlight[index]! += shared.inFlight[target]!;
+  candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
+  candidates.decodeTokens[index]! += shared.decodeTokens[target]!;
 }
 
 function matchedTokens(candidates: CandidateSet, index: number): number {

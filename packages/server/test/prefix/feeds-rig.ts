@@ -2,6 +2,8 @@ import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common"
 import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createEngineFeeds, type EngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import { createLocalHost } from "../../src/prefix/feed-host.ts";
+import { createLocalOutput } from "../../src/prefix/local-output.ts";
 import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
@@ -33,9 +35,17 @@ export async function feedsRig({ listen, maxReplays = 8 }: FeedsRigOptions = {})
   const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 });
   const feeds = createEngineFeeds({
     ...time,
-    ...{ fleet, http, index, recent, digests, blockSize, listen, maxReplays },
-    forget: (target) => index.forgetTarget(target),
-    forgetPlacements: (target) => index.placements.clear(target),
+    ...{ fleet, http, recent, digests, blockSize, listen, maxReplays },
+    host: createLocalHost((target) =>
+      createLocalOutput(
+        {
+          index,
+          forget: (number) => index.forgetTarget(number),
+          forgetPlacements: (number) => index.placements.clear(number),
+        },
+        target.index,
+      ),
+    ),
     slices: createWorkSlices(time),
     transport: createSharedBinds(transport, silentLogger),
     random: createSeededRandom(7),

@@ -4,6 +4,7 @@ import { createPrefixIndex, type PrefixIndex, type TierName, tier } from "@espal
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { Target } from "@espalier/workers";
 import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
+import { createLocalPlacements } from "../../src/prefix/local-placements.ts";
 import {
   createPrefixKnowledge,
   type FeedStanding,
@@ -63,6 +64,7 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
   const knowledge = createPrefixKnowledge({
     clock: time.clock,
     index,
+    placements: createLocalPlacements(index, time.clock),
     recent,
     meters: createCacheMeters(meter),
     standingOf: () => (typeof standing === "function" ? standing() : standing),

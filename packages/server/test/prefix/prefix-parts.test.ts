@@ -9,9 +9,11 @@ import {
 import { loadConfig } from "@espalier/config";
 import { createKvEventPublisher } from "@espalier/kv-events";
 import { createCandidateSet } from "@espalier/policies";
+import { createPrefixIndex } from "@espalier/prefix-index";
 import { waitFor } from "@espalier/testing";
 import { createFleet, type Target } from "@espalier/workers";
 import { afterEach, describe, expect, test } from "vitest";
+import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { createPrefixParts, type PrefixParts } from "../../src/prefix/prefix-parts.ts";
 import { stored } from "./fake-events.ts";
 import { specOf, startScriptedFleet, vllmPage } from "./scripted-fleet.ts";
@@ -49,6 +51,7 @@ describe("without events", () => {
     const parts = createPrefixParts({
       ...time,
       ...{ config, fleet, http, meter, random: createSeededRandom(1), logger: silentLogger },
+      ...{ index: createPrefixIndex({ maxTargets: maxKnownTargets }), sharing: undefined },
     });
     await parts.start();
     releases.push(() => parts.stop());
@@ -146,7 +149,10 @@ async function startEngine() {
   const options = { scrape: { intervalMs: 10 } };
   const ports = { clock, scheduler, http, random: createSeededRandom(1), logger: silentLogger, meter: silentMeter };
   const fleet = createFleet({ ...ports, options });
-  const parts = createPrefixParts({ ...ports, fleet, config: configOf("") });
+  const parts = createPrefixParts({
+    ...{ ...ports, fleet, config: configOf(""), sharing: undefined },
+    index: createPrefixIndex({ maxTargets: maxKnownTargets }),
+  });
   await parts.start();
   await fleet.start();
   releases.push(

@@ -1,8 +1,9 @@
-import { silentLogger, silentMeter } from "@espalier/common";
+import { asTargetIndex, silentLogger, silentMeter } from "@espalier/common";
 import { createEventDecoder, createReplayGate, createWorkSlices, type WireEvent } from "@espalier/kv-events";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { createLocalOutput } from "../../src/prefix/local-output.ts";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
 import { TargetFeed } from "../../src/prefix/target-feed.ts";
@@ -47,18 +48,9 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
   const feed = new TargetFeed(
     {
       ...time,
-      index,
       recent,
       digests,
       blockSize,
-      forget(target) {
-        forgotten.push(target);
-        index.forgetTarget(target);
-      },
-      forgetPlacements(target) {
-        emptied.push(target);
-        index.placements.clear(target);
-      },
       decoder: createEventDecoder(),
       slices: createWorkSlices(time),
       replayGate: createReplayGate(),
@@ -73,6 +65,20 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
       topic: "kv-events",
       replayEndpoint: history ? "tcp://a:5657" : undefined,
     },
+    createLocalOutput(
+      {
+        index,
+        forget(number) {
+          forgotten.push(number);
+          index.forgetTarget(number);
+        },
+        forgetPlacements(number) {
+          emptied.push(number);
+          index.placements.clear(number);
+        },
+      },
+      asTargetIndex(1),
+    ),
   );
   await feed.start();
   const matches = createPrefixMatches(maxTargets);

@@ -1,0 +1,22 @@
+import type { Cancel, Random, Scheduler } from "@espalier/common";
+
+export interface JitteredOptions {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  /** On the average; 0 for never. */
+  readonly ratePerS: number;
+  readonly task: () => void;
+}
+
+/** Runs a task at a rate, each time after half to one and a half periods: in step with no other timer. */
+export function runJittered({ scheduler, random, ratePerS, task }: JitteredOptions): Cancel {
+  if (ratePerS === 0) return () => {};
+  const periodMs = 1_000 / ratePerS;
+  const next = (): Cancel =>
+    scheduler.after((0.5 + random.float()) * periodMs, () => {
+      cancel = next();
+      task();
+    });
+  let cancel = next();
+  return () => cancel();
+}

@@ -1,0 +1,61 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+
+/** How long the event loop was kept from a timer that wants to run every millisecond. */
+export interface LoopStalls {
+  /** The longest time between two turns since the last reset, in milliseconds. */
+  readonly worstMs: number;
+  /**
+   * The most CPU time that this process can have used between two turns, in milliseconds: a stall of its own doing, where
+   * `worstMs` may be that of a busy machine. What it used in up to 10 ms before is in it, but it is no longer than the
+   * turns were apart.
+   */
+  readonly worstBusyMs: number;
+  reset(): void;
+  stop(): void;
+}
+
+export interface LoopStallsOptions {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** CPU time of this process, in milliseconds. */
+  readonly cpuMs: () => number;
+}
+
+const periodMs = 1;
+/** Asking for the CPU time costs more than a turn, so it is asked for no more often. */
+const cpuPeriodMs = 10;
+
+export function createLoopStalls({ clock, scheduler, cpuMs }: LoopStallsOptions): LoopStalls {
+  let worstMs = 0;
+  let worstBusyMs = 0;
+  let lastMs = clock.nowMs();
+  let lastCpuMs = cpuMs();
+  let cancel: Cancel = scheduler.after(periodMs, turn);
+  let readMs = lastMs;
+  function turn(): void {
+    const nowMs = clock.nowMs();
+    const apartMs = nowMs - lastMs;
+    lastMs = nowMs;
+    worstMs = Math.max(worstMs, apartMs);
+    if (nowMs - readMs >= cpuPeriodMs) {
+      const nowCpuMs = cpuMs();
+      worstBusyMs = Math.max(worstBusyMs, Math.min(apartMs, nowCpuMs - lastCpuMs));
+      lastCpuMs = nowCpuMs;
+      readMs = nowMs;
+    }
+    cancel = scheduler.after(periodMs, turn);
+  }
+  return {
+    get worstMs() {
+      return worstMs;
+    },
+    get worstBusyMs() {
+      return worstBusyMs;
+    },
+    reset() {
+      worstMs = 0;
+      worstBusyMs = 0;
+    },
+    stop: () => cancel(),
+  };
+}

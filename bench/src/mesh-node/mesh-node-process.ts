@@ -1,0 +1,70 @@
+import { fileURLToPath } from "node:url";
+import { type Child, startChild } from "@espalier/router";
+import type {
+  MeshNodeAnswers,
+  MeshNodeCommand,
+  MeshNodeListening,
+  MeshNodeOptions,
+  MeshNodeReply,
+} from "./mesh-node-messages.ts";
+
+/** A node of a measured mesh in a process of its own. */
+export interface MeshNodeProcess {
+  readonly routerId: string;
+  /** Where other nodes reach it, `host:port`. */
+  readonly address: string;
+  readonly process: Child<MeshNodeListening>["process"];
+  /**
+   * Asks the node for something.
+   *
+   * @throws Error when the node could not do it, or is gone
+   */
+  ask<Command extends MeshNodeCommand>(command: Command): Promise<MeshNodeAnswers[Command]>;
+  /** Ends it at once. */
+  stop(): Promise<void>;
+}
+
+const nodeProgram = fileURLToPath(new URL("../programs/mesh-node.js", import.meta.url));
+
+/**
+ * @param program the built one when left out
+ * @throws Error when the program cannot be started
+ */
+export async function startMeshNodeProcess(
+  options: MeshNodeOptions,
+  program: string = nodeProgram,
+): Promise<MeshNodeProcess> {
+  const child = await startChild<MeshNodeListening>({
+    name: `node ${options.routerId}`,
+    program,
+    arguments: [JSON.stringify(options)],
+  });
+  const waiting = new Map<number, { resolve: (answer: never) => void; reject: (error: Error) => void }>();
+  let requests = 0;
+  child.process.on("message", (message: MeshNodeReply) => {
+    const asked = waiting.get(message.id);
+    waiting.delete(message.id);
+    if (message.type === "answer") asked?.resolve(message.answer as never);
+    else if (message.type === "failed") asked?.reject(new Error(`${options.routerId}: ${message.message}`));
+  });
+  void child.exited.then(() => {
+    for (const { reject } of waiting.values()) reject(new Error(`${options.routerId} is gone`));
+    waiting.clear();
+  });
+  return {
+    routerId: options.routerId,
+    address: child.listening.address,
+    process: child.process,
+    ask: (type) =>
+      new Promise((resolve, reject) => {
+        if (!child.process.connected) {
+          reject(new Error(`${options.routerId} is gone`));
+          return;
+        }
+        const id = requests++;
+        waiting.set(id, { resolve, reject });
+        child.process.send({ id, type });
+      }),
+    stop: () => child.stop(),
+  };
+}

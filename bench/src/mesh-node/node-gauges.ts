@@ -1,0 +1,83 @@
+import type { Cancel, Random, Scheduler } from "@espalier/common";
+import type { LoadPlane, Origin, ReplicaPorts, TargetSlots } from "@espalier/replication";
+import { runJittered } from "./jittered.ts";
+import { MarkList, MarksByRouter } from "./mark-list.ts";
+import type { WallTime } from "./wall-time.ts";
+
+export interface NodeGaugesOptions {
+  readonly routerId: string;
+  readonly load: LoadPlane;
+  readonly slots: TargetSlots;
+  readonly wallTime: WallTime;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly gaugesPerS: number;
+}
+
+/** A gauge that counts its own changes, to see how long each takes until others sum it up. */
+export interface NodeGauges {
+  readonly sent: MarkList;
+  readonly seen: MarksByRouter;
+  /** The ports, with a look at the sums after each frame of another router. */
+  watched(ports: ReplicaPorts): ReplicaPorts;
+  start(): void;
+  stop(): void;
+}
+
+/** Key of the target whose load only this router reports. */
+export const gaugeTarget = (routerId: string): string => `gauge/${routerId}`;
+
+export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
+  const { routerId, load, slots, wallTime, scheduler, random } = options;
+  const sent = new MarkList();
+  const seen = new MarksByRouter();
+  const latest = new Map<string, number>();
+  let next = 0;
+  let cancel: Cancel | undefined;
+  const send = (): void => {
+    sent.add(next++, wallTime.nowMs());
+    load.set(gaugeTarget(routerId), {
+      inFlight: next,
+      pendingPrefillTokens: next * 100,
+      decodeTokens: 0,
+      outstandingOutputTokens: next * 10,
+    });
+  };
+  const look = ({ router }: Origin): void => {
+    const slot = slots.find(gaugeTarget(router));
+    const count = slot < 0 ? 0 : (load.shared.inFlight[slot] ?? 0);
+    const before = latest.get(router) ?? 0;
+    latest.set(router, count);
+    if (count > before) seen.of(router).add(count - 1, wallTime.nowMs());
+  };
+  return {
+    sent,
+    seen,
+    watched: (ports) => ({
+      get origin() {
+        return ports.origin;
+      },
+      documents: ports.documents,
+      load: {
+        ...ports.load,
+        receive(frame) {
+          const received = ports.load.receive(frame);
+          if (received.isNews) look(received.origin);
+          return received;
+        },
+      },
+      snapshots: ports.snapshots,
+      statements: () => ports.statements(),
+      compareStatement: (statement, from) => ports.compareStatement(statement, from),
+      highestEpoch: (router) => ports.highestEpoch(router),
+      renewEpoch: (above) => ports.renewEpoch(above),
+    }),
+    start() {
+      cancel ??= runJittered({ scheduler, random, ratePerS: options.gaugesPerS, task: send });
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
+}

@@ -1,0 +1,102 @@
+import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
+import { type PrefixIndex, tier } from "@espalier/prefix-index";
+import type { Replica, TargetSlots } from "@espalier/replication";
+import { mixBits, textBits } from "../support/mix-bits.ts";
+import { runJittered } from "./jittered.ts";
+import { MarkList, MarksByRouter } from "./mark-list.ts";
+import type { WallTime } from "./wall-time.ts";
+
+export interface NodeProbesOptions {
+  readonly routerId: string;
+  readonly replica: Pick<Replica, "openFeed" | "store" | "fold">;
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  readonly wallTime: WallTime;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly probesPerS: number;
+}
+
+/** Blocks that are stored to see how long it takes until others have them in their indexes. */
+export interface NodeProbes {
+  readonly sent: MarkList;
+  readonly seen: MarksByRouter;
+  start(): void;
+  stop(): void;
+}
+
+/** A probe's block goes when so many later ones were stored. */
+const livingProbes = 128;
+
+/** Key of the target whose blocks are a router's probes. */
+export const probeTarget = (routerId: string): string => `probe/${routerId}`;
+
+/**
+ * Each probe is one message of a feed of its own, numbered by its sequence, that goes the way of every other message:
+ * ledger's sink, journal, link, journal, fold, index. A receiver looks when facts came, after they were folded.
+ */
+export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
+  const { routerId, replica, index, slots, wallTime, clock, scheduler, random } = options;
+  const sent = new MarkList();
+  const seen = new MarksByRouter();
+  const latest = new Map<string, number>();
+  const words = new Uint32Array(2);
+  let next = 0;
+  let cancel: Cancel | undefined;
+  const own = textBits(routerId);
+  const reader = replica.openFeed(probeTarget(routerId), (sink) => {
+    for (let probe = Math.max(0, next - livingProbes); probe < next; probe++) {
+      sink.stored(tier.gpu, probeWords(words, own, probe), 0, 1);
+    }
+  });
+  reader.setRole("owner");
+  reader.worth("complete", "live", "probes", null);
+  const send = (): void => {
+    const probe = next++;
+    sent.add(probe, wallTime.nowMs());
+    const { sink } = reader;
+    if (probe >= livingProbes) sink.removed(tier.gpu, probeWords(words, own, probe - livingProbes), 0, 1);
+    sink.stored(tier.gpu, probeWords(words, own, probe), 0, 1);
+    reader.batch({ sequence: probe, timestampUs: Math.floor(clock.wallMs() * 1_000), checksum: mixBits(probe) }, true);
+  };
+  const isVisible = (router: string, target: string, probe: number): boolean => {
+    probeWords(words, textBits(router), probe);
+    return index.findByLow(slots.find(target), tier.gpu, words[0]!) === 1 && index.foundHigh === words[1]!;
+  };
+  const look = (router: string): void => {
+    const target = probeTarget(router);
+    const reached = replica.fold.state(target)?.last?.sequence ?? -1;
+    const before = latest.get(router) ?? -1;
+    latest.set(router, reached);
+    if (reached <= before || !isVisible(router, target, reached)) return;
+    const nowMs = wallTime.nowMs();
+    const list = seen.of(router);
+    // One that came in a snapshot was not seen coming.
+    for (let probe = Math.max(before + 1, reached - livingProbes); probe <= reached; probe++) list.add(probe, nowMs);
+  };
+  replica.store.observe({
+    feedDeclared: () => {},
+    claimChanged: () => {},
+    facts: ({ router }) => look(router),
+    placements: () => {},
+    journalDropped: ({ router }) => latest.delete(router),
+  });
+  return {
+    sent,
+    seen,
+    start() {
+      cancel ??= runJittered({ scheduler, random, ratePerS: options.probesPerS, task: send });
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
+}
+
+function probeWords(words: Uint32Array, router: number, probe: number): Uint32Array {
+  words[0] = mixBits(router ^ mixBits(probe + 1));
+  words[1] = mixBits(words[0]! ^ Math.imul(router, 0x9e37_79b1) ^ probe);
+  return words;
+}

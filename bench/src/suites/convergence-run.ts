@@ -1,0 +1,160 @@
+import type { Clock, Scheduler } from "@espalier/common";
+import type { Marked, MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
+import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
+import type { Figures } from "../support/median-spread.ts";
+import { sleep } from "../support/until.ts";
+
+export interface ConvergenceSizes {
+  readonly routers: number;
+  readonly targets: number;
+  readonly blocksPerTarget: number;
+  /** Blocks stored and removed a second, at all routers together. */
+  readonly ratePerS: number;
+  readonly durationMs: number;
+}
+
+export interface ConvergencePorts {
+  readonly startNode: (options: MeshNodeOptions) => Promise<Pick<MeshNodeProcess, "address" | "ask" | "stop">>;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+type Node = Awaited<ReturnType<ConvergencePorts["startNode"]>>;
+
+/** A second per router, so that few probes add little to what is measured. */
+const probesPerS = 20;
+const gaugesPerS = 20;
+const pollMs = 50;
+/** How long a step may take that is not measured. */
+const patienceMs = 120_000;
+const warmUpMs = 1_000;
+/** What was sent last is given so long to become visible. */
+const lastChangesMs = 2_000;
+
+/**
+ * Runs routers as processes that each read their share of the targets, and measures when what one of them is told is
+ * known to all others. All of them share the cores of the machine, and one clock.
+ *
+ * @throws Error when they do not find each other
+ */
+export async function measureConvergence(sizes: ConvergenceSizes, ports: ConvergencePorts): Promise<Figures> {
+  const nodes: Node[] = [];
+  try {
+    for (let router = 0; router < sizes.routers; router++) {
+      const seeds = nodes.slice(0, 2).map(({ address }) => address);
+      nodes.push(await ports.startNode(nodeOptions(sizes, router, seeds)));
+    }
+    await untilAll(nodes, ports, ({ members, waitingFor }) => members === sizes.routers - 1 && waitingFor.length === 0);
+    const filled = await Promise.all(nodes.map((node) => node.ask("fill")));
+    const blocks = filled.reduce((sum, each) => sum + each.blocks, 0);
+    await untilAll(nodes, ports, (ready) => ready.blocks === blocks);
+    await Promise.all(nodes.map((node) => node.ask("start")));
+    await sleep(warmUpMs, ports.scheduler);
+    await Promise.all(nodes.map((node) => node.ask("reset")));
+    await sleep(sizes.durationMs, ports.scheduler);
+    const atWork = await Promise.all(nodes.map((node) => node.ask("stats")));
+    await Promise.all(nodes.map((node) => node.ask("stop")));
+    await sleep(lastChangesMs, ports.scheduler);
+    const after = await Promise.all(nodes.map((node) => node.ask("stats")));
+    return convergenceFigures(atWork, after, routerIds(sizes.routers));
+  } finally {
+    await Promise.all(nodes.map((node) => node.stop()));
+  }
+}
+
+/**
+ * @param atWork of each router, at the end of the measured time
+ * @param after the same, once the last changes have arrived; what was sent is told by the first, what was seen by these
+ * @param ids of the routers, in the same order
+ */
+export function convergenceFigures(
+  atWork: readonly MeshNodeStats[],
+  after: readonly MeshNodeStats[],
+  ids: readonly string[],
+): Figures {
+  const visible = delaysToAll(atWork, after, ids, { sent: "probesSent", seen: "probesSeen" });
+  const load = delaysToAll(atWork, after, ids, { sent: "gaugesSent", seen: "gaugesSeen" });
+  const mean = (of: (stats: MeshNodeStats) => number): number =>
+    atWork.reduce((sum, stats) => sum + of(stats), 0) / atWork.length;
+  const ops = atWork.reduce((sum, stats) => sum + stats.ops, 0);
+  const elapsedS = mean(({ elapsedMs }) => elapsedMs) / 1_000;
+  const offered = ops + atWork.reduce((sum, stats) => sum + stats.skippedOps, 0);
+  return {
+    visible_p50_ms: quantile(visible.delaysMs, 0.5),
+    visible_p99_ms: quantile(visible.delaysMs, 0.99),
+    load_p50_ms: quantile(load.delaysMs, 0.5),
+    load_p99_ms: quantile(load.delaysMs, 0.99),
+    cpu_share_per_router: mean(({ cpuMs, elapsedMs }) => cpuMs / elapsedMs),
+    cpu_us_per_op: (mean(({ cpuMs }) => cpuMs) * 1_000) / Math.max(1, ops),
+    bytes_per_s_per_link: mean(({ sentBytes }) => sentBytes) / elapsedS / Math.max(1, ids.length - 1),
+    ops_per_s: ops / elapsedS,
+    skipped_share: offered === 0 ? 0 : 1 - ops / offered,
+    probes: visible.delaysMs.length,
+    probes_not_seen_by_all: visible.missing,
+  };
+}
+
+/** How long everything that was sent took until the last of the other routers had it. */
+function delaysToAll(
+  atWork: readonly MeshNodeStats[],
+  after: readonly MeshNodeStats[],
+  ids: readonly string[],
+  of: { readonly sent: "probesSent" | "gaugesSent"; readonly seen: "probesSeen" | "gaugesSeen" },
+): { readonly delaysMs: readonly number[]; readonly missing: number } {
+  const delaysMs: number[] = [];
+  let missing = 0;
+  for (const [writer, id] of ids.entries()) {
+    const seen = after.flatMap((stats, reader) => (reader === writer ? [] : [new Map(stats[of.seen][id] ?? [])]));
+    const sent: Marked = atWork[writer]?.[of.sent] ?? [];
+    for (const [number, sentMs] of sent) {
+      const times = seen.map((byNumber) => byNumber.get(number));
+      const last = times.reduce<number>((latest, atMs) => Math.max(latest, atMs ?? Number.POSITIVE_INFINITY), sentMs);
+      if (Number.isFinite(last)) delaysMs.push(last - sentMs);
+      else missing++;
+    }
+  }
+  return { delaysMs, missing };
+}
+
+/** Of nothing it is 0. */
+function quantile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+}
+
+function routerIds(routers: number): string[] {
+  return Array.from({ length: routers }, (_, router) => `router-${router}`);
+}
+
+function nodeOptions(sizes: ConvergenceSizes, router: number, seeds: readonly string[]): MeshNodeOptions {
+  const { routers, targets, blocksPerTarget, ratePerS } = sizes;
+  const own = Array.from({ length: targets }, (_, target) => target).filter((target) => target % routers === router);
+  return {
+    routerId: routerIds(routers)[router]!,
+    seeds,
+    targets: own.map((target) => `engine-${target}/0`),
+    blocksPerTarget,
+    ratePerS: ratePerS / routers,
+    probesPerS,
+    gaugesPerS,
+    seed: 1,
+  };
+}
+
+async function untilAll(
+  nodes: readonly Node[],
+  { clock, scheduler }: ConvergencePorts,
+  isThere: (ready: Awaited<ReturnType<typeof askReady>>) => boolean,
+): Promise<void> {
+  const deadlineMs = clock.nowMs() + patienceMs;
+  for (;;) {
+    const states = await Promise.all(nodes.map(askReady));
+    if (states.every(isThere)) return;
+    if (clock.nowMs() > deadlineMs) throw new Error(`routers are not there: ${JSON.stringify(states)}`);
+    await sleep(pollMs, scheduler);
+  }
+}
+
+function askReady(node: Node) {
+  return node.ask("ready");
+}

@@ -1,0 +1,190 @@
+import { type Clock, type Scheduler, systemClock, systemScheduler } from "@espalier/common";
+import type { MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
+import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
+import type { Figures } from "../support/median-spread.ts";
+
+/** How large the mesh is that a router joins. */
+export interface JoinSizes {
+  /** Of each of the two peers. */
+  readonly targetsPerPeer: number;
+  readonly blocksPerTarget: number;
+  /** Blocks stored and removed a second by both peers together while a router joins them at work. */
+  readonly changesPerS: number;
+  /** Routers that join, one after the other: each time while the peers are idle, and while they are at work. */
+  readonly joins: number;
+}
+
+export interface JoinPorts {
+  readonly startNode: (options: MeshNodeOptions) => Promise<MeshNodeProcess>;
+  readonly note: (line: string) => void;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** One router's joining. */
+export interface JoinMeasurement {
+  /** Pairs of block and target that the joiner had when it said that it waits for nothing. */
+  readonly blocks: number;
+  readonly readyMs: number;
+  readonly joinerStallMs: number;
+  readonly joinerBusyStallMs: number;
+  /** Of that peer whose event loop stood longer. */
+  readonly peerStallMs: number;
+  readonly peerBusyStallMs: number;
+  /** CPU time from the start of the process, and from then on at that peer which used more of it. */
+  readonly joinerCpuMs: number;
+  readonly peerCpuMs: number;
+  readonly receivedBytes: number;
+}
+
+export interface JoinRun {
+  readonly idle: readonly JoinMeasurement[];
+  readonly busy: readonly JoinMeasurement[];
+}
+
+const peers = 2;
+const pollMs = 20;
+/** How long a step may take that is not measured. */
+const patienceMs = 120_000;
+/** How long the last change may take to arrive everywhere. */
+const settleMs = 20_000;
+
+/** Fills two peers, in processes of their own, and lets one router after the other join them over loopback. */
+export async function measureJoins(sizes: JoinSizes, ports: JoinPorts): Promise<JoinRun> {
+  const nodes: MeshNodeProcess[] = [];
+  try {
+    for (let peer = 0; peer < peers; peer++) {
+      nodes.push(await ports.startNode(peerOptions(sizes, peer, addressesOf(nodes))));
+    }
+    await until(ports, "the peers to find each other", async () => {
+      const states = await askAll(nodes, "ready");
+      return states.every(({ members, waitingFor }) => members === peers - 1 && waitingFor.length === 0);
+    });
+    const filled = await askAll(nodes, "fill");
+    const blocks = filled.reduce((sum, peer) => sum + peer.blocks, 0);
+    await until(ports, "the peers to share what they hold", async () =>
+      (await askAll(nodes, "ready")).every((state) => state.blocks === blocks),
+    );
+    ports.note(`${peers} peers with ${(blocks / 1e6).toFixed(2)} M blocks`);
+    const idle: JoinMeasurement[] = [];
+    const busy: JoinMeasurement[] = [];
+    for (let join = 0; join < sizes.joins; join++) {
+      idle.push(await measureJoin(nodes, `idle-${join}`, ports));
+      await askAll(nodes, "start");
+      busy.push(await measureJoin(nodes, `busy-${join}`, ports));
+      await askAll(nodes, "stop");
+      ports.note(
+        `join ${join + 1} of ${sizes.joins}: ${described(idle.at(-1)!)} idle, ${described(busy.at(-1)!)} at work`,
+      );
+    }
+    return { idle, busy };
+  } finally {
+    await Promise.all(nodes.map((node) => node.stop()));
+  }
+}
+
+/** Ports of the machine, with nodes that `startNode` starts. */
+export function systemJoinPorts(startNode: JoinPorts["startNode"], note: JoinPorts["note"]): JoinPorts {
+  return { startNode, note, clock: systemClock, scheduler: systemScheduler };
+}
+
+const described = ({ readyMs }: JoinMeasurement): string => `ready after ${Math.round(readyMs)} ms`;
+const addressesOf = (nodes: readonly MeshNodeProcess[]): string[] => nodes.map(({ address }) => address);
+
+function peerOptions(sizes: JoinSizes, peer: number, seeds: readonly string[]): MeshNodeOptions {
+  const { targetsPerPeer, blocksPerTarget, changesPerS } = sizes;
+  const targets = Array.from({ length: targetsPerPeer }, (_, target) => `engine-${peer}-${target}/0`);
+  const ratePerS = changesPerS / peers;
+  return { routerId: `peer-${peer}`, seeds, targets, blocksPerTarget, ratePerS, probesPerS: 0, gaugesPerS: 0, seed: 1 };
+}
+
+/** @throws Error when the joiner does not end with what the peers have */
+async function measureJoin(
+  nodes: readonly MeshNodeProcess[],
+  name: string,
+  ports: JoinPorts,
+): Promise<JoinMeasurement> {
+  await askAll(nodes, "reset");
+  const quiet = { targets: [], blocksPerTarget: 128, ratePerS: 0, probesPerS: 0, gaugesPerS: 0, seed: 1 };
+  const joiner = await ports.startNode({ routerId: name, seeds: addressesOf(nodes), ...quiet });
+  try {
+    await until(ports, "the joiner to be ready", async () => (await joiner.ask("ready")).readyMs !== null);
+    const { readyMs, readyBlocks } = await joiner.ask("ready");
+    const own = await joiner.ask("stats");
+    const theirs = await askAll(nodes, "stats");
+    await askAll(nodes, "stop");
+    await untilEqual([...nodes, joiner], ports);
+    const worst = (of: (stats: MeshNodeStats) => number): number => Math.max(...theirs.map(of));
+    return {
+      blocks: readyBlocks ?? 0,
+      readyMs: readyMs ?? 0,
+      joinerStallMs: own.stallMs,
+      joinerBusyStallMs: own.busyStallMs,
+      peerStallMs: worst(({ stallMs }) => stallMs),
+      peerBusyStallMs: worst(({ busyStallMs }) => busyStallMs),
+      joinerCpuMs: own.cpuMs,
+      peerCpuMs: worst(({ cpuMs }) => cpuMs),
+      receivedBytes: own.receivedBytes,
+    };
+  } finally {
+    await joiner.ask("leave").catch(() => {});
+    await joiner.stop();
+  }
+}
+
+async function askAll<Command extends Parameters<MeshNodeProcess["ask"]>[0]>(
+  nodes: readonly MeshNodeProcess[],
+  command: Command,
+) {
+  return Promise.all(nodes.map((node) => node.ask(command)));
+}
+
+/** @throws Error when nodes do not come to hold the same */
+async function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promise<void> {
+  const deadlineMs = ports.clock.nowMs() + settleMs;
+  for (;;) {
+    const digests = (await askAll(nodes, "digest")).map(({ targets }) =>
+      targets.map((target) => JSON.stringify(target)),
+    );
+    const [first = []] = digests;
+    const different = digests.map((lines) => first.filter((line) => !lines.includes(line)).length);
+    if (digests.every(({ length }) => length === first.length) && different.every((count) => count === 0)) return;
+    if (ports.clock.nowMs() > deadlineMs) {
+      const counts = nodes.map(
+        ({ routerId }, at) => `${routerId}: ${digests[at]!.length} settled, ${different[at]} other`,
+      );
+      throw new Error(`the nodes do not hold the same: ${counts.join("; ")}`);
+    }
+    await pause(ports, pollMs);
+  }
+}
+
+/** @throws Error when it takes too long */
+async function until(ports: JoinPorts, what: string, isDone: () => Promise<boolean>): Promise<void> {
+  const deadlineMs = ports.clock.nowMs() + patienceMs;
+  while (!(await isDone())) {
+    if (ports.clock.nowMs() > deadlineMs) throw new Error(`waited too long for ${what}`);
+    await pause(ports, pollMs);
+  }
+}
+
+function pause({ scheduler }: JoinPorts, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    scheduler.after(delayMs, resolve);
+  });
+}
+
+/** The figures of one join. */
+export function joinFigures(join: JoinMeasurement): Figures {
+  return {
+    blocks: join.blocks,
+    ready_ms: join.readyMs,
+    stall_joiner_ms: join.joinerStallMs,
+    stall_peer_ms: join.peerStallMs,
+    busy_stall_joiner_ms: join.joinerBusyStallMs,
+    busy_stall_peer_ms: join.peerBusyStallMs,
+    cpu_joiner_ms: join.joinerCpuMs,
+    cpu_peer_ms: join.peerCpuMs,
+    received_bytes_per_block: join.receivedBytes / join.blocks,
+  };
+}

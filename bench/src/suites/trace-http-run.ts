@@ -1,0 +1,107 @@
+import { setMaxListeners } from "node:events";
+import { describeFailures, type PlannedRequest, runReplay } from "@espalier/router";
+import { type RequestResult, summarize } from "@espalier/workload";
+import type { Figures } from "../support/median-spread.ts";
+import { type MeshFleet, startMeshFleet } from "../support/mesh-fleet.ts";
+import type { WaitPorts } from "../support/until.ts";
+
+/** One kind of fleet, which has a row. */
+export interface TraceFleet {
+  readonly routers: number;
+  readonly sharing: "mesh" | "none";
+  readonly kvEvents: boolean;
+}
+
+export interface TraceRunOptions {
+  readonly fleet: TraceFleet;
+  readonly requests: readonly PlannedRequest[];
+  readonly engines: number;
+  readonly preset: string;
+  readonly policy: string;
+  /** Seconds of the trace, and of the engines, that pass in a real one. */
+  readonly speed: number;
+  readonly ports: WaitPorts;
+  readonly note: (line: string) => void;
+}
+
+/** The model that engines serve and requests ask for. */
+export const traceModel = "bench-model";
+const notesPerRun = 4;
+const microsPerSecond = 1e6;
+
+/**
+ * Sends the requests of a trace through a fleet of its own, to its routers in turn.
+ *
+ * @returns figures, times of which are seconds of the engines
+ * @throws Error when the fleet does not start or a request fails
+ */
+export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
+  const { fleet: kind, requests, engines: count, preset, policy, speed, ports, note } = options;
+  const engines = { count, preset, speed, model: traceModel, port: 0, kvEvents: kind.kvEvents };
+  const fleet = await startMeshFleet({ ...kind, engines, policy }, ports);
+  try {
+    const before = await fleet.routerCpuSeconds();
+    const results = await replay(fleet, requests, speed, note);
+    const spentS = (await fleet.routerCpuSeconds()) - before;
+    const failures = describeFailures(results);
+    if (failures !== undefined) throw new Error(failures);
+    return traceFigures(results, { routers: kind.routers, engines: count, speed, routerCpuS: spentS });
+  } finally {
+    await fleet.stop();
+  }
+}
+
+async function replay(
+  { routers }: MeshFleet,
+  requests: readonly PlannedRequest[],
+  speed: number,
+  note: (line: string) => void,
+): Promise<readonly RequestResult[]> {
+  const { signal } = new AbortController();
+  // Every request under way listens to it.
+  setMaxListeners(0, signal);
+  const noteEvery = Math.ceil(requests.length / notesPerRun);
+  let done = 0;
+  return runReplay({
+    requests,
+    urls: routers.map(({ url }) => url),
+    speed,
+    concurrency: undefined,
+    signal,
+    onResult() {
+      done += 1;
+      if (done % noteEvery === 0) note(`${done} of ${requests.length} answers`);
+    },
+  });
+}
+
+export interface TraceContext {
+  readonly routers: number;
+  readonly engines: number;
+  readonly speed: number;
+  /** CPU time of all routers together. */
+  readonly routerCpuS: number;
+}
+
+/** What a row says of its run. @param results at least one */
+export function traceFigures(results: readonly RequestResult[], context: TraceContext): Figures {
+  const { routers, engines, speed, routerCpuS } = context;
+  const row = summarize(results, { engines, speed });
+  const realS = row.duration_s / speed;
+  const figures: Readonly<Record<string, number | undefined>> = {
+    requests: row.requests,
+    hit_share: row.cached_share,
+    followup_hit_share: row.followup_cached_share,
+    ttft_mean_s: row.ttft_mean_s,
+    ttft_p50_s: row.ttft_p50_s,
+    ttft_p90_s: row.ttft_p90_s,
+    ttft_p99_s: row.ttft_p99_s,
+    load_cov: row.load_cov,
+    duration_s: realS,
+    router_cpu_us_per_request: (routerCpuS * microsPerSecond) / row.requests,
+    router_cpu_share: routerCpuS / realS / routers,
+  };
+  return Object.fromEntries(
+    Object.entries(figures).filter((entry): entry is [string, number] => entry[1] !== undefined),
+  );
+}

@@ -1,0 +1,241 @@
+import { existsSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { systemClock, systemScheduler } from "@espalier/common";
+import { type PlannedRequest, planReplay } from "@espalier/router";
+import { formatTable, infiniteCacheBound } from "@espalier/workload";
+import { type Figures, summarizeRuns } from "../support/median-spread.ts";
+import { readWhole } from "../support/read-options.ts";
+import type { BenchReport, Suite } from "../support/suite.ts";
+import { UsageError } from "../support/usage-error.ts";
+import { runTraceOnce, type TraceFleet, traceModel } from "./trace-http-run.ts";
+
+export interface TraceHttpPlan {
+  readonly trace: string;
+  readonly requests: number;
+  /** Real seconds in which the requests are sent. */
+  readonly seconds: number;
+  readonly engines: number;
+  readonly policy: string;
+  readonly kvEvents: readonly boolean[];
+  readonly runs: number;
+}
+
+/** A kind of fleet with the medians of its runs; times are seconds of the engines, but `duration_s`. */
+export interface TraceRow {
+  readonly routers: number;
+  readonly sharing: "mesh" | "none";
+  readonly kv_events: boolean;
+  /** Figures; `relative` is the hit share over that of one router. */
+  readonly [figure: string]: number | string | boolean;
+}
+
+/** The report with a row for each kind of fleet. */
+export interface TraceHttpReport extends BenchReport {
+  readonly rows: readonly TraceRow[];
+}
+
+/** A kind of fleet and the figures of each of its runs. */
+export interface MeasuredFleet {
+  readonly fleet: TraceFleet;
+  readonly runs: readonly Figures[];
+}
+
+/** 3.15 M tokens of KV cache an engine. */
+const preset = "b200-moe";
+const standardTrace = "../shared/traces/conversation_trace.jsonl.gz";
+const msPerSecond = 1_000;
+
+const help = `Usage: npm run bench -- trace-http [options]
+
+The beginning of a trace over HTTP through one, two and four routers, with the mesh and without, each time with fresh
+engines and routers. Engines run faster than in life, by as much as the trace is sped up. \`hit_share\` is the share of the
+prompt tokens that the engines found in their caches, as they report it, and \`relative\` that over the one of one router.
+
+  --trace FILE     Mooncake, Qwen-Bailian, Azure or plain prompts
+                   (${standardTrace})
+  --requests N     of its beginning (3000)
+  --seconds N      real seconds in which they are sent (32)
+  --engines N      simulated engines (8)
+  --policy NAME    (cache_aware)
+  --kv-events HOW  on, off, or on,off for rows of both (off)
+  --runs N         runs, with other jitter, of which the medians count (3)
+  --quick          one run
+  --json           one JSON object on standard output
+`;
+
+/** Whether several routers find as much in caches as one does. */
+export const traceHttpSuite: Suite = {
+  name: "trace-http",
+  summary: "cache hits of a trace over HTTP through 1, 2 and 4 routers, with the mesh and without",
+  help,
+  async run(args, note) {
+    const plan = readTraceHttpPlan(args);
+    if (!existsSync(plan.trace)) throw new Error(`there is no trace at ${plan.trace}: give one with --trace FILE`);
+    const { measured, bound } = await measureAll(plan, note);
+    const report = traceHttpReport(plan, measured, bound);
+    return { report, table: () => traceHttpTable(report) };
+  },
+};
+
+/** @throws UsageError */
+export function readTraceHttpPlan(args: readonly string[]): TraceHttpPlan {
+  const text = { type: "string" } as const;
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      trace: text,
+      requests: text,
+      seconds: text,
+      engines: text,
+      policy: text,
+      "kv-events": text,
+      runs: text,
+      quick: { type: "boolean" },
+    },
+  });
+  return {
+    trace: values.trace ?? standardTrace,
+    requests: readWhole("--requests", values.requests, { standard: 3_000, max: 100_000 }),
+    seconds: readWhole("--seconds", values.seconds, { standard: 32, max: 3_600 }),
+    engines: readWhole("--engines", values.engines, { standard: 8, max: 256 }),
+    policy: values.policy ?? "cache_aware",
+    kvEvents: readSwitches(values["kv-events"] ?? "off"),
+    runs: readWhole("--runs", values.runs, { standard: values.quick ? 1 : 3, max: 100 }),
+  };
+}
+
+function readSwitches(text: string): readonly boolean[] {
+  const words = text.split(",");
+  if (words.every((word) => word === "on" || word === "off")) return words.map((word) => word === "on");
+  throw new UsageError("--kv-events must be on, off, or on,off");
+}
+
+/** The kinds of fleets that have rows: one router first, as the others are compared with it. */
+export function traceFleets(kvEvents: readonly boolean[]): readonly TraceFleet[] {
+  return kvEvents.flatMap((on) => [
+    { routers: 1, sharing: "none", kvEvents: on } as const,
+    { routers: 2, sharing: "mesh", kvEvents: on } as const,
+    { routers: 4, sharing: "mesh", kvEvents: on } as const,
+    { routers: 2, sharing: "none", kvEvents: on } as const,
+    { routers: 4, sharing: "none", kvEvents: on } as const,
+  ]);
+}
+
+async function measureAll(
+  plan: TraceHttpPlan,
+  note: (line: string) => void,
+): Promise<{ readonly measured: readonly MeasuredFleet[]; readonly bound: number | undefined }> {
+  const { engines, policy, runs } = plan;
+  const measured = traceFleets(plan.kvEvents).map((fleet) => ({ fleet, runs: [] as Figures[] }));
+  let bound: number | undefined;
+  for (let index = 0; index < runs; index++) {
+    for (const { fleet, runs: done } of measured) {
+      const requests = await planRequests(plan, index + 1, fleet);
+      bound = infiniteCacheBound(requests.map(({ trace }) => trace));
+      const name = `run ${index + 1} of ${runs}: ${nameOf(fleet)}`;
+      const ports = { clock: systemClock, scheduler: systemScheduler };
+      const speed = speedOf(requests, plan.seconds);
+      const noteRow = (line: string): void => note(`${name}: ${line}`);
+      const row = await runTraceOnce({ fleet, requests, engines, preset, policy, speed, ports, note: noteRow });
+      done.push(row);
+      noteRow(`hit share ${row.hit_share?.toFixed(4)} in ${row.duration_s?.toFixed(0)} s`);
+    }
+  }
+  return { measured, bound };
+}
+
+/** Token ids can be compared with what engines tell of their caches; text is what clients send. */
+function planRequests(
+  { trace, requests }: TraceHttpPlan,
+  seed: number,
+  { kvEvents }: TraceFleet,
+): Promise<readonly PlannedRequest[]> {
+  return planReplay({
+    path: trace,
+    limit: requests,
+    model: traceModel,
+    seed,
+    prompts: kvEvents ? "tokens" : "text",
+  });
+}
+
+/** How fast the trace, and with it the engines, has to run for its arrivals to take so many seconds; at least as in life. */
+export function speedOf(requests: readonly Pick<PlannedRequest, "trace">[], seconds: number): number {
+  const spanMs = Math.max(0, ...requests.slice(-1).map(({ trace }) => trace.arrivalMs));
+  return Math.max(1, spanMs / msPerSecond / seconds);
+}
+
+/** Joins runs into rows of medians. */
+export function traceHttpReport(
+  plan: TraceHttpPlan,
+  measured: readonly MeasuredFleet[],
+  bound: number | undefined,
+): TraceHttpReport {
+  const metrics: Record<string, number> = {};
+  const without: Record<string, number> = {};
+  const spread: Record<string, ReturnType<typeof summarizeRuns>["spread"]> = {};
+  const rows = measured.map(({ fleet, runs }): TraceRow => {
+    const { routers, sharing, kvEvents } = fleet;
+    const alone = measured.find(({ fleet: other }) => other.routers === 1 && other.kvEvents === kvEvents)?.runs ?? [];
+    const summary = summarizeRuns(
+      runs.map((run, at) => ({
+        ...run,
+        relative: (run.hit_share ?? Number.NaN) / (alone[at]?.hit_share ?? Number.NaN),
+      })),
+    );
+    const suffix = `${routers}${kvEvents ? "_events" : ""}`;
+    const into = routers > 1 && sharing === "none" ? without : metrics;
+    into[`hit_share_${suffix}`] = summary.medians.hit_share ?? Number.NaN;
+    if (routers > 1) into[`relative_${suffix}`] = summary.medians.relative!;
+    spread[nameOf(fleet)] = summary.spread;
+    return { ...summary.medians, routers, sharing, kv_events: kvEvents };
+  });
+  return {
+    name: "trace-http",
+    params: { ...plan, kvEvents: plan.kvEvents.map((on) => (on ? "on" : "off")).join(","), preset },
+    metrics: { ...metrics, ...(bound === undefined ? {} : { infinite_cache: bound }) },
+    baselines: { without_mesh: without },
+    spread,
+    shares: [],
+    warnings: [],
+    rows,
+  };
+}
+
+function nameOf({ routers, sharing, kvEvents }: TraceFleet): string {
+  const shared = routers === 1 ? "" : sharing === "mesh" ? ", mesh" : ", nothing shared";
+  return `${routers} ${routers === 1 ? "router" : "routers"}${shared}${kvEvents ? ", KV events" : ""}`;
+}
+
+/** The report for a terminal. */
+export function traceHttpTable({ rows, spread, metrics }: TraceHttpReport): string {
+  const figure = (header: string, key: string, digits = 3) => ({
+    header,
+    digits,
+    value(row: TraceRow) {
+      const value = row[key];
+      return typeof value === "number" ? value : undefined;
+    },
+  });
+  const table = formatTable(rows, [
+    { header: "routers", value: (row) => row.routers },
+    { header: "sharing", value: (row) => row.sharing },
+    { header: "KV events", value: (row) => (row.kv_events ? "on" : "off") },
+    figure("hit share", "hit_share"),
+    figure("relative", "relative"),
+    {
+      header: "extremes",
+      value({ routers, sharing, kv_events: kvEvents }) {
+        const { min, max } = spread[nameOf({ routers, sharing, kvEvents })]?.relative ?? {};
+        return min === undefined || max === undefined ? undefined : `${min.toFixed(3)} .. ${max.toFixed(3)}`;
+      },
+    },
+    figure("ttft mean (s)", "ttft_mean_s"),
+    figure("p90 (s)", "ttft_p90_s"),
+    figure("load cov", "load_cov"),
+    figure("router CPU (us/request)", "router_cpu_us_per_request", 0),
+    figure("cores per router", "router_cpu_share"),
+  ]);
+  const bound = metrics.infinite_cache;
+  return bound === undefined ? table : `${table}an infinite shared cache would hold ${bound.toFixed(3)}\n`;
+}

@@ -1,0 +1,144 @@
+import { type Clock, createSeededRandom, type Scheduler } from "@espalier/common";
+import { type LoadClient, runOpenLoop } from "@espalier/load-driver";
+import { percentile, poissonArrivals } from "@espalier/workload";
+import type { Conversation, Turn } from "./two-turn-conversations.ts";
+
+export interface TwoTurnPorts {
+  readonly client: LoadClient;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+export interface TwoTurnOptions {
+  readonly conversations: readonly Conversation[];
+  /** Where the first turns go, in turn. */
+  readonly firstUrls: readonly string[];
+  /** The router of the second turn of the conversation of this index. */
+  readonly secondUrlOf: (index: number) => string;
+  /** Conversations that begin in a second. */
+  readonly ratePerSecond: number;
+  /** Of the arrivals. */
+  readonly seed: number;
+}
+
+/** Where the two turns of one conversation went. */
+export interface TurnPair {
+  readonly firstEngine: string;
+  readonly secondEngine: string;
+  /** From the first turn's leaving the client to the second one's. */
+  readonly apartMs: number;
+}
+
+export interface TwoTurnOutcome {
+  readonly conversations: number;
+  /** Conversations, 0 to 1, both of whose turns went to one engine. */
+  readonly sameEngineShare: number;
+  /** The share of first turns that the engine with most of them got: an eighth when eight got as many. */
+  readonly largestEngineShare: number;
+  readonly apartP99Ms: number;
+}
+
+/**
+ * Sends conversations at random times, the second turn of each so long after the first, whatever has become of that. The
+ * time is counted from when the first turn leaves the client, which is before a router dispatches it.
+ *
+ * @param waitMs between the turns
+ * @throws Error when a request fails
+ */
+export async function runTwoTurns(
+  options: TwoTurnOptions,
+  waitMs: number,
+  ports: TwoTurnPorts,
+): Promise<TwoTurnOutcome> {
+  const { clock, scheduler } = ports;
+  const pairs = await forEachArrival(options, ports, async (conversation, index) => {
+    const firstMs = clock.nowMs();
+    const first = sendTurn(firstUrlOf(options, index), conversation.first, ports);
+    let apartMs = waitMs;
+    const second = new Promise<string>((resolve, reject) => {
+      scheduler.after(waitMs, () => {
+        apartMs = clock.nowMs() - firstMs;
+        sendTurn(options.secondUrlOf(index), conversation.second, ports).then(resolve, reject);
+      });
+    });
+    const [firstEngine, secondEngine] = await Promise.all([first, second]);
+    return { firstEngine, secondEngine, apartMs };
+  });
+  return summarizePairs(pairs);
+}
+
+/**
+ * Sends all first turns and waits for their answers, then does something, then sends all second turns.
+ *
+ * @throws Error when a request fails
+ */
+export async function runTurnsAround(
+  options: TwoTurnOptions,
+  between: () => Promise<void>,
+  ports: TwoTurnPorts,
+): Promise<TwoTurnOutcome> {
+  const { clock } = ports;
+  const firsts = await forEachArrival(options, ports, async ({ first }, index) => {
+    const sentMs = clock.nowMs();
+    return { engine: await sendTurn(firstUrlOf(options, index), first, ports), sentMs };
+  });
+  await between();
+  const pairs = await forEachArrival(options, ports, async ({ second }, index) => {
+    const { engine: firstEngine, sentMs } = firsts[index]!;
+    const apartMs = clock.nowMs() - sentMs;
+    return { firstEngine, secondEngine: await sendTurn(options.secondUrlOf(index), second, ports), apartMs };
+  });
+  return summarizePairs(pairs);
+}
+
+/** @param pairs at least one */
+export function summarizePairs(pairs: readonly TurnPair[]): TwoTurnOutcome {
+  const firsts = new Map<string, number>();
+  let same = 0;
+  for (const { firstEngine, secondEngine } of pairs) {
+    firsts.set(firstEngine, (firsts.get(firstEngine) ?? 0) + 1);
+    if (firstEngine === secondEngine) same += 1;
+  }
+  return {
+    conversations: pairs.length,
+    sameEngineShare: same / pairs.length,
+    largestEngineShare: Math.max(...firsts.values()) / pairs.length,
+    apartP99Ms: percentile(Float64Array.from(pairs, ({ apartMs }) => apartMs).sort(), 99),
+  };
+}
+
+function firstUrlOf({ firstUrls }: TwoTurnOptions, index: number): string {
+  return firstUrls[index % firstUrls.length]!;
+}
+
+/** @returns the results in order of the conversations */
+async function forEachArrival<Result>(
+  { conversations, ratePerSecond, seed }: TwoTurnOptions,
+  ports: TwoTurnPorts,
+  run: (conversation: Conversation, index: number) => Promise<Result>,
+): Promise<readonly Result[]> {
+  const arrivals = poissonArrivals(ratePerSecond, createSeededRandom(seed));
+  const results: Result[] = [];
+  const failed = new AbortController();
+  const jobs = conversations.map((conversation, index) => ({
+    dueMs: arrivals.next().value as number,
+    run: async (): Promise<void> => {
+      try {
+        results[index] = await run(conversation, index);
+      } catch (thrown) {
+        failed.abort(thrown);
+      }
+    },
+  }));
+  await runOpenLoop(jobs, ports, failed.signal);
+  failed.signal.throwIfAborted();
+  return results;
+}
+
+/** @returns the engine that the router named */
+async function sendTurn(url: string, { path, makeBody }: Turn, { client }: TwoTurnPorts): Promise<string> {
+  const { error, engine } = await client.send({ url, path, body: makeBody() });
+  if (error !== undefined) throw new Error(`a turn at ${url} failed: ${error}`);
+  if (engine === undefined) throw new Error(`the router at ${url} does not name the engine`);
+  return engine;
+}

@@ -1,0 +1,95 @@
+import {
+  type Child,
+  type LocalEnginesOptions,
+  type LocalRouterOptions,
+  type RouterListening,
+  startLocalEngines,
+  startRouters,
+} from "@espalier/router";
+import { readProcessUsage } from "./process-usage.ts";
+import type { WaitPorts } from "./until.ts";
+import { untilKnown } from "./until-known.ts";
+
+/** What the routers of a fleet share, and by way of what. */
+export type FleetSharing = "mesh" | "redis" | "none";
+
+export interface MeshFleetOptions {
+  readonly engines: LocalEnginesOptions;
+  readonly routers: number;
+  readonly sharing: FleetSharing;
+  /** Needed for sharing by `redis`. */
+  readonly redisUrl?: string;
+  readonly policy: string;
+}
+
+/** Simulated engines and routers in front of them, each router a process. */
+export interface MeshFleet {
+  readonly routers: readonly RouterListening[];
+  /** Ends the router of this index with SIGKILL, and resolves when it is gone. */
+  kill(router: number): Promise<void>;
+  /** CPU time of all routers so far. */
+  routerCpuSeconds(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts a fleet and waits until every router can use every engine, reads or hears of every feed there is, and is linked
+ * with every other router.
+ *
+ * @throws Error when something does not start, or is not linked in time
+ */
+export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts): Promise<MeshFleet> {
+  const { routers: count, sharing } = options;
+  const children: Child<unknown>[] = [];
+  const stop = async (): Promise<void> => {
+    await Promise.all(children.splice(0).map((child) => child.stop()));
+  };
+  try {
+    const engines = await startLocalEngines(options.engines);
+    children.push(engines);
+    const engineUrls = engines.listening.engines.map(({ url }) => url);
+    const processes: Child<unknown>[] = [];
+    const routers = await startRouters(
+      {
+        count,
+        sharing: sharing === "mesh" ? "mesh" : "none",
+        optionsOf: (index) => routerOptions(options, engineUrls, index),
+        untilEngines: engineUrls.length,
+      },
+      processes,
+    ).finally(() => children.unshift(...processes));
+    const known = {
+      members: sharing === "none" ? 0 : count - 1,
+      feeds: options.engines.kvEvents ? engineUrls.length : 0,
+    };
+    for (const { adminUrl } of routers) await untilKnown(adminUrl, known, ports);
+    return {
+      routers,
+      async kill(router) {
+        const child = processes[router];
+        child?.process.kill("SIGKILL");
+        await child?.exited;
+      },
+      async routerCpuSeconds() {
+        const usages = await Promise.all(routers.map(({ adminUrl }) => readProcessUsage(`${adminUrl}/metrics`)));
+        return usages.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
+      },
+      stop,
+    };
+  } catch (thrown) {
+    await stop();
+    throw thrown;
+  }
+}
+
+function routerOptions(
+  { policy, sharing, redisUrl }: MeshFleetOptions,
+  engineUrls: readonly string[],
+  index: number,
+): Omit<LocalRouterOptions, "mesh"> {
+  const byRedis =
+    sharing === "redis" && redisUrl !== undefined
+      ? ["--mesh-redis-url", redisUrl, "--mesh-router-id", `router-${index + 1}`]
+      : [];
+  return { engineUrls, policy, port: 0, adminPort: 0, arguments: ["--log-level", "warn", ...byRedis] };
+}

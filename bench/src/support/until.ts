@@ -1,0 +1,32 @@
+import type { Clock, Scheduler } from "@espalier/common";
+
+export interface WaitPorts {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+const askEveryMs = 20;
+
+/**
+ * Asks again and again until the answer is that nothing is missing.
+ *
+ * @param missing says what is, or undefined
+ * @throws Error with the last answer when something is still missing after `timeoutMs`
+ */
+export async function untilNothingMissing(
+  missing: () => Promise<string | undefined>,
+  timeoutMs: number,
+  { clock, scheduler }: WaitPorts,
+): Promise<void> {
+  const deadlineMs = clock.nowMs() + timeoutMs;
+  for (;;) {
+    const what = await missing();
+    if (what === undefined) return;
+    if (clock.nowMs() >= deadlineMs) throw new Error(`after ${timeoutMs} ms ${what}`);
+    await sleep(askEveryMs, scheduler);
+  }
+}
+
+export function sleep(delayMs: number, scheduler: Scheduler): Promise<void> {
+  return new Promise((resolve) => scheduler.after(delayMs, resolve));
+}

@@ -1,0 +1,87 @@
+import { Type } from "typebox";
+import { list, section } from "./container.ts";
+import { choice, duration, filePath, integer, text } from "./leaf.ts";
+
+/** `host:port`, with an IPv6 address in brackets. */
+const address = (description: string) =>
+  text({
+    description,
+    maxLength: 512,
+    pattern: "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):\\d{1,5}$",
+    expected: "HOST:PORT",
+  });
+
+const name = (description: string, standard?: string) =>
+  text({
+    description,
+    ...(standard === undefined ? {} : { default: standard }),
+    maxLength: 128,
+    pattern: "^[A-Za-z0-9._-]+$",
+    expected: "1 to 128 letters, digits, dots, dashes and underscores",
+  });
+
+export const mesh = section("What this router shares with other routers: what engines hold, and their load.", {
+  backend: choice(["auto", "off", "peers", "redis"], {
+    description:
+      "`peers` links the routers with each other; `redis` has them share by way of a Redis server; `off` shares nothing. " +
+      "`auto` is `redis` where `redis-url` is given, `peers` where `port` or `seeds` are, and else `off`.",
+    default: "auto",
+  }),
+  "router-id": Type.Optional(
+    name("Name of this router, the same after a restart and no other's. By default made of host name and mesh port."),
+  ),
+  cluster: name("Name of the group of routers; others are refused.", "default"),
+  events: choice(["owner", "direct"], {
+    description:
+      "`owner`: one router reads the KV events of an engine and tells the others. `direct`: each router reads them itself.",
+    default: "owner",
+  }),
+  host: text({
+    description: "Address to listen on for other routers. One that is not a loopback address needs `secret` or `tls`.",
+    default: "127.0.0.1",
+    maxLength: 253,
+    pattern: "^[A-Za-z0-9.:_-]+$",
+    expected: "a host name or an IP address",
+  }),
+  port: Type.Optional(
+    integer({ description: "Port to listen on for other routers; 0 for any free one.", minimum: 0, maximum: 65_535 }),
+  ),
+  advertise: Type.Optional(
+    address("Where other routers reach this one, if not at its host and port; for all addresses the first own one."),
+  ),
+  seeds: list(address("A router, or a name that stands for the addresses of several, as a headless service does."), {
+    description: "Where other routers are found. Names are looked up again all the time.",
+    maxItems: 256,
+    flag: "mesh-seed",
+  }),
+  secret: Type.Optional(
+    text({
+      description: "What all routers of the cluster know and prove to each other.",
+      minLength: 16,
+      maxLength: 512,
+      isSecret: true,
+    }),
+  ),
+  tls: Type.Optional(
+    section("Links over TLS, in which both ends present a certificate.", {
+      "cert-file": filePath("Certificate chain in PEM form."),
+      "key-file": filePath("Private key in PEM form."),
+      "ca-file": filePath("Certificates in PEM form, one of which has signed those of the other routers."),
+    }),
+  ),
+  "redis-url": Type.Optional(
+    text({
+      description: "Redis server to share by: `redis://` or `rediss://`, with user and password in it where needed.",
+      maxLength: 1_024,
+      pattern: "^rediss?://\\S+$",
+      expected: "a URL that begins with redis:// or rediss://",
+      isSecret: true,
+    }),
+  ),
+  "join-grace": duration({
+    description: "How long a router that starts waits for what others know before it says that it is ready.",
+    default: "3s",
+    minimum: "0s",
+    maximum: "10m",
+  }),
+});

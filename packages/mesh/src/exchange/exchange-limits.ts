@@ -1,0 +1,71 @@
+/** Bounds of what is exchanged over a link, and the rhythm of it. */
+export interface ExchangeLimits {
+  /** Bytes of bulk frames that one link may have under way before the other end grants more. */
+  readonly bulkCreditBytes: number;
+  /** Bytes of content in one bulk frame; longer messages are cut into several. */
+  readonly bulkFrameBytes: number;
+  /** Bytes of one message of a snapshot, of which a replica makes none smaller than 64 KiB: two full frames. */
+  readonly snapshotMessageBytes: number;
+  /** A bulk message longer than this is refused by who receives it. */
+  readonly maxBulkMessageBytes: number;
+  /** How long bulk answers may be computed in one turn of the event loop. */
+  readonly bulkTurnMs: number;
+  /** Answers that one link may have waiting; further requests are told to come again. */
+  readonly maxAnswersPerLink: number;
+  /** Changes longer than this are not sent as they happen: the peer is told that they exist, and asks in pieces. */
+  readonly maxLiveUpdateBytes: number;
+  /** Numbers of documents that each end of a link may give out. */
+  readonly maxDocumentNumbers: number;
+  /** Documents of which this router may know that it lacks something. */
+  readonly maxLackingDocuments: number;
+  /** Diffs that this router asks of one peer at a time. */
+  readonly maxWantsPerLink: number;
+  /** Names of documents given up for good that are remembered, so that they are not asked for again. */
+  readonly maxRefusedDocuments: number;
+  /** Bytes of changes that came before those they follow on, per document and in all. */
+  readonly maxHeldBytesPerDocument: number;
+  readonly maxHeldBytes: number;
+  /** Requests for snapshots that wait. */
+  readonly maxSnapshotRequests: number;
+  /** Targets named in one request for a snapshot. */
+  readonly maxTargetsPerRequest: number;
+  /** Statements compared per round. */
+  readonly maxStatements: number;
+  /** Nothing came for so long: whoever was asked is given up for another. */
+  readonly answerTimeoutMs: number;
+  readonly retryFirstMs: number;
+  readonly retryMaxMs: number;
+  /** How often peers are told of what they have not heard of. */
+  readonly vectorPeriodMs: number;
+  /** How often they are told everything again, against what nobody thought of. */
+  readonly wholeVectorPeriodMs: number;
+  readonly statementPeriodMs: number;
+  /** How often a statement that has not changed is repeated. */
+  readonly statementRepeatMs: number;
+}
+
+export const defaultExchangeLimits: ExchangeLimits = {
+  bulkCreditBytes: 128 * 1024,
+  bulkFrameBytes: 64 * 1024 - 64,
+  snapshotMessageBytes: 2 * (64 * 1024 - 64),
+  maxBulkMessageBytes: 4 * 1024 * 1024 + 1024,
+  bulkTurnMs: 4,
+  maxAnswersPerLink: 32,
+  maxLiveUpdateBytes: 256 * 1024,
+  maxDocumentNumbers: 4096,
+  maxLackingDocuments: 4096,
+  maxWantsPerLink: 8,
+  maxRefusedDocuments: 4096,
+  maxHeldBytesPerDocument: 512 * 1024,
+  maxHeldBytes: 4 * 1024 * 1024,
+  maxSnapshotRequests: 4096,
+  maxTargetsPerRequest: 512,
+  maxStatements: 4096,
+  answerTimeoutMs: 5000,
+  retryFirstMs: 100,
+  retryMaxMs: 5000,
+  vectorPeriodMs: 1000,
+  wholeVectorPeriodMs: 10_000,
+  statementPeriodMs: 5000,
+  statementRepeatMs: 60_000,
+};

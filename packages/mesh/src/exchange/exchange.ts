@@ -1,0 +1,250 @@
+import {
+  type Cancel,
+  type Clock,
+  EspalierError,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+} from "@espalier/common";
+import { type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
+import type { Channel, Link } from "../link/link.ts";
+import { decodeBulkMessage } from "./bulk-frames.ts";
+import { BulkReceiver } from "./bulk-receiver.ts";
+import { BulkSender } from "./bulk-sender.ts";
+import { DocumentExchange } from "./document-exchange.ts";
+import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "./document-frames.ts";
+import { defaultExchangeLimits, type ExchangeLimits } from "./exchange-limits.ts";
+import { createExchangeMeter } from "./exchange-meter.ts";
+import { LoadExchangeCarrier } from "./load-exchange-carrier.ts";
+import type { MeshPeers } from "./mesh-peers.ts";
+import { SnapshotExchange } from "./snapshot-exchange.ts";
+import { StatementExchange } from "./statement-exchange.ts";
+
+/** How often what got no answer is looked at. */
+const sweepPeriodMs = 250;
+
+export interface ExchangeDeps {
+  readonly replica: ReplicaPorts;
+  readonly peers: MeshPeers;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  readonly limits?: Partial<ExchangeLimits>;
+  /** Whether peers may still be found that nobody knows of yet. */
+  isLooking(): boolean;
+}
+
+/** Carries what a replica shares over links, and to the replica what comes by them. */
+export interface Exchange {
+  start(): void;
+  stop(): void;
+  linkUp(link: Link): void;
+  linkDown(link: Link): void;
+  drained(link: Link, channel: Channel): void;
+  /**
+   * Takes a frame of any channel but `membership`.
+   *
+   * @throws EspalierError `mesh_frame_invalid`: the link should be closed
+   */
+  frame(link: Link, channel: Exclude<Channel, "membership">, frame: Uint8Array): void;
+  /** A member's process is gone: it is down, or has left, or a later life has taken its place. */
+  memberGone(origin: Origin): void;
+  /** What a router that has just come waits for, by name; each is true once it is here. */
+  readonly conditions: Readonly<Record<"snapshot" | "journals" | "gauges", () => boolean>>;
+  /** How long a peer's latest change took to arrive; undefined before the first. */
+  lagMs(link: Link): number | undefined;
+}
+
+/** A router whose replica knows no journal but its own joins: it asks one peer for everything before it asks for journals. */
+export function createExchange(deps: ExchangeDeps): Exchange {
+  return new LinkExchange(deps);
+}
+
+class LinkExchange implements Exchange {
+  readonly #deps: ExchangeDeps;
+  readonly #limits: ExchangeLimits;
+  readonly #meter;
+  readonly #sender: BulkSender;
+  readonly #receiver: BulkReceiver;
+  readonly #documents: DocumentExchange;
+  readonly #snapshots: SnapshotExchange;
+  readonly #statements: StatementExchange;
+  readonly #load: LoadExchangeCarrier;
+  readonly #links = new Set<Link>();
+  #timers: Cancel[] = [];
+
+  constructor(deps: ExchangeDeps) {
+    this.#deps = deps;
+    this.#limits = { ...defaultExchangeLimits, ...deps.limits };
+    this.#meter = createExchangeMeter(deps.meter);
+    const { replica } = deps;
+    const parts = { ...deps, limits: this.#limits, meter: this.#meter };
+    this.#sender = new BulkSender({ ...parts, failed: (link, error) => this.#answerFailed(link, error) });
+    this.#receiver = new BulkReceiver(parts);
+    const bulk = { ...parts, sender: this.#sender, receiver: this.#receiver };
+    const canServe = (): boolean => this.#snapshots.hasJoined;
+    this.#documents = new DocumentExchange({ ...bulk, documents: replica.documents, canServe });
+    const isJoining = replica.documents.list().every(({ origin }) => isOwn(deps.peers, origin));
+    const join = {
+      offer: (link: Link) => this.#offer(link),
+      mayComeMore: () => this.#mayComeMore(),
+      joined: () => this.#joined(),
+    };
+    this.#snapshots = new SnapshotExchange({ ...bulk, ...join, snapshots: replica.snapshots }, isJoining);
+    this.#documents.isHeld = isJoining;
+    this.#statements = new StatementExchange(parts);
+    this.#load = new LoadExchangeCarrier({ ...parts, load: replica.load });
+  }
+
+  readonly conditions = {
+    snapshot: (): boolean => this.#snapshots.hasJoined,
+    journals: (): boolean => this.#documents.hasReachedGoals,
+    gauges: (): boolean => this.#load.hasAll,
+  };
+
+  start(): void {
+    const { scheduler } = this.#deps;
+    this.#documents.start();
+    this.#load.start();
+    this.#snapshots.start();
+    this.#timers = [
+      scheduler.every(sweepPeriodMs, () => this.#sweep()),
+      scheduler.every(this.#limits.vectorPeriodMs, () => this.#documents.tell()),
+      scheduler.every(this.#limits.statementPeriodMs, () => this.#statements.tell()),
+    ];
+  }
+
+  stop(): void {
+    for (const cancel of this.#timers.splice(0)) cancel();
+    this.#documents.stop();
+    this.#load.stop();
+    this.#snapshots.stop();
+    this.#sender.stop();
+  }
+
+  linkUp(link: Link): void {
+    this.#links.add(link);
+    this.#sender.linkUp(link);
+    this.#receiver.linkUp(link);
+    this.#load.linkUp(link);
+    this.#documents.linkUp(link);
+    this.#statements.linkUp(link);
+    this.#snapshots.linkUp(link);
+  }
+
+  /** Nothing is asked of a link any more before those that wait for answers hear that none will come. */
+  linkDown(link: Link): void {
+    if (!this.#links.delete(link)) return;
+    this.#load.linkDown(link);
+    this.#statements.linkDown(link);
+    this.#documents.linkDown(link);
+    this.#sender.linkDown(link);
+    this.#receiver.linkDown(link);
+    this.#snapshots.linkDown(link);
+  }
+
+  drained(link: Link, channel: Channel): void {
+    if (!this.#links.has(link)) return;
+    if (channel === "load") this.#load.drained(link);
+    if (channel === "documents") this.#documents.drained(link);
+    if (channel !== "bulk") return;
+    this.#sender.drained(link);
+    this.#receiver.drained(link);
+  }
+
+  frame(link: Link, channel: Exclude<Channel, "membership">, frame: Uint8Array): void {
+    if (!this.#links.has(link)) return;
+    try {
+      if (channel === "load") this.#load.frame(link, frame);
+      else if (channel === "documents") this.#document(link, decodeDocumentMessage(frame));
+      else this.#bulk(link, frame);
+    } catch (error) {
+      const isInvalid = error instanceof EspalierError && error.code === "mesh_frame_invalid";
+      if (!isInvalid && !(error instanceof RangeError)) throw error;
+      this.#meter.invalid(channel);
+      if (isInvalid) throw error;
+      const message = `A frame on channel ${channel} cannot be read: ${error.message}.`;
+      throw new EspalierError("mesh_frame_invalid", message, { cause: error });
+    }
+  }
+
+  memberGone(origin: Origin): void {
+    this.#load.memberGone(origin);
+  }
+
+  lagMs(link: Link): number | undefined {
+    return this.#documents.peer(link)?.lagMs;
+  }
+
+  #document(link: Link, message: DocumentMessage): void {
+    switch (message.kind) {
+      case "open":
+        this.#documents.open(link, message);
+        break;
+      case "update":
+        this.#documents.update(link, message);
+        break;
+      case "vector":
+        this.#documents.vector(link, message);
+        this.#snapshots.pump();
+        break;
+      case "want":
+        this.#documents.want(link, message);
+        break;
+      case "cancel":
+        this.#sender.cancel(link, message.request);
+        break;
+      case "snapshot-want":
+        this.#snapshots.serve(link, message);
+        break;
+      case "statements":
+        this.#statements.receive(link, message);
+    }
+  }
+
+  #bulk(link: Link, frame: Uint8Array): void {
+    const message = decodeBulkMessage(frame);
+    if (message.kind === "credit") this.#sender.granted(link, message.bytes);
+    else this.#receiver.receive(link, message);
+  }
+
+  #sweep(): void {
+    for (const { link, request } of this.#receiver.sweep()) {
+      link.send("documents", encodeDocumentMessage({ kind: "cancel", request }));
+    }
+    this.#documents.retry();
+    this.#snapshots.pump();
+  }
+
+  #offer(link: Link): { readonly canServe: boolean; readonly documents: number } {
+    const peer = this.#documents.peer(link);
+    return { canServe: peer?.canServe ?? false, documents: peer?.known.size ?? 0 };
+  }
+
+  /** Somebody may be found yet, or has not told what it has. */
+  #mayComeMore(): boolean {
+    if (this.#deps.isLooking()) return true;
+    return [...this.#links].some((link) => this.#documents.peer(link)?.goals === undefined);
+  }
+
+  #joined(): void {
+    this.#documents.isHeld = false;
+    this.#documents.tell();
+  }
+
+  /** A request that cannot be read shows itself when its answer is computed. */
+  #answerFailed(link: Link, error: unknown): void {
+    const from = originKey(link.peer.origin);
+    this.#deps.logger.warn("an answer to a peer could not be computed", { from, error });
+    if (!(error instanceof RangeError)) return;
+    this.#meter.invalid("documents");
+    link.close("frame-invalid");
+  }
+}
+
+function isOwn({ self }: MeshPeers, origin: { readonly router: string } | undefined): boolean {
+  return origin === undefined || origin.router === self.router;
+}

@@ -1,0 +1,99 @@
+import type { Clock } from "@espalier/common";
+import type { FoldStatement, ReplicaPorts } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
+import { encodeDocumentMessage, type StatementsMessage } from "./document-frames.ts";
+import type { ExchangeLimits } from "./exchange-limits.ts";
+import type { ExchangeMeter } from "./exchange-meter.ts";
+
+/** Statements in one frame, so that none is long enough to hold up what is behind it. */
+const statementsPerFrame = 256;
+
+export interface StatementExchangeDeps {
+  readonly replica: Pick<ReplicaPorts, "statements" | "compareStatement">;
+  readonly clock: Clock;
+  readonly limits: ExchangeLimits;
+  readonly meter: ExchangeMeter;
+}
+
+interface Told {
+  readonly statement: FoldStatement;
+  readonly atMs: number;
+}
+
+/**
+ * Sends statements about settled targets to peers, who compare them with what they have: the last defence against
+ * replicas that differ without knowing it. What has not changed is repeated once a minute only.
+ */
+export class StatementExchange {
+  readonly #deps: StatementExchangeDeps;
+  readonly #links = new Set<Link>();
+  /** Links that have been told nothing yet. */
+  readonly #newLinks = new Set<Link>();
+  #told = new Map<string, Told>();
+
+  constructor(deps: StatementExchangeDeps) {
+    this.#deps = deps;
+  }
+
+  linkUp(link: Link): void {
+    this.#links.add(link);
+    this.#newLinks.add(link);
+  }
+
+  linkDown(link: Link): void {
+    this.#links.delete(link);
+    this.#newLinks.delete(link);
+  }
+
+  /** Sends what is due. Called once per period. */
+  tell(): void {
+    if (this.#links.size === 0) return;
+    const { clock, limits, replica } = this.#deps;
+    const nowMs = clock.nowMs();
+    const all = replica.statements().slice(0, limits.maxStatements);
+    const due: FoldStatement[] = [];
+    const told = new Map<string, Told>();
+    for (const statement of all) {
+      const before = this.#told.get(statement.target);
+      const isRepeat = before !== undefined && isSame(before.statement, statement);
+      const isDue = !isRepeat || nowMs - before.atMs >= limits.statementRepeatMs;
+      if (isDue) due.push(statement);
+      told.set(statement.target, isDue ? { statement, atMs: nowMs } : before);
+    }
+    this.#told = told;
+    for (const link of this.#links) this.#send(link, this.#newLinks.has(link) ? all : due);
+    this.#newLinks.clear();
+  }
+
+  receive(link: Link, { statements }: StatementsMessage): void {
+    for (const statement of statements) {
+      this.#deps.replica.compareStatement(statement, link.peer.origin);
+      this.#deps.meter.compared("received");
+    }
+  }
+
+  #send(link: Link, statements: readonly FoldStatement[]): void {
+    const { meter } = this.#deps;
+    for (let at = 0; at < statements.length; at += statementsPerFrame) {
+      const some = statements.slice(at, at + statementsPerFrame);
+      const frame = encodeDocumentMessage({ kind: "statements", statements: some });
+      if (!link.send("documents", frame)) {
+        meter.dropped("statement");
+        return;
+      }
+      meter.sent("statement", frame.length);
+      for (const _ of some) meter.compared("sent");
+    }
+  }
+}
+
+function isSame(a: FoldStatement, b: FoldStatement): boolean {
+  return (
+    a.life === b.life &&
+    a.sequence === b.sequence &&
+    a.isComplete === b.isComplete &&
+    a.blocks === b.blocks &&
+    a.digest[0] === b.digest[0] &&
+    a.digest[1] === b.digest[1]
+  );
+}

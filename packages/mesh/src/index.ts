@@ -1,0 +1,14 @@
+/**
+ * Routers among each other: authenticated links, who lives, who reads which engine's events, and the exchange of what a
+ * replica shares, over links of its own or by way of Redis.
+ */
+export type { Backend, BackendDescription, MemberDescription } from "./exchange/backend.ts";
+export type { LinkSecurity } from "./link/links.ts";
+export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
+export type { FeedRole } from "./ownership/feed-roles.ts";
+export { createOwnership, type Ownership } from "./ownership/ownership.ts";
+export { createRedisBackend } from "./redis/redis-backend.ts";
+export { createMemoryNetwork, type MemoryNetwork } from "./transport/memory-network.ts";
+export { createWsTransport } from "./transport/ws-transport.ts";
+export type { ServedDocuments } from "./y-websocket/served-documents.ts";
+export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

@@ -1,0 +1,193 @@
+import { createHash } from "node:crypto";
+import { decodeGoodbye, decodeReject, encodeReject, type Rejection } from "../wire/endings.ts";
+import { frameTypes } from "../wire/frame-types.ts";
+import {
+  commonVersion,
+  decodeHello,
+  decodeVersions,
+  encodeHello,
+  type Hello,
+  type VersionRange,
+} from "../wire/hello.ts";
+import { encodeProof, type HandshakeRole, type Transcript, verifyProof } from "../wire/proof.ts";
+import type { PeerIdentity, RejectReason } from "./link.ts";
+import { maxHandshakeFrameBytes, maxHandshakeFrames } from "./link-limits.ts";
+import type { LocalIdentity } from "./local-identity.ts";
+
+/** What this router makes of a peer that has proved who it is: undefined to take it. */
+export type Verdict = undefined | "replaced" | Rejection;
+
+export type HandshakeResult =
+  /** `accepted`: this end has agreed, and waits for the other one to. */
+  | { readonly kind: "pending" | "accepted" }
+  | { readonly kind: "done"; readonly peer: PeerIdentity }
+  /** Another connection to the same router is kept. `by`: which end said so. */
+  | { readonly kind: "replaced"; readonly by: "us" | "peer" }
+  /** `isProved`: whoever rejects knows the secret. */
+  | {
+      readonly kind: "rejected";
+      readonly by: "us" | "peer";
+      readonly isProved: boolean;
+      readonly rejection: Rejection;
+    };
+
+export interface HandshakeDeps {
+  readonly role: HandshakeRole;
+  readonly local: LocalIdentity;
+  readonly versions: VersionRange;
+  /** Empty when links are not authenticated by a secret. */
+  readonly secret: string;
+  readonly nonce: Uint8Array;
+  /** Whether a nonce was made by this process: then it talks to itself. */
+  isOwnNonce(nonce: Uint8Array): boolean;
+  decide(peer: PeerIdentity): Verdict;
+  send(frame: Uint8Array): void;
+}
+
+/**
+ * The exchange before a link: both ends say hello, the dialer proves that it knows the secret, then the acceptor does,
+ * then both accept. Nothing is believed before the proof; each end may reject instead of its next frame.
+ */
+export class Handshake {
+  readonly #deps: HandshakeDeps;
+  #state: "hello" | "proof" | "accept" | "over" = "hello";
+  #frames = 0;
+  #ownHello: Uint8Array;
+  #transcript: Transcript | undefined;
+  peer: PeerIdentity | undefined;
+  #isProved = false;
+
+  constructor(deps: HandshakeDeps) {
+    this.#deps = deps;
+    const { origin, address, cluster, blockSizeTokens, fleetSeed, capabilities } = deps.local;
+    const seedDigest = createHash("sha256").update(fleetSeed).digest();
+    const { versions, nonce } = deps;
+    this.#ownHello = encodeHello({
+      versions,
+      nonce,
+      cluster,
+      seedDigest,
+      blockSizeTokens,
+      origin,
+      address,
+      capabilities,
+    });
+  }
+
+  /** Says hello, if it is this end that speaks first. */
+  begin(): void {
+    if (this.#deps.role === "dialer") this.#deps.send(this.#ownHello);
+  }
+
+  /** Takes a frame of the other end. */
+  frame(frame: Uint8Array): HandshakeResult {
+    this.#frames += 1;
+    try {
+      if (this.#frames > maxHandshakeFrames) throw new RangeError("too many frames");
+      if (frame.length > maxHandshakeFrameBytes) throw new RangeError(`a frame of ${frame.length} bytes`);
+      return this.#dispatch(frame);
+    } catch (error) {
+      if (error instanceof RangeError) return this.reject("handshake-invalid", error.message);
+      throw error;
+    }
+  }
+
+  /** Ends the exchange with a rejection. */
+  reject(reason: RejectReason, detail: string, knownEpoch = 0): HandshakeResult {
+    const rejection = { reason, detail, knownEpoch };
+    this.#state = "over";
+    this.#deps.send(encodeReject(rejection));
+    return { kind: "rejected", by: "us", isProved: this.#isProved, rejection };
+  }
+
+  #dispatch(frame: Uint8Array): HandshakeResult {
+    const [type] = frame;
+    if (this.#state === "over") throw new RangeError("a frame after the end");
+    if (type === frameTypes.reject) {
+      const rejection = decodeReject(frame);
+      this.#state = "over";
+      return { kind: "rejected", by: "peer", isProved: this.#isProved, rejection };
+    }
+    if (type === frameTypes.goodbye && this.#isProved) {
+      decodeGoodbye(frame);
+      this.#state = "over";
+      return { kind: "replaced", by: "peer" };
+    }
+    if (type !== frameTypes[this.#state]) throw new RangeError(`a frame of type ${type} for ${this.#state}`);
+    if (this.#state === "hello") return this.#hello(frame);
+    return this.#state === "proof" ? this.#proof(frame) : this.#accept(frame);
+  }
+
+  #hello(frame: Uint8Array): HandshakeResult {
+    const { role, versions, secret, local } = this.#deps;
+    const theirs = decodeVersions(frame);
+    const version = commonVersion(versions, theirs);
+    if (version === undefined) {
+      const detail = `versions ${versions.min} to ${versions.max} here, ${theirs.min} to ${theirs.max} there`;
+      return this.reject("protocol-version", detail);
+    }
+    const hello = decodeHello(frame);
+    const mismatch = this.#mismatch(hello);
+    if (mismatch) return this.reject(...mismatch);
+    const { origin, address, capabilities } = hello;
+    if (origin.router === local.origin.router) {
+      return this.reject("router-id-taken", `two routers are called ${origin.router}`);
+    }
+    this.peer = { origin, address, version, capabilities };
+    const theirHello = frame.slice();
+    this.#transcript =
+      role === "dialer"
+        ? { dialerHello: this.#ownHello, acceptorHello: theirHello, version }
+        : { dialerHello: theirHello, acceptorHello: this.#ownHello, version };
+    this.#deps.send(role === "dialer" ? encodeProof(secret, role, this.#transcript) : this.#ownHello);
+    this.#state = "proof";
+    return { kind: "pending" };
+  }
+
+  #mismatch({ nonce, cluster, seedDigest, blockSizeTokens }: Hello): readonly [RejectReason, string] | undefined {
+    const { local } = this.#deps;
+    if (this.#deps.isOwnNonce(nonce)) return ["self", "a router has dialed itself"];
+    if (cluster !== local.cluster) return ["cluster-name", "the names of the clusters differ"];
+    const ownDigest = createHash("sha256").update(local.fleetSeed).digest();
+    if (!ownDigest.equals(seedDigest)) return ["fleet-seed", "the seeds of the fleets differ"];
+    if (blockSizeTokens === local.blockSizeTokens) return undefined;
+    return ["block-size", `blocks of ${local.blockSizeTokens} tokens here, of ${blockSizeTokens} there`];
+  }
+
+  #proof(frame: Uint8Array): HandshakeResult {
+    const { role, secret } = this.#deps;
+    const transcript = this.#transcript!;
+    const theirRole = role === "dialer" ? "acceptor" : "dialer";
+    if (!verifyProof(frame, secret, theirRole, transcript)) {
+      return this.reject("secret", "the secrets differ, or one router has none");
+    }
+    this.#isProved = true;
+    this.#state = "accept";
+    if (role === "dialer") return { kind: "pending" };
+    this.#deps.send(encodeProof(secret, role, transcript));
+    return this.#conclude() ?? { kind: "accepted" };
+  }
+
+  #accept(frame: Uint8Array): HandshakeResult {
+    if (frame.length !== 1) throw new RangeError("an accept frame with a body");
+    const peer = this.peer!;
+    if (this.#deps.role === "dialer") {
+      const refused = this.#conclude();
+      if (refused) return refused;
+    }
+    this.#state = "over";
+    return { kind: "done", peer };
+  }
+
+  /** Accepts, unless this router has something against it. */
+  #conclude(): HandshakeResult | undefined {
+    const verdict = this.#deps.decide(this.peer!);
+    if (verdict === undefined) {
+      this.#deps.send(Uint8Array.of(frameTypes.accept));
+      return undefined;
+    }
+    if (verdict !== "replaced") return this.reject(verdict.reason, verdict.detail, verdict.knownEpoch);
+    this.#state = "over";
+    return { kind: "replaced", by: "us" };
+  }
+}

@@ -1,0 +1,264 @@
+import { EspalierError } from "@espalier/common";
+import type { Connection, ConnectionEnd, ConnectionObserver } from "../transport/transport.ts";
+import type { VersionRange } from "../wire/hello.ts";
+import { createNonce } from "../wire/secure-nonce.ts";
+import { creditBytes } from "./credit.ts";
+import { Dialer, type DialTarget } from "./dialer.ts";
+import type { DialFailure, Link, LinkEnd, PeerIdentity } from "./link.ts";
+import { defaultLinkLimits, type LinkLimits } from "./link-limits.ts";
+import { createLinkMeters, type LinkMeters } from "./link-meters.ts";
+import { type Candidate, LinkTable } from "./link-table.ts";
+import type { Links, LinksOptions } from "./links.ts";
+import { PeerLink } from "./peer-link.ts";
+import { RejectLog } from "./reject-log.ts";
+import { Session, type SessionFailure } from "./session.ts";
+
+/** The versions of the protocol that this release speaks. */
+const protocolVersions: VersionRange = { min: 1, max: 1 };
+
+/**
+ * Makes the links of a router. It owns the transport: it starts and stops it.
+ *
+ * @throws RangeError for an empty secret and for limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
+ */
+export function createLinks(options: LinksOptions): Links {
+  return new LinkManager(options);
+}
+
+class LinkManager implements Links {
+  readonly #options: LinksOptions;
+  readonly #limits: LinkLimits;
+  readonly #meters: LinkMeters;
+  readonly #rejects: RejectLog;
+  readonly #table: LinkTable;
+  readonly #dialer: Dialer;
+  readonly #handshakes = new Set<Session>();
+  #isRunning = false;
+  readonly #early = new Set<string>();
+
+  constructor(options: LinksOptions) {
+    const { clock, scheduler, random, logger, meter, identity, highestEpoch } = options;
+    const limits = { ...defaultLinkLimits, ...options.limits };
+    const { documents, bulk } = limits.windowBytes;
+    if (Math.min(documents, bulk) < creditBytes)
+      throw new RangeError(`a window must have ${creditBytes} bytes or more`);
+    if (options.security.kind === "secret" && options.security.secret === "")
+      throw new RangeError("the secret is empty");
+    this.#options = options;
+    this.#limits = limits;
+    this.#meters = createLinkMeters(meter);
+    this.#rejects = new RejectLog({ logger, clock, meters: this.#meters });
+    this.#table = new LinkTable({ clock, limits, highestEpoch, self: () => identity().origin.router });
+    this.#dialer = new Dialer({
+      clock,
+      scheduler,
+      random,
+      limits,
+      isCovered: (target) => this.#isCovered(target),
+      open: (target) => this.#open(target),
+    });
+  }
+
+  get address(): string {
+    return this.#options.transport.address;
+  }
+
+  async start(): Promise<void> {
+    const { transport, security } = this.#options;
+    transport.onConnection((connection) => this.#accept(connection));
+    await transport.start();
+    if (security.kind === "insecure" && !isLoopback(transport.address)) {
+      throw new EspalierError("mesh_insecure", `The mesh listens on ${transport.address} without a secret.`);
+    }
+    this.#isRunning = true;
+    for (const address of this.#early) this.#dialer.add(address);
+    this.#early.clear();
+  }
+
+  async stop(): Promise<void> {
+    this.#isRunning = false;
+    this.#dialer.stop();
+    for (const session of [...this.#handshakes]) {
+      session.abandon();
+      this.#forgetSession(session);
+    }
+    for (const link of this.#table.all()) link.close("stopped");
+    await this.#options.transport.stop();
+  }
+
+  dial(address: string): boolean {
+    if (this.#isRunning) return this.#dialer.add(address);
+    if (this.#early.size >= this.#limits.maxAddresses) return this.#early.has(address);
+    this.#early.add(address);
+    return true;
+  }
+
+  forget(address: string): void {
+    this.#early.delete(address);
+    this.#dialer.forget(address);
+    for (const session of [...this.#handshakes]) {
+      if (session.target?.address !== address) continue;
+      session.abandon();
+      this.#forgetSession(session);
+    }
+  }
+
+  links(): readonly Link[] {
+    return this.#table.all();
+  }
+
+  #isCovered({ address, router }: DialTarget): boolean {
+    if (router !== undefined && this.#table.has(router)) return true;
+    return this.#table.all().some(({ peer }) => peer.address === address);
+  }
+
+  #open(target: DialTarget): void {
+    let session: Session | undefined;
+    this.#options.transport.dial(target.address, {
+      opened: (connection) => {
+        if (!this.#isRunning || target.isForgotten) {
+          connection.terminate();
+          return;
+        }
+        session = this.#session(connection, target);
+        session.begin();
+      },
+      frame: (frame) => session?.frame(frame),
+      drained: () => session?.drained(),
+      closed: (end) => {
+        if (session) session.closed(end);
+        else this.#dialFailed(target, failureOf(end));
+      },
+    });
+  }
+
+  #accept(connection: Connection): ConnectionObserver {
+    if (this.#isRunning) {
+      const fromOutside = [...this.#handshakes].filter(({ role }) => role === "acceptor");
+      // The oldest gives way: a router needs a few round trips, so it gets through while strangers hold all the others.
+      if (fromOutside.length >= this.#limits.maxHandshakes) {
+        fromOutside[0]?.refuse("too-many-peers", "too many handshakes at once");
+      }
+      return this.#session(connection, undefined);
+    }
+    connection.terminate();
+    return { frame: () => {}, drained: () => {}, closed: () => {} };
+  }
+
+  #session(connection: Connection, target: DialTarget | undefined): Session {
+    const { scheduler, identity, security, versions } = this.#options;
+    const session = new Session({
+      connection,
+      role: target ? "dialer" : "acceptor",
+      target,
+      scheduler,
+      timeoutMs: this.#limits.handshakeTimeoutMs,
+      handshake: {
+        local: identity(),
+        versions: versions ?? protocolVersions,
+        secret: security.kind === "secret" ? security.secret : "",
+        nonce: createNonce(),
+        isOwnNonce: (nonce) => [...this.#handshakes].some((other) => Buffer.compare(other.nonce, nonce) === 0),
+      },
+      decide: (which, peer) => this.#decide(which, peer),
+      onAccepted: (which) => {
+        if (which.candidate) this.#table.agree(which.candidate);
+      },
+      onDone: (which, peer) => this.#done(which, peer),
+      onFailed: (which, failure) => this.#failed(which, failure),
+    });
+    this.#handshakes.add(session);
+    return session;
+  }
+
+  #decide(session: Session, peer: PeerIdentity): ReturnType<LinkTable["judge"]> {
+    if (session.target) session.target.router = peer.origin.router;
+    const candidate: Candidate = { peer, dialedBy: session.target ? "us" : "them" };
+    session.candidate = candidate;
+    return this.#table.judge(candidate);
+  }
+
+  #forgetSession(session: Session): void {
+    this.#handshakes.delete(session);
+    if (session.candidate) this.#table.settle(session.candidate);
+  }
+
+  #done(session: Session, peer: PeerIdentity): PeerLink | undefined {
+    const { candidate, connection } = session;
+    // What was judged when this end accepted may have changed until the other one did.
+    const isRefused = session.role === "acceptor" && candidate && this.#table.judge(candidate) !== undefined;
+    if (isRefused || !candidate) return undefined;
+    this.#forgetSession(session);
+    connection.trust();
+    const { clock, logger, observer } = this.#options;
+    const link = new PeerLink({
+      connection,
+      peer,
+      clock,
+      logger: logger.child({ router: peer.origin.router }),
+      meters: this.#meters,
+      limits: this.#limits,
+      onFrame: (which, channel, frame) => observer.frame(which, channel, frame),
+      onDrained: (which, channel) => observer.drained(which, channel),
+      onEnd: (which, why) => this.#linkEnded(which, why),
+    });
+    this.#table.put(link, candidate.dialedBy)?.close("replaced");
+    this.#meters.links(this.#table.size);
+    if (session.target) this.#dialer.ended(session.target);
+    logger.info("linked to a router", { ...peer.origin, address: peer.address ?? connection.remote });
+    observer.up(link);
+    return link;
+  }
+
+  #linkEnded(link: Link, why: LinkEnd): void {
+    this.#table.remove(link);
+    this.#meters.links(this.#table.size);
+    this.#options.logger.info("the link to a router has ended", { ...link.peer.origin, why });
+    this.#options.observer.down(link, why);
+    this.#dialer.reconsider();
+  }
+
+  #failed(session: Session, failure: SessionFailure): void {
+    this.#forgetSession(session);
+    const { target, connection } = session;
+    if (failure.kind === "replaced") {
+      if (target) this.#dialer.ended(target);
+      return;
+    }
+    if (failure.kind === "broken") {
+      if (target) this.#dialFailed(target, { kind: "unreachable" });
+      return;
+    }
+    const { by, isProved, rejection } = failure;
+    const address = target?.address ?? connection.remote;
+    this.#rejects.add({ address, hasDialedUs: target === undefined, by }, rejection);
+    if (by === "peer" && isProved && rejection.reason === "epoch-behind") this.#renewEpoch(rejection.knownEpoch);
+    const { reason, detail } = rejection;
+    if (target) this.#dialFailed(target, { kind: "rejected", reason, detail });
+  }
+
+  #renewEpoch(knownEpoch: number): void {
+    const { identity, onEpochBehind } = this.#options;
+    const before = identity().origin.epoch;
+    if (knownEpoch <= before) return;
+    onEpochBehind(knownEpoch);
+    if (identity().origin.epoch === before) return;
+    // The other ends know this router by its old epoch: all must be told the new one.
+    for (const link of this.#table.all()) link.close("replaced");
+  }
+
+  #dialFailed(target: DialTarget, failure: DialFailure): void {
+    if (!this.#isRunning || target.isForgotten) return;
+    this.#meters.dialFailed(failure.kind);
+    this.#dialer.ended(target, failure.kind === "rejected" && failure.reason === "self");
+    this.#options.observer.dialFailed(target.address, failure);
+  }
+}
+
+function failureOf({ kind }: ConnectionEnd): DialFailure {
+  return { kind: kind === "refused" || kind === "timeout" ? kind : "unreachable" };
+}
+
+function isLoopback(address: string): boolean {
+  return /^(127\.|localhost:|\[::1\]:)/.test(address);
+}

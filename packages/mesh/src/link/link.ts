@@ -1,0 +1,94 @@
+import type { Origin } from "@espalier/replication";
+
+/**
+ * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
+ * behind documents; `bulk` (snapshots, diffs) has a credit of its own.
+ */
+export const channels = ["load", "membership", "documents", "bulk"] as const;
+
+export type Channel = (typeof channels)[number];
+
+/** What the other end of a link has proved or said of itself. */
+export interface PeerIdentity {
+  readonly origin: Origin;
+  /** Where it can be dialed, `host:port`; undefined when it cannot. */
+  readonly address: string | undefined;
+  /** The protocol version that both ends speak. */
+  readonly version: number;
+  /** Names of optional parts of the protocol that it can do. */
+  readonly capabilities?: readonly string[];
+}
+
+/** Why a link has ended. `reset`: the other end is gone; `silent`: nothing was heard for too long. */
+export type LinkEnd =
+  | "goodbye"
+  | "reset"
+  | "silent"
+  | "replaced"
+  | "stopped"
+  | "frame-invalid"
+  | "update-refused"
+  | "buffer-full";
+
+/** An authenticated connection to another router. */
+export interface Link {
+  readonly peer: PeerIdentity;
+  /**
+   * Queues a frame. Frames of one channel keep their order.
+   *
+   * @returns false when it was dropped because too much waits on that channel: documents must be resynced by a diff once
+   * `onDrained` tells that there is room again
+   */
+  send(channel: Channel, frame: Uint8Array): boolean;
+  /** Bytes that wait, the socket's own buffer included. */
+  readonly bufferedBytes: number;
+  /** Bytes that wait on one channel. */
+  waitingBytes(channel: Channel): number;
+  /** Round trip of the latest probe in milliseconds; NaN before the first. */
+  roundTripMs: number;
+  readonly stats: LinkStats;
+  close(why: LinkEnd): void;
+}
+
+export interface LinkStats {
+  sentBytes: number;
+  receivedBytes: number;
+  sentFrames: number;
+  receivedFrames: number;
+  /** Frames dropped because too much waited. */
+  droppedFrames: number;
+  /** On the monotonic clock. */
+  lastHeardMs: number;
+}
+
+/** Takes what links tell, synchronously. */
+export interface LinkObserver {
+  up(link: Link): void;
+  /** `isRefused`: whoever listened there does not any more, so its process is gone. */
+  down(link: Link, why: LinkEnd): void;
+  /** Throwing an EspalierError closes the link with that reason. */
+  frame(link: Link, channel: Channel, frame: Uint8Array): void;
+  /** A channel that had dropped frames has room again. */
+  drained(link: Link, channel: Channel): void;
+  /** An address could not be dialed, or its handshake failed. */
+  dialFailed(address: string, why: DialFailure): void;
+}
+
+/** `refused`: nothing listens there. `timeout`: no answer. `rejected`: the handshake failed, with the named reason. */
+export type DialFailure =
+  | { readonly kind: "refused" | "timeout" | "unreachable" }
+  | { readonly kind: "rejected"; readonly reason: RejectReason; readonly detail: string };
+
+/** Why a handshake is refused; sent to the other end, logged and counted on both. */
+export type RejectReason =
+  | "protocol-version"
+  | "cluster-name"
+  | "fleet-seed"
+  | "block-size"
+  | "secret"
+  | "self"
+  | "router-id-taken"
+  | "epoch-behind"
+  | "handshake-invalid"
+  | "handshake-timeout"
+  | "too-many-peers";

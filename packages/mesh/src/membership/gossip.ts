@@ -1,0 +1,159 @@
+import type { Cancel, RouterId, Scheduler } from "@espalier/common";
+import { originKey } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
+import type { MemberClaim, MemberRecord } from "./member-record.ts";
+import type { MemberEntry, MemberTable } from "./member-table.ts";
+import { encodeMembership } from "./membership-frames.ts";
+import type { OwnRecord } from "./own-record.ts";
+import type { OwnTime } from "./own-time.ts";
+import { hashText } from "./text-hash.ts";
+
+/** What changes within so many milliseconds goes out in one frame. */
+const coalesceMs = 10;
+/** A peer whose table differs gets the whole one, the first time at once, then at growing intervals. */
+const firstSyncMs = 1_000;
+const maxSyncMs = 16_000;
+
+interface SyncState {
+  notBeforeMs: number;
+  delayMs: number;
+}
+
+export interface GossipDeps {
+  readonly scheduler: Scheduler;
+  readonly ownTime: OwnTime;
+  readonly table: MemberTable;
+  readonly own: OwnRecord;
+}
+
+/**
+ * Spreads records and claims. A record goes to every peer that its author has no link to; pings carry a digest of the
+ * table, and peers whose digests differ exchange what they have, so that whatever was lost is made good.
+ */
+export class Gossip {
+  readonly #deps: GossipDeps;
+  readonly #links = new Map<Link, SyncState>();
+  readonly #news = new Set<RouterId>();
+  #ownRecord: MemberRecord;
+  #isOwnNews = false;
+  #cancelFlush: Cancel | undefined;
+
+  constructor(deps: GossipDeps) {
+    this.#deps = deps;
+    this.#ownRecord = deps.own.next([]);
+  }
+
+  addLink(link: Link): void {
+    this.#links.set(link, { notBeforeMs: this.#deps.ownTime.nowMs() + firstSyncMs, delayMs: firstSyncMs });
+    this.ownChanged();
+    this.#sendAll(link);
+  }
+
+  removeLink(link: Link): void {
+    if (this.#links.delete(link)) this.ownChanged();
+  }
+
+  /** This router has something new to say of itself. */
+  ownChanged(): void {
+    this.#isOwnNews = true;
+    this.#flushSoon();
+  }
+
+  changed(router: RouterId): void {
+    this.#news.add(router);
+    this.#flushSoon();
+  }
+
+  /** Passes a claim on, at once: time matters to whoever must refute it. */
+  spread(claim: MemberClaim, source: Link | undefined): void {
+    const [frame] = encodeMembership({ kind: "claims", claims: [claim] });
+    for (const link of this.#links.keys()) {
+      if (link !== source) link.send("membership", frame!);
+    }
+  }
+
+  /** The same on two routers that know the same of the same members. */
+  digest(): number {
+    let sum = digestOf(this.#ownRecord);
+    for (const { record, state } of this.#deps.table.entries.values()) {
+      if (state === "alive") sum = (sum + digestOf(record)) >>> 0;
+    }
+    return sum;
+  }
+
+  /** A peer's ping told its digest. */
+  compare(link: Link, digest: number): void {
+    const sync = this.#links.get(link);
+    if (!sync || this.#cancelFlush) return;
+    if (digest === this.digest()) {
+      sync.delayMs = firstSyncMs;
+      return;
+    }
+    const nowMs = this.#deps.ownTime.nowMs();
+    if (nowMs < sync.notBeforeMs) return;
+    sync.notBeforeMs = nowMs + sync.delayMs;
+    sync.delayMs = Math.min(sync.delayMs * 2, maxSyncMs);
+    this.#sendAll(link);
+  }
+
+  /** Sends now what waits. */
+  flush(): void {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
+    if (this.#isOwnNews) {
+      this.#isOwnNews = false;
+      this.#ownRecord = this.#deps.own.next([...this.#links.keys()].map((link) => link.peer.origin.router));
+      this.#send(this.#links.keys(), [this.#ownRecord]);
+    }
+    const news: MemberEntry[] = [];
+    for (const router of this.#news) {
+      const entry = this.#deps.table.entries.get(router);
+      if (entry?.state !== undefined && entry.record.incarnation > 0) news.push(entry);
+    }
+    this.#news.clear();
+    for (const link of this.#links.keys()) {
+      const lacking = news.filter((entry) => this.#lacks(link, entry)).map(({ record }) => record);
+      this.#send([link], lacking);
+    }
+  }
+
+  stop(): void {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
+    this.#links.clear();
+  }
+
+  /** Whether a peer does not get a record from its author, nor gave it to this router. */
+  #lacks(link: Link, { record, source }: MemberEntry): boolean {
+    const { router: peer } = link.peer.origin;
+    const author = record.origin.router;
+    if (link === source || peer === author) return false;
+    const peersLinks = this.#deps.table.entries.get(peer)?.record.links ?? [];
+    return !(record.links.includes(peer) && peersLinks.includes(author));
+  }
+
+  #sendAll(link: Link): void {
+    const records = [this.#ownRecord];
+    for (const { record, state } of this.#deps.table.entries.values()) {
+      if (state !== "alive" && state !== "left") continue;
+      if (record.incarnation > 0 && record.origin.router !== link.peer.origin.router) records.push(record);
+    }
+    this.#send([link], records);
+  }
+
+  #send(links: Iterable<Link>, records: readonly MemberRecord[]): void {
+    if (records.length === 0) return;
+    const frames = encodeMembership({ kind: "records", records });
+    for (const link of links) {
+      for (const frame of frames) link.send("membership", frame);
+    }
+  }
+
+  #flushSoon(): void {
+    this.#cancelFlush ??= this.#deps.scheduler.after(coalesceMs, () => this.flush());
+  }
+}
+
+function digestOf({ origin, incarnation }: MemberRecord): number {
+  return hashText(originKey(origin), incarnation);
+}

@@ -1,0 +1,157 @@
+import type { RouterId } from "@espalier/common";
+import type { Member, Origin } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
+import { isLater, type MemberClaim, type MemberRecord } from "./member-record.ts";
+import type { MembershipLimits } from "./membership-limits.ts";
+
+/** What is known of another router. Times are own time. */
+export interface MemberEntry {
+  record: MemberRecord;
+  link: Link | undefined;
+  /** Undefined until some path led to it: a stale record alone makes no member. */
+  state: Member["state"] | undefined;
+  stateSinceMs: number;
+  /** Since when no path leads to it; undefined while one does. */
+  unreachableSinceMs: number | undefined;
+  /** When a dial to it was refused last: nothing listens there, so its process is gone unless others hear it. */
+  refusedAtMs: number;
+  /** Until when another router's answer to a probe counts as a path. */
+  vouchedUntilMs: number;
+  /** What others, or this router, say of it under its latest incarnation. */
+  claim: MemberClaim | undefined;
+  claimedAtMs: number;
+  /** From whom the record came. */
+  source: Link | undefined;
+  /** The state that listeners know. */
+  toldState: Member["state"] | undefined;
+  /** Listeners are to be told. */
+  isChanged: boolean;
+}
+
+/** How much older than the loss of the last path a sign of death may be to be taken for one of the same death. */
+const signBeforeMs = 1_000;
+const never = Number.NEGATIVE_INFINITY;
+
+/** The other routers, by id, and who of them a path leads to. */
+export class MemberTable {
+  readonly entries = new Map<RouterId, MemberEntry>();
+  readonly #limits: MembershipLimits;
+
+  constructor(limits: MembershipLimits) {
+    this.#limits = limits;
+  }
+
+  /** The router's entry if it is of this epoch. */
+  of({ router, epoch }: Origin): MemberEntry | undefined {
+    const entry = this.entries.get(router);
+    return entry?.record.origin.epoch === epoch ? entry : undefined;
+  }
+
+  /**
+   * Takes a router's own word, if it is news.
+   *
+   * @param source who passed it on; undefined for what a handshake said
+   * @returns `superseded`: it is of a later life than the one known, which has to be replaced; `full`: there is no room
+   */
+  merge(record: MemberRecord, source: Link | undefined, nowMs: number): "news" | "old" | "superseded" | "full" {
+    const entry = this.entries.get(record.origin.router);
+    if (!entry) {
+      if (this.entries.size >= this.#limits.maxMembers) return "full";
+      this.entries.set(record.origin.router, newEntry(record, source, nowMs));
+      return "news";
+    }
+    if (!isLater(record, entry.record)) return "old";
+    if (record.origin.epoch > entry.record.origin.epoch) return "superseded";
+    const refutes = entry.claim !== undefined && record.incarnation > entry.claim.incarnation;
+    entry.record = record;
+    entry.source = source;
+    entry.isChanged = true;
+    if (refutes) {
+      entry.claim = undefined;
+      if (entry.unreachableSinceMs !== undefined) entry.unreachableSinceMs = nowMs;
+      if (entry.state === "down") entry.state = "suspect";
+    }
+    return "news";
+  }
+
+  /** Keeps a claim that is worse than, or of a later incarnation than, the one kept. @returns whether it was */
+  claim(claim: MemberClaim, nowMs: number): boolean {
+    const entry = this.of(claim.origin);
+    if (!entry?.state || claim.incarnation < entry.record.incarnation) return false;
+    const kept = entry.claim;
+    if (kept && !isLater(claim, kept) && (kept.state === "down" || claim.state === "suspect")) return false;
+    if (kept && isLater(kept, claim)) return false;
+    entry.claim = claim;
+    entry.claimedAtMs = nowMs;
+    return true;
+  }
+
+  /** The routers that a path of links leads to, each link by the word of the router nearer to this one. */
+  reachable(nowMs: number): Set<RouterId> {
+    const reached = new Set<RouterId>();
+    for (const [router, entry] of this.entries) {
+      if (entry.record.hasLeft) continue;
+      if (entry.link || entry.vouchedUntilMs > nowMs) reached.add(router);
+    }
+    // A set's iteration also visits what is added during it.
+    for (const router of reached) {
+      for (const next of this.entries.get(router)!.record.links as readonly RouterId[]) {
+        const entry = this.entries.get(next);
+        if (entry && !entry.record.hasLeft) reached.add(next);
+      }
+    }
+    return reached;
+  }
+
+  /**
+   * What a member's state is now.
+   *
+   * @param scale by how much this router's own slowness stretches its judgement
+   */
+  judge(entry: MemberEntry, isReached: boolean, nowMs: number, scale: number): MemberEntry["state"] {
+    if (entry.record.hasLeft) return entry.state === undefined ? undefined : "left";
+    if (isReached) {
+      entry.unreachableSinceMs = undefined;
+      return "alive";
+    }
+    entry.unreachableSinceMs ??= nowMs;
+    if (entry.state === undefined || entry.state === "down") return entry.state;
+    const unreachableMs = nowMs - entry.unreachableSinceMs;
+    const signsFromMs = entry.unreachableSinceMs - signBeforeMs;
+    const isGone =
+      entry.refusedAtMs >= signsFromMs || (entry.claim?.state === "down" && entry.claimedAtMs >= signsFromMs);
+    const limitMs = isGone ? this.#limits.goneMs : this.#limits.suspectMs;
+    return unreachableMs >= limitMs * scale ? "down" : "suspect";
+  }
+
+  /** Whether the entry is of no more use. */
+  isForgettable(entry: MemberEntry, nowMs: number): boolean {
+    const { forgetMs, suspectMs } = this.#limits;
+    if (entry.link) return false;
+    if (entry.state === undefined) return nowMs - entry.stateSinceMs >= forgetMs + suspectMs;
+    return (entry.state === "down" || entry.state === "left") && nowMs - entry.stateSinceMs >= forgetMs;
+  }
+}
+
+function newEntry(record: MemberRecord, source: Link | undefined, nowMs: number): MemberEntry {
+  return {
+    record,
+    link: undefined,
+    state: undefined,
+    stateSinceMs: nowMs,
+    unreachableSinceMs: undefined,
+    refusedAtMs: never,
+    vouchedUntilMs: never,
+    claim: undefined,
+    claimedAtMs: never,
+    source,
+    toldState: undefined,
+    isChanged: false,
+  };
+}
+
+/** The entry as other parts of the mesh see it. */
+export function memberOf(entry: MemberEntry): Member {
+  const { origin, isDraining, unreachable } = entry.record;
+  return { origin, state: entry.state ?? "alive", isDraining, isLinked: entry.link !== undefined, unreachable };
+}

@@ -1,0 +1,259 @@
+import type { Cancel, Clock, Logger, Meter, Random, RouterId, Scheduler } from "@espalier/common";
+import type { Member, ReplicaPorts } from "@espalier/replication";
+import type { Backend, BackendDescription } from "./exchange/backend.ts";
+import { describeMember } from "./exchange/describe-member.ts";
+import { createExchange, type Exchange } from "./exchange/exchange.ts";
+import type { ExchangeLimits } from "./exchange/exchange-limits.ts";
+import { LinkKnowledge } from "./exchange/link-knowledge.ts";
+import { createLoopLag, type LoopLag } from "./exchange/loop-lag.ts";
+import { PeerRates } from "./exchange/peer-rates.ts";
+import { Readiness } from "./exchange/readiness.ts";
+import type { Channel, DialFailure, Link, LinkEnd, LinkObserver } from "./link/link.ts";
+import type { LinkLimits } from "./link/link-limits.ts";
+import { createLinks } from "./link/link-manager.ts";
+import type { LinkSecurity, Links } from "./link/links.ts";
+import { createMembership, type Membership, type MembershipChange } from "./membership/membership.ts";
+import type { MembershipLimits } from "./membership/membership-limits.ts";
+import { createDialList } from "./seeds/dial-list.ts";
+import { resolveHost } from "./seeds/dns-resolver.ts";
+import { createSeeds, type Seeds } from "./seeds/seeds.ts";
+import type { Transport } from "./transport/transport.ts";
+
+/** How long peers may take to be found before a router goes on without them. */
+const defaultGraceMs = 3_000;
+const ratesPeriodMs = 1_000;
+/** Addresses whose first dial was answered that are remembered: as many as links may dial. */
+const maxAnswered = 256;
+
+export interface MeshOptions {
+  readonly replica: ReplicaPorts;
+  /** The mesh starts and stops it. */
+  readonly transport: Transport;
+  /**
+   * Where others can dial this router, when it is not where the transport listens.
+   *
+   * @param listening where the transport listens, `host:port`
+   */
+  readonly advertise?: (listening: string) => string;
+  /** Routers with another name of their cluster are refused; so are others with another seed or block size. */
+  readonly cluster: string;
+  readonly fleetSeed: string;
+  readonly blockSizeTokens: number;
+  readonly security: LinkSecurity;
+  /** `host:port` each; a name may stand for many addresses. */
+  readonly seeds: readonly string[];
+  /** All addresses of a name; the system's resolver when left out. */
+  readonly resolve?: (host: string) => Promise<readonly string[]>;
+  /** How long peers may take to be found, in milliseconds. */
+  readonly graceMs?: number;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  readonly linkLimits?: Partial<LinkLimits>;
+  readonly membershipLimits?: Partial<MembershipLimits>;
+  readonly exchangeLimits?: Partial<ExchangeLimits>;
+}
+
+/** Routers that share what they know over links of their own. */
+export interface Mesh extends Backend {
+  readonly kind: "mesh";
+  /** Where peers can reach this router, `host:port`; empty before the start. */
+  readonly address: string;
+  /** The routers that a router has links to, by its own word. */
+  linksOf(router: RouterId): ReadonlySet<RouterId>;
+}
+
+/**
+ * Joins a replica to those of other routers. `start` fails with what the transport throws, and with `mesh_insecure` when
+ * strangers could connect.
+ *
+ * @throws RangeError for a seed that is not `host:port`, and for limits that cannot work
+ */
+export function createMesh(options: MeshOptions): Mesh {
+  return new RouterMesh(options);
+}
+
+class RouterMesh implements Mesh, LinkObserver {
+  readonly kind = "mesh";
+  readonly #options: MeshOptions;
+  readonly #links: Links;
+  readonly #membership: Membership;
+  readonly #seeds: Seeds;
+  readonly #exchange: Exchange;
+  readonly #readiness: Readiness;
+  readonly #rates: PeerRates;
+  readonly #lag: LoopLag;
+  /** Seeds that were answered once, by a link or by a failure. */
+  readonly #answered = new Set<string>();
+  readonly #listeners = new Set<() => void>();
+  #cancels: Cancel[] = [];
+
+  constructor(options: MeshOptions) {
+    this.#options = options;
+    const { replica, clock, linkLimits, membershipLimits, exchangeLimits } = options;
+    this.#lag = createLoopLag(options);
+    this.#rates = new PeerRates(clock);
+    this.#links = createLinks({
+      ...options,
+      identity: () => this.#identity(),
+      observer: this,
+      highestEpoch: (router) => replica.highestEpoch(router),
+      onEpochBehind: (known) => replica.renewEpoch(known),
+      ...(linkLimits && { limits: linkLimits }),
+    });
+    const dials = createDialList(this.#links);
+    this.#membership = createMembership({
+      ...options,
+      self: () => replica.origin,
+      address: () => this.address || undefined,
+      lagMs: () => this.#lag.lagMs(),
+      ...dials.user(),
+      ...(membershipLimits && { limits: membershipLimits }),
+    });
+    this.#seeds = createSeeds({
+      ...options,
+      resolve: options.resolve ?? resolveHost,
+      ...dials.user(),
+      isSelf: (address) => address === this.address,
+      isReached: (address) => this.#membership.isReached(address),
+    });
+    const knowledge = new LinkKnowledge(clock, (router) => this.#membership.linksOf(router));
+    this.#exchange = createExchange({
+      ...options,
+      peers: {
+        get self() {
+          return replica.origin;
+        },
+        hears: (router, other) => knowledge.hears(router, other),
+      },
+      isLooking: () => this.#readiness.isLooking,
+      ...(exchangeLimits && { limits: exchangeLimits }),
+    });
+    this.#readiness = new Readiness({
+      clock,
+      graceMs: options.graceMs ?? defaultGraceMs,
+      hasTriedAll: () => this.#hasTriedAll(),
+      conditions: this.#exchange.conditions,
+    });
+  }
+
+  get address(): string {
+    const listening = this.#links.address;
+    return listening === "" ? "" : (this.#options.advertise?.(listening) ?? listening);
+  }
+
+  get waitingFor(): readonly string[] {
+    return this.#readiness.waitingFor;
+  }
+
+  async start(): Promise<void> {
+    this.#readiness.start();
+    await this.#links.start();
+    this.#cancels = [
+      this.#membership.onChange((change) => this.#memberChanged(change)),
+      this.#options.scheduler.every(ratesPeriodMs, () => this.#rates.sample(this.#links.links())),
+    ];
+    this.#exchange.start();
+    this.#membership.start();
+    this.#seeds.start();
+  }
+
+  async stop(): Promise<void> {
+    for (const cancel of this.#cancels.splice(0)) cancel();
+    this.#seeds.stop();
+    this.#membership.stop();
+    await this.#links.stop();
+    this.#exchange.stop();
+    this.#lag.stop();
+  }
+
+  async leave(): Promise<void> {
+    this.#membership.leave();
+  }
+
+  members(): readonly Member[] {
+    return this.#membership.members();
+  }
+
+  onMembers(listener: () => void): Cancel {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  linksOf(router: RouterId): ReadonlySet<RouterId> {
+    return this.#membership.linksOf(router);
+  }
+
+  setDraining(isDraining: boolean): void {
+    this.#membership.setDraining(isDraining);
+  }
+
+  setUnreachable(targets: readonly string[]): void {
+    this.#membership.setUnreachable(targets);
+  }
+
+  describe(): BackendDescription {
+    const links = new Map(this.#links.links().map((link) => [link.peer.origin.router, link]));
+    const members = this.members().map((member) => {
+      const { router } = member.origin;
+      const link = links.get(router);
+      const lagMs = link && this.#exchange.lagMs(link);
+      const rates = link && this.#rates.of(link);
+      return describeMember({ member, link, rates, lagMs, address: this.#membership.addressOf(router) });
+    });
+    return { kind: "mesh", address: this.address || null, members, waitingFor: this.waitingFor };
+  }
+
+  /** Membership may close a link that it does not want; nothing is exchanged over it then. */
+  up(link: Link): void {
+    if (link.peer.address !== undefined) this.#answer(link.peer.address);
+    this.#membership.linkUp(link);
+    if (this.#links.links().includes(link)) this.#exchange.linkUp(link);
+  }
+
+  down(link: Link, why: LinkEnd): void {
+    this.#exchange.linkDown(link);
+    this.#membership.linkDown(link, why);
+  }
+
+  frame(link: Link, channel: Channel, frame: Uint8Array): void {
+    if (channel === "membership") {
+      this.#membership.receive(link, frame);
+      return;
+    }
+    this.#membership.heard(link);
+    this.#exchange.frame(link, channel, frame);
+  }
+
+  drained(link: Link, channel: Channel): void {
+    this.#exchange.drained(link, channel);
+  }
+
+  dialFailed(address: string, why: DialFailure): void {
+    this.#answer(address);
+    this.#membership.dialFailed(address, why);
+    this.#seeds.dialFailed(address, why);
+  }
+
+  #identity() {
+    const { replica, cluster, fleetSeed, blockSizeTokens } = this.#options;
+    const { origin } = replica;
+    return { origin, address: this.address || undefined, cluster, fleetSeed, blockSizeTokens, capabilities: [] };
+  }
+
+  #answer(address: string): void {
+    if (this.#answered.size < maxAnswered) this.#answered.add(address);
+  }
+
+  #hasTriedAll(): boolean {
+    return this.#seeds.isResolved && this.#seeds.addresses().every((address) => this.#answered.has(address));
+  }
+
+  #memberChanged({ member, before, isForgotten }: MembershipChange): void {
+    const isGone = member.state === "down" || member.state === "left";
+    if (isGone && (member.state !== before || isForgotten)) this.#exchange.memberGone(member.origin);
+    for (const listener of this.#listeners) listener();
+  }
+}

@@ -1,0 +1,270 @@
+import type { Cancel, Clock, CounterSeries, GaugeSeries, Logger, Meter, RouterId, Scheduler } from "@espalier/common";
+import type { FeedWorth, Member, Origin } from "@espalier/replication";
+import { type Candidate, candidateHash, eligibleFor, standingOf } from "./candidates.ts";
+import { type ClaimOf, decideRole, holdsAgainst, turnMs } from "./decide-role.ts";
+import type { FeedRole } from "./feed-roles.ts";
+
+/** How often feeds without a live claim are looked at. */
+const tickMs = 250;
+/** A feed that nobody has claimed for longer is worth an alarm. */
+const unownedAlarmMs = 2_000;
+/** Who lost a feed to another claim does not take it back from a live claimant sooner, lest two views fight over it. */
+const retakeMs = 2_000;
+/** Targets of one pool. */
+export const maxOwnedTargets = 131_072;
+
+export interface OwnershipDeps {
+  /** This life of this router. It may rise. */
+  readonly self: () => Origin;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** The other routers. */
+  readonly members: () => readonly Member[];
+  /** The claims of a target in all journals, one's own included. */
+  readonly claims: (target: string) => readonly ClaimOf[];
+  /**
+   * Told when a role changes. An owner claims the feed in its journal, with a stamp later than every claim known; it is
+   * told again every second while its claim does not hold.
+   */
+  readonly onRole: (target: string, role: FeedRole) => void;
+  readonly meter: Meter;
+  readonly logger: Logger;
+}
+
+/** Decides which feeds this router reads, and whether for everybody or to take over. */
+export interface Ownership {
+  /** Until then every role is `none`: a router that joins must know the others and their claims first. */
+  start(): void;
+  stop(): void;
+  /** @throws RangeError for more than `maxOwnedTargets` */
+  addTarget(target: string): void;
+  removeTarget(target: string): void;
+  /** Members came, went, or changed what they say of themselves. */
+  membersChanged(): void;
+  claimsChanged(target: string): void;
+  /** What this router's reading of a feed is worth now. */
+  setWorth(target: string, worth: FeedWorth): void;
+  setDraining(isDraining: boolean): void;
+  /** The targets whose event sockets this router cannot reach. */
+  setUnreachable(targets: readonly string[]): void;
+  roleOf(target: string): FeedRole;
+  /** Whose claim holds, if it is alive. */
+  ownerOf(target: string): RouterId | undefined;
+}
+
+interface OwnedTarget {
+  role: FeedRole;
+  worth: FeedWorth;
+  owner: RouterId | undefined;
+  /** The last owner known, to count moves. */
+  lastOwner: RouterId | undefined;
+  /** The latest claim that ever held here: what it superseded stays void when its author dies. */
+  latest: ClaimOf | undefined;
+  unclaimedSinceMs: number | undefined;
+  lostAtMs: number;
+  toldAtMs: number;
+}
+
+/**
+ * Nominates by rendezvous hashing, decides by claims.
+ *
+ * `membersChanged` and `claimsChanged` must be called whenever what `members` and `claims` answer has changed, and
+ * `membersChanged` when `self` begins a new life.
+ */
+export function createOwnership(deps: OwnershipDeps): Ownership {
+  return new RendezvousOwnership(deps);
+}
+
+class RendezvousOwnership implements Ownership {
+  readonly #deps: OwnershipDeps;
+  readonly #targets = new Map<string, OwnedTarget>();
+  /** Targets whose role may change with time alone. */
+  readonly #unsettled = new Set<string>();
+  readonly #moves: CounterSeries;
+  readonly #unowned: GaugeSeries;
+  #candidates: readonly Candidate[] = [];
+  /** Epoch of each live router. */
+  #live = new Map<RouterId, number>();
+  /** What the candidates were made of. */
+  #seen = "";
+  #isDraining = false;
+  #unreachable: ReadonlySet<string> = new Set();
+  #cancelTick: Cancel | undefined;
+  #unownedCount = 0;
+
+  constructor(deps: OwnershipDeps) {
+    this.#deps = deps;
+    const moves = deps.meter.counter({
+      name: "espalier_mesh_feed_moves_total",
+      help: "Feeds whose reader became another router.",
+    });
+    const unowned = deps.meter.gauge({
+      name: "espalier_mesh_feeds_unowned",
+      help: "Feeds that no live router has claimed for over 2 s.",
+    });
+    this.#moves = moves.series();
+    this.#unowned = unowned.series();
+  }
+
+  start(): void {
+    this.#cancelTick = this.#deps.scheduler.every(tickMs, () => this.#tick());
+    this.membersChanged();
+    this.#decideAll();
+  }
+
+  stop(): void {
+    this.#cancelTick?.();
+    this.#cancelTick = undefined;
+  }
+
+  addTarget(target: string): void {
+    if (this.#targets.has(target)) return;
+    if (this.#targets.size >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
+    this.#targets.set(target, {
+      role: "none",
+      worth: "none",
+      owner: undefined,
+      lastOwner: undefined,
+      latest: undefined,
+      unclaimedSinceMs: undefined,
+      lostAtMs: Number.NEGATIVE_INFINITY,
+      toldAtMs: 0,
+    });
+    this.#decide(target);
+  }
+
+  removeTarget(target: string): void {
+    const owned = this.#targets.get(target);
+    if (!owned) return;
+    this.#targets.delete(target);
+    this.#unsettled.delete(target);
+    if (owned.role !== "none") this.#deps.onRole(target, "none");
+  }
+
+  membersChanged(): void {
+    const self = this.#deps.self();
+    const others = this.#deps.members().filter(({ origin, state }) => {
+      return origin.router !== self.router && (state === "alive" || state === "suspect");
+    });
+    const said = others.map(({ origin, isDraining, unreachable }) => [origin, isDraining, unreachable]);
+    const seen = JSON.stringify([self, this.#isDraining, [...this.#unreachable], said]);
+    // Links that come and go change nothing here.
+    if (seen === this.#seen) return;
+    this.#seen = seen;
+    this.#live = new Map(others.map(({ origin }) => [origin.router, origin.epoch]));
+    this.#live.set(self.router, self.epoch);
+    this.#candidates = others.map(({ origin: { router }, isDraining, unreachable }) => {
+      return { router, hash: candidateHash(router), isDraining, unreachable: new Set(unreachable) };
+    });
+    this.#candidates = [...this.#candidates, this.#ownCandidate(self.router)];
+    this.#decideAll();
+  }
+
+  claimsChanged(target: string): void {
+    this.#decide(target);
+  }
+
+  setWorth(target: string, worth: FeedWorth): void {
+    const owned = this.#targets.get(target);
+    if (!owned || owned.worth === worth) return;
+    owned.worth = worth;
+    this.#decide(target);
+  }
+
+  setDraining(isDraining: boolean): void {
+    if (this.#isDraining === isDraining) return;
+    this.#isDraining = isDraining;
+    this.membersChanged();
+  }
+
+  setUnreachable(targets: readonly string[]): void {
+    this.#unreachable = new Set(targets);
+    this.membersChanged();
+  }
+
+  roleOf(target: string): FeedRole {
+    return this.#targets.get(target)?.role ?? "none";
+  }
+
+  ownerOf(target: string): RouterId | undefined {
+    return this.#targets.get(target)?.owner;
+  }
+
+  #ownCandidate(router: RouterId): Candidate {
+    const hash = candidateHash(router);
+    return { router, hash, isDraining: this.#isDraining, unreachable: this.#unreachable };
+  }
+
+  #decideAll(): void {
+    for (const target of [...this.#targets.keys()]) this.#decide(target);
+  }
+
+  #decide(target: string): void {
+    const owned = this.#targets.get(target);
+    if (!owned || !this.#cancelTick) return;
+    const nowMs = this.#deps.clock.nowMs();
+    const self = this.#deps.self().router;
+    const eligible = eligibleFor(target, this.#candidates);
+    const holding = this.#holdingClaim(target, owned, eligible);
+    const claimant = holding?.origin.router;
+    this.#noteOwner(owned, claimant, nowMs);
+    const standing = standingOf(target, eligible, { self, claimant });
+    const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
+    const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
+    const role = decideRole({ self, standing, holding, worth: owned.worth, mayTakeOver, unclaimedMs });
+    const isPending = role === "owner" && claimant !== self;
+    if (holding && mayTakeOver && !isPending) this.#unsettled.delete(target);
+    else this.#unsettled.add(target);
+    if (role === owned.role && !(isPending && nowMs - owned.toldAtMs >= turnMs)) return;
+    owned.role = role;
+    owned.toldAtMs = nowMs;
+    this.#deps.onRole(target, role);
+  }
+
+  #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): ClaimOf | undefined {
+    let holding: ClaimOf | undefined;
+    for (const claim of this.#deps.claims(target)) {
+      if (owned.latest && !holdsAgainst(claim, owned.latest)) continue;
+      if (holding && !holdsAgainst(claim, holding)) continue;
+      if (this.#isLive(target, claim, eligible)) holding = claim;
+    }
+    owned.latest = holding ?? owned.latest;
+    return holding;
+  }
+
+  /** A claim counts while its author's life lasts and it reaches the target, unless nobody does. */
+  #isLive(target: string, { origin }: ClaimOf, eligible: readonly Candidate[]): boolean {
+    if (this.#live.get(origin.router) !== origin.epoch) return false;
+    if (eligible === this.#candidates || eligible.some(({ router }) => router === origin.router)) return true;
+    const author = this.#candidates.find(({ router }) => router === origin.router);
+    return author !== undefined && !author.unreachable.has(target);
+  }
+
+  #noteOwner(owned: OwnedTarget, claimant: RouterId | undefined, nowMs: number): void {
+    const self = this.#deps.self().router;
+    if (owned.owner === self && claimant !== undefined && claimant !== self) owned.lostAtMs = nowMs;
+    owned.owner = claimant;
+    if (claimant === undefined) {
+      owned.unclaimedSinceMs ??= nowMs;
+      return;
+    }
+    owned.unclaimedSinceMs = undefined;
+    if (owned.lastOwner !== undefined && owned.lastOwner !== claimant) this.#moves.add();
+    owned.lastOwner = claimant;
+  }
+
+  #tick(): void {
+    for (const target of [...this.#unsettled]) this.#decide(target);
+    const nowMs = this.#deps.clock.nowMs();
+    let unowned = 0;
+    for (const target of this.#unsettled) {
+      const sinceMs = this.#targets.get(target)?.unclaimedSinceMs ?? nowMs;
+      if (nowMs - sinceMs > unownedAlarmMs) unowned += 1;
+    }
+    this.#unowned.set(unowned);
+    if (unowned > 0 && this.#unownedCount === 0) {
+      this.#deps.logger.warn("feeds have no reader", { count: unowned });
+    }
+    this.#unownedCount = unowned;
+  }
+}

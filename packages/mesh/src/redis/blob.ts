@@ -1,0 +1,124 @@
+import { ByteReader, ByteWriter } from "@espalier/common";
+import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
+import type { RedisLimits } from "./redis-limits.ts";
+import { listOf, type RedisReply } from "./redis-reply.ts";
+import type { RedisSession } from "./redis-session.ts";
+import { decodeStreamEntry, encodeStreamEntry } from "./stream-entry.ts";
+
+const headerVersion = 1;
+/** Pieces that are read at once. */
+const readPieces = 8;
+/** A blob that is replaced while it is read is read again so often. */
+const maxReadings = 3;
+/** State vector of a document of which nothing is known. */
+const emptyStateVector = Uint8Array.of(0);
+
+export interface WriteBlobOptions {
+  readonly session: RedisSession;
+  readonly key: string;
+  readonly documents: Pick<ReplicatedDocuments, "list" | "diff">;
+  readonly origin: Origin;
+  /** Number of the last entry of the stream that the documents hold. */
+  readonly coveredId: number;
+  readonly limits: RedisLimits;
+  readonly wallMs: () => number;
+}
+
+/**
+ * Writes all own documents as a list of pieces with a header before them, and puts it in the place of the old list in
+ * one step.
+ *
+ * @returns bytes that were written
+ */
+export async function writeBlob(options: WriteBlobOptions): Promise<number> {
+  const { session, key, documents, origin, coveredId, limits, wallMs } = options;
+  const draft = `${key}:next`;
+  const expire = (): Promise<RedisReply> => session.run("PEXPIRE", draft, String(limits.journalTtlMs));
+  await session.run("DEL", draft);
+  let pieces = 0;
+  let bytes = 0;
+  try {
+    for (const name of ownNames(documents, origin)) {
+      for (const update of documents.diff(name, emptyStateVector, limits.pieceBytes)) {
+        const entry = encodeStreamEntry({ update, sentMs: wallMs() });
+        await session.run("RPUSH", draft, entry);
+        // From its first piece on, so that a draft goes even when its writer does not live to finish it.
+        if (pieces === 0) await expire();
+        pieces++;
+        bytes += entry.length;
+      }
+    }
+    await session.run("LPUSH", draft, encodeHeader(coveredId, pieces));
+    await expire();
+    await session.run("RENAME", draft, key);
+  } catch (error) {
+    // A Redis that is out of memory would get no better by drafts that nobody needs.
+    await session.run("DEL", draft).catch(() => {});
+    throw error;
+  }
+  return bytes;
+}
+
+function encodeHeader(coveredId: number, pieces: number): Uint8Array {
+  const writer = new ByteWriter(32);
+  writer.u8(headerVersion);
+  writer.varint(coveredId);
+  writer.varint(pieces);
+  return writer.copy();
+}
+
+/** The own journal, and the documents that everybody writes. */
+function ownNames(documents: Pick<ReplicatedDocuments, "list">, origin: Origin): string[] {
+  const isOwn = (of: Origin | undefined): boolean => of === undefined || originKey(of) === originKey(origin);
+  return documents
+    .list()
+    .filter(({ origin: of }) => isOwn(of))
+    .map(({ name }) => name);
+}
+
+export interface ReadBlobOptions {
+  readonly session: RedisSession;
+  readonly key: string;
+  readonly limits: RedisLimits;
+  /** Takes one piece; what it throws ends the reading. */
+  readonly apply: (update: DocumentUpdate, sizeBytes: number) => void;
+}
+
+/**
+ * Reads a blob on the blocking connection. Pieces may come twice, when the blob is replaced meanwhile.
+ *
+ * @returns the last entry of the stream that it covers; undefined when there is none
+ * @throws RangeError for bytes that no writer writes
+ */
+export async function readBlob({ session, key, limits, apply }: ReadBlobOptions): Promise<number | undefined> {
+  for (let reading = 0; reading < maxReadings; reading++) {
+    const before = await headerOf(session, key);
+    if (!before) return undefined;
+    const { coveredId, pieces } = decodeHeader(before, limits);
+    for (let from = 1; from <= pieces; from += readPieces) {
+      const to = Math.min(pieces, from + readPieces - 1);
+      for (const piece of listOf(await session.runBlocking(0, "LRANGE", key, String(from), String(to)))) {
+        if (!Buffer.isBuffer(piece)) throw new RangeError("a piece of a blob is no bytes");
+        apply(decodeStreamEntry(piece, limits.maxEntryBytes).update, piece.length);
+      }
+    }
+    const after = await headerOf(session, key);
+    if (after?.equals(before)) return coveredId;
+  }
+  return undefined;
+}
+
+async function headerOf(session: RedisSession, key: string): Promise<Buffer | undefined> {
+  const reply: RedisReply = await session.runBlocking(0, "LINDEX", key, "0");
+  return Buffer.isBuffer(reply) ? reply : undefined;
+}
+
+function decodeHeader(bytes: Uint8Array, limits: RedisLimits): { coveredId: number; pieces: number } {
+  const reader = new ByteReader(bytes);
+  if (reader.u8() !== headerVersion) throw new RangeError("a blob of another version");
+  const coveredId = reader.varint();
+  const pieces = reader.varint();
+  reader.end();
+  if (pieces > limits.maxBlobPieces) throw new RangeError(`a blob of ${pieces} pieces`);
+  return { coveredId, pieces };
+}

@@ -1,0 +1,130 @@
+import { asRouterId } from "@espalier/common";
+import { type Origin, originKey } from "@espalier/replication";
+import { decodeLease, type Lease } from "./lease.ts";
+import type { CountIncident } from "./redis-incidents.ts";
+import type { RedisKeys } from "./redis-keys.ts";
+import type { RedisLimits } from "./redis-limits.ts";
+import { isWrongType, listOf, pairsOf, type RedisReply, textOf } from "./redis-reply.ts";
+import type { RedisSession } from "./redis-session.ts";
+
+/** Where an origin's journal stands. */
+export interface Placed {
+  readonly origin: Origin;
+  readonly incarnation: number;
+}
+
+/** What Redis says of all routers at one time. */
+export interface DirectoryView {
+  /** Leases of the other routers. */
+  readonly leases: readonly Lease[];
+  /** Journals of all origins but the own, by origin. */
+  readonly sources: ReadonlyMap<string, Placed>;
+  /** What is announced for the own origin. */
+  readonly announced: string | undefined;
+}
+
+export interface DirectoryOptions {
+  readonly origin: () => Origin;
+  readonly keys: RedisKeys;
+  readonly limits: RedisLimits;
+  readonly count: CountIncident;
+}
+
+/** Looks up who is there and whose journals are there. */
+export class Directory {
+  readonly #options: DirectoryOptions;
+  /** Routers that had no lease at the latest look. */
+  #lapsed: readonly string[] = [];
+
+  constructor(options: DirectoryOptions) {
+    this.#options = options;
+  }
+
+  async look(session: RedisSession): Promise<DirectoryView> {
+    const { origin, keys } = this.#options;
+    await this.#ownKey(session, keys.members, "SADD", keys.members, origin().router);
+    const [routers, origins] = await Promise.all([
+      this.#ownKey(session, keys.members, "SMEMBERS", keys.members),
+      this.#ownKey(session, keys.origins, "HGETALL", keys.origins),
+    ]);
+    return { leases: await this.#leases(session, routers), ...this.#placed(origins) };
+  }
+
+  /** Routers that nobody looks for any more; they add themselves again if they come back. */
+  async forget(session: RedisSession, routers: readonly string[]): Promise<void> {
+    if (routers.length > 0) await session.run("SREM", this.#options.keys.members, ...routers);
+  }
+
+  /**
+   * Removes the announcements of journals that have run out, everything of those in `unwanted`, and the names of routers
+   * without a lease, of which nobody who lives may ever have heard.
+   */
+  async sweep(session: RedisSession, dead: readonly Placed[], unwanted: ReadonlySet<string>): Promise<void> {
+    const { keys } = this.#options;
+    await this.forget(session, this.#lapsed);
+    for (const { origin, incarnation } of dead) {
+      const written = [keys.stream(origin, incarnation), keys.blob(origin, incarnation)];
+      const isUnwanted = unwanted.has(originKey(origin));
+      if (!isUnwanted && (await session.run("EXISTS", ...written)) !== 0) continue;
+      await session.run("HDEL", keys.origins, originKey(origin));
+      await session.run("DEL", ...written);
+    }
+  }
+
+  async #leases(session: RedisSession, reply: RedisReply): Promise<Lease[]> {
+    const { origin, keys, limits, count } = this.#options;
+    const routers = listOf(reply).map((router) => textOf(router) ?? "");
+    const others = routers.filter((router) => router !== "" && router !== origin().router).sort();
+    if (others.length > limits.maxMembers) count("too-many-members");
+    const known = others.slice(0, limits.maxMembers);
+    this.#lapsed = [];
+    if (known.length === 0) return [];
+    const texts = listOf(await session.run("MGET", ...known.map((router) => keys.lease(router))));
+    this.#lapsed = known.filter((_, at) => textOf(texts[at]) === undefined);
+    const leases: Lease[] = [];
+    for (const [at, router] of known.entries()) {
+      const text = textOf(texts[at]);
+      if (text === undefined) continue;
+      try {
+        leases.push(decodeLease(router, text));
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        count("lease-invalid");
+      }
+    }
+    return leases;
+  }
+
+  #placed(reply: RedisReply): Pick<DirectoryView, "sources" | "announced"> {
+    const own = originKey(this.#options.origin());
+    const sources = new Map<string, Placed>();
+    let announced: string | undefined;
+    for (const [key, value] of pairsOf(reply)) {
+      const text = textOf(value) ?? "";
+      if (key === own) announced = text;
+      const placed = parsePlaced(key, text);
+      if (placed && key !== own) sources.set(key, placed);
+      else if (!placed) this.#options.count("entry-invalid");
+    }
+    return { sources, announced };
+  }
+
+  /** Runs a command on a shared key, and removes what another program put there. */
+  async #ownKey(session: RedisSession, key: string, ...command: string[]): Promise<RedisReply> {
+    try {
+      return await session.run(...command);
+    } catch (error) {
+      if (!isWrongType(error)) throw error;
+      this.#options.count("key-of-other-type");
+      await session.run("DEL", key);
+      return null;
+    }
+  }
+}
+
+function parsePlaced(key: string, value: string): Placed | undefined {
+  const match = /^(.{1,512})@(\d{1,16})$/s.exec(key);
+  const [epoch, incarnation] = [Number(match?.[2]), Number(value)];
+  if (!match || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(incarnation)) return undefined;
+  return { origin: { router: asRouterId(match[1]!), epoch }, incarnation };
+}

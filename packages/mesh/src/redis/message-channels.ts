@@ -1,0 +1,157 @@
+import { type Cancel, EspalierError, type Logger, type Scheduler } from "@espalier/common";
+import { type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
+import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "./control-message.ts";
+import { decodeLoadEnvelope, encodeLoadEnvelope } from "./load-envelope.ts";
+import type { CountIncident } from "./redis-incidents.ts";
+import type { RedisKeys } from "./redis-keys.ts";
+import type { RedisLimits } from "./redis-limits.ts";
+import type { RedisArgument, RedisSession } from "./redis-session.ts";
+
+/** Several routers that come at once are answered with one frame of all gauges. */
+const answerDelayMs = 10;
+
+export interface MessageChannelsOptions {
+  readonly origin: () => Origin;
+  readonly load: ReplicaPorts["load"];
+  readonly keys: RedisKeys;
+  readonly limits: RedisLimits;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly count: CountIncident;
+  readonly onControl: (message: ControlMessage) => void;
+  readonly onGauges: (from: Origin) => void;
+}
+
+/** Gauges and messages among routers, which Redis passes on and does not keep. */
+export class MessageChannels {
+  readonly #options: MessageChannelsOptions;
+  readonly #received = new Map<string, { bytes: number }>();
+  readonly #cancelFrames: Cancel;
+  #session: RedisSession | undefined;
+  #publishing = 0;
+  #sentBytes = 0;
+  /** Gauges were dropped, and all must be sent once there is room. */
+  #owesGauges = false;
+  #cancelAnswer: Cancel | undefined;
+
+  constructor(options: MessageChannelsOptions) {
+    this.#options = options;
+    this.#cancelFrames = options.load.onFrame((frame) => this.#sendGauges(frame));
+  }
+
+  /** From now on messages go out; all gauges do at once. */
+  attach(session: RedisSession): void {
+    this.#session = session;
+    this.#sendGauges(this.#options.load.fullFrame());
+  }
+
+  detach(): void {
+    this.#session = undefined;
+  }
+
+  publish(message: ControlMessage): void {
+    const { keys, limits, count } = this.#options;
+    if (!this.#session) return;
+    if (this.#publishing >= limits.maxPublishing) count("message-dropped");
+    else void this.#put(this.#session, keys.control, encodeControlMessage(message));
+  }
+
+  /** Publishes and waits until Redis has it. */
+  async publishNow(message: ControlMessage): Promise<void> {
+    if (this.#session) await this.#put(this.#session, this.#options.keys.control, encodeControlMessage(message));
+  }
+
+  /** Takes a message as it came. */
+  receive(channel: string, bytes: Buffer): void {
+    if (channel === this.#options.keys.load) this.#receiveGauges(bytes);
+    else this.#receiveControl(bytes);
+  }
+
+  /** Sends all own gauges soon, for somebody who has just come. */
+  sendAllGaugesSoon(): void {
+    this.#cancelAnswer ??= this.#options.scheduler.after(answerDelayMs, () => {
+      this.#cancelAnswer = undefined;
+      this.#sendGauges(this.#options.load.fullFrame());
+    });
+  }
+
+  receivedBytes({ router }: Origin): number {
+    return this.#received.get(router)?.bytes ?? 0;
+  }
+
+  forget(router: string): void {
+    this.#received.delete(router);
+  }
+
+  get sentBytes(): number {
+    return this.#sentBytes;
+  }
+
+  stop(): void {
+    this.#session = undefined;
+    this.#cancelAnswer?.();
+    this.#cancelFrames();
+  }
+
+  async #put(to: RedisSession, channel: string, message: RedisArgument): Promise<void> {
+    const { logger, count, limits, load } = this.#options;
+    this.#publishing++;
+    this.#sentBytes += message.length;
+    try {
+      await to.run("PUBLISH", channel, message);
+    } catch (error) {
+      if (!to.isEnded) logger.debug("a message was not published", { channel, error: String(error) });
+      count("message-dropped");
+    } finally {
+      this.#publishing--;
+    }
+    if (this.#owesGauges && this.#publishing < limits.maxPublishing / 2) this.#sendGauges(load.fullFrame());
+  }
+
+  #sendGauges(frame: Uint8Array): void {
+    const { keys, limits, count, origin } = this.#options;
+    if (!this.#session) return;
+    if (this.#publishing >= limits.maxPublishing) {
+      this.#owesGauges = true;
+      count("message-dropped");
+      return;
+    }
+    this.#owesGauges = false;
+    void this.#put(this.#session, keys.load, encodeLoadEnvelope(origin(), frame));
+  }
+
+  #receiveGauges(bytes: Buffer): void {
+    const { limits, origin, load, onGauges, count } = this.#options;
+    try {
+      const { origin: from, frame } = decodeLoadEnvelope(bytes, limits.maxMessageBytes);
+      if (from.router === origin().router) return;
+      load.receive(frame);
+      this.#note(from, bytes.length);
+      onGauges(from);
+    } catch (error) {
+      if (!(error instanceof RangeError || error instanceof EspalierError)) throw error;
+      count("load-invalid");
+    }
+  }
+
+  #receiveControl(bytes: Buffer): void {
+    const { limits, origin, count, onControl } = this.#options;
+    let message: ControlMessage;
+    try {
+      message = decodeControlMessage(bytes, limits.maxMessageBytes);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      count("message-invalid");
+      return;
+    }
+    if (originKey(message.from) === originKey(origin())) return;
+    this.#note(message.from, bytes.length);
+    onControl(message);
+  }
+
+  #note({ router }: Origin, sizeBytes: number): void {
+    const known = this.#received.get(router);
+    if (known) known.bytes += sizeBytes;
+    else if (this.#received.size < this.#options.limits.maxMembers) this.#received.set(router, { bytes: sizeBytes });
+  }
+}

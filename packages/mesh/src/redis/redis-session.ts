@@ -1,0 +1,140 @@
+import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import { createClient, ErrorReply, RESP_TYPES } from "@redis/client";
+import type { RedisLimits } from "./redis-limits.ts";
+import type { RedisReply } from "./redis-reply.ts";
+
+export type RedisArgument = string | Uint8Array;
+
+/** Connections to Redis that work; when one of them breaks, all end. A new session comes after it. */
+export interface RedisSession {
+  /** @throws Error when Redis refuses the command, does not answer in time, or the session has ended */
+  run(...command: readonly RedisArgument[]): Promise<RedisReply>;
+  /** On a connection of its own, which may block for up to `blockMs`. Each command waits for the one before it. */
+  runBlocking(blockMs: number, ...command: readonly RedisArgument[]): Promise<RedisReply>;
+  /** Ends what `runBlocking` waits for. */
+  unblock(): void;
+  readonly isEnded: boolean;
+  end(why: string): void;
+}
+
+export interface RedisSessionOptions {
+  readonly url: string;
+  readonly limits: RedisLimits;
+  readonly scheduler: Scheduler;
+  readonly channels: readonly string[];
+  readonly onMessage: (channel: string, message: Buffer) => void;
+  /** @param why never holds the URL */
+  readonly onEnd: (why: string) => void;
+}
+
+type Client = ReturnType<typeof makeClient>;
+
+/**
+ * Connects three times: for commands, for reads that block, and for messages.
+ *
+ * @throws EspalierError `redis_unusable` when Redis refuses the password or the user, Error when it cannot be reached
+ */
+export async function openRedisSession(options: RedisSessionOptions): Promise<RedisSession> {
+  const { limits, scheduler, channels, onMessage, onEnd } = options;
+  let isEnded = false;
+  let isOpen = false;
+  const clients: Client[] = [];
+  const end = (why: string): void => {
+    if (isEnded) return;
+    isEnded = true;
+    for (const client of clients) if (client.isOpen) client.destroy();
+    if (isOpen) onEnd(why);
+  };
+  const connect = async (pingMs: number | undefined): Promise<Client> => {
+    const client = makeClient(options, pingMs);
+    clients.push(client);
+    client.on("error", (error: Error) => end(error.message));
+    await client.connect();
+    return client;
+  };
+  const timed = async (client: Client, timeoutMs: number, command: readonly RedisArgument[]): Promise<RedisReply> => {
+    if (isEnded) throw new Error("the session with Redis has ended");
+    const cancel: Cancel = scheduler.after(timeoutMs, () => end(`no answer for ${timeoutMs} ms`));
+    try {
+      return await client.sendCommand<RedisReply>(command.map(asArgument));
+    } catch (error) {
+      if (!(error instanceof ErrorReply)) end(error instanceof Error ? error.message : String(error));
+      throw error;
+    } finally {
+      cancel();
+    }
+  };
+  const cancelOpening = scheduler.after(2 * limits.connectTimeoutMs, () => end("no answer while connecting"));
+  try {
+    const [commands, blocking, messages] = [
+      await connect(undefined),
+      await connect(undefined),
+      await connect(limits.renewMs),
+    ];
+    const blockingId = await timed(blocking, limits.commandTimeoutMs, ["CLIENT", "ID"]);
+    for (const channel of channels) {
+      await messages.subscribe(channel, (message: Buffer) => onMessage(channel, message), true);
+    }
+    if (isEnded) throw new Error("the connection broke while it was made");
+    isOpen = true;
+    return {
+      run: (...command) => timed(commands, limits.commandTimeoutMs, command),
+      runBlocking: (blockMs, ...command) => timed(blocking, blockMs + limits.commandTimeoutMs, command),
+      unblock() {
+        timed(commands, limits.commandTimeoutMs, ["CLIENT", "UNBLOCK", String(blockingId)]).catch(() => {});
+      },
+      get isEnded() {
+        return isEnded;
+      },
+      end,
+    };
+  } catch (error) {
+    end("not connected");
+    throw asConnectError(error);
+  } finally {
+    cancelOpening();
+  }
+}
+
+function makeClient({ url, limits }: RedisSessionOptions, pingMs: number | undefined) {
+  return createClient({
+    url,
+    RESP: 2,
+    disableOfflineQueue: true,
+    ...(pingMs === undefined ? {} : { pingInterval: pingMs }),
+    socket: {
+      reconnectStrategy: false,
+      connectTimeout: limits.connectTimeoutMs,
+      ...(pingMs === undefined ? {} : { socketTimeout: pingMs + limits.commandTimeoutMs }),
+    },
+    commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
+  });
+}
+
+/**
+ * @throws EspalierError `redis_unusable` for anything but a `redis://` or `rediss://` URL
+ * @returns where it points, for logs: without user and password
+ */
+export function checkRedisUrl(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  if (parsed && (parsed.protocol === "redis:" || parsed.protocol === "rediss:")) {
+    return `${parsed.protocol}//${parsed.host}${parsed.pathname}`;
+  }
+  const message = "The URL of Redis is not one of redis:// or rediss://.";
+  throw new EspalierError("redis_unusable", message, { param: "mesh.redis.url" });
+}
+
+function asArgument(argument: RedisArgument): string | Buffer {
+  if (typeof argument === "string" || Buffer.isBuffer(argument)) return argument;
+  return Buffer.from(argument.buffer, argument.byteOffset, argument.byteLength);
+}
+
+/** A refused password stays refused; anything else may pass. */
+function asConnectError(error: unknown): unknown {
+  if (!(error instanceof ErrorReply)) return error;
+  const kind = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR AUTH|ERR Client sent AUTH)/.exec(error.message)?.[1];
+  if (kind === undefined) return error;
+  return new EspalierError("redis_unusable", `Redis refuses the user or the password (${kind}).`, {
+    param: "mesh.redis.url",
+  });
+}

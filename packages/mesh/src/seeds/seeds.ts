@@ -1,0 +1,167 @@
+import type { Cancel, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import type { DialFailure } from "../link/link.ts";
+import { formatAddress, parseSeed, type SeedAddress } from "./seed-address.ts";
+
+/** How often names are resolved, give or take a fifth. */
+const resolveMs = 5_000;
+const jitterShare = 0.2;
+/** An answer that took longer is not waited for. */
+const patienceMs = 15_000;
+/** Addresses that all seeds together stand for. */
+export const maxSeedAddresses = 256;
+
+export interface SeedsDeps {
+  /** `host:port` each; a name may stand for many addresses. */
+  readonly seeds: readonly string[];
+  /** All addresses of a name. A rejection leaves the addresses known before in place. */
+  readonly resolve: (host: string) => Promise<readonly string[]>;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  /** Begins to dial an address and keeps at it until it is forgotten. */
+  dial(address: string): void;
+  forget(address: string): void;
+  /** Whether the router that listens there is this one. */
+  isSelf(address: string): boolean;
+  /** Whether the router that listens there is a live member, so that whoever should have a link to it seeks one. */
+  isReached(address: string): boolean;
+  readonly meter: Meter;
+  readonly logger: Logger;
+}
+
+/** Dials where a router finds the first of its peers. It never gives up: a mesh that was split heals by its seeds. */
+export interface Seeds {
+  start(): void;
+  stop(): void;
+  dialFailed(address: string, why: DialFailure): void;
+  /** The addresses that the seeds stand for at present, this router's own left out. */
+  addresses(): readonly string[];
+  /** Whether every name has been resolved, or has failed to be, at least once. */
+  readonly isResolved: boolean;
+}
+
+interface SeedState {
+  readonly address: SeedAddress;
+  found: readonly string[];
+  isTried: boolean;
+  hasFailed: boolean;
+}
+
+/** @throws RangeError for a seed that is not `host:port` */
+export function createSeeds(deps: SeedsDeps): Seeds {
+  return new ResolvedSeeds(deps);
+}
+
+class ResolvedSeeds implements Seeds {
+  readonly #deps: SeedsDeps;
+  readonly #seeds: readonly SeedState[];
+  readonly #dialed = new Set<string>();
+  /** Addresses at which this router met itself. */
+  readonly #own = new Set<string>();
+  readonly #failures;
+  #round = 0;
+  #cancel: Cancel[] = [];
+  #hasOverflowed = false;
+
+  constructor(deps: SeedsDeps) {
+    this.#deps = deps;
+    this.#seeds = deps.seeds.map((text) => {
+      const address = parseSeed(text);
+      const found = address.isName ? [] : [formatAddress(address.host, address.port)];
+      return { address, found, isTried: !address.isName, hasFailed: false };
+    });
+    this.#failures = deps.meter
+      .counter({ name: "espalier_mesh_seed_resolve_failures_total", help: "Seed names that could not be resolved." })
+      .series();
+  }
+
+  get isResolved(): boolean {
+    return this.#seeds.every(({ isTried }) => isTried);
+  }
+
+  start(): void {
+    this.#run();
+  }
+
+  stop(): void {
+    this.#round += 1;
+    for (const cancel of this.#cancel.splice(0)) cancel();
+    for (const address of this.#dialed) this.#deps.forget(address);
+    this.#dialed.clear();
+  }
+
+  dialFailed(address: string, why: DialFailure): void {
+    if (why.kind !== "rejected" || why.reason !== "self" || !this.#dialed.has(address)) return;
+    this.#own.add(address);
+    this.#update();
+  }
+
+  addresses(): readonly string[] {
+    const all = new Set(this.#seeds.flatMap(({ found }) => found));
+    for (const address of this.#own) if (!all.has(address)) this.#own.delete(address);
+    const others = [...all].filter((address) => !this.#own.has(address) && !this.#deps.isSelf(address));
+    if (others.length > maxSeedAddresses && !this.#hasOverflowed) {
+      this.#hasOverflowed = true;
+      this.#deps.logger.warn("the seeds stand for too many addresses", { count: others.length, max: maxSeedAddresses });
+    }
+    return others.slice(0, maxSeedAddresses);
+  }
+
+  /** One round: resolves every name, and plans the next round, whatever comes of this one. */
+  #run(): void {
+    this.#round += 1;
+    const round = this.#round;
+    const delayMs = resolveMs * (1 + jitterShare * (2 * this.#deps.random.float() - 1));
+    this.#update();
+    let pending = this.#seeds.filter(({ address }) => address.isName).length;
+    const next = (): void => {
+      if (round !== this.#round) return;
+      for (const seed of this.#seeds) seed.isTried = true;
+      for (const cancel of this.#cancel.splice(0)) cancel();
+      this.#cancel = [this.#deps.scheduler.after(delayMs, () => this.#run())];
+    };
+    if (pending === 0) {
+      next();
+      return;
+    }
+    this.#cancel = [this.#deps.scheduler.after(patienceMs, next)];
+    for (const seed of this.#seeds) {
+      if (!seed.address.isName) continue;
+      void this.#resolve(seed, () => round === this.#round).then(() => {
+        pending -= 1;
+        if (pending === 0) next();
+      });
+    }
+  }
+
+  async #resolve(seed: SeedState, isCurrent: () => boolean): Promise<void> {
+    const { host, port } = seed.address;
+    try {
+      const hosts = await this.#deps.resolve(host);
+      if (!isCurrent()) return;
+      seed.found = [...new Set(hosts)].sort().map((found) => formatAddress(found, port));
+      seed.hasFailed = false;
+    } catch (error) {
+      if (!isCurrent()) return;
+      this.#failures.add();
+      if (!seed.hasFailed) this.#deps.logger.warn("a seed cannot be resolved", { host, error: String(error) });
+      seed.hasFailed = true;
+    }
+    seed.isTried = true;
+    this.#update();
+  }
+
+  /** Dials what is new, forgets what is gone. */
+  #update(): void {
+    const wanted = new Set(this.addresses().filter((address) => !this.#deps.isReached(address)));
+    for (const address of this.#dialed) {
+      if (wanted.has(address)) continue;
+      this.#dialed.delete(address);
+      this.#deps.forget(address);
+    }
+    for (const address of wanted) {
+      if (this.#dialed.has(address)) continue;
+      this.#dialed.add(address);
+      this.#deps.dial(address);
+    }
+  }
+}

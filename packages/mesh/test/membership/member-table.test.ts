@@ -1,0 +1,159 @@
+import { asRouterId } from "@espalier/common";
+import { beforeEach, expect, test } from "vitest";
+import type { Link } from "../../src/link/link.ts";
+import { isLater, type MemberClaim, type MemberRecord } from "../../src/membership/member-record.ts";
+import { MemberTable, memberOf } from "../../src/membership/member-table.ts";
+import { defaultMembershipLimits as limits } from "../../src/membership/membership-limits.ts";
+
+let table: MemberTable;
+const link = {} as Link;
+
+beforeEach(() => {
+  table = new MemberTable(limits);
+});
+
+function recordOf(name: string, incarnation: number, more: Partial<MemberRecord> & { epoch?: number } = {}) {
+  const { epoch = 1, ...rest } = more;
+  const origin = { router: asRouterId(name), epoch };
+  return { origin, incarnation, hasLeft: false, isDraining: false, address: "", unreachable: [], links: [], ...rest };
+}
+
+const claimOf = (name: string, incarnation: number, state: MemberClaim["state"], epoch = 1): MemberClaim => ({
+  origin: { router: asRouterId(name), epoch },
+  incarnation,
+  state,
+});
+
+/** A member that has been alive, with a link or by the word of others. */
+function addAlive(name: string, record: Partial<MemberRecord> = {}) {
+  table.merge(recordOf(name, 5, record), undefined, 0);
+  const entry = table.entries.get(asRouterId(name))!;
+  entry.state = table.judge(entry, true, 0, 1);
+  return entry;
+}
+
+test("a later epoch is later whatever the incarnations; of one epoch the higher incarnation is", () => {
+  const of = (epoch: number, incarnation: number) => recordOf("a", incarnation, { epoch });
+  expect(isLater(of(2, 1), of(1, 9))).toBe(true);
+  expect(isLater(of(1, 9), of(2, 1))).toBe(false);
+  expect(isLater(of(1, 2), of(1, 1))).toBe(true);
+  expect(isLater(of(1, 1), of(1, 1))).toBe(false);
+});
+
+test("records are taken when they are later, and never from an earlier life", () => {
+  expect(table.merge(recordOf("a", 2), undefined, 0)).toBe("news");
+  expect(table.merge(recordOf("a", 2), undefined, 0)).toBe("old");
+  expect(table.merge(recordOf("a", 1), undefined, 0)).toBe("old");
+  expect(table.merge(recordOf("a", 3, { isDraining: true }), undefined, 0)).toBe("news");
+  expect(memberOf(table.entries.get(asRouterId("a"))!)).toMatchObject({ isDraining: true, isLinked: false });
+  expect(table.merge(recordOf("a", 1, { epoch: 2 }), undefined, 0)).toBe("superseded");
+  expect(table.merge(recordOf("a", 9, { epoch: 0 }), undefined, 0)).toBe("old");
+  expect(table.of({ router: asRouterId("a"), epoch: 2 })).toBeUndefined();
+});
+
+test("the table holds as many members as its bound and no more", () => {
+  for (let index = 0; index < limits.maxMembers; index++) {
+    expect(table.merge(recordOf(`r${index}`, 1), undefined, 0)).toBe("news");
+  }
+  expect(table.merge(recordOf("one-more", 1), undefined, 0)).toBe("full");
+  expect(table.merge(recordOf("r0", 2), undefined, 0)).toBe("news");
+});
+
+test("claims are kept when they are worse or later, not when they are refuted or of a stranger", () => {
+  const entry = addAlive("a");
+  expect(table.claim(claimOf("x", 5, "down"), 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "down", 2), 0)).toBe(false);
+  expect(table.claim(claimOf("a", 4, "down"), 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "down"), 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(false);
+  expect(table.claim(claimOf("a", 6, "suspect"), 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "down"), 0)).toBe(false);
+  table.merge(recordOf("a", 7), undefined, 0);
+  expect(entry.claim).toBeUndefined();
+});
+
+test("paths lead over links by the word of the nearer router, over answers to probes, and not over who has left", () => {
+  addAlive("near", { links: ["middle"] }).link = link;
+  addAlive("middle", { links: ["far", "nobody"] });
+  addAlive("far");
+  addAlive("gone", { hasLeft: true, links: ["behind"] }).link = link;
+  addAlive("behind", { links: ["near"] });
+  addAlive("vouched", { links: ["beyond"] }).vouchedUntilMs = 100;
+  addAlive("beyond");
+  expect([...table.reachable(50)].sort()).toEqual(["beyond", "far", "middle", "near", "vouched"]);
+  expect([...table.reachable(100)].sort()).toEqual(["far", "middle", "near"]);
+});
+
+test("a member without a path is suspect, then down, and stays down until a path leads to it", () => {
+  const entry = addAlive("a");
+  const judge = (isReached: boolean, nowMs: number, scale = 1) => {
+    entry.state = table.judge(entry, isReached, nowMs, scale);
+    return entry.state;
+  };
+  expect(judge(false, 1_000)).toBe("suspect");
+  expect(judge(false, 1_000 + limits.suspectMs - 1)).toBe("suspect");
+  expect(judge(true, 3_000)).toBe("alive");
+  expect(judge(false, 4_000)).toBe("suspect");
+  expect(judge(false, 4_000 + limits.suspectMs, 1.5)).toBe("suspect");
+  expect(judge(false, 4_000 + limits.suspectMs)).toBe("down");
+  expect(judge(false, 4_000 + limits.suspectMs, 4)).toBe("down");
+  expect(judge(true, 9_000)).toBe("alive");
+});
+
+test("signs of death shorten suspicion when they are of the same time, not when they are old", () => {
+  for (const [signAtMs, expected] of [
+    [10_100, "down"],
+    [9_000, "down"],
+    [8_999, "suspect"],
+  ] as const) {
+    for (const sign of ["refused", "claim"] as const) {
+      const entry = addAlive(`${sign}-${signAtMs}`);
+      if (sign === "refused") entry.refusedAtMs = signAtMs;
+      else table.claim(claimOf(`${sign}-${signAtMs}`, 5, "down"), signAtMs);
+      entry.state = table.judge(entry, false, 10_000, 1);
+      expect(entry.state).toBe("suspect");
+      expect(table.judge(entry, false, 10_000 + limits.goneMs, 1)).toBe(expected);
+    }
+  }
+});
+
+test("a refutation gives a member that is down its time again", () => {
+  const entry = addAlive("a");
+  entry.state = table.judge(entry, false, 0, 1);
+  table.claim(claimOf("a", 5, "down"), 0);
+  entry.state = table.judge(entry, false, 1_000, 1);
+  expect(entry.state).toBe("down");
+  table.merge(recordOf("a", 6), undefined, 2_000);
+  expect(entry.state).toBe("suspect");
+  expect(table.judge(entry, false, 2_000 + limits.suspectMs - 1, 1)).toBe("suspect");
+  expect(table.judge(entry, false, 2_000 + limits.suspectMs, 1)).toBe("down");
+});
+
+test("members that are down or have left are forgotten in time, and so are records that never had a path", () => {
+  const down = addAlive("down");
+  down.state = "down";
+  const left = addAlive("left");
+  left.state = "left";
+  const alive = addAlive("alive");
+  table.merge(recordOf("stale", 1), undefined, 0);
+  const stale = table.entries.get(asRouterId("stale"))!;
+  expect(table.judge(stale, false, 0, 1)).toBeUndefined();
+  for (const entry of [down, left]) {
+    expect(table.isForgettable(entry, limits.forgetMs - 1)).toBe(false);
+    expect(table.isForgettable(entry, limits.forgetMs)).toBe(true);
+  }
+  expect(table.isForgettable(alive, 1e9)).toBe(false);
+  expect(table.isForgettable(stale, limits.forgetMs)).toBe(false);
+  expect(table.isForgettable(stale, limits.forgetMs + limits.suspectMs)).toBe(true);
+  left.link = link;
+  expect(table.isForgettable(left, 1e9)).toBe(false);
+});
+
+test("a goodbye of a router that nobody heard of makes no member, and keeps a stale record from making one", () => {
+  table.merge(recordOf("a", 9, { hasLeft: true }), undefined, 0);
+  const entry = table.entries.get(asRouterId("a"))!;
+  expect(table.judge(entry, true, 0, 1)).toBeUndefined();
+  expect(table.merge(recordOf("a", 8), undefined, 0)).toBe("old");
+});

@@ -1,0 +1,123 @@
+import { asRouterId, EspalierError } from "@espalier/common";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { MemberRecord } from "../../src/membership/member-record.ts";
+import {
+  decodeMembership,
+  encodeMembership,
+  fitUnreachable,
+  frameBounds,
+  type MembershipMessage,
+} from "../../src/membership/membership-frames.ts";
+
+const record: MemberRecord = {
+  origin: { router: asRouterId("router-a"), epoch: 1_700_000_000_000 },
+  incarnation: 7,
+  hasLeft: false,
+  isDraining: true,
+  address: "10.0.0.1:7000",
+  unreachable: ["engine/0"],
+  links: ["router-b", "router-c"],
+};
+
+const origin = fc.record({
+  router: fc.string({ minLength: 1, maxLength: 32 }).map(asRouterId),
+  epoch: fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+});
+const incarnation = fc.integer({ min: 1, max: 2 ** 40 });
+const anyRecord: fc.Arbitrary<MemberRecord> = fc.record({
+  origin,
+  incarnation,
+  hasLeft: fc.boolean(),
+  isDraining: fc.boolean(),
+  address: fc.string({ maxLength: 40 }),
+  unreachable: fc.array(fc.string({ maxLength: 20 }), { maxLength: 20 }),
+  links: fc.array(fc.string({ minLength: 1, maxLength: 20 }), { maxLength: 64 }),
+});
+const message: fc.Arbitrary<MembershipMessage> = fc.oneof(
+  fc.record({ kind: fc.constant("ping" as const), number: fc.nat(), digest: fc.integer({ min: 0, max: 0xffffffff }) }),
+  fc.record({ kind: fc.constant("ack" as const), number: fc.nat() }),
+  fc.record({ kind: fc.constantFrom("probe" as const, "heard" as const), origin }),
+  fc.record({ kind: fc.constant("records" as const), records: fc.array(anyRecord, { minLength: 1, maxLength: 4 }) }),
+  fc.record({
+    kind: fc.constant("claims" as const),
+    claims: fc.array(fc.record({ origin, incarnation, state: fc.constantFrom("suspect" as const, "down" as const) }), {
+      minLength: 1,
+      maxLength: 4,
+    }),
+  }),
+);
+
+test("what is written is read", () => {
+  fc.assert(
+    fc.property(message, (written) => {
+      const frames = encodeMembership(written);
+      expect(frames).toHaveLength(1);
+      expect(decodeMembership(frames[0]!)).toEqual(written);
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("arbitrary bytes, and frames with one byte altered or cut off, are read or refused with a code", () => {
+  const decode = (bytes: Uint8Array): void => {
+    try {
+      decodeMembership(bytes);
+    } catch (error) {
+      expect(error).toBeInstanceOf(EspalierError);
+      expect((error as EspalierError).code).toBe("mesh_frame_invalid");
+    }
+  };
+  fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), decode), { numRuns: 1_000 });
+  fc.assert(
+    fc.property(message, fc.nat(), fc.nat({ max: 255 }), (written, at, byte) => {
+      const [frame] = encodeMembership(written) as [Uint8Array];
+      frame[at % frame.length] = byte;
+      decode(frame);
+      decode(frame.subarray(0, at % frame.length));
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test("many records are split into frames of bounded size that together say the same", () => {
+  const records = Array.from({ length: 700 }, (_, index) => ({ ...record, incarnation: index + 1 }));
+  const frames = encodeMembership({ kind: "records", records });
+  expect(frames.length).toBeGreaterThan(2);
+  for (const frame of frames) expect(frame.length).toBeLessThan(frameBounds.fullAtBytes + 1_000);
+  const read = frames.flatMap((frame) => {
+    const decoded = decodeMembership(frame);
+    return decoded.kind === "records" ? decoded.records : [];
+  });
+  expect(read).toEqual(records);
+  expect(encodeMembership({ kind: "records", records: [] })).toEqual([]);
+});
+
+test.each<[string, Partial<MemberRecord>]>([
+  ["an id", { origin: { router: asRouterId("x".repeat(frameBounds.idBytes + 1)), epoch: 1 } }],
+  ["no id", { origin: { router: asRouterId(""), epoch: 1 } }],
+  ["an address", { address: "x".repeat(frameBounds.addressBytes + 1) }],
+  ["a target", { unreachable: ["x".repeat(frameBounds.targetBytes + 1)] }],
+  ["targets", { unreachable: Array.from({ length: frameBounds.unreachable + 1 }, (_, index) => `${index}`) }],
+  ["bytes of targets", { unreachable: Array.from({ length: 17 }, () => "x".repeat(500)) }],
+  ["links", { links: Array.from({ length: frameBounds.links + 1 }, (_, index) => `${index}`) }],
+  ["no incarnation", { incarnation: 0 }],
+])("a record one past the bound is refused: %s", (_, part) => {
+  const [frame] = encodeMembership({ kind: "records", records: [{ ...record, ...part }] });
+  expect(() => decodeMembership(frame!)).toThrow(/cannot be read/);
+});
+
+test("more items than a frame may hold are refused", () => {
+  const head = new Uint8Array([4, 0x81, 0x02]);
+  expect(() => decodeMembership(head)).toThrow(/257 items where 256 are the most/);
+});
+
+test("as many unreachable targets as fit are told, in order, each once", () => {
+  expect(fitUnreachable(["b", "a", "b"])).toEqual(["a", "b"]);
+  expect(fitUnreachable(["x".repeat(frameBounds.targetBytes + 1), "a"])).toEqual(["a"]);
+  const many = fitUnreachable(Array.from({ length: 500 }, (_, index) => `${index}`.padStart(100, "t")));
+  const [frame] = encodeMembership({ kind: "records", records: [{ ...record, unreachable: many }] });
+  expect(decodeMembership(frame!)).toMatchObject({ records: [{ unreachable: many }] });
+  expect(many.length).toBeGreaterThan(70);
+  expect(fitUnreachable(Array.from({ length: 257 }, (_, index) => `${index}`))).toHaveLength(256);
+});

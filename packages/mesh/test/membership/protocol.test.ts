@@ -1,0 +1,371 @@
+import { asRouterId, createSeededRandom, EspalierError, silentLogger, silentMeter } from "@espalier/common";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import type { Link, LinkEnd } from "../../src/link/link.ts";
+import type { MemberRecord } from "../../src/membership/member-record.ts";
+import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
+import { decodeMembership, encodeMembership, type MembershipMessage } from "../../src/membership/membership-frames.ts";
+import { createMesh, namesOf } from "./network.ts";
+
+/** A peer that the test speaks for. */
+interface Peer {
+  readonly link: Link;
+  readonly sent: MembershipMessage[];
+  readonly closed: LinkEnd[];
+  say(message: MembershipMessage): void;
+  /** The messages of a kind since the last time. */
+  take<Kind extends MembershipMessage["kind"]>(kind: Kind): (MembershipMessage & { kind: Kind })[];
+  answersPings: boolean;
+}
+
+interface Single {
+  readonly time: VirtualTime;
+  readonly membership: Membership;
+  readonly dialed: string[];
+  readonly forgotten: string[];
+  readonly changes: MembershipChange[];
+  lagMs: number;
+  epoch: number;
+  peer(name: string, epoch?: number): Peer;
+  state(name: string): string | undefined;
+}
+
+const originOf = (name: string, epoch = 1) => ({ router: asRouterId(name), epoch });
+
+function recordOf(name: string, incarnation: number, links: readonly string[], more: Partial<MemberRecord> = {}) {
+  const rest = { hasLeft: false, isDraining: false, address: `${name}:1`, unreachable: [] };
+  return { origin: originOf(name), incarnation, links, ...rest, ...more };
+}
+
+/** One router, "self", of which everything around it is the test's. */
+function createSingle(limits = {}): Single {
+  const time = createVirtualTime();
+  const dialed: string[] = [];
+  const forgotten: string[] = [];
+  const changes: MembershipChange[] = [];
+  const single: Omit<Single, "membership"> = {
+    time,
+    dialed,
+    forgotten,
+    changes,
+    lagMs: 0,
+    epoch: 1,
+    state: (name) => membership.member(asRouterId(name))?.state,
+    peer(name, epoch = 1) {
+      const sent: MembershipMessage[] = [];
+      const closed: LinkEnd[] = [];
+      const link = {
+        peer: { origin: originOf(name, epoch), address: `${name}:1`, version: 1 },
+        roundTripMs: Number.NaN,
+        send(_channel: string, frame: Uint8Array) {
+          const message = decodeMembership(frame);
+          sent.push(message);
+          if (message.kind === "ping" && peer.answersPings) {
+            time.scheduler.after(1, () => peer.say({ kind: "ack", number: message.number }));
+          }
+          return true;
+        },
+        close: (why: LinkEnd) => closed.push(why),
+      } as unknown as Link;
+      const peer: Peer = {
+        link,
+        sent,
+        closed,
+        answersPings: true,
+        say(message) {
+          for (const frame of encodeMembership(message)) membership.receive(link, frame);
+        },
+        take(kind) {
+          const isOfKind = (message: MembershipMessage): message is MembershipMessage & { kind: typeof kind } =>
+            message.kind === kind;
+          const taken = sent.filter(isOfKind);
+          sent.splice(0);
+          return taken;
+        },
+      };
+      membership.linkUp(link);
+      return peer;
+    },
+  };
+  const membership = createMembership({
+    self: () => originOf("self", single.epoch),
+    address: () => "self:1",
+    clock: time.clock,
+    scheduler: time.scheduler,
+    random: createSeededRandom(1),
+    lagMs: () => single.lagMs,
+    dial: (address) => dialed.push(address),
+    forget: (address) => forgotten.push(address),
+    meter: silentMeter,
+    logger: silentLogger,
+    limits,
+  });
+  membership.start();
+  membership.onChange((change) => changes.push(change));
+  return Object.assign(single, { membership });
+}
+
+test("who hears that it is suspected says under a higher incarnation that it lives", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.time.advance(100);
+  const before = peer
+    .take("records")
+    .at(-1)!
+    .records.find(({ origin }) => origin.router === "self")!;
+  peer.say({
+    kind: "claims",
+    claims: [{ origin: originOf("self"), incarnation: before.incarnation, state: "suspect" }],
+  });
+  single.time.advance(50);
+  const [refutation] = peer.take("records");
+  expect(refutation!.records[0]).toMatchObject({ origin: originOf("self"), incarnation: before.incarnation + 1 });
+  peer.say({ kind: "claims", claims: [{ origin: originOf("self"), incarnation: before.incarnation, state: "down" }] });
+  single.time.advance(50);
+  expect(peer.take("records")).toEqual([]);
+});
+
+test("claims of others are passed on once, to all but whom they came from", () => {
+  const single = createSingle();
+  const [p, q, r] = ["p", "q", "r"].map((name) => single.peer(name)) as [Peer, Peer, Peer];
+  p.say({ kind: "records", records: [recordOf("r", 5, ["self"])] });
+  for (const peer of [p, q, r]) peer.sent.splice(0);
+  const claim = { origin: originOf("r"), incarnation: 5, state: "suspect" } as const;
+  p.say({ kind: "claims", claims: [claim] });
+  q.say({ kind: "claims", claims: [claim] });
+  expect(p.take("claims")).toEqual([]);
+  expect(q.take("claims").map(({ claims }) => claims)).toEqual([[claim]]);
+  expect(r.take("claims").map(({ claims }) => claims)).toEqual([[claim]]);
+  expect(single.state("r")).toBe("alive");
+  p.say({ kind: "claims", claims: [{ ...claim, incarnation: 4, state: "down" }] });
+  expect(r.take("claims")).toEqual([]);
+});
+
+test("one observer of a death is enough where no path leads", () => {
+  const single = createSingle();
+  const [p, q] = ["p", "q"].map((name) => single.peer(name)) as [Peer, Peer];
+  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "q"]), recordOf("q", 1, ["self", "p"])] });
+  single.membership.linkDown(q.link, "reset");
+  expect(single.state("q")).toBe("alive");
+  p.say({ kind: "records", records: [recordOf("p", 2, ["self"])] });
+  expect(single.state("q")).toBe("suspect");
+  expect(p.take("claims")[0]!.claims).toMatchObject([{ origin: originOf("q"), state: "suspect" }]);
+  p.say({ kind: "claims", claims: [{ origin: originOf("q"), incarnation: 1, state: "down" }] });
+  single.time.advance(400);
+  expect(single.state("q")).toBe("down");
+  p.say({ kind: "records", records: [recordOf("q", 2, [])] });
+  expect(single.state("q")).toBe("suspect");
+});
+
+test("others are asked about a silent peer, and one that hears it keeps it alive", () => {
+  for (const isVouched of [true, false]) {
+    const single = createSingle();
+    const peers = ["a", "b", "c", "d"].map((name) => single.peer(name));
+    const silent = single.peer("s");
+    silent.answersPings = false;
+    single.time.advance(1_100);
+    const asked = peers.filter((peer) => peer.take("probe").some(({ origin }) => origin.router === "s"));
+    expect(asked).toHaveLength(3);
+    expect(silent.take("probe")).toEqual([]);
+    if (isVouched) asked[0]!.say({ kind: "heard", origin: originOf("s") });
+    single.time.advance(1_000);
+    expect(silent.closed).toEqual(["silent"]);
+    expect(single.membership.member(asRouterId("s"))).toMatchObject({ isLinked: false });
+    expect(single.state("s")).toBe(isVouched ? "alive" : "suspect");
+    single.time.advance(1_500);
+    expect(single.state("s")).toBe(isVouched ? "suspect" : "down");
+  }
+});
+
+test("a question about a peer is answered when a ping sent after it is", () => {
+  const single = createSingle();
+  const asker = single.peer("asker");
+  const subject = single.peer("subject");
+  subject.answersPings = false;
+  single.time.advance(20);
+  const earlier = subject.take("ping").at(-1)!;
+  asker.sent.splice(0);
+  asker.say({ kind: "probe", origin: originOf("subject", 2) });
+  expect(subject.take("ping")).toEqual([]);
+  asker.say({ kind: "probe", origin: originOf("subject") });
+  const [ping] = subject.take("ping");
+  subject.say({ kind: "ack", number: earlier.number });
+  expect(asker.take("heard")).toEqual([]);
+  single.time.advance(7);
+  subject.say({ kind: "ack", number: ping!.number });
+  subject.say({ kind: "ack", number: ping!.number });
+  expect(asker.take("heard")).toEqual([{ kind: "heard", origin: originOf("subject") }]);
+  expect(subject.link.roundTripMs).toBe(7);
+});
+
+test("more routers than may wait for an answer about one peer are not answered", () => {
+  const single = createSingle();
+  const subject = single.peer("subject");
+  subject.answersPings = false;
+  const askers = Array.from({ length: 17 }, (_, index) => single.peer(`asker-${index}`));
+  for (const asker of askers) asker.say({ kind: "probe", origin: originOf("subject") });
+  const last = subject.take("ping").at(-1)!;
+  subject.say({ kind: "ack", number: last.number });
+  expect(askers.filter((asker) => asker.take("heard").length === 1)).toHaveLength(16);
+});
+
+test("a router whose own event loop lags gives others more time", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  peer.answersPings = false;
+  single.lagMs = 1_100;
+  single.time.advance(4_000);
+  expect(peer.closed).toEqual([]);
+  single.time.advance(2_000);
+  expect(peer.closed).toEqual(["silent"]);
+});
+
+test("any frame of any channel shows that a peer lives", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  peer.answersPings = false;
+  single.time.scheduler.every(1_000, () => single.membership.heard(peer.link));
+  single.time.advance(10_000);
+  expect(peer.closed).toEqual([]);
+  expect(peer.take("ping").length).toBeGreaterThanOrEqual(9);
+});
+
+test("a stale record alone makes no member; one that a path leads to does", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  const { length } = single.changes;
+  peer.say({ kind: "records", records: [recordOf("x", 9, ["y"]), recordOf("y", 9, ["x"])] });
+  single.time.advance(20);
+  expect(single.membership.members()).toHaveLength(1);
+  expect(single.changes).toHaveLength(length);
+  expect(single.dialed).not.toContain("x:1");
+  peer.say({ kind: "records", records: [recordOf("p", 1, ["self", "x"])] });
+  expect([single.state("x"), single.state("y")]).toEqual(["alive", "alive"]);
+  expect(single.dialed).toContain("x:1");
+});
+
+test("a refused dial is no sign of death while others hear the router", () => {
+  const single = createSingle();
+  const [p, q] = ["p", "q"].map((name) => single.peer(name)) as [Peer, Peer];
+  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "q"]), recordOf("q", 1, ["self", "p"])] });
+  single.membership.linkDown(q.link, "reset");
+  expect(single.dialed.filter((address) => address === "q:1")).toHaveLength(2);
+  single.membership.dialFailed("q:1", { kind: "refused" });
+  single.time.advance(5_000);
+  expect(single.state("q")).toBe("alive");
+  p.say({ kind: "records", records: [recordOf("p", 2, ["self"])] });
+  single.time.advance(1_000);
+  expect(single.state("q")).toBe("suspect");
+  single.membership.dialFailed("q:1", { kind: "refused" });
+  expect(single.state("q")).toBe("down");
+});
+
+test("a link of an earlier life is refused, that of a later one replaces", () => {
+  const single = createSingle();
+  const second = single.peer("p", 2);
+  const first = single.peer("p", 1);
+  expect(first.closed).toEqual(["replaced"]);
+  expect(single.membership.members()).toMatchObject([{ origin: originOf("p", 2), isLinked: true }]);
+  const third = single.peer("p", 3);
+  expect(second.closed).toEqual(["replaced"]);
+  expect(single.membership.members()).toMatchObject([{ origin: originOf("p", 3), isLinked: true }]);
+  single.membership.linkDown(second.link, "replaced");
+  expect(single.membership.members()).toMatchObject([{ isLinked: true }]);
+  expect(third.closed).toEqual([]);
+});
+
+test("a new epoch of this router is told to its peers", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.time.advance(50);
+  peer.sent.splice(0);
+  single.epoch = 7;
+  single.time.advance(200);
+  expect(peer.take("records")[0]!.records[0]!.origin).toEqual(originOf("self", 7));
+});
+
+test("peers whose digests differ get the whole table, at growing intervals", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.peer("q");
+  single.time.advance(1_100);
+  peer.sent.splice(0);
+  let tables = 0;
+  for (let second = 0; second < 40; second++) {
+    peer.say({ kind: "ping", number: second, digest: 0 });
+    single.time.advance(1_000);
+    tables += peer.take("records").length;
+  }
+  expect(tables).toBeGreaterThanOrEqual(4);
+  expect(tables).toBeLessThanOrEqual(7);
+});
+
+test("its own address is not dialed again", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  peer.say({
+    kind: "records",
+    records: [recordOf("p", 1, ["self", "x"]), recordOf("x", 1, ["p"], { address: "me:1" })],
+  });
+  expect(single.dialed).toContain("me:1");
+  single.membership.dialFailed("me:1", { kind: "rejected", reason: "self", detail: "" });
+  peer.say({ kind: "records", records: [recordOf("x", 2, ["p"], { address: "self:1" })] });
+  peer.say({ kind: "records", records: [recordOf("x", 3, ["p"], { address: "me:1" })] });
+  expect(single.forgotten).toEqual(["me:1"]);
+  expect(single.dialed).not.toContain("self:1");
+});
+
+test("addresses of forgotten routers are dialed on, up to a bound and for a time", () => {
+  const single = createSingle({ maxRejoinAddresses: 2, rejoinMs: 30_000 });
+  for (const name of ["x", "y", "z"]) {
+    const peer = single.peer(name);
+    single.membership.linkDown(peer.link, "reset");
+    single.membership.dialFailed(`${name}:1`, { kind: "refused" });
+    single.time.advance(3_000);
+  }
+  expect(single.membership.members()).toEqual([]);
+  expect(single.forgotten).toEqual(["x:1"]);
+  single.time.advance(40_000);
+  expect(single.forgotten.sort()).toEqual(["x:1", "y:1", "z:1"]);
+});
+
+test("arbitrary bytes are refused and leave everything as it was", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  const other = single.peer("other");
+  const random = createSeededRandom(5);
+  const samples = [
+    encodeMembership({ kind: "records", records: [recordOf("p", 3, ["self"]), recordOf("z", 3, ["self"])] })[0]!,
+    encodeMembership({ kind: "claims", claims: [{ origin: originOf("other"), incarnation: 1, state: "down" }] })[0]!,
+  ];
+  let refused = 0;
+  for (let round = 0; round < 2_000; round++) {
+    const bytes = samples[round % 2]!.slice(0, random.integer(samples[round % 2]!.length));
+    if (bytes.length > 1) bytes[random.integer(bytes.length)] = 0xff;
+    try {
+      single.membership.receive(peer.link, bytes);
+    } catch (error) {
+      expect(error).toBeInstanceOf(EspalierError);
+      refused += 1;
+    }
+  }
+  expect(refused).toBeGreaterThan(1_900);
+  expect(single.state("p")).toBe("alive");
+  expect(other.closed).toEqual([]);
+});
+
+test("news crosses a chain of links without waiting for a comparison", () => {
+  const network = createMesh(6, { seed: 12, maxDelayMs: 10 });
+  const names = namesOf(6);
+  for (const [index, one] of names.entries()) {
+    for (const two of names.slice(index + 2)) {
+      network.cut(one, two);
+      network.cut(two, one);
+    }
+  }
+  network.run(8_000);
+  expect([...network.node("a").membership.linksOf("f" as never)]).toEqual(["e"]);
+  network.node("a").membership.setDraining(true);
+  network.run(5 * 10 + 6 * 11);
+  expect(network.node("f").membership.member("a" as never)).toMatchObject({ state: "alive", isDraining: true });
+});

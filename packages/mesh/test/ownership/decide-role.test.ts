@@ -1,0 +1,147 @@
+import { asRouterId, createSeededRandom } from "@espalier/common";
+import type { FeedWorth } from "@espalier/replication";
+import { expect, test } from "vitest";
+import { type Candidate, candidateHash, eligibleFor, standingOf } from "../../src/ownership/candidates.ts";
+import { type ClaimOf, decideRole, holdsAgainst } from "../../src/ownership/decide-role.ts";
+
+const self = asRouterId("self");
+
+function claimOf(router: string, worth: FeedWorth = "complete", stamp = 1): ClaimOf {
+  const claim = { target: "t", stamp, worth, state: "", reason: "", unusable: null };
+  return { origin: { router: asRouterId(router), epoch: 1 }, claim };
+}
+
+function candidateOf(name: string, more: { isDraining?: boolean; unreachable?: readonly string[] } = {}): Candidate {
+  const router = asRouterId(name);
+  const { isDraining = false, unreachable = [] } = more;
+  return { router, hash: candidateHash(router), isDraining, unreachable: new Set(unreachable) };
+}
+
+const decide = (
+  nominee: string,
+  heir: string,
+  holder: string,
+  {
+    worth = "complete",
+    held = "complete",
+    mayTakeOver = true,
+  }: Partial<Record<"worth" | "held", FeedWorth>> & {
+    mayTakeOver?: boolean;
+  } = {},
+) =>
+  decideRole({
+    self,
+    standing: { nominee: asRouterId(nominee), heir: asRouterId(heir), rank: nominee === "self" ? 0 : 1 },
+    holding: claimOf(holder, held),
+    worth,
+    mayTakeOver,
+    unclaimedMs: 0,
+  });
+
+test("who holds the claim is the owner, nominated or not", () => {
+  expect(decide("self", "x", "self")).toBe("owner");
+  expect(decide("x", "x", "self", { worth: "none" })).toBe("owner");
+  expect(decide("x", "x", "self", { mayTakeOver: false })).toBe("owner");
+});
+
+test.each<[FeedWorth, FeedWorth, "owner" | "backup"]>([
+  ["complete", "complete", "owner"],
+  ["complete", "partial", "owner"],
+  ["complete", "none", "owner"],
+  ["partial", "complete", "backup"],
+  ["partial", "partial", "owner"],
+  ["partial", "void", "owner"],
+  ["void", "complete", "backup"],
+  ["void", "void", "backup"],
+  ["none", "none", "backup"],
+  ["none", "complete", "backup"],
+])("a nominee whose reading is %s, under a live claim that is %s, is %s", (worth, held, role) => {
+  expect(decide("self", "self", "x", { worth, held })).toBe(role);
+  expect(decide("self", "self", "x", { worth, held, mayTakeOver: false })).toBe("backup");
+});
+
+test("besides the claimant one router reads along, the others do not", () => {
+  expect(decide("x", "self", "x")).toBe("backup");
+  expect(decide("x", "y", "x")).toBe("none");
+  expect(decide("y", "y", "x")).toBe("none");
+});
+
+test.each<[number | undefined, number, string]>([
+  [undefined, 9_999, "none"],
+  [0, 0, "owner"],
+  [1, 0, "backup"],
+  [1, 999, "backup"],
+  [1, 1_000, "owner"],
+  [2, 0, "none"],
+  [2, 1_000, "backup"],
+  [2, 2_000, "owner"],
+])("without a live claim, rank %s after %i ms is %s", (rank, unclaimedMs, role) => {
+  const standing = { nominee: undefined, heir: undefined, rank };
+  const question = { self, standing, holding: undefined, worth: "none", mayTakeOver: true, unclaimedMs } as const;
+  expect(decideRole(question)).toBe(role);
+});
+
+test("of any set of claims exactly one holds against all", () => {
+  const random = createSeededRandom(3);
+  for (let round = 0; round < 300; round++) {
+    const routers = ["a", "b", "c", "d", "e"].slice(0, 1 + random.integer(5));
+    const claims = routers.map((router) => claimOf(router, "complete", random.integer(3)));
+    const holders = claims.filter((one) => claims.every((other) => holdsAgainst(one, other)));
+    expect(holders).toHaveLength(1);
+    const latest = Math.max(...claims.map(({ claim }) => claim.stamp));
+    const expected = claims.filter(({ claim }) => claim.stamp === latest)[0]!;
+    expect(holders[0]).toBe(expected);
+  }
+});
+
+test("targets spread evenly, and one candidate more takes only what falls to it", () => {
+  const names = Array.from({ length: 8 }, (_, index) => `router-${index}`);
+  const before = names.slice(0, 7).map((name) => candidateOf(name));
+  const after = names.map((name) => candidateOf(name));
+  const counts = new Map<string, number>();
+  let taken = 0;
+  for (let index = 0; index < 8_000; index++) {
+    const target = `engine-${index}/${index % 2}`;
+    const old = standingOf(target, before, { self, claimant: undefined }).nominee!;
+    const now = standingOf(target, after, { self, claimant: undefined }).nominee!;
+    if (now !== old) expect(now).toBe("router-7");
+    taken += now === old ? 0 : 1;
+    counts.set(now, (counts.get(now) ?? 0) + 1);
+  }
+  // 1,000 each is expected; five standard deviations of a binomial are 148.
+  for (const name of names) expect(Math.abs(counts.get(name)! - 1_000)).toBeLessThan(150);
+  expect(Math.abs(taken - 1_000)).toBeLessThan(150);
+});
+
+test("the standing is that of a naive sort, whoever the claimant is", () => {
+  const random = createSeededRandom(8);
+  for (let round = 0; round < 200; round++) {
+    const target = `t${round}`;
+    const candidates = ["a", "b", "c", "d", "self"]
+      .filter(() => random.integer(4) > 0)
+      .map((name) => candidateOf(name));
+    // Nominating from what is left, again and again, is the order by weight.
+    const order: string[] = [];
+    for (let left = candidates; left.length > 0; ) {
+      const { nominee } = standingOf(target, left, { self, claimant: undefined });
+      order.push(nominee!);
+      left = left.filter(({ router }) => router !== nominee);
+    }
+    const claimant = candidates[random.integer(candidates.length + 1)]?.router;
+    const standing = standingOf(target, candidates.toReversed(), { self, claimant });
+    expect(standing.nominee).toBe(order[0]);
+    expect(standing.heir).toBe(order.find((router) => router !== claimant));
+    expect(standing.rank).toBe(order.includes("self") ? order.indexOf("self") : undefined);
+  }
+});
+
+test("targets go to those that reach them and stay, else to those that reach them, else to all", () => {
+  const steady = candidateOf("steady");
+  const draining = candidateOf("draining", { isDraining: true });
+  const cutOff = candidateOf("cut-off", { unreachable: ["t"] });
+  expect(eligibleFor("t", [steady, draining, cutOff])).toEqual([steady]);
+  expect(eligibleFor("t", [draining, cutOff])).toEqual([draining]);
+  expect(eligibleFor("t", [cutOff])).toEqual([cutOff]);
+  expect(eligibleFor("other", [draining, cutOff])).toEqual([cutOff]);
+  expect(eligibleFor("t", [])).toEqual([]);
+});

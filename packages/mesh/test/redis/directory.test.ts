@@ -1,0 +1,170 @@
+import { describe, expect, test } from "vitest";
+import { Directory } from "../../src/redis/directory.ts";
+import { encodeLease } from "../../src/redis/lease.ts";
+import type { RedisLimits } from "../../src/redis/redis-limits.ts";
+import type { FakeRedis } from "./fake-redis.ts";
+import { FakeReplica } from "./fake-replica.ts";
+import { keys, makeRedis, makeShared } from "./part-rig.ts";
+
+function makeDirectory(limits: Partial<RedisLimits> = {}) {
+  const { time, redis } = makeRedis();
+  const shared = makeShared(time, limits);
+  const { origin } = new FakeReplica("me");
+  const directory = new Directory({ ...shared, origin: () => origin });
+  return { time, redis, directory, session: redis.session(), incidents: shared.incidents };
+}
+
+function putLease(redis: FakeRedis, id: string, epoch = 1): void {
+  const { origin } = new FakeReplica(id, epoch);
+  redis.do("SADD", keys.members, id);
+  const text = encodeLease({ origin, beat: 1, isReady: true, isDraining: false, unreachable: [] });
+  redis.do("SET", keys.lease(id), text, "PX", "1500");
+}
+
+const membersIn = (redis: FakeRedis): string[] => (redis.do("SMEMBERS", keys.members) as Buffer[]).map(String).sort();
+
+describe("a look", () => {
+  test("finds the leases of the others, in order of their names, and adds itself", async () => {
+    const { redis, directory, session } = makeDirectory();
+    for (const id of ["z", "b"]) putLease(redis, id, 3);
+    const { leases, sources, announced } = await directory.look(session);
+    expect(leases.map(({ origin }) => origin)).toEqual([
+      { router: "b", epoch: 3 },
+      { router: "z", epoch: 3 },
+    ]);
+    expect([sources.size, announced]).toEqual([0, undefined]);
+    expect(membersIn(redis)).toEqual(["b", "me", "z"]);
+  });
+
+  test("in an empty Redis asks for no lease", async () => {
+    const { redis, directory, session } = makeDirectory();
+    expect((await directory.look(session)).leases).toEqual([]);
+    expect(redis.ran("MGET")).toBe(0);
+  });
+
+  test("passes over leases that lapsed, and counts those that no router wrote", async () => {
+    const { redis, directory, session, incidents } = makeDirectory();
+    redis.do("SADD", keys.members, "gone");
+    for (const id of ["a", "b"]) putLease(redis, id);
+    redis.do("SET", keys.lease("a"), "boo");
+    const { leases } = await directory.look(session);
+    expect(leases.map(({ origin }) => origin.router)).toEqual(["b"]);
+    expect(incidents).toEqual(["lease-invalid"]);
+  });
+
+  test("takes as many routers as the bound, and counts that there is one more", async () => {
+    const { redis, directory, session, incidents } = makeDirectory({ maxMembers: 2 });
+    for (const id of ["a", "b"]) putLease(redis, id);
+    expect((await directory.look(session)).leases).toHaveLength(2);
+    expect(incidents).toEqual([]);
+    putLease(redis, "c");
+    expect((await directory.look(session)).leases).toHaveLength(2);
+    expect(incidents).toEqual(["too-many-members"]);
+  });
+
+  test("finds whose journals stand where, and apart from them what is announced of its own", async () => {
+    const { redis, directory, session, incidents } = makeDirectory();
+    redis.do("HSET", keys.origins, "a@7", "123");
+    redis.do("HSET", keys.origins, "me@1", "55");
+    redis.do("HSET", keys.origins, "me@0", "44");
+    redis.do("HSET", keys.origins, "with@sign@2", "9");
+    const { sources, announced } = await directory.look(session);
+    expect([...sources]).toEqual([
+      ["a@7", { origin: { router: "a", epoch: 7 }, incarnation: 123 }],
+      ["me@0", { origin: { router: "me", epoch: 0 }, incarnation: 44 }],
+      ["with@sign@2", { origin: { router: "with@sign", epoch: 2 }, incarnation: 9 }],
+    ]);
+    expect(announced).toBe("55");
+    expect(incidents).toEqual([]);
+  });
+
+  test.each([
+    ["nonsense", "1"],
+    ["a@", "1"],
+    ["@1", "1"],
+    ["a@-1", "1"],
+    ["a@99999999999999999", "1"],
+    ["a@9999999999999999", "1"],
+    ["a@1", "x"],
+    ["a@1", "1.5"],
+    [`${"n".repeat(513)}@1`, "1"],
+  ])("counts the announcement %j of %j, which no router makes", async (key, value) => {
+    const { redis, directory, session, incidents } = makeDirectory();
+    redis.do("HSET", keys.origins, key, value);
+    expect((await directory.look(session)).sources.size).toBe(0);
+    expect(incidents).toEqual(["entry-invalid"]);
+  });
+
+  test.each([keys.members, keys.origins])("removes what another program put at %s, and goes on", async (key) => {
+    const { redis, directory, session, incidents } = makeDirectory();
+    redis.do("SET", key, "mine");
+    expect((await directory.look(session)).leases).toEqual([]);
+    expect(incidents).toEqual(["key-of-other-type"]);
+    await directory.look(session);
+    expect(incidents).toHaveLength(1);
+    expect(membersIn(redis)).toEqual(["me"]);
+  });
+
+  test("fails with whatever else Redis says", async () => {
+    const { redis, directory, session } = makeDirectory();
+    redis.fault = ([name]) => (name === "HGETALL" ? "refused" : undefined);
+    await expect(directory.look(session)).rejects.toThrow("OOM");
+  });
+});
+
+describe("a sweep", () => {
+  const dead = (id: string, incarnation = 1) => ({ origin: new FakeReplica(id).origin, incarnation });
+
+  test("leaves journals that are still there, and announcements of those that are not go", async () => {
+    const { redis, directory, session } = makeDirectory();
+    const [kept, blobOnly, gone] = [dead("a"), dead("b"), dead("c")];
+    redis.do("XADD", keys.stream(kept.origin, 1), "1-0", "u", "x");
+    redis.do("RPUSH", keys.blob(blobOnly.origin, 1), "x");
+    for (const { origin } of [kept, blobOnly, gone]) redis.do("HSET", keys.origins, `${origin.router}@1`, "1");
+    await directory.sweep(session, [kept, blobOnly, gone], new Set());
+    expect([...(await directory.look(session)).sources.keys()]).toEqual(["a@1", "b@1"]);
+    expect(redis.keys(":journal:").concat(redis.keys(":doc:"))).toHaveLength(2);
+  });
+
+  test("removes all of a journal that nobody wants", async () => {
+    const { redis, directory, session } = makeDirectory();
+    const unwanted = dead("a");
+    redis.do("XADD", keys.stream(unwanted.origin, 1), "1-0", "u", "x");
+    redis.do("RPUSH", keys.blob(unwanted.origin, 1), "x");
+    redis.do("HSET", keys.origins, "a@1", "1");
+    await directory.sweep(session, [unwanted], new Set(["a@1"]));
+    expect(redis.keys(":a:")).toEqual([]);
+    expect((await directory.look(session)).sources.size).toBe(0);
+  });
+
+  // Symptom: after a fleet had been replaced many times as a whole, routers with late names saw no others.
+  // Mechanism: a name was removed from the set only by who had seen its router live; the names of a fleet that ended all
+  // at once stayed for ever, and only the first 256 names are looked at.
+  test("removes names without a lease, so that those behind the bound have their turn", async () => {
+    const { redis, directory, session } = makeDirectory({ maxMembers: 3 });
+    for (const id of ["a1", "a2", "a3", "a4"]) redis.do("SADD", keys.members, id);
+    putLease(redis, "b");
+    const look = async (): Promise<string[]> =>
+      (await directory.look(session)).leases.map(({ origin }) => origin.router);
+    expect(await look()).toEqual([]);
+    await directory.sweep(session, [], new Set());
+    expect(membersIn(redis)).toEqual(["a4", "b", "me"]);
+    expect(await look()).toEqual(["b"]);
+    await directory.sweep(session, [], new Set());
+    expect(membersIn(redis)).toEqual(["b", "me"]);
+    const removals = redis.ran("SREM");
+    await look();
+    await directory.sweep(session, [], new Set());
+    expect(redis.ran("SREM")).toBe(removals);
+  });
+});
+
+test("who is forgotten is looked for no more, until it adds itself again", async () => {
+  const { redis, directory, session } = makeDirectory();
+  putLease(redis, "a");
+  await directory.forget(session, ["a"]);
+  expect(membersIn(redis)).toEqual([]);
+  const commands = redis.log.length;
+  await directory.forget(session, []);
+  expect(redis.log).toHaveLength(commands);
+});

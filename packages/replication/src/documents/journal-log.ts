@@ -1,0 +1,126 @@
+import type { FactEntry } from "../facts/fact-entry.ts";
+import { readFactItem } from "../facts/fact-item.ts";
+import type { Life } from "../facts/life.ts";
+import type { FeedClaim } from "../feeds/feed-claim.ts";
+import type { FeedDeclaration } from "./journal.ts";
+
+/** Name of the one array that a journal is. */
+export const logName = "log";
+
+/** First byte of a binary item: what the rest of it is. An empty item makes room for deletions to travel. */
+export const itemKind = { empty: 0, facts: 1, placements: 2 } as const;
+
+/** The texts of a declaration or claim together in characters. */
+export const maxStatementLength = 4_096;
+
+/** One item of the log, decoded. */
+export type LogContent =
+  | { readonly kind: "empty" }
+  | { readonly kind: "facts"; readonly entries: readonly FactEntry[] }
+  | { readonly kind: "placements"; readonly item: Uint8Array }
+  | { readonly kind: "feed"; readonly feed: number; readonly declaration: FeedDeclaration }
+  | { readonly kind: "claim"; readonly claim: FeedClaim };
+
+/** An item as the log holds it: bytes, or JSON that a browser can show. */
+export type LogValue = Uint8Array | FeedStatement | ClaimStatement;
+
+interface FeedStatement {
+  readonly feed: number;
+  readonly target: string;
+  readonly life: Life | null;
+}
+
+interface ClaimStatement {
+  readonly claim: FeedClaim;
+}
+
+/** Puts the byte of its kind before a payload. */
+export function binaryItem(kind: number, payload: Uint8Array): Uint8Array {
+  const item = new Uint8Array(payload.length + 1);
+  item[0] = kind;
+  item.set(payload, 1);
+  return item;
+}
+
+/** @throws RangeError for bytes that are no item */
+export function readBinaryItem(bytes: Uint8Array): LogContent {
+  switch (bytes[0]) {
+    case itemKind.empty:
+      if (bytes.length !== 1) throw new RangeError("an empty item that is not empty");
+      return { kind: "empty" };
+    case itemKind.facts:
+      return { kind: "facts", entries: readFactItem(bytes.subarray(1)) };
+    case itemKind.placements:
+      return { kind: "placements", item: bytes.subarray(1) };
+    default:
+      throw new RangeError("an item of an unknown kind");
+  }
+}
+
+export function feedStatement(feed: number, { target, life }: FeedDeclaration): FeedStatement {
+  return { feed, target, life };
+}
+
+/** @throws RangeError for what is neither a declaration nor a claim */
+export function readStatement(value: unknown): LogContent {
+  const fields = asRecord(value);
+  if (fields.claim !== undefined) return { kind: "claim", claim: readClaim(asRecord(fields.claim)) };
+  const feed = count(fields.feed);
+  const target = text(fields.target);
+  const life = fields.life === null ? null : readLife(asRecord(fields.life));
+  if (target.length + (life?.predecessor?.length ?? 0) > maxStatementLength) throw new RangeError("texts too long");
+  return { kind: "feed", feed, declaration: { target, life } };
+}
+
+/** @throws RangeError when the others would refuse it */
+export function checkStatement(value: FeedStatement | ClaimStatement): void {
+  readStatement(value);
+}
+
+function readLife(fields: Readonly<Record<string, unknown>>): Life {
+  const { timestampUs, predecessor } = fields;
+  return {
+    sequence: count(fields.sequence),
+    timestampUs: timestampUs === -1 ? -1 : count(timestampUs),
+    checksum: count(fields.checksum),
+    predecessor: predecessor === null ? null : text(predecessor),
+  };
+}
+
+const worths: ReadonlySet<unknown> = new Set(["complete", "partial", "void", "none"]);
+
+function readClaim(fields: Readonly<Record<string, unknown>>): FeedClaim {
+  const { worth, unusable } = fields;
+  if (!worths.has(worth)) throw new RangeError("a claim of unknown worth");
+  if (typeof fields.stamp !== "number" || !Number.isFinite(fields.stamp)) throw new RangeError("a claim without stamp");
+  const claim: FeedClaim = {
+    target: text(fields.target),
+    stamp: fields.stamp,
+    worth: worth as FeedClaim["worth"],
+    state: text(fields.state),
+    reason: text(fields.reason),
+    unusable: unusable === null ? null : text(unusable),
+  };
+  const { target, state, reason } = claim;
+  if (target.length + state.length + reason.length + (claim.unusable?.length ?? 0) > maxStatementLength) {
+    throw new RangeError("texts too long");
+  }
+  return claim;
+}
+
+function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null) throw new RangeError("a statement that is no object");
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function text(value: unknown): string {
+  if (typeof value !== "string") throw new RangeError("a statement lacks a text");
+  return value;
+}
+
+function count(value: unknown): number {
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
+    throw new RangeError("a statement lacks a number");
+  }
+  return value;
+}

@@ -1,0 +1,294 @@
+import type { Cancel, Clock } from "@espalier/common";
+import { type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import { readFactItem } from "../facts/fact-item.ts";
+import type { FeedClaim } from "../feeds/feed-claim.ts";
+import type { Origin } from "../origin.ts";
+import { diffJournal, readStateVector } from "./document-diff.ts";
+import { DroppedJournals } from "./dropped-journals.ts";
+import type { FeedDeclaration, JournalObserver, JournalStats, JournalStore, JournalWriter } from "./journal.ts";
+import { JournalDocument } from "./journal-document.ts";
+import { defaultJournalLimits, type JournalLimits } from "./journal-limits.ts";
+import { itemKind } from "./journal-log.ts";
+import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-name.ts";
+import { OwnJournal } from "./own-journal.ts";
+import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
+import { readOrRefuse, refused } from "./read-or-refuse.ts";
+import { ReplicaJournal } from "./replica-journal.ts";
+import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
+import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
+import { answerSyncMessage, readSyncStep1, syncMessages } from "./sync-messages.ts";
+
+export interface JournalStoreOptions {
+  /** This life of this router. */
+  readonly origin: Origin;
+  readonly clock: Clock;
+  /** Journals of other pools are not taken. Default: `default`. */
+  readonly pool?: string;
+  readonly limits?: Partial<JournalLimits>;
+}
+
+type UpdateListener = (update: DocumentUpdate, isOwn: boolean) => void;
+
+/** @throws RangeError for an origin that makes no name */
+export function createJournalStore(options: JournalStoreOptions): Journals {
+  return new Journals(options);
+}
+
+/** The journals of all routers as Yjs documents, and other documents that are shared along with them. */
+export class Journals implements JournalStore {
+  readonly #clock: Clock;
+  readonly #pool: string;
+  readonly #limits: JournalLimits;
+  readonly #replicas = new Map<string, ReplicaJournal>();
+  readonly #dropped: DroppedJournals;
+  readonly #shared = new SharedDocuments((update, isOwn) => this.#tell(update, isOwn));
+  readonly #updateListeners = new Set<UpdateListener>();
+  readonly #unknownListeners = new Set<(name: string) => void>();
+  readonly #observers = new Set<JournalObserver>();
+  #own: OwnJournal;
+
+  constructor({ origin, clock, pool = "default", limits = {} }: JournalStoreOptions) {
+    this.#clock = clock;
+    this.#pool = pool;
+    this.#limits = { ...defaultJournalLimits, ...limits };
+    this.#dropped = new DroppedJournals(this.#limits.maxDroppedRouters);
+    this.#own = this.#begin(origin);
+  }
+
+  get own(): JournalWriter {
+    return this.#own;
+  }
+
+  restart(epoch: number): void {
+    const ended = this.#own;
+    const { origin } = ended;
+    if (epoch <= origin.epoch) throw new RangeError(`epoch ${epoch} is not later than ${origin.epoch}`);
+    this.#own = this.#begin({ router: origin.router, epoch });
+    this.#dropped.add(origin);
+    ended.close();
+  }
+
+  highestEpoch(router: string): number {
+    let highest = this.#dropped.epochOf(router);
+    for (const origin of [this.#own.origin, ...this.origins()]) {
+      if (origin.router === router) highest = Math.max(highest, origin.epoch);
+    }
+    return highest;
+  }
+
+  origins(): readonly Origin[] {
+    return Array.from(this.#replicas.values(), ({ document }) => document.origin);
+  }
+
+  /** @throws RangeError for the own journal */
+  drop(origin: Origin): void {
+    if (origin.router === this.#own.origin.router && origin.epoch >= this.#own.origin.epoch) {
+      throw new RangeError("the own journal cannot be dropped");
+    }
+    this.#dropped.add(origin);
+    for (const { document } of [...this.#replicas.values()]) {
+      if (this.#dropped.has(document.origin)) this.#forget(document);
+    }
+  }
+
+  *entriesOf(origin: Origin): Generator<readonly FactEntry[], void, undefined> {
+    const name = journalName(this.#pool, origin);
+    const first = this.#document(name);
+    if (first === undefined) return;
+    for (const { bytes } of first.binaryItems()) {
+      if (bytes[0] === itemKind.facts) yield readFactItem(bytes.subarray(1));
+      if (this.#document(name) !== first) return;
+    }
+  }
+
+  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined {
+    return this.#replicas.get(journalName(this.#pool, origin))?.declaration(feed);
+  }
+
+  claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim> {
+    return this.#replicas.get(journalName(this.#pool, origin))?.claims ?? new Map();
+  }
+
+  /** Equal in two replicas that hold the same items of a journal; undefined when there is none of this name. */
+  digest(name: string): readonly [number, number] | undefined {
+    return this.#document(name)?.digest;
+  }
+
+  stats(): JournalStats {
+    let byteLength = this.#own.document.byteLength;
+    for (const { document } of this.#replicas.values()) byteLength += document.byteLength;
+    return {
+      documents: 1 + this.#replicas.size,
+      byteLength,
+      ownFactItems: this.#own.factItems,
+      ownPlacementItems: this.#own.placementItems,
+      ownBytes: this.#own.document.byteLength,
+    };
+  }
+
+  observe(observer: JournalObserver): Cancel {
+    this.#observers.add(observer);
+    return () => this.#observers.delete(observer);
+  }
+
+  onUpdate(listener: UpdateListener): Cancel {
+    this.#updateListeners.add(listener);
+    return () => this.#updateListeners.delete(listener);
+  }
+
+  /** Told of a document that is no journal and not attached, before an update of it is taken or not. */
+  onUnknown(listener: (name: string) => void): Cancel {
+    this.#unknownListeners.add(listener);
+    return () => this.#unknownListeners.delete(listener);
+  }
+
+  /**
+   * Lets a document that is no journal be replicated and watched. Its updates have no clocks.
+   *
+   * @throws RangeError for the name of a journal, one that is taken, and beyond 64 documents
+   */
+  attachShared(name: string, doc: Doc, options: SharedDocumentOptions = {}): Cancel {
+    if (name.startsWith("journal/") || name.length > maxDocumentNameLength) throw new RangeError(`${name} as a name`);
+    return this.#shared.attach(name, doc, options);
+  }
+
+  names(): string[] {
+    return [this.#own.name, ...this.#replicas.keys(), ...this.#shared.names];
+  }
+
+  list(): readonly DocumentState[] {
+    return this.names().map((name) => this.state(name)!);
+  }
+
+  state(name: string): DocumentState | undefined {
+    const document = this.#document(name);
+    if (document === undefined) return this.#shared.state(name);
+    const { origin, clock, byteLength } = document;
+    return { name, origin, clock, byteLength };
+  }
+
+  stateVector(name: string): Uint8Array {
+    const doc = this.#doc(name);
+    return doc === undefined ? Uint8Array.of(0) : encodeStateVector(doc);
+  }
+
+  diff(name: string, stateVector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined> {
+    const document = this.#document(name);
+    if (document === undefined) return eachOf(this.#shared.diff(name, stateVector));
+    const from = readStateVector(stateVector).get(document.client) ?? 0;
+    return diffJournal(() => (this.#document(name) === document ? document : undefined), from, maxBytes);
+  }
+
+  /** The whole document as one Yjs update; of an unknown document, one that says nothing. */
+  encodeStateAsUpdate(name: string): Uint8Array {
+    const doc = this.#doc(name);
+    return doc === undefined ? Uint8Array.of(0, 0) : encodeStateAsUpdate(doc);
+  }
+
+  /**
+   * Answers a message of y-protocols' sync for somebody who may only read.
+   *
+   * @returns sync step 2 for a step 1; nothing for a step 2 or an update, which are ignored, and for an unknown document
+   * @throws RangeError for bytes that are no sync message
+   */
+  answerSync(name: string, message: Uint8Array): Uint8Array | undefined {
+    const doc = this.#doc(name);
+    return doc && answerSyncMessage(doc, message);
+  }
+
+  /**
+   * As `answerSync`, but a large journal comes in messages of about `maxBytes`, each of which is soon made: sync step 2
+   * first, then updates, to be sent in this order.
+   */
+  *answerSyncInParts(name: string, message: Uint8Array, maxBytes: number): Generator<Uint8Array, void, undefined> {
+    const stateVector = readSyncStep1(message);
+    if (stateVector === undefined || this.#doc(name) === undefined) return;
+    yield* syncMessages(this.diff(name, stateVector, maxBytes));
+  }
+
+  /** `update.bytes` are the store's from now on: what observers are told are views of them. */
+  apply(update: DocumentUpdate): ApplyOutcome {
+    const { name, bytes } = update;
+    if (bytes.length > this.#limits.maxUpdateBytes) throw refused(`${name}: an update of ${bytes.length} bytes`);
+    const origin = parseJournalName(this.#pool, name);
+    if (origin === undefined) return this.#applyShared(name, bytes);
+    if (this.#dropped.has(origin)) return "dropped";
+    if (name === this.#own.name) return this.#checkOwn(update);
+    const known = this.#replicas.get(name);
+    const clock = known?.document.clock ?? 0;
+    if (update.to <= clock) return "duplicate";
+    if (update.from > clock) return "gap";
+    if (known === undefined && this.#replicas.size >= this.#limits.maxDocuments) throw refused("too many journals");
+    const replica = known ?? new ReplicaJournal(new JournalDocument(name, origin, false));
+    const read = this.#check(update, replica, clock);
+    // Should Yjs ever take it otherwise than it was read, the journal is fetched anew.
+    readOrRefuse(
+      name,
+      () => replica.document.apply(read, bytes),
+      () => this.#forget(replica.document),
+    );
+    this.#replicas.set(name, replica);
+    replica.take(read, [...this.#observers]);
+    this.#tell(update, false);
+    return "applied";
+  }
+
+  /** @throws EspalierError `mesh_update_refused` for what its writer cannot have written */
+  #check({ name, from, to, bytes }: DocumentUpdate, replica: ReplicaJournal, clock: number): JournalUpdate {
+    const { maxDocumentBytes, maxFeeds } = this.#limits;
+    if (replica.document.byteLength + bytes.length > maxDocumentBytes) throw refused(`${name} is too large`);
+    const read = readOrRefuse(name, () => readJournalUpdate(bytes, replica.document.client, clock));
+    if (read.from !== from || read.to !== to) throw refused(`${name}: an update that is not what its frame says`);
+    if (!replica.hasRoomFor(read, maxFeeds)) throw refused(`${name} has too many feeds`);
+    return read;
+  }
+
+  #forget(document: JournalDocument): void {
+    document.destroy();
+    if (!this.#replicas.delete(document.name)) return;
+    for (const observer of [...this.#observers]) observer.journalDropped(document.origin);
+  }
+
+  /** Others have of the own journal what this router has written, and nothing else. */
+  #checkOwn({ name, to }: DocumentUpdate): ApplyOutcome {
+    if (to > this.#own.document.clock) throw refused(`${name} is written by somebody else`);
+    return "duplicate";
+  }
+
+  #applyShared(name: string, bytes: Uint8Array): ApplyOutcome {
+    if (this.#shared.doc(name) === undefined && name.length <= maxDocumentNameLength) {
+      for (const listener of [...this.#unknownListeners]) listener(name);
+    }
+    if (this.#shared.doc(name) === undefined) return "dropped";
+    return readOrRefuse(name, () => this.#shared.apply(name, bytes));
+  }
+
+  #begin(origin: Origin): OwnJournal {
+    const name = journalName(this.#pool, origin);
+    if (parseJournalName(this.#pool, name) === undefined) throw new RangeError(`${name} is no name of a journal`);
+    return new OwnJournal({
+      document: new JournalDocument(name, origin, true),
+      clock: this.#clock,
+      maxFeeds: this.#limits.maxFeeds,
+      maxPlacementBytes: this.#limits.maxPlacementBytes,
+      onCommit: (update) => this.#tell(update, true),
+    });
+  }
+
+  #document(name: string): JournalDocument | undefined {
+    return name === this.#own.name ? this.#own.document : this.#replicas.get(name)?.document;
+  }
+
+  #doc(name: string): Doc | undefined {
+    return this.#document(name)?.doc ?? this.#shared.doc(name);
+  }
+
+  #tell(update: DocumentUpdate, isOwn: boolean): void {
+    for (const listener of [...this.#updateListeners]) listener(update, isOwn);
+  }
+}
+
+function* eachOf(updates: readonly DocumentUpdate[]): Generator<DocumentUpdate, void, undefined> {
+  yield* updates;
+}

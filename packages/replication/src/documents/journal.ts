@@ -1,0 +1,88 @@
+import type { Cancel } from "@espalier/common";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import type { Life } from "../facts/life.ts";
+import type { FeedClaim } from "../feeds/feed-claim.ts";
+import type { Origin } from "../origin.ts";
+import type { ReplicatedDocuments } from "./replicated-documents.ts";
+
+/** What the numbers in a journal's items stand for: a target, in one of its lives where it has a feed. */
+export interface FeedDeclaration {
+  readonly target: string;
+  /** Null for placements at a target of which no life is known. */
+  readonly life: Life | null;
+}
+
+/** What a journal of another router says, in the order it was written. Never told of the own journal. */
+export interface JournalObserver {
+  /** Comes before anything that mentions the number. */
+  feedDeclared(origin: Origin, feed: number, declaration: FeedDeclaration): void;
+  claimChanged(origin: Origin, target: string, claim: FeedClaim | undefined): void;
+  facts(origin: Origin, entries: readonly FactEntry[]): void;
+  /** One item of the placement log; see placements/. */
+  placements(origin: Origin, item: Uint8Array): void;
+  /** The journal is gone; what it said of facts stays as it was folded. */
+  journalDropped(origin: Origin): void;
+}
+
+/** The journal of this router in this life. What is written becomes visible to others with `commit`. */
+export interface JournalWriter {
+  readonly origin: Origin;
+  readonly name: string;
+  /** @returns the number of the feed: the same for the same target and life */
+  declareFeed(declaration: FeedDeclaration): number;
+  /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
+  declarationOf(feed: number): FeedDeclaration | undefined;
+  claim(claim: FeedClaim): void;
+  unclaim(target: string): void;
+  /** Claims of this router, by target. */
+  readonly claims: ReadonlyMap<string, FeedClaim>;
+  writeFact(entry: FactEntry): void;
+  /** Entries of this feed up to and including this sequence are not needed any more, except the newest cut of it. */
+  settle(feed: number, sequence: number): void;
+  /** Nothing of this feed is needed any more: its life has ended, or another router has cut beyond it. */
+  retireFeed(feed: number): void;
+  /**
+   * Adds one item to the placement log.
+   *
+   * @param expiresMs when nothing in it is of use any more, on the monotonic clock
+   * @returns a number for `keepPlacements`
+   */
+  writePlacements(item: Uint8Array, expiresMs: number): number;
+  /** An item must stay until then, because a later one refers to it. */
+  keepPlacements(item: number, untilMs: number): void;
+  /** Whether the item is still in the log and not to be deleted for want of room. */
+  holdsPlacements(item: number): boolean;
+  readonly hasPending: boolean;
+  /** Ops written since the feed was last cut, for those who decide when to cut. */
+  opsSinceCut(feed: number): number;
+  /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */
+  commit(): void;
+}
+
+export interface JournalStats {
+  readonly documents: number;
+  readonly byteLength: number;
+  /** Of the own journal. */
+  readonly ownFactItems: number;
+  readonly ownPlacementItems: number;
+  readonly ownBytes: number;
+}
+
+/** All journals that this router has: its own, those of living routers, and those of dead ones that are still needed. */
+export interface JournalStore extends ReplicatedDocuments {
+  readonly own: JournalWriter;
+  /** Begins an own journal of a later life; the old one is dropped. */
+  restart(epoch: number): void;
+  /** The highest epoch known of a router, dropped journals included; 0 for none. */
+  highestEpoch(router: string): number;
+  /** Origins of the journals of others. */
+  origins(): readonly Origin[];
+  /** Drops a journal for good: it is refused from now on, and so is every earlier one of the same router. */
+  drop(origin: Origin): void;
+  /** Every entry that a journal of another router holds now, for those who come to a target late. */
+  entriesOf(origin: Origin): Generator<readonly FactEntry[], void, undefined>;
+  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined;
+  claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim>;
+  stats(): JournalStats;
+  observe(observer: JournalObserver): Cancel;
+}

@@ -1,0 +1,257 @@
+import type { Clock } from "@espalier/common";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import { FactItemWriter } from "../facts/fact-item.ts";
+import { countFactOps } from "../facts/fact-ops.ts";
+import type { FeedClaim } from "../feeds/feed-claim.ts";
+import type { Origin } from "../origin.ts";
+import type { FeedDeclaration, JournalWriter } from "./journal.ts";
+import type { JournalDocument } from "./journal-document.ts";
+import { binaryItem, checkStatement, feedStatement, itemKind, type LogValue } from "./journal-log.ts";
+import { PlacementItems } from "./placement-items.ts";
+import type { DocumentUpdate } from "./replicated-documents.ts";
+import { SettledItems } from "./settled-items.ts";
+
+/** What is pending is committed by itself before it grows beyond this. */
+export const maxCommitBytes = 1_048_576;
+/** One placement item in bytes: the longest chain that a record may say, and 4 KiB for what else the item says. */
+export const maxPlacementItemBytes = 65_536 * 8 + 4_096;
+/** With nothing to write, an empty item is written once so much can be deleted. */
+const minDeletionBytes = 65_536;
+const minDeletionItems = 64;
+/** What an entry of the fact log takes besides its ops, at most. */
+const entryOverheadBytes = 48;
+
+export interface OwnJournalOptions {
+  readonly document: JournalDocument;
+  readonly clock: Clock;
+  readonly maxFeeds: number;
+  readonly maxPlacementBytes: number;
+  readonly onCommit: (update: DocumentUpdate) => void;
+}
+
+interface Declared {
+  readonly key: string;
+  readonly declaration: FeedDeclaration;
+  readonly statement: LogValue;
+  clock: number | undefined;
+}
+
+/** Writes the journal of this router. */
+export class OwnJournal implements JournalWriter {
+  readonly document: JournalDocument;
+  readonly #options: OwnJournalOptions;
+  readonly #facts = new FactItemWriter();
+  readonly #settled = new SettledItems();
+  readonly #placements: PlacementItems;
+  readonly #feeds = new Map<string, number>();
+  readonly #declared = new Map<number, Declared>();
+  #pendingFeeds: Declared[] = [];
+  readonly #claims = new Map<string, FeedClaim>();
+  readonly #claimClocks = new Map<string, number>();
+  readonly #changedClaims = new Set<string>();
+  #emptyClocks: number[] = [];
+  /** Retired feeds that facts do not mention, and the last placement item that may; in the order of these. */
+  readonly #freeFeeds: { readonly feed: number; readonly lastItem: number }[] = [];
+  #pendingBytes = 0;
+  #nextFeed = 1;
+  #isClosed = false;
+
+  constructor(options: OwnJournalOptions) {
+    this.#options = options;
+    this.document = options.document;
+    this.#placements = new PlacementItems(options.maxPlacementBytes);
+  }
+
+  get origin(): Origin {
+    return this.document.origin;
+  }
+
+  get name(): string {
+    return this.document.name;
+  }
+
+  get claims(): ReadonlyMap<string, FeedClaim> {
+    return this.#claims;
+  }
+
+  get factItems(): number {
+    return this.#settled.items;
+  }
+
+  get placementItems(): number {
+    return this.#placements.items;
+  }
+
+  get hasPending(): boolean {
+    const { entryCount } = this.#facts;
+    const hasNew = entryCount > 0 || this.#pendingFeeds.length > 0 || this.#placements.hasPending;
+    return hasNew || this.#changedClaims.size > 0 || this.#hasMuchToDelete();
+  }
+
+  /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
+  declareFeed(declaration: FeedDeclaration): number {
+    const { target, life } = declaration;
+    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
+    const known = this.#feeds.get(key);
+    if (known !== undefined) return known;
+    if (this.#declared.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
+    const feed = this.#nextFeed;
+    const statement = feedStatement(feed, declaration);
+    checkStatement(statement);
+    this.#makeRoom(2 * key.length);
+    this.#nextFeed += 1;
+    const declared = { key, declaration, statement, clock: undefined };
+    this.#feeds.set(key, feed);
+    this.#declared.set(feed, declared);
+    this.#pendingFeeds.push(declared);
+    this.#settled.beginFeed(feed);
+    return feed;
+  }
+
+  declarationOf(feed: number): FeedDeclaration | undefined {
+    return this.#declared.get(feed)?.declaration;
+  }
+
+  /** @throws RangeError beyond the bound on claims, which is that on feeds, and for texts that are too long */
+  claim(claim: FeedClaim): void {
+    const { target, state, reason, unusable } = claim;
+    if (!this.#claims.has(target) && this.#claims.size >= this.#options.maxFeeds)
+      throw new RangeError("too many claims");
+    checkStatement({ claim });
+    this.#makeRoom(2 * (target.length + state.length + reason.length + (unusable?.length ?? 0)));
+    this.#claims.set(target, claim);
+    this.#changedClaims.add(target);
+  }
+
+  unclaim(target: string): void {
+    if (!this.#claims.delete(target)) return;
+    if (this.#claimClocks.has(target)) this.#changedClaims.add(target);
+    else this.#changedClaims.delete(target);
+  }
+
+  /** @throws RangeError for a feed that is not declared, and for what `FactItemWriter.add` refuses */
+  writeFact(entry: FactEntry): void {
+    this.#settled.check(entry.feed);
+    const ops = entry.kind === "record" ? entry.ops.length : 0;
+    const count = entry.kind === "record" ? countFactOps(entry.ops) : 0;
+    this.#makeRoom(ops + entryOverheadBytes);
+    this.#facts.add(entry);
+    this.#settled.add(entry, count);
+  }
+
+  settle(feed: number, sequence: number): void {
+    this.#settled.settle(feed, sequence);
+  }
+
+  retireFeed(feed: number): void {
+    const declared = this.#declared.get(feed);
+    if (declared === undefined) return;
+    this.#feeds.delete(declared.key);
+    this.#settled.retire(feed);
+  }
+
+  /** @throws RangeError for an item that is too long */
+  writePlacements(item: Uint8Array, expiresMs: number): number {
+    if (item.length > maxPlacementItemBytes) throw new RangeError(`a placement item of ${item.length} bytes`);
+    this.#makeRoom(item.length);
+    return this.#placements.add(item, expiresMs);
+  }
+
+  keepPlacements(item: number, untilMs: number): void {
+    this.#placements.keep(item, untilMs);
+  }
+
+  holdsPlacements(item: number): boolean {
+    return this.#placements.holds(item, this.#options.clock.nowMs());
+  }
+
+  opsSinceCut(feed: number): number {
+    return this.#settled.opsSinceCut(feed);
+  }
+
+  commit(): void {
+    if (this.#isClosed) return;
+    this.#placements.expire(this.#options.clock.nowMs());
+    if (!this.hasPending) return;
+    this.#pendingBytes = 0;
+    const values: LogValue[] = [];
+    const written: ((clock: number) => void)[] = [];
+    const add = (value: LogValue, atClock: (clock: number) => void): void => {
+      values.push(value);
+      written.push(atClock);
+    };
+    const deletions = this.#takeDeletions();
+    this.#gather(add, deletions);
+    if (values.length === 0 && deletions.length === 0) return;
+    if (values.length === 0) add(Uint8Array.of(itemKind.empty), (clock) => this.#emptyClocks.push(clock));
+    const from = this.document.clock;
+    const bytes = this.document.write(values, deletions);
+    for (const [index, atClock] of written.entries()) atClock(from + index);
+    this.#options.onCommit({ name: this.name, from, to: from + values.length, bytes });
+  }
+
+  /** Nothing more of this life becomes visible. */
+  close(): void {
+    this.#isClosed = true;
+    this.document.destroy();
+  }
+
+  /** Declarations come before what mentions them, claims last. */
+  #gather(add: (value: LogValue, atClock: (clock: number) => void) => void, deletions: number[]): void {
+    for (const declared of this.#pendingFeeds.splice(0)) {
+      add(declared.statement, (clock) => {
+        declared.clock = clock;
+      });
+    }
+    if (this.#facts.entryCount > 0) {
+      const item = binaryItem(itemKind.facts, this.#facts.finish());
+      add(item, (clock) => this.#settled.commit(clock, item.length));
+    }
+    for (const { bytes, committed } of this.#placements.takePending()) {
+      add(binaryItem(itemKind.placements, bytes), committed);
+    }
+    for (const target of this.#changedClaims) {
+      const before = this.#claimClocks.get(target);
+      if (before !== undefined) deletions.push(before);
+      this.#claimClocks.delete(target);
+      const claim = this.#claims.get(target);
+      if (claim !== undefined) add({ claim }, (clock) => this.#claimClocks.set(target, clock));
+    }
+    this.#changedClaims.clear();
+  }
+
+  /** Clocks of items that nobody needs. */
+  #takeDeletions(): number[] {
+    const deletions = this.#emptyClocks;
+    this.#emptyClocks = [];
+    for (const { clock } of this.#settled.takeDeletable()) deletions.push(clock);
+    for (const { clock } of this.#placements.takeDeletable()) deletions.push(clock);
+    for (const feed of this.#takeUnneededFeeds()) {
+      const declared = this.#declared.get(feed)!;
+      this.#declared.delete(feed);
+      if (declared.clock === undefined) this.#pendingFeeds = this.#pendingFeeds.filter((other) => other !== declared);
+      else deletions.push(declared.clock);
+    }
+    return deletions;
+  }
+
+  /** Facts do not mention them any more, and every placement item that may mention them has gone. */
+  #takeUnneededFeeds(): readonly number[] {
+    const { newest, oldest } = this.#placements;
+    // What was placed and is not written yet comes in the next item.
+    for (const feed of this.#settled.takeFreeFeeds()) this.#freeFeeds.push({ feed, lastItem: newest + 1 });
+    const kept = this.#freeFeeds.findIndex(({ lastItem }) => oldest !== undefined && oldest <= lastItem);
+    return this.#freeFeeds.splice(0, kept < 0 ? this.#freeFeeds.length : kept).map(({ feed }) => feed);
+  }
+
+  #hasMuchToDelete(): boolean {
+    const { deletableBytes, deletableItems } = this.#settled;
+    const bytes = deletableBytes + this.#placements.deletableBytes;
+    return bytes >= minDeletionBytes || deletableItems + this.#placements.deletableItems >= minDeletionItems;
+  }
+
+  #makeRoom(bytes: number): void {
+    if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > maxCommitBytes) this.commit();
+    this.#pendingBytes += bytes;
+  }
+}

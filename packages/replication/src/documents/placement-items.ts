@@ -1,0 +1,181 @@
+import { itemOverheadBytes } from "./journal-document.ts";
+import type { DeletableItem } from "./settled-items.ts";
+
+interface PlacementItem {
+  readonly number: number;
+  /** What it takes of the room. */
+  readonly byteLength: number;
+  /** Empty once it is committed or given up. */
+  bytes: Uint8Array;
+  /** Bytes of all items before it. */
+  readonly startBytes: number;
+  clock: number | undefined;
+  untilMs: number;
+  isDoomed: boolean;
+}
+
+/** An item counts as about to go when it is older than the newest seven eighths of the room. */
+const safeShare = 7 / 8;
+/** Entries of the heap whose items went before their time are cleared away when there are more of them than of others. */
+const minSweepEntries = 64;
+const noBytes = new Uint8Array();
+
+/**
+ * Knows which items of the own placement log are needed: those that have not expired, the newest ones first when the
+ * room is not enough.
+ */
+export class PlacementItems {
+  readonly #maxBytes: number;
+  /** In the order of their numbers. */
+  readonly #items = new Map<number, PlacementItem>();
+  /** Ordered as a heap by the time at which an item expired when it was put there; it may have been kept since. */
+  #heap: { readonly atMs: number; readonly item: PlacementItem }[] = [];
+  readonly #deletable: PlacementItem[] = [];
+  #pending: PlacementItem[] = [];
+  #nextNumber = 1;
+  #writtenBytes = 0;
+  #heldBytes = 0;
+  #deletableBytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  get items(): number {
+    return this.#items.size;
+  }
+
+  /** The number of the item that was added last; 0 before any. */
+  get newest(): number {
+    return this.#nextNumber - 1;
+  }
+
+  /** The number of the oldest item that is needed; undefined when none is. */
+  get oldest(): number | undefined {
+    for (const number of this.#items.keys()) return number;
+    return undefined;
+  }
+
+  get deletableBytes(): number {
+    return this.#deletableBytes;
+  }
+
+  get deletableItems(): number {
+    return this.#deletable.length;
+  }
+
+  get hasPending(): boolean {
+    return this.#pending.length > 0;
+  }
+
+  add(bytes: Uint8Array, expiresMs: number): number {
+    const number = this.#nextNumber++;
+    const startBytes = this.#writtenBytes;
+    const byteLength = bytes.length + itemOverheadBytes;
+    const item: PlacementItem = {
+      ...{ number, byteLength, bytes, startBytes },
+      ...{ clock: undefined, untilMs: expiresMs, isDoomed: false },
+    };
+    this.#writtenBytes += byteLength;
+    this.#heldBytes += byteLength;
+    this.#items.set(number, item);
+    this.#pending.push(item);
+    this.#toHeap(item);
+    for (const oldest of this.#items.values()) {
+      if (this.#heldBytes <= this.#maxBytes) break;
+      this.#doom(oldest);
+    }
+    this.#sweepHeap();
+    return number;
+  }
+
+  keep(number: number, untilMs: number): void {
+    const item = this.#items.get(number);
+    if (item !== undefined && untilMs > item.untilMs) item.untilMs = untilMs;
+  }
+
+  holds(number: number, nowMs: number): boolean {
+    const item = this.#items.get(number);
+    if (item === undefined || item.untilMs <= nowMs) return false;
+    return this.#writtenBytes - item.startBytes <= this.#maxBytes * safeShare;
+  }
+
+  /** Takes the items that are to be added, without those that have gone before they came. */
+  takePending(): readonly { readonly bytes: Uint8Array; committed(clock: number): void }[] {
+    const taken = this.#pending.filter((item) => !item.isDoomed);
+    this.#pending = [];
+    return taken.map((item) => ({
+      bytes: item.bytes,
+      committed: (clock: number) => {
+        item.clock = clock;
+        item.bytes = noBytes;
+        if (item.isDoomed) this.#toDelete(item);
+      },
+    }));
+  }
+
+  /** Gives up items that have expired. */
+  expire(nowMs: number): void {
+    for (let first = this.#heap[0]; first !== undefined && first.atMs <= nowMs; first = this.#heap[0]) {
+      this.#popHeap();
+      const { item } = first;
+      if (item.isDoomed) continue;
+      if (item.untilMs > nowMs) this.#toHeap(item);
+      else this.#doom(item);
+    }
+  }
+
+  /** Items to be deleted; taken by asking. */
+  takeDeletable(): readonly DeletableItem[] {
+    this.#deletableBytes = 0;
+    return this.#deletable.splice(0).map(({ clock, byteLength }) => ({ clock: clock!, byteLength }));
+  }
+
+  #doom(item: PlacementItem): void {
+    item.isDoomed = true;
+    this.#items.delete(item.number);
+    this.#heldBytes -= item.byteLength;
+    item.bytes = noBytes;
+    if (item.clock !== undefined) this.#toDelete(item);
+  }
+
+  #toDelete(item: PlacementItem): void {
+    this.#deletable.push(item);
+    this.#deletableBytes += item.byteLength;
+  }
+
+  #sweepHeap(): void {
+    if (this.#heap.length <= 2 * this.#items.size + minSweepEntries) return;
+    this.#heap = [];
+    for (const item of this.#items.values()) this.#toHeap(item);
+  }
+
+  #toHeap(item: PlacementItem): void {
+    const heap = this.#heap;
+    const entry = { atMs: item.untilMs, item };
+    let at = heap.push(entry) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (heap[parent]!.atMs <= entry.atMs) break;
+      heap[at] = heap[parent]!;
+      at = parent;
+    }
+    heap[at] = entry;
+  }
+
+  #popHeap(): void {
+    const heap = this.#heap;
+    const entry = heap.pop()!;
+    if (heap.length === 0) return;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && heap[child + 1]!.atMs < heap[child]!.atMs) child += 1;
+      if (heap[child]!.atMs >= entry.atMs) break;
+      heap[at] = heap[child]!;
+      at = child;
+    }
+    heap[at] = entry;
+  }
+}

@@ -1,0 +1,176 @@
+import type { FactEntry } from "../facts/fact-entry.ts";
+
+/** An item of facts in the own log. */
+interface Item {
+  /** Undefined until it is committed. */
+  clock: number | undefined;
+  byteLength: number;
+  /** What is still needed of it: feeds with records not settled, and newest cuts. */
+  open: number;
+  /** Feeds that it mentions, each once. */
+  readonly feeds: FeedItems[];
+}
+
+interface FeedItems {
+  readonly number: number;
+  settled: number;
+  /** Items with records or gaps beyond what is settled, and the last sequence of them in each. */
+  readonly unsettled: Map<Item, number>;
+  /** The item that holds the newest cut. */
+  cut: Item | undefined;
+  /** Items in the log that mention it, and the latest of them. */
+  mentions: number;
+  mentionedBy: Item | undefined;
+  isRetired: boolean;
+  /** Ops since its last cut. */
+  ops: number;
+}
+
+/** An item of the own log that is to be deleted. */
+export interface DeletableItem {
+  readonly clock: number;
+  readonly byteLength: number;
+}
+
+/**
+ * Knows which items of the own fact log are needed: those with an entry that no newer cut of its feed has made
+ * superfluous. One summary per item and feed, whatever the number of entries.
+ */
+export class SettledItems {
+  readonly #feeds = new Map<number, FeedItems>();
+  #current: Item = newItem();
+  readonly #deletable: Item[] = [];
+  #deletableBytes = 0;
+  #items = 0;
+  readonly #freeFeeds: number[] = [];
+
+  /** Items in the log. */
+  get items(): number {
+    return this.#items;
+  }
+
+  get deletableItems(): number {
+    return this.#deletable.length;
+  }
+
+  get deletableBytes(): number {
+    return this.#deletableBytes;
+  }
+
+  opsSinceCut(feed: number): number {
+    return this.#feeds.get(feed)?.ops ?? 0;
+  }
+
+  /** @throws RangeError for a feed that was not begun, or was retired */
+  check(feed: number): void {
+    const known = this.#feeds.get(feed);
+    if (known === undefined || known.isRetired) throw new RangeError(`feed ${feed} is not declared`);
+  }
+
+  beginFeed(feed: number): void {
+    this.#feeds.set(feed, {
+      number: feed,
+      settled: -1,
+      unsettled: new Map(),
+      cut: undefined,
+      mentions: 0,
+      mentionedBy: undefined,
+      isRetired: false,
+      ops: 0,
+    });
+  }
+
+  /** Notes an entry of the item that is being gathered. */
+  add(entry: FactEntry, ops: number): void {
+    const feed = this.#feeds.get(entry.feed)!;
+    const item = this.#current;
+    if (feed.mentionedBy !== item) {
+      feed.mentionedBy = item;
+      item.feeds.push(feed);
+      feed.mentions += 1;
+    }
+    if (entry.kind === "cut") {
+      this.#release(feed.cut);
+      feed.cut = item;
+      item.open += 1;
+      feed.ops = 0;
+      return;
+    }
+    feed.ops += ops;
+    const last = entry.kind === "gap" ? entry.to : entry.sequence;
+    if (last <= feed.settled) return;
+    const before = feed.unsettled.get(item);
+    if (before === undefined) item.open += 1;
+    feed.unsettled.set(item, Math.max(before ?? 0, last));
+  }
+
+  /** The gathered item is in the log now, at this clock. */
+  commit(clock: number, byteLength: number): void {
+    const item = this.#current;
+    this.#current = newItem();
+    item.clock = clock;
+    item.byteLength = byteLength;
+    this.#items += 1;
+    if (item.open === 0) this.#toDelete(item);
+  }
+
+  settle(number: number, sequence: number): void {
+    const feed = this.#feeds.get(number);
+    if (feed === undefined || sequence <= feed.settled) return;
+    feed.settled = sequence;
+    for (const [item, last] of feed.unsettled) {
+      if (last > sequence) continue;
+      feed.unsettled.delete(item);
+      this.#release(item);
+    }
+  }
+
+  retire(number: number): void {
+    const feed = this.#feeds.get(number);
+    if (feed === undefined || feed.isRetired) return;
+    this.settle(number, Number.POSITIVE_INFINITY);
+    feed.isRetired = true;
+    this.#release(feed.cut);
+    feed.cut = undefined;
+    if (feed.mentions === 0) this.#freeFeeds.push(number);
+  }
+
+  /** Items that nobody needs; taken by asking. */
+  takeDeletable(): readonly DeletableItem[] {
+    const taken = this.#deletable.splice(0) as (Item & { clock: number })[];
+    this.#deletableBytes = 0;
+    this.#items -= taken.length;
+    for (const item of taken) {
+      for (const feed of item.feeds) {
+        feed.mentions -= 1;
+        if (feed.mentions === 0) {
+          feed.mentionedBy = undefined;
+          if (feed.isRetired) this.#freeFeeds.push(feed.number);
+        }
+      }
+    }
+    return taken;
+  }
+
+  /** Retired feeds that no item mentions any more; taken by asking. */
+  takeFreeFeeds(): readonly number[] {
+    const free = this.#freeFeeds.splice(0);
+    for (const feed of free) this.#feeds.delete(feed);
+    return free;
+  }
+
+  #release(item: Item | undefined): void {
+    if (item === undefined) return;
+    item.open -= 1;
+    if (item.open === 0 && item.clock !== undefined) this.#toDelete(item);
+  }
+
+  #toDelete(item: Item): void {
+    this.#deletable.push(item);
+    this.#deletableBytes += item.byteLength;
+  }
+}
+
+function newItem(): Item {
+  return { clock: undefined, byteLength: 0, open: 0, feeds: [] };
+}

@@ -1,0 +1,143 @@
+import type { Cancel } from "@espalier/common";
+import {
+  applyUpdate,
+  ContentDoc,
+  type Doc,
+  decodeUpdate,
+  encodeStateAsUpdate,
+  encodeStateVector,
+  type GC,
+  getState,
+  ID,
+  Item,
+  type Skip,
+} from "yjs";
+import { readStateVector } from "./document-diff.ts";
+import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
+
+/** Documents that are attached at a time. */
+export const maxSharedDocuments = 64;
+
+/** How a document with many writers, or with none but this router, takes part. */
+export interface SharedDocumentOptions {
+  /** Updates of others are refused. Default: false. */
+  readonly isReadOnly?: boolean;
+}
+
+type DeletedRanges = ReturnType<typeof decodeUpdate>["ds"];
+
+interface Attached {
+  readonly doc: Doc;
+  readonly isReadOnly: boolean;
+  /** Undefined after a change, until somebody asks. */
+  byteLength: number | undefined;
+}
+
+const remote = Symbol("an update of another replica");
+/** An update that says nothing. */
+const emptyUpdateBytes = 2;
+
+/** Documents that are no journals: plain Yjs documents of others' making. */
+export class SharedDocuments {
+  readonly #attached = new Map<string, Attached>();
+  readonly #onUpdate: (update: DocumentUpdate, isOwn: boolean) => void;
+
+  constructor(onUpdate: (update: DocumentUpdate, isOwn: boolean) => void) {
+    this.#onUpdate = onUpdate;
+  }
+
+  get names(): readonly string[] {
+    return [...this.#attached.keys()];
+  }
+
+  doc(name: string): Doc | undefined {
+    return this.#attached.get(name)?.doc;
+  }
+
+  /** @throws RangeError for a name that is taken, and beyond the bound */
+  attach(name: string, doc: Doc, { isReadOnly = false }: SharedDocumentOptions): Cancel {
+    if (this.#attached.has(name)) throw new RangeError(`${name} is attached`);
+    if (this.#attached.size >= maxSharedDocuments) throw new RangeError("too many shared documents");
+    const attached: Attached = { doc, isReadOnly, byteLength: undefined };
+    const listener = (bytes: Uint8Array, from: unknown): void => {
+      attached.byteLength = undefined;
+      this.#onUpdate({ name, from: 0, to: 0, bytes }, from !== remote);
+    };
+    this.#attached.set(name, attached);
+    doc.on("update", listener);
+    return () => {
+      doc.off("update", listener);
+      if (this.#attached.get(name) === attached) this.#attached.delete(name);
+    };
+  }
+
+  state(name: string): DocumentState | undefined {
+    const attached = this.#attached.get(name);
+    if (attached === undefined) return undefined;
+    attached.byteLength ??= encodeStateAsUpdate(attached.doc).length;
+    return { name, origin: undefined, clock: 0, byteLength: attached.byteLength };
+  }
+
+  diff(name: string, stateVector: Uint8Array): DocumentUpdate[] {
+    readStateVector(stateVector);
+    const doc = this.doc(name);
+    if (doc === undefined) return [];
+    const bytes = encodeStateAsUpdate(doc, stateVector);
+    return bytes.length <= emptyUpdateBytes ? [] : [{ name, from: 0, to: 0, bytes }];
+  }
+
+  /**
+   * Takes an update of an attached document. What would have to wait for something else is not taken at all.
+   *
+   * @throws Error (of any kind) for what cannot be taken
+   */
+  apply(name: string, bytes: Uint8Array): ApplyOutcome {
+    const { doc, isReadOnly } = this.#attached.get(name)!;
+    if (isReadOnly) throw new RangeError("nobody else writes this document");
+    const { structs, ds } = decodeUpdate(bytes);
+    if (missesAnything(doc, structs, ds)) return "gap";
+    let isChanged = false;
+    const listener = (): void => {
+      isChanged = true;
+    };
+    doc.on("update", listener);
+    try {
+      applyUpdate(doc, bytes, remote);
+    } finally {
+      doc.off("update", listener);
+    }
+    return isChanged ? "applied" : "duplicate";
+  }
+
+  stateVector(name: string): Uint8Array | undefined {
+    const doc = this.doc(name);
+    return doc && encodeStateVector(doc);
+  }
+}
+
+/** Whether an update refers to anything that is neither there nor in it. */
+function missesAnything(doc: Doc, structs: readonly (Item | GC | Skip)[], ds: DeletedRanges): boolean {
+  const ends = new Map<number, number>();
+  const endOf = (client: number): number => ends.get(client) ?? getState(doc.store, client);
+  for (const struct of structs) {
+    const { client, clock } = struct.id;
+    if (clock > endOf(client)) return true;
+    ends.set(client, Math.max(endOf(client), clock + struct.length));
+  }
+  for (const struct of structs) {
+    if (!(struct instanceof Item)) continue;
+    if (struct.content instanceof ContentDoc) throw new RangeError("a document in a document");
+    for (const id of [struct.origin, struct.rightOrigin, parentOf(struct)]) {
+      if (id !== null && id.clock >= endOf(id.client)) return true;
+    }
+  }
+  for (const [client, ranges] of ds.clients) {
+    for (const { clock, len } of ranges) if (clock + len > endOf(client)) return true;
+  }
+  return false;
+}
+
+/** The type that an item is in, where it is no root type. */
+function parentOf({ parent }: Item): { readonly client: number; readonly clock: number } | null {
+  return parent instanceof ID ? parent : null;
+}

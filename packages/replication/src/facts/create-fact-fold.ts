@@ -1,0 +1,293 @@
+import type { Cancel, Clock, Meter, RouterId } from "@espalier/common";
+import { silentMeter } from "@espalier/common";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { FeedDeclaration } from "../documents/journal.ts";
+import type { Origin } from "../origin.ts";
+import type { FactEntry } from "./fact-entry.ts";
+import type {
+  FactFold,
+  FoldImport,
+  FoldNeeds,
+  FoldReplacement,
+  FoldState,
+  FoldStatement,
+  ReloadReason,
+} from "./fact-fold.ts";
+import { type DirectoryFeed, FeedDirectory } from "./feed-directory.ts";
+import type { FoldContext } from "./fold-context.ts";
+import { defaultFoldLimits, type FoldLimits } from "./fold-limits.ts";
+import { createFoldMeters, type FoldMeters } from "./fold-meters.ts";
+import { never } from "./fold-point.ts";
+import { IndexSink } from "./index-sink.ts";
+import { lifeId } from "./life.ts";
+import { exportSnapshot } from "./snapshot-export.ts";
+import { SnapshotImport } from "./snapshot-import.ts";
+import { contentOf } from "./target-content.ts";
+import { TargetFold } from "./target-fold.ts";
+import type { TargetSlots } from "./target-slots.ts";
+
+export interface FactFoldOptions {
+  /** Nobody else writes facts to it. */
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  /** This router: its own cuts are never a reason to doubt its state. */
+  readonly self: RouterId;
+  readonly needs: FoldNeeds;
+  readonly clock: Clock;
+  readonly meter?: Meter;
+  readonly limits?: Partial<FoldLimits>;
+}
+
+/** Begins with no target. */
+export function createFactFold(options: FactFoldOptions): FactFold {
+  return new IndexFold(options);
+}
+
+interface Need {
+  readonly target: string;
+  readonly reason: ReloadReason;
+  readonly from: Origin | undefined;
+}
+
+class IndexFold implements FactFold {
+  readonly #slots: TargetSlots;
+  readonly #needs: FoldNeeds;
+  readonly #meters: FoldMeters;
+  readonly #context: FoldContext;
+  readonly #feeds: FeedDirectory;
+  readonly #targets = new Map<string, TargetFold>();
+  readonly #listeners = new Set<(target: string) => void>();
+  /** What is to be told once everything is applied. */
+  readonly #touched = new Set<TargetFold>();
+  #asked: Need[] = [];
+  #isTelling = false;
+
+  constructor(options: FactFoldOptions) {
+    const { index, clock, self } = options;
+    const limits = { ...defaultFoldLimits, ...options.limits };
+    const meters = createFoldMeters(options.meter ?? silentMeter);
+    this.#slots = options.slots;
+    this.#needs = options.needs;
+    this.#meters = meters;
+    this.#feeds = new FeedDirectory(limits);
+    const sink = new IndexSink(index, meters);
+    this.#context = { index, sink, limits, meters, clock, self, waiting: { total: 0 }, kept: { total: 0 } };
+  }
+
+  get byteLength(): number {
+    return this.#context.waiting.total + this.#context.kept.total;
+  }
+
+  state(target: string): FoldState | undefined {
+    const fold = this.#targets.get(target);
+    return fold && stateOf(fold);
+  }
+
+  *states(): Generator<FoldState, void, undefined> {
+    for (const fold of this.#targets.values()) yield stateOf(fold);
+  }
+
+  statement(target: string): FoldStatement | undefined {
+    const fold = this.#targets.get(target);
+    return fold?.progress === "current" ? statementOf(this.#context.index, fold) : undefined;
+  }
+
+  cutStatement(target: string): FoldStatement | undefined {
+    const fold = this.#targets.get(target);
+    return fold && (fold.progress === "current" || fold.progress === "open")
+      ? statementOf(this.#context.index, fold)
+      : undefined;
+  }
+
+  compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
+    const fold = this.#targets.get(statement.target);
+    if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
+    if (fold.track.last?.sequence !== statement.sequence) return "not-comparable";
+    if (fold.agrees(statement)) return "equal";
+    if (statement.isComplete || !fold.track.isComplete) {
+      fold.mistrust(from);
+      this.#touch(fold);
+      this.#tell();
+    }
+    return "different";
+  }
+
+  declare(origin: Origin, feed: number, declaration: FeedDeclaration): void {
+    const entry = this.#feeds.add(origin, feed, declaration);
+    if (!entry) this.#meters.ignored("limit");
+    else if (declaration.life) this.#resolve(entry);
+    this.#tell();
+  }
+
+  apply(origin: Origin, entries: readonly FactEntry[]): void {
+    const feeds = this.#feeds.of(origin);
+    for (const entry of entries) {
+      const feed = feeds?.get(entry.feed);
+      if (!feed?.declaration.life) this.#meters.ignored("unknown-feed");
+      else if (feed.fold ?? this.#resolve(feed)) this.#take(origin, feed, entry);
+    }
+    this.#tell();
+  }
+
+  replaceState({ target, life, mark, isComplete, tellAll }: FoldReplacement): boolean {
+    const fold = this.#targets.get(target);
+    if (!fold || fold.life?.id !== lifeId(life)) return false;
+    const { sequence, timestampUs, checksum } = mark;
+    const last = { sequence, timestampUs, checksum };
+    fold.reset({ position: sequence, last, incompleteFrom: isComplete ? never : life.sequence });
+    this.#context.sink.aim(fold.slot);
+    tellAll(this.#context.sink);
+    fold.advance();
+    this.#touch(fold);
+    this.#tell();
+    return true;
+  }
+
+  forgetOrigin(origin: Origin): void {
+    this.#feeds.forget(origin);
+  }
+
+  forgetTarget(target: string): void {
+    this.#feeds.forgetTarget(target);
+    const fold = this.#targets.get(target);
+    if (!fold) return;
+    fold.clear();
+    this.#targets.delete(target);
+    this.#touched.delete(fold);
+  }
+
+  exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined> {
+    const folds = targets ? targets.flatMap((target) => this.#targets.get(target) ?? []) : [...this.#targets.values()];
+    return exportSnapshot(this.#context.index, new Set(folds), maxBytes);
+  }
+
+  beginImport(): FoldImport {
+    const snapshot = new SnapshotImport({
+      index: this.#context.index,
+      sink: this.#context.sink,
+      foldOf: (target) => this.#foldOf(target),
+      touched: (fold) => this.#touch(fold),
+    });
+    const telling =
+      <Arguments extends unknown[], Result>(call: (...args: Arguments) => Result) =>
+      (...args: Arguments): Result => {
+        try {
+          return call(...args);
+        } finally {
+          this.#tell();
+        }
+      };
+    return {
+      frame: telling((bytes: Uint8Array) => snapshot.frame(bytes)),
+      end: telling(() => snapshot.end()),
+      abort: telling(() => snapshot.abort()),
+    };
+  }
+
+  giveUpLoading(targets: readonly string[]): void {
+    for (const target of targets) {
+      const fold = this.#targets.get(target);
+      fold?.giveUpLoading();
+      if (fold) this.#touch(fold);
+    }
+    this.#tell();
+  }
+
+  maintain(): void {
+    for (const fold of this.#targets.values()) {
+      fold.maintain();
+      this.#touch(fold);
+    }
+    this.#tell();
+  }
+
+  onChange(listener: (target: string) => void): Cancel {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #take(origin: Origin, { fold, life }: DirectoryFeed, entry: FactEntry): void {
+    if (!fold || !life) return;
+    if (fold.life !== life) {
+      life.hasMissed = true;
+      this.#meters.ignored("old-life");
+    } else if (entry.kind === "record") {
+      if (fold.record(origin, entry)) this.#touch(fold);
+    } else {
+      if (entry.kind === "gap") fold.gap(entry);
+      else fold.cut(origin, entry);
+      this.#touch(fold);
+    }
+  }
+
+  /** Finds the fold of a feed, which may not have had a slot so far. */
+  #resolve(feed: DirectoryFeed): TargetFold | undefined {
+    const { target, life } = feed.declaration;
+    const fold = this.#foldOf(target);
+    if (!fold) this.#meters.ignored("no-slot");
+    if (!fold || !life) return undefined;
+    feed.fold = fold;
+    feed.life = fold.declare(life);
+    this.#touch(fold);
+    return fold;
+  }
+
+  #foldOf(target: string): TargetFold | undefined {
+    const known = this.#targets.get(target);
+    if (known) return known;
+    const slot = this.#slots.slotOf(target);
+    if (slot < 0) return undefined;
+    const ask = (_fold: TargetFold, reason: ReloadReason, from: Origin | undefined): void => {
+      this.#asked.push({ target, reason, from });
+    };
+    const fold = new TargetFold(this.#context, ask, target, slot);
+    this.#targets.set(target, fold);
+    return fold;
+  }
+
+  #touch(fold: TargetFold): void {
+    this.#touched.add(fold);
+  }
+
+  /** Tells what has changed. Listeners may change more, which is told before it returns. */
+  #tell(): void {
+    if (this.#touched.size === 0 && this.#asked.length === 0) return;
+    for (const fold of this.#touched) fold.refold();
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    try {
+      while (this.#touched.size > 0 || this.#asked.length > 0) {
+        const asked = this.#asked;
+        this.#asked = [];
+        for (const { target, reason, from } of asked) this.#needs.reload(target, reason, from);
+        const touched = [...this.#touched];
+        this.#touched.clear();
+        for (const fold of touched) this.#tellOf(fold);
+      }
+    } finally {
+      this.#isTelling = false;
+    }
+  }
+
+  #tellOf(fold: TargetFold): void {
+    const now = `${fold.life?.id} ${fold.progress} ${fold.track.isComplete}`;
+    if (now === fold.told) return;
+    fold.told = now;
+    for (const listener of this.#listeners) listener(fold.key);
+  }
+}
+
+function stateOf({ key, life, track, progress }: TargetFold): FoldState {
+  return { target: key, life: life?.life, last: track.last, isComplete: track.isComplete, progress };
+}
+
+function statementOf(index: PrefixIndex, { key, slot, life, track }: TargetFold): FoldStatement | undefined {
+  if (!life || !track.last) return undefined;
+  return {
+    target: key,
+    life: life.id,
+    sequence: track.last.sequence,
+    isComplete: track.isComplete,
+    ...contentOf(index, slot),
+  };
+}

@@ -1,0 +1,61 @@
+import type { Origin } from "../origin.ts";
+import type { CutEntry } from "./fact-entry.ts";
+
+/** Cuts of one target beyond what is folded; of more, the highest are the ones that matter. */
+export const maxWaitingCuts = 16;
+
+/** A cut, and who states it. */
+export interface StatedCut {
+  readonly cut: CutEntry;
+  readonly origin: Origin;
+}
+
+/** Complete cuts first, then those of the lowest router; of one router the later one. */
+export function outranks(one: StatedCut, other: StatedCut): boolean {
+  if (one.cut.isComplete !== other.cut.isComplete) return one.cut.isComplete;
+  return one.origin.router < other.origin.router;
+}
+
+/** Cuts that a target has not reached, by sequence, the best one for each. */
+export class CutBoard {
+  #cuts: StatedCut[] = [];
+
+  get count(): number {
+    return this.#cuts.length;
+  }
+
+  get highest(): StatedCut | undefined {
+    return this.#cuts.at(-1);
+  }
+
+  add(stated: StatedCut): void {
+    const { sequence } = stated.cut;
+    const at = this.#cuts.findIndex(({ cut }) => cut.sequence >= sequence);
+    const known = at < 0 ? undefined : this.#cuts[at];
+    if (known?.cut.sequence === sequence) {
+      if (!outranks(known, stated)) this.#cuts[at] = stated;
+    } else {
+      this.#cuts.splice(at < 0 ? this.#cuts.length : at, 0, stated);
+      if (this.#cuts.length > maxWaitingCuts) this.#cuts.shift();
+    }
+  }
+
+  /** Takes the cut at this sequence. */
+  take(sequence: number): StatedCut | undefined {
+    const at = this.#cuts.findIndex(({ cut }) => cut.sequence === sequence);
+    return at < 0 ? undefined : this.#cuts.splice(at, 1)[0];
+  }
+
+  /** Whether there is a cut from `from` to `to`, inclusive. */
+  hasWithin(from: number, to: number): boolean {
+    return this.#cuts.some(({ cut }) => from <= cut.sequence && cut.sequence <= to);
+  }
+
+  dropThrough(sequence: number): void {
+    if (this.#cuts.length > 0) this.#cuts = this.#cuts.filter(({ cut }) => cut.sequence > sequence);
+  }
+
+  clear(): void {
+    this.#cuts = [];
+  }
+}

@@ -1,0 +1,257 @@
+import type { Origin } from "../origin.ts";
+import type { CutBoard, StatedCut } from "./cut-board.ts";
+import type { FactRecord } from "./fact-entry.ts";
+import { applyFactOps, countFactOps } from "./fact-ops.ts";
+import type { FoldContext } from "./fold-context.ts";
+import { type FoldPoint, never } from "./fold-point.ts";
+import { KeptState } from "./kept-state.ts";
+import type { BatchMark } from "./life.ts";
+import { SequenceRanges } from "./sequence-ranges.ts";
+import { WaitingRecords } from "./waiting-records.ts";
+
+const none = -1;
+
+/**
+ * Applies the records of one life of a target in the order of their sequences, and goes on over declared gaps. From the
+ * point on where something better may still come it keeps a copy of the state and what followed, to fold it again.
+ */
+export class FoldTrack {
+  readonly waiting: WaitingRecords;
+  readonly gaps: SequenceRanges;
+  /** Whether something came that changes what was applied since `kept`. */
+  needsRefold = false;
+  /** Whether it was folded again from a state that is not known, and no message has dropped everything since. */
+  isUnfounded = false;
+  readonly #context: FoldContext;
+  readonly #slot: number;
+  #kept: KeptState | undefined;
+  /** The last message that was skipped since `kept`. */
+  #skippedTo = none;
+  #position = none;
+  #last: BatchMark | undefined;
+  #incompleteFrom = never;
+
+  constructor(context: FoldContext, slot: number) {
+    this.#context = context;
+    this.#slot = slot;
+    this.waiting = new WaitingRecords(context.waiting);
+    this.gaps = new SequenceRanges(context.limits.maxGapsPerTarget);
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  get last(): BatchMark | undefined {
+    return this.#last;
+  }
+
+  get isComplete(): boolean {
+    return this.#incompleteFrom === never;
+  }
+
+  get point(): FoldPoint {
+    return { position: this.#position, last: this.#last, incompleteFrom: this.#incompleteFrom };
+  }
+
+  get kept(): KeptState | undefined {
+    return this.#kept;
+  }
+
+  /** Whether it went on over a gap that may still be filled. */
+  get isOpen(): boolean {
+    return this.#skippedTo !== none;
+  }
+
+  /** Whether records wait for earlier ones. */
+  get isStuck(): boolean {
+    return this.nextWaiting !== undefined;
+  }
+
+  /** The sequence of the next record that is there. */
+  get nextWaiting(): number | undefined {
+    return this.waiting.firstAfter(this.#position);
+  }
+
+  /** Records and gaps up to this one are of no use. */
+  get floor(): number {
+    return this.#kept ? this.#kept.point.position : this.#position;
+  }
+
+  /** Goes on from this point; what waits beyond it stays. The index holds its state, or will when it is advanced. */
+  moveTo(point: FoldPoint): void {
+    this.dropKept();
+    this.isUnfounded = false;
+    this.#position = point.position;
+    this.#last = point.last;
+    this.#incompleteFrom = point.incompleteFrom;
+    this.#dropThrough(point.position);
+  }
+
+  /** Applies a record at once when it is the next one and nothing has to be kept of it. */
+  applyNext(record: FactRecord): boolean {
+    if (record.sequence !== this.#position + 1 || this.#kept || this.waiting.count > 0) return false;
+    if (!record.isComplete && this.#incompleteFrom === never) return false;
+    return this.#step(record);
+  }
+
+  /** Keeps a record until it is its turn, and longer while there is a kept state. @returns whether anything changed */
+  keep(origin: Origin, record: FactRecord): boolean {
+    if (!isWellFormed(record.ops)) {
+      this.#context.meters.ignored("malformed");
+      return false;
+    }
+    const added = this.waiting.add(origin, record);
+    if (added === "same") return false;
+    if (this.#kept && record.sequence <= this.#position) this.needsRefold = true;
+    return true;
+  }
+
+  /**
+   * Applies what is next as far as there is any. Stops behind every message that a cut was made at, and before a gap that
+   * somebody has cut within.
+   *
+   * @returns the cut that it has come to
+   */
+  advance(cuts: CutBoard): StatedCut | undefined {
+    for (;;) {
+      const next = this.#position + 1;
+      const record = this.waiting.at(next);
+      if (record) {
+        if (!record.isComplete && this.isComplete) this.#keepState();
+        this.#step(record);
+        if (!this.#kept) this.#dropThrough(next);
+        const stated = cuts.count > 0 ? cuts.take(next) : undefined;
+        if (stated) return stated;
+      } else if (!this.#skip(next, cuts)) return undefined;
+    }
+  }
+
+  /** Folds again from the kept state. Advancing it is the caller's. */
+  restoreKept(): void {
+    const kept = this.#kept;
+    this.needsRefold = false;
+    if (!kept) return;
+    this.#context.kept.total -= kept.byteLength;
+    this.isUnfounded = kept.isVoid;
+    kept.restore(this.#context.index, this.#slot);
+    this.#skippedTo = none;
+    this.#position = kept.point.position;
+    this.#last = kept.point.last;
+    this.#incompleteFrom = kept.point.incompleteFrom;
+  }
+
+  /** Every gap was filled with complete records: nothing better can come. */
+  closeIfComplete(): void {
+    if (this.#kept && this.isComplete && !this.isOpen) this.closeKept();
+  }
+
+  /** A cut says that the state up to here is as good as it gets. */
+  settle(sequence: number, isComplete: boolean): void {
+    if (sequence < this.#skippedTo) return;
+    if (isComplete) this.#incompleteFrom = never;
+    this.closeKept();
+  }
+
+  /** A cut agrees in what is missing below it, and lies behind every gap. */
+  closeBelow(sequence: number): void {
+    if (sequence >= this.#skippedTo && sequence >= this.#incompleteFrom) this.closeKept();
+  }
+
+  /** The kept state is not needed any more. */
+  closeKept(): void {
+    if (!this.#kept) return;
+    this.dropKept();
+    this.#dropThrough(this.#position);
+  }
+
+  /** Forgets the kept state, but not what followed it. */
+  dropKept(): void {
+    if (this.#kept) this.#context.kept.total -= this.#kept.byteLength;
+    this.#kept = undefined;
+    this.#skippedTo = none;
+    this.needsRefold = false;
+  }
+
+  /** Notes that the state may lack something from this message on. */
+  doubt(sequence: number): void {
+    this.#incompleteFrom = Math.min(this.#incompleteFrom, sequence);
+  }
+
+  /** Whether records and gaps lead from one message to another. */
+  leads(from: number, to: number): boolean {
+    for (let at = from; at < to; ) {
+      if (this.waiting.at(at + 1)) at++;
+      else {
+        const end = this.gaps.endOf(at + 1);
+        if (end === undefined) return false;
+        at = end;
+      }
+    }
+    return true;
+  }
+
+  #step(record: Omit<FactRecord, "kind" | "feed">): boolean {
+    const { sequence, timestampUs, checksum } = record;
+    const { sink, meters } = this.#context;
+    sink.aim(this.#slot, this.#kept);
+    const keptBytes = this.#kept?.byteLength ?? 0;
+    try {
+      applyFactOps(record.ops, sink);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      meters.ignored("malformed");
+      return true;
+    }
+    if (sink.wasCleared) this.isUnfounded = false;
+    this.#position = sequence;
+    this.#last = { sequence, timestampUs, checksum };
+    if (!record.isComplete) this.doubt(sequence);
+    if (this.#kept) this.#accountKept(keptBytes);
+    return true;
+  }
+
+  /** Notes how much more is kept; when it is too much, the gap is closed. */
+  #accountKept(beforeBytes: number): void {
+    const { kept, limits, meters } = this.#context;
+    kept.total += (this.#kept?.byteLength ?? 0) - beforeBytes;
+    if (kept.total <= limits.maxKeptBytes) return;
+    meters.gapGivenUp();
+    this.closeKept();
+  }
+
+  /** Goes on over a gap that holds the next message, up to the next one that there is a record for. */
+  #skip(next: number, cuts: CutBoard): boolean {
+    const end = this.gaps.endOf(next);
+    if (end === undefined) return false;
+    const record = this.waiting.firstAfter(next) ?? end + 1;
+    const to = Math.min(end, record - 1);
+    if (cuts.hasWithin(next, to)) return false;
+    if (!this.#kept || this.isComplete) this.#keepState();
+    this.doubt(next);
+    this.#position = to;
+    this.#skippedTo = to;
+    return true;
+  }
+
+  /** Nothing better can come of what is complete, so an earlier kept state is not needed any more. */
+  #keepState(): void {
+    this.closeKept();
+    this.#kept = new KeptState(this.point, this.#context.sink.mayHaveHoles(this.#slot));
+  }
+
+  #dropThrough(sequence: number): void {
+    this.waiting.dropThrough(sequence);
+    this.gaps.dropThrough(sequence);
+  }
+}
+
+function isWellFormed(ops: Uint8Array): boolean {
+  try {
+    countFactOps(ops);
+    return true;
+  } catch (error) {
+    if (error instanceof RangeError) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,84 @@
+import { type BatchMark, type Life, lifeId } from "./life.ts";
+
+/** Lives of one target that are remembered. Engines restart seldom; what is older is told from newer by its mark alone. */
+export const maxLivesPerTarget = 64;
+/** Predecessors that different routers name for one life. */
+const maxPredecessors = 4;
+
+/** A life that was declared, the same object whoever declared it. */
+export interface KnownLife {
+  readonly id: string;
+  readonly mark: BatchMark;
+  /** As it is declared to others: the same object until its predecessor becomes known. */
+  life: Life;
+  /** In the order in which they were named. */
+  readonly predecessors: string[];
+  /** Whether anything that was said of it was not taken, because another life was newer then. */
+  hasMissed: boolean;
+}
+
+/**
+ * The lives of a target, and which of them is the newest: among those that no other one names as its predecessor, the one
+ * with the latest mark. It depends on the set of what was declared only, not on the order.
+ */
+export class LifeOrder {
+  readonly #lives = new Map<string, KnownLife>();
+  #newest: KnownLife | undefined;
+
+  get newest(): KnownLife | undefined {
+    return this.#newest;
+  }
+
+  get size(): number {
+    return this.#lives.size;
+  }
+
+  declare(life: Life): KnownLife {
+    const id = lifeId(life);
+    let known = this.#lives.get(id);
+    if (!known) {
+      const { sequence, timestampUs, checksum } = life;
+      const mark = { sequence, timestampUs, checksum };
+      known = { id, mark, life: { ...mark, predecessor: null }, predecessors: [], hasMissed: false };
+      this.#lives.set(id, known);
+    } else if (life.predecessor === null || known.predecessors.includes(life.predecessor)) return known;
+    const { predecessor } = life;
+    if (predecessor !== null && predecessor !== id && known.predecessors.length < maxPredecessors) {
+      known.predecessors.push(predecessor);
+      if (known.life.predecessor === null) known.life = { ...known.mark, predecessor };
+    }
+    this.#newest = latest(this.#heads());
+    this.#forgetOne();
+    return known;
+  }
+
+  /** Lives that no other one names. Where every one is named, as no honest router would do, all of them. */
+  #heads(): Iterable<KnownLife> {
+    const named = new Set<string>();
+    for (const { predecessors } of this.#lives.values()) for (const id of predecessors) named.add(id);
+    const heads = [...this.#lives.values()].filter(({ id }) => !named.has(id));
+    return heads.length > 0 ? heads : this.#lives.values();
+  }
+
+  /** Over the bound, the one with the earliest mark goes. */
+  #forgetOne(): void {
+    if (this.#lives.size <= maxLivesPerTarget) return;
+    let earliest: KnownLife | undefined;
+    for (const life of this.#lives.values()) {
+      if (life !== this.#newest && (!earliest || isLater(earliest.mark, life.mark))) earliest = life;
+    }
+    if (earliest) this.#lives.delete(earliest.id);
+  }
+}
+
+function latest(lives: Iterable<KnownLife>): KnownLife | undefined {
+  let found: KnownLife | undefined;
+  for (const life of lives) if (!found || isLater(life.mark, found.mark)) found = life;
+  return found;
+}
+
+function isLater(one: BatchMark, other: BatchMark): boolean {
+  if (one.timestampUs !== other.timestampUs) return one.timestampUs > other.timestampUs;
+  if (one.sequence !== other.sequence) return one.sequence > other.sequence;
+  return one.checksum > other.checksum;
+}

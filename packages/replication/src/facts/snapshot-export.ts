@@ -1,0 +1,145 @@
+import type { FactsChunk, FactsGroup, PrefixIndex } from "@espalier/prefix-index";
+import type { FoldPoint } from "./fold-point.ts";
+import { KeptExport } from "./kept-export.ts";
+import type { KeptState } from "./kept-state.ts";
+import { maxStampBytes, type SnapshotStamp, writeSnapshotFrame } from "./snapshot-codec.ts";
+import type { TargetFold } from "./target-fold.ts";
+
+/** Frames cannot be made smaller than this. */
+export const minSnapshotFrameBytes = 65_536;
+/** What a frame has besides its groups. */
+const frameOverheadBytes = 64;
+const groupOverheadBytes = 32;
+
+/** A target as it was when the export began. */
+interface Exported {
+  readonly fold: TargetFold;
+  readonly generation: number;
+  /** What its state is made from, where it is that from before a gap. */
+  readonly kept: { readonly state: KeptState; readonly parts: KeptExport } | undefined;
+}
+
+/**
+ * The state of targets as frames of a snapshot. The stamps are taken when it is called; the blocks are read while they go
+ * on changing, which the records after the stamps make good. A target whose state is replaced meanwhile is named as void.
+ *
+ * @throws RangeError when `maxBytes` is below `minSnapshotFrameBytes`
+ */
+export function exportSnapshot(
+  index: PrefixIndex,
+  folds: Iterable<TargetFold>,
+  maxBytes: number,
+): Generator<Uint8Array, void, undefined> {
+  if (!(maxBytes >= minSnapshotFrameBytes)) throw new RangeError(`a frame of ${maxBytes} bytes is too small`);
+  const stamps: SnapshotStamp[] = [];
+  const exported: Exported[] = [];
+  for (const fold of folds) {
+    const from = startOfExport(fold);
+    if (!from || !fold.life) continue;
+    stamps.push({ target: fold.key, life: fold.life.life, point: from.point });
+    const kept = from.kept && { state: from.kept, parts: new KeptExport(from.kept) };
+    exported.push({ fold, generation: fold.generation, kept });
+  }
+  const maxChunkBytes = maxBytes - frameOverheadBytes;
+  const slots = exported.map(({ fold }) => fold.slot);
+  // Asked for at once, so that nothing is missed that changes before the first frame is taken.
+  const chunks = index.exportAll(slots, { maxChunkBytes });
+  return frames(stamps, exported, chunks, maxChunkBytes);
+}
+
+function* frames(
+  stamps: readonly SnapshotStamp[],
+  exported: readonly Exported[],
+  chunks: Iterable<readonly FactsGroup[]>,
+  maxBytes: number,
+): Generator<Uint8Array, void, undefined> {
+  const perFrame = Math.floor(maxBytes / maxStampBytes);
+  for (let from = 0; from < stamps.length; from += perFrame) {
+    yield writeSnapshotFrame({ kind: "stamps", stamps: stamps.slice(from, from + perFrame) });
+  }
+  let groups = 0;
+  const numbers = new Map(exported.map(({ fold }, number) => [fold.slot, number]));
+  for (const chunk of chunks) {
+    const valid = chunk.flatMap(({ targets, part }) =>
+      validGroups(exported, { targets: targets.map((slot) => numbers.get(slot)!), part }),
+    );
+    groups += valid.length;
+    yield* framesOf(valid, maxBytes);
+  }
+  for (const [number, one] of exported.entries()) {
+    if (!one.kept || isVoid(one)) continue;
+    for (const chunk of one.kept.parts.rest()) {
+      const rest = [...slices(chunk, maxBytes - groupOverheadBytes)].map((part) => ({ targets: [number], part }));
+      groups += rest.length;
+      yield* framesOf(rest, maxBytes);
+    }
+  }
+  const voided = [...exported.keys()].filter((number) => isVoid(exported[number]!));
+  yield writeSnapshotFrame({ kind: "end", stamps: stamps.length, groups, voided });
+}
+
+/** One frame, or more where groups had to be told apart. */
+function* framesOf(groups: readonly FactsGroup[], maxBytes: number): Generator<Uint8Array, void, undefined> {
+  let begin = 0;
+  let bytes = 0;
+  for (const [at, { targets, part }] of groups.entries()) {
+    const ofGroup = groupOverheadBytes + targets.length * 4 + bytesOf(part);
+    if (at > begin && bytes + ofGroup > maxBytes) {
+      yield writeSnapshotFrame({ kind: "groups", groups: groups.slice(begin, at) });
+      begin = at;
+      bytes = 0;
+    }
+    bytes += ofGroup;
+  }
+  yield writeSnapshotFrame({ kind: "groups", groups: groups.slice(begin) });
+}
+
+function bytesOf(part: FactsChunk): number {
+  if (part.kind === "walked") return 0;
+  return part.words.byteLength + (part.kind === "holes" ? part.depths.byteLength : 0);
+}
+
+/** A group as the targets have it that are not void; of those with a kept state some may have less of it. */
+function validGroups(exported: readonly Exported[], { targets, part }: FactsGroup): FactsGroup[] {
+  const whole: number[] = [];
+  const groups: FactsGroup[] = [];
+  for (const number of targets) {
+    const one = exported[number]!;
+    if (isVoid(one)) continue;
+    const own = one.kept ? one.kept.parts.take(part) : part;
+    if (own === part) whole.push(number);
+    else if (own) groups.push({ targets: [number], part: own });
+  }
+  if (whole.length > 0) groups.push({ targets: whole, part });
+  return groups;
+}
+
+/** Whether the state that the export began with cannot be told any more. */
+function isVoid({ fold, generation, kept }: Exported): boolean {
+  return (
+    fold.generation !== generation || (kept !== undefined && (fold.track.kept !== kept.state || kept.state.isVoid))
+  );
+}
+
+/** Where the state that can be exported ends; undefined where there is none. */
+function startOfExport({ progress, track }: TargetFold): { point: FoldPoint; kept: KeptState | undefined } | undefined {
+  if (progress === "loading") return undefined;
+  const kept = progress === "open" ? track.kept : undefined;
+  if (kept?.isVoid) return undefined;
+  const point = kept ? kept.point : track.point;
+  return point.last === undefined ? undefined : { point, kept };
+}
+
+function* slices(chunk: FactsChunk, maxBytes: number): Generator<FactsChunk, void, undefined> {
+  if (chunk.kind === "walked") {
+    yield chunk;
+    return;
+  }
+  const perPart = Math.floor(maxBytes / 12);
+  for (let from = 0; from < chunk.words.length / 2; from += perPart) {
+    const words = chunk.words.subarray(2 * from, 2 * (from + perPart));
+    yield chunk.kind === "blocks"
+      ? { ...chunk, words }
+      : { ...chunk, words, depths: chunk.depths.subarray(from, from + perPart) };
+  }
+}

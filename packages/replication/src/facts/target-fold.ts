@@ -1,0 +1,300 @@
+import type { Origin } from "../origin.ts";
+import { CutBoard, type StatedCut } from "./cut-board.ts";
+import { CutJudge } from "./cut-judge.ts";
+import type { CutEntry, FactRecord, GapEntry } from "./fact-entry.ts";
+import type { FoldState, ReloadReason } from "./fact-fold.ts";
+import type { FoldContext } from "./fold-context.ts";
+import { type FoldPoint, startOf } from "./fold-point.ts";
+import { FoldTrack } from "./fold-track.ts";
+import type { Life } from "./life.ts";
+import { type KnownLife, LifeOrder } from "./life-order.ts";
+import { contentOf, type TargetContent } from "./target-content.ts";
+
+/** Told that the state of the target must be fetched. */
+export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origin | undefined) => void;
+
+/**
+ * Why a target is loading. `behind`: its state is right as far as it goes, and goes on when what is missing comes.
+ * `replace`: its state is not to be trusted. `importing`: a snapshot is on its way into the index.
+ */
+type LoadMode = "behind" | "replace" | "importing";
+
+/** The fold of one target: which life it is in, how far records lead, and whether cuts agree. */
+export class TargetFold {
+  readonly key: string;
+  readonly slot: number;
+  /** Its records in their order. */
+  readonly track: FoldTrack;
+  /** Changes whenever the state becomes another one than further records would make of it. */
+  generation = 0;
+  /** What listeners were told of last. */
+  told = "";
+  readonly #context: FoldContext;
+  readonly #ask: AskForState;
+  readonly #lives = new LifeOrder();
+  readonly #cuts = new CutBoard();
+  readonly #judge: CutJudge;
+  #life: KnownLife | undefined;
+  #load: LoadMode | undefined;
+  /** While loading: what will be imported must reach this message at least. */
+  #required = -1;
+  /** What the state becomes when the import ends, and whether it was asked for. */
+  #incoming: { readonly point: FoldPoint; readonly wasAsked: boolean } | undefined;
+  #stuck = { position: -1, sinceMs: 0 };
+
+  constructor(context: FoldContext, ask: AskForState, key: string, slot: number) {
+    this.#context = context;
+    this.#ask = ask;
+    this.key = key;
+    this.slot = slot;
+    this.track = new FoldTrack(context, slot);
+    this.#judge = new CutJudge(context.self);
+  }
+
+  get life(): KnownLife | undefined {
+    return this.#life;
+  }
+
+  get progress(): FoldState["progress"] {
+    if (this.#load !== undefined) return "loading";
+    if (this.track.isOpen) return "open";
+    return this.track.isStuck ? "waiting" : "current";
+  }
+
+  declare(life: Life): KnownLife {
+    const known = this.#lives.declare(life);
+    const { newest } = this.#lives;
+    if (newest && newest !== this.#life) {
+      this.#life = newest;
+      this.reset(startOf(newest.mark));
+      this.track.waiting.clear();
+      this.track.gaps.clear();
+      this.#cuts.clear();
+      if (newest.hasMissed) this.#beginLoad("behind", "unknown-base", undefined);
+    }
+    return known;
+  }
+
+  /** @returns whether more may have changed than what is held */
+  record(origin: Origin, record: FactRecord): boolean {
+    if (this.#load === undefined && this.track.applyNext(record)) return false;
+    if (record.sequence <= this.#floor() || !this.track.keep(origin, record)) return false;
+    this.#shed();
+    this.advance();
+    return true;
+  }
+
+  gap({ from, to }: GapEntry): void {
+    const applied = this.#isTrusted ? this.track.position : this.#floor();
+    if (to <= applied) return;
+    if (!this.track.gaps.add(Math.max(from, applied + 1), to)) this.#context.meters.ignored("limit");
+    this.advance();
+  }
+
+  cut(origin: Origin, cut: CutEntry): void {
+    this.refold();
+    const { position, last } = this.track;
+    if (!this.#isTrusted) {
+      if (cut.sequence > this.#required) this.#cuts.add({ cut, origin });
+    } else if (cut.sequence > position) {
+      this.#cuts.add({ cut, origin });
+      this.advance();
+    } else if (cut.sequence < (last?.sequence ?? position)) this.#cutBelow({ cut, origin });
+    else this.#cutHere({ cut, origin });
+  }
+
+  /** Folds again from before a gap, when something came that changes what followed it. */
+  refold(): void {
+    if (!this.track.needsRefold) return;
+    this.#context.meters.refold();
+    this.generation++;
+    this.track.restoreKept();
+    this.advance();
+    if (this.track.isUnfounded) this.#replace("unknown-base", undefined, -1);
+    else this.track.closeIfComplete();
+  }
+
+  /** Whether the state is that of this cut or statement. O(1). */
+  agrees({ blocks, digest }: TargetContent): boolean {
+    const own = contentOf(this.#context.index, this.slot);
+    return blocks === own.blocks && own.digest[0] === digest[0] && own.digest[1] === digest[1];
+  }
+
+  /** Another router says that the state is wrong, and its word ranks before that of this one. */
+  mistrust(from: Origin): void {
+    this.#replace("digest-mismatch", from, -1);
+  }
+
+  /** Asks for the state when what is missing has not come for long. */
+  maintain(): void {
+    if (this.#load !== undefined || !this.track.isStuck) return;
+    const { clock, limits } = this.#context;
+    if (clock.nowMs() - this.#stuck.sinceMs >= limits.maxHoleMs) this.#beginLoad("behind", "unknown-base", undefined);
+  }
+
+  /** Voids the state and goes on from a point, with what waits beyond it. The caller fills the index. */
+  reset(point: FoldPoint): void {
+    this.#context.sink.void(this.slot);
+    this.track.moveTo(point);
+    this.#cuts.dropThrough(point.position);
+    this.#load = undefined;
+    this.#required = -1;
+    this.#incoming = undefined;
+    this.#judge.reset();
+    this.generation++;
+  }
+
+  /** Gives up everything. */
+  clear(): void {
+    this.reset(this.track.point);
+    this.track.waiting.clear();
+  }
+
+  /** Whether a state at this point is better than what there is, and leads on to what waits. */
+  wants({ position, incompleteFrom }: FoldPoint): boolean {
+    const { track } = this;
+    const own = track.point;
+    const highest = this.#cuts.highest?.cut.sequence ?? -1;
+    if (!track.leads(position, highest)) return false;
+    if (this.#load === "importing") return false;
+    if (this.#load !== undefined)
+      return position >= this.#required && (this.#load === "replace" || position > own.position);
+    if (position > own.position && (own.last === undefined || track.isStuck)) return true;
+    return position >= own.position && incompleteFrom > own.incompleteFrom;
+  }
+
+  /** Makes room for a snapshot, which its caller puts in the index. @returns the generation that it is meant for */
+  beginImport(point: FoldPoint): number {
+    const wasAsked = this.#load !== undefined;
+    this.reset(point);
+    this.#load = "importing";
+    this.#required = point.position;
+    this.#incoming = { point, wasAsked };
+    return this.generation;
+  }
+
+  endImport(): void {
+    this.#load = undefined;
+    this.#required = -1;
+    this.#incoming = undefined;
+    this.advance();
+  }
+
+  /** What has come of the snapshot is voided; the target waits for another one. */
+  abortImport(): void {
+    if (!this.#incoming || !this.#life) return;
+    const { point, wasAsked } = this.#incoming;
+    const start = startOf(this.#life.mark);
+    this.reset({ ...start, incompleteFrom: start.position + 1 });
+    this.#required = point.position;
+    if (wasAsked) this.#load = "replace";
+    else this.#beginLoad("replace", "unknown-base", undefined);
+  }
+
+  /** Goes on with what there is, over everything that is missing. */
+  giveUpLoading(): void {
+    if (this.#load !== "behind" && this.#load !== "replace") return;
+    const { highest } = this.#cuts;
+    const { track } = this;
+    track.doubt(this.#load === "replace" ? 0 : track.position + 1);
+    track.moveTo({ ...track.point, position: Math.max(track.position, this.#required) });
+    this.#load = undefined;
+    this.#required = -1;
+    this.#cuts.clear();
+    this.generation++;
+    this.advance();
+    for (let next = track.nextWaiting; next !== undefined; next = track.nextWaiting) {
+      track.moveTo({ ...track.point, position: next - 1 });
+      this.advance();
+    }
+    if (highest && highest.cut.sequence > track.position) {
+      const { sequence, timestampUs, checksum } = highest.cut;
+      track.moveTo({ ...track.point, position: sequence, last: { sequence, timestampUs, checksum } });
+    }
+  }
+
+  /** A word on the state as it is now. */
+  #cutHere(stated: StatedCut): void {
+    const { cut, origin } = stated;
+    const verdict = this.#judge.judge(stated, { agrees: this.agrees(cut), isComplete: this.track.isComplete });
+    if (verdict === "settles") this.track.settle(cut.sequence, cut.isComplete);
+    else if (verdict === "outranked") this.#context.meters.hint("cut", 1);
+    else this.#replace("digest-mismatch", origin, cut.sequence);
+  }
+
+  /** A word on a state that records have led on from. */
+  #cutBelow({ cut, origin }: StatedCut): void {
+    if (!cut.isComplete) this.track.closeBelow(cut.sequence);
+    else if (cut.sequence >= this.track.point.incompleteFrom) this.#replace("behind-cut", origin, cut.sequence);
+  }
+
+  /** @param sequence what is said of the state is said of it there */
+  #replace(reason: ReloadReason, from: Origin | undefined, sequence: number): void {
+    const { track } = this;
+    const isKept = track.kept !== undefined && sequence >= track.kept.point.position;
+    const required = isKept ? sequence : (track.last?.sequence ?? track.position);
+    this.generation++;
+    track.dropKept();
+    track.waiting.dropThrough(required);
+    if (track.position > required) track.gaps.add(required + 1, track.position);
+    this.#cuts.dropThrough(required);
+    this.#required = Math.max(this.#required, required);
+    this.#beginLoad("replace", reason, from);
+  }
+
+  #beginLoad(mode: "behind" | "replace", reason: ReloadReason, from: Origin | undefined): void {
+    const isAsked = this.#load !== undefined;
+    if (!isAsked || mode === "replace") this.#load = mode;
+    if (isAsked) return;
+    this.#context.meters.reload(reason);
+    this.#ask(this, reason, from);
+  }
+
+  get #isTrusted(): boolean {
+    return this.#load === undefined || this.#load === "behind";
+  }
+
+  #floor(): number {
+    return this.#isTrusted ? this.track.floor : this.#required;
+  }
+
+  /** Applies what is next, and finds out whether anything is missing. */
+  advance(): void {
+    const { track } = this;
+    if (!this.#isTrusted || track.needsRefold) return;
+    for (let stated = track.advance(this.#cuts); stated; stated = track.advance(this.#cuts)) {
+      this.#cutHere(stated);
+      if (!this.#isTrusted) return;
+    }
+    const beyond = this.#cuts.highest;
+    if (beyond) this.#beginLoad("behind", "behind-cut", beyond.origin);
+    else if (this.#load === "behind" && !track.isStuck && track.position >= this.#required) {
+      this.#load = undefined;
+      this.#required = -1;
+    }
+    if (this.#stuck.position === track.position) return;
+    this.#stuck = { position: track.position, sinceMs: this.#context.clock.nowMs() };
+  }
+
+  /** Over a bound, what is kept over a gap goes first, then the oldest of what waits. */
+  #shed(): void {
+    const { limits, waiting: shared, meters } = this.#context;
+    const { track } = this;
+    const { waiting } = track;
+    while (
+      waiting.count > limits.maxWaitingRecordsPerTarget ||
+      waiting.byteLength > limits.maxWaitingBytesPerTarget ||
+      shared.total > limits.maxWaitingBytes
+    ) {
+      if (track.kept && (waiting.firstAfter(-1) ?? -1) <= track.position) {
+        meters.gapGivenUp();
+        track.closeKept();
+        continue;
+      }
+      const dropped = waiting.dropOldest();
+      if (dropped === undefined) return;
+      this.#required = Math.max(this.#required, dropped);
+      this.#beginLoad("behind", "overflow", undefined);
+    }
+  }
+}

@@ -1,0 +1,40 @@
+/** Gives every target's key a small number, by which the prefix index and the columns of loads know it. */
+export interface TargetSlots {
+  /** The number of a target; a free one is given to a new target. @returns -1 when all are taken */
+  slotOf(target: string): number;
+  /** @returns -1 when the target has none */
+  find(target: string): number;
+  keyOf(slot: number): string | undefined;
+  /** The number may be given to another target. */
+  release(target: string): void;
+  /** Exclusive bound on slots. */
+  readonly capacity: number;
+}
+
+/** @param capacity at most as many targets as the prefix index was made for */
+export function createTargetSlots(capacity: number): TargetSlots {
+  const slots = new Map<string, number>();
+  const keys: (string | undefined)[] = [];
+  const free: number[] = [];
+  return {
+    capacity,
+    slotOf(target) {
+      const known = slots.get(target);
+      if (known !== undefined) return known;
+      const slot = free.pop() ?? (keys.length < capacity ? keys.length : -1);
+      if (slot < 0) return -1;
+      keys[slot] = target;
+      slots.set(target, slot);
+      return slot;
+    },
+    find: (target) => slots.get(target) ?? -1,
+    keyOf: (slot) => keys[slot],
+    release(target) {
+      const slot = slots.get(target);
+      if (slot === undefined) return;
+      slots.delete(target);
+      keys[slot] = undefined;
+      free.push(slot);
+    },
+  };
+}

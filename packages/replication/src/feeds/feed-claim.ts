@@ -1,0 +1,16 @@
+/** What a feed's events are worth to who routes by them; the server's feed states have the details. */
+export type FeedWorth = "complete" | "partial" | "void" | "none";
+
+/** Says that a router reads a target's events for everybody. Plain JSON in the journal of that router. */
+export interface FeedClaim {
+  /** Target's key. */
+  readonly target: string;
+  /** Hybrid logical clock of the claim: of two claims the later one holds, of equal ones that of the lower router id. */
+  readonly stamp: number;
+  readonly worth: FeedWorth;
+  /** State and reason as operators know them, for instance `live`, `complete`. */
+  readonly state: string;
+  readonly reason: string;
+  /** Why what is read cannot be used; null when it can. */
+  readonly unusable: string | null;
+}

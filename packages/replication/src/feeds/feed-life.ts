@@ -1,0 +1,90 @@
+import type { FoldState } from "../facts/fact-fold.ts";
+import { type Life, lifeId } from "../facts/life.ts";
+import { compareLife } from "./compare-life.ts";
+import { isSameMessage, MarkHistory } from "./mark-history.ts";
+import { lastSequenceOf } from "./plan-takeover.ts";
+
+/** One run of an engine as this router reads it, and which of the lives that routers know it is. */
+export class FeedLife {
+  readonly marks = new MarkHistory();
+  /** Everything of the present life up to this message was in the fold. */
+  completeTo = -1;
+  #current: Life | undefined;
+  readonly #ended: string | undefined;
+  #undecidedSinceMs: number | undefined;
+  /** Whether the earliest message names a life that another one has followed. */
+  #isEarliestTaken = false;
+
+  /** @param ended id of the life that this router has read before and that this run is not, unless a message shows it */
+  constructor(ended: string | undefined) {
+    this.#ended = ended;
+  }
+
+  /** Undefined while that is not known. */
+  get current(): Life | undefined {
+    return this.#current;
+  }
+
+  /** Id of the latest life that this router has read. */
+  get lastId(): string | undefined {
+    return this.#current ? lifeId(this.#current) : this.#ended;
+  }
+
+  isCurrent(state: FoldState | undefined): boolean {
+    return state?.life !== undefined && this.#current !== undefined && isSameMessage(this.#current, state.life);
+  }
+
+  /** Whether the run is the newest life that routers know; takes it for that when a message shows it. */
+  adopt(state: FoldState | undefined): boolean {
+    if (!state?.life) return false;
+    if (this.isCurrent(state)) return true;
+    if (compareLife(this.marks, { life: state.life, last: state.last }) !== "same") return false;
+    this.begin(state.life);
+    return true;
+  }
+
+  /** The run is this life. */
+  begin(life: Life): void {
+    this.#current = life;
+    this.#undecidedSinceMs = undefined;
+    this.completeTo = life.sequence - 1;
+  }
+
+  /** Notes how far the fold of the present life has everything. */
+  follow(state: FoldState): void {
+    if (state.isComplete && state.progress !== "loading")
+      this.completeTo = Math.max(this.completeTo, lastSequenceOf(state));
+  }
+
+  /**
+   * What to call the run as a new life.
+   *
+   * @param waitMs how long to wait while it does not show whether it is one
+   * @returns undefined when that is not certain, or nothing was read yet
+   */
+  name(state: FoldState | undefined, { nowMs, waitMs }: { nowMs: number; waitMs: number }): Life | undefined {
+    const { earliest, newest } = this.marks;
+    if (!earliest || !newest) return undefined;
+    if (!state?.life) return { ...earliest, predecessor: this.#ended ?? null };
+    const predecessor = lifeId(state.life);
+    const verdict =
+      predecessor === this.#ended ? "later" : compareLife(this.marks, { life: state.life, last: state.last });
+    if (verdict === "older") return undefined;
+    if (verdict === "unknown") {
+      this.#undecidedSinceMs ??= nowMs;
+      if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
+    }
+    // A name that was given already would be older than the life that has come up since.
+    const taken = [predecessor, state.life.predecessor];
+    const isTaken = this.#isEarliestTaken || this.#current !== undefined || taken.includes(lifeId(earliest));
+    return { ...(isTaken ? newest : earliest), predecessor };
+  }
+
+  /** Begins the life that the run was called, if that is the newest; else another one has followed that name already. */
+  beginNamed(name: Life, state: FoldState | undefined): boolean {
+    const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);
+    if (isNewest) this.begin(state.life);
+    else this.#isEarliestTaken = true;
+    return isNewest;
+  }
+}

@@ -1,0 +1,91 @@
+import type { Origin } from "../origin.ts";
+import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
+import type { FeedJournal } from "./feed-reader.ts";
+
+export interface OwnClaimOptions {
+  readonly target: string;
+  readonly journal: FeedJournal;
+  readonly stamp: () => number;
+  readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
+}
+
+type Worth = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
+
+/** This router's claim to a target's feed, and who has claimed it since. */
+export class OwnClaim {
+  readonly #options: OwnClaimOptions;
+  #worth: Worth = { worth: "none", state: "off", reason: "not-started", unusable: null };
+  #stamp: number | undefined;
+  /** Who has a better claim. */
+  #rival: { readonly origin: Origin; hasWritten: boolean } | undefined;
+
+  constructor(options: OwnClaimOptions) {
+    this.#options = options;
+  }
+
+  get isPosted(): boolean {
+    return this.#stamp !== undefined;
+  }
+
+  /** Another router has claimed the feed since, and perhaps written too. */
+  get rival(): { readonly hasWritten: boolean } | undefined {
+    return this.#rival;
+  }
+
+  get isWorthAnything(): boolean {
+    const { worth, unusable } = this.#worth;
+    return unusable === null && (worth === "complete" || worth === "partial");
+  }
+
+  /** Whether any other router claims the feed. */
+  hasOthers(): boolean {
+    return this.#options.claimsOf().some(({ origin }) => !this.#isOwn(origin));
+  }
+
+  /** Claims the feed, later than everybody. */
+  post(): void {
+    const { target, journal, stamp, claimsOf } = this.#options;
+    this.#rival = undefined;
+    this.#stamp = stamp();
+    for (const { claim } of claimsOf()) this.#stamp = Math.max(this.#stamp, claim.stamp + 1);
+    journal.claim({ target, stamp: this.#stamp, ...this.#worth });
+  }
+
+  withdraw(): void {
+    if (this.#stamp === undefined) return;
+    this.#stamp = undefined;
+    this.#rival = undefined;
+    this.#options.journal.unclaim(this.#options.target);
+  }
+
+  /** What the feed is worth is a part of the claim, but does not make it another. */
+  setWorth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
+    const was = this.#worth;
+    this.#worth = { worth, state, reason, unusable };
+    const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
+    const { target, journal } = this.#options;
+    if (this.#stamp !== undefined && !isSame) journal.claim({ target, stamp: this.#stamp, ...this.#worth });
+  }
+
+  seen(origin: Origin, claim: FeedClaim): void {
+    if (this.#stamp === undefined || this.#isOwn(origin)) return;
+    const isBetter =
+      claim.stamp > this.#stamp || (claim.stamp === this.#stamp && origin.router < this.#options.journal.origin.router);
+    if (!isBetter || this.#isRival(origin)) return;
+    this.#rival = { origin, hasWritten: false };
+  }
+
+  /** Records or a cut of another router came. */
+  written(origin: Origin): void {
+    if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
+  }
+
+  #isRival({ router, epoch }: Origin): boolean {
+    const rival = this.#rival?.origin;
+    return rival !== undefined && rival.router === router && rival.epoch === epoch;
+  }
+
+  #isOwn({ router }: Origin): boolean {
+    return router === this.#options.journal.origin.router;
+  }
+}

@@ -1,0 +1,298 @@
+import type { LedgerSink } from "@espalier/prefix-index";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import type { FoldState } from "../facts/fact-fold.ts";
+import { FactOpsWriter } from "../facts/fact-ops.ts";
+import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
+import type { Origin } from "../origin.ts";
+import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
+import { FeedLife } from "./feed-life.ts";
+import type { FeedReaderLimits } from "./feed-limits.ts";
+import type { FeedReader, FeedReaderDescription, FeedReaderOptions, FeedReaderRole } from "./feed-reader.ts";
+import { FeedWriter } from "./feed-writer.ts";
+import { type KeptEntry, KeptRecords, lastMessageOf } from "./kept-records.ts";
+import { OwnClaim } from "./own-claim.ts";
+import { lastSequenceOf, planTakeover } from "./plan-takeover.ts";
+
+export class TargetFeedReader implements FeedReader {
+  readonly sink: LedgerSink;
+  readonly #options: FeedReaderOptions;
+  readonly #limits: FeedReaderLimits;
+  readonly #ops: FactOpsWriter;
+  readonly #claim: OwnClaim;
+  readonly #writer: FeedWriter;
+  readonly #kept: KeptRecords;
+  #wanted: FeedReaderRole = "none";
+  #run = new FeedLife(undefined);
+  /** The last message that was read, or is known to be lost. */
+  #readTo: number | undefined;
+  #isComplete = false;
+  #isWriting = false;
+  /** Another router has taken the feed over, and nobody has given it back. */
+  #hasYielded = false;
+  /** The fold tells of its changes while it is being changed from here. */
+  #isBusy = false;
+
+  constructor(options: FeedReaderOptions, limits: FeedReaderLimits) {
+    const { key: target, journal, stamp, claimsOf, index, slots } = options;
+    this.#options = options;
+    this.#limits = limits;
+    this.#kept = new KeptRecords(limits);
+    this.#claim = new OwnClaim({ target, journal, stamp, claimsOf });
+    this.#writer = new FeedWriter(options, limits);
+    this.#ops = new FactOpsWriter({
+      isUnambiguous: (tier, low, high) =>
+        this.#writer.isLevel && index.findByLow(slots.find(target), tier, low) === 1 && index.foundHigh === high,
+    });
+    this.sink = this.#ops;
+  }
+
+  get role(): FeedReaderRole {
+    if (this.#wanted === "none") return "none";
+    return this.#claim.isPosted ? "owner" : "backup";
+  }
+
+  batch(mark: BatchMark, isComplete: boolean): void {
+    const ops = this.#ops.finish();
+    const { newest } = this.#run.marks;
+    if (this.#wanted === "none" || (newest && mark.sequence <= newest.sequence)) return;
+    if (this.#readTo !== undefined && mark.sequence > this.#readTo + 1) this.gap(this.#readTo + 1, mark.sequence - 1);
+    this.#run.marks.add(mark);
+    this.#readTo = mark.sequence;
+    this.#isComplete = isComplete;
+    const { sequence, timestampUs, checksum } = mark;
+    this.#take({ kind: "record", sequence, timestampUs, checksum, isComplete, ops });
+    if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
+  }
+
+  gap(from: number, to: number): void {
+    if (this.#wanted === "none" || this.#run.marks.newest === undefined || to < from) return;
+    this.#readTo = Math.max(this.#readTo ?? to, to);
+    this.#isComplete = false;
+    this.#take({ kind: "gap", from, to });
+  }
+
+  newLife(): void {
+    if (this.#wanted !== "owner") this.#claim.withdraw();
+    this.#run = new FeedLife(this.#run.lastId);
+    this.#forgetRun();
+  }
+
+  worth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
+    this.#claim.setWorth(worth, state, reason, unusable);
+    this.#advance();
+  }
+
+  unknownRemovals(count: number): void {
+    this.#writer.unknownRemovals += count;
+  }
+
+  setRole(role: FeedReaderRole): void {
+    this.#wanted = role;
+    this.#hasYielded = false;
+    if (role === "none") {
+      this.#claim.withdraw();
+      this.#run = new FeedLife(undefined);
+      this.#forgetRun();
+    } else if (role === "owner" && this.#claim.rival) this.#claim.post();
+    else if (role === "backup" && !this.#isWriting) this.#claim.withdraw();
+    this.#advance();
+  }
+
+  foldChanged(): void {
+    this.#writer.isLevel = false;
+    this.#advance();
+  }
+
+  claimSeen(origin: Origin, claim: FeedClaim): void {
+    this.#claim.seen(origin, claim);
+  }
+
+  factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
+    if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
+    if (this.#isWriting) return;
+    for (const entry of entries) if (entry.kind === "cut") this.#writer.settle(life, entry.sequence);
+  }
+
+  maintain(): void {
+    if (this.#wanted === "none") return;
+    const state = this.#state();
+    if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
+      this.#isWriting = false;
+      this.#advance();
+      return;
+    }
+    this.#busy(() => {
+      const isLacking = state.progress === "loading" || !state.isComplete;
+      if (isLacking && this.#isComplete && this.#replace()) return;
+      this.#writer.maintain(state);
+    });
+  }
+
+  stop(): void {
+    this.setRole("none");
+    this.#options.onStop?.();
+  }
+
+  describe(): FeedReaderDescription {
+    const { current, marks } = this.#run;
+    return {
+      role: this.role,
+      life: current ? lifeId(current) : null,
+      sequence: marks.newest?.sequence ?? null,
+      isComplete: this.#isComplete,
+      keptRecords: this.#kept.count,
+      keptBytes: this.#kept.byteLength,
+      inheritedBlocks: this.#writer.inheritedBlocks,
+      unknownRemovals: this.#writer.unknownRemovals,
+    };
+  }
+
+  #state(): FoldState | undefined {
+    return this.#options.fold.state(this.#options.key);
+  }
+
+  /** Does something that changes the fold, unless such a thing is being done. */
+  #busy(work: () => void): void {
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    try {
+      work();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  #forgetRun(): void {
+    this.#ops.begin();
+    this.#kept.clear();
+    this.#writer.begin(0);
+    this.#isWriting = false;
+    this.#readTo = undefined;
+    this.#isComplete = false;
+  }
+
+  /** Writes what was read, or keeps it. */
+  #take(entry: KeptEntry): void {
+    const state = this.#isWriting ? this.#state() : undefined;
+    if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
+      this.#isWriting = false;
+      this.#kept.push(entry);
+      if (entry.kind === "record") this.#advance();
+      return;
+    }
+    const isKnown = lastMessageOf(entry) <= lastSequenceOf(state) && (!this.#isComplete || state.isComplete);
+    const { rival } = this.#claim;
+    if (rival && (rival.hasWritten || isKnown)) {
+      this.#kept.push(entry);
+      this.#yield();
+      return;
+    }
+    this.#busy(() => {
+      if (!isKnown) this.#writer.write(this.#run.current!, [entry]);
+      this.#kept.restartAfter(lastMessageOf(entry));
+      this.#writer.look(this.#run.marks.newest);
+    });
+  }
+
+  #yield(): void {
+    const { key, logger } = this.#options;
+    logger.info("another router has taken a feed over", { target: key });
+    this.#writer.meters.yielded();
+    this.#claim.withdraw();
+    this.#hasYielded = true;
+    this.#isWriting = false;
+    this.#writer.begin(0);
+  }
+
+  /** Sees where the fold is, and takes over where this router should or can do better. */
+  #advance(): void {
+    if (this.#wanted === "none" || this.#isWriting || this.#isBusy) return;
+    this.#busy(() => {
+      const state = this.#state();
+      const isKnown = this.#run.adopt(state);
+      if (isKnown && state) this.#follow(state);
+      if (this.#claim.rival?.hasWritten) this.#yield();
+      // Whoever had taken it over has given it back.
+      if (this.#hasYielded && !this.#claim.hasOthers()) this.#hasYielded = false;
+      if (this.#wanted !== "owner" || this.#hasYielded) {
+        if (isKnown && state && this.#knowsBetter(state)) this.#takeOver(state);
+        return;
+      }
+      // The first message may name a life that is over; then a later one does.
+      if (this.#run.marks.newest === undefined) this.#claimUnread(state);
+      else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
+    });
+  }
+
+  /** Drops what the fold has. */
+  #follow(state: FoldState): void {
+    this.#run.follow(state);
+    this.#kept.dropTo(this.#isComplete ? this.#run.completeTo : lastSequenceOf(state));
+    this.#writer.retireOthers(this.#run.current!);
+  }
+
+  #knowsBetter(state: FoldState): boolean {
+    const { newest } = this.#run.marks;
+    if (!this.#isComplete || state.isComplete || state.progress === "loading" || !newest) return false;
+    return newest.sequence >= lastSequenceOf(state);
+  }
+
+  /** An engine that has not published anything has an owner, too. */
+  #claimUnread(state: FoldState | undefined): void {
+    if (state?.last === undefined && this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
+  }
+
+  /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
+  #nameLife(): boolean {
+    const { clock, key, logger } = this.#options;
+    const life = this.#run.name(this.#state(), { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs });
+    if (!life) return false;
+    this.#writer.declare(life);
+    if (!this.#run.beginNamed(life, this.#state())) return false;
+    this.#writer.meters.lifeNamed();
+    this.#writer.retireOthers(life);
+    logger.info("a new life of an engine", { target: key, life: lifeId(life), after: life.predecessor });
+    return true;
+  }
+
+  #takeOver(state: FoldState | undefined): void {
+    const { earliest, newest } = this.#run.marks;
+    if (!state || !earliest || !newest) return;
+    const facts = { state, earliest, newest, isComplete: this.#isComplete, keptFrom: this.#kept.start };
+    const plan = planTakeover({ ...facts, completeTo: this.#run.completeTo });
+    if (plan.how === "wait") return;
+    if (plan.how === "state") {
+      if (!this.#replace()) return;
+    } else {
+      const entries = this.#kept.since(plan.from);
+      if (plan.gapFrom !== undefined) entries.unshift({ kind: "gap", from: plan.gapFrom, to: plan.from - 1 });
+      const isInherited = !this.#isComplete && state.last !== undefined;
+      this.#writer.begin(isInherited ? this.#writer.countBlocks() : 0);
+      this.#writer.write(this.#run.current!, entries);
+      // What an earlier reader has stated cannot be made whole by records.
+      if (this.#isComplete && !this.#state()?.isComplete) this.#replace();
+    }
+    this.#isWriting = true;
+    this.#kept.restartAfter(newest.sequence);
+    this.#writer.look(newest);
+    this.#writer.meters.takenOver(plan.how);
+    if (this.#claim.isPosted) return;
+    this.#claim.post();
+    this.#options.logger.info("reads a feed for all", { target: this.#options.key, how: plan.how });
+    this.#options.onClaimed?.();
+  }
+
+  /** Makes the state what the ledger holds. */
+  #replace(): boolean {
+    const { fold, key: target, tellAll } = this.#options;
+    const mark = this.#run.marks.newest;
+    const life = this.#run.current;
+    if (!mark || !life) return false;
+    this.#writer.declare(life);
+    if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
+    this.#writer.begin(0);
+    const state = this.#state();
+    if (state) this.#writer.cut(state);
+    return true;
+  }
+}

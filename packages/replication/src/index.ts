@@ -1,0 +1,41 @@
+/**
+ * What routers share, as pure data structures: journals of facts and placements, load gauges, the registry, and the fold
+ * that keeps the prefix index equal to the journals. Nothing here opens a socket.
+ */
+export type {
+  FeedDeclaration,
+  JournalObserver,
+  JournalStats,
+  JournalStore,
+  JournalWriter,
+} from "./documents/journal.ts";
+export type {
+  ApplyOutcome,
+  DocumentState,
+  DocumentUpdate,
+  ReplicatedDocuments,
+} from "./documents/replicated-documents.ts";
+export { createFactFold, type FactFoldOptions } from "./facts/create-fact-fold.ts";
+export type { CutEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-entry.ts";
+export type {
+  FactFold,
+  FoldImport,
+  FoldNeeds,
+  FoldState,
+  FoldStatement,
+  ReloadReason,
+} from "./facts/fact-fold.ts";
+export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
+export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
+export type { FeedClaim, FeedWorth } from "./feeds/feed-claim.ts";
+export type { FeedReader } from "./feeds/feed-reader.ts";
+export type { LoadExchange, LoadGauge, SharedLoad } from "./load/load-exchange.ts";
+export type { LoadPlane } from "./load/load-plane.ts";
+export type { LoadOrigin } from "./load/peer-gauges.ts";
+export { type Origin, originKey } from "./origin.ts";
+export { createOverviewDocument, type OverviewDocument } from "./overview/overview-document.ts";
+export type { Bindings } from "./placements/bindings.ts";
+export type { PlacementLog } from "./placements/placement-log.ts";
+export type { Registry } from "./registry/registry.ts";
+export { createReplica, type Replica, type ReplicaDescription, type ReplicaOptions } from "./replica/replica.ts";
+export type { Member, ReplicaPorts, SnapshotRequest, SnapshotSink, SnapshotSource } from "./replica-ports.ts";

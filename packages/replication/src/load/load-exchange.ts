@@ -1,0 +1,42 @@
+import type { Cancel } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+
+/** What one router has sent to one target and not seen end. Whole numbers from 0. */
+export interface LoadGauge {
+  readonly inFlight: number;
+  /** Prompt tokens to be computed for requests that have not produced a token. */
+  readonly pendingPrefillTokens: number;
+  /** Context tokens of requests past their first token. */
+  readonly decodeTokens: number;
+  /** Tokens that requests in flight are still expected to generate. */
+  readonly outstandingOutputTokens: number;
+}
+
+/** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
+export interface SharedLoad {
+  readonly inFlight: Float64Array;
+  readonly pendingPrefillTokens: Float64Array;
+  readonly decodeTokens: Float64Array;
+  readonly outstandingOutputTokens: Float64Array;
+  /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
+  ageMs(slot: number): number;
+}
+
+/** The gauges of a replica as those see them who carry them to other replicas. */
+export interface LoadExchange {
+  /** Told of every frame of the own gauges that is to go to all peers at once, ahead of everything else. */
+  onFrame(listener: (frame: Uint8Array) => void): Cancel;
+  /** All own gauges, for a peer that has just come. */
+  fullFrame(): Uint8Array;
+  /** All gauges of other origins that are known, a frame each, for a peer that cannot hear them itself. */
+  relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[];
+  /**
+   * Takes a frame of another origin.
+   *
+   * @returns the origin it speaks for, and whether it told anything new, so that it is worth passing on
+   * @throws EspalierError `mesh_frame_invalid`
+   */
+  receive(frame: Uint8Array): { readonly origin: Origin; readonly isNews: boolean };
+  /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
+  originGone(origin: Origin): void;
+}

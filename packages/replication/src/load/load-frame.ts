@@ -1,0 +1,143 @@
+import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+import type { LoadGauge } from "./load-exchange.ts";
+
+/** A longer frame is refused. */
+export const maxLoadFrameBytes = 262_144;
+/** A frame with more reports is refused. */
+export const maxLoadFrameReports = 4_096;
+/** UTF-8 bytes of a target's key, and of a router's id. */
+export const maxLoadKeyBytes = 255;
+/** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
+export const maxGaugeValue = 2 ** 40;
+
+const version = 1;
+const flag = { covers: 1, relayed: 2 } as const;
+const knownFlags = flag.covers | flag.relayed;
+
+/** The absolute gauge of one target. */
+export interface GaugeReport extends LoadGauge {
+  /** Stands for the target in all frames of one origin. */
+  readonly number: number;
+  /** The target; absent where an earlier frame has told what the number stands for. */
+  readonly key: string | undefined;
+  /** The counter of the frame of the origin that told this; as the frame's own counter unless a relay made the frame. */
+  readonly counter: number;
+}
+
+/** Of all numbers from `from` to `to` (exclusive) those that are not reported are zero. */
+export interface CoveredNumbers {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface LoadFrame {
+  readonly origin: Origin;
+  /** Rises with every frame that an origin makes. */
+  readonly counter: number;
+  /** Wall clock of the origin, for measuring how long frames take. */
+  readonly sentWallMs: number;
+  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
+  readonly relayedAgeMs: number | undefined;
+  readonly covers: CoveredNumbers | undefined;
+  readonly reports: readonly GaugeReport[];
+}
+
+/**
+ * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
+ * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the varint
+ * 2 x number + (1 when the key follows), the key as text, in a relay's frame how far its counter lies back, and the four
+ * gauges as varints: 6 to 12 bytes without the key.
+ */
+export function writeLoadFrame(frame: LoadFrame): Uint8Array {
+  const { origin, covers, relayedAgeMs, reports } = frame;
+  const isRelayed = relayedAgeMs !== undefined;
+  const writer = new ByteWriter(64 + reports.length * 16);
+  writer.u8(version);
+  writer.u8((covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0));
+  writer.text(origin.router);
+  writer.varint(origin.epoch);
+  writer.varint(frame.counter);
+  writer.varint(frame.sentWallMs);
+  if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
+  if (covers) {
+    writer.varint(covers.from);
+    writer.varint(covers.to === Number.POSITIVE_INFINITY ? 0 : covers.to - covers.from);
+  }
+  writer.varint(reports.length);
+  for (const report of reports) writeReport(writer, report, isRelayed ? frame.counter : undefined);
+  return writer.copy();
+}
+
+function writeReport(writer: ByteWriter, report: GaugeReport, relayedCounter: number | undefined): void {
+  const { key } = report;
+  writer.varint(report.number * 2 + (key === undefined ? 0 : 1));
+  if (key !== undefined) writer.text(key);
+  if (relayedCounter !== undefined) writer.varint(relayedCounter - report.counter);
+  writer.varint(report.inFlight);
+  writer.varint(report.pendingPrefillTokens);
+  writer.varint(report.decodeTokens);
+  writer.varint(report.outstandingOutputTokens);
+}
+
+/** @throws EspalierError `mesh_frame_invalid` */
+export function readLoadFrame(bytes: Uint8Array): LoadFrame {
+  try {
+    return readFrame(bytes);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new EspalierError("mesh_frame_invalid", `A frame of load gauges: ${error.message}.`, { cause: error });
+  }
+}
+
+function readFrame(bytes: Uint8Array): LoadFrame {
+  if (bytes.length > maxLoadFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+  const reader = new ByteReader(bytes);
+  const found = reader.u8();
+  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const flags = reader.u8();
+  if ((flags & ~knownFlags) !== 0) throw new RangeError(`flags ${flags} are not known`);
+  const router = reader.text(maxLoadKeyBytes);
+  if (router === "") throw new RangeError("the router has no name");
+  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const counter = reader.varint();
+  const sentWallMs = reader.varint();
+  const relayedAgeMs = flags & flag.relayed ? reader.varint() : undefined;
+  const covers = flags & flag.covers ? readCovers(reader) : undefined;
+  const count = reader.varint();
+  if (count > maxLoadFrameReports) throw new RangeError(`${count} reports are too many`);
+  const reports: GaugeReport[] = [];
+  for (let index = 0; index < count; index++) {
+    reports.push(readReport(reader, counter, relayedAgeMs !== undefined));
+  }
+  reader.end();
+  return { origin, counter, sentWallMs, relayedAgeMs, covers, reports };
+}
+
+function readCovers(reader: ByteReader): CoveredNumbers {
+  const from = reader.varint();
+  const length = reader.varint();
+  return { from, to: length === 0 ? Number.POSITIVE_INFINITY : from + length };
+}
+
+function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): GaugeReport {
+  const head = reader.varint();
+  const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
+  const lag = isRelayed ? reader.varint() : 0;
+  if (lag > frameCounter) throw new RangeError("a report is older than its origin");
+  return {
+    number: Math.floor(head / 2),
+    key,
+    counter: frameCounter - lag,
+    inFlight: readGauge(reader),
+    pendingPrefillTokens: readGauge(reader),
+    decodeTokens: readGauge(reader),
+    outstandingOutputTokens: readGauge(reader),
+  };
+}
+
+function readGauge(reader: ByteReader): number {
+  const value = reader.varint();
+  if (value > maxGaugeValue) throw new RangeError(`a gauge of ${value} is too large`);
+  return value;
+}

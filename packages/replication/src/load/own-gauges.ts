@@ -1,0 +1,137 @@
+import { idleGauge, isIdle, isSameGauge } from "./gauge-values.ts";
+import type { LoadGauge } from "./load-exchange.ts";
+import { type CoveredNumbers, maxGaugeValue, maxLoadKeyBytes } from "./load-frame.ts";
+
+/** What a frame says of one target, before the frame has a counter. */
+export interface OwnReport extends LoadGauge {
+  readonly number: number;
+  readonly key: string | undefined;
+}
+
+/** A stretch of the own gauges, for those who may have missed something. */
+export interface OwnStretch {
+  readonly covers: CoveredNumbers;
+  readonly reports: readonly OwnReport[];
+}
+
+interface OwnGauge {
+  readonly number: number;
+  readonly key: string;
+  now: LoadGauge;
+  /** What the latest frame to everybody said. */
+  sent: LoadGauge;
+}
+
+const encoder = new TextEncoder();
+
+/** The gauges of this router, and which of them others have to be told. */
+export class OwnGauges {
+  readonly #maxTargets: number;
+  /** In the order of their numbers. */
+  readonly #gauges = new Map<string, OwnGauge>();
+  readonly #changed = new Set<OwnGauge>();
+  #nextNumber = 0;
+  /** Where the next stretch begins. */
+  #cursor = 0;
+
+  constructor(maxTargets: number) {
+    this.#maxTargets = maxTargets;
+  }
+
+  get hasChanges(): boolean {
+    return this.#changed.size > 0;
+  }
+
+  /**
+   * @returns false when there is no room for another target
+   * @throws RangeError for a key that is too long, and for numbers that are not whole and from 0
+   */
+  set(key: string, gauge: LoadGauge): boolean {
+    const known = this.#gauges.get(key);
+    const now = checked(gauge);
+    if (known && isSameGauge(known.now, now)) return true;
+    const own = known ?? this.#begin(key);
+    if (!own) return isIdle(now);
+    own.now = now;
+    this.#changed.add(own);
+    return true;
+  }
+
+  /** What has changed since this was last asked. */
+  takeChanges(): OwnReport[] {
+    const reports: OwnReport[] = [];
+    for (const own of this.#changed) {
+      // Whoever came while the target was idle has not heard what its number stands for.
+      if (!isSameGauge(own.now, own.sent)) reports.push(reportOf(own, isIdle(own.sent)));
+      own.sent = own.now;
+    }
+    this.#changed.clear();
+    return reports;
+  }
+
+  /** Everything from the first number on, as far as `maxReports` reach. */
+  whole(maxReports: number): OwnStretch {
+    return this.#stretch(0, maxReports);
+  }
+
+  /** The next few of all gauges, in turn. */
+  nextStretch(maxReports: number): OwnStretch {
+    const stretch = this.#stretch(this.#cursor, maxReports);
+    this.#cursor = stretch.covers.to === Number.POSITIVE_INFINITY ? 0 : stretch.covers.to;
+    return stretch;
+  }
+
+  /** Nobody has been told anything: this router has begun another life. */
+  forgetSent(): void {
+    for (const own of this.#gauges.values()) {
+      own.sent = idleGauge;
+      this.#changed.add(own);
+    }
+  }
+
+  #stretch(from: number, maxReports: number): OwnStretch {
+    const reports: OwnReport[] = [];
+    for (const own of this.#gauges.values()) {
+      if (own.number < from || (isIdle(own.now) && isIdle(own.sent))) continue;
+      if (reports.length === maxReports) return { covers: { from, to: own.number }, reports };
+      reports.push(reportOf(own, true));
+    }
+    return { covers: { from, to: Number.POSITIVE_INFINITY }, reports };
+  }
+
+  #begin(key: string): OwnGauge | undefined {
+    if (encoder.encode(key).length > maxLoadKeyBytes) throw new RangeError(`a target's key is too long: ${key}`);
+    if (this.#gauges.size >= this.#maxTargets && !this.#dropIdle()) return undefined;
+    const own = { number: this.#nextNumber++, key, now: idleGauge, sent: idleGauge };
+    this.#gauges.set(key, own);
+    return own;
+  }
+
+  #dropIdle(): boolean {
+    for (const [key, own] of this.#gauges) {
+      if (!isIdle(own.now) || !isIdle(own.sent)) continue;
+      this.#changed.delete(own);
+      return this.#gauges.delete(key);
+    }
+    return false;
+  }
+}
+
+function reportOf({ number, key, now }: OwnGauge, withKey: boolean): OwnReport {
+  return { number, key: withKey ? key : undefined, ...now };
+}
+
+function checked(gauge: LoadGauge): LoadGauge {
+  return {
+    inFlight: checkedValue(gauge.inFlight),
+    pendingPrefillTokens: checkedValue(gauge.pendingPrefillTokens),
+    decodeTokens: checkedValue(gauge.decodeTokens),
+    outstandingOutputTokens: checkedValue(gauge.outstandingOutputTokens),
+  };
+}
+
+function checkedValue(value: number): number {
+  if (!Number.isInteger(value) || value < 0)
+    throw new RangeError(`a gauge must be a whole number from 0, not ${value}`);
+  return Math.min(value, maxGaugeValue);
+}

@@ -1,0 +1,99 @@
+import type { Clock, RouterId } from "@espalier/common";
+import { hashOf } from "@espalier/prefix-index";
+import type { Origin } from "../origin.ts";
+import { BindingTable, hashText } from "./binding-table.ts";
+import type { HybridClock } from "./hybrid-clock.ts";
+import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-record.ts";
+
+/** Bindings that are kept: those with the latest stamps. */
+const maxBindings = 100_000;
+
+export interface BindingsOptions {
+  /** This life of this router. */
+  readonly self: () => Origin;
+  readonly clock: Clock;
+  readonly hlc: HybridClock;
+  /** Told when something waits to be written. */
+  readonly touch: () => void;
+  /** Default: 100,000. */
+  readonly capacity?: number;
+}
+
+/**
+ * Texts bound to texts, the same in all routers, such as which engine holds a stored response. Of two bindings of a key the
+ * one with the later stamp holds, of equal stamps that of the greater router id.
+ */
+export interface Bindings {
+  /** @throws RangeError for a value over 1,024 bytes */
+  set(key: string, value: string, ttlMs: number): void;
+  get(key: string): string | undefined;
+  forget(key: string): void;
+  /** Bindings that are kept, forgotten and expired ones included. */
+  readonly size: number;
+  /** What was set and forgotten here since this was last called, for the placement log. */
+  takePending(): readonly BindingRecord[];
+  /** Takes a record from another router's log. */
+  receive(record: BindingRecord, router: RouterId): void;
+}
+
+const encoder = new TextEncoder();
+
+export function createBindings({ self, clock, hlc, touch, capacity = maxBindings }: BindingsOptions): Bindings {
+  const table = new BindingTable(capacity);
+  /** By key: only the last word on a key is told. */
+  const pending = new Map<string, BindingRecord>();
+  const write = (record: BindingRecord): void => {
+    table.put({ record, router: self().router, expiresMs: clock.nowMs() + record.ttlMs });
+    const key = hashText(record.key);
+    pending.delete(key);
+    pending.set(key, record);
+    if (pending.size > capacity) pending.delete(firstKey(pending));
+    touch();
+  };
+  return {
+    get size() {
+      return table.size;
+    },
+    set(text, value, ttlMs) {
+      if (encoder.encode(value).length > maxBindingValueBytes) throw new RangeError("a value is too long to be bound");
+      const key = hashOf(text);
+      const stamp = laterThan(table.get(key)?.record.stamp, hlc);
+      write({ kind: "bind", stamp, ttlMs: wholeTtl(ttlMs), key, value });
+    },
+    get(text) {
+      const entry = table.get(hashOf(text));
+      return entry?.record.kind === "bind" && entry.expiresMs > clock.nowMs() ? entry.record.value : undefined;
+    },
+    forget(text) {
+      const key = hashOf(text);
+      const entry = table.get(key);
+      if (entry?.record.kind !== "bind" || entry.expiresMs <= clock.nowMs()) return;
+      // It has to be remembered as forgotten for as long as anybody may still hear of the binding.
+      const { stamp, ttlMs } = entry.record;
+      write({ kind: "unbind", stamp: laterThan(stamp, hlc), ttlMs, key, value: "" });
+    },
+    takePending() {
+      const records = [...pending.values()];
+      pending.clear();
+      return records;
+    },
+    receive(record, router) {
+      hlc.observe(record.stamp);
+      table.put({ record, router, expiresMs: clock.nowMs() + record.ttlMs });
+    },
+  };
+}
+
+/** The last word of this router on something, even where a router with a wrong clock had one before. */
+function laterThan(stamp: number | undefined, hlc: HybridClock): number {
+  return Math.max(hlc.now(), (stamp ?? 0) + 1);
+}
+
+function wholeTtl(ttlMs: number): number {
+  return Math.max(0, Math.min(Math.ceil(ttlMs), maxBindingTtlMs));
+}
+
+function firstKey(map: ReadonlyMap<string, unknown>): string {
+  for (const key of map.keys()) return key;
+  return "";
+}

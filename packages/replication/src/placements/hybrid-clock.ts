@@ -1,0 +1,42 @@
+import type { Clock } from "@espalier/common";
+
+/** Stamps of one millisecond. With it stamps stay safe integers until the year 2109. */
+export const stampsPerMs = 2_048;
+/** How far a remote stamp may pull this clock ahead of its own wall clock. */
+export const maxAheadMs = 500;
+
+/**
+ * A hybrid logical clock (Kulkarni and others, "Logical physical clocks", 2014): its stamps rise with every call, are
+ * later than any stamp observed before, and stay close to the wall clock.
+ */
+export interface HybridClock {
+  /** A stamp: milliseconds of the wall clock times `stampsPerMs`, plus a counter. A safe integer. */
+  now(): number;
+  /**
+   * Takes notice of a stamp of another router.
+   *
+   * @returns false when it is so far ahead that its clock must be wrong: it counts only as far as `maxAheadMs`
+   */
+  observe(stamp: number): boolean;
+}
+
+export function createHybridClock(clock: Clock): HybridClock {
+  let last = 0;
+  const wall = (): number => Math.floor(clock.wallMs()) * stampsPerMs;
+  return {
+    now() {
+      last = Math.max(last + 1, wall());
+      return last;
+    },
+    observe(stamp) {
+      const latest = wall() + maxAheadMs * stampsPerMs;
+      last = Math.max(last, Math.min(stamp, latest));
+      return stamp <= latest;
+    },
+  };
+}
+
+/** The wall clock of a stamp, in milliseconds since the Unix epoch. */
+export function stampMs(stamp: number): number {
+  return stamp / stampsPerMs;
+}

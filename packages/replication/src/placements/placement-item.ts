@@ -1,0 +1,159 @@
+import { ByteReader, ByteWriter } from "@espalier/common";
+import {
+  type BindingRecord,
+  type ChainRun,
+  type LogRecord,
+  maxBindingTtlMs,
+  maxBindingValueBytes,
+  maxPlacementTtlMs,
+  maxRunBlocks,
+  type PlacementRecord,
+} from "./placement-record.ts";
+
+/** A longer item is refused. */
+export const maxPlacementItemBytes = 1_048_576;
+
+const version = 1;
+const kinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
+
+/** A chain as the writer has it: `words` from block `shared` to `blockCount` (exclusive) are its own. */
+export interface WrittenRun {
+  readonly parent: number | undefined;
+  readonly shared: number;
+  readonly words: Uint32Array;
+  readonly blockCount: number;
+}
+
+/**
+ * Writes one item of a placement log. Layout: version as a byte, varints for the number of the item's first run and for
+ * the stamp before its first record; then records: kind as a byte, how much its stamp is later than that of the record
+ * before, and
+ *
+ * - `place`, `confirm`, `refute`: varints for feed, time to live in milliseconds, how far its parent lies back in the count
+ *   of runs (0: none), blocks shared with the parent if there is one, number of own blocks; their hashes, 8 bytes each;
+ * - `bind`, `unbind`: time to live as varint, hash of the key in 8 bytes, and for `bind` the value as text.
+ */
+export class PlacementItemWriter {
+  readonly #writer = new ByteWriter(4_096);
+  #count = 0;
+  #stamp = 0;
+  #nextRun = 0;
+
+  get records(): number {
+    return this.#count;
+  }
+
+  get byteLength(): number {
+    return this.#writer.length;
+  }
+
+  /** @returns the number of the run, when the record has blocks of its own */
+  addRun(record: Omit<PlacementRecord, "run">, run: WrittenRun, nextRun: number): number | undefined {
+    this.#begin(record, nextRun);
+    const writer = this.#writer;
+    writer.varint(record.feed);
+    writer.varint(record.ttlMs);
+    if (run.parent === undefined) writer.varint(0);
+    else {
+      writer.varint(this.#nextRun - run.parent);
+      writer.varint(run.shared);
+    }
+    writer.varint(run.blockCount - run.shared);
+    writer.words(run.words, run.shared * 2, run.blockCount * 2);
+    return run.blockCount > run.shared ? this.#nextRun++ : undefined;
+  }
+
+  addBinding(record: BindingRecord): void {
+    this.#begin(record, 0);
+    this.#writer.varint(record.ttlMs);
+    this.#writer.u32(record.key.low);
+    this.#writer.u32(record.key.high);
+    if (record.kind === "bind") this.#writer.text(record.value);
+  }
+
+  /** What was written; the writer is empty after it. */
+  take(): Uint8Array {
+    const bytes = this.#writer.copy();
+    this.#writer.reset();
+    this.#count = 0;
+    return bytes;
+  }
+
+  #begin({ kind, stamp }: Pick<LogRecord, "kind" | "stamp">, nextRun: number): void {
+    const writer = this.#writer;
+    if (this.#count === 0) {
+      writer.u8(version);
+      writer.varint(nextRun);
+      writer.varint(stamp);
+      this.#stamp = stamp;
+      this.#nextRun = nextRun;
+    }
+    this.#count += 1;
+    writer.u8(kinds.indexOf(kind));
+    writer.signedVarint(stamp - this.#stamp);
+    this.#stamp = stamp;
+  }
+}
+
+/**
+ * Reads an item, all of it or nothing.
+ *
+ * @throws RangeError for bytes that are no item
+ */
+export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
+  if (bytes.length > maxPlacementItemBytes) throw new RangeError(`an item of ${bytes.length} bytes is too large`);
+  const reader = new ByteReader(bytes);
+  const found = reader.u8();
+  if (found !== version) throw new RangeError(`version ${found} of a placement item is not known`);
+  let nextRun = reader.varint();
+  let stamp = reader.varint();
+  const records: LogRecord[] = [];
+  while (reader.remaining > 0) {
+    const kind = kinds[reader.u8()];
+    stamp += reader.signedVarint();
+    if (stamp < 0 || !Number.isSafeInteger(stamp)) throw new RangeError("a stamp is out of range");
+    if (kind === undefined) throw new RangeError("a record of a kind that is not known");
+    if (kind === "bind" || kind === "unbind") records.push(readBinding(reader, kind, stamp));
+    else {
+      const record = readPlacement(reader, kind, stamp, nextRun);
+      if (record.run.number !== undefined) nextRun += 1;
+      records.push(record);
+    }
+  }
+  return records;
+}
+
+function readPlacement(
+  reader: ByteReader,
+  kind: PlacementRecord["kind"],
+  stamp: number,
+  nextRun: number,
+): PlacementRecord {
+  const feed = reader.varint();
+  const ttlMs = Math.min(reader.varint(), maxPlacementTtlMs);
+  return { kind, feed, stamp, ttlMs, run: readRun(reader, nextRun) };
+}
+
+function readRun(reader: ByteReader, nextRun: number): ChainRun {
+  const distance = reader.varint();
+  if (distance > nextRun) throw new RangeError("a run refers to one before the first");
+  const shared = distance > 0 ? reader.varint() : 0;
+  const count = reader.varint();
+  if (shared + count > maxRunBlocks) throw new RangeError(`a chain of ${shared + count} blocks is too long`);
+  if (shared + count === 0) throw new RangeError("a chain has no blocks");
+  if (count * 8 > reader.remaining) throw new RangeError("the bytes end too early");
+  const words = new Uint32Array(count * 2);
+  reader.words(count * 2, words, 0);
+  return {
+    number: count > 0 ? nextRun : undefined,
+    parent: distance > 0 ? nextRun - distance : undefined,
+    shared,
+    words,
+  };
+}
+
+function readBinding(reader: ByteReader, kind: BindingRecord["kind"], stamp: number): BindingRecord {
+  const ttlMs = Math.min(reader.varint(), maxBindingTtlMs);
+  const key = { low: reader.u32(), high: reader.u32() };
+  return { kind, stamp, ttlMs, key, value: kind === "bind" ? reader.text(maxBindingValueBytes) : "" };
+}

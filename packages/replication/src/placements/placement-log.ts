@@ -1,0 +1,163 @@
+import type { Clock, Meter } from "@espalier/common";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { Life } from "../facts/life.ts";
+import type { TargetSlots } from "../facts/target-slots.ts";
+import type { Origin } from "../origin.ts";
+import type { Bindings } from "./bindings.ts";
+import type { HybridClock } from "./hybrid-clock.ts";
+import { createPlacementMeters } from "./placement-meters.ts";
+import { type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-reader.ts";
+import { maxPlacementTtlMs, maxRunBlocks } from "./placement-record.ts";
+import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
+import { RecordDigest } from "./record-digest.ts";
+
+export interface PlacementLogOptions {
+  /** This life of this router. */
+  readonly self: () => Origin;
+  /** The own journal of the moment. */
+  readonly journal: PlacementJournal;
+  readonly bindings: Bindings;
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  readonly clock: Clock;
+  readonly hlc: HybridClock;
+  readonly meter: Meter;
+  /** The newest life of a target that is known. */
+  readonly lifeOf: (target: string) => Life | undefined;
+  /** Told when something waits for `flush`. */
+  readonly touch: () => void;
+  /** Bytes of the chains of other routers to which their later placements may refer. Default: `maxRunBytes`. */
+  readonly maxRunBytes?: number;
+}
+
+export interface PlacementUse {
+  /** At most an hour. */
+  readonly ttlMs: number;
+  /** The engine itself has said that it holds the chain. */
+  readonly isConfirmed: boolean;
+}
+
+/**
+ * Predictions of what targets hold, those of this router and those of all others, in one index. Chains are chain hashes of
+ * two words each, low word first.
+ */
+export interface PlacementLog {
+  /**
+   * Notes that a chain is sent to a target: at once in this router's index, in others' with the next flush and commit.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
+  place(target: string, words: Uint32Array, blockCount: number, use: PlacementUse): void;
+  /**
+   * Notes that a target turned out not to hold the block at depth `from` of a chain, nor what continues it.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
+  refute(target: string, words: Uint32Array, blocks: { readonly from: number; readonly blockCount: number }): void;
+  /** Writes what waits to the journal; a commit makes it visible to others. */
+  flush(): void;
+  /** Takes an item of another router's placement log. One that cannot be read is counted and skipped. */
+  receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void;
+  journalDropped(origin: Origin): void;
+  /**
+   * The digest of the records of a journal that outlive a time of the wall clock, by their writer's stamps, but for those
+   * that do so by less than `digestSpanMs`. Replicas that have received the same say the same.
+   */
+  digest(origin: Origin, wallMs: number): readonly [number, number];
+}
+
+const nothing: readonly [number, number] = [0, 0];
+/** A refutation matters only to those who know of the placement, and they hear of it soon. */
+const refutationTtlMs = 60_000;
+
+export function createPlacementLog(options: PlacementLogOptions): PlacementLog {
+  return new Log(options);
+}
+
+class Log implements PlacementLog {
+  readonly #options: PlacementLogOptions;
+  readonly #reader: PlacementReader;
+  readonly #meters: ReturnType<typeof createPlacementMeters>;
+  #writer: PlacementWriter;
+  #digest = new RecordDigest();
+  #epoch: number;
+
+  constructor(options: PlacementLogOptions) {
+    this.#options = options;
+    this.#meters = createPlacementMeters(options.meter);
+    this.#reader = new PlacementReader({
+      ...options,
+      meters: this.#meters,
+      maxRunBytes: options.maxRunBytes ?? maxRunBytes,
+    });
+    this.#epoch = options.self().epoch;
+    this.#writer = this.#begin();
+  }
+
+  place(target: string, words: Uint32Array, blockCount: number, use: PlacementUse): void {
+    const { slots, index, clock } = this.#options;
+    const ttlMs = Math.min(Math.ceil(use.ttlMs), maxPlacementTtlMs);
+    if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
+    if (blockCount <= 0 || ttlMs <= 0) return;
+    const slot = slots.slotOf(target);
+    const time = { nowMs: clock.nowMs(), ttlMs };
+    if (slot >= 0 && use.isConfirmed) index.confirm(slot, words, blockCount, time);
+    else if (slot >= 0) index.place(slot, words, blockCount, time);
+    this.#write(use.isConfirmed ? "confirm" : "place", target, { words, blockCount }, ttlMs);
+  }
+
+  refute(target: string, words: Uint32Array, blocks: { readonly from: number; readonly blockCount: number }): void {
+    const { slots, index, clock } = this.#options;
+    const { from, blockCount } = blocks;
+    if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
+    if (from < 0 || from >= blockCount) return;
+    const slot = slots.slotOf(target);
+    if (slot >= 0) index.refute(slot, words, { from, blockCount, nowMs: clock.nowMs() });
+    // A chain as long as no record can say is cut where no other router has it.
+    if (from < maxRunBlocks) this.#write("refute", target, { words, blockCount: from + 1 }, refutationTtlMs);
+  }
+
+  flush(): void {
+    this.#noticeNewLife();
+    this.#writer.flush();
+  }
+
+  receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void {
+    this.#reader.receive(origin, item, declarationOf);
+  }
+
+  journalDropped(origin: Origin): void {
+    this.#reader.drop(origin);
+  }
+
+  digest(origin: Origin, wallMs: number): readonly [number, number] {
+    const { router, epoch } = this.#options.self();
+    const isOwn = router === origin.router && epoch === origin.epoch;
+    const digest = isOwn ? this.#digest : this.#reader.digestOf(origin);
+    return digest?.after(wallMs) ?? nothing;
+  }
+
+  #write(
+    kind: "place" | "confirm" | "refute",
+    target: string,
+    chain: { readonly words: Uint32Array; readonly blockCount: number },
+    ttlMs: number,
+  ): void {
+    this.#noticeNewLife();
+    this.#writer.add(kind, { target, life: this.#options.lifeOf(target) ?? null }, chain, ttlMs);
+    this.#options.touch();
+  }
+
+  /** A later life of this router has a journal of its own, with other numbers in it. */
+  #noticeNewLife(): void {
+    const { epoch } = this.#options.self();
+    if (epoch === this.#epoch) return;
+    this.#epoch = epoch;
+    this.#digest = new RecordDigest();
+    this.#writer = this.#begin();
+  }
+
+  #begin(): PlacementWriter {
+    return new PlacementWriter({ ...this.#options, meters: this.#meters }, this.#digest);
+  }
+}

@@ -1,0 +1,149 @@
+import type { Clock } from "@espalier/common";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { FeedDeclaration } from "../documents/journal.ts";
+import type { Life } from "../facts/life.ts";
+import type { TargetSlots } from "../facts/target-slots.ts";
+import { type Origin, originKey } from "../origin.ts";
+import type { Bindings } from "./bindings.ts";
+import { type HybridClock, stampMs } from "./hybrid-clock.ts";
+import { isOlderLife } from "./older-life.ts";
+import { readPlacementItem } from "./placement-item.ts";
+import type { PlacementMeters, PlacementOutcome } from "./placement-meters.ts";
+import { type LogRecord, maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
+import { ReadRuns } from "./read-runs.ts";
+import { RecordDigest } from "./record-digest.ts";
+import { bindingHash, placementHash } from "./record-hash.ts";
+
+/** Bytes of the runs of all journals. */
+export const maxRunBytes = 268_435_456;
+/** Journals whose runs are kept. */
+export const maxPlacementJournals = 1_024;
+
+export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
+
+export interface PlacementReaderOptions {
+  readonly bindings: Bindings;
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  readonly clock: Clock;
+  readonly hlc: HybridClock;
+  readonly lifeOf: (target: string) => Life | undefined;
+  readonly meters: PlacementMeters;
+  readonly maxRunBytes: number;
+}
+
+interface ReadJournal {
+  readonly runs: ReadRuns;
+  readonly digest: RecordDigest;
+}
+
+/** Follows the placement logs of other routers. */
+export class PlacementReader {
+  readonly #options: PlacementReaderOptions;
+  readonly #journals = new Map<string, ReadJournal>();
+  readonly #chain = new Uint32Array(maxRunBlocks * 2);
+  #runBytes = 0;
+
+  constructor(options: PlacementReaderOptions) {
+    this.#options = options;
+  }
+
+  receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void {
+    const records = this.#read(item);
+    if (!records) return;
+    const journal = this.#journalOf(originKey(origin));
+    for (const record of records) {
+      if ("run" in record) this.#meet(journal, record, declarationOf(record.feed));
+      else {
+        const { low, high } = bindingHash(record);
+        journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
+        this.#options.bindings.receive(record, origin.router);
+      }
+    }
+    this.#trim();
+  }
+
+  drop(origin: Origin): void {
+    const key = originKey(origin);
+    this.#runBytes -= this.#journals.get(key)?.runs.byteLength ?? 0;
+    this.#journals.delete(key);
+    this.#options.meters.runBytes(this.#runBytes);
+  }
+
+  digestOf(origin: Origin): RecordDigest | undefined {
+    return this.#journals.get(originKey(origin))?.digest;
+  }
+
+  #read(item: Uint8Array): LogRecord[] | undefined {
+    try {
+      return readPlacementItem(item);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      this.#options.meters.invalidItem();
+      return undefined;
+    }
+  }
+
+  #meet(journal: ReadJournal, record: PlacementRecord, declaration: FeedDeclaration | undefined): void {
+    this.#options.meters.received(this.#take(journal, record, declaration));
+  }
+
+  #take(journal: ReadJournal, record: PlacementRecord, declaration: FeedDeclaration | undefined): PlacementOutcome {
+    const { clock, slots, lifeOf, hlc } = this.#options;
+    hlc.observe(record.stamp);
+    const words = this.#chain;
+    const bytesBefore = journal.runs.byteLength;
+    const blockCount = journal.runs.resolve(record.run, words, clock.nowMs());
+    this.#runBytes += journal.runs.byteLength - bytesBefore;
+    if (blockCount === 0 || !declaration) return "unresolved";
+    const { low, high } = placementHash(record, declaration, { words, blockCount });
+    journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
+    const newest = lifeOf(declaration.target);
+    if (declaration.life && newest && isOlderLife(declaration.life, newest)) return "older-life";
+    const slot = slots.slotOf(declaration.target);
+    if (slot < 0) return "no-slot";
+    this.#apply(record, slot, blockCount);
+    return "applied";
+  }
+
+  #apply({ kind, ttlMs }: PlacementRecord, slot: number, blockCount: number): void {
+    const { index, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    const words = this.#chain;
+    if (kind === "place") index.place(slot, words, blockCount, { nowMs, ttlMs });
+    else if (kind === "confirm") index.confirm(slot, words, blockCount, { nowMs, ttlMs });
+    else index.refute(slot, words, { from: blockCount - 1, blockCount, nowMs });
+  }
+
+  #journalOf(key: string): ReadJournal {
+    let journal = this.#journals.get(key);
+    if (!journal) {
+      if (this.#journals.size >= maxPlacementJournals) this.#forgetOldestJournal();
+      journal = { runs: new ReadRuns(), digest: new RecordDigest() };
+      this.#journals.set(key, journal);
+    }
+    return journal;
+  }
+
+  #forgetOldestJournal(): void {
+    for (const [key, { runs }] of this.#journals) {
+      this.#runBytes -= runs.byteLength;
+      this.#journals.delete(key);
+      return;
+    }
+  }
+
+  /** Over the bound, the journal with the most runs forgets its oldest ones. */
+  #trim(): void {
+    while (this.#runBytes > this.#options.maxRunBytes) {
+      let largest: ReadRuns | undefined;
+      for (const { runs } of this.#journals.values()) {
+        if (!largest || runs.byteLength > largest.byteLength) largest = runs;
+      }
+      const bytesBefore = largest?.byteLength ?? 0;
+      if (!largest?.forgetOldest()) return;
+      this.#runBytes += largest.byteLength - bytesBefore;
+    }
+    this.#options.meters.runBytes(this.#runBytes);
+  }
+}

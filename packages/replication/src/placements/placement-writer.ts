@@ -1,0 +1,121 @@
+import type { Clock } from "@espalier/common";
+import type { FeedDeclaration, JournalWriter } from "../documents/journal.ts";
+import type { Bindings } from "./bindings.ts";
+import { type HybridClock, stampMs } from "./hybrid-clock.ts";
+import { PlacementItemWriter } from "./placement-item.ts";
+import type { PlacementMeters } from "./placement-meters.ts";
+import { maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
+import type { RecordDigest } from "./record-digest.ts";
+import { bindingHash, placementHash } from "./record-hash.ts";
+import { type LogItem, type WrittenRunInfo, WrittenRuns } from "./written-runs.ts";
+
+/** What waits is written as an item of its own before it grows beyond this. */
+export const flushPlacementBytes = 262_144;
+
+export type PlacementJournal = Pick<
+  JournalWriter,
+  "declareFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
+>;
+
+export interface PlacementWriterOptions {
+  readonly journal: PlacementJournal;
+  readonly bindings: Bindings;
+  readonly clock: Clock;
+  readonly hlc: HybridClock;
+  readonly meters: PlacementMeters;
+}
+
+/** What is to be written of one chain. */
+export interface ChainWords {
+  readonly words: Uint32Array;
+  readonly blockCount: number;
+}
+
+/** The placement log of one life of this router. */
+export class PlacementWriter {
+  readonly #options: PlacementWriterOptions;
+  readonly #digest: RecordDigest;
+  readonly #runs: WrittenRuns;
+  readonly #placed = new PlacementItemWriter();
+  readonly #bound = new PlacementItemWriter();
+  #item: LogItem = { number: undefined };
+  #expiresMs = 0;
+  #nextRun = 1;
+
+  constructor(options: PlacementWriterOptions, digest: RecordDigest) {
+    this.#options = options;
+    this.#digest = digest;
+    this.#runs = new WrittenRuns(options.journal);
+  }
+
+  /** Queues a record; it is written with `flush`. */
+  add(kind: PlacementRecord["kind"], declaration: FeedDeclaration, chain: ChainWords, ttlMs: number): void {
+    const { journal, clock, hlc } = this.#options;
+    const { words } = chain;
+    const blockCount = Math.min(chain.blockCount, maxRunBlocks);
+    if (this.#placed.byteLength + blockCount * 8 > flushPlacementBytes) this.#flushPlaced();
+    const nowMs = clock.nowMs();
+    const stamp = hlc.now();
+    const found = this.#runs.find(words, blockCount, nowMs);
+    const shared = found?.shared ?? 0;
+    const record = { kind, feed: journal.declareFeed(declaration), stamp, ttlMs };
+    const number = this.#placed.addRun(record, { parent: found?.run.number, shared, words, blockCount }, this.#nextRun);
+    this.#digestRecord(placementHash(record, declaration, { words, blockCount }), stampMs(stamp) + ttlMs);
+    // What is refuted is not to be referred to, but a reader has to know it until it has read this item.
+    const untilMs = nowMs + ttlMs;
+    this.#expiresMs = Math.max(this.#expiresMs, untilMs);
+    const run = this.#noteRun(number, words, { blockCount, shared, nowMs, parent: found?.run }) ?? found?.run;
+    if (run) this.#runs.keep(run, untilMs);
+  }
+
+  /** Writes what waits to the journal, where the next commit makes it visible. */
+  flush(): void {
+    this.#flushPlaced();
+    this.#flushBindings();
+  }
+
+  #noteRun(
+    number: number | undefined,
+    words: Uint32Array,
+    at: { blockCount: number; shared: number; nowMs: number; parent: WrittenRunInfo | undefined },
+  ): WrittenRunInfo | undefined {
+    if (number === undefined) return undefined;
+    this.#nextRun = number + 1;
+    return this.#runs.add(words, at.blockCount, { ...at, number, item: this.#item });
+  }
+
+  #flushPlaced(): void {
+    const records = this.#placed.records;
+    if (records === 0) return;
+    const bytes = this.#placed.take();
+    this.#item.number = this.#options.journal.writePlacements(bytes, this.#expiresMs);
+    this.#item = { number: undefined };
+    this.#expiresMs = 0;
+    this.#options.meters.written(bytes.length, records);
+  }
+
+  /** Bindings live long, so they do not share items with placements, which do not. */
+  #flushBindings(): void {
+    const nowMs = this.#options.clock.nowMs();
+    let untilMs = 0;
+    const write = (): void => {
+      const records = this.#bound.records;
+      if (records === 0) return;
+      const bytes = this.#bound.take();
+      this.#options.journal.writePlacements(bytes, untilMs);
+      this.#options.meters.written(bytes.length, records);
+      untilMs = 0;
+    };
+    for (const record of this.#options.bindings.takePending()) {
+      this.#bound.addBinding(record);
+      this.#digestRecord(bindingHash(record), stampMs(record.stamp) + record.ttlMs);
+      untilMs = Math.max(untilMs, nowMs + record.ttlMs);
+      if (this.#bound.byteLength > flushPlacementBytes) write();
+    }
+    write();
+  }
+
+  #digestRecord({ low, high }: { low: number; high: number }, expiresMs: number): void {
+    this.#digest.add(low, high, expiresMs);
+  }
+}

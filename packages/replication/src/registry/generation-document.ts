@@ -1,0 +1,109 @@
+import { hashOf } from "@espalier/prefix-index";
+import { Doc, type Map as YMap } from "yjs";
+import { type Origin, originKey } from "../origin.ts";
+import { type RegistryEntry, readRegistryEntry } from "./registry-entry.ts";
+
+const prefix = "registry/";
+/** Entries of one transaction while a generation is begun, so that no update is large. */
+const entriesPerTransaction = 256;
+/** A name with a higher number was made up. */
+const maxGeneration = 2 ** 40;
+const completeKey = "complete";
+
+function generationName(generation: number): string {
+  return `${prefix}${generation}`;
+}
+
+/** @returns undefined for what is no name of a generation */
+export function readGenerationName(name: string): number | undefined {
+  if (!name.startsWith(prefix)) return undefined;
+  const generation = Number(name.slice(prefix.length));
+  return Number.isInteger(generation) &&
+    generation > 0 &&
+    generation <= maxGeneration &&
+    generationName(generation) === name
+    ? generation
+    : undefined;
+}
+
+/** One generation of the registry as a Yjs document: a map `entries`, and a map `meta` that says when it is whole. */
+export class GenerationDocument {
+  readonly generation: number;
+  readonly name: string;
+  readonly doc: Doc;
+  readonly #entries: YMap<unknown>;
+  readonly #meta: YMap<unknown>;
+
+  /** @param self whose client id it writes with; every life of every router has another one */
+  constructor(generation: number, self: Origin) {
+    this.generation = generation;
+    this.name = generationName(generation);
+    this.doc = new Doc();
+    const { low, high } = hashOf(`${this.name} ${originKey(self)}`);
+    this.doc.clientID = (high & 0x1f_ffff) * 2 ** 32 + low;
+    this.#entries = this.doc.getMap("entries");
+    this.#meta = this.doc.getMap("meta");
+  }
+
+  /** The first generation is begun by nobody, so nothing has to be waited for. */
+  get isComplete(): boolean {
+    return this.generation === 1 || this.#meta.get(completeKey) === true;
+  }
+
+  /** Writers that the document remembers, dead ones included. */
+  get clients(): number {
+    return this.doc.store.clients.size;
+  }
+
+  /** Yjs structs, which deletions leave behind too. */
+  get structs(): number {
+    let count = 0;
+    for (const structs of this.doc.store.clients.values()) count += structs.length;
+    return count;
+  }
+
+  get(key: string): RegistryEntry | undefined {
+    return readRegistryEntry(this.#entries.get(key));
+  }
+
+  keys(): Iterable<string> {
+    return this.#entries.keys();
+  }
+
+  set(entries: Iterable<readonly [string, RegistryEntry]>): void {
+    const waiting = [...entries];
+    if (waiting.length === 0) return;
+    this.doc.transact(() => {
+      for (const [key, entry] of waiting) this.#entries.set(key, entry);
+    }, this);
+  }
+
+  delete(keys: readonly string[]): void {
+    if (keys.length === 0) return;
+    this.doc.transact(() => {
+      for (const key of keys) this.#entries.delete(key);
+    }, this);
+  }
+
+  /** Writes all entries, and last that they are all. */
+  begin(entries: readonly (readonly [string, RegistryEntry])[]): void {
+    for (let from = 0; from < entries.length; from += entriesPerTransaction) {
+      this.set(entries.slice(from, from + entriesPerTransaction));
+    }
+    this.doc.transact(() => this.#meta.set(completeKey, true), this);
+  }
+
+  /** @param listener told of every change of others, with the keys that changed */
+  onRemoteChange(listener: (keys: Iterable<string>) => void): void {
+    this.#entries.observe((event, transaction) => {
+      if (transaction.origin !== this) listener(event.keysChanged);
+    });
+    this.#meta.observe((_event, transaction) => {
+      if (transaction.origin !== this) listener([]);
+    });
+  }
+
+  destroy(): void {
+    this.doc.destroy();
+  }
+}

@@ -1,0 +1,88 @@
+/** UTF-8 bytes of an entry's value as JSON. */
+export const maxRegistryValueBytes = 2_048;
+/** UTF-16 units of an engine's id, and of a source's name. */
+const maxRegistryNameLength = 255;
+/** What was removed is remembered for so long, so that nothing older brings it back. */
+export const tombstoneMs = 86_400_000;
+
+/** Plain JSON: what a source says of an engine. */
+export type RegistryValue = Readonly<Record<string, unknown>>;
+
+/** What the document holds under a key. */
+export interface RegistryEntry {
+  /** Of a hybrid clock: of two entries the one with the later stamp holds, of equal stamps that of the greater router. */
+  readonly stamp: number;
+  readonly router: string;
+  /** Null for what was removed. */
+  readonly value: RegistryValue | null;
+}
+
+/** Stamps beyond this come from no clock: there has to be room for later ones. */
+const maxStamp = Number.MAX_SAFE_INTEGER - 2 ** 40;
+
+const encoder = new TextEncoder();
+const separator = "\u0000";
+
+/** A key of the document. Drain flags have a kind of their own, so that no other change of an engine touches them. */
+export function registryKey(kind: "engine" | "drain", engine: string, source: string): string {
+  for (const name of [engine, source]) {
+    if (name.length > maxRegistryNameLength || name.includes(separator)) {
+      throw new RangeError(`no name for the registry: ${name.slice(0, maxRegistryNameLength)}`);
+    }
+  }
+  return [kind, engine, source].join(separator);
+}
+
+export interface RegistryName {
+  readonly kind: "engine" | "drain";
+  readonly engine: string;
+  readonly source: string;
+}
+
+/** @returns undefined for what `registryKey` does not make */
+export function readRegistryKey(key: string): RegistryName | undefined {
+  const [kind, engine, source, ...rest] = key.split(separator);
+  if ((kind !== "engine" && kind !== "drain") || engine === undefined || source === undefined) return undefined;
+  if (rest.length > 0 || engine.length > maxRegistryNameLength || source.length > maxRegistryNameLength)
+    return undefined;
+  return { kind, engine, source };
+}
+
+/** Takes what stands in a document that anybody may have written. @returns undefined for what is no entry */
+export function readRegistryEntry(found: unknown): RegistryEntry | undefined {
+  if (!isRecord(found)) return undefined;
+  const { stamp, router, value } = found;
+  if (typeof stamp !== "number" || !Number.isInteger(stamp) || stamp < 0 || stamp > maxStamp) return undefined;
+  if (typeof router !== "string" || router.length > maxRegistryNameLength) return undefined;
+  if (value !== null && (!isRecord(value) || jsonBytes(value) > maxRegistryValueBytes)) return undefined;
+  return { stamp, router, value };
+}
+
+export function isLaterEntry(one: RegistryEntry, other: RegistryEntry): boolean {
+  if (one.stamp !== other.stamp) return one.stamp > other.stamp;
+  return one.router > other.router;
+}
+
+export function isSameEntry(one: RegistryEntry, other: RegistryEntry): boolean {
+  return one.stamp === other.stamp && one.router === other.router;
+}
+
+/** @returns Infinity for what is no JSON */
+export function jsonBytes(value: unknown): number {
+  try {
+    return encoder.encode(JSON.stringify(value)).length;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+/** JSON with the keys of every object in order, so that equal values are equal texts. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) =>
+    isRecord(part) ? Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1))) : part,
+  );
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

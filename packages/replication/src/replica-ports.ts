@@ -1,0 +1,68 @@
+import type { RouterId } from "@espalier/common";
+import type { ReplicatedDocuments } from "./documents/replicated-documents.ts";
+import type { FoldStatement } from "./facts/fact-fold.ts";
+import type { LoadExchange } from "./load/load-exchange.ts";
+import type { Origin } from "./origin.ts";
+
+/** A snapshot of facts that another replica asked for. */
+export interface SnapshotSource {
+  /** @param targets undefined for all */
+  exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined>;
+}
+
+/** Takes a snapshot, frame by frame. */
+export interface SnapshotSink {
+  /** @throws RangeError for bytes that are no frame */
+  frame(bytes: Uint8Array): void;
+  end(): void;
+  abort(): void;
+}
+
+/** Asks for the state of targets. */
+export interface SnapshotRequest {
+  /** Undefined for all targets, as a router does that joins. */
+  readonly targets: readonly string[] | undefined;
+  /** Who is known to have it. */
+  readonly from: Origin | undefined;
+}
+
+/**
+ * A replica as a backend sees it: what must reach every other replica, and what comes from them. A mesh of sockets and
+ * Redis are two such backends.
+ */
+export interface ReplicaPorts {
+  /** This life of this router. It changes when `renewEpoch` is called. */
+  readonly origin: Origin;
+  readonly documents: ReplicatedDocuments;
+  readonly load: LoadExchange;
+  readonly snapshots: SnapshotSource & {
+    beginImport(): SnapshotSink;
+    /** What the replica lacks and nobody was asked for yet; taken by asking. */
+    onRequest(listener: (request: SnapshotRequest) => void): () => void;
+    /** Nobody has it: the replica goes on without. */
+    unavailable(request: SnapshotRequest): void;
+  };
+  /** Statements about targets that this replica's reader is responsible for, to be compared by others now and then. */
+  statements(): readonly FoldStatement[];
+  compareStatement(statement: FoldStatement, from: Origin): void;
+  /** The highest epoch known of a router. */
+  highestEpoch(router: RouterId): number;
+  /** A peer knew a later life of this router than this one claims to be: begins a later one. */
+  renewEpoch(above: number): void;
+}
+
+/** Another router, as a backend sees it. */
+export interface Member {
+  readonly origin: Origin;
+  /**
+   * `alive`; `suspect`: silent, or its link broke; `down`: taken for dead, its feeds are others' now; `left`: said
+   * goodbye. A member that is down for long is forgotten.
+   */
+  readonly state: "alive" | "suspect" | "down" | "left";
+  /** It takes no new work, so it should own no feeds. */
+  readonly isDraining: boolean;
+  /** Whether this router has a link of its own to it. */
+  readonly isLinked: boolean;
+  /** Targets whose event sockets it cannot reach. */
+  readonly unreachable: readonly string[];
+}

@@ -1,0 +1,55 @@
+import type { RouterId } from "@espalier/common";
+import type { JournalStore } from "../documents/journal.ts";
+import type { FactFold, FoldStatement } from "../facts/fact-fold.ts";
+import type { LoadExchange } from "../load/load-exchange.ts";
+import type { ReplicaPorts, SnapshotSink } from "../replica-ports.ts";
+import type { SnapshotRequests } from "./snapshot-requests.ts";
+
+export interface BackendPortsParts {
+  readonly store: JournalStore;
+  readonly fold: FactFold;
+  readonly load: LoadExchange;
+  readonly requests: SnapshotRequests;
+  /** Targets whose events this router journals. */
+  readonly ownedTargets: () => Iterable<string>;
+  readonly renewEpoch: (above: number) => void;
+}
+
+/** The replica as those see it who carry what it shares. */
+export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
+  const { store, fold, load, requests, ownedTargets, renewEpoch } = parts;
+  return {
+    get origin() {
+      return store.own.origin;
+    },
+    documents: store,
+    load,
+    snapshots: {
+      exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
+      beginImport(): SnapshotSink {
+        const opened = fold.beginImport();
+        return {
+          frame: (bytes) => opened.frame(bytes),
+          end: () => void opened.end(),
+          abort: () => opened.abort(),
+        };
+      },
+      onRequest: requests.onRequest,
+      unavailable({ targets }) {
+        const waiting = [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
+        fold.giveUpLoading(targets ?? waiting);
+      },
+    },
+    statements(): readonly FoldStatement[] {
+      const stated: FoldStatement[] = [];
+      for (const target of ownedTargets()) {
+        const statement = fold.statement(target);
+        if (statement) stated.push(statement);
+      }
+      return stated;
+    },
+    compareStatement: (statement, from) => void fold.compare(statement, from),
+    highestEpoch: (router: RouterId) => store.highestEpoch(router),
+    renewEpoch,
+  };
+}

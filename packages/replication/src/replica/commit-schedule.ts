@@ -1,0 +1,40 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+
+export interface CommitScheduleOptions {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Least time between two commits, in milliseconds. */
+  readonly tickMs: number;
+  readonly commit: () => void;
+}
+
+/** Decides when what is pending is committed. */
+export interface CommitSchedule {
+  /** Something is pending. */
+  touch(): void;
+  stop(): void;
+}
+
+/**
+ * After quiet a commit follows at the end of the current turn of the event loop, so that what belongs together goes
+ * together; under load there is one per tick, because the cost of replication is per transaction, not per record.
+ */
+export function createCommitSchedule({ clock, scheduler, tickMs, commit }: CommitScheduleOptions): CommitSchedule {
+  let cancel: Cancel | undefined;
+  let lastMs = Number.NEGATIVE_INFINITY;
+  return {
+    touch() {
+      if (cancel) return;
+      const waitMs = Math.max(0, lastMs + tickMs - clock.nowMs());
+      cancel = scheduler.after(waitMs, () => {
+        cancel = undefined;
+        lastMs = clock.nowMs();
+        commit();
+      });
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
+}

@@ -1,0 +1,122 @@
+import type { Cancel } from "@espalier/common";
+import type { FeedDeclaration } from "../documents/journal.ts";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import type { FactFold } from "../facts/fact-fold.ts";
+import type { FeedClaim, FeedWorth } from "../feeds/feed-claim.ts";
+import type { FeedReader } from "../feeds/feed-reader.ts";
+import { type Origin, originKey } from "../origin.ts";
+import type { Member } from "../replica-ports.ts";
+import { ClaimBoard, type PostedClaim } from "./claim-board.ts";
+
+export interface FeedDeskOptions {
+  readonly fold: Pick<FactFold, "state">;
+  readonly self: () => Origin;
+}
+
+/** Who reads which target's events, and what the facts of a target are worth for it. */
+export class FeedDesk {
+  readonly #options: FeedDeskOptions;
+  readonly #board = new ClaimBoard();
+  readonly #readers = new Map<string, FeedReader>();
+  readonly #listeners = new Set<(target: string) => void>();
+  /** Keys of the origins of living routers, this one's included. */
+  #living: ReadonlySet<string> = new Set();
+
+  constructor(options: FeedDeskOptions) {
+    this.#options = options;
+  }
+
+  isLiving(origin: Origin): boolean {
+    const { router, epoch } = this.#options.self();
+    return (origin.router === router && origin.epoch === epoch) || this.#living.has(originKey(origin));
+  }
+
+  setMembers(members: readonly Member[]): void {
+    const living = members.filter(({ state }) => state === "alive" || state === "suspect");
+    this.#living = new Set(living.map(({ origin }) => originKey(origin)));
+    for (const target of this.#board.targets()) this.#tell(target);
+  }
+
+  opened(target: string, reader: FeedReader): void {
+    this.#readers.set(target, reader);
+  }
+
+  closed(target: string, reader: FeedReader): void {
+    if (this.#readers.get(target) === reader) this.#readers.delete(target);
+  }
+
+  get readers(): Iterable<FeedReader> {
+    return this.#readers.values();
+  }
+
+  /** Targets whose events this router journals. */
+  *owned(): Generator<string, void, undefined> {
+    for (const [target, reader] of this.#readers) if (reader.role === "owner") yield target;
+  }
+
+  claimChanged(origin: Origin, target: string, claim: FeedClaim | undefined): void {
+    this.#board.set(origin, target, claim);
+    if (claim) this.#readers.get(target)?.claimSeen(origin, claim);
+    this.#tell(target);
+  }
+
+  /** To be told after the fold. */
+  factsSeen(
+    origin: Origin,
+    entries: readonly FactEntry[],
+    declarationOf: (feed: number) => FeedDeclaration | undefined,
+  ): void {
+    if (this.#readers.size === 0) return;
+    const byFeed = new Map<number, FactEntry[]>();
+    for (const entry of entries) {
+      const ofFeed = byFeed.get(entry.feed);
+      if (ofFeed) ofFeed.push(entry);
+      else byFeed.set(entry.feed, [entry]);
+    }
+    for (const [feed, ofFeed] of byFeed) {
+      const declaration = declarationOf(feed);
+      const reader = declaration && this.#readers.get(declaration.target);
+      if (reader && declaration.life) reader.factsSeen(origin, declaration.life, ofFeed);
+    }
+  }
+
+  dropOrigin(origin: Origin): void {
+    for (const target of this.#board.dropOrigin(origin)) this.#tell(target);
+  }
+
+  foldChanged(target: string): void {
+    this.#readers.get(target)?.foldChanged();
+    this.#tell(target);
+  }
+
+  claimsOf(target: string): readonly PostedClaim[] {
+    return this.#board.of(target);
+  }
+
+  /** The claim that holds among those of living routers. */
+  claimOf(target: string): PostedClaim | undefined {
+    return this.#board.holder(target, (origin) => this.isLiving(origin));
+  }
+
+  /**
+   * What the facts of a target are worth: what their reader says, but nothing while their state is on its way, and less
+   * where something of them is missing or nobody reads on.
+   */
+  worthOf(target: string): FeedWorth {
+    const state = this.#options.fold.state(target);
+    const held = this.claimOf(target);
+    if (state?.progress === "loading") return "void";
+    const worth = held?.claim.worth ?? this.#board.holder(target, () => true)?.claim.worth ?? "none";
+    if (worth !== "complete" || (held && state?.isComplete && state.progress === "current")) return worth;
+    return held && state?.last === undefined ? worth : "partial";
+  }
+
+  onClaims(listener: (target: string) => void): Cancel {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #tell(target: string): void {
+    for (const listener of this.#listeners) listener(target);
+  }
+}

@@ -1,0 +1,288 @@
+import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
+import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
+import type { JournalObserver, JournalStats } from "../documents/journal.ts";
+import { createJournalStore, type Journals } from "../documents/journal-store.ts";
+import { createFactFold } from "../facts/create-fact-fold.ts";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import type { TargetSlots } from "../facts/target-slots.ts";
+import type { FeedWorth } from "../feeds/feed-claim.ts";
+import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
+import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
+import type { Origin } from "../origin.ts";
+import { type Bindings, createBindings } from "../placements/bindings.ts";
+import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.ts";
+import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
+import { createRegistry, type Registry } from "../registry/registry.ts";
+import type { Member, ReplicaPorts } from "../replica-ports.ts";
+import { createBackendPorts } from "./backend-ports.ts";
+import type { PostedClaim } from "./claim-board.ts";
+import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
+import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
+import { FeedDesk } from "./feed-desk.ts";
+import { JournalCoverage } from "./journal-coverage.ts";
+import { shareRegistry } from "./shared-registry.ts";
+import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
+import { createTouchingJournal, type TouchingJournal } from "./touching-journal.ts";
+
+export interface ReplicaOptions {
+  readonly router: RouterId;
+  /** Filled by the replica; nobody else writes facts to it. */
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  /** The longest time that a placement is believed. */
+  readonly placementTtlMs: number;
+  /** Least time between two transactions of the own journal. Default: 15 ms. */
+  readonly tickMs?: number;
+}
+
+/** All that this router shares with the others, as one thing. It moves nothing by itself: a backend does, by `ports`. */
+export interface Replica extends Startable {
+  readonly ports: ReplicaPorts;
+  readonly store: Journals;
+  readonly fold: FactFold;
+  readonly load: LoadPlane;
+  readonly placements: PlacementLog;
+  readonly bindings: Bindings;
+  readonly registry: Registry;
+  /**
+   * Begins to read a target's feed for all routers.
+   *
+   * @param tellAll tells a sink everything that the reader's ledger holds
+   */
+  openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader;
+  /** Claims of every journal that is held, those of dead routers included. */
+  claimsOf(target: string): readonly PostedClaim[];
+  /** The claim that holds, among those of living routers. */
+  claimOf(target: string): PostedClaim | undefined;
+  /** What facts of a target are worth now. */
+  worthOf(target: string): FeedWorth;
+  /** Told when claims, or what facts of a target are worth, may have changed. */
+  onClaims(listener: (target: string) => void): Cancel;
+  /** To be told whenever it changes who lives. */
+  setMembers(members: readonly Member[]): void;
+  /** The target's engine is not in this router's fleet. */
+  forgetTarget(target: string): void;
+  describe(): ReplicaDescription;
+}
+
+export interface ReplicaDescription {
+  readonly origin: Origin;
+  readonly journals: JournalStats;
+  readonly foldBytes: number;
+  readonly targets: readonly FoldState[];
+  readonly load: ReturnType<LoadPlane["describe"]>;
+}
+
+const upkeepMs = 1_000;
+const defaultTickMs = 15;
+
+export function createReplica(options: ReplicaOptions): Replica {
+  return new JournaledReplica(options);
+}
+
+class JournaledReplica implements Replica {
+  readonly ports: ReplicaPorts;
+  readonly store: Journals;
+  readonly fold: FactFold;
+  readonly load: LoadPlane;
+  readonly placements: PlacementLog;
+  readonly bindings: Bindings;
+  readonly registry: Registry;
+  readonly #options: ReplicaOptions;
+  readonly #desk: FeedDesk;
+  readonly #coverage = new JournalCoverage();
+  readonly #dead: DeadJournals;
+  readonly #schedule: CommitSchedule;
+  readonly #requests: SnapshotRequests;
+  readonly #journal: TouchingJournal;
+  readonly #hybrid: HybridClock;
+  #cancelUpkeep: Cancel = () => {};
+  #isCutTaken = false;
+  /** One router at a time begins another generation of the registry: the living one of the lowest id. */
+  #isLowest = true;
+
+  constructor(options: ReplicaOptions) {
+    const { router, index, slots, clock, scheduler, meter } = options;
+    const self = (): Origin => this.store.own.origin;
+    this.#options = options;
+    this.#hybrid = createHybridClock(clock);
+    this.store = createJournalStore({ origin: { router, epoch: clock.wallMs() }, clock });
+    this.#requests = createSnapshotRequests({
+      ...{ clock, scheduler },
+      onGivenUp: (targets) => this.fold.giveUpLoading(targets),
+    });
+    this.fold = createFactFold({
+      ...{ index, slots, clock, meter, self: router },
+      needs: { reload: (target, _reason, from) => this.#requests.add(target, from) },
+    });
+    this.#desk = new FeedDesk({ fold: this.fold, self });
+    this.#schedule = createCommitSchedule({
+      ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs },
+      commit: () => this.#commit(),
+    });
+    this.#journal = createTouchingJournal(
+      () => this.store.own,
+      () => this.#schedule.touch(),
+      (target, claim) => this.#desk.claimChanged(self(), target, claim),
+      (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
+    );
+    this.load = createLoadPlane({ self, slots, clock, scheduler, meter });
+    const touch = (): void => this.#schedule.touch();
+    const hlc = this.#hybrid;
+    this.bindings = createBindings({ self, clock, hlc, touch });
+    this.placements = createPlacementLog({
+      ...{ self, index, slots, clock, meter, hlc, touch, journal: this.#journal, bindings: this.bindings },
+      lifeOf: (target) => this.fold.state(target)?.life,
+    });
+    this.registry = createRegistry({ self, clock, hlc });
+    shareRegistry(this.registry, this.store);
+    this.#dead = createDeadJournals({
+      ...{ clock, self, store: this.store, fold: this.fold, coverage: this.#coverage },
+      placementTtlMs: options.placementTtlMs,
+    });
+    this.ports = createBackendPorts({
+      ...{ store: this.store, fold: this.fold, load: this.load.exchange, requests: this.#requests },
+      ownedTargets: () => this.#desk.owned(),
+      renewEpoch: (above) => this.#renewEpoch(above),
+    });
+    this.store.observe(this.#observer());
+    this.fold.onChange((target) => this.#desk.foldChanged(target));
+  }
+
+  async start(): Promise<void> {
+    this.load.start();
+    this.#cancelUpkeep = this.#options.scheduler.every(upkeepMs, () => this.#upkeep());
+  }
+
+  async stop(): Promise<void> {
+    this.#cancelUpkeep();
+    this.#schedule.stop();
+    this.load.stop();
+  }
+
+  openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader {
+    const { clock, logger, meter, index, slots } = this.#options;
+    const reader = createFeedReader({
+      ...{ key: target, clock, logger, meter, index, slots, tellAll },
+      ...{ journal: this.#journal, fold: this.fold, stamp: () => this.#hybrid.now() },
+      claimsOf: () => this.#desk.claimsOf(target),
+      takeCutTurn: () => this.#takeCutTurn(),
+      onStop: () => this.#desk.closed(target, reader),
+    });
+    this.#desk.opened(target, reader);
+    return reader;
+  }
+
+  claimsOf(target: string): readonly PostedClaim[] {
+    return this.#desk.claimsOf(target);
+  }
+
+  claimOf(target: string): PostedClaim | undefined {
+    return this.#desk.claimOf(target);
+  }
+
+  worthOf(target: string): FeedWorth {
+    return this.#desk.worthOf(target);
+  }
+
+  onClaims(listener: (target: string) => void): Cancel {
+    return this.#desk.onClaims(listener);
+  }
+
+  setMembers(members: readonly Member[]): void {
+    this.#desk.setMembers(members);
+    const { router } = this.store.own.origin;
+    this.#isLowest = members.every(({ origin, state }) => state !== "alive" || origin.router > router);
+    this.#dead.collect((origin) => this.#desk.isLiving(origin));
+  }
+
+  forgetTarget(target: string): void {
+    this.fold.forgetTarget(target);
+    this.load.release(target);
+    this.#options.slots.release(target);
+  }
+
+  describe(): ReplicaDescription {
+    return {
+      origin: this.store.own.origin,
+      journals: this.store.stats(),
+      foldBytes: this.fold.byteLength,
+      targets: [...this.fold.states()],
+      load: this.load.describe(),
+    };
+  }
+
+  /** One feed may be cut per commit, so that cuts spread. */
+  #takeCutTurn(): boolean {
+    const isFree = !this.#isCutTaken;
+    this.#isCutTaken = true;
+    return isFree;
+  }
+
+  #commit(): void {
+    this.#isCutTaken = false;
+    for (const reader of this.#desk.readers) reader.maintain();
+    this.placements.flush();
+    this.store.own.commit();
+  }
+
+  #upkeep(): void {
+    this.#dead.collect((origin) => this.#desk.isLiving(origin));
+    this.registry.expire();
+    this.fold.maintain();
+    this.#requests.retry(
+      [...this.fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : [])),
+    );
+    if (this.#isLowest && this.registry.needsRotation) this.registry.rotate();
+    this.#schedule.touch();
+  }
+
+  #observer(): JournalObserver {
+    return {
+      feedDeclared: (origin, feed, declaration) => this.fold.declare(origin, feed, declaration),
+      claimChanged: (origin, target, claim) => {
+        if (claim) this.#hybrid.observe(claim.stamp);
+        this.#desk.claimChanged(origin, target, claim);
+        // Somebody here may have to read on what nobody reads any more.
+        if (!claim) this.#schedule.touch();
+      },
+      facts: (origin, entries) => {
+        this.#coverage.note(origin, entries, (feed) => this.store.declarationOf(origin, feed));
+        this.#declareForgotten(origin, entries);
+        this.fold.apply(origin, entries);
+        this.#desk.factsSeen(origin, entries, (feed) => this.store.declarationOf(origin, feed));
+      },
+      placements: (origin, item) =>
+        this.placements.receive(origin, item, (feed) => this.store.declarationOf(origin, feed)),
+      journalDropped: (origin) => {
+        this.fold.forgetOrigin(origin);
+        this.placements.journalDropped(origin);
+        this.#coverage.forget(origin);
+        this.#desk.dropOrigin(origin);
+      },
+    };
+  }
+
+  /** A target that was forgotten here and that others still write about is known again. */
+  #declareForgotten(origin: Origin, entries: readonly FactEntry[]): void {
+    let last = -1;
+    for (const { feed } of entries) {
+      if (feed === last) continue;
+      last = feed;
+      const declaration = this.store.declarationOf(origin, feed);
+      if (declaration && !this.fold.state(declaration.target)) this.fold.declare(origin, feed, declaration);
+    }
+  }
+
+  /** What the old life has written is given up: it is a later life that others have seen already. */
+  #renewEpoch(above: number): void {
+    for (const reader of [...this.#desk.readers]) reader.setRole("none");
+    this.#coverage.forget(this.store.own.origin);
+    this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
+  }
+}

@@ -1,0 +1,79 @@
+import type { Clock, Scheduler } from "@espalier/common";
+import { type Origin, originKey } from "../origin.ts";
+import type { SnapshotRequest } from "../replica-ports.ts";
+
+/** Whoever was asked may lack the target as well; then others are asked, so often and no sooner. */
+const askAgainMs = 3_000;
+const maxAsked = 4;
+
+export interface SnapshotRequestsOptions {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Nobody could give these. */
+  readonly onGivenUp: (targets: readonly string[]) => void;
+}
+
+/** Gathers the targets whose state must be fetched, so that they are asked for together. */
+export interface SnapshotRequests {
+  add(target: string, from: Origin | undefined): void;
+  /**
+   * Asks again for what has not come, or gives it up. To be called now and then.
+   *
+   * @param loading targets that wait for a snapshot
+   */
+  retry(loading: readonly string[]): void;
+  onRequest(listener: (request: SnapshotRequest) => void): () => void;
+}
+
+interface Asked {
+  atMs: number;
+  times: number;
+}
+
+export function createSnapshotRequests({ clock, scheduler, onGivenUp }: SnapshotRequestsOptions): SnapshotRequests {
+  const waiting = new Map<string, { readonly from: Origin | undefined; readonly targets: Set<string> }>();
+  const asked = new Map<string, Asked>();
+  const listeners = new Set<(request: SnapshotRequest) => void>();
+  let isScheduled = false;
+  const flush = (): void => {
+    isScheduled = false;
+    const requests = [...waiting.values()];
+    waiting.clear();
+    for (const { from, targets } of requests) {
+      for (const listener of listeners) listener({ targets: [...targets], from });
+    }
+  };
+  const add = (target: string, from: Origin | undefined): void => {
+    const known = asked.get(target);
+    asked.set(target, { atMs: clock.nowMs(), times: (known?.times ?? 0) + 1 });
+    const key = from ? originKey(from) : "";
+    const group = waiting.get(key);
+    if (group) group.targets.add(target);
+    else waiting.set(key, { from, targets: new Set([target]) });
+    if (isScheduled) return;
+    isScheduled = true;
+    scheduler.after(0, flush);
+  };
+  return {
+    add,
+    retry(loading) {
+      const nowMs = clock.nowMs();
+      const still = new Set(loading);
+      for (const target of [...asked.keys()]) if (!still.has(target)) asked.delete(target);
+      const givenUp: string[] = [];
+      for (const target of loading) {
+        const { atMs, times } = asked.get(target) ?? { atMs: Number.NEGATIVE_INFINITY, times: 0 };
+        if (nowMs - atMs < askAgainMs) continue;
+        if (times < maxAsked) add(target, undefined);
+        else givenUp.push(target);
+      }
+      // Should one be needed again, it is asked for as often as at first.
+      for (const target of givenUp) asked.delete(target);
+      if (givenUp.length > 0) onGivenUp(givenUp);
+    },
+    onRequest(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}

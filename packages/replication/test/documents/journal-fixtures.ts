@@ -1,0 +1,85 @@
+import { asRouterId } from "@espalier/common";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
+import type { JournalLimits } from "../../src/documents/journal-limits.ts";
+import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
+import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-entry.ts";
+import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
+import type { Origin } from "../../src/origin.ts";
+
+export const originOf = (router: string, epoch = 1): Origin => ({ router: asRouterId(router), epoch });
+
+export interface TestStore {
+  readonly store: Journals;
+  readonly time: VirtualTime;
+  /** Updates of this store's own journal, in order. */
+  readonly updates: DocumentUpdate[];
+}
+
+export function storeOf(router: string, limits: Partial<JournalLimits> = {}, epoch = 1): TestStore {
+  const time = createVirtualTime();
+  const store = createJournalStore({ origin: originOf(router, epoch), clock: time.clock, limits });
+  const updates: DocumentUpdate[] = [];
+  store.onUpdate((update, isOwn) => {
+    if (isOwn) updates.push(update);
+  });
+  return { store, time, updates };
+}
+
+/** Blocks that are stored, as the ops of a record. */
+function storedOps(blocks: number, fill = 7): Uint8Array {
+  const ops = new Uint8Array(8 * blocks + Math.ceil(blocks / 4)).fill(fill);
+  for (let begun = 0, at = 0; begun < blocks; begun += 4, at += 33) ops[at] = (Math.min(4, blocks - begun) - 1) * 32;
+  return ops;
+}
+
+export function record(feed: number, sequence: number, blocks = 1): FactRecord {
+  const timestampUs = 1_800_000_000_000_000 + sequence;
+  return { kind: "record", feed, sequence, timestampUs, checksum: sequence, isComplete: true, ops: storedOps(blocks) };
+}
+
+export function cut(feed: number, sequence: number): CutEntry {
+  const timestampUs = 1_800_000_000_000_000 + sequence;
+  const mark = { sequence, timestampUs, checksum: sequence };
+  return { kind: "cut", feed, ...mark, isComplete: true, blocks: 1, digest: [1, 2] };
+}
+
+export const feedOf = (target: string, sequence = 0): FeedDeclaration => ({
+  target,
+  life: { sequence, timestampUs: 1_800_000_000_000_000, checksum: 9, predecessor: null },
+});
+
+export const claimOf = (target: string, stamp = 1): FeedClaim => ({
+  ...{ target, stamp, worth: "complete", state: "live", reason: "complete", unusable: null },
+});
+
+/** Notes as texts what an observer is told. */
+export function tellingObserver(): { readonly told: string[]; readonly observer: JournalObserver } {
+  const told: string[] = [];
+  return {
+    told,
+    observer: {
+      feedDeclared: ({ router }, feed, { target }) => told.push(`${router} feed ${feed} ${target}`),
+      claimChanged: ({ router }, target, claim) => told.push(`${router} claim ${target} ${claim?.stamp}`),
+      facts: ({ router }, entries) => told.push(`${router} facts ${entries.map(textOf)}`),
+      placements: ({ router }, item) => told.push(`${router} placements ${item}`),
+      journalDropped: ({ router, epoch }) => told.push(`${router} dropped ${epoch}`),
+    },
+  };
+}
+
+export function textOf(entry: FactEntry): string {
+  const at = entry.kind === "gap" ? `${entry.from}-${entry.to}` : entry.sequence;
+  return `${entry.kind} ${entry.feed}.${at}`;
+}
+
+/** Brings `to` what it lacks of a document of `from`. @returns the pieces */
+export function sync(from: Journals, to: Journals, name: string, maxBytes = 65_536): DocumentUpdate[] {
+  const pieces = [...from.diff(name, to.stateVector(name), maxBytes)];
+  for (const piece of pieces) to.apply(piece);
+  return pieces;
+}
+
+/** Everything that a replica of a journal holds of facts. */
+export const entriesOf = (store: Journals, origin: Origin): FactEntry[] => [...store.entriesOf(origin)].flat();

@@ -1,0 +1,219 @@
+import { createSeededRandom, EspalierError } from "@espalier/common";
+import { createDecoder } from "lib0/decoding";
+import { createEncoder, toUint8Array } from "lib0/encoding";
+import { describe, expect, test } from "vitest";
+import * as syncProtocol from "y-protocols/sync";
+import * as Y from "yjs";
+import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
+import { maxSharedDocuments } from "../../src/documents/shared-documents.ts";
+import { claimOf, feedOf, record, storeOf } from "./journal-fixtures.ts";
+
+const name = "registry/1";
+
+/** A store with an attached document; its updates are gathered. */
+function member(router: string, limits = {}) {
+  const { store } = storeOf(router, limits);
+  const doc = new Y.Doc();
+  const cancel = store.attachShared(name, doc);
+  const sent: DocumentUpdate[] = [];
+  store.onUpdate((update, isOwn) => {
+    if (isOwn) sent.push(update);
+  });
+  return { store, doc, sent, cancel };
+}
+
+const map = (doc: Y.Doc) => doc.getMap("engines");
+
+describe("a document of many writers", () => {
+  test("goes both ways, without clocks", () => {
+    const [a, b] = [member("a"), member("b")];
+    map(a.doc).set("e1", 1);
+    map(b.doc).set("e2", 2);
+    expect(a.sent).toMatchObject([{ name, from: 0, to: 0 }]);
+    expect(b.store.apply(a.sent[0]!)).toBe("applied");
+    expect(b.store.apply(a.sent[0]!)).toBe("duplicate");
+    expect(a.store.apply(b.sent[0]!)).toBe("applied");
+    expect([map(a.doc).toJSON(), map(b.doc).toJSON()]).toEqual([
+      { e1: 1, e2: 2 },
+      { e1: 1, e2: 2 },
+    ]);
+    expect([a.sent, b.sent].map(({ length }) => length)).toEqual([1, 1]);
+  });
+
+  test("what it lacks is seen, and a diff brings it", () => {
+    const [a, b] = [member("a"), member("b")];
+    map(a.doc).set("e1", 1);
+    map(a.doc).set("e1", 2);
+    expect(b.store.apply(a.sent[1]!)).toBe("gap");
+    expect(b.doc.store.pendingStructs).toBeNull();
+    for (const update of a.store.diff(name, b.store.stateVector(name), 1))
+      expect(b.store.apply(update)).toBe("applied");
+    expect(map(b.doc).toJSON()).toEqual({ e1: 2 });
+    map(a.doc).delete("e1");
+    expect(member("c").store.apply(a.sent[2]!)).toBe("gap");
+    expect(b.store.apply(a.sent[2]!)).toBe("applied");
+    expect(map(b.doc).toJSON()).toEqual({});
+  });
+
+  test("an item under one that is not there is a gap too", () => {
+    const [a, b, c] = [member("a"), member("b"), member("c")];
+    const list = new Y.Array();
+    map(a.doc).set("list", list);
+    b.store.apply(a.sent[0]!);
+    (map(b.doc).get("list") as Y.Array<number>).push([5]);
+    expect(c.store.apply(b.sent[0]!)).toBe("gap");
+    c.store.apply(a.sent[0]!);
+    expect(c.store.apply(b.sent[0]!)).toBe("applied");
+    expect(map(c.doc).toJSON()).toEqual({ list: [5] });
+  });
+
+  test("garbage and documents in documents are refused, and nothing of them is applied", () => {
+    const [a, b] = [member("a"), member("b")];
+    map(a.doc).set("engine", { url: "http://e1", labels: ["x", "y"] });
+    const [update] = a.sent;
+    const random = createSeededRandom(3);
+    for (let length = 0; length < update!.bytes.length; length++) {
+      expect(() => b.store.apply({ ...update!, bytes: update!.bytes.slice(0, length) })).toThrow(EspalierError);
+    }
+    for (let round = 0; round < 500; round++) {
+      const bytes = update!.bytes.slice();
+      bytes[random.integer(bytes.length)] = random.integer(256);
+      try {
+        member("c").store.apply({ ...update!, bytes });
+      } catch (error) {
+        expect(error).toBeInstanceOf(EspalierError);
+      }
+    }
+    expect(map(b.doc).size).toBe(0);
+    map(a.doc).set("doc", new Y.Doc());
+    b.store.apply(update!);
+    expect(() => b.store.apply(a.sent[1]!)).toThrow(EspalierError);
+    const tight = member("d", { maxUpdateBytes: update!.bytes.length - 1 });
+    expect(() => tight.store.apply(update!)).toThrow("bytes");
+  });
+
+  test("states it as any document, its size as it is now", () => {
+    const { store, doc } = member("a");
+    const empty = store.state(name)!.byteLength;
+    map(doc).set("e1", "x".repeat(500));
+    expect(store.state(name)).toEqual({ name, origin: undefined, clock: 0, byteLength: expect.any(Number) });
+    expect(store.state(name)!.byteLength).toBeGreaterThan(empty + 500);
+    expect(store.list().map((state) => state.name)).toEqual(["journal/default/a/1", name]);
+    expect(store.names()).toEqual(["journal/default/a/1", name]);
+    expect([...store.diff(name, store.stateVector(name), 1)]).toEqual([]);
+  });
+
+  test("read-only ones take nothing from others", () => {
+    const [a, b] = [member("a"), storeOf("b").store];
+    b.attachShared(name, new Y.Doc(), { isReadOnly: true });
+    map(a.doc).set("e1", 1);
+    expect(() => b.apply(a.sent[0]!)).toThrow(EspalierError);
+  });
+
+  test("a detached one is gone, an unknown one can be attached when it comes", () => {
+    const [a, b] = [member("a"), member("b")];
+    map(a.doc).set("e1", 1);
+    b.cancel();
+    expect(b.store.apply(a.sent[0]!)).toBe("dropped");
+    map(b.doc).set("e2", 1);
+    expect(b.sent).toHaveLength(0);
+    const late = new Y.Doc();
+    const cancel = b.store.onUnknown((unknown) => void (unknown === name && b.store.attachShared(unknown, late)));
+    expect(b.store.apply(a.sent[0]!)).toBe("applied");
+    cancel();
+    expect(map(late).toJSON()).toEqual({ e1: 1 });
+    expect(b.store.apply({ ...a.sent[0]!, name: "other" })).toBe("dropped");
+  });
+
+  test("names of journals, names that are taken, and more than the bound are refused", () => {
+    const { store } = storeOf("a");
+    expect(() => store.attachShared("journal/default/b/1", new Y.Doc())).toThrow(RangeError);
+    expect(() => store.attachShared("x".repeat(257), new Y.Doc())).toThrow(RangeError);
+    for (let at = 0; at < maxSharedDocuments; at++) store.attachShared(`overview/${at}`, new Y.Doc());
+    expect(() => store.attachShared("overview/0", new Y.Doc())).toThrow(RangeError);
+    expect(() => store.attachShared("overview/64", new Y.Doc())).toThrow(RangeError);
+  });
+});
+
+describe("y-protocols", () => {
+  /** A client that asks for what it lacks. */
+  function step1(doc: Y.Doc): Uint8Array {
+    const encoder = createEncoder();
+    syncProtocol.writeSyncStep1(encoder, doc);
+    return toUint8Array(encoder);
+  }
+
+  function take(doc: Y.Doc, message: Uint8Array): void {
+    expect(syncProtocol.readSyncMessage(createDecoder(message), createEncoder(), doc, undefined)).toBe(1);
+  }
+
+  test("a client gets a journal, reads its JSON, and follows it", () => {
+    const { store, updates } = storeOf("a");
+    const { own } = store;
+    const feed = own.declareFeed(feedOf("t1"));
+    own.writeFact(record(feed, 1));
+    own.claim(claimOf("t1"));
+    own.commit();
+    const client = new Y.Doc();
+    take(client, store.answerSync(own.name, step1(client))!);
+    const statements = () =>
+      client
+        .getArray("log")
+        .toArray()
+        .filter((value) => !(value instanceof Uint8Array));
+    expect(statements()).toEqual([{ feed, ...feedOf("t1") }, { claim: claimOf("t1") }]);
+    own.claim(claimOf("t1", 2));
+    own.commit();
+    Y.applyUpdate(client, updates[1]!.bytes);
+    expect(statements()).toEqual([{ feed, ...feedOf("t1") }, { claim: claimOf("t1", 2) }]);
+    take(client, store.answerSync(own.name, step1(client))!);
+    expect(Y.encodeStateAsUpdate(client)).toEqual(store.encodeStateAsUpdate(own.name));
+  });
+
+  test("a large journal can be sent in several messages", () => {
+    const { store } = storeOf("a");
+    const { own } = store;
+    const feed = own.declareFeed(feedOf("t1"));
+    const client = new Y.Doc();
+    const answer = () => [...store.answerSyncInParts(own.name, step1(client), 2_000)];
+    expect(answer()).toEqual([Uint8Array.of(1, 2, 0, 0)]);
+    for (let sequence = 0; sequence < 40; sequence++) {
+      own.writeFact(record(feed, sequence, 50));
+      own.commit();
+    }
+    const messages = answer();
+    expect(messages.map((message) => message[0])).toEqual([1, ...messages.slice(1).map(() => 2)]);
+    expect(messages.length).toBeGreaterThan(8);
+    for (const message of messages) {
+      expect(message.length).toBeLessThan(2_100);
+      syncProtocol.readSyncMessage(createDecoder(message), createEncoder(), client, undefined);
+    }
+    expect(Y.encodeStateAsUpdate(client)).toEqual(store.encodeStateAsUpdate(own.name));
+    expect([...store.answerSyncInParts(own.name, messages[0]!, 2_000)]).toEqual([]);
+    expect([...store.answerSyncInParts("unknown", step1(client), 2_000)]).toEqual([]);
+  });
+
+  test("what a client writes is ignored", () => {
+    const { store, doc } = member("a");
+    map(doc).set("e1", 1);
+    const client = new Y.Doc();
+    map(client).set("e2", 2);
+    for (const write of [syncProtocol.writeUpdate, syncProtocol.writeSyncStep2]) {
+      const encoder = createEncoder();
+      if (write === syncProtocol.writeUpdate) syncProtocol.writeUpdate(encoder, Y.encodeStateAsUpdate(client));
+      else syncProtocol.writeSyncStep2(encoder, client);
+      expect(store.answerSync(name, toUint8Array(encoder))).toBeUndefined();
+    }
+    expect(map(doc).toJSON()).toEqual({ e1: 1 });
+    expect(store.answerSync("unknown", step1(client))).toBeUndefined();
+    expect(store.encodeStateAsUpdate("unknown")).toEqual(Y.encodeStateAsUpdate(new Y.Doc()));
+  });
+
+  test.each([[[]], [[0]], [[0, 5, 1]], [[9]], [[0, 2, 1, 200]]])(
+    "bytes that are no message are refused: %j",
+    (bytes) => {
+      const { store } = member("a");
+      expect(() => store.answerSync(name, Uint8Array.from(bytes))).toThrow(RangeError);
+    },
+  );
+});

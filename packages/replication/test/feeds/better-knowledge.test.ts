@@ -1,0 +1,170 @@
+import { describe, expect, test } from "vitest";
+import { FeedRig, target } from "./feed-rig.ts";
+
+function pair(seed = 1, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
+  return { rig, a, b, c };
+}
+
+describe("a backup that has what the owner has missed", () => {
+  test("writes it and goes on as the owner", () => {
+    for (let seed = 1; seed < 12; seed++) {
+      const { rig, a, b } = pair(seed);
+      rig.publish(60);
+      a.read();
+      b.read();
+      rig.exchange();
+      // X is stored in what the owner misses, and removed in what it reads.
+      rig.engine.publish([1_500]);
+      rig.publish(9);
+      a.miss(10);
+      b.read();
+      rig.publish(5);
+      rig.engine.publish([], [1_500]);
+      a.read();
+      b.read();
+      rig.exchange();
+      rig.exchange();
+      expect(b.claimed).toBe(1);
+      rig.expectTruth();
+      rig.publish(10);
+      a.read();
+      b.read();
+      rig.exchange();
+      a.read();
+      rig.publish(1);
+      a.read();
+      b.read();
+      rig.exchange();
+      expect(rig.owners()).toEqual(["b"]);
+      rig.expectTruth();
+      expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
+    }
+  });
+
+  test("whose feed is behind waits until it has caught up", () => {
+    const { rig, a, b } = pair(12);
+    rig.publish(30);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.publish(10);
+    a.miss(5);
+    a.read();
+    b.read(7);
+    rig.exchange();
+    expect(b.claimed).toBe(0);
+    b.read(3);
+    rig.exchange();
+    expect(b.claimed).toBe(1);
+    rig.expectTruth();
+  });
+
+  test("states what it holds when it does not keep enough", () => {
+    const { rig, a, b } = pair(13, { maxKeptRecords: 3 });
+    rig.publish(30);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.publish(10);
+    a.miss(5);
+    a.read();
+    b.read();
+    rig.settle();
+    expect([b.takeovers("records"), b.takeovers("state")]).toEqual([0, 1]);
+    rig.expectTruth();
+  });
+
+  test("which has missed something too leaves the feed where it is", () => {
+    const { rig, a, b } = pair(14);
+    rig.publish(30);
+    a.read();
+    b.miss(1);
+    b.read();
+    rig.exchange();
+    rig.publish(10);
+    a.miss(5);
+    a.read();
+    b.read();
+    rig.settle();
+    expect(b.claimed).toBe(0);
+    expect(rig.owners()).toEqual(["a"]);
+  });
+});
+
+describe("an owner that knows all", () => {
+  test("makes a state whole that it has taken over with a hole", () => {
+    const { rig, a, b, c } = pair(15);
+    rig.publish(30);
+    a.read(10);
+    a.miss(3);
+    a.read();
+    rig.exchange();
+    rig.settle();
+    expect(c.fold.state(target)?.isComplete).toBe(false);
+    rig.apart.add(a);
+    b.reader.setRole("owner");
+    b.read();
+    rig.settle();
+    rig.expectTruth([b, c]);
+  });
+});
+
+describe("an inherited state", () => {
+  test("is given up when the engine has removed half as much as it holds and nobody knows of", () => {
+    const rig = new FeedRig(16);
+    const [a, b, c] = [rig.add("a"), rig.add("b"), rig.add("c")];
+    a.reader.setRole("owner");
+    b.reader.setRole("backup");
+    rig.engine.publish(Array.from({ length: 100 }, (_, block) => block));
+    a.read();
+    rig.engine.publish([200]);
+    b.miss(1);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.apart.add(a);
+    b.reader.setRole("owner");
+    rig.engine.publish([300]);
+    b.read();
+    expect(b.reader.describe()).toMatchObject({ inheritedBlocks: 101, unknownRemovals: 0 });
+    rig.engine.publish(
+      [],
+      Array.from({ length: 50 }, (_, block) => block),
+    );
+    b.read();
+    rig.exchange();
+    expect(b.reader.describe()).toMatchObject({ inheritedBlocks: 101, unknownRemovals: 50 });
+    expect(c.held()).toHaveLength(102);
+    // One more is half of 101, rounded up.
+    rig.engine.publish([], [50]);
+    b.read();
+    rig.settle();
+    expect(b.reader.describe()).toMatchObject({ inheritedBlocks: 0, unknownRemovals: 0 });
+    expect(b.held()).toEqual([200, 300]);
+    expect(c.held()).toEqual([200, 300]);
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
+  });
+
+  test("is kept by a reader that has read everything, whatever it does not know", () => {
+    const { rig, a, b } = pair(17);
+    rig.publish(20);
+    a.read();
+    b.read();
+    rig.exchange();
+    b.reader.setRole("owner");
+    rig.publish(1);
+    b.read();
+    b.reader.unknownRemovals(1_000);
+    rig.publish(1);
+    b.read();
+    expect(b.reader.describe().inheritedBlocks).toBe(0);
+    expect(b.takeovers("state")).toBe(0);
+    a.read();
+    rig.exchange();
+    rig.expectTruth();
+  });
+});

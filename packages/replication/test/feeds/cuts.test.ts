@@ -1,0 +1,108 @@
+import { describe, expect, test } from "vitest";
+import { cutUrgency } from "../../src/feeds/cut-policy.ts";
+import { defaultFeedLimits } from "../../src/feeds/feed-limits.ts";
+import { FeedRig } from "./feed-rig.ts";
+
+describe("when a cut is due", () => {
+  const still = { ops: 0, blocks: 0, sinceCutMs: 0, hasMoved: true };
+  test.each([
+    [{ ...still, ops: 4_095 }, "none"],
+    [{ ...still, ops: 4_096 }, "due"],
+    [{ ...still, ops: 12_287 }, "due"],
+    [{ ...still, ops: 12_288 }, "overdue"],
+    [{ ...still, ops: 9_999, blocks: 10_000 }, "none"],
+    [{ ...still, ops: 10_000, blocks: 10_000 }, "due"],
+    [{ ...still, ops: 30_000, blocks: 10_000 }, "overdue"],
+    [{ ...still, sinceCutMs: 59_999 }, "none"],
+    [{ ...still, sinceCutMs: 60_000 }, "due"],
+    [{ ...still, sinceCutMs: 180_000 }, "overdue"],
+    [{ ...still, ops: 1_000_000, sinceCutMs: 1_000_000, hasMoved: false }, "none"],
+  ] as const)("%o: %s", (need, urgency) => {
+    expect(cutUrgency(need, defaultFeedLimits)).toBe(urgency);
+  });
+});
+
+function lone(seed: number, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, c] = [rig.add("a", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  return { rig, a, c };
+}
+
+test("cuts keep a journal small, however much happens", () => {
+  const { rig, a } = lone(1, { minCutOps: 200 });
+  let largest = 0;
+  for (let round = 0; round < 120; round++) {
+    rig.publish(20);
+    a.read();
+    rig.exchange();
+    if (round > 20) largest = Math.max(largest, a.store.stats().ownBytes);
+  }
+  rig.expectTruth();
+  // At most three times what is held in changes, and what one commit adds.
+  expect(a.cuts).toBeGreaterThan(10);
+  expect(largest).toBeLessThan(400 * 3 * 12);
+});
+
+test("a feed that moves slowly is cut once a minute, a silent one is not", () => {
+  const { rig, a } = lone(2);
+  rig.publish(5);
+  a.read();
+  rig.exchange();
+  expect(a.cuts).toBe(1);
+  rig.publish(1);
+  a.read();
+  for (let second = 0; second < 59; second++) rig.time.advance(1_000);
+  rig.exchange();
+  expect(a.cuts).toBe(1);
+  rig.time.advance(1_000);
+  rig.exchange();
+  expect(a.cuts).toBe(2);
+  rig.time.advance(200_000);
+  rig.exchange();
+  expect(a.cuts).toBe(2);
+});
+
+test("a router that reads no more gives its entries up once the owner has cut beyond them", () => {
+  const rig = new FeedRig(3);
+  const [a, b, c] = [rig.add("a"), rig.add("b"), rig.add("c")];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
+  rig.publish(50);
+  a.read();
+  b.read();
+  rig.exchange();
+  b.reader.setRole("owner");
+  rig.publish(20);
+  b.read();
+  rig.exchange();
+  a.read();
+  rig.publish(5);
+  a.read();
+  b.read();
+  rig.settle();
+  rig.publish(1);
+  a.read();
+  b.read();
+  rig.settle();
+  expect(rig.owners()).toEqual(["b"]);
+  expect(a.store.stats().ownFactItems).toBeLessThanOrEqual(1);
+  const d = rig.add("d");
+  rig.settle();
+  rig.expectTruth([b, c, d]);
+});
+
+test("somebody who joins after cuts has the state by a snapshot and what followed", () => {
+  const { rig, a } = lone(4, { minCutOps: 100 });
+  for (let round = 0; round < 30; round++) {
+    rig.publish(10);
+    a.read();
+    rig.exchange();
+  }
+  const late = rig.add("late");
+  rig.settle();
+  rig.publish(10);
+  a.read();
+  rig.settle();
+  rig.expectTruth([a, late]);
+});

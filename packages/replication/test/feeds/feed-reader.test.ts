@@ -1,0 +1,284 @@
+import { describe, expect, test } from "vitest";
+import { FeedRig, target } from "./feed-rig.ts";
+
+function pair(seed = 1, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
+  return { rig, a, b, c };
+}
+
+describe("an owner", () => {
+  test("names the life by its first message, claims the feed and journals what the ledger tells", () => {
+    const { rig, a, b, c } = pair();
+    rig.publish(50);
+    a.read();
+    rig.exchange();
+    expect(a.reader.role).toBe("owner");
+    expect(a.claimed).toBe(1);
+    expect(b.claims.size).toBe(1);
+    const [first] = rig.engine.messages;
+    expect(c.fold.state(target)?.life).toMatchObject({ sequence: 0, checksum: first!.checksum, predecessor: null });
+    rig.expectTruth();
+    expect(c.reader.role).toBe("none");
+    expect(c.reader.describe()).toMatchObject({ life: null, sequence: null, keptRecords: 0 });
+  });
+
+  test("writes nothing before it was made one", () => {
+    const rig = new FeedRig();
+    const a = rig.add("a");
+    rig.publish(5);
+    a.read();
+    expect(a.reader.describe()).toMatchObject({ role: "none", sequence: null });
+    a.reader.setRole("backup");
+    rig.publish(5);
+    a.read();
+    expect(a.fold.state(target)).toBeUndefined();
+    expect(a.reader.describe()).toMatchObject({ role: "backup", sequence: 9, keptRecords: 5 });
+  });
+
+  test("claims a feed that nobody has read and that is silent, once it is worth something", () => {
+    const { rig, a, b } = pair();
+    a.reader.worth("none", "stale", "connecting", null);
+    rig.exchange();
+    expect(b.claims.size).toBe(0);
+    a.reader.worth("complete", "live", "nothing-published", null);
+    rig.exchange();
+    expect(a.reader.role).toBe("owner");
+    expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "complete", state: "live" });
+    const { stamp } = [...b.claims.values()][0]!.claim;
+    a.reader.worth("partial", "partial", "gap", null);
+    rig.exchange();
+    expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "partial", stamp });
+  });
+
+  test("without a feed any more takes its claim back", () => {
+    const { rig, a, b } = pair();
+    rig.publish(5);
+    a.read();
+    rig.exchange();
+    a.reader.stop();
+    rig.exchange();
+    expect(a.reader.role).toBe("none");
+    expect(b.claims.size).toBe(0);
+    expect(b.held().length).toBeGreaterThan(0);
+  });
+
+  test("tells what it will not read any more, and closes it with a cut when nobody fills it", () => {
+    const { rig, a, b, c } = pair(3, { openGapMs: 5_000 });
+    b.reader.setRole("none");
+    rig.publish(40);
+    a.read(20);
+    a.miss(4);
+    a.read();
+    rig.exchange();
+    expect(c.fold.state(target)).toMatchObject({ progress: "open", isComplete: false });
+    rig.settle();
+    rig.settle();
+    expect(a.cuts).toBeGreaterThan(0);
+    expect(c.fold.state(target)).toMatchObject({ progress: "current", isComplete: false });
+    rig.expectEqual();
+    expect(b.held()).toEqual(a.held());
+  });
+});
+
+describe("a backup that becomes the owner", () => {
+  test("writes what is missing, without loss and without a snapshot", () => {
+    for (let seed = 1; seed < 12; seed++) {
+      const { rig, a, b, c } = pair(seed);
+      for (let round = 0; round < 10; round++) {
+        rig.publish(1 + rig.random.integer(20));
+        a.read();
+        b.read();
+        if (round < 7) rig.exchange();
+      }
+      // What the owner read last has reached nobody.
+      rig.apart.add(a);
+      rig.publish(10);
+      b.read(4);
+      b.reader.setRole("owner");
+      expect(b.reader.role).toBe("owner");
+      b.read();
+      rig.exchange();
+      rig.expectTruth([b, c]);
+      expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
+      expect([...b.needs, ...c.needs]).toEqual([]);
+    }
+  });
+
+  test("keeps no more than what the fold lacks", () => {
+    const { rig, a, b } = pair();
+    for (let round = 0; round < 20; round++) {
+      rig.publish(10);
+      a.read();
+      b.read();
+      rig.exchange();
+    }
+    rig.exchange();
+    expect(b.reader.describe()).toMatchObject({ keptRecords: 0, keptBytes: 0, sequence: 199, isComplete: true });
+    rig.publish(7);
+    b.read();
+    expect(b.reader.describe()).toMatchObject({ keptRecords: 7 });
+  });
+
+  test("states what it holds when it does not keep enough, and others load it", () => {
+    const { rig, a, b, c } = pair(5, { maxKeptRecords: 10 });
+    rig.publish(30);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.apart.add(a);
+    rig.publish(11);
+    b.read();
+    expect(b.reader.describe().keptRecords).toBe(10);
+    b.reader.setRole("owner");
+    rig.settle();
+    expect([b.takeovers("records"), b.takeovers("state")]).toEqual([0, 1]);
+    rig.expectTruth([b, c]);
+    rig.publish(20);
+    b.read();
+    rig.exchange();
+    rig.expectTruth([b, c]);
+  });
+
+  test("with exactly as much as is missing goes on by records", () => {
+    const { rig, a, b, c } = pair(5, { maxKeptRecords: 10 });
+    rig.publish(30);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.apart.add(a);
+    rig.publish(10);
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(b.takeovers("records")).toBe(1);
+    rig.expectTruth([b, c]);
+  });
+
+  test("drops the oldest when the kept ones are too large", () => {
+    const { rig, b } = pair(5, { maxKeptBytes: 2_000 });
+    rig.publish(100);
+    b.read();
+    const { keptBytes, keptRecords } = b.reader.describe();
+    expect(keptBytes).toBeLessThanOrEqual(2_000);
+    expect(keptRecords).toBeGreaterThan(5);
+    expect(keptRecords).toBeLessThan(20);
+  });
+});
+
+describe("a backup that becomes the owner with less than what is known", () => {
+  test("has nothing to write before its own feed is where the fold is", () => {
+    const { rig, a, b, c } = pair(6);
+    rig.publish(30);
+    a.read();
+    b.read(20);
+    rig.exchange();
+    rig.apart.add(a);
+    b.reader.setRole("owner");
+    b.read(9);
+    rig.exchange();
+    rig.expectTruth([b, c]);
+    rig.publish(5);
+    b.read();
+    rig.exchange();
+    rig.expectTruth([b, c]);
+    expect([b.takeovers("records"), b.takeovers("state")]).toEqual([1, 0]);
+  });
+
+  test("leaves a gap where nobody has read, and goes on with what was inherited", () => {
+    const { rig, a, b, c } = pair(7);
+    rig.publish(40);
+    a.read();
+    b.miss(35);
+    b.read();
+    rig.exchange();
+    rig.apart.add(a);
+    rig.publish(10);
+    b.miss(3);
+    b.read();
+    const before = c.held().length;
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(b.takeovers("records")).toBe(1);
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false });
+    expect(c.held().length).toBeGreaterThan(before / 2);
+    rig.expectEqual([b, c]);
+  });
+});
+
+describe("two readers at once", () => {
+  test("do no harm, and the earlier one stops when the later one writes", () => {
+    for (let seed = 20; seed < 30; seed++) {
+      const { rig, a, b } = pair(seed);
+      rig.publish(20);
+      a.read();
+      b.read();
+      rig.exchange();
+      b.reader.setRole("owner");
+      for (let round = 0; round < 8; round++) {
+        rig.publish(1 + rig.random.integer(5));
+        for (const reader of rig.random.integer(2) === 0 ? [a, b] : [b, a]) reader.read();
+        rig.exchange();
+        rig.expectTruth();
+      }
+      expect(rig.owners()).toEqual(["b"]);
+      expect(a.meter.value("espalier_feed_yields_total")).toBe(1);
+      // It does not take the feed back by itself.
+      rig.settle();
+      expect(rig.owners()).toEqual(["b"]);
+    }
+  });
+
+  test("an owner that was paused comes back, finds a later claim and stops", () => {
+    const { rig, a, b, c } = pair(31);
+    rig.publish(30);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.apart.add(a);
+    b.reader.setRole("owner");
+    rig.publish(30);
+    b.read();
+    rig.exchange();
+    // It reads what waited, before it hears of anybody.
+    a.read(20);
+    rig.apart.delete(a);
+    a.store.own.commit();
+    rig.exchange();
+    a.read();
+    rig.publish(5);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.expectTruth([a, b, c]);
+    expect(rig.owners()).toEqual(["b"]);
+  });
+
+  test("one that is named again claims later than the other", () => {
+    const { rig, a, b } = pair(32);
+    rig.publish(10);
+    a.read();
+    b.read();
+    rig.exchange();
+    b.reader.setRole("owner");
+    rig.publish(10);
+    b.read();
+    rig.exchange();
+    a.read();
+    rig.exchange();
+    expect(rig.owners()).toEqual(["b"]);
+    a.reader.setRole("owner");
+    rig.publish(10);
+    a.read();
+    rig.exchange();
+    b.read();
+    rig.publish(1);
+    a.read();
+    b.read();
+    rig.exchange();
+    expect(rig.owners()).toEqual(["a"]);
+    rig.expectTruth();
+  });
+});

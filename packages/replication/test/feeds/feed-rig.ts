@@ -1,0 +1,234 @@
+import { asRouterId, createSeededRandom, silentLogger } from "@espalier/common";
+import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
+import { createVirtualTime } from "@espalier/testing";
+import { expect } from "vitest";
+import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
+import { createFactFold } from "../../src/facts/create-fact-fold.ts";
+import type { FactFold } from "../../src/facts/fact-fold.ts";
+import { createTargetSlots } from "../../src/facts/target-slots.ts";
+import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
+import type { FeedReaderLimits } from "../../src/feeds/feed-limits.ts";
+import { createFeedReader, type FeedReader } from "../../src/feeds/feed-reader.ts";
+import { type Origin, originKey } from "../../src/origin.ts";
+import { createRecordingMeter, type RecordingMeter } from "../load/recording-meter.ts";
+import { type EngineMessage, ModelEngine, wordsOf } from "./model-engine.ts";
+
+export const target = "engine/0";
+const slot = 0;
+
+/** A router with journals, a fold, and one reader that is fed by hand. */
+export class RigRouter {
+  readonly index: PrefixIndex = createPrefixIndex({ maxTargets: 4 });
+  readonly store: Journals;
+  readonly fold: FactFold;
+  readonly meter: RecordingMeter = createRecordingMeter();
+  readonly reader: FeedReader;
+  /** Blocks that its ledger knows. */
+  readonly ledger = new Set<number>();
+  readonly needs: string[] = [];
+  claimed = 0;
+  readonly claims = new Map<string, { origin: Origin; claim: FeedClaim }>();
+  readonly #rig: FeedRig;
+  /** Messages of the present process that were read or lost. */
+  #read = 0;
+  /** Whether none was lost. */
+  isComplete = true;
+
+  constructor(rig: FeedRig, name: string, limits: Partial<FeedReaderLimits>, takeCutTurn: () => boolean) {
+    this.#rig = rig;
+    const router = asRouterId(name);
+    const { clock } = rig.time;
+    const slots = createTargetSlots(4);
+    this.store = createJournalStore({ origin: { router, epoch: 1 }, clock });
+    const reload = (key: string): unknown => this.needs.push(key);
+    this.fold = createFactFold({ index: this.index, slots, self: router, needs: { reload }, clock });
+    this.reader = createFeedReader({
+      ...{ key: target, journal: this.store.own, fold: this.fold, index: this.index, slots, clock, limits },
+      tellAll: (sink) => this.#tellAll(sink),
+      stamp: () => clock.wallMs(),
+      claimsOf: () => [...this.claims.values(), ...this.#ownClaims()],
+      takeCutTurn,
+      onClaimed: () => this.claimed++,
+      logger: silentLogger,
+      meter: this.meter,
+    });
+    this.fold.onChange(() => this.reader.foldChanged());
+    this.store.observe({
+      feedDeclared: (origin, feed, declaration) => this.fold.declare(origin, feed, declaration),
+      claimChanged: (origin, _key, claim) => {
+        if (claim) this.claims.set(originKey(origin), { origin, claim });
+        else this.claims.delete(originKey(origin));
+        if (claim) this.reader.claimSeen(origin, claim);
+      },
+      facts: (origin, entries) => {
+        this.fold.apply(origin, entries);
+        for (const entry of entries) {
+          const life = this.store.declarationOf(origin, entry.feed)?.life;
+          if (life) this.reader.factsSeen(origin, life, [entry]);
+        }
+      },
+      placements: () => {},
+      journalDropped: (origin) => this.fold.forgetOrigin(origin),
+    });
+  }
+
+  /** Reads the next messages of the engine, `count` or all there are. */
+  read(count = Number.POSITIVE_INFINITY): void {
+    for (let left = count; left > 0; left--) {
+      const message = this.#rig.engine.messages[this.#read];
+      if (!message) return;
+      this.#read++;
+      this.apply(message);
+    }
+  }
+
+  /** Loses the next messages. */
+  miss(count: number): void {
+    this.#read += count;
+    this.isComplete = false;
+  }
+
+  /** Loses the next messages if there are so many. Returns whether there were. */
+  skip(count: number): boolean {
+    if (this.#read === 0 || this.#read + count >= this.#rig.engine.messages.length) return false;
+    this.miss(count);
+    return true;
+  }
+
+  /** Notices that the engine is another process. */
+  notice(): void {
+    this.ledger.clear();
+    this.#read = 0;
+    this.isComplete = true;
+    this.reader.newLife();
+  }
+
+  apply({ stored, removed, ...mark }: EngineMessage): void {
+    const news = stored.filter((block) => !this.ledger.has(block));
+    const gone = removed.filter((block) => this.ledger.has(block));
+    for (const block of news) this.ledger.add(block);
+    for (const block of gone) this.ledger.delete(block);
+    if (news.length > 0) this.reader.sink.stored(tier.gpu, wordsOf(news), 0, news.length);
+    if (gone.length > 0) this.reader.sink.removed(tier.gpu, wordsOf(gone), 0, gone.length);
+    if (gone.length < removed.length) this.reader.unknownRemovals(removed.length - gone.length);
+    this.reader.batch(mark, this.isComplete);
+  }
+
+  /** Blocks that its index says the target holds, of those that the engine can have. */
+  held(): number[] {
+    const held: number[] = [];
+    for (let block = 0; block < 2_000; block++) {
+      const low = wordsOf([block])[0]!;
+      if (this.index.findByLow(slot, tier.gpu, low) > 0) held.push(block);
+    }
+    return held;
+  }
+
+  digest(): string {
+    return this.index.digest(slot).join();
+  }
+
+  takeovers(how: "records" | "state"): number {
+    return this.meter.value("espalier_feed_takeovers_total", how);
+  }
+
+  get cuts(): number {
+    return this.meter.value("espalier_feed_cuts_total");
+  }
+
+  #tellAll(sink: LedgerSink): void {
+    const blocks = [...this.ledger];
+    if (blocks.length > 0) sink.stored(tier.gpu, wordsOf(blocks), 0, blocks.length);
+  }
+
+  #ownClaims(): { origin: Origin; claim: FeedClaim }[] {
+    const { origin, claims } = this.store.own;
+    return [...claims.values()].map((claim) => ({ origin, claim }));
+  }
+}
+
+/** Routers that carry each other's journals by hand, and the engine that they read. */
+export class FeedRig {
+  readonly time = createVirtualTime();
+  readonly random;
+  readonly engine: ModelEngine;
+  readonly routers: RigRouter[] = [];
+  /** Routers that nothing reaches, and that reach nobody. */
+  readonly apart = new Set<RigRouter>();
+
+  constructor(seed = 1, blocks = 400) {
+    this.random = createSeededRandom(seed);
+    this.engine = new ModelEngine(this.random, blocks);
+  }
+
+  add(name: string, limits: Partial<FeedReaderLimits> = {}, takeCutTurn = (): boolean => true): RigRouter {
+    const router = new RigRouter(this, name, limits, takeCutTurn);
+    this.routers.push(router);
+    return router;
+  }
+
+  publish(count: number): void {
+    for (let message = 0; message < count; message++) this.engine.next();
+  }
+
+  /** Commits at every router, and carries what the others lack. */
+  exchange(): void {
+    this.time.advance(15);
+    for (const router of this.routers) {
+      router.reader.maintain();
+      router.store.own.commit();
+    }
+    const linked = this.routers.filter((router) => !this.apart.has(router));
+    for (const from of linked) for (const to of linked) if (from !== to) carry(from.store, to.store);
+    for (const router of linked) this.#load(router, linked);
+  }
+
+  /** Until nothing changes any more, as time passes. */
+  settle(): void {
+    for (let round = 0; round < 8; round++) {
+      this.time.advance(500);
+      for (const router of this.routers) router.fold.maintain();
+      this.exchange();
+    }
+  }
+
+  /** Every router holds what the engine holds, and knows it. */
+  expectTruth(routers = this.routers): void {
+    const truth = [...this.engine.held].sort((one, other) => one - other);
+    for (const router of routers) {
+      const { origin } = router.store.own;
+      expect(router.held(), `held by ${origin.router}`).toEqual(truth);
+      expect(router.fold.state(target), `fold of ${origin.router}`).toMatchObject({
+        isComplete: true,
+        progress: "current",
+      });
+    }
+    this.expectEqual(routers);
+  }
+
+  expectEqual(routers = this.routers): void {
+    expect(new Set(routers.map((router) => router.digest())).size).toBe(1);
+  }
+
+  owners(): string[] {
+    return this.routers.filter(({ reader }) => reader.role === "owner").map(({ store }) => store.own.origin.router);
+  }
+
+  #load(router: RigRouter, others: readonly RigRouter[]): void {
+    if (router.needs.splice(0).length === 0) return;
+    const from = others.find((other) => other !== router && other.fold.state(target)?.progress !== "loading");
+    if (!from) {
+      router.fold.giveUpLoading([target]);
+      return;
+    }
+    const snapshot = router.fold.beginImport();
+    for (const frame of from.fold.exportFrames(262_144, [target])) snapshot.frame(frame);
+    if (!snapshot.end().includes(target)) router.fold.giveUpLoading([target]);
+  }
+}
+
+function carry(from: Journals, to: Journals): void {
+  for (const { name } of from.list()) {
+    for (const update of from.diff(name, to.stateVector(name), 1_000_000)) to.apply(update);
+  }
+}

@@ -1,0 +1,220 @@
+import { describe, expect, test } from "vitest";
+import { lifeId } from "../../src/facts/life.ts";
+import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
+
+function pair(seed = 1, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
+  return { rig, a, b, c };
+}
+
+const lifeOf = (router: RigRouter): string => lifeId(router.fold.state(target)!.life!);
+
+describe("a restart of the engine", () => {
+  test("seen by the owner first is another life, which the backup finds in its own feed", () => {
+    const { rig, a, b, c } = pair(2);
+    rig.publish(60);
+    a.read();
+    b.read();
+    rig.exchange();
+    const before = lifeOf(c);
+    rig.engine.restart();
+    rig.publish(10);
+    a.notice();
+    a.read();
+    rig.exchange();
+    expect(lifeOf(b)).not.toBe(before);
+    expect(c.fold.state(target)?.life?.predecessor).toBe(before);
+    rig.expectTruth();
+    b.notice();
+    b.read();
+    expect(b.reader.describe().life).toBe(lifeOf(a));
+    rig.apart.add(a);
+    rig.publish(5);
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    rig.expectTruth([b, c]);
+    expect(b.takeovers("state")).toBe(0);
+  });
+
+  test("seen by a backup only, whose owner is gone, voids everything of the old life", () => {
+    for (const seesEnd of [true, false]) {
+      const { rig, a, b, c } = pair(3);
+      rig.publish(60);
+      a.read();
+      if (seesEnd) b.read();
+      rig.exchange();
+      rig.apart.add(a);
+      rig.engine.restart();
+      rig.publish(8);
+      if (seesEnd) b.notice();
+      b.read();
+      b.reader.setRole("owner");
+      rig.exchange();
+      rig.expectTruth([b, c]);
+      expect(c.fold.state(target)?.life).toMatchObject({ sequence: 0, predecessor: lifeOf(a) });
+      expect(b.meter.value("espalier_feed_lives_total")).toBe(1);
+    }
+  });
+
+  test("of which an old owner comes back with the old life's messages brings nothing back", () => {
+    const { rig, a, b, c } = pair(4);
+    rig.publish(40);
+    a.read(30);
+    b.read(30);
+    rig.exchange();
+    rig.apart.add(a);
+    a.read();
+    rig.engine.restart();
+    rig.publish(8);
+    b.notice();
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    a.store.own.commit();
+    rig.apart.delete(a);
+    rig.exchange();
+    rig.expectTruth([a, b, c]);
+    a.notice();
+    a.read();
+    rig.publish(3);
+    a.read();
+    b.read();
+    rig.exchange();
+    rig.expectTruth();
+    expect(rig.owners()).toEqual(["b"]);
+  });
+
+  test("again and again leaves no entries of lives that are over", () => {
+    const { rig, a, b } = pair(5);
+    for (let life = 0; life < 12; life++) {
+      rig.publish(30);
+      a.read();
+      b.read();
+      rig.exchange();
+      rig.expectTruth();
+      rig.engine.restart();
+      a.notice();
+      b.notice();
+    }
+    rig.publish(30);
+    a.read();
+    rig.settle();
+    expect(a.store.stats().ownFactItems).toBeLessThan(8);
+    expect(a.store.stats().ownBytes).toBeLessThan(10_000);
+  });
+
+  test("without the engine's messages after it changes nothing", () => {
+    const { rig, a, c } = pair(6);
+    rig.publish(20);
+    a.read();
+    rig.exchange();
+    a.notice();
+    rig.exchange();
+    expect(c.held()).not.toEqual([]);
+    expect(a.reader.describe()).toMatchObject({ sequence: null, life: null });
+  });
+});
+
+describe("which life it is", () => {
+  test("that was only suspected to be another one shows with a message that others know", () => {
+    const { rig, a, b, c } = pair(7);
+    rig.publish(20);
+    a.read();
+    b.read();
+    rig.exchange();
+    // Its connection broke, and nothing shows that the engine was not restarted meanwhile.
+    b.notice();
+    b.read();
+    b.reader.setRole("owner");
+    rig.publish(10);
+    b.read();
+    rig.exchange();
+    expect(lifeOf(c)).toBe(lifeOf(a));
+    expect(b.meter.value("espalier_feed_lives_total")).toBe(0);
+    rig.expectTruth([b, c]);
+  });
+
+  test("cannot be shown to be the known one where the engine does not tell what others have read", () => {
+    const { rig, a, b, c } = pair(8);
+    rig.publish(20);
+    a.read();
+    rig.exchange();
+    rig.apart.add(a);
+    rig.publish(10);
+    b.miss(25);
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(c.fold.state(target)).toMatchObject({ life: { sequence: 25, predecessor: lifeOf(a) }, isComplete: false });
+    rig.expectEqual([b, c]);
+  });
+
+  test("is waited for while it does not show, but not for ever", () => {
+    const { rig, a, b, c } = pair(9, { lifeWaitMs: 2_000 });
+    rig.publish(20);
+    a.read();
+    rig.exchange();
+    const old = lifeOf(c);
+    rig.apart.add(a);
+    // Messages before the latest known one, none of which others have told the marks of.
+    b.miss(5);
+    b.read(5);
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(lifeOf(c)).toBe(old);
+    expect(b.reader.role).toBe("backup");
+    rig.settle();
+    // What it has read is older than what others know, so it may still be the same life.
+    expect(lifeOf(c)).toBe(old);
+    b.read();
+    rig.exchange();
+    expect(lifeOf(c)).toBe(old);
+    expect(b.reader.role).toBe("owner");
+  });
+
+  test("is told by clocks when a lower number was made much later", () => {
+    const { rig, a, b, c } = pair(10);
+    rig.publish(50);
+    a.miss(10);
+    a.read();
+    rig.exchange();
+    rig.apart.add(a);
+    rig.engine.restart();
+    rig.publish(5);
+    b.miss(2);
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(c.fold.state(target)?.life).toMatchObject({ sequence: 2, predecessor: lifeOf(a) });
+  });
+
+  test("that another router has named meanwhile is taken over when a message matches", () => {
+    const { rig, a, b, c } = pair(11);
+    b.reader.setRole("owner");
+    rig.publish(10);
+    rig.apart.add(a);
+    b.read();
+    rig.exchange();
+    a.miss(3);
+    a.read();
+    rig.apart.delete(a);
+    // Both have named the life: by its first message, and by a later one.
+    rig.exchange();
+    rig.exchange();
+    rig.publish(10);
+    a.read();
+    b.read();
+    rig.settle();
+    rig.publish(1);
+    a.read();
+    b.read();
+    rig.settle();
+    rig.expectEqual();
+    expect(new Set([a, b, c].map(lifeOf)).size).toBe(1);
+    rig.expectTruth();
+  });
+});

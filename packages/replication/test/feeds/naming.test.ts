@@ -1,0 +1,148 @@
+import { describe, expect, test } from "vitest";
+import { type Life, lifeId } from "../../src/facts/life.ts";
+import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
+
+function trio(seed: number, limits = {}) {
+  const rig = new FeedRig(seed);
+  const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  return { rig, a, b, c };
+}
+
+const lifeOf = (router: RigRouter): Life => router.fold.state(target)!.life!;
+
+describe("a life that is named by a message in the middle", () => {
+  // Its records say nothing of what was stored before that message, so that a complete reader's records from there on
+  // would make the fold believe that it has everything.
+  test("is stated as a whole by a reader that has read everything", () => {
+    const { rig, a, b, c } = trio(21);
+    rig.publish(25);
+    a.miss(25);
+    b.read();
+    rig.publish(10);
+    a.read();
+    a.reader.setRole("owner");
+    rig.exchange();
+    expect(lifeOf(c)).toMatchObject({ sequence: 25, predecessor: null });
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    rig.exchange();
+    expect(b.takeovers("state")).toBeGreaterThan(0);
+    rig.expectTruth([b, c]);
+    rig.publish(6);
+    b.read();
+    rig.exchange();
+    rig.expectTruth([b, c]);
+    expect(b.reader.describe().life).toBe(lifeId(lifeOf(c)));
+  });
+
+  test("is stated as a whole by a backup that was not asked, as soon as it has caught up", () => {
+    const { rig, a, b } = trio(22);
+    rig.publish(12);
+    a.miss(12);
+    rig.publish(5);
+    a.read();
+    a.reader.setRole("owner");
+    b.reader.setRole("backup");
+    b.read(14);
+    rig.exchange();
+    expect(b.claimed).toBe(0);
+    b.read();
+    rig.settle();
+    expect(b.claimed).toBe(1);
+    rig.expectTruth();
+  });
+
+  test("is never complete by the records of one who has read nothing before it", () => {
+    const { rig, a, b, c } = trio(23);
+    rig.publish(12);
+    a.miss(12);
+    b.miss(12);
+    rig.publish(5);
+    a.read();
+    b.read();
+    a.reader.setRole("owner");
+    b.reader.setRole("backup");
+    rig.exchange();
+    rig.apart.add(a);
+    b.reader.setRole("owner");
+    rig.publish(3);
+    b.read();
+    rig.settle();
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false, last: { sequence: 19 } });
+    rig.expectEqual([b, c]);
+  });
+});
+
+describe("an inherited state with a hole that a cut has closed", () => {
+  // Records at or below a cut are ignored, so that a complete reader's records from before the hole change nothing.
+  test.each([false, true])("is made whole by a reader that has read everything, the owner gone: %s", (isGone) => {
+    const { rig, a, b, c } = trio(24, { openGapMs: 300, maxKeptRecords: 1_000 });
+    a.reader.setRole("owner");
+    rig.publish(10);
+    a.read();
+    rig.exchange();
+    rig.publish(5);
+    a.miss(3);
+    a.read();
+    rig.settle();
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
+    expect(a.cuts).toBeGreaterThan(0);
+    if (isGone) rig.apart.add(a);
+    b.reader.setRole("owner");
+    b.read();
+    rig.exchange();
+    rig.exchange();
+    rig.expectTruth(isGone ? [b, c] : [a, b, c]);
+    rig.publish(4);
+    if (!isGone) a.read();
+    b.read();
+    rig.exchange();
+    rig.expectTruth(isGone ? [b, c] : [a, b, c]);
+  });
+});
+
+describe("a reader that cannot match the newest life", () => {
+  /** Makes a life known by a journal of its own, of whatever mark. */
+  function declare(router: RigRouter, life: Life): void {
+    const declaration = { target, life };
+    const feed = router.store.own.declareFeed(declaration);
+    router.fold.declare(router.store.own.origin, feed, declaration);
+  }
+
+  // The name of the reader's own run was superseded by lives that others believed in; to give it again, as that of a
+  // life after those, would name lives in a circle.
+  test.each([1, 2, 3])("names its run by a later message when its earliest is a life %i names back", (steps) => {
+    const { rig, a, b, c } = trio(24 + steps);
+    rig.publish(8);
+    a.reader.setRole("owner");
+    a.read();
+    b.read();
+    rig.exchange();
+    const first = lifeOf(c);
+    expect(first.sequence).toBe(0);
+    rig.apart.add(a);
+    let last = first;
+    for (let step = 1; step <= steps; step++) {
+      // Of clocks nothing is said, as some engines do not.
+      const life = { sequence: 2 + step, timestampUs: -1, checksum: 77 + step, predecessor: lifeId(last) };
+      declare(c, life);
+      last = life;
+    }
+    rig.exchange();
+    expect(lifeId(lifeOf(b))).toBe(lifeId(last));
+    b.notice();
+    b.read();
+    b.reader.setRole("owner");
+    rig.exchange();
+    expect(lifeOf(c)).toMatchObject({ sequence: 7, predecessor: lifeId(last) });
+    expect(b.reader.role).toBe("owner");
+    rig.exchange();
+    rig.expectTruth([b, c]);
+    rig.publish(5);
+    b.read();
+    rig.exchange();
+    rig.expectTruth([b, c]);
+  });
+});

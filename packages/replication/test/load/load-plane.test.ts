@@ -1,0 +1,267 @@
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { readLoadFrame } from "../../src/load/load-frame.ts";
+import { fullFrameTargets, heartbeatTargets } from "../../src/load/load-plane.ts";
+import { connect, createLoadRouter, gaugeOf, routerId, sumsOf } from "./load-rig.ts";
+
+test("the first change goes out before `set` returns, the following ones together 10 ms after it", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  a.plane.set("e/0", gaugeOf(1));
+  expect(a.frames).toHaveLength(1);
+  a.plane.set("e/0", gaugeOf(2));
+  a.plane.set("e/1", gaugeOf(3));
+  a.plane.set("e/0", gaugeOf(4));
+  time.advance(9.9);
+  expect(a.frames).toHaveLength(1);
+  time.advance(0.1);
+  expect(a.frames).toHaveLength(2);
+  expect(readLoadFrame(a.frames[1]!).reports.map(({ number, inFlight }) => [number, inFlight])).toEqual([
+    [0, 4],
+    [1, 3],
+  ]);
+  time.advance(10);
+  a.plane.set("e/1", gaugeOf(2));
+  expect(a.frames).toHaveLength(3);
+});
+
+test("a gauge that does not change, and one that changes back before it is told, make no frame", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  a.plane.set("e/0", gaugeOf(0));
+  expect(a.frames).toHaveLength(0);
+  a.plane.set("e/0", gaugeOf(1));
+  a.plane.set("e/0", gaugeOf(1));
+  a.plane.set("e/0", gaugeOf(5));
+  a.plane.set("e/0", gaugeOf(1));
+  time.advance(100);
+  expect(a.frames).toHaveLength(1);
+});
+
+test("what other routers tell is summed up by target, and comes back to exactly zero", () => {
+  const time = createVirtualTime();
+  const [a, b, c] = ["a", "b", "c"].map((name) => createLoadRouter(name, { time })) as [
+    ReturnType<typeof createLoadRouter>,
+    ReturnType<typeof createLoadRouter>,
+    ReturnType<typeof createLoadRouter>,
+  ];
+  connect(a, c);
+  connect(b, c);
+  a.plane.set("e/0", gaugeOf(3));
+  b.plane.set("e/0", gaugeOf(4));
+  b.plane.set("e/1", gaugeOf(1));
+  c.plane.set("e/0", gaugeOf(100));
+  time.advance(10);
+  expect(sumsOf(c, "e/0")).toEqual(gaugeOf(7));
+  expect(sumsOf(c, "e/1")).toEqual(gaugeOf(1));
+  a.plane.set("e/0", gaugeOf(0));
+  b.plane.set("e/0", gaugeOf(0));
+  b.plane.set("e/1", gaugeOf(0));
+  time.advance(10);
+  expect(sumsOf(c, "e/0")).toEqual(gaugeOf(0));
+  expect(sumsOf(c, "e/1")).toEqual(gaugeOf(0));
+});
+
+test("a lost change is made good by the next heartbeat, and so is a lost return to zero", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time });
+  a.plane.start();
+  a.plane.set("e/0", gaugeOf(3));
+  time.advance(10);
+  const disconnect = connect(a, b);
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(0));
+  time.advance(500);
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(3));
+  disconnect();
+  a.plane.set("e/0", gaugeOf(0));
+  time.advance(10);
+  connect(a, b);
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(3));
+  time.advance(500);
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(0));
+});
+
+test("heartbeats repeat all targets in turn, so many at a time", () => {
+  const time = createVirtualTime();
+  const count = 2 * heartbeatTargets + 1;
+  const a = createLoadRouter("a", { time, capacity: 256 });
+  const b = createLoadRouter("b", { time, capacity: 256 });
+  for (let index = 0; index < count; index++) a.plane.set(`e/${index}`, gaugeOf(1));
+  time.advance(10);
+  connect(a, b);
+  a.plane.start();
+  const known = (): number => b.plane.describe()[0]?.targets ?? 0;
+  expect(known()).toBe(heartbeatTargets);
+  time.advance(500);
+  expect(known()).toBe(2 * heartbeatTargets);
+  time.advance(500);
+  expect(known()).toBe(count);
+  for (let index = 0; index < count; index++) expect(sumsOf(b, `e/${index}`)).toEqual(gaugeOf(1));
+});
+
+test("a joiner has all gauges by the full frame, and understands the numbers that follow", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time });
+  for (const [target, count] of [
+    ["e/0", 1],
+    ["e/1", 2],
+    ["e/2", 3],
+  ] as const) {
+    a.plane.set(target, gaugeOf(count));
+    time.advance(10);
+  }
+  a.plane.set("e/2", gaugeOf(0));
+  time.advance(10);
+  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  connect(a, b);
+  expect([0, 1, 2].map((index) => sumsOf(b, `e/${index}`).inFlight)).toEqual([1, 2, 0]);
+  a.plane.set("e/1", gaugeOf(5));
+  time.advance(10);
+  a.plane.set("e/2", gaugeOf(6));
+  time.advance(10);
+  expect([0, 1, 2].map((index) => sumsOf(b, `e/${index}`).inFlight)).toEqual([1, 5, 6]);
+});
+
+test("a full frame holds what fits, and heartbeats bring the rest", () => {
+  const time = createVirtualTime();
+  const count = fullFrameTargets + 1;
+  const longName = "x".repeat(240);
+  const a = createLoadRouter("a", { time, capacity: 1_024 });
+  const b = createLoadRouter("b", { time, capacity: 1_024 });
+  for (let index = 0; index < count; index++) a.plane.set(`${longName}/${index}`, gaugeOf(2 ** 32));
+  time.advance(10);
+  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  expect(b.plane.describe()[0]!.targets).toBe(fullFrameTargets);
+  connect(a, b);
+  a.plane.start();
+  time.advance(500 * Math.ceil(count / heartbeatTargets));
+  expect(b.plane.describe()[0]!.targets).toBe(count);
+});
+
+test("changes of more targets than fit into a frame go out as several", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time, capacity: 4_096 });
+  const b = createLoadRouter("b", { time, capacity: 4_096 });
+  connect(a, b);
+  const name = "y".repeat(200);
+  for (let index = 0; index < 2_000; index++) a.plane.set(`${name}/${index}`, gaugeOf(1));
+  time.advance(10);
+  expect(a.frames.length).toBeGreaterThan(3);
+  expect(b.plane.describe()[0]!.targets).toBe(2_000);
+});
+
+test("an older frame changes nothing that a newer one told, and brings what only it tells", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time });
+  a.plane.set("e/0", gaugeOf(1));
+  a.plane.set("e/0", gaugeOf(2));
+  a.plane.set("e/1", gaugeOf(9));
+  time.advance(20);
+  a.plane.set("e/0", gaugeOf(3));
+  expect(a.frames).toHaveLength(3);
+  const receive = (index: number): boolean => b.plane.exchange.receive(a.frames[index]!).isNews;
+  expect([receive(0), receive(2), receive(1)]).toEqual([true, true, true]);
+  expect([sumsOf(b, "e/0").inFlight, sumsOf(b, "e/1").inFlight]).toEqual([3, 9]);
+  expect([receive(0), receive(1), receive(2)]).toEqual([false, false, false]);
+  expect(b.meter.value("espalier_load_frames_received_total", "stale")).toBe(3);
+});
+
+test("frames of an earlier life, of this router itself and of unknown numbers are no news and change nothing", () => {
+  const time = createVirtualTime();
+  const old = createLoadRouter("a", { time, epoch: 1 });
+  const young = createLoadRouter("a", { time, epoch: 2 });
+  const b = createLoadRouter("b", { time });
+  old.plane.set("e/0", gaugeOf(5));
+  young.plane.set("e/1", gaugeOf(2));
+  expect(b.plane.exchange.receive(old.frames[0]!).isNews).toBe(true);
+  expect(b.plane.exchange.receive(young.frames[0]!).isNews).toBe(true);
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(0));
+  expect(sumsOf(b, "e/1")).toEqual(gaugeOf(2));
+  expect(b.plane.exchange.receive(old.frames[0]!).isNews).toBe(false);
+  b.plane.set("e/0", gaugeOf(1));
+  expect(b.plane.exchange.receive(b.frames[0]!)).toEqual({
+    origin: { router: routerId("b"), epoch: 1 },
+    isNews: false,
+  });
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(0));
+});
+
+test("a router whose epoch is renewed tells everything again", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time });
+  connect(a, b);
+  a.plane.start();
+  a.plane.set("e/0", gaugeOf(5));
+  a.plane.set("e/1", gaugeOf(0));
+  time.advance(10);
+  a.epoch = 7;
+  a.plane.set("e/1", gaugeOf(1));
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(5));
+  expect(b.plane.describe()).toMatchObject([{ router: "a", epoch: 7, targets: 2, inFlight: 6 }]);
+});
+
+test("a relay's frames bring a joiner what the relay knows, and never overrule what it knows better", () => {
+  const time = createVirtualTime();
+  const [a, b, c] = ["a", "b", "c"].map((name) => createLoadRouter(name, { time }));
+  a!.plane.set("e/0", gaugeOf(1));
+  time.advance(10);
+  a!.plane.set("e/1", gaugeOf(2));
+  time.advance(10);
+  a!.plane.set("e/2", gaugeOf(3));
+  for (const index of [0, 2]) b!.plane.exchange.receive(a!.frames[index]!);
+  c!.plane.exchange.receive(a!.frames[1]!);
+  for (const { frame, origin } of b!.plane.exchange.relayFrames()) {
+    expect(c!.plane.exchange.receive(frame)).toEqual({ origin, isNews: true });
+  }
+  expect([0, 1, 2].map((index) => sumsOf(c!, `e/${index}`).inFlight)).toEqual([1, 2, 3]);
+  expect(c!.plane.describe()).toMatchObject([{ router: "a", inFlight: 6 }]);
+});
+
+test("a target that gives its slot up leaves the sums, and has the right ones in its next slot", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time, capacity: 1 });
+  connect(a, b);
+  a.plane.set("e/0", gaugeOf(1));
+  time.advance(10);
+  b.plane.release("e/0");
+  b.slots.release("e/0");
+  expect(b.plane.shared.inFlight[0]).toBe(0);
+  a.plane.set("e/0", gaugeOf(2));
+  time.advance(10);
+  expect(b.plane.shared.inFlight[0]).toBe(0);
+  expect(b.slots.slotOf("e/0")).toBe(0);
+  a.plane.set("e/0", gaugeOf(3));
+  expect(sumsOf(b, "e/0")).toEqual(gaugeOf(3));
+});
+
+test("one target more than there are slots is kept out of the sums", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const b = createLoadRouter("b", { time, capacity: 2 });
+  connect(a, b);
+  for (let index = 0; index < 3; index++) a.plane.set(`e/${index}`, gaugeOf(1));
+  time.advance(10);
+  expect([...b.plane.shared.inFlight]).toEqual([1, 1]);
+  expect(b.plane.describe()[0]!.inFlight).toBe(3);
+});
+
+test("stop leaves no timer behind", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  a.plane.start();
+  a.plane.set("e/0", gaugeOf(1));
+  a.plane.set("e/0", gaugeOf(2));
+  expect(time.pendingCount).toBe(3);
+  a.plane.stop();
+  expect(time.pendingCount).toBe(0);
+});
+
+test.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])("a gauge of %d is a programming error", (inFlight) => {
+  const a = createLoadRouter("a");
+  expect(() => a.plane.set("e/0", { ...gaugeOf(0), inFlight })).toThrow(RangeError);
+});

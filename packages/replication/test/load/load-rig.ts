@@ -1,0 +1,80 @@
+import { asRouterId, type RouterId } from "@espalier/common";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
+import type { LoadGauge } from "../../src/load/load-exchange.ts";
+import type { LoadLimits } from "../../src/load/load-limits.ts";
+import { createLoadPlane, type LoadPlane } from "../../src/load/load-plane.ts";
+import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
+
+export interface LoadRouter {
+  readonly plane: LoadPlane;
+  readonly slots: TargetSlots;
+  readonly meter: RecordingMeter;
+  /** Every frame to everybody, in order. */
+  readonly frames: Uint8Array[];
+  epoch: number;
+}
+
+export interface RouterOptions {
+  readonly time?: VirtualTime;
+  readonly epoch?: number;
+  readonly capacity?: number;
+  readonly limits?: Partial<LoadLimits>;
+}
+
+export const routerId = (name: string): RouterId => asRouterId(name);
+
+export function createLoadRouter(name: string, options: RouterOptions = {}): LoadRouter {
+  const time = options.time ?? createVirtualTime();
+  const slots = createTargetSlots(options.capacity ?? 64);
+  const meter = createRecordingMeter();
+  const frames: Uint8Array[] = [];
+  const state = { epoch: options.epoch ?? 1 };
+  const plane = createLoadPlane({
+    self: () => ({ router: routerId(name), epoch: state.epoch }),
+    slots,
+    clock: time.clock,
+    scheduler: time.scheduler,
+    meter,
+    limits: options.limits ?? {},
+  });
+  plane.exchange.onFrame((frame) => frames.push(frame));
+  return {
+    plane,
+    slots,
+    meter,
+    frames,
+    get epoch() {
+      return state.epoch;
+    },
+    set epoch(epoch) {
+      state.epoch = epoch;
+    },
+  };
+}
+
+export function gaugeOf(inFlight: number): LoadGauge {
+  return {
+    inFlight,
+    pendingPrefillTokens: inFlight * 10,
+    decodeTokens: inFlight * 100,
+    outstandingOutputTokens: inFlight * 7,
+  };
+}
+
+/** What the sums of a router say of a target. */
+export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge {
+  const slot = slots.find(target);
+  const { shared } = plane;
+  return {
+    inFlight: shared.inFlight[slot] ?? 0,
+    pendingPrefillTokens: shared.pendingPrefillTokens[slot] ?? 0,
+    decodeTokens: shared.decodeTokens[slot] ?? 0,
+    outstandingOutputTokens: shared.outstandingOutputTokens[slot] ?? 0,
+  };
+}
+
+/** Delivers every frame that one router makes to another at once. */
+export function connect(from: LoadRouter, to: LoadRouter): () => void {
+  return from.plane.exchange.onFrame((frame) => to.plane.exchange.receive(frame));
+}

@@ -1,0 +1,171 @@
+import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { type BindingEntry, BindingTable } from "../../src/placements/binding-table.ts";
+import type { BindingRecord } from "../../src/placements/placement-record.ts";
+import { createLogRouter, type LogRouter } from "./placement-rig.ts";
+
+function routersOf(
+  count: number,
+  bindingCapacity = 1_000,
+): { time: ReturnType<typeof createVirtualTime>; routers: LogRouter[] } {
+  const time = createVirtualTime();
+  const routers = Array.from({ length: count }, (_, index) => createLogRouter(`r${index}`, { time, bindingCapacity }));
+  return { time, routers };
+}
+
+function exchange(routers: readonly LogRouter[]): void {
+  for (const router of routers) router.log.flush();
+  for (const router of routers) for (const other of routers) if (other !== router) router.follow(other);
+}
+
+test("a binding counts here at once and elsewhere after a flush, until it expires or is forgotten", () => {
+  const { time, routers } = routersOf(2);
+  const [a, b] = routers as [LogRouter, LogRouter];
+  a.bindings.set("resp_1", "engine-3", 10_000);
+  a.bindings.set("resp_2", "engine-4", 60_000);
+  expect(a.touches).toBe(2);
+  expect(a.bindings.get("resp_1")).toBe("engine-3");
+  expect(b.bindings.get("resp_1")).toBeUndefined();
+  exchange(routers);
+  expect(b.bindings.get("resp_1")).toBe("engine-3");
+  time.advance(10_001);
+  expect([a, b].map(({ bindings }) => bindings.get("resp_1"))).toEqual([undefined, undefined]);
+  b.bindings.forget("resp_2");
+  expect(b.bindings.get("resp_2")).toBeUndefined();
+  exchange(routers);
+  expect(a.bindings.get("resp_2")).toBeUndefined();
+});
+
+test("the last word holds, also after a binding by a router whose clock is far ahead", () => {
+  const time = createVirtualTime();
+  const ahead = createVirtualTime(time.clock.wallMs() + 3_600_000);
+  const a = createLogRouter("a", { time: ahead });
+  const b = createLogRouter("b", { time });
+  a.bindings.set("key", "from a", 60_000);
+  exchange([a, b]);
+  b.bindings.set("key", "from b", 60_000);
+  exchange([a, b]);
+  expect([a, b].map(({ bindings }) => bindings.get("key"))).toEqual(["from b", "from b"]);
+  b.bindings.forget("key");
+  exchange([a, b]);
+  expect([a, b].map(({ bindings }) => bindings.get("key"))).toEqual([undefined, undefined]);
+});
+
+test("forgetting what is not bound writes nothing, and of two words between flushes only the last is written", () => {
+  const { routers } = routersOf(1);
+  const [a] = routers as [LogRouter];
+  a.bindings.forget("nothing");
+  a.log.flush();
+  expect(a.journal.items).toHaveLength(0);
+  a.bindings.set("key", "x".repeat(500), 60_000);
+  a.bindings.set("key", "y", 60_000);
+  a.log.flush();
+  expect(a.journal.items).toHaveLength(1);
+  expect(a.journal.items[0]!.bytes.length).toBeLessThan(60);
+  expect(a.bindings.takePending()).toEqual([]);
+});
+
+test("bindings and placements do not share items, since bindings live longer", () => {
+  const { time, routers } = routersOf(1);
+  const [a] = routers as [LogRouter];
+  a.bindings.set("key", "value", 600_000);
+  a.log.place("e/0", Uint32Array.of(1, 2), 1, { ttlMs: 5_000, isConfirmed: false });
+  a.log.flush();
+  expect(a.journal.items).toHaveLength(2);
+  time.advance(5_001);
+  a.journal.trim();
+  expect(a.journal.items).toHaveLength(1);
+});
+
+test("one binding more than there is room for makes that with the oldest stamp go, everywhere the same", () => {
+  const { time, routers } = routersOf(2, 3);
+  const [a, b] = routers as [LogRouter, LogRouter];
+  for (const key of ["k1", "k2", "k3", "k4"]) {
+    a.bindings.set(key, key, 60_000);
+    a.log.flush();
+    time.advance(1);
+  }
+  a.bindings.set("k2", "again", 60_000);
+  a.log.flush();
+  for (const item of [...a.journal.items].reverse()) b.log.receive(a.origin, item.bytes, () => undefined);
+  for (const { bindings } of [a, b]) {
+    expect(["k1", "k2", "k3", "k4"].map((key) => bindings.get(key))).toEqual([undefined, "again", "k3", "k4"]);
+    expect(bindings.size).toBe(3);
+  }
+});
+
+test("no more waits than there is room for, and a long list is written as several items", () => {
+  const { routers } = routersOf(2, 1_000);
+  const [a, b] = routers as [LogRouter, LogRouter];
+  for (let index = 0; index < 1_001; index++) a.bindings.set(`key-${index}`, "v".repeat(1_000), 60_000);
+  a.log.flush();
+  expect(a.journal.items.length).toBeGreaterThan(3);
+  b.follow(a);
+  expect(b.bindings.get("key-0")).toBeUndefined();
+  expect(b.bindings.get("key-1000")).toBe("v".repeat(1_000));
+  expect(b.bindings.size).toBe(1_000);
+});
+
+test("a value that is too long is a programming error", () => {
+  const { routers } = routersOf(1);
+  const { bindings } = routers[0]!;
+  bindings.set("key", "x".repeat(1_024), 1_000);
+  expect(() => bindings.set("key", "x".repeat(1_025), 1_000)).toThrow(RangeError);
+  expect(() => bindings.set("key", "ü".repeat(513), 1_000)).toThrow(RangeError);
+});
+
+test.each(Array.from({ length: 10 }, (_, seed) => seed + 1))("routers agree under any delivery, seed %d", (seed) => {
+  const random = createSeededRandom(seed);
+  const { time, routers } = routersOf(4);
+  const keys = Array.from({ length: 12 }, (_, index) => `key-${index}`);
+  for (let step = 0; step < 300; step++) {
+    time.advance(random.integer(3));
+    const router = routers[random.integer(4)]!;
+    const key = keys[random.integer(keys.length)]!;
+    const dice = random.float();
+    if (dice < 0.4) router.bindings.set(key, `value-${step}`, 3_600_000);
+    else if (dice < 0.5) router.bindings.forget(key);
+    else if (dice < 0.7) router.log.flush();
+    else router.follow(routers[random.integer(4)]!);
+  }
+  for (const router of routers) router.log.flush();
+  // Everybody reads every journal again, in an order of its own.
+  for (const router of routers) {
+    for (const other of [...routers].sort(() => random.float() - 0.5)) if (other !== router) router.join(other);
+  }
+  const said = routers.map(({ bindings }) => JSON.stringify(keys.map((key) => bindings.get(key) ?? null)));
+  expect(new Set(said).size).toBe(1);
+});
+
+const randomEntry = (random: Random): BindingEntry => {
+  const record: BindingRecord = {
+    kind: "bind",
+    stamp: random.integer(1_000),
+    ttlMs: 1_000,
+    key: { low: random.integer(40), high: 0 },
+    value: "",
+  };
+  return { record, router: asRouterId(`r${random.integer(3)}`), expiresMs: 0 };
+};
+
+test.each([1, 2, 3, 4, 5])("the table holds the newest of all that it was given, in any order, seed %d", (seed) => {
+  const random = createSeededRandom(seed);
+  const rank = ({ record, router }: BindingEntry): number => record.stamp * 10 + Number(router.slice(1));
+  for (let round = 0; round < 50; round++) {
+    const entries = Array.from({ length: 1 + random.integer(150) }, () => randomEntry(random));
+    const newest = new Map<number, number>();
+    for (const entry of entries) {
+      newest.set(entry.record.key.low, Math.max(newest.get(entry.record.key.low) ?? 0, rank(entry)));
+    }
+    const expected = [...newest.values()].sort((one, other) => other - one).slice(0, 10);
+    const table = new BindingTable(10);
+    for (const entry of entries.sort(() => random.float() - 0.5)) table.put(entry);
+    const held = Array.from({ length: 40 }, (_, low) => table.get({ low, high: 0 })).flatMap((entry) =>
+      entry ? [rank(entry)] : [],
+    );
+    // Of several of one rank any may have found room, so ranks are compared.
+    expect(held.sort((one, other) => other - one)).toEqual(expected);
+    expect(table.size).toBe(expected.length);
+  }
+});

@@ -1,0 +1,218 @@
+import { describe, expect, test } from "vitest";
+import type { FactEntry } from "../../src/facts/fact-entry.ts";
+import type { FoldState } from "../../src/facts/fact-fold.ts";
+import type { FeedClaim, FeedWorth } from "../../src/feeds/feed-claim.ts";
+import type { FeedReader } from "../../src/feeds/feed-reader.ts";
+import { type Origin, originKey } from "../../src/origin.ts";
+import { FeedDesk } from "../../src/replica/feed-desk.ts";
+import type { Member } from "../../src/replica-ports.ts";
+import { claimOf, cut, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
+
+const self = originOf("self", 3);
+const mark = { sequence: 9, timestampUs: 1, checksum: 1 };
+const current: Partial<FoldState> = { last: mark, isComplete: true, progress: "current" };
+
+function member(origin: Origin, state: Member["state"] = "alive"): Member {
+  return { origin, state, isDraining: false, isLinked: true, unreachable: [] };
+}
+
+/** A reader that notes what it is told. */
+function readerOf(told: string[], role: FeedReader["role"] = "owner"): FeedReader {
+  const nothing = (): void => {};
+  return {
+    sink: { stored: nothing, removed: nothing, orphaned: nothing, holeGone: nothing, cleared: nothing } as never,
+    ...{ batch: nothing, gap: nothing, newLife: nothing, worth: nothing, unknownRemovals: nothing, setRole: nothing },
+    role,
+    foldChanged: () => told.push("fold"),
+    claimSeen: ({ router }, { stamp }) => told.push(`claim ${router} ${stamp}`),
+    factsSeen: ({ router }, life, entries) => told.push(`${router} ${life.sequence} ${entries.map(textOf)}`),
+    ...{ maintain: nothing, stop: nothing },
+    describe: () => ({}) as never,
+  };
+}
+
+function deskOf() {
+  const states = new Map<string, FoldState>();
+  const told: string[] = [];
+  const desk = new FeedDesk({ fold: { state: (target) => states.get(target) }, self: () => self });
+  desk.onClaims((target) => told.push(target));
+  return {
+    desk,
+    told,
+    folded(state: Partial<FoldState>, target = "engine") {
+      const empty = { target, life: undefined, last: undefined, isComplete: false, progress: "current" } as const;
+      states.set(target, { ...empty, ...state });
+    },
+    claim(origin: Origin, worth: FeedWorth, stamp = 1, target = "engine") {
+      desk.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
+    },
+  };
+}
+
+describe("who lives", () => {
+  test.each<[Member["state"], boolean]>([
+    ["alive", true],
+    ["suspect", true],
+    ["down", false],
+    ["left", false],
+  ])("a member that is %s: %s", (state, isLiving) => {
+    const { desk } = deskOf();
+    desk.setMembers([member(originOf("a"), state)]);
+    expect(desk.isLiving(originOf("a"))).toBe(isLiving);
+  });
+
+  test("this router does in this life only, whoever says what of it; others do in the life that is told", () => {
+    const { desk } = deskOf();
+    expect(desk.isLiving(self)).toBe(true);
+    desk.setMembers([member(originOf("a", 2)), member(self, "down")]);
+    expect([self, originOf("self", 2), originOf("a", 2), originOf("a", 1)].map((each) => desk.isLiving(each))).toEqual([
+      true,
+      false,
+      true,
+      false,
+    ]);
+  });
+
+  test("who is not told of any more is gone", () => {
+    const { desk } = deskOf();
+    desk.setMembers([member(originOf("a"))]);
+    desk.setMembers([]);
+    expect(desk.isLiving(originOf("a"))).toBe(false);
+  });
+});
+
+describe("what facts are worth", () => {
+  type Row = [string, FeedWorth, { claimed?: FeedWorth; isAlive?: boolean; state?: Partial<FoldState> }];
+  test.each<Row>([
+    ["nobody has ever read them", "none", {}],
+    ["nobody has, but facts are known", "none", { state: current }],
+    ["a living router has read nothing yet", "complete", { claimed: "complete" }],
+    ["a living router reads and all is folded", "complete", { claimed: "complete", state: current }],
+    ["the fold waits for something", "partial", { claimed: "complete", state: { ...current, progress: "waiting" } }],
+    ["the fold went on over a gap", "partial", { claimed: "complete", state: { ...current, progress: "open" } }],
+    ["something was missed before", "partial", { claimed: "complete", state: { ...current, isComplete: false } }],
+    ["the state is on its way", "void", { claimed: "complete", state: { ...current, progress: "loading" } }],
+    ["the state is on its way and nobody reads", "void", { state: { progress: "loading" } }],
+    ["the reader says partial", "partial", { claimed: "partial", state: current }],
+    ["the reader says void", "void", { claimed: "void", state: current }],
+    ["the reader says none", "none", { claimed: "none", state: current }],
+    ["the reader is dead", "partial", { claimed: "complete", isAlive: false, state: current }],
+    ["the reader is dead and had read nothing", "partial", { claimed: "complete", isAlive: false }],
+    ["the reader is dead and had said void", "void", { claimed: "void", isAlive: false, state: current }],
+  ])("%s: %s", (_what, worth, { claimed, isAlive = true, state }) => {
+    const rig = deskOf();
+    if (claimed) rig.claim(originOf("a"), claimed);
+    rig.desk.setMembers(isAlive ? [member(originOf("a"))] : []);
+    if (state) rig.folded(state);
+    expect(rig.desk.worthOf("engine")).toBe(worth);
+  });
+
+  test("a living router's claim goes before a dead one's later claim", () => {
+    const rig = deskOf();
+    rig.claim(originOf("a"), "partial", 1);
+    rig.claim(originOf("b"), "void", 9);
+    rig.folded(current);
+    rig.desk.setMembers([member(originOf("a"))]);
+    expect([rig.desk.worthOf("engine"), rig.desk.claimOf("engine")?.origin.router]).toEqual(["partial", "a"]);
+    rig.desk.setMembers([]);
+    expect([rig.desk.worthOf("engine"), rig.desk.claimOf("engine")]).toEqual(["void", undefined]);
+  });
+
+  test("the own claim counts without any members", () => {
+    const rig = deskOf();
+    rig.claim(self, "complete");
+    rig.folded(current);
+    expect(rig.desk.worthOf("engine")).toBe("complete");
+  });
+});
+
+describe("listeners", () => {
+  test("hear of claims, withdrawals, members, dropped journals and the fold, by target", () => {
+    const rig = deskOf();
+    rig.claim(originOf("a"), "complete", 1, "x");
+    rig.claim(originOf("b"), "complete", 1, "y");
+    rig.desk.claimChanged(originOf("a"), "x", undefined);
+    expect(rig.told.splice(0)).toEqual(["x", "y", "x"]);
+    rig.desk.setMembers([]);
+    expect(rig.told.splice(0)).toEqual(["y"]);
+    rig.desk.foldChanged("z");
+    rig.desk.dropOrigin(originOf("a"));
+    rig.desk.dropOrigin(originOf("b"));
+    expect(rig.told).toEqual(["z", "y"]);
+    expect(rig.desk.claimsOf("y")).toEqual([]);
+  });
+
+  test("those that have left hear nothing", () => {
+    const rig = deskOf();
+    const heard: string[] = [];
+    rig.desk.onClaims((target) => heard.push(target))();
+    rig.claim(originOf("a"), "complete");
+    expect([heard, rig.told]).toEqual([[], ["engine"]]);
+  });
+});
+
+describe("readers", () => {
+  test("hear of others' claims on their target and of its fold, and of nothing else", () => {
+    const rig = deskOf();
+    const told: string[] = [];
+    rig.desk.opened("engine", readerOf(told));
+    rig.claim(originOf("a"), "complete", 5);
+    rig.claim(originOf("a"), "complete", 6, "other");
+    rig.desk.claimChanged(originOf("a"), "engine", undefined);
+    rig.desk.foldChanged("engine");
+    rig.desk.foldChanged("other");
+    expect(told).toEqual(["claim a 5", "fold"]);
+  });
+
+  test("hear of facts of their target by life, all entries of a feed together", () => {
+    const rig = deskOf();
+    const [engine, other]: [string[], string[]] = [[], []];
+    rig.desk.opened("engine", readerOf(engine));
+    rig.desk.opened("other", readerOf(other));
+    const declarations = [feedOf("engine", 0), feedOf("other", 0), feedOf("engine", 50), feedOf("nobody", 0)];
+    const entries: FactEntry[] = [record(0, 1), record(1, 1), record(2, 51), record(0, 2), record(3, 7), record(9, 8)];
+    rig.desk.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
+    expect(engine).toEqual(["a 0 record 0.1,record 0.2", "a 50 record 2.51"]);
+    expect(other).toEqual(["a 0 record 1.1,cut 1.1"]);
+  });
+
+  test("hear nothing of facts in a feed without a life", () => {
+    const rig = deskOf();
+    const told: string[] = [];
+    rig.desk.opened("engine", readerOf(told));
+    rig.desk.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
+    expect(told).toEqual([]);
+  });
+
+  test("of a target the one that was opened last holds, and only its own end ends it", () => {
+    const { desk } = deskOf();
+    const [first, second] = [readerOf([]), readerOf([])];
+    desk.opened("engine", first);
+    desk.opened("engine", second);
+    desk.closed("engine", first);
+    expect([...desk.readers]).toEqual([second]);
+    desk.closed("engine", second);
+    expect([...desk.readers]).toEqual([]);
+  });
+
+  test("own the targets of which they are owners", () => {
+    const { desk } = deskOf();
+    for (const role of ["owner", "backup", "none"] as const) desk.opened(role, readerOf([], role));
+    expect([...desk.owned()]).toEqual(["owner"]);
+  });
+});
+
+test("claims of one router in two lives are two claims", () => {
+  const rig = deskOf();
+  rig.claim(originOf("a", 1), "complete", 9);
+  rig.claim(originOf("a", 2), "partial", 5);
+  const claims = rig.desk.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["worth"]] => {
+    return [originKey(origin), claim.worth];
+  });
+  expect(claims).toEqual([
+    ["a@1", "complete"],
+    ["a@2", "partial"],
+  ]);
+  rig.desk.setMembers([member(originOf("a", 2))]);
+  expect(rig.desk.claimOf("engine")?.claim.worth).toBe("partial");
+});

@@ -1,0 +1,171 @@
+import { expect, test } from "vitest";
+import type { FeedDeclaration } from "../../src/documents/journal.ts";
+import type { FactEntry, GapEntry } from "../../src/facts/fact-entry.ts";
+import { lifeId } from "../../src/facts/life.ts";
+import type { Origin } from "../../src/origin.ts";
+import { JournalCoverage } from "../../src/replica/journal-coverage.ts";
+import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
+
+const dead = originOf("dead");
+const living = originOf("living");
+const gap = (feed: number, from: number, to: number): GapEntry => ({ kind: "gap", feed, from, to });
+
+/** Feeds 1 and 2 are two lives of `engine`, feed 3 is another engine, feed 4 has no life, the rest is not declared. */
+const declarations: Readonly<Record<number, FeedDeclaration>> = {
+  1: feedOf("engine", 0),
+  2: feedOf("engine", 500),
+  3: feedOf("other", 0),
+  4: { target: "placed", life: null },
+};
+
+type Said = readonly (readonly [Origin, readonly FactEntry[]])[];
+
+function isCovered(said: Said, newest: Readonly<Record<string, number>> = {}, writers = [living]): boolean {
+  const coverage = new JournalCoverage();
+  for (const [origin, entries] of said) coverage.note(origin, entries, (feed) => declarations[feed]);
+  return coverage.isCovered(dead, writers, (target) => {
+    const declaration = declarations[newest[target] ?? (target === "other" ? 3 : 1)];
+    return declaration?.life ? lifeId(declaration.life) : undefined;
+  });
+}
+
+test.each<[string, boolean, Said]>([
+  ["a journal that nothing is known of", true, []],
+  ["a record and no cut", false, [[dead, [record(1, 5)]]]],
+  ["a record and its own writer's cut beyond it", false, [[dead, [record(1, 5), cut(1, 6)]]]],
+  [
+    "a cut just before the record",
+    false,
+    [
+      [dead, [record(1, 5)]],
+      [living, [cut(1, 4)]],
+    ],
+  ],
+  [
+    "a cut at the record",
+    true,
+    [
+      [dead, [record(1, 5)]],
+      [living, [cut(1, 5)]],
+    ],
+  ],
+  [
+    "a cut beyond the record",
+    true,
+    [
+      [dead, [record(1, 5)]],
+      [living, [cut(1, 9)]],
+    ],
+  ],
+  [
+    "a cut that came before the record was known",
+    true,
+    [
+      [living, [cut(1, 5)]],
+      [dead, [record(1, 5)]],
+    ],
+  ],
+  [
+    "a later record of the living instead of a cut",
+    false,
+    [
+      [dead, [record(1, 5)]],
+      [living, [record(1, 9)]],
+    ],
+  ],
+  [
+    "a lower cut after a higher one",
+    true,
+    [
+      [dead, [record(1, 5)]],
+      [living, [cut(1, 9), cut(1, 3)]],
+    ],
+  ],
+  [
+    "a lower record after a higher one",
+    false,
+    [
+      [dead, [record(1, 9), record(1, 3)]],
+      [living, [cut(1, 5)]],
+    ],
+  ],
+  [
+    "only a cut, and a lower one of the living",
+    false,
+    [
+      [dead, [cut(1, 8)]],
+      [living, [cut(1, 7)]],
+    ],
+  ],
+  [
+    "only a cut, and one at it",
+    true,
+    [
+      [dead, [cut(1, 8)]],
+      [living, [cut(1, 8)]],
+    ],
+  ],
+  ["only a gap, which says nothing to keep", true, [[dead, [gap(1, 3, 8)]]]],
+  [
+    "one of two targets",
+    false,
+    [
+      [dead, [record(1, 5), record(3, 5)]],
+      [living, [cut(1, 5)]],
+    ],
+  ],
+  [
+    "both of two targets",
+    true,
+    [
+      [dead, [record(1, 5), record(3, 5)]],
+      [living, [cut(3, 9), cut(1, 9)]],
+    ],
+  ],
+  [
+    "the cut of another life",
+    false,
+    [
+      [dead, [record(1, 5)]],
+      [living, [cut(2, 900)]],
+    ],
+  ],
+  ["entries of feeds that are not declared, or have no life", true, [[dead, [record(9, 5), record(4, 5)]]]],
+])("%s", (_what, expected, said) => {
+  expect(isCovered(said)).toBe(expected);
+});
+
+test("records of a life that has ended, or of a target that nobody knows, need no cut", () => {
+  const said: Said = [[dead, [record(1, 5)]]];
+  expect(isCovered(said, { engine: 2 })).toBe(true);
+  expect(isCovered(said, { engine: 9 })).toBe(true);
+  expect(isCovered(said, { engine: 1 })).toBe(false);
+});
+
+test("of a journal that goes from one life to the next only the next one counts", () => {
+  const said: Said = [[dead, [record(1, 5), record(2, 501)]]];
+  expect(isCovered(said, { engine: 2 })).toBe(false);
+  expect(isCovered([...said, [living, [cut(2, 501)]]], { engine: 2 })).toBe(true);
+});
+
+test("cuts count of those only who are said to live", () => {
+  const said: Said = [
+    [dead, [record(1, 5)]],
+    [living, [cut(1, 5)]],
+  ];
+  expect(isCovered(said, {}, [])).toBe(false);
+  expect(isCovered(said, {}, [originOf("living", 2)])).toBe(false);
+  expect(isCovered(said, {}, [originOf("c"), living])).toBe(true);
+});
+
+test("what was forgotten neither needs cover nor gives it", () => {
+  const coverage = new JournalCoverage();
+  const declarationOf = (feed: number) => declarations[feed];
+  const currentLife = () => lifeId(feedOf("engine").life!);
+  coverage.note(dead, [record(1, 5)], declarationOf);
+  coverage.note(living, [cut(1, 5)], declarationOf);
+  coverage.forget(living);
+  expect(coverage.isCovered(dead, [living], currentLife)).toBe(false);
+  coverage.forget(dead);
+  expect(coverage.isCovered(dead, [], currentLife)).toBe(true);
+});

@@ -1,0 +1,45 @@
+import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import { createReplica, createTargetSlots, type Replica, type TargetSlots } from "@espalier/replication";
+import type { VirtualTime } from "@espalier/testing";
+import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
+import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
+
+export const random = createSeededRandom(1);
+
+/** A configuration with this section `mesh`. */
+export function configOf(mesh: Readonly<Record<string, unknown>>, more: object = {}): CompiledConfig {
+  return loadConfig({ file: { path: "espalier.yaml", text: JSON.stringify({ mesh, ...more }) } });
+}
+
+export interface ReplicaRig {
+  readonly replica: Replica;
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+}
+
+/** One router's replica that nobody else is told of. */
+export function createLoneReplica({ clock, scheduler }: Pick<VirtualTime, "clock" | "scheduler">): ReplicaRig {
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
+  const slots = createTargetSlots(maxKnownTargets);
+  const ports = { clock, scheduler, logger: silentLogger, meter: silentMeter };
+  const replica = createReplica({ ...ports, router: asRouterId("r1"), index, slots, placementTtlMs: 600_000 });
+  return { replica, index, slots };
+}
+
+/** The parts of a router that shares, and the index that it fills. */
+export function startMeshParts(
+  config: CompiledConfig,
+  { clock, scheduler }: Pick<VirtualTime, "clock" | "scheduler">,
+): { readonly parts: MeshParts; readonly index: PrefixIndex } {
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
+  const parts = createMeshParts({ config, index, clock, scheduler, random, logger: silentLogger, meter: silentMeter });
+  if (!parts) throw new Error("nothing is shared");
+  return { parts, index };
+}
+
+/** A chain of so many blocks that no other seed has. */
+export function chainOf(seed: number, blocks: number): Uint32Array {
+  return Uint32Array.from({ length: 2 * blocks }, (_, at) => Math.imul(seed * 65_537 + at + 1, 0x9e37_79b1));
+}

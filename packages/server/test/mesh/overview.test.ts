@@ -1,0 +1,162 @@
+import { asTargetIndex } from "@espalier/common";
+import { tier } from "@espalier/prefix-index";
+import { afterEach, expect, test } from "vitest";
+import type { MeshDescription } from "../../src/mesh/describe-mesh.ts";
+import { createOverview } from "../../src/mesh/overview.ts";
+import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
+import { chainOf, createLoneReplica } from "./mesh-rig.ts";
+
+const ends: (() => void)[] = [];
+afterEach(() => {
+  for (const end of ends.splice(0)) end();
+});
+
+const self: Partial<MeshDescription> = {
+  ...{ router: "r1" as never, epoch: 5, address: "a:1" },
+  feeds: { owned: 2, backup: 1, unread: 0 },
+};
+const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
+
+/** An overview of a scripted fleet, and what a reader of its document sees. */
+async function startOverview() {
+  const scripted = await startScriptedFleet();
+  const { time, fleet } = scripted;
+  const lone = createLoneReplica(time);
+  let members: readonly object[] = [];
+  const describe = (): MeshDescription => ({ ...self, members }) as MeshDescription;
+  const overview = createOverview({ ...lone, fleet, describe, ...time });
+  const { document } = overview;
+  ends.push(() => overview.stop());
+  let updates = 0;
+  document.onUpdate(() => updates++);
+  const texts = (): string => {
+    const pieces = [...document.diff(document.name, Uint8Array.of(0), 2 ** 20)];
+    return Buffer.concat(pieces.map(({ bytes }) => bytes)).toString("latin1");
+  };
+  return {
+    ...scripted,
+    ...lone,
+    overview,
+    texts,
+    updates: () => updates,
+    /** What is new is seen within a second and written within another one. */
+    refresh: () => time.advanceAsync(2_000),
+    setMembers: (given: readonly object[]) => {
+      members = given;
+    },
+  };
+}
+
+test("it is named after the router and empty at first", async () => {
+  const { overview, texts } = await startOverview();
+  expect(overview.document.name).toBe("overview/r1");
+  expect(texts()).not.toContain("engines");
+});
+
+test("engines, with who reads them and what that is worth", async () => {
+  const { apply, refresh, replica, texts, fleet } = await startOverview();
+  await apply(specOf("engine-a"), specOf("engine-b"));
+  const reader = replica.openFeed("engine-a", () => {});
+  reader.setRole("owner");
+  reader.worth("complete", "live", "complete", null);
+  reader.sink.stored(tier.gpu, chainOf(1, 5), 0, 5);
+  reader.batch({ sequence: 0, timestampUs: 5, checksum: 1 }, true);
+  fleet.setDraining(fleet.engines[1]!.id, true);
+  await refresh();
+  const seen = texts();
+  for (const word of ["engine-a", "engine-b", "closed", "complete", "worth", "owner", "blocks"]) {
+    expect(seen, word).toContain(word);
+  }
+});
+
+test("links change when members do, and nothing is written while nothing changes", async () => {
+  const { refresh, setMembers, texts, updates } = await startOverview();
+  await refresh();
+  const before = updates();
+  for (let at = 0; at < 5; at++) await refresh();
+  expect(updates()).toBe(before);
+  setMembers([member]);
+  await refresh();
+  expect(updates()).toBe(before + 1);
+  expect(texts()).toContain("r2");
+  setMembers([{ ...member, lagMs: 99 }]);
+  await refresh();
+  expect(updates()).toBe(before + 1);
+});
+
+test("loads: this router's own and those of others", async () => {
+  const { apply, refresh, target, updates } = await startOverview();
+  await apply(specOf("engine-a"));
+  await refresh();
+  const before = updates();
+  const ticket = target("engine-a").load.begin({ promptTokens: 10, expectedOutputTokens: 5 });
+  await refresh();
+  expect(updates()).toBe(before + 1);
+  ticket.end();
+  await refresh();
+  expect(updates()).toBe(before + 2);
+});
+
+test("the largest shared prefix, with the targets that it is on by name", async () => {
+  const { index, slots, refresh, texts, time } = await startOverview();
+  const names = ["engine-a", "engine-b"];
+  const chain = chainOf(7, 20);
+  for (const name of names) {
+    const slot = asTargetIndex(slots.slotOf(name));
+    index.placements.setCapacity(slot, 1_000);
+    index.place(slot, chain, 20, { nowMs: time.clock.nowMs(), ttlMs: 60_000 });
+  }
+  await refresh();
+  const hash = [...chain.slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join("");
+  expect(texts()).toContain(hash);
+  for (const name of names) expect(texts()).toContain(name);
+});
+
+test("128 engines are listed, one more is not", async () => {
+  const { apply, refresh, texts } = await startOverview();
+  await apply(...Array.from({ length: 129 }, (_, at) => specOf(`engine-${1_000 + at}`)));
+  await refresh();
+  expect([texts().includes("engine-1127"), texts().includes("engine-1128")]).toEqual([true, false]);
+});
+
+test("32 prefixes are listed, the largest; one more is not", async () => {
+  const { index, slots, refresh, texts, time } = await startOverview();
+  const hashes: string[] = [];
+  for (let seed = 0; seed < 33; seed++) {
+    const chain = chainOf(100 + seed, 40 - seed);
+    hashes.push([...chain.slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join(""));
+    for (const name of ["engine-a", "engine-b"]) {
+      const slot = asTargetIndex(slots.slotOf(name));
+      index.placements.setCapacity(slot, 5_000);
+      index.place(slot, chain, 40 - seed, { nowMs: time.clock.nowMs(), ttlMs: 60_000 });
+    }
+  }
+  await refresh();
+  const seen = texts();
+  expect(hashes.map((hash) => seen.includes(hash))).toEqual([...Array(32).fill(true), false]);
+});
+
+test("the document stays as small as what it shows, however long the router runs", async () => {
+  const { apply, overview, refresh, target } = await startOverview();
+  await apply(...Array.from({ length: 20 }, (_, at) => specOf(`engine-${at}`)));
+  await refresh();
+  await refresh();
+  const before = overview.document.encodedBytes;
+  for (let at = 0; at < 200; at++) {
+    const ticket = target("engine-3").load.begin({ promptTokens: 10 + at, expectedOutputTokens: 5 });
+    await refresh();
+    ticket.end();
+  }
+  await refresh();
+  expect(overview.document.encodedBytes).toBeLessThan(before * 1.2 + 1_000);
+});
+
+test("after the end nothing is looked at any more", async () => {
+  const { overview, refresh, setMembers, updates } = await startOverview();
+  await refresh();
+  const before = updates();
+  overview.stop();
+  setMembers([member]);
+  await refresh();
+  expect(updates()).toBe(before);
+});

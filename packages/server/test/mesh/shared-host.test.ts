@@ -1,0 +1,203 @@
+import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
+import type { Ownership } from "@espalier/mesh";
+import { tier } from "@espalier/prefix-index";
+import { afterEach, expect, test } from "vitest";
+import { createReachWatch } from "../../src/mesh/reach-watch.ts";
+import { createSharedHost } from "../../src/mesh/shared-host.ts";
+import { createEngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import { createRecentPrompts } from "../../src/prefix/recent-prompts.ts";
+import { createFakeTransport, stored } from "../prefix/fake-events.ts";
+import { blockSize, digests, tokensOf } from "../prefix/prompts.ts";
+import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
+import { createLoneReplica } from "./mesh-rig.ts";
+
+const ends: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const endpoint = "tcp://a:5557";
+const spec = specOf("a", { kvEvents: { endpoint, replayEndpoint: undefined, topic: "kv-events" } });
+
+/** The feeds of one engine, whose roles a test gives as the ownership would. */
+async function startHost() {
+  const scripted = await startScriptedFleet();
+  const { time, fleet, http } = scripted;
+  const lone = createLoneReplica(time);
+  const { replica, slots, index } = lone;
+  await replica.start();
+  const told: string[] = [];
+  const unreachable: (readonly string[])[] = [];
+  const ownership = {
+    addTarget: (target: string) => void told.push(`add ${target}`),
+    removeTarget: (target: string) => void told.push(`remove ${target}`),
+    setWorth: (target: string, worth: string) => void told.push(`${target} is worth ${worth}`),
+  } as unknown as Ownership;
+  const host = createSharedHost({
+    replica,
+    ownership: () => ownership,
+    reach: createReachWatch(time.scheduler, (targets) => unreachable.push(targets)),
+    blocksOf: (target) => ({
+      gpu: slots.find(target) < 0 ? 0 : index.factBlockCount(slots.find(target), tier.gpu),
+      ...{ cpu: 0, disk: 0, external: 0 },
+    }),
+  });
+  const transport = createFakeTransport();
+  const feeds = createEngineFeeds({
+    ...time,
+    ...{ fleet, http, digests, blockSize, host, maxReplays: 8, listen: undefined },
+    recent: createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 }),
+    slices: createWorkSlices(time),
+    transport: createSharedBinds(transport, silentLogger),
+    random: createSeededRandom(7),
+    logger: silentLogger,
+    meter: silentMeter,
+  });
+  await feeds.start();
+  ends.push(
+    () => replica.stop(),
+    () => feeds.stop(),
+  );
+  await scripted.apply(spec);
+  const settle = () => time.advanceAsync(100);
+  const latest = () => transport.sockets.at(-1)!;
+  const tell = async (sequence: number, letter: string, blocks: number) => {
+    latest().tell(sequence, stored(tokensOf(letter, blocks * blockSize), { first: 100 * (sequence + 1) }));
+    await settle();
+  };
+  const described = () => feeds.describe()[0]!;
+  return { ...scripted, ...lone, told, unreachable, host, transport, feeds, settle, latest, tell, described };
+}
+
+test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
+  const { told, host, transport, described } = await startHost();
+  expect(told).toEqual(["add a"]);
+  expect(host.targets()).toEqual(["a"]);
+  expect(transport.sockets).toEqual([]);
+  expect(described()).toMatchObject({
+    ...{ target: "a", role: "none", owner: null, state: "off", reason: "not-started" },
+    ...{ floatingBlocks: 0, unusable: null, blocks: { gpu: 0 } },
+  });
+});
+
+test("an owner reads, claims, and what it reads is in the index and the journal", async () => {
+  const { host, latest, tell, settle, described, replica, feeds, target } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  expect(described()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
+  expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
+  expect(feeds.standingOf(target("a").index)).toBe("complete");
+  await tell(1, "b", 2);
+  expect(described().blocks.gpu).toBe(6);
+  await settle();
+  expect(replica.store.stats().ownFactItems).toBeGreaterThan(0);
+});
+
+test("a backup reads along and writes nothing, until it becomes the owner: then all of it is there", async () => {
+  const { host, latest, tell, settle, described, told, replica } = await startHost();
+  host.setRole("a", "backup");
+  latest().up();
+  await tell(0, "a", 4);
+  await tell(1, "b", 2);
+  expect(described()).toMatchObject({ role: "backup", owner: null, blocks: { gpu: 0 } });
+  expect(told.at(-1)).toBe("a is worth complete");
+  host.setRole("a", "owner");
+  await settle();
+  expect(described()).toMatchObject({ role: "owner", owner: "r1", blocks: { gpu: 6 } });
+  expect(replica.worthOf("a")).toBe("complete");
+});
+
+test("an owner that loses its role closes its socket, and is worth nothing; the facts stay", async () => {
+  const { host, latest, tell, told, transport, settle, described } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  host.setRole("a", "none");
+  await settle();
+  expect(transport.open).toEqual([]);
+  expect(told.at(-1)).toBe("a is worth none");
+  expect(described()).toMatchObject({ role: "none", blocks: { gpu: 4 } });
+});
+
+test("a role that is given again is taken up with a new socket", async () => {
+  const { host, latest, tell, transport, described } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  host.setRole("a", "none");
+  host.setRole("a", "backup");
+  expect([transport.sockets.length, transport.open.length, described().role]).toEqual([2, 1, "backup"]);
+  host.setRole("a", "backup");
+  expect(transport.sockets).toHaveLength(2);
+});
+
+test("a socket that is not connected for two seconds is told to be out of reach, until it is", async () => {
+  const { host, latest, unreachable, time } = await startHost();
+  host.setRole("a", "owner");
+  await time.advanceAsync(1_900);
+  expect(unreachable).toEqual([]);
+  await time.advanceAsync(200);
+  expect(unreachable).toEqual([["a"]]);
+  latest().up();
+  await time.advanceAsync(1_000);
+  expect(unreachable).toEqual([["a"], []]);
+});
+
+test("messages that are missed make the claim partial", async () => {
+  const { host, latest, tell, replica, settle } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  await tell(5, "b", 2);
+  await settle();
+  expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
+});
+
+test("an engine whose process is another one is a new life: what was told of the old one is gone", async () => {
+  const { host, latest, tell, transport, described, replica } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  await tell(1, "b", 4);
+  const before = replica.fold.state("a")?.life;
+  transport.life = 1;
+  await tell(0, "c", 3);
+  expect(described().blocks.gpu).toBe(3);
+  expect(replica.fold.state("a")?.life).not.toEqual(before);
+});
+
+test("an engine that goes takes its feed with it", async () => {
+  const { host, latest, tell, fleet, told, transport, settle } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  fleet.apply([]);
+  await settle();
+  expect(told).toContain("remove a");
+  expect([host.targets(), transport.open]).toEqual([[], []]);
+  host.setRole("a", "owner");
+  expect(transport.open).toEqual([]);
+});
+
+test("events that are elsewhere now are read there: the old feed makes room, the target stays one", async () => {
+  const { host, latest, tell, apply, told, transport, settle } = await startHost();
+  host.setRole("a", "owner");
+  latest().up();
+  await tell(0, "a", 4);
+  await apply({ ...spec, kvEvents: { endpoint: "tcp://a:9999", replayEndpoint: undefined, topic: "kv-events" } });
+  await settle();
+  expect(told.filter((line) => line.includes("add") || line.includes("remove"))).toEqual([
+    ...["add a", "remove a", "add a"],
+  ]);
+  expect(host.targets()).toEqual(["a"]);
+  host.setRole("a", "owner");
+  expect(transport.open).toEqual(["tcp://a:9999 connect kv-events"]);
+});
+
+test("a target that nobody reads here takes no role", async () => {
+  const { host, transport } = await startHost();
+  host.setRole("unknown", "owner");
+  expect(transport.sockets).toEqual([]);
+});

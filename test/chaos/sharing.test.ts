@@ -1,0 +1,130 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { waitFor } from "@espalier/testing";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { call, post } from "../integration/client.ts";
+import { type HttpEngine, httpEngine } from "../integration/engines.ts";
+import { createRig } from "../integration/rig.ts";
+import { since } from "./deadlines.ts";
+import { isDraining, setDraining } from "./engine-drain.ts";
+import { type Fleet, startFleet, untilWhole } from "./fleet.ts";
+import { learn } from "./learn.ts";
+import { pause } from "./traffic.ts";
+
+const engines = 3;
+const rig = createRig();
+afterAll(() => rig.close());
+let fleet: Fleet;
+/** An engine that is asked for nothing but stored answers that nobody remembers. */
+let witness: HttpEngine;
+beforeAll(async () => {
+  witness = await httpEngine(rig, ({ response }) => response.writeHead(404).end("{}"), { models: ["another"] });
+  fleet = await startFleet(rig, { routers: 3, engines, flags: ["--engine", witness.url] });
+}, 120_000);
+
+/** Those that dashboards and alarms are made of. */
+const meshMetrics = [
+  "espalier_load_frames_received_total",
+  "espalier_load_gauge_age_seconds",
+  "espalier_load_lag_seconds",
+  "espalier_load_leases_expired_total",
+  "espalier_load_phantom_requests",
+  "espalier_mesh_dial_failures_total",
+  "espalier_mesh_dropped_frames_total",
+  "espalier_mesh_feed_moves_total",
+  "espalier_mesh_feeds_unowned",
+  "espalier_mesh_invalid_frames_total",
+  "espalier_mesh_link_ends_total",
+  "espalier_mesh_links",
+  "espalier_mesh_member_changes_total",
+  "espalier_mesh_members",
+  "espalier_mesh_pauses_total",
+  "espalier_mesh_received_bytes_total",
+  "espalier_mesh_refutations_total",
+  "espalier_mesh_rejects_total",
+  "espalier_mesh_replication_lag_seconds",
+  "espalier_mesh_resyncs_total",
+  "espalier_mesh_sent_bytes_total",
+  "espalier_mesh_snapshots_total",
+  "espalier_mesh_statements_total",
+];
+
+const espalier = fileURLToPath(new URL("../../apps/router/bin/espalier.mjs", import.meta.url));
+
+test("operators see the mesh: /admin/mesh, espalier status, and the metrics by their names", async () => {
+  await learn(fleet);
+  const [one, two, three] = fleet.routers;
+  expect(await one!.mesh()).toMatchObject({
+    backend: "peers",
+    router: one!.id,
+    waitingFor: [],
+    members: [two!, three!].map(({ id }) => ({
+      router: id,
+      state: "alive",
+      isLinked: true,
+      isDraining: false,
+      roundTripMs: expect.any(Number),
+    })),
+    load: [two!, three!].map(({ id }) => ({ router: id, inFlight: 0 })),
+    feeds: { unread: 0 },
+    facts: { digest: expect.stringMatching(/^[0-9a-f]{16}$/) },
+  });
+  const env = { ...process.env, ESPALIER_SKIP_BUILD: "1" };
+  const { stdout } = await promisify(execFile)(process.execPath, [espalier, "status", "--admin", one!.adminUrl], {
+    env,
+  });
+  expect(stdout).toMatch(/^ready\n/);
+  expect(stdout).toMatch(new RegExp(`mesh +${one!.id}, life \\d+, by peers at ${one!.meshAddress}`));
+  expect(stdout).toMatch(/facts +\d+ blocks of \d targets, \d settled, digest [0-9a-f]{16}/);
+  expect(stdout).toMatch(new RegExp(`${two!.id} +alive +${two!.meshAddress} +yes`));
+  const page = await one!.metrics();
+  const missing = meshMetrics.filter((name) => !page.types.has(name));
+  expect(missing).toEqual([]);
+  expect(page.sum("espalier_mesh_links")).toBe(2);
+  expect(page.sum("espalier_mesh_members", { state: "alive" })).toBe(2);
+  expect(page.sum("espalier_mesh_feeds_unowned")).toBe(0);
+});
+
+test("an engine that an operator drains at one router is drained at all; what is stored through one is found through the others without asking engines", async () => {
+  const [one, two, three] = fleet.routers;
+  const { id } = fleet.sims[1]!;
+  await setDraining(one!, id, true);
+  for (const router of fleet.routers) await since().within(500, "drain", () => isDraining(router, id));
+  const before = (await fleet.sims[1]!.state()).requests.length;
+  await learn(fleet);
+  expect((await fleet.sims[1]!.state()).requests.slice(before).filter(({ path }) => path.includes("chat"))).toEqual([]);
+  await setDraining(three!, id, false);
+  for (const router of fleet.routers)
+    await since().within(500, "end of the drain", async () => !(await isDraining(router, id)));
+
+  const isFoundAtOnce = async (): Promise<boolean> => {
+    const made = await post(`${one!.url}/v1/responses`, { model: "tiny", input: "hello", max_output_tokens: 3 });
+    const path = `/v1/responses/${made.json.id}`;
+    await pause(100);
+    const read = await call(two!.url + path);
+    expect([read.status, read.headers["x-espalier-worker"]]).toEqual([200, made.headers["x-espalier-worker"]]);
+    return !witness.requests.some((request) => request.path === path);
+  };
+  await since().within(2_000, "answer found without asking engines", isFoundAtOnce);
+});
+
+test("a router that joins is not ready before it has what its peers have", async () => {
+  await learn(fleet);
+  const { digest, blocks } = (await fleet.routers[0]!.mesh()).facts;
+  for (const { id } of fleet.routers) fleet.network.set(id, "router-9", { kind: "delay", delayMs: 150 });
+  const joiner = await fleet.start("router-9");
+  const reasons = new Set<string>();
+  await waitFor(
+    async () => {
+      const answer = await call(`${joiner.url}/readyz`);
+      for (const reason of (answer.json.reasons ?? []) as string[]) reasons.add(reason);
+      return answer.status === 200;
+    },
+    { what: "ready joiner", deadlineMs: 10_000 },
+  );
+  expect((await joiner.mesh()).facts).toMatchObject({ digest, blocks });
+  expect([...reasons].some((reason) => !reason.includes("engine"))).toBe(true);
+  fleet.network.heal();
+  await untilWhole([...fleet.routers, joiner], engines);
+});

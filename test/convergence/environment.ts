@@ -1,0 +1,36 @@
+import type { Clock, Random, Scheduler } from "@espalier/common";
+import type { Backend } from "@espalier/mesh";
+import type { ReplicaPorts } from "@espalier/replication";
+
+export interface BackendRequest {
+  /** Of the router; the same for all its lives. */
+  readonly name: string;
+  readonly replica: ReplicaPorts;
+  readonly random: Random;
+}
+
+/** What routers run in: time, and what carries their state from one to the other. */
+export interface Environment {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Makes the backend of a router that is about to start, or of its next life. */
+  createBackend(request: BackendRequest): Backend;
+  /** Lets time pass. */
+  pass(durationMs: number): Promise<void>;
+  /** Nothing gets from a router to any other, nor back, until `heal`. */
+  isolate(name: string): void;
+  /** Connections of a router break, and may be made again at once. */
+  reset(name: string): void;
+  heal(): void;
+  /** The process of a router is gone: its connections break. Its backend is stopped after this. */
+  kill(name: string): void;
+  /** Undoes everything, once the backends are stopped. */
+  stop(): Promise<void>;
+}
+
+export const clusterOptions = {
+  cluster: "convergence",
+  fleetSeed: "seed",
+  blockSizeTokens: 16,
+  security: { kind: "secret", secret: "a secret of the test" },
+} as const;

@@ -1,0 +1,4 @@
+/** Lets real time pass: what is under way elsewhere goes on meanwhile. */
+export function passRealTime(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}

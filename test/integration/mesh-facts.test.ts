@@ -1,0 +1,164 @@
+import { waitFor } from "@espalier/testing";
+import { afterEach, describe, expect, test } from "vitest";
+import { feedsOf, publishingSims, restartEngine } from "./cache-rig.ts";
+import { ask, tokensOf } from "./cached-turns.ts";
+import { post } from "./client.ts";
+import { joinRouter, meshOf, meshRouters, targetOf, untilFolded, untilRead } from "./mesh-rig.ts";
+import { createRig, type RunningRouter, type Sim } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+/** Sends a prompt past the routers: only its events tell of it. */
+async function fill(sim: Sim, prompt: readonly number[]): Promise<void> {
+  const answer = await post(`${sim.url}/v1/completions`, { model: "tiny", prompt, max_tokens: 1 });
+  expect(answer.status).toBe(200);
+}
+
+const complete = (router: RunningRouter, prompt: readonly number[]) =>
+  ask(router, "/v1/completions", { prompt, max_tokens: 1 });
+
+/** What each router has to do with an engine's events. */
+async function rolesOf(routers: readonly RunningRouter[], sim: Sim): Promise<readonly string[]> {
+  const feeds = await Promise.all(routers.map(feedsOf));
+  return feeds.map((list) => String(list.find(({ target }) => target.startsWith(sim.id))?.role));
+}
+
+const indexOfRole = async (routers: readonly RunningRouter[], sim: Sim, role: string): Promise<RunningRouter> =>
+  routers[(await rolesOf(routers, sim)).indexOf(role)]!;
+
+describe("three routers", () => {
+  async function three(engines: number) {
+    const sims = await publishingSims(rig, engines);
+    const routers = await meshRouters(rig, 3, sims);
+    await untilRead(routers, engines);
+    return { sims, routers };
+  }
+
+  test("facts read by one router are seen by the others, exactly", async () => {
+    const { sims, routers } = await three(2);
+    for (const [at, sim] of sims.entries()) {
+      for (let prompt = 0; prompt < 4; prompt++) await fill(sim, tokensOf(10 * at + prompt, 200));
+    }
+    await untilFolded(routers, sims);
+    const views = await Promise.all(routers.map(meshOf));
+    expect(new Set(views.map(({ facts }) => facts.digest)).size).toBe(1);
+    for (const { facts, feeds, targets } of views) {
+      expect(facts).toMatchObject({ blocks: 2 * 4 * 12, settled: 2 });
+      expect(feeds.unread).toBe(0);
+      expect(targets.map(({ worth }) => worth)).toEqual(["complete", "complete"]);
+    }
+    for (const router of routers) {
+      for (const [at, sim] of sims.entries()) {
+        const turn = await complete(router, tokensOf(10 * at + 1, 200));
+        expect(turn).toMatchObject({ worker: sim.id, predicted: 192, cached: 192 });
+      }
+    }
+  });
+
+  test("each engine's events are read by an owner and a backup, and each router tells who it is", async () => {
+    const { sims, routers } = await three(4);
+    for (const sim of sims) {
+      await waitFor(async () => [...(await rolesOf(routers, sim))].sort().join(" ") === "backup none owner", {
+        what: "an owner and a backup",
+      });
+      const owner = await indexOfRole(routers, sim, "owner");
+      const { router: name } = await meshOf(owner);
+      for (const router of routers) {
+        expect((await feedsOf(router)).find(({ target }) => target.startsWith(sim.id))?.owner).toBe(name);
+      }
+    }
+    const views = await Promise.all(routers.map(meshOf));
+    expect(views.reduce((sum, { feeds }) => sum + feeds.owned, 0)).toBe(4);
+    expect(views.reduce((sum, { feeds }) => sum + feeds.backup, 0)).toBe(4);
+  });
+
+  test("an engine's restart voids its facts at routers that do not read it", async () => {
+    const { sims, routers } = await three(1);
+    const sim = sims[0]!;
+    const prompt = tokensOf(1, 200);
+    await fill(sim, prompt);
+    await untilFolded(routers, sims);
+    await waitFor(async () => (await rolesOf(routers, sim)).includes("none"), { what: "a router that does not read" });
+    const onlooker = await indexOfRole(routers, sim, "none");
+    expect(await complete(onlooker, prompt)).toMatchObject({ predicted: 192, cached: 192 });
+    const { life } = (await targetOf(onlooker, sim))!;
+    await restartEngine(sim);
+    const other = tokensOf(2, 100);
+    await fill(sim, other);
+    await waitFor(
+      async () => {
+        const target = await targetOf(onlooker, sim);
+        return target?.life !== life && target?.blocks === 6;
+      },
+      { what: "the new life" },
+    );
+    expect(await complete(onlooker, other)).toMatchObject({ predicted: 96, cached: 96 });
+    expect(await complete(onlooker, prompt)).toMatchObject({ predicted: 0, cached: 0 });
+  });
+
+  test("a router that leaves hands its feeds over, and nothing is lost", async () => {
+    const { sims, routers } = await three(2);
+    for (const [at, sim] of sims.entries()) await fill(sim, tokensOf(at, 200));
+    await untilFolded(routers, sims);
+    const leaving = await indexOfRole(routers, sims[0]!, "owner");
+    const others = routers.filter((router) => router !== leaving);
+    await leaving.router.stop();
+    for (const [at, sim] of sims.entries()) await fill(sim, tokensOf(10 + at, 200));
+    await untilFolded(others, sims);
+    await untilRead(others, 2);
+    for (const router of others) {
+      for (const [at, sim] of sims.entries()) {
+        for (const seed of [at, 10 + at]) {
+          const turn = await complete(router, tokensOf(seed, 200));
+          expect(turn).toMatchObject({ worker: sim.id, predicted: 192, cached: 192 });
+        }
+      }
+    }
+  });
+
+  test("what engines evict is evicted everywhere", async () => {
+    const sims = await publishingSims(rig, 1, { parameters: { blockCount: 40 } });
+    const routers = await meshRouters(rig, 3, sims);
+    await untilRead(routers, 1);
+    for (let seed = 0; seed < 12; seed++) await fill(sims[0]!, tokensOf(seed, 200));
+    await untilFolded(routers, sims);
+    const views = await Promise.all(routers.map(meshOf));
+    expect(new Set(views.map(({ facts }) => facts.digest)).size).toBe(1);
+    expect(views[0]!.facts.blocks).toBeLessThanOrEqual(40);
+    for (const [at, router] of routers.entries()) {
+      const turn = await complete(router, tokensOf(at, 200));
+      expect(turn.predicted).toBe(turn.cached);
+      await untilFolded(routers, sims);
+    }
+  });
+});
+
+test("a router that joins late knows what was told before", async () => {
+  const sims = await publishingSims(rig, 2);
+  const [first] = await meshRouters(rig, 1, sims);
+  await untilRead([first!], 2);
+  for (const [at, sim] of sims.entries()) await fill(sim, tokensOf(at, 400));
+  await untilFolded([first!], sims);
+  const late = await joinRouter(rig, first!, sims);
+  await untilFolded([first!, late], sims);
+  for (const [at, sim] of sims.entries()) {
+    expect(await complete(late, tokensOf(at, 400))).toMatchObject({ worker: sim.id, predicted: 384, cached: 384 });
+  }
+});
+
+test("with events: direct, every router reads the engines itself", async () => {
+  const sims = await publishingSims(rig, 1);
+  const routers = await meshRouters(rig, 2, sims, { mesh: { events: "direct" } });
+  await waitFor(async () => (await Promise.all(routers.map(feedsOf))).every(([feed]) => feed?.state === "live"), {
+    what: "live feeds",
+  });
+  expect(await rolesOf(routers, sims[0]!)).toEqual(["null", "null"]);
+  const prompt = tokensOf(1, 200);
+  await fill(sims[0]!, prompt);
+  for (const router of routers) {
+    await waitFor(async () => (await feedsOf(router))[0]?.blocks.gpu === 12, { what: "facts" });
+    expect(await complete(router, prompt)).toMatchObject({ predicted: 192, cached: 192 });
+  }
+  expect((await meshOf(routers[0]!)).facts.blocks).toBe(0);
+});

@@ -25,6 +25,19 @@ export default defineConfig({
       },
       {
         ...shared,
+        // Deadlines of real programs: nothing else runs beside them.
+        test: {
+          name: "chaos",
+          include: ["test/chaos/**/*.test.ts"],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          isolate: false,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        ...shared,
         test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
       },
     ],

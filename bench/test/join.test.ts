@@ -41,7 +41,7 @@ const quietStats: MeshNodeStats = {
   gaugesSeen: {},
   blocks: 2_000,
   indexBytes: 0,
-  journalBytes: 0,
+  journalBytes: 14_000,
   foldBytes: 0,
   residentBytes: 0,
 };
@@ -147,6 +147,7 @@ describe("joins", () => {
       joinerCpuMs: 20,
       peerCpuMs: 10,
       receivedBytes: 16_000,
+      journalBytes: 14_000,
     });
     expect(notes[0]).toBe("2 peers with 0.00 M blocks");
     expect(notes.at(-1)).toBe("join 2 of 2: ready after 100 ms idle, ready after 100 ms at work");
@@ -203,6 +204,7 @@ const measurement = (readyMs: number): JoinMeasurement => ({
   joinerCpuMs: 900,
   peerCpuMs: 400,
   receivedBytes: 60_000_000,
+  journalBytes: 40_000_000,
 });
 
 test("a measurement's figures have the names that others depend on", () => {
@@ -216,6 +218,7 @@ test("a measurement's figures have the names that others depend on", () => {
     cpu_joiner_ms: 900,
     cpu_peer_ms: 400,
     received_bytes_per_block: 12,
+    journal_bytes_per_block: 8,
   });
 });
 

@@ -17,8 +17,11 @@ export interface FaultNetwork {
 export function createFaultNetwork(): FaultNetwork {
   const proxies = new Map<string, FaultProxy>();
   const faults = new Map<string, Fault>();
-  /** A router names itself in the first frame that it sends. */
-  const dialerOf = (opening: string): string | undefined => [...proxies.keys()].find((name) => opening.includes(name));
+  /** A router names itself in the first frame that it sends, and others only after that. */
+  const dialerOf = (opening: string): string | undefined => {
+    const places = [...proxies.keys()].map((name) => ({ name, at: opening.indexOf(name) }));
+    return places.filter(({ at }) => at >= 0).sort((one, other) => one.at - other.at)[0]?.name;
+  };
   const changed = (): void => {
     for (const proxy of proxies.values()) proxy.faultsChanged();
   };

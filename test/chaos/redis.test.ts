@@ -46,7 +46,7 @@ test.skipIf(!hasRedisServer)(
     const fleet = await startFleet(rig, {
       routers: 2,
       engines,
-      flags: ["--mesh-redis-url", `redis://127.0.0.1:${port}`],
+      flags: ["--mesh-backend", "redis", "--mesh-redis-url", `redis://127.0.0.1:${port}`],
     });
     const traffic = startTraffic({ routers: () => fleet.routers });
     const more = async (count: number): Promise<void> => {

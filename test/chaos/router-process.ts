@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
 import { type MetricsPage, parseMetrics } from "../integration/prometheus.ts";
 import type { Rig } from "../integration/rig.ts";
@@ -67,7 +66,8 @@ export interface FeedRow {
   readonly owner: string | null;
 }
 
-const program = fileURLToPath(new URL("../../apps/router/bin/espalier.mjs", import.meta.url));
+/** Seen from the root of the repository. */
+const program = "apps/router/bin/espalier.mjs";
 const surroundings = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 /** Only to end a test that hangs: a machine that is busy elsewhere takes long to start programs. */
 const startDeadlineMs = 60_000;

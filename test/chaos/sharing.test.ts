@@ -1,5 +1,4 @@
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { waitFor } from "@espalier/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -50,7 +49,8 @@ const meshMetrics = [
   "espalier_mesh_statements_total",
 ];
 
-const espalier = fileURLToPath(new URL("../../apps/router/bin/espalier.mjs", import.meta.url));
+/** Seen from the root of the repository. */
+const espalier = "apps/router/bin/espalier.mjs";
 
 test("operators see the mesh: /admin/mesh, espalier status, and the metrics by their names", async () => {
   await learn(fleet);
@@ -59,14 +59,18 @@ test("operators see the mesh: /admin/mesh, espalier status, and the metrics by t
     backend: "peers",
     router: one!.id,
     waitingFor: [],
-    members: [two!, three!].map(({ id }) => ({
-      router: id,
-      state: "alive",
-      isLinked: true,
-      isDraining: false,
-      roundTripMs: expect.any(Number),
-    })),
-    load: [two!, three!].map(({ id }) => ({ router: id, inFlight: 0 })),
+    members: expect.arrayContaining(
+      [two!, three!].map(({ id }) =>
+        expect.objectContaining({
+          router: id,
+          state: "alive",
+          isLinked: true,
+          isDraining: false,
+          roundTripMs: expect.any(Number),
+        }),
+      ),
+    ),
+    load: [two!, three!].map(({ id }) => ({ router: id, inFlight: expect.any(Number) })),
     feeds: { unread: 0 },
     facts: { digest: expect.stringMatching(/^[0-9a-f]{16}$/) },
   });

@@ -52,7 +52,7 @@ export function startTraffic({ routers, clients = 2, pauseMs = 20, maxTokens = 8
 }
 
 /** A conversation that grows by a sentence per turn and begins anew after some. */
-export function chatOf(client: number, turn: number, maxTokens: number) {
+function chatOf(client: number, turn: number, maxTokens: number) {
   const round = Math.floor(turn / 6);
   const lines = Array.from({ length: 1 + (turn % 6) }, (_, line) => `Line ${line} of round ${round}.`);
   return {
@@ -64,7 +64,7 @@ export function chatOf(client: number, turn: number, maxTokens: number) {
 }
 
 /** @returns what went wrong; undefined for an answer that came to its end */
-export async function askStream(url: string, body: unknown): Promise<string | undefined> {
+async function askStream(url: string, body: unknown): Promise<string | undefined> {
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",

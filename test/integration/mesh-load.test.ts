@@ -22,8 +22,7 @@ async function holdingEngines(count: number) {
       response.writeHead(200, { "content-type": "application/json" }).end(answer);
     }
   };
-  const count_ = (engine: HttpEngine): number => engine.requests.length;
-  return { engines, held, release, counts: () => engines.map(count_) };
+  return { engines, held, release, counts: () => engines.map(({ requests }) => requests.length) };
 }
 
 /** What a router counts in flight by others, of all their targets. */

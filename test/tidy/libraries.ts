@@ -95,6 +95,8 @@ const programs: Readonly<Record<string, string>> = { "@biomejs/biome": "biome", 
 function isTool(tree: Tree, { manifest }: Workspace, library: string): boolean {
   if (library.startsWith("@types/")) {
     const name = library.slice("@types/".length);
+    // Types of a library that brings none of its own.
+    if (Object.hasOwn({ ...manifest.dependencies, ...manifest.devDependencies }, name)) return true;
     return (tree.get("tsconfig.base.json") ?? "").includes(`"types": ["${name}"]`);
   }
   const words = Object.values(manifest.scripts ?? {}).flatMap((script) => script.split(/\s+/));

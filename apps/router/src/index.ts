@@ -3,14 +3,13 @@ export {
   type EnginesListening,
   type LocalEnginesOptions,
   type LocalRouterOptions,
-  maxLocalRouters,
   type RouterListening,
   startLocalEngines,
   startLocalRouter,
 } from "./local-fleet/local-fleet.ts";
 export { type Child, type ChildOptions, startChild } from "./local-fleet/start-child.ts";
-export { type Sharing, type StartRoutersOptions, startRouters } from "./local-fleet/start-routers.ts";
+export { type StartRoutersOptions, startRouters } from "./local-fleet/start-routers.ts";
 export { type RouterStatus, untilReady } from "./local-fleet/until-ready.ts";
 export { describeFailures } from "./replay/describe-failures.ts";
 export { type PlannedRequest, planReplay } from "./replay/replay-plan.ts";
-export { type ReplayRunOptions, runReplay } from "./replay/run-replay.ts";
+export { runReplay } from "./replay/run-replay.ts";

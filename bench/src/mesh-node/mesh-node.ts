@@ -3,12 +3,12 @@ import { createMesh, type Mesh, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";
 import { textBits } from "../support/mix-bits.ts";
-import { createLoopStalls } from "./loop-stalls.ts";
+import { createLoopStalls, type LoopStalls } from "./loop-stalls.ts";
 import type { MeshNodeAnswers, MeshNodeCommand, MeshNodeOptions, TargetDigest } from "./mesh-node-messages.ts";
-import { createNodeFeeds } from "./node-feeds.ts";
-import { createNodeGauges } from "./node-gauges.ts";
-import { createNodeProbes } from "./node-probes.ts";
-import { createNodeReadiness } from "./node-readiness.ts";
+import { createNodeFeeds, type NodeFeeds } from "./node-feeds.ts";
+import { createNodeGauges, type NodeGauges } from "./node-gauges.ts";
+import { createNodeProbes, type NodeProbes } from "./node-probes.ts";
+import { createNodeReadiness, type NodeReadiness } from "./node-readiness.ts";
 import { processCpuMs } from "./process-cpu.ts";
 import { createWallTime } from "./wall-time.ts";
 
@@ -78,46 +78,61 @@ export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePor
     await mesh.stop();
     await replica.stop();
   };
+  const commands = createCommands({ index, replica, feeds, probes, gauges, stalls, readiness, counters, stop });
+  return { address: mesh.address, stop, commands };
+}
+
+interface CommandParts {
+  readonly index: PrefixIndex;
+  readonly replica: Replica;
+  readonly feeds: NodeFeeds;
+  readonly probes: NodeProbes;
+  readonly gauges: NodeGauges;
+  readonly stalls: LoopStalls;
+  readonly readiness: NodeReadiness;
+  readonly counters: ReturnType<typeof createCounters>;
+  readonly stop: () => Promise<void>;
+}
+
+function createCommands(parts: CommandParts): MeshNode["commands"] {
+  const { index, replica, feeds, probes, gauges, stalls, readiness, counters, stop } = parts;
+  const sources = [feeds, probes, gauges];
   return {
-    address: mesh.address,
-    stop,
-    commands: {
-      fill: async () => ({ blocks: await feeds.fill() }),
-      async start() {
-        for (const source of sources) source.start();
-        return {};
-      },
-      async stop() {
-        for (const source of sources) source.stop();
-        return {};
-      },
-      digest: async () => ({ targets: digestsOf(replica) }),
-      stats: async () => ({
-        ...counters.read(),
-        ops: feeds.ops,
-        messages: feeds.messages,
-        skippedOps: feeds.skippedOps,
-        stallMs: stalls.worstMs,
-        busyStallMs: stalls.worstBusyMs,
-        probesSent: probes.sent.all,
-        gaugesSent: gauges.sent.all,
-        probesSeen: probes.seen.toJson(),
-        gaugesSeen: gauges.seen.toJson(),
-        ...sizesOf(index, replica),
-      }),
-      async reset() {
-        for (const source of [counters, feeds, stalls]) source.reset();
-        for (const { sent, seen } of [probes, gauges]) {
-          sent.reset();
-          seen.reset();
-        }
-        return {};
-      },
-      ready: async () => readiness.state(),
-      async leave() {
-        await stop();
-        return {};
-      },
+    fill: async () => ({ blocks: await feeds.fill() }),
+    async start() {
+      for (const source of sources) source.start();
+      return {};
+    },
+    async stop() {
+      for (const source of sources) source.stop();
+      return {};
+    },
+    digest: async () => ({ targets: digestsOf(replica) }),
+    stats: async () => ({
+      ...counters.read(),
+      ops: feeds.ops,
+      messages: feeds.messages,
+      skippedOps: feeds.skippedOps,
+      stallMs: stalls.worstMs,
+      busyStallMs: stalls.worstBusyMs,
+      probesSent: probes.sent.all,
+      gaugesSent: gauges.sent.all,
+      probesSeen: probes.seen.toJson(),
+      gaugesSeen: gauges.seen.toJson(),
+      ...sizesOf(index, replica),
+    }),
+    async reset() {
+      for (const source of [counters, feeds, stalls]) source.reset();
+      for (const { sent, seen } of [probes, gauges]) {
+        sent.reset();
+        seen.reset();
+      }
+      return {};
+    },
+    ready: async () => readiness.state(),
+    async leave() {
+      await stop();
+      return {};
     },
   };
 }

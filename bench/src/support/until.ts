@@ -23,10 +23,10 @@ export async function untilNothingMissing(
     const what = await missing();
     if (what === undefined) return;
     if (clock.nowMs() >= deadlineMs) throw new Error(`after ${timeoutMs} ms ${what}`);
-    await sleep(askEveryMs, scheduler);
+    await pauseFor(askEveryMs, scheduler);
   }
 }
 
-export function sleep(delayMs: number, scheduler: Scheduler): Promise<void> {
+export function pauseFor(delayMs: number, scheduler: Scheduler): Promise<void> {
   return new Promise((resolve) => scheduler.after(delayMs, resolve));
 }

@@ -45,6 +45,7 @@ export interface TargetLoadObserver {
   readonly onChange?: () => void;
 }
 
+/** Begins idle. */
 export function createTargetLoad(observer: TargetLoadObserver = {}): TargetLoad {
   return new Load(observer);
 }

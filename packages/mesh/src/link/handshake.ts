@@ -134,7 +134,7 @@ export class Handshake {
       return this.reject("router-id-taken", `two routers are called ${origin.router}`);
     }
     this.peer = { origin, address, version, capabilities };
-    const theirHello = frame.slice();
+    const theirHello = Uint8Array.from(frame);
     this.#transcript =
       role === "dialer"
         ? { dialerHello: this.#ownHello, acceptorHello: theirHello, version }

@@ -15,6 +15,8 @@ export const frameBounds = {
   items: 256,
   /** A frame takes no further record once it has so many bytes. */
   fullAtBytes: 16_384,
+  /** Higher than any router counts in its life. */
+  incarnation: 2 ** 48,
 } as const;
 
 /** What members tell each other, as read from a frame. */
@@ -143,7 +145,7 @@ function writeRecord(writer: ByteWriter, record: MemberRecord): void {
 
 function readRecord(reader: ByteReader): MemberRecord {
   const origin = readOrigin(reader);
-  const incarnation = reader.varint();
+  const incarnation = readIncarnation(reader);
   if (incarnation === 0) throw new RangeError("a record has no incarnation");
   const flags = reader.u8();
   if (flags > (flagLeft | flagDraining)) throw new RangeError(`the flags of a record are ${flags}`);
@@ -167,10 +169,17 @@ function writeClaim(writer: ByteWriter, { origin, incarnation, state }: MemberCl
 
 function readClaim(reader: ByteReader): MemberClaim {
   const origin = readOrigin(reader);
-  const incarnation = reader.varint();
+  const incarnation = readIncarnation(reader);
   const state = claimStates[reader.u8()];
   if (state === undefined) throw new RangeError("a claim has an unknown state");
   return { origin, incarnation, state };
+}
+
+/** No more than what leaves room for the later ones by which a router answers it: a varint ends at 2^53. */
+function readIncarnation(reader: ByteReader): number {
+  const incarnation = reader.varint();
+  if (incarnation > frameBounds.incarnation) throw new RangeError(`an incarnation of ${incarnation}`);
+  return incarnation;
 }
 
 function writeTexts(writer: ByteWriter, texts: readonly string[]): void {

@@ -71,9 +71,9 @@ export function decodeVersions(frame: Uint8Array): VersionRange {
 export function decodeHello(frame: Uint8Array): Hello {
   const reader = new ByteReader(frame);
   const versions = readVersions(reader);
-  const nonce = reader.raw(nonceBytes).slice();
+  const nonce = Uint8Array.from(reader.raw(nonceBytes));
   const cluster = reader.text(maxNameBytes);
-  const seedDigest = reader.raw(digestBytes).slice();
+  const seedDigest = Uint8Array.from(reader.raw(digestBytes));
   const blockSizeTokens = atMost(reader.varint(), maxBlockSizeTokens, "block size");
   const router = asRouterId(reader.text(maxNameBytes));
   if (router === "") throw new RangeError("a router without an id");

@@ -55,14 +55,13 @@ export function createDocumentReader(options: DocumentReaderOptions): DocumentRe
         send(updateMessage(piece.value.bytes), sendPiece);
         return;
       }
+      pieces = undefined;
+      send(syncedMessage);
+      if (nextVector) answer(nextVector);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       refuse();
-      return;
     }
-    pieces = undefined;
-    send(syncedMessage);
-    if (nextVector) answer(nextVector);
   };
   const answer = (stateVector: Uint8Array): void => {
     nextVector = undefined;
@@ -77,7 +76,7 @@ export function createDocumentReader(options: DocumentReaderOptions): DocumentRe
       else if (message.kind === "unknown") count("message-unknown");
       else if (message.kind === "query-awareness") send(emptyAwarenessMessage);
       else if (message.kind === "sync-step-1") {
-        const stateVector = message.stateVector.slice();
+        const stateVector = Uint8Array.from(message.stateVector);
         if (pieces) nextVector = stateVector;
         else answer(stateVector);
       }

@@ -36,6 +36,11 @@ const refusals = {
   503: "Service Unavailable",
 } as const;
 
+/**
+ * Makes an endpoint that sends changes and signs of life until it is stopped. Refusals are HTTP answers: 400 for a name
+ * that cannot be read, 401 without the key, 404 for an unknown document, 503 for one reader too many.
+ */
+/** It listens to nothing itself: hand it the upgrades of a server. `stop` it before that server. */
 export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YWebsocketEndpoint {
   const { documents, keySha256, scheduler, logger } = options;
   const limits: YWebsocketLimits = { ...defaultYWebsocketLimits, ...options.limits };

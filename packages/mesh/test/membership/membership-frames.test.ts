@@ -107,6 +107,18 @@ test.each<[string, Partial<MemberRecord>]>([
   expect(() => decodeMembership(frame!)).toThrow(/cannot be read/);
 });
 
+test.each(["records", "claims"] as const)("an incarnation in %s may be 2^48, and not one more", (kind) => {
+  const read = (incarnation: number) => {
+    const message: MembershipMessage =
+      kind === "records"
+        ? { kind, records: [{ ...record, incarnation }] }
+        : { kind, claims: [{ origin: record.origin, incarnation, state: "down" }] };
+    return () => decodeMembership(encodeMembership(message)[0]!);
+  };
+  expect(read(2 ** 48)).not.toThrow();
+  expect(read(2 ** 48 + 1)).toThrow(/cannot be read: an incarnation of 281474976710657/);
+});
+
 test("more items than a frame may hold are refused", () => {
   const head = new Uint8Array([4, 0x81, 0x02]);
   expect(() => decodeMembership(head)).toThrow(/257 items where 256 are the most/);

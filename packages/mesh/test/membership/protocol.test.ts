@@ -125,6 +125,34 @@ test("who hears that it is suspected says under a higher incarnation that it liv
   expect(peer.take("records")).toEqual([]);
 });
 
+// Symptom: after one odd frame a router lost all its links, and every new one too, until it was started again.
+// Mechanism: it answered a claim under the highest incarnation that can be written with one above it, in a record that
+// nobody can read.
+test.each([Number.MAX_SAFE_INTEGER, 2 ** 48 + 1])(
+  "a claim or a record under the absurd incarnation %d is refused, and what it says of itself stays readable",
+  (incarnation) => {
+    const single = createSingle();
+    const peer = single.peer("p");
+    single.time.advance(100);
+    const claim = { origin: originOf("self"), incarnation, state: "down" } as const;
+    const record = { ...recordOf("self", 1, []), incarnation };
+    for (const message of [
+      { kind: "claims", claims: [claim] },
+      { kind: "records", records: [record] },
+    ] as const) {
+      expect(() => peer.say(message)).toThrow(EspalierError);
+    }
+    single.membership.setDraining(true);
+    expect(() => single.time.advance(100)).not.toThrow();
+    const own = peer
+      .take("records")
+      .at(-1)!
+      .records.find(({ origin }) => origin.router === "self")!;
+    expect(own.isDraining).toBe(true);
+    expect(own.incarnation).toBeLessThan(100);
+  },
+);
+
 test("claims of others are passed on once, to all but whom they came from", () => {
   const single = createSingle();
   const [p, q, r] = ["p", "q", "r"].map((name) => single.peer(name)) as [Peer, Peer, Peer];

@@ -12,7 +12,7 @@ interface Holds {
 }
 
 /** What may go wrong with one command: it is refused, or done and its answer is lost with the session. */
-export type Fault = "refused" | "unheard" | undefined;
+type Fault = "refused" | "unheard" | undefined;
 
 /** The commands of Redis that the backend uses, in memory and in virtual time. */
 export class FakeRedis {
@@ -225,7 +225,7 @@ export class FakeRedis {
 }
 
 /** A session that answers in the next microtask, and whose blocking reads wait in virtual time. */
-export class FakeSession implements RedisSession {
+class FakeSession implements RedisSession {
   readonly #redis: FakeRedis;
   readonly #time: VirtualTime;
   #waiting: { readonly look: () => RedisReply; readonly settle: (reply: RedisReply) => void } | undefined;

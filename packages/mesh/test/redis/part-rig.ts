@@ -6,7 +6,7 @@ import { createRedisKeys } from "../../src/redis/redis-keys.ts";
 import { defaultRedisLimits, type RedisLimits } from "../../src/redis/redis-limits.ts";
 import { StreamReader } from "../../src/redis/stream-reader.ts";
 import { StreamWriter } from "../../src/redis/stream-writer.ts";
-import { FakeRedis, type FakeSession } from "./fake-redis.ts";
+import { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";
 
 export const keys = createRedisKeys("test");
@@ -25,8 +25,6 @@ export function makeShared(time: VirtualTime, limits: Partial<RedisLimits> = {})
     incidents,
   };
 }
-
-export type Shared = ReturnType<typeof makeShared>;
 
 export function makeRedis() {
   const time = createVirtualTime();
@@ -78,5 +76,3 @@ export function announced(redis: FakeRedis) {
 export function writeMany(replica: FakeReplica, from: number, to: number): void {
   for (let at = from; at < to; at++) replica.write(`i${at}`);
 }
-
-export type { FakeSession };

@@ -223,7 +223,9 @@ describe("who asks for a snapshot", () => {
     expect(asked).toHaveLength(1);
     expect(replica.unavailable).toEqual([]);
   });
+});
 
+describe("what comes of a request", () => {
   test.each<[string, Buffer[]]>([
     ["of an unknown kind", [frame("a"), Buffer.of(2, 34, 34)]],
     ["without a kind", [frame("a"), Buffer.alloc(0)]],

@@ -96,7 +96,9 @@ describe("a journal", () => {
     expect(read()).toHaveLength(5);
     expect(to.reader.stats(from.replica.origin)!.receivedBytes).toBeGreaterThan(receivedBytes);
   });
+});
 
+describe("a journal that is read", () => {
   test("that the replica gave up is read no more", async () => {
     const { time, redis, from, to } = await follow();
     to.replica.droppedJournals.add("journal/default/a/1");

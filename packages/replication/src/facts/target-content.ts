@@ -14,7 +14,7 @@ export function contentOf(index: PrefixIndex, slot: number): TargetContent {
 }
 
 /** Blocks of a target in all tiers. */
-export function blocksOf(index: PrefixIndex, slot: number): number {
+function blocksOf(index: PrefixIndex, slot: number): number {
   let blocks = 0;
   for (const inTier of [0, 1, 2, 3] as const) blocks += index.factBlockCount(slot, inTier);
   return blocks;

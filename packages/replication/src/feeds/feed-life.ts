@@ -1,6 +1,6 @@
 import type { FoldState } from "../facts/fact-fold.ts";
 import { type Life, lifeId } from "../facts/life.ts";
-import { compareLife } from "./compare-life.ts";
+import { compareLife, isBefore } from "./compare-life.ts";
 import { isSameMessage, MarkHistory } from "./mark-history.ts";
 import { lastSequenceOf } from "./plan-takeover.ts";
 
@@ -74,10 +74,11 @@ export class FeedLife {
       this.#undecidedSinceMs ??= nowMs;
       if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
     }
-    // A name that was given already would be older than the life that has come up since.
-    const taken = [predecessor, state.life.predecessor];
-    const isTaken = this.#isEarliestTaken || this.#current !== undefined || taken.includes(lifeId(earliest));
-    return { ...(isTaken ? newest : earliest), predecessor };
+    // A name that was given already would be that of a life before the one that has come up since.
+    const known = [predecessor, state.life.predecessor];
+    const isTaken = this.#isEarliestTaken || this.#current !== undefined || known.includes(lifeId(earliest));
+    const isOlder = isBefore(earliest, state.last ?? state.life);
+    return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }
 
   /** Begins the life that the run was called, if that is the newest; else another one has followed that name already. */

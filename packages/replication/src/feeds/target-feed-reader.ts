@@ -54,27 +54,32 @@ export class TargetFeedReader implements FeedReader {
   batch(mark: BatchMark, isComplete: boolean): void {
     const ops = this.#ops.finish();
     const { newest } = this.#run.marks;
-    if (this.#wanted === "none" || (newest && mark.sequence <= newest.sequence)) return;
+    if (newest && mark.sequence <= newest.sequence) return;
     if (this.#readTo !== undefined && mark.sequence > this.#readTo + 1) this.gap(this.#readTo + 1, mark.sequence - 1);
     this.#run.marks.add(mark);
     this.#readTo = mark.sequence;
     this.#isComplete = isComplete;
+    // What the ledger knows without any role is not kept, but must not be taken for nothing later.
+    if (this.#wanted === "none") return;
     const { sequence, timestampUs, checksum } = mark;
     this.#take({ kind: "record", sequence, timestampUs, checksum, isComplete, ops });
     if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
   }
 
   gap(from: number, to: number): void {
-    if (this.#wanted === "none" || this.#run.marks.newest === undefined || to < from) return;
+    if (this.#run.marks.newest === undefined || to < from) return;
     this.#readTo = Math.max(this.#readTo ?? to, to);
     this.#isComplete = false;
-    this.#take({ kind: "gap", from, to });
+    if (this.#wanted !== "none") this.#take({ kind: "gap", from, to });
   }
 
   newLife(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
     this.#run = new FeedLife(this.#run.lastId);
-    this.#forgetRun();
+    this.#ops.begin();
+    this.#pause();
+    this.#readTo = undefined;
+    this.#isComplete = false;
   }
 
   worth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
@@ -91,8 +96,7 @@ export class TargetFeedReader implements FeedReader {
     this.#hasYielded = false;
     if (role === "none") {
       this.#claim.withdraw();
-      this.#run = new FeedLife(undefined);
-      this.#forgetRun();
+      this.#pause();
     } else if (role === "owner" && this.#claim.rival) this.#claim.post();
     else if (role === "backup" && !this.#isWriting) this.#claim.withdraw();
     this.#advance();
@@ -162,13 +166,10 @@ export class TargetFeedReader implements FeedReader {
     }
   }
 
-  #forgetRun(): void {
-    this.#ops.begin();
+  #pause(): void {
     this.#kept.clear();
     this.#writer.begin(0);
     this.#isWriting = false;
-    this.#readTo = undefined;
-    this.#isComplete = false;
   }
 
   /** Writes what was read, or keeps it. */
@@ -282,12 +283,13 @@ export class TargetFeedReader implements FeedReader {
     this.#options.onClaimed?.();
   }
 
-  /** Makes the state what the ledger holds. */
+  /** Makes the state what the ledger holds, unless that is of an earlier message. */
   #replace(): boolean {
     const { fold, key: target, tellAll } = this.#options;
     const mark = this.#run.marks.newest;
     const life = this.#run.current;
-    if (!mark || !life) return false;
+    const before = this.#state();
+    if (!mark || !life || (before && mark.sequence < lastSequenceOf(before))) return false;
     this.#writer.declare(life);
     if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
     this.#writer.begin(0);

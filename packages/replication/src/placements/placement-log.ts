@@ -24,7 +24,7 @@ export interface PlacementLogOptions {
   readonly meter: Meter;
   /** The newest life of a target that is known. */
   readonly lifeOf: (target: string) => Life | undefined;
-  /** Told when something waits for `flush`. */
+  /** Told when something waits for `flush` that others should soon know. */
   readonly touch: () => void;
   /** Bytes of the chains of other routers to which their later placements may refer. Default: `maxRunBytes`. */
   readonly maxRunBytes?: number;
@@ -145,7 +145,8 @@ class Log implements PlacementLog {
   ): void {
     this.#noticeNewLife();
     this.#writer.add(kind, { target, life: this.#options.lifeOf(target) ?? null }, chain, ttlMs);
-    this.#options.touch();
+    // What an engine confirms has been placed before: it only lasts longer, and may go with the next commit.
+    if (kind !== "confirm") this.#options.touch();
   }
 
   /** A later life of this router has a journal of its own, with other numbers in it. */

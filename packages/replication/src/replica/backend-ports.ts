@@ -28,10 +28,22 @@ export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
       exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
       beginImport(): SnapshotSink {
         const opened = fold.beginImport();
+        let isOpen = true;
+        const close = (): void => {
+          if (isOpen) requests.importEnded();
+          isOpen = false;
+        };
+        requests.importBegun();
         return {
           frame: (bytes) => opened.frame(bytes),
-          end: () => void opened.end(),
-          abort: () => opened.abort(),
+          end() {
+            opened.end();
+            close();
+          },
+          abort() {
+            if (isOpen) opened.abort();
+            close();
+          },
         };
       },
       onRequest: requests.onRequest,

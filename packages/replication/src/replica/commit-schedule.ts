@@ -5,6 +5,8 @@ export interface CommitScheduleOptions {
   readonly scheduler: Scheduler;
   /** Least time between two commits, in milliseconds. */
   readonly tickMs: number;
+  /** How long what comes after quiet waits for what belongs to it. Default: to the end of the event loop's turn. */
+  readonly gatherMs?: number;
   readonly commit: () => void;
 }
 
@@ -16,16 +18,17 @@ export interface CommitSchedule {
 }
 
 /**
- * After quiet a commit follows at the end of the current turn of the event loop, so that what belongs together goes
- * together; under load there is one per tick, because the cost of replication is per transaction, not per record.
+ * After quiet a commit follows a little later, so that what belongs together goes together; under load there is one per
+ * tick, because the cost of replication is per transaction, not per record.
  */
-export function createCommitSchedule({ clock, scheduler, tickMs, commit }: CommitScheduleOptions): CommitSchedule {
+export function createCommitSchedule(options: CommitScheduleOptions): CommitSchedule {
+  const { clock, scheduler, tickMs, gatherMs = 0, commit } = options;
   let cancel: Cancel | undefined;
   let lastMs = Number.NEGATIVE_INFINITY;
   return {
     touch() {
       if (cancel) return;
-      const waitMs = Math.max(0, lastMs + tickMs - clock.nowMs());
+      const waitMs = Math.max(gatherMs, lastMs + tickMs - clock.nowMs());
       cancel = scheduler.after(waitMs, () => {
         cancel = undefined;
         lastMs = clock.nowMs();

@@ -80,7 +80,10 @@ export interface ReplicaDescription {
 
 const upkeepMs = 1_000;
 const defaultTickMs = 15;
+/** Decisions that come close together, and the load that goes with them, cost one transaction. */
+const gatherMs = 4;
 
+/** A replica with an empty journal, whose life begins now. Nothing goes out before a backend listens. */
 export function createReplica(options: ReplicaOptions): Replica {
   return new JournaledReplica(options);
 }
@@ -114,6 +117,7 @@ class JournaledReplica implements Replica {
     this.store = createJournalStore({ origin: { router, epoch: clock.wallMs() }, clock });
     this.#requests = createSnapshotRequests({
       ...{ clock, scheduler },
+      isLoading: (target) => this.fold.state(target)?.progress === "loading",
       onGivenUp: (targets) => this.fold.giveUpLoading(targets),
     });
     this.fold = createFactFold({
@@ -122,7 +126,7 @@ class JournaledReplica implements Replica {
     });
     this.#desk = new FeedDesk({ fold: this.fold, self });
     this.#schedule = createCommitSchedule({
-      ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs },
+      ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),
     });
     this.#journal = createTouchingJournal(

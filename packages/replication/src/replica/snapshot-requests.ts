@@ -3,12 +3,16 @@ import { type Origin, originKey } from "../origin.ts";
 import type { SnapshotRequest } from "../replica-ports.ts";
 
 /** Whoever was asked may lack the target as well; then others are asked, so often and no sooner. */
-const askAgainMs = 3_000;
+const askAgainMs = 5_000;
+/** Many targets turn out to be lacking at about the same time, and a snapshot of everything may be on its way. */
+const gatherMs = 50;
 const maxAsked = 4;
 
 export interface SnapshotRequestsOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  /** Whether a target still waits for a snapshot. */
+  readonly isLoading: (target: string) => boolean;
   /** Nobody could give these. */
   readonly onGivenUp: (targets: readonly string[]) => void;
 }
@@ -23,6 +27,9 @@ export interface SnapshotRequests {
    */
   retry(loading: readonly string[]): void;
   onRequest(listener: (request: SnapshotRequest) => void): () => void;
+  /** A snapshot begins to come in: it may bring what would be asked for. */
+  importBegun(): void;
+  importEnded(): void;
 }
 
 interface Asked {
@@ -30,18 +37,28 @@ interface Asked {
   times: number;
 }
 
-export function createSnapshotRequests({ clock, scheduler, onGivenUp }: SnapshotRequestsOptions): SnapshotRequests {
+export function createSnapshotRequests(options: SnapshotRequestsOptions): SnapshotRequests {
+  const { clock, scheduler, isLoading, onGivenUp } = options;
   const waiting = new Map<string, { readonly from: Origin | undefined; readonly targets: Set<string> }>();
   const asked = new Map<string, Asked>();
   const listeners = new Set<(request: SnapshotRequest) => void>();
   let isScheduled = false;
+  let imports = 0;
   const flush = (): void => {
     isScheduled = false;
+    // What the snapshots bring that come in now need not be asked for.
+    if (imports > 0) return;
     const requests = [...waiting.values()];
     waiting.clear();
     for (const { from, targets } of requests) {
-      for (const listener of listeners) listener({ targets: [...targets], from });
+      const lacking = [...targets].filter(isLoading);
+      if (lacking.length > 0) for (const listener of listeners) listener({ targets: lacking, from });
     }
+  };
+  const schedule = (): void => {
+    if (isScheduled || imports > 0 || waiting.size === 0) return;
+    isScheduled = true;
+    scheduler.after(gatherMs, flush);
   };
   const add = (target: string, from: Origin | undefined): void => {
     const known = asked.get(target);
@@ -50,13 +67,20 @@ export function createSnapshotRequests({ clock, scheduler, onGivenUp }: Snapshot
     const group = waiting.get(key);
     if (group) group.targets.add(target);
     else waiting.set(key, { from, targets: new Set([target]) });
-    if (isScheduled) return;
-    isScheduled = true;
-    scheduler.after(0, flush);
+    schedule();
   };
   return {
     add,
+    importBegun() {
+      imports += 1;
+    },
+    importEnded() {
+      imports -= 1;
+      for (const entry of asked.values()) entry.atMs = clock.nowMs();
+      schedule();
+    },
     retry(loading) {
+      if (imports > 0) return;
       const nowMs = clock.nowMs();
       const still = new Set(loading);
       for (const target of [...asked.keys()]) if (!still.has(target)) asked.delete(target);

@@ -176,7 +176,9 @@ describe("filling a gap late", () => {
     expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: true });
     expect(fold.byteLength).toBe(0);
   });
+});
 
+describe("going back to before a gap", () => {
   it("keeps holes and tiers over a gap", () => {
     const { fold, index, slots, held } = createFoldHarness();
     fold.apply(a, [

@@ -30,7 +30,7 @@ describe("an owner", () => {
     const a = rig.add("a");
     rig.publish(5);
     a.read();
-    expect(a.reader.describe()).toMatchObject({ role: "none", sequence: null });
+    expect(a.reader.describe()).toMatchObject({ role: "none", sequence: 4, keptRecords: 0 });
     a.reader.setRole("backup");
     rig.publish(5);
     a.read();

@@ -5,6 +5,8 @@ import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 function trio(seed: number, limits = {}) {
   const rig = new FeedRig(seed);
   const [a, b, c] = [rig.add("a", limits), rig.add("b", limits), rig.add("c", limits)];
+  a.reader.setRole("owner");
+  b.reader.setRole("backup");
   return { rig, a, b, c };
 }
 
@@ -20,7 +22,6 @@ describe("a life that is named by a message in the middle", () => {
     b.read();
     rig.publish(10);
     a.read();
-    a.reader.setRole("owner");
     rig.exchange();
     expect(lifeOf(c)).toMatchObject({ sequence: 25, predecessor: null });
     expect(c.fold.state(target)).toMatchObject({ isComplete: false, progress: "current" });
@@ -43,8 +44,6 @@ describe("a life that is named by a message in the middle", () => {
     a.miss(12);
     rig.publish(5);
     a.read();
-    a.reader.setRole("owner");
-    b.reader.setRole("backup");
     b.read(14);
     rig.exchange();
     expect(b.claimed).toBe(0);
@@ -62,8 +61,6 @@ describe("a life that is named by a message in the middle", () => {
     rig.publish(5);
     a.read();
     b.read();
-    a.reader.setRole("owner");
-    b.reader.setRole("backup");
     rig.exchange();
     rig.apart.add(a);
     b.reader.setRole("owner");
@@ -79,7 +76,6 @@ describe("an inherited state with a hole that a cut has closed", () => {
   // Records at or below a cut are ignored, so that a complete reader's records from before the hole change nothing.
   test.each([false, true])("is made whole by a reader that has read everything, the owner gone: %s", (isGone) => {
     const { rig, a, b, c } = trio(24, { openGapMs: 300, maxKeptRecords: 1_000 });
-    a.reader.setRole("owner");
     rig.publish(10);
     a.read();
     rig.exchange();
@@ -92,14 +88,85 @@ describe("an inherited state with a hole that a cut has closed", () => {
     if (isGone) rig.apart.add(a);
     b.reader.setRole("owner");
     b.read();
-    rig.exchange();
-    rig.exchange();
+    rig.settle();
     rig.expectTruth(isGone ? [b, c] : [a, b, c]);
     rig.publish(4);
     if (!isGone) a.read();
     b.read();
-    rig.exchange();
+    rig.settle();
     rig.expectTruth(isGone ? [b, c] : [a, b, c]);
+  });
+});
+
+describe("a reader that was without a role for a time", () => {
+  // Its ledger goes on meanwhile, and what it knows from then must not be taken for nothing when it writes again.
+  test.each([0, 3])("goes on in the same life when it has read %i messages meanwhile", (count) => {
+    const { rig, a, b, c } = trio(26);
+    rig.publish(10);
+    a.read();
+    rig.exchange();
+    const life = lifeOf(c);
+    a.reader.setRole("none");
+    rig.publish(count);
+    a.read();
+    rig.exchange();
+    expect([a.reader.describe().keptRecords, c.fold.state(target)?.last?.sequence]).toEqual([0, 9]);
+    a.reader.setRole("owner");
+    rig.publish(4);
+    a.read();
+    rig.settle();
+    expect(lifeOf(c)).toEqual(life);
+    rig.expectTruth([a, b, c]);
+    expect(a.takeovers("state")).toBe(count > 0 ? 1 : 0);
+  });
+
+  test("states what it holds when it is the first to tell of a life that it has read before", () => {
+    const { rig, a, b, c } = trio(27);
+    a.reader.setRole("none");
+    rig.publish(10);
+    a.read(4);
+    a.reader.setRole("owner");
+    a.read();
+    rig.settle();
+    expect(lifeOf(c)).toMatchObject({ sequence: 0, predecessor: null });
+    rig.expectTruth([a, b, c]);
+  });
+
+  test("knows what it has lost meanwhile", () => {
+    const { rig, a, c } = trio(28);
+    rig.publish(10);
+    a.read();
+    a.reader.setRole("none");
+    rig.publish(10);
+    a.read(2);
+    a.miss(3);
+    a.read();
+    a.reader.setRole("owner");
+    rig.settle();
+    expect(a.reader.describe()).toMatchObject({ isComplete: false, sequence: 19 });
+    expect(c.fold.state(target)).toMatchObject({ isComplete: false, last: { sequence: 19 } });
+    rig.expectEqual();
+  });
+});
+
+describe("a reader that has read everything, but not as far as others", () => {
+  // Its state at its own latest message would take the fold back to that one.
+  test("does not state what it holds before it has caught up", () => {
+    const { rig, a, b, c } = trio(25, { openGapMs: 300 });
+    rig.publish(30);
+    a.read(10);
+    a.miss(5);
+    a.read();
+    rig.settle();
+    b.reader.setRole("owner");
+    for (let left = 29; left > 0; left--) {
+      b.read(1);
+      rig.exchange();
+      expect(b.fold.state(target)).toMatchObject({ isComplete: false, last: { sequence: 29 } });
+    }
+    b.read(1);
+    rig.settle();
+    rig.expectTruth([b, c]);
   });
 });
 
@@ -116,7 +183,6 @@ describe("a reader that cannot match the newest life", () => {
   test.each([1, 2, 3])("names its run by a later message when its earliest is a life %i names back", (steps) => {
     const { rig, a, b, c } = trio(24 + steps);
     rig.publish(8);
-    a.reader.setRole("owner");
     a.read();
     b.read();
     rig.exchange();
@@ -125,8 +191,8 @@ describe("a reader that cannot match the newest life", () => {
     rig.apart.add(a);
     let last = first;
     for (let step = 1; step <= steps; step++) {
-      // Of clocks nothing is said, as some engines do not.
-      const life = { sequence: 2 + step, timestampUs: -1, checksum: 77 + step, predecessor: lifeId(last) };
+      const timestampUs = first.timestampUs + step;
+      const life = { sequence: 2 + step, timestampUs, checksum: 77 + step, predecessor: lifeId(last) };
       declare(c, life);
       last = life;
     }

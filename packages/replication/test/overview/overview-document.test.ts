@@ -111,7 +111,7 @@ test("a reader of an earlier life takes over what the later one says, whatever i
 
 test("it knows its own name only, and says so of a state vector it cannot read", () => {
   const { overview } = makeOverview();
-  overview.set("decisions", []);
+  overview.set("links", []);
   expect(overview.name).toBe("overview/r1");
   expect(overview.state("overview/r1")).toMatchObject({ name: "overview/r1", clock: 0 });
   expect(overview.state("overview/r2")).toBeUndefined();

@@ -17,14 +17,20 @@ export interface Node {
   placedBlocks(target: string, chain: Uint32Array): number;
 }
 
-export function createNode(router: string, time: VirtualTime): Node {
-  const index = createPrefixIndex({ maxTargets: 64, maxBlocks: 65_536, maxSets: 4_096 });
-  const slots = createTargetSlots(64);
+/** @param room of its index */
+export function createNode(
+  router: string,
+  time: VirtualTime,
+  room: { maxTargets?: number; maxBlocks?: number } = {},
+): Node {
+  const { maxTargets = 64, maxBlocks = 65_536 } = room;
+  const index = createPrefixIndex({ maxTargets, maxBlocks, maxSets: 4_096 });
+  const slots = createTargetSlots(maxTargets);
   const replica = createReplica({
     ...{ router: asRouterId(router), index, slots, clock: time.clock, scheduler: time.scheduler },
     ...{ logger: silentLogger, meter: silentMeter, placementTtlMs: 600_000 },
   });
-  const matches = createPrefixMatches(64);
+  const matches = createPrefixMatches(maxTargets);
   const match = (chain: Uint32Array): void => index.match(chain, chain.length / 2, time.clock.nowMs(), matches);
   return {
     replica,

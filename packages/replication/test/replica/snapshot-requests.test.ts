@@ -24,6 +24,7 @@ function rigOf(): Rig {
   const loading = new Set<string>();
   const requests = createSnapshotRequests({
     ...{ clock: time.clock, scheduler: time.scheduler },
+    isLoading: (target) => loading.has(target),
     onGivenUp: (targets) => {
       givenUp.push(`${targets.join()} at ${time.clock.nowMs()}`);
       for (const target of targets) loading.delete(target);
@@ -42,62 +43,126 @@ function rigOf(): Rig {
       for (let second = 0; second < seconds; second++) {
         time.advance(1_000);
         requests.retry([...loading]);
-        time.advance(0);
       }
     },
   };
 }
 
-describe("what is needed in one turn", () => {
+/** What is needed within so long is asked for together. */
+const gatherMs = 50;
+
+describe("what is needed at about the same time", () => {
   test("is asked for together, of each one that is known to have it", () => {
-    const { time, requests, asked } = rigOf();
+    const { time, need, asked } = rigOf();
     const [a, a2, b] = [originOf("a"), originOf("a", 2), originOf("b")];
+    need("t1", a);
+    need("t2", b);
+    time.advance(gatherMs - 1);
     for (const [target, from] of [
-      ["t1", a],
-      ["t2", b],
       ["t3", a],
       ["t4", undefined],
       ["t5", a2],
-    ] as const) {
-      requests.add(target, from);
-    }
+    ] as const)
+      need(target, from);
     expect(asked).toEqual([]);
-    time.advance(0);
-    expect(asked).toEqual(["t1,t3 of a@1 at 0", "t2 of b@1 at 0", "t4 of anybody at 0", "t5 of a@2 at 0"]);
-  });
-
-  test("is asked for once, however often it is told", () => {
-    const { time, requests, asked } = rigOf();
-    for (let times = 0; times < 3; times++) requests.add("t", originOf("a"));
-    time.advance(0);
-    expect(asked).toEqual(["t of a@1 at 0"]);
+    time.advance(1);
+    expect(asked).toEqual(["t1,t3 of a@1 at 50", "t2 of b@1 at 50", "t4 of anybody at 50", "t5 of a@2 at 50"]);
     expect(time.pendingCount).toBe(0);
   });
 
-  test("what a listener adds is asked for in the next turn, and ends there", () => {
-    const { time, requests, asked } = rigOf();
+  test("is asked for once, however often it is told", () => {
+    const { time, need, asked } = rigOf();
+    for (let times = 0; times < 3; times++) need("t", originOf("a"));
+    time.advance(gatherMs);
+    expect(asked).toEqual(["t of a@1 at 50"]);
+  });
+
+  test("is not asked for where it has come by then", () => {
+    const { time, need, asked, loading } = rigOf();
+    need("t", originOf("a"));
+    need("u", originOf("a"));
+    need("v", originOf("b"));
+    for (const target of ["t", "v"]) loading.delete(target);
+    time.advance(gatherMs);
+    expect(asked).toEqual(["u of a@1 at 50"]);
+  });
+
+  test("what a listener adds is asked for the next time, and ends there", () => {
+    const { time, requests, need, asked } = rigOf();
     let isAdded = false;
     requests.onRequest(() => {
       if (isAdded) return;
       isAdded = true;
-      requests.add("more", undefined);
+      need("more");
     });
-    requests.add("t", undefined);
-    time.advance(0);
-    time.advance(0);
-    expect(asked).toEqual(["t of anybody at 0", "more of anybody at 0"]);
+    need("t");
+    time.advance(10 * gatherMs);
+    expect(asked).toEqual(["t of anybody at 50", "more of anybody at 100"]);
+  });
+});
+
+describe("while a snapshot comes in", () => {
+  test("nothing is asked for nor given up, and after it what it has not brought", () => {
+    const { requests, need, asked, givenUp, wait, loading } = rigOf();
+    requests.importBegun();
+    need("t");
+    need("u");
+    wait(60);
+    expect([asked, givenUp]).toEqual([[], []]);
+    loading.delete("t");
+    requests.importEnded();
+    wait(1);
+    expect(asked).toEqual(["u of anybody at 60050"]);
+  });
+
+  test("what was to be asked for as it began waits too", () => {
+    const { time, requests, need, asked } = rigOf();
+    need("t");
+    time.advance(gatherMs - 1);
+    requests.importBegun();
+    time.advance(1_000);
+    expect(asked).toEqual([]);
+    requests.importEnded();
+    time.advance(gatherMs);
+    expect(asked).toEqual(["t of anybody at 1099"]);
+  });
+
+  test("of two that come in at a time the end of the later one counts", () => {
+    const { requests, need, asked, wait } = rigOf();
+    requests.importBegun();
+    requests.importBegun();
+    need("t");
+    requests.importEnded();
+    wait(3);
+    expect(asked).toEqual([]);
+    requests.importEnded();
+    wait(1);
+    expect(asked).toHaveLength(1);
+  });
+
+  test("the time until it is asked for again begins with its end", () => {
+    const { requests, need, asked, wait } = rigOf();
+    need("t", originOf("a"));
+    wait(4);
+    requests.importBegun();
+    wait(4);
+    requests.importEnded();
+    wait(5);
+    expect(asked).toHaveLength(1);
+    wait(1);
+    expect(asked).toEqual(["t of a@1 at 50", "t of anybody at 13050"]);
   });
 });
 
 describe("what does not come", () => {
-  test("is asked for every three seconds of anybody, four times in all, and then given up", () => {
+  test("is asked for every five seconds of anybody, four times in all, and then given up", () => {
     const { need, asked, givenUp, wait } = rigOf();
     need("t", originOf("a"));
-    wait(11);
-    expect(asked).toEqual(["t of a@1 at 0", "t of anybody at 3000", "t of anybody at 6000", "t of anybody at 9000"]);
+    wait(19);
+    expect(asked).toEqual(["t of a@1 at 50", "t of anybody at 5050", "t of anybody at 10050", "t of anybody at 15050"]);
     expect(givenUp).toEqual([]);
     wait(1);
-    expect(givenUp).toEqual(["t at 12000"]);
+    expect(givenUp).toEqual(["t at 20000"]);
     expect(asked).toHaveLength(4);
   });
 
@@ -108,51 +173,41 @@ describe("what does not come", () => {
     wait(2);
     loading.delete("t");
     wait(20);
-    expect(asked[0]).toBe("t,late of anybody at 0");
+    expect(asked[0]).toBe("t,late of anybody at 50");
     expect(asked.slice(1).every((text) => text.startsWith("late of"))).toBe(true);
-    expect(givenUp).toEqual(["late at 12000"]);
+    expect(givenUp).toEqual(["late at 20000"]);
   });
 
   test("waits without having been told of are asked for too", () => {
     const { asked, wait, loading } = rigOf();
     loading.add("t");
-    wait(1);
-    expect(asked).toEqual(["t of anybody at 1000"]);
-  });
-
-  test("a target that came and is needed again has all its tries again", () => {
-    const { need, asked, givenUp, wait, loading } = rigOf();
-    need("t");
-    wait(9);
-    loading.delete("t");
-    wait(1);
-    need("t", originOf("b"));
-    wait(11);
-    expect(asked.slice(4)).toEqual([
-      "t of b@1 at 10000",
-      "t of anybody at 13000",
-      "t of anybody at 16000",
-      "t of anybody at 19000",
-    ]);
-    expect(givenUp).toEqual([]);
+    wait(2);
+    expect(asked).toEqual(["t of anybody at 1050"]);
   });
 
   // Symptom: a target that nobody could give, and that was needed again within a second, was asked for once and then
   // given up. Mechanism: how often it was asked for was forgotten only by an upkeep that saw it not loading.
-  test("a target that was given up and is needed again at once has all its tries again", () => {
-    const { need, asked, givenUp, wait } = rigOf();
+  test.each<[string, number]>([
+    ["came", 9],
+    ["was given up", 20],
+  ])("a target that %s and is needed again has all its tries again", (_what, seconds) => {
+    const { need, asked, givenUp, wait, loading } = rigOf();
     need("t");
-    wait(12);
-    expect(givenUp).toEqual(["t at 12000"]);
+    wait(seconds);
+    const before = [asked.length, givenUp.length] as const;
+    if (seconds < 20) {
+      loading.delete("t");
+      wait(1);
+    }
     need("t", originOf("b"));
-    wait(11);
-    expect(asked.slice(4)).toEqual([
-      "t of b@1 at 12000",
-      "t of anybody at 15000",
-      "t of anybody at 18000",
-      "t of anybody at 21000",
+    wait(19);
+    expect(asked.slice(before[0]).map((text) => text.split(" at")[0])).toEqual([
+      "t of b@1",
+      "t of anybody",
+      "t of anybody",
+      "t of anybody",
     ]);
-    expect(givenUp).toHaveLength(1);
+    expect(givenUp).toHaveLength(before[1]);
   });
 
   test("targets are given up together, each by its own count", () => {
@@ -161,17 +216,17 @@ describe("what does not come", () => {
     need("y");
     wait(2);
     need("z");
-    wait(13);
-    expect(givenUp).toEqual(["x,y at 12000", "z at 14000"]);
+    wait(20);
+    expect(givenUp).toEqual(["x,y at 20000", "z at 22000"]);
   });
 });
 
 test("a listener that has left is not told", () => {
-  const { time, requests, asked } = rigOf();
+  const { time, requests, need, asked } = rigOf();
   const told: unknown[] = [];
   const leave = requests.onRequest((request) => told.push(request));
   leave();
-  requests.add("t", undefined);
-  time.advance(0);
+  need("t");
+  time.advance(gatherMs);
   expect([told, asked.length]).toEqual([[], 1]);
 });

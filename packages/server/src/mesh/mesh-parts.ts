@@ -18,8 +18,16 @@ import {
   type ServedDocuments,
 } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, lifeId, type Replica, type SharedLoad } from "@espalier/replication";
+import {
+  createReplica,
+  createTargetSlots,
+  lifeId,
+  type Replica,
+  type SharedLoad,
+  type TargetSlots,
+} from "@espalier/replication";
 import type { Fleet, FleetSharing } from "@espalier/workers";
+import type { FeedHost } from "../prefix/feed-host.ts";
 import { maxKnownTargets } from "../prefix/prefix-knowledge.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { createBackend } from "./create-backend.ts";
@@ -94,31 +102,21 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     blocksOf: (target) => blocksByTier(index, slots.find(target)),
   });
   const publisher = createLoadPublisher(replica.load, scheduler);
-  const indexOf = createTargetIndices(slots);
   const describe = (): MeshDescription =>
     describeMesh({ config, replica, backend, ownership, readTargets: host.targets() });
   const ends: (() => void)[] = [];
   const watched: ServedDocuments[] = [replica.store];
-  const standings = createStandings(replica, slots);
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
     ...startTogether([endedBy(ends), replica, backendWith({ backend, replica, ownership, scheduler }), publisher]),
     replica,
     load: replica.load.shared,
     fleetSharing: {
-      indexOf,
+      indexOf: createTargetIndices(slots),
       loadChanged: (target) => publisher.changed(target),
       othersInFlight: (target) => replica.load.shared.inFlight[target] ?? 0,
     },
-    prefixSharing: {
-      placements: createSharedPlacements(replica.placements, slots),
-      host: isDirect ? undefined : host,
-      standingOf: (target) => (isDirect ? undefined : standings.of(target)),
-      // What others go on reading of it is kept: it may come back, or be gone here first.
-      forget: ({ key }) => {
-        if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
-      },
-    },
+    prefixSharing: prefixSharing(replica, slots, isDirect ? undefined : host),
     get address() {
       return backend.describe().address;
     },
@@ -144,6 +142,20 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       });
     },
     describe,
+  };
+}
+
+/** @param host undefined when each router reads the events itself */
+function prefixSharing(replica: Replica, slots: TargetSlots, host: FeedHost | undefined): PrefixSharing {
+  const standings = createStandings(replica, slots);
+  return {
+    placements: createSharedPlacements(replica.placements, slots),
+    host,
+    standingOf: (target) => (host ? standings.of(target) : undefined),
+    // What others go on reading of it is kept: it may come back, or be gone here first.
+    forget: ({ key }) => {
+      if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
+    },
   };
 }
 

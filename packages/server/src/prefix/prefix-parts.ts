@@ -87,18 +87,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     standingOf: (target) => sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none",
     onPlaced: (target) => feeds?.attach(target),
   });
-  const host =
-    sharing?.host ??
-    createLocalHost((target) =>
-      createLocalOutput(
-        {
-          index,
-          forget: (number) => knowledge.forget(number),
-          forgetPlacements: (number) => knowledge.forgetPlacements(number),
-        },
-        target.index,
-      ),
-    );
+  const host = sharing?.host ?? localHost(index, knowledge);
   const slices = createWorkSlices({ clock, scheduler, sliceMs });
   const feeds =
     kvEvents.mode === "off"
@@ -132,17 +121,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     index.maintain(clock.nowMs(), upkeepSteps);
     meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
   });
-  const unsubscribe = fleet.onChange((change, engine) => {
-    if (change === "gone") {
-      for (const target of engine.targets) {
-        knowledge.forgetPlacements(target.index);
-        if (sharing) sharing.forget(target);
-        else knowledge.forget(target.index);
-      }
-    }
-    // What the events told is for the feed to void: it may know of the new life already, and of what is in it.
-    if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
-  });
+  const unsubscribe = forgetWithFleet(options, knowledge);
   const parts = startTogether([reader, upkeep, ...(feeds ? [feeds] : [])]);
   return {
     knowledge,
@@ -154,6 +133,31 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
       await parts.stop();
     },
   };
+}
+
+/** Each target's events go into the index of this router. */
+function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
+  const output = {
+    index,
+    forget: (target: TargetIndex) => knowledge.forget(target),
+    forgetPlacements: (target: TargetIndex) => knowledge.forgetPlacements(target),
+  };
+  return createLocalHost((target) => createLocalOutput(output, target.index));
+}
+
+/** Forgets what was known of engines that are gone or run anew. */
+function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: PrefixKnowledge): () => void {
+  return fleet.onChange((change, engine) => {
+    if (change === "gone") {
+      for (const target of engine.targets) {
+        knowledge.forgetPlacements(target.index);
+        if (sharing) sharing.forget(target);
+        else knowledge.forget(target.index);
+      }
+    }
+    // What the events told is for the feed to void: it may know of the new life already, and of what is in it.
+    if (change === "restarted") for (const { index: target } of engine.targets) knowledge.forgetPlacements(target);
+  });
 }
 
 function createUpkeep(scheduler: Scheduler, task: () => void): Startable {

@@ -6,7 +6,7 @@ import type { VirtualTime } from "@espalier/testing";
 import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
 import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 
-export const random = createSeededRandom(1);
+const random = createSeededRandom(1);
 
 /** A configuration with this section `mesh`. */
 export function configOf(mesh: Readonly<Record<string, unknown>>, more: object = {}): CompiledConfig {

@@ -1,0 +1,71 @@
+import { createSeededRandom } from "@espalier/common";
+import { describe, expect, test } from "vitest";
+import { createDialList } from "../../src/seeds/dial-list.ts";
+import { formatAddress, parseSeed } from "../../src/seeds/seed-address.ts";
+
+test.each(Array.from({ length: 20 }, (_, seed) => seed))(
+  "an address is dialed while anybody wants it, and forgotten once when nobody does (seed %d)",
+  (seed) => {
+    const random = createSeededRandom(seed);
+    const dialed = new Set<string>();
+    const forgotten: string[] = [];
+    const list = createDialList({
+      dial: (address) => void dialed.add(address),
+      forget(address) {
+        forgotten.push(address);
+        expect(dialed.delete(address)).toBe(true);
+      },
+    });
+    const users = Array.from({ length: 3 }, () => ({ user: list.user(), wants: new Set<string>() }));
+    for (let step = 0; step < 300; step++) {
+      const { user, wants } = users[random.integer(users.length)]!;
+      const address = `host-${random.integer(5)}:1`;
+      if (random.integer(2) === 0) {
+        user.dial(address);
+        wants.add(address);
+      } else {
+        const before = forgotten.length;
+        const isLast = wants.has(address) && users.every((other) => other.wants === wants || !other.wants.has(address));
+        user.forget(address);
+        wants.delete(address);
+        expect(forgotten.length - before).toBe(isLast ? 1 : 0);
+      }
+      expect([...dialed].sort()).toEqual([...new Set(users.flatMap((one) => [...one.wants]))].sort());
+    }
+  },
+);
+
+describe("a seed", () => {
+  test.each([
+    ["router-1:7000", { host: "router-1", port: 7_000, isName: true }, "router-1:7000"],
+    ["10.0.0.1:1", { host: "10.0.0.1", port: 1, isName: false }, "10.0.0.1:1"],
+    ["[::1]:65535", { host: "::1", port: 65_535, isName: false }, "[::1]:65535"],
+    ["300.1.1.1:80", { host: "300.1.1.1", port: 80, isName: true }, "300.1.1.1:80"],
+    ["host:00080", { host: "host", port: 80, isName: true }, "host:80"],
+  ])("%j is read and dialed in one form", (text, address, dialed) => {
+    expect(parseSeed(text)).toEqual(address);
+    expect(formatAddress(address.host, address.port)).toBe(dialed);
+  });
+
+  test.each([
+    "",
+    "host",
+    ":80",
+    "host:",
+    "host:0",
+    "host:65536",
+    "host:-1",
+    "host:8o",
+    "host:000080",
+    "::1:80",
+    "[host]:80",
+    "[::1]",
+    "[10.0.0.1]:80",
+    "a b:80",
+    "host/path:80",
+    "http://host:80",
+    "host:80 ",
+  ])("is not %j", (text) => {
+    expect(() => parseSeed(text)).toThrow(RangeError);
+  });
+});

@@ -118,7 +118,7 @@ export const errorCatalogue = {
     "A peer refused this router, or this router a peer.",
     "Make the named setting the same in all routers of the cluster.",
   ),
-  redis_unusable: setup("The Redis server cannot be used.", "Check mesh.redis.url and that the server runs."),
+  redis_unusable: setup("The Redis server cannot be used.", "Check mesh.redis-url and that the server runs."),
   trace_unreadable: setup("The trace cannot be read.", "Check the path, its permissions, and that the file is whole."),
   trace_invalid: setup("A line of the trace cannot be used.", "Correct the line that the message names."),
 } as const satisfies Record<string, ErrorKind>;

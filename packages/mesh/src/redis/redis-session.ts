@@ -121,7 +121,7 @@ export function checkRedisUrl(url: string): string {
     return `${parsed.protocol}//${parsed.host}${parsed.pathname}`;
   }
   const message = "The URL of Redis is not one of redis:// or rediss://.";
-  throw new EspalierError("redis_unusable", message, { param: "mesh.redis.url" });
+  throw new EspalierError("redis_unusable", message, { param: "mesh.redis-url" });
 }
 
 function asArgument(argument: RedisArgument): string | Buffer {
@@ -135,6 +135,6 @@ function asConnectError(error: unknown): unknown {
   const kind = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR AUTH|ERR Client sent AUTH)/.exec(error.message)?.[1];
   if (kind === undefined) return error;
   return new EspalierError("redis_unusable", `Redis refuses the user or the password (${kind}).`, {
-    param: "mesh.redis.url",
+    param: "mesh.redis-url",
   });
 }

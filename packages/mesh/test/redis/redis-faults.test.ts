@@ -100,7 +100,7 @@ testWithRedis(
     const host = `127.0.0.1:${server.port}`;
     const wrong = makeNode(server, "a", { url: `redis://:not-the-secret@${host}` });
     const error: unknown = await wrong.backend.start().catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ code: "redis_unusable", param: "mesh.redis.url" });
+    expect(error).toMatchObject({ code: "redis_unusable", param: "mesh.redis-url" });
     const none = makeNode(server, "b");
     await expect(none.backend.start()).rejects.toMatchObject({ code: "redis_unusable" });
     const right = await startNode(server, "c", { url: `redis://:open-sesame@${host}` });

@@ -142,7 +142,7 @@ describe("a URL of Redis", () => {
     } catch (thrown) {
       error = thrown;
     }
-    expect(error).toMatchObject({ code: "redis_unusable", param: "mesh.redis.url" });
+    expect(error).toMatchObject({ code: "redis_unusable", param: "mesh.redis-url" });
     expect(String(error)).not.toContain("secret");
   });
 });

@@ -162,6 +162,7 @@ test("the status tells engines, models and what is under way", async () => {
     engines: 2,
     usableEngines: 1,
     models: ["other", "tiny"],
+    mesh: null,
   });
 });
 

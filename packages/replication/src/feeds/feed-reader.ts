@@ -33,6 +33,11 @@ export interface FeedReaderOptions {
   readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
   /** Whether a cut may be written now; taken by asking. One that is overdue does not ask. Default: always. */
   readonly takeCutTurn?: () => boolean;
+  /**
+   * Whether a feed with so many changes since its last cut should be cut at once, because somebody is about to fetch the
+   * journal. Default: never.
+   */
+  readonly isCutWanted?: (opsSinceCut: number) => boolean;
   /** This router reads the target's feed for everybody from now on, be it that it took over by itself. */
   readonly onClaimed?: () => void;
   readonly onStop?: () => void;

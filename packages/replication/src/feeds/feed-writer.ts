@@ -106,6 +106,7 @@ export class FeedWriter {
     // The first one after a takeover lets the journals of those who read before be given up.
     if (this.#cutAt === undefined) return "due";
     const ops = state.life ? this.#feeds.opsSinceCut(state.life) : 0;
+    if (this.#options.isCutWanted?.(ops)) return "overdue";
     const sinceCutMs = nowMs - this.#cutMs;
     if (ops < this.#limits.minCutOps && sinceCutMs < this.#limits.maxCutAgeMs) return "none";
     const hasMoved = this.#cutAt !== lastSequenceOf(state);

@@ -24,6 +24,7 @@ import { JournalCoverage } from "./journal-coverage.ts";
 import { shareRegistry } from "./shared-registry.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 import { createTouchingJournal, type TouchingJournal } from "./touching-journal.ts";
+import { createWelcome, type Welcome } from "./welcome.ts";
 
 export interface ReplicaOptions {
   readonly router: RouterId;
@@ -106,6 +107,7 @@ class JournaledReplica implements Replica {
   readonly #hybrid: HybridClock;
   #cancelUpkeep: Cancel = () => {};
   #isCutTaken = false;
+  readonly #welcome: Welcome;
   /** One router at a time begins another generation of the registry: the living one of the lowest id. */
   #isLowest = true;
 
@@ -115,6 +117,7 @@ class JournaledReplica implements Replica {
     this.#options = options;
     this.#hybrid = createHybridClock(clock);
     this.store = createJournalStore({ origin: { router, epoch: clock.wallMs() }, clock });
+    this.#welcome = createWelcome(clock, () => this.#schedule.touch());
     this.#requests = createSnapshotRequests({
       ...{ clock, scheduler },
       isLoading: (target) => this.fold.state(target)?.progress === "loading",
@@ -176,6 +179,7 @@ class JournaledReplica implements Replica {
       ...{ journal: this.#journal, fold: this.fold, stamp: () => this.#hybrid.now() },
       claimsOf: () => this.#desk.claimsOf(target),
       takeCutTurn: () => this.#takeCutTurn(),
+      isCutWanted: (ops) => this.#welcome.isCutWanted(ops),
       onStop: () => this.#desk.closed(target, reader),
     });
     this.#desk.opened(target, reader);
@@ -200,6 +204,7 @@ class JournaledReplica implements Replica {
 
   setMembers(members: readonly Member[]): void {
     this.#desk.setMembers(members);
+    this.#welcome.setMembers(members);
     const { router } = this.store.own.origin;
     this.#isLowest = members.every(({ origin, state }) => state !== "alive" || origin.router > router);
     this.#dead.collect((origin) => this.#desk.isLiving(origin));

@@ -65,7 +65,9 @@ describe("settled entries", () => {
     own.commit();
     expect(held()).toEqual(["record 1.3", "cut 1.3"]);
   });
+});
 
+describe("retired feeds", () => {
   test("a retired feed leaves nothing, its declaration goes when no item mentions it any more", () => {
     const { own, held, reader } = pair();
     const [a, b] = [own.declareFeed(feedOf("a")), own.declareFeed(feedOf("b"))];

@@ -22,12 +22,17 @@ describe("what this router has sent to an engine", () => {
   }
   const size = { promptTokens: 100, uncachedTokens: 60, expectedOutputTokens: 30 };
 
-  test("is told at once when a request begins, reaches its first token, and ends", async () => {
-    const { told, publisher, target } = publish();
+  test("is told at once when a request begins, and soon when it reaches its first token and ends", async () => {
+    const { time, told, publisher, target } = publish();
     await publisher.start();
     const ticket = target.load.begin(size);
+    expect(told).toHaveLength(1);
     ticket.firstToken();
+    expect(told).toHaveLength(1);
+    time.advance(8);
+    expect(told).toHaveLength(2);
     ticket.end();
+    time.advance(8);
     expect(told).toEqual([
       ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, outstandingOutputTokens: 30 }],
       ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, outstandingOutputTokens: 30 }],
@@ -36,11 +41,29 @@ describe("what this router has sent to an engine", () => {
     await publisher.stop();
   });
 
+  test("what ends while another request begins is told with it", async () => {
+    const { time, told, publisher, target } = publish();
+    await publisher.start();
+    const first = target.load.begin(size);
+    const second = target.load.begin(size);
+    told.length = 0;
+    first.end();
+    const third = target.load.begin({ ...size, uncachedTokens: 90 });
+    expect(told.map(([, { inFlight, pendingPrefillTokens }]) => [inFlight, pendingPrefillTokens])).toEqual([[2, 150]]);
+    time.advance(1_000);
+    expect(told).toHaveLength(1);
+    second.end();
+    third.end();
+    await publisher.stop();
+    expect(told.at(-1)?.[1].inFlight).toBe(0);
+  });
+
   test("is told every 50 ms while answers go on, and only then", async () => {
     const { time, told, publisher, target } = publish();
     await publisher.start();
     const ticket = target.load.begin(size);
     ticket.firstToken();
+    time.advance(8);
     told.length = 0;
     for (let at = 0; at < 20; at++) ticket.progress(1);
     expect(told).toEqual([]);
@@ -52,8 +75,8 @@ describe("what this router has sent to an engine", () => {
     expect(told).toHaveLength(1);
     ticket.progress(5);
     ticket.end();
-    expect(told.at(-1)?.[1]).toMatchObject({ inFlight: 0, decodeTokens: 0 });
     time.advance(1_000);
+    expect(told.at(-1)?.[1]).toMatchObject({ inFlight: 0, decodeTokens: 0 });
     expect(told).toHaveLength(2);
     await publisher.stop();
   });

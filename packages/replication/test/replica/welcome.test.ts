@@ -1,0 +1,72 @@
+import { asRouterId } from "@espalier/common";
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createWelcome, minWelcomeOps, welcomeMs } from "../../src/replica/welcome.ts";
+import type { Member } from "../../src/replica-ports.ts";
+import { chainOf, createNode, join, store, tellMembers } from "./replica-pair.ts";
+
+const member = (router: string, epoch = 1, state: Member["state"] = "alive"): Member => ({
+  origin: { router: asRouterId(router), epoch },
+  state,
+  isDraining: false,
+  isLinked: true,
+  unreachable: [],
+});
+
+function rig() {
+  const time = createVirtualTime();
+  let touches = 0;
+  const welcome = createWelcome(time.clock, () => {
+    touches++;
+  });
+  return { time, welcome, touches: () => touches };
+}
+
+test("for half a second after somebody came, feeds with changes are to be cut", () => {
+  const { time, welcome, touches } = rig();
+  expect(welcome.isCutWanted(1_000_000)).toBe(false);
+  welcome.setMembers([member("b")]);
+  expect([welcome.isCutWanted(minWelcomeOps), welcome.isCutWanted(minWelcomeOps - 1), touches()]).toEqual([
+    true,
+    false,
+    1,
+  ]);
+  time.advance(welcomeMs - 1);
+  expect(welcome.isCutWanted(minWelcomeOps)).toBe(true);
+  time.advance(1);
+  expect(welcome.isCutWanted(minWelcomeOps)).toBe(false);
+});
+
+test.each<[string, readonly Member[], number]>([
+  ["the same members again", [member("b")], 1],
+  ["one that left", [], 1],
+  ["one that is down", [member("b", 1, "down")], 1],
+  ["another one", [member("b"), member("c")], 2],
+  ["a later life of the same router", [member("b", 2)], 2],
+])("after a member, %s", (_, then, touched) => {
+  const { welcome, touches } = rig();
+  welcome.setMembers([member("b")]);
+  welcome.setMembers(then);
+  expect(touches()).toBe(touched);
+});
+
+test("an owner's journal is short by the time that a router that has just come asks for it", () => {
+  const time = createVirtualTime();
+  const nodes = [createNode("a", time), createNode("b", time), createNode("c", time)] as const;
+  const [a, b, c] = nodes;
+  join([a, b]);
+  const reader = a.replica.openFeed("engine", () => {});
+  reader.worth("complete", "live", "complete", null);
+  reader.setRole("owner");
+  const chains = Array.from({ length: 40 }, (_, seed) => chainOf(seed, 32));
+  for (const [sequence, chain] of chains.entries()) {
+    store(reader, sequence, chain);
+    time.advance(20);
+  }
+  const before = a.replica.store.stats().ownBytes;
+  tellMembers([a, b, c], [a, b, c]);
+  time.advance(50);
+  expect(a.replica.store.stats().ownBytes).toBeLessThan(before / 4);
+  expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
+  for (const chain of chains) expect(b.heldBlocks("engine", chain)).toBe(32);
+});

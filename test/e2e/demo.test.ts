@@ -78,7 +78,7 @@ test("no process survives a demo that is killed", async () => {
   const program = await demo("--load", "20");
   await program.until(/load .* errors/);
   const children = childrenOf(program.pid);
-  expect(children).toHaveLength(2);
+  expect(children).toHaveLength(4);
   program.kill("SIGKILL");
   await program.ended;
   await untilGone(children);
@@ -89,7 +89,7 @@ test("a load for some time ends with a table, without errors", async () => {
   const { code, stdout } = await program.ended;
   expect(code).toBe(0);
   const [header = "", row = ""] = stdout.trimEnd().split("\n").slice(-2);
-  expect(header).toMatch(/^policy +routers +engines +requests +errors +ttft mean \(s\) /);
+  expect(header).toMatch(/^policy +routers +sharing +engines +requests +errors +ttft mean \(s\) /);
   const cells = Object.fromEntries(row.split(/ {2,}/).map((cell, at) => [header.split(/ {2,}/)[at], cell]));
   expect(cells).toMatchObject({ policy: "least_work", errors: "0" });
   expect(Number(cells.requests)).toBeGreaterThan(5);
@@ -102,7 +102,7 @@ test("with engines of one's own the printed request names a model that they serv
   const program = await demo(...urls.flatMap((url) => ["--engine", url]));
   expect(program.stdout()).toContain('"model": "my-model"');
   expect(await sendPrintedRequest(program.stdout())).toMatch(/data: \[DONE\]\n\n$/);
-  expect(childrenOf(program.pid)).toHaveLength(1);
+  expect(childrenOf(program.pid)).toHaveLength(3);
   program.killGroup("SIGINT");
   expect((await program.ended).code).toBe(0);
 });

@@ -77,13 +77,16 @@ test("a served chat with long turns, tokenised by a thread, is predicted exactly
   expect(feeds.map(({ target, state }) => [target, state])).toEqual(urls.map((url) => [new URL(url).host, "live"]));
   const [header, ...rows] = table.stdout.trimEnd().split("\n");
   expect(header).toMatch(
-    /^target +state +why +endpoint +messages +sequence +blocks +floating +gaps +restarts +lag \(ms\)$/,
+    /^target +state +why +read by +role here +endpoint +messages +sequence +blocks +floating +gaps +restarts +lag \(ms\)$/,
   );
   const busy = rows.find((row) => row.startsWith(String(turns[0]!.worker)))!.split(/ {2,}/);
-  expect(busy.slice(1, 4)).toEqual(["live", "complete", expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/)]);
+  expect(busy.slice(1, 6)).toEqual([
+    ...["live", "complete", "-", "-"],
+    expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/),
+  ]);
   const known = feeds.find(({ target }) => target === turns[0]!.worker)!.blocks.gpu;
   expect(known).toBeGreaterThanOrEqual(Math.floor(turns[3]!.promptTokens / 16));
-  expect(Number(busy[6]!.replaceAll(",", ""))).toBe(known);
+  expect(Number(busy[8]!.replaceAll(",", ""))).toBe(known);
 });
 
 test("holes and restarts show in the list, and an engine that tells nothing is not in it", async () => {

@@ -65,7 +65,7 @@ test("people see how the knowledge came about, and policies that use none run on
   const args = ["--policy", "least_connections,prefix_hash", "--kv-events", "off", "--requests", "24", ...quick];
   const { code, stdout } = await run(["replay", "--trace", path, ...args]);
   expect(code).toBe(0);
-  const rows = stdout.split("\n").filter((line) => / +1 +4 +24 +0 /.test(line));
+  const rows = stdout.split("\n").filter((line) => / +1 +none +4 +24 +0 /.test(line));
   expect(rows.map((row) => row.split(/ {2,}/)[0])).toEqual(["least_connections", "prefix_hash + guess"]);
 });
 

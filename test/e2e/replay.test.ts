@@ -75,7 +75,7 @@ test("endpoints that run already get the requests in turn, in a closed loop too;
     run(["replay", "--trace", path, "--closed", "4", "--requests", "12", "--json", ...where]),
   ]);
   expect([open.code, closed.code]).toEqual([0, 0]);
-  expect(open.stdout).toMatch(/^policy +routers +engines +requests +errors .*\n- +- +- +20 +0 /);
+  expect(open.stdout).toMatch(/^policy +routers +sharing +engines +requests +errors .*\n- +- +- +- +20 +0 /);
   expect(open.stdout).toMatch(/\nan infinite shared cache would hold \d+\.\d %\n$/);
   const { rows } = JSON.parse(closed.stdout);
   expect(rows).toMatchObject([{ requests: 12, errors: 0 }]);

@@ -242,6 +242,11 @@ export class PrefixIndex {
     }
   }
 
+  /** Distinct blocks on GPUs, whoever has them. */
+  get distinctGpuBlocks(): number {
+    return this.#gpu.slots.count;
+  }
+
   /**
    * Says that about this many distinct blocks will be on GPUs soon, so that an index with little in it need not grow in
    * many steps, nor shrink in between. To be called with 0 when they have come, or will not.

@@ -45,7 +45,7 @@ export interface ExchangeLimits {
 }
 
 export const defaultExchangeLimits: ExchangeLimits = {
-  bulkCreditBytes: 128 * 1024,
+  bulkCreditBytes: 256 * 1024,
   bulkFrameBytes: 64 * 1024 - 64,
   snapshotMessageBytes: 2 * (64 * 1024 - 64),
   maxBulkMessageBytes: 4 * 1024 * 1024 + 1024,

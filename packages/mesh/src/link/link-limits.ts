@@ -36,7 +36,7 @@ export const defaultLinkLimits: LinkLimits = {
   silentMs: 1_500,
   maxFrameBytes: 1_024 * kib - 2,
   queueBytes: { load: 256 * kib, membership: 64 * kib, documents: 4_096 * kib, bulk: 1_024 * kib },
-  windowBytes: { documents: 512 * kib, bulk: 128 * kib },
+  windowBytes: { documents: 512 * kib, bulk: 256 * kib },
 };
 
 /** Frames that an end may send before the handshake is done. */

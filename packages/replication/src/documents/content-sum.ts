@@ -20,9 +20,13 @@ export function createContentSum(): ContentSum {
   const add = (clock: number, bytes: Uint8Array, sign: 1 | -1): void => {
     let first = Math.imul(clock, 0x9e3779b1) ^ bytes.length;
     let second = Math.imul(clock ^ (clock / 0x1_0000_0000), 0x85ebca77);
-    for (let at = 0; at < bytes.length; at++) {
-      first = Math.imul(first ^ bytes[at]!, 0x01000193);
-      second = Math.imul(second + bytes[at]!, 0xc2b2ae3d) ^ (second >>> 15);
+    const { length } = bytes;
+    // Four bytes at a time: every byte of a journal is hashed when it comes, and again when it goes.
+    for (let at = 0; at < length; at += 4) {
+      const word = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
+      first = Math.imul(first ^ word, 0x9e3779b1);
+      first ^= first >>> 15;
+      second = Math.imul(second + word, 0xc2b2ae3d) ^ (second >>> 15);
     }
     items += sign;
     byteLength += sign * bytes.length;

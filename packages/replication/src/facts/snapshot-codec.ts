@@ -28,14 +28,19 @@ export interface SnapshotStamp {
  * numbers. The end tells how many stamps and groups there were, and of which targets what was sent has become void.
  */
 export type SnapshotFrame =
-  | { readonly kind: "stamps"; readonly stamps: readonly SnapshotStamp[] }
+  | {
+      readonly kind: "stamps";
+      readonly stamps: readonly SnapshotStamp[];
+      /** About how many distinct blocks will come; absent when that is not known. */
+      readonly blocks?: number;
+    }
   | { readonly kind: "groups"; readonly groups: readonly FactsGroup[] }
   | { readonly kind: "end"; readonly stamps: number; readonly groups: number; readonly voided: readonly number[] };
 
 /**
  * ```text
  * frame:  u8 format version, u8 kind, then by kind
- * stamps: until the end of the frame: text target, mark of the life, text predecessor or empty,
+ * stamps: varint distinct blocks to come, or 0; then until the end of the frame: text target, mark of the life, text predecessor or empty,
  *         varint position, u8 has last, [mark of the last], varint 0 when complete, else first doubtful message + 1
  * groups: until the end of the frame: u8 part kind + 4 * tier, varint targets, their numbers,
  *         varint blocks, their words, for holes their depths
@@ -47,9 +52,12 @@ export function writeSnapshotFrame(frame: SnapshotFrame): Uint8Array {
   const writer = new ByteWriter(frame.kind === "groups" ? 65_536 : 1_024);
   writer.u8(formatVersion);
   writer.u8(frameKind[frame.kind]);
-  if (frame.kind === "stamps") for (const stamp of frame.stamps) writeStamp(writer, stamp);
-  else if (frame.kind === "groups") for (const group of frame.groups) writeGroup(writer, group);
-  else {
+  if (frame.kind === "stamps") {
+    writer.varint(frame.blocks ?? 0);
+    for (const stamp of frame.stamps) writeStamp(writer, stamp);
+  }
+  if (frame.kind === "groups") for (const group of frame.groups) writeGroup(writer, group);
+  if (frame.kind === "end") {
     writer.varint(frame.stamps);
     writer.varint(frame.groups);
     writeNumbers(writer, frame.voided);
@@ -62,7 +70,11 @@ export function readSnapshotFrame(bytes: Uint8Array): SnapshotFrame {
   const reader = new ByteReader(bytes);
   if (reader.u8() !== formatVersion) throw new RangeError("a snapshot of an unknown format");
   const kind = reader.u8();
-  if (kind === frameKind.stamps) return { kind: "stamps", stamps: readAll(reader, readStamp) };
+  if (kind === frameKind.stamps) {
+    const blocks = reader.varint();
+    const stamps = readAll(reader, readStamp);
+    return blocks > 0 ? { kind: "stamps", stamps, blocks } : { kind: "stamps", stamps };
+  }
   if (kind === frameKind.groups) return { kind: "groups", groups: readAll(reader, readGroup) };
   if (kind !== frameKind.end) throw new RangeError("a snapshot frame of an unknown kind");
   const end = { kind: "end", stamps: reader.varint(), groups: reader.varint(), voided: readNumbers(reader) } as const;

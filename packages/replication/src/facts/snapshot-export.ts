@@ -1,4 +1,4 @@
-import type { FactsChunk, FactsGroup, PrefixIndex } from "@espalier/prefix-index";
+import { type FactsChunk, type FactsGroup, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { FoldPoint } from "./fold-point.ts";
 import { KeptExport } from "./kept-export.ts";
 import type { KeptState } from "./kept-state.ts";
@@ -44,18 +44,25 @@ export function exportSnapshot(
   const slots = exported.map(({ fold }) => fold.slot);
   // Asked for at once, so that nothing is missed that changes before the first frame is taken.
   const chunks = index.exportAll(slots, { maxChunkBytes });
-  return frames(stamps, exported, chunks, maxChunkBytes);
+  const pairs = slots.reduce((sum, slot) => sum + index.factBlockCount(slot, tier.gpu), 0);
+  return frames(stamps, { exported, chunks, blocks: Math.min(pairs, index.distinctGpuBlocks) }, maxChunkBytes);
+}
+
+interface Export {
+  readonly exported: readonly Exported[];
+  readonly chunks: Iterable<readonly FactsGroup[]>;
+  /** Distinct ones, about. */
+  readonly blocks: number;
 }
 
 function* frames(
   stamps: readonly SnapshotStamp[],
-  exported: readonly Exported[],
-  chunks: Iterable<readonly FactsGroup[]>,
+  { exported, chunks, blocks }: Export,
   maxBytes: number,
 ): Generator<Uint8Array, void, undefined> {
   const perFrame = Math.floor(maxBytes / maxStampBytes);
   for (let from = 0; from < stamps.length; from += perFrame) {
-    yield writeSnapshotFrame({ kind: "stamps", stamps: stamps.slice(from, from + perFrame) });
+    yield writeSnapshotFrame({ kind: "stamps", stamps: stamps.slice(from, from + perFrame), blocks });
   }
   let groups = 0;
   const numbers = new Map(exported.map(({ fold }, number) => [fold.slot, number]));

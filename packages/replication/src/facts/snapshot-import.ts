@@ -26,6 +26,7 @@ export class SnapshotImport implements FoldImport {
   /** By number; undefined where there is no room for the target or its life is not the newest. */
   readonly #incoming: (Incoming | undefined)[] = [];
   #groups = 0;
+  #expected = 0;
   #isWhole = false;
   #isOver = false;
 
@@ -50,6 +51,7 @@ export class SnapshotImport implements FoldImport {
       return [];
     }
     this.#isOver = true;
+    this.#expect(0);
     const done: string[] = [];
     for (const incoming of this.#incoming) {
       if (!incoming) continue;
@@ -66,13 +68,16 @@ export class SnapshotImport implements FoldImport {
   abort(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#expect(0);
     for (const [number] of this.#incoming.entries()) this.#giveUp(number);
   }
 
   #take(frame: SnapshotFrame): void {
     if (this.#isWhole) throw new RangeError("a frame after the end");
-    if (frame.kind === "stamps") for (const stamp of frame.stamps) this.#stamp(stamp);
-    else if (frame.kind === "groups") this.#import(frame.groups);
+    if (frame.kind === "stamps") {
+      if (frame.blocks !== undefined) this.#expect(frame.blocks);
+      for (const stamp of frame.stamps) this.#stamp(stamp);
+    } else if (frame.kind === "groups") this.#import(frame.groups);
     else {
       if (frame.stamps !== this.#incoming.length || frame.groups !== this.#groups) {
         throw new RangeError("a part of the snapshot is missing");
@@ -81,6 +86,13 @@ export class SnapshotImport implements FoldImport {
       for (const number of frame.voided) this.#giveUp(number);
       this.#isWhole = true;
     }
+  }
+
+  /** Growing once is much cheaper than growing as blocks come. */
+  #expect(blocks: number): void {
+    if (blocks === this.#expected) return;
+    this.#expected = blocks;
+    this.#options.index.expectFacts(blocks);
   }
 
   #stamp({ target, life, point }: SnapshotStamp): void {

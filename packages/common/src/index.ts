@@ -20,6 +20,7 @@ export {
   type RouterId,
   type TargetIndex,
 } from "./ids.ts";
+export { isLoopback } from "./is-loopback.ts";
 export { type LogFields, type Logger, silentLogger } from "./logger.ts";
 export {
   type CounterSeries,

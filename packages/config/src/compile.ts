@@ -1,3 +1,4 @@
+import { isLoopback } from "@espalier/common";
 import type {
   ApiKey,
   CompiledConfig,
@@ -6,7 +7,7 @@ import type {
   PolicyConfig,
   SessionKeySource,
 } from "./compiled-config.ts";
-import { isLoopback, sha256Of } from "./cross-checks.ts";
+import { sha256Of } from "./cross-checks.ts";
 import { compileEngines } from "./engine-specs.ts";
 import { meshBackend } from "./mesh-backend.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";

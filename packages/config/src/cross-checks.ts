@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { isIP } from "node:net";
+import { isLoopback } from "@espalier/common";
 import { checkEngines } from "./engine-specs.ts";
 import { meshBackend } from "./mesh-backend.ts";
 import type { Path, Problem } from "./problems.ts";
@@ -27,13 +27,6 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["mesh"], () => checkMesh(tree)],
   ];
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
-}
-
-/** Whether only this machine can reach a listener on the host. */
-export function isLoopback(host: string): boolean {
-  const plain = host.toLowerCase();
-  if (isIP(plain) === 4) return plain.startsWith("127.");
-  return plain === "localhost" || plain === "::1";
 }
 
 function checkListeners({ listen, admin }: ConfigTree): Problem[] {

@@ -73,7 +73,8 @@ function readOptional<Name extends string>(name: Name, path: string | undefined)
   return (path === undefined ? {} : { [name]: readPem(path) }) as { [key in Name]?: string };
 }
 
-function readPem(path: string): string {
+/** @throws EspalierError `config_unreadable` */
+export function readPem(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {

@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError, isLoopback } from "@espalier/common";
 import type { Connection, ConnectionEnd, ConnectionObserver } from "../transport/transport.ts";
 import type { VersionRange } from "../wire/hello.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
@@ -67,7 +67,7 @@ class LinkManager implements Links {
     const { transport, security } = this.#options;
     transport.onConnection((connection) => this.#accept(connection));
     await transport.start();
-    if (security.kind === "insecure" && !isLoopback(transport.address)) {
+    if (security.kind === "insecure" && !isLoopback(hostOf(transport.address))) {
       throw new EspalierError("mesh_insecure", `The mesh listens on ${transport.address} without a secret.`);
     }
     this.#isRunning = true;
@@ -259,6 +259,7 @@ function failureOf({ kind }: ConnectionEnd): DialFailure {
   return { kind: kind === "refused" || kind === "timeout" ? kind : "unreachable" };
 }
 
-function isLoopback(address: string): boolean {
-  return /^(127\.|localhost:|\[::1\]:)/.test(address);
+/** The host of `host:port`, without the brackets of an IPv6 address. */
+function hostOf(address: string): string {
+  return address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
 }

@@ -1,27 +1,16 @@
 import type { RouterId } from "@espalier/common";
-import type { FeedClaim, FeedWorth, Origin } from "@espalier/replication";
+import type { FeedWorth, PostedClaim } from "@espalier/replication";
 import type { Standing } from "./candidates.ts";
 import type { FeedRole } from "./feed-roles.ts";
 
 /** A nominee that has not claimed a feed for so long loses its turn to the next candidate. */
 export const turnMs = 1_000;
 
-export interface ClaimOf {
-  readonly origin: Origin;
-  readonly claim: FeedClaim;
-}
-
-/** Whether a claim holds against another one: the later stamp does, of equal ones that of the lower router id. */
-export function holdsAgainst(one: ClaimOf, other: ClaimOf): boolean {
-  if (one.claim.stamp !== other.claim.stamp) return one.claim.stamp > other.claim.stamp;
-  return one.origin.router <= other.origin.router;
-}
-
 export interface RoleQuestion {
   readonly self: RouterId;
   readonly standing: Standing;
   /** The claim that holds among those of live routers. */
-  readonly holding: ClaimOf | undefined;
+  readonly holding: PostedClaim | undefined;
   /** What this router's own reading of the feed is worth. */
   readonly worth: FeedWorth;
   /** It may take the feed from a live claimant. */

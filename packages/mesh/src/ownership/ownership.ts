@@ -1,7 +1,7 @@
 import type { Cancel, Clock, CounterSeries, GaugeSeries, Logger, Meter, RouterId, Scheduler } from "@espalier/common";
-import type { FeedWorth, Member, Origin } from "@espalier/replication";
+import { type FeedWorth, holdsAgainst, type Member, type Origin, type PostedClaim } from "@espalier/replication";
 import { type Candidate, candidateHash, eligibleFor, standingOf } from "./candidates.ts";
-import { type ClaimOf, decideRole, holdsAgainst, turnMs } from "./decide-role.ts";
+import { decideRole, turnMs } from "./decide-role.ts";
 import type { FeedRole } from "./feed-roles.ts";
 
 /** How often feeds without a live claim are looked at. */
@@ -21,7 +21,7 @@ export interface OwnershipDeps {
   /** The other routers. */
   readonly members: () => readonly Member[];
   /** The claims of a target in all journals, one's own included. */
-  readonly claims: (target: string) => readonly ClaimOf[];
+  readonly claims: (target: string) => readonly PostedClaim[];
   /**
    * Told when a role changes. An owner claims the feed in its journal, with a stamp later than every claim known; it is
    * told again every second while its claim does not hold.
@@ -59,7 +59,7 @@ interface OwnedTarget {
   /** The last owner known, to count moves. */
   lastOwner: RouterId | undefined;
   /** The latest claim that ever held here: what it superseded stays void when its author dies. */
-  latest: ClaimOf | undefined;
+  latest: PostedClaim | undefined;
   unclaimedSinceMs: number | undefined;
   lostAtMs: number;
   toldAtMs: number;
@@ -221,8 +221,8 @@ class RendezvousOwnership implements Ownership {
     this.#deps.onRole(target, role);
   }
 
-  #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): ClaimOf | undefined {
-    let holding: ClaimOf | undefined;
+  #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): PostedClaim | undefined {
+    let holding: PostedClaim | undefined;
     for (const claim of this.#deps.claims(target)) {
       if (owned.latest && !holdsAgainst(claim, owned.latest)) continue;
       if (holding && !holdsAgainst(claim, holding)) continue;
@@ -233,7 +233,7 @@ class RendezvousOwnership implements Ownership {
   }
 
   /** A claim counts while its author's life lasts and it reaches the target, unless nobody does. */
-  #isLive(target: string, { origin }: ClaimOf, eligible: readonly Candidate[]): boolean {
+  #isLive(target: string, { origin }: PostedClaim, eligible: readonly Candidate[]): boolean {
     if (this.#live.get(origin.router) !== origin.epoch) return false;
     if (eligible === this.#candidates || eligible.some(({ router }) => router === origin.router)) return true;
     const author = this.#candidates.find(({ router }) => router === origin.router);

@@ -1,12 +1,12 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
-import type { FeedWorth } from "@espalier/replication";
+import { type FeedWorth, holdsAgainst, type PostedClaim } from "@espalier/replication";
 import { expect, test } from "vitest";
 import { type Candidate, candidateHash, eligibleFor, standingOf } from "../../src/ownership/candidates.ts";
-import { type ClaimOf, decideRole, holdsAgainst } from "../../src/ownership/decide-role.ts";
+import { decideRole } from "../../src/ownership/decide-role.ts";
 
 const self = asRouterId("self");
 
-function claimOf(router: string, worth: FeedWorth = "complete", stamp = 1): ClaimOf {
+function claimOf(router: string, worth: FeedWorth = "complete", stamp = 1): PostedClaim {
   const claim = { target: "t", stamp, worth, state: "", reason: "", unusable: null };
   return { origin: { router: asRouterId(router), epoch: 1 }, claim };
 }

@@ -6,9 +6,8 @@ import {
   silentLogger,
   silentMeter,
 } from "@espalier/common";
-import type { FeedClaim, FeedWorth, Member } from "@espalier/replication";
+import type { FeedClaim, FeedWorth, Member, PostedClaim } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { ClaimOf } from "../../src/ownership/decide-role.ts";
 import type { FeedRole } from "../../src/ownership/feed-roles.ts";
 import { createOwnership, type Ownership } from "../../src/ownership/ownership.ts";
 
@@ -17,7 +16,7 @@ export interface FleetRouter {
   readonly epoch: number;
   readonly ownership: Ownership;
   /** Claims that have reached it: by target, then by author. */
-  readonly claims: Map<string, Map<string, ClaimOf>>;
+  readonly claims: Map<string, Map<string, PostedClaim>>;
   readonly roles: Map<string, FeedRole>;
   /** What it sees of the others. */
   members: Member[];
@@ -184,9 +183,9 @@ export class Fleet {
     }
   }
 
-  #hear(router: FleetRouter, said: ClaimOf): void {
+  #hear(router: FleetRouter, said: PostedClaim): void {
     if (!router.isRunning) return;
-    const byAuthor = router.claims.get(said.claim.target) ?? new Map<string, ClaimOf>();
+    const byAuthor = router.claims.get(said.claim.target) ?? new Map<string, PostedClaim>();
     router.claims.set(said.claim.target, byAuthor);
     const before = byAuthor.get(said.origin.router);
     if (before && Number(before.claim.state) >= Number(said.claim.state)) return;

@@ -1,3 +1,5 @@
+import type { Origin } from "../origin.ts";
+
 /** What a feed's events are worth to who routes by them; the server's feed states have the details. */
 export type FeedWorth = "complete" | "partial" | "void" | "none";
 
@@ -13,4 +15,16 @@ export interface FeedClaim {
   readonly reason: string;
   /** Why what is read cannot be used; null when it can. */
   readonly unusable: string | null;
+}
+
+/** A claim with the router that posted it. */
+export interface PostedClaim {
+  readonly origin: Origin;
+  readonly claim: FeedClaim;
+}
+
+/** Whether a claim holds against another one: the later stamp does, of equal ones that of the lower router id. */
+export function holdsAgainst(one: PostedClaim, other: PostedClaim): boolean {
+  if (one.claim.stamp !== other.claim.stamp) return one.claim.stamp > other.claim.stamp;
+  return one.origin.router <= other.origin.router;
 }

@@ -1,12 +1,12 @@
 import type { Origin } from "../origin.ts";
-import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
+import { type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "./feed-claim.ts";
 import type { FeedJournal } from "./feed-reader.ts";
 
 export interface OwnClaimOptions {
   readonly target: string;
   readonly journal: FeedJournal;
   readonly stamp: () => number;
-  readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
+  readonly claimsOf: () => readonly PostedClaim[];
 }
 
 type Worth = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
@@ -69,9 +69,9 @@ export class OwnClaim {
 
   seen(origin: Origin, claim: FeedClaim): void {
     if (this.#stamp === undefined || this.#isOwn(origin)) return;
-    const isBetter =
-      claim.stamp > this.#stamp || (claim.stamp === this.#stamp && origin.router < this.#options.journal.origin.router);
-    if (!isBetter || this.#isRival(origin)) return;
+    const { target, journal } = this.#options;
+    const own = { origin: journal.origin, claim: { target, stamp: this.#stamp, ...this.#worth } };
+    if (holdsAgainst(own, { origin, claim }) || this.#isRival(origin)) return;
     this.#rival = { origin, hasWritten: false };
   }
 

@@ -47,10 +47,7 @@ export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
         };
       },
       onRequest: requests.onRequest,
-      unavailable({ targets }) {
-        const waiting = [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
-        fold.giveUpLoading(targets ?? waiting);
-      },
+      unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
     },
     statements(): readonly FoldStatement[] {
       const stated: FoldStatement[] = [];
@@ -64,4 +61,9 @@ export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
     highestEpoch: (router: RouterId) => store.highestEpoch(router),
     renewEpoch,
   };
+}
+
+/** Targets that wait for a snapshot. */
+export function loadingTargets(fold: FactFold): readonly string[] {
+  return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
 }

@@ -1,11 +1,5 @@
-import type { FeedClaim } from "../feeds/feed-claim.ts";
+import { type FeedClaim, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
 import { type Origin, originKey } from "../origin.ts";
-
-/** One router's claim to read a target's events for everybody. */
-export interface PostedClaim {
-  readonly origin: Origin;
-  readonly claim: FeedClaim;
-}
 
 /** The claims of all journals, by target. */
 export class ClaimBoard {
@@ -38,7 +32,7 @@ export class ClaimBoard {
   holder(target: string, counts: (origin: Origin) => boolean): PostedClaim | undefined {
     let best: PostedClaim | undefined;
     for (const posted of this.#byTarget.get(target)?.values() ?? []) {
-      if (counts(posted.origin) && (best === undefined || isBefore(best, posted))) best = posted;
+      if (counts(posted.origin) && (best === undefined || !holdsAgainst(best, posted))) best = posted;
     }
     return best;
   }
@@ -46,9 +40,4 @@ export class ClaimBoard {
   targets(): Iterable<string> {
     return this.#byTarget.keys();
   }
-}
-
-function isBefore(one: PostedClaim, other: PostedClaim): boolean {
-  if (one.claim.stamp !== other.claim.stamp) return one.claim.stamp < other.claim.stamp;
-  return one.origin.router > other.origin.router;
 }

@@ -2,11 +2,11 @@ import type { Cancel } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
-import type { FeedClaim, FeedWorth } from "../feeds/feed-claim.ts";
+import type { FeedClaim, FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
-import { ClaimBoard, type PostedClaim } from "./claim-board.ts";
+import { ClaimBoard } from "./claim-board.ts";
 
 export interface FeedDeskOptions {
   readonly fold: Pick<FactFold, "state">;

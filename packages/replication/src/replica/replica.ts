@@ -6,7 +6,7 @@ import { createFactFold } from "../facts/create-fact-fold.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import type { FeedWorth } from "../feeds/feed-claim.ts";
+import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
 import type { Origin } from "../origin.ts";
@@ -15,8 +15,7 @@ import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.
 import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
 import { createRegistry, type Registry } from "../registry/registry.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
-import { createBackendPorts } from "./backend-ports.ts";
-import type { PostedClaim } from "./claim-board.ts";
+import { createBackendPorts, loadingTargets } from "./backend-ports.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedDesk } from "./feed-desk.ts";
@@ -244,9 +243,7 @@ class JournaledReplica implements Replica {
     this.#dead.collect((origin) => this.#desk.isLiving(origin));
     this.registry.expire();
     this.fold.maintain();
-    this.#requests.retry(
-      [...this.fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : [])),
-    );
+    this.#requests.retry(loadingTargets(this.fold));
     if (this.#isLowest && this.registry.needsRotation) this.registry.rotate();
     this.#schedule.touch();
   }

@@ -1,9 +1,8 @@
-import { readFileSync } from "node:fs";
 import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
-import { EspalierError } from "@espalier/common";
 import type { CompiledConfig, MeshConfig } from "@espalier/config";
 import { type Backend, createMesh, createRedisBackend, createWsTransport, type LinkSecurity } from "@espalier/mesh";
 import type { Replica } from "@espalier/replication";
+import { readPem } from "../router-options.ts";
 import { advertisedHost } from "./router-identity.ts";
 
 export interface BackendOptions {
@@ -48,13 +47,4 @@ export function createBackend({ config, replica, ...ports }: BackendOptions): Ba
 function securityOf({ secret, tls }: MeshConfig): LinkSecurity {
   if (secret) return { kind: "secret", secret: secret.reveal() };
   return { kind: tls ? "mutual-tls" : "insecure" };
-}
-
-function readPem(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
-  }
 }

@@ -4,6 +4,7 @@ import { shippedModelFolder } from "@espalier/tokenizer";
 import { publishingSims } from "../integration/cache-rig.ts";
 import type { Rig, Sim } from "../integration/rig.ts";
 import { createFaultNetwork, type FaultNetwork } from "./fault-network.ts";
+import { areFeedsOwned } from "./mesh-views.ts";
 import { type RouterProcess, startRouter } from "./router-process.ts";
 
 export interface FleetOptions {
@@ -82,6 +83,10 @@ export async function untilWhole(
       deadlineMs: wholeDeadlineMs,
     });
   }
+  if (!areFeedsShared) return;
+  // A router that came last takes feeds over from the others: one after the other hears of that.
+  const what = "agreement on who reads which feed";
+  await waitFor(() => areFeedsOwned(routers, feeds), { what, deadlineMs: wholeDeadlineMs });
 }
 
 interface WantedFeeds {

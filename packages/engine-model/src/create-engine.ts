@@ -1,7 +1,6 @@
-import { BlockCache } from "./block-cache.ts";
-import { EngineLoop } from "./engine-loop.ts";
-import { createEventLog, silentEventLog } from "./event-log.ts";
-import { RadixCache } from "./radix-cache.ts";
+import { checkParameters } from "./check-parameters.ts";
+import { createLoop } from "./create-loop.ts";
+import { createTokenForm, createTokenLog } from "./token-form.ts";
 import type { Engine, EngineObserver, EngineParameters } from "./types.ts";
 
 export interface EngineOptions {
@@ -19,32 +18,6 @@ export interface EngineOptions {
  */
 export function createEngine({ parameters, hashSeed, observer }: EngineOptions): Engine {
   checkParameters(parameters);
-  const { flavour, blockCount, blockSize, prefixCaching, freeOrder = "uncached-first" } = parameters;
-  const events = observer.events ? createEventLog(flavour) : silentEventLog;
-  if (flavour === "sglang") {
-    const cache = new RadixCache({ blockCount, blockSize, prefixCaching, events });
-    return new EngineLoop({ parameters, hashSeed, observer, cache, events });
-  }
-  const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, events });
-  return new EngineLoop({ parameters, hashSeed, observer, cache, events });
-}
-
-function checkParameters(parameters: EngineParameters): void {
-  for (const name of ["blockSize", "blockCount", "maxBatchedTokens", "maxRunning", "maxModelLength"] as const) {
-    const value = parameters[name];
-    if (!(Number.isSafeInteger(value) && value >= 1))
-      throw new RangeError(`${name} ${value} is not a whole number > 0`);
-  }
-  for (const name of [
-    "stepBaseMs",
-    "prefillMsPerToken",
-    "attentionMsPerTokenPair",
-    "decodeMsPerSequence",
-    "decodeMsPerContextToken",
-  ] as const) {
-    const value = parameters[name];
-    if (!(Number.isFinite(value) && value >= 0)) throw new RangeError(`${name} ${value} is not a duration`);
-  }
-  // A step without duration would let time stand still.
-  if (parameters.stepBaseMs === 0) throw new RangeError("stepBaseMs must be above 0");
+  const log = createTokenLog(parameters, observer);
+  return createLoop(parameters, createTokenForm({ parameters, hashSeed, observer, log }), log);
 }

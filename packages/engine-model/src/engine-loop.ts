@@ -1,35 +1,37 @@
 import { type Accounting, createAccounting } from "./accounting.ts";
-import { checkRequest } from "./check-request.ts";
-import type { EventLog } from "./event-log.ts";
+import type { EngineForm } from "./engine-form.ts";
 import type { KvCache } from "./kv-cache.ts";
 import { Scheduler } from "./scheduler.ts";
-import { createSequence, isDecode, reportOf, type Sequence } from "./sequence.ts";
-import { stepDurationMs } from "./step-timing.ts";
-import { createTokenChain } from "./token-chain.ts";
-import type { Engine, EngineObserver, EngineParameters, EngineRequest, EngineStats, FinishReason } from "./types.ts";
+import { createSequence, isDecode, type RequestChain, reportOf, type Sequence } from "./sequence.ts";
+import { createStepWork, measureStep, stepDurationMs } from "./step-timing.ts";
+import type { EngineParameters, EngineStats, FinishReason } from "./types.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
-interface EngineLoopOptions<Seat> {
+interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
   readonly parameters: EngineParameters;
-  readonly hashSeed: number;
-  readonly observer: EngineObserver;
-  readonly cache: KvCache<Seat>;
-  readonly events: EventLog;
+  readonly form: EngineForm<Id, Request, Chain>;
+  readonly cache: KvCache<Seat, Chain>;
 }
 
 /** Requests that an engine holds at most, waiting and running. */
 export const maxHeldRequests = 65_536;
 
-/** Drives one engine: time passes from step to step, requests come and go in between. */
-export class EngineLoop<Seat> implements Engine {
+/**
+ * Drives one engine: time passes from step to step, requests come and go in between.
+ *
+ * Steps that are like the one before and that nobody is told of are passed over: they take constant time each, and what
+ * they did is entered with the sequences when one comes that is different. They may run late, when time has come to the
+ * end of the last of them, or when somebody asks or acts before.
+ */
+export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
   readonly parameters: EngineParameters;
-  readonly #options: EngineLoopOptions<Seat>;
+  readonly #options: EngineLoopOptions<Id, Request, Chain, Seat>;
   /** SGLang publishes events between steps, too, and refuses to flush its cache while requests wait. */
   readonly #isSglang: boolean;
   readonly #accounting: Accounting = createAccounting();
-  readonly #waiting: WaitingQueue<Seat> = createWaitingQueue();
-  readonly #scheduler: Scheduler<Seat>;
-  readonly #held = new Map<string, Sequence<Seat>>();
+  readonly #waiting: WaitingQueue<Sequence<Seat, Chain>> = createWaitingQueue();
+  readonly #scheduler: Scheduler<Seat, Chain>;
+  readonly #held = new Map<Id, Sequence<Seat, Chain>>();
   #reachedMs = Number.NEGATIVE_INFINITY;
   /** When the running step ends; undefined while the engine rests. */
   #stepEndMs: number | undefined;
@@ -37,8 +39,16 @@ export class EngineLoop<Seat> implements Engine {
   #startMs = 0;
   /** Whether observers are being told the results of a step. */
   #ending = false;
+  /** What the running step computes. */
+  readonly #work = createStepWork();
+  /** Steps like the running one that may follow it. */
+  #likeSteps = 0;
+  /** Steps passed over that the sequences do not know of yet. */
+  #passedSteps = 0;
+  /** When the last of the steps that may be passed over ends; undefined when not known yet. */
+  #likeEndMs: number | undefined;
 
-  constructor(options: EngineLoopOptions<Seat>) {
+  constructor(options: EngineLoopOptions<Id, Request, Chain, Seat>) {
     const { parameters, cache } = options;
     this.parameters = parameters;
     this.#options = options;
@@ -46,30 +56,32 @@ export class EngineLoop<Seat> implements Engine {
     this.#scheduler = new Scheduler({ parameters, cache, waiting: this.#waiting, accounting: this.#accounting });
   }
 
-  submit(request: EngineRequest, timeMs: number): void {
-    const { id, promptTokens, outputTokens, adapter, cacheSalt } = request;
-    const { hashSeed, cache } = this.#options;
-    const { blockSize } = this.parameters;
-    checkRequest(request, this.parameters);
+  submit(request: Request, timeMs: number): void {
+    const { id } = request;
+    const { form, cache } = this.#options;
+    form.check(request);
     this.#runBefore(timeMs);
     if (this.#held.has(id)) throw new RangeError(`request ${id} is in the engine already`);
     if (this.#held.size >= maxHeldRequests)
       throw new RangeError(`the engine holds ${maxHeldRequests} requests already`);
-    const chain = createTokenChain({ hashSeed, blockSize, promptTokens, outputTokens, adapter, cacheSalt });
+    const chain = form.open(request);
     if (this.nextEventMs() === undefined) this.#startMs = timeMs;
-    const sequence = createSequence(request, timeMs, chain, cache.open(chain));
+    this.#stopPassing();
+    const sequence = createSequence(chain, cache.open(chain), timeMs);
     this.#held.set(id, sequence);
     this.#waiting.append(sequence);
   }
 
-  abort(requestId: string, timeMs: number): void {
+  abort(requestId: Id, timeMs: number): void {
     this.#runBefore(timeMs);
     const sequence = this.#held.get(requestId);
     if (!sequence) return;
     if (sequence.place === "running") {
+      this.#stopPassing();
       sequence.abortWanted = true;
       return;
     }
+    sequence.place = "gone";
     this.#waiting.drop(sequence);
     this.#finish(sequence, timeMs, "aborted");
   }
@@ -77,19 +89,20 @@ export class EngineLoop<Seat> implements Engine {
   advanceTo(timeMs: number): void {
     this.#runBefore(timeMs);
     if (this.#ending) return;
-    for (let at = this.nextEventMs(); at !== undefined && at <= timeMs; at = this.nextEventMs()) this.#handleNext();
+    for (let at = this.#nextMs(); at !== undefined && at <= timeMs; at = this.#nextMs()) this.#handleNext();
   }
 
   nextEventMs(): number | undefined {
-    if (this.#stepEndMs !== undefined) return this.#stepEndMs;
-    return this.#scheduler.running.length + this.#waiting.size() > 0 ? this.#startMs : undefined;
+    if (this.#likeSteps === 0) return this.#nextMs();
+    this.#likeEndMs ??= this.#endOfLikeSteps();
+    return this.#likeEndMs;
   }
 
   resetPrefixCache(timeMs: number): boolean {
     this.#runBefore(timeMs);
     if (this.#isSglang && this.#held.size > 0) return false;
     if (!this.#options.cache.reset()) return false;
-    if (this.#isSglang) this.#publish(timeMs);
+    if (this.#isSglang) this.#options.form.publish(timeMs);
     return true;
   }
 
@@ -114,26 +127,79 @@ export class EngineLoop<Seat> implements Engine {
       return;
     }
     // What SGLang says when it starts.
-    if (this.#isSglang && this.#reachedMs === Number.NEGATIVE_INFINITY) this.#publish(timeMs);
-    for (let at = this.nextEventMs(); at !== undefined && at < timeMs; at = this.nextEventMs()) this.#handleNext();
+    if (this.#isSglang && this.#reachedMs === Number.NEGATIVE_INFINITY) this.#options.form.publish(timeMs);
+    for (let at = this.#nextMs(); at !== undefined && at < timeMs; at = this.#nextMs()) this.#handleNext();
     this.#reachedMs = timeMs;
+  }
+
+  /** When the next step ends or begins. */
+  #nextMs(): number | undefined {
+    if (this.#stepEndMs !== undefined) return this.#stepEndMs;
+    return this.#scheduler.running.length + this.#waiting.size() > 0 ? this.#startMs : undefined;
   }
 
   #handleNext(): void {
     if (this.#stepEndMs === undefined) this.#startStep(this.#startMs);
+    else if (this.#likeSteps > 0) this.#passStep(this.#stepEndMs);
     else this.#endStep(this.#stepEndMs);
   }
 
   #startStep(nowMs: number): void {
+    const { form } = this.#options;
     this.#scheduler.plan(nowMs);
-    const durationMs = stepDurationMs(this.#scheduler.running, this.parameters);
+    measureStep(this.#scheduler.running, this.#work);
+    this.#begin(nowMs);
+    if (!form.nothingToPublish()) return;
+    this.#likeSteps = this.#scheduler.likeSteps(form.quietTokens);
+    this.#likeEndMs = undefined;
+  }
+
+  #begin(nowMs: number): void {
+    const durationMs = stepDurationMs(this.#work, this.parameters);
     this.#stepEndMs = nowMs + durationMs;
     this.#accounting.steps++;
     this.#accounting.busyMs += durationMs;
   }
 
+  /** Ends a step and begins the next one, which is like it. */
+  #passStep(timeMs: number): void {
+    const { decodes } = this.#work;
+    this.#reachedMs = timeMs;
+    this.#likeSteps--;
+    this.#passedSteps++;
+    this.#accounting.generatedTokens += decodes;
+    this.#work.decodeContext += decodes;
+    this.#scheduler.planAgain();
+    this.#begin(timeMs);
+  }
+
+  /** The sum is taken step by step: any other way of adding would round differently. */
+  #endOfLikeSteps(): number {
+    const work = { ...this.#work };
+    let endMs = this.#stepEndMs!;
+    for (let step = 0; step < this.#likeSteps; step++) {
+      work.decodeContext += work.decodes;
+      endMs += stepDurationMs(work, this.parameters);
+    }
+    return endMs;
+  }
+
+  /** Lets the running step end as any other. */
+  #stopPassing(): void {
+    this.#likeSteps = 0;
+    if (this.#passedSteps === 0) return;
+    const { running } = this.#scheduler;
+    for (let at = 0; at < running.length; at++) {
+      const sequence = running[at]!;
+      sequence.knownTokens += this.#passedSteps;
+      sequence.computedTokens += this.#passedSteps;
+    }
+    this.#passedSteps = 0;
+  }
+
   #endStep(timeMs: number): void {
     const { running } = this.#scheduler;
+    this.#stopPassing();
     this.#reachedMs = timeMs;
     this.#ending = true;
     let kept = 0;
@@ -143,25 +209,25 @@ export class EngineLoop<Seat> implements Engine {
       if (!takesPart || this.#advance(sequence, timeMs)) running[kept++] = sequence;
     }
     running.length = kept;
-    this.#publish(timeMs);
+    this.#options.form.publish(timeMs);
     this.#ending = false;
     this.#stepEndMs = undefined;
     this.#startMs = timeMs;
   }
 
   /** Takes the results of the step for one sequence. Returns whether it goes on. */
-  #advance(sequence: Sequence<Seat>, timeMs: number): boolean {
+  #advance(sequence: Sequence<Seat, Chain>, timeMs: number): boolean {
     const { cache } = this.#options;
     const decoded = isDecode(sequence);
     sequence.computedTokens += sequence.stepTokens;
     sequence.stepTokens = 0;
     if (sequence.abortWanted) {
-      cache.release(sequence.seat, sequence.computedTokens, sequence.knownTokens > sequence.chain.promptTokens);
+      cache.release(sequence.seat, sequence.computedTokens, sequence.knownTokens > sequence.promptTokens);
       this.#finish(sequence, timeMs, "aborted");
       return false;
     }
     const generates = sequence.computedTokens === sequence.knownTokens;
-    const last = generates && sequence.knownTokens + 1 === sequence.chain.tokens.length;
+    const last = generates && sequence.knownTokens + 1 === sequence.totalTokens;
     if (last) cache.release(sequence.seat, sequence.computedTokens, true);
     else if (!decoded) cache.computed(sequence.seat, sequence.computedTokens);
     if (generates) this.#generate(sequence, timeMs);
@@ -169,29 +235,21 @@ export class EngineLoop<Seat> implements Engine {
     return !last;
   }
 
-  #generate(sequence: Sequence<Seat>, timeMs: number): void {
-    const { request, chain } = sequence;
-    const index = sequence.knownTokens - chain.promptTokens;
-    const token = request.outputToken(index);
-    chain.tokens[sequence.knownTokens++] = token;
+  #generate(sequence: Sequence<Seat, Chain>, timeMs: number): void {
+    const index = sequence.knownTokens - sequence.promptTokens;
+    sequence.knownTokens++;
     this.#accounting.generatedTokens++;
     if (index === 0) {
       sequence.firstTokenMs = timeMs;
-      this.#accounting.promptTokens += chain.promptTokens;
+      this.#accounting.promptTokens += sequence.promptTokens;
     }
-    this.#options.observer.token?.(request.id, index, token, timeMs);
+    this.#options.form.generated(sequence.chain, index, timeMs);
   }
 
-  #finish(sequence: Sequence<Seat>, timeMs: number, reason: FinishReason): void {
+  #finish(sequence: Sequence<Seat, Chain>, timeMs: number, reason: FinishReason): void {
     sequence.place = "gone";
-    this.#held.delete(sequence.request.id);
+    this.#held.delete(sequence.chain.id);
     this.#accounting.finished++;
-    this.#options.observer.finished?.(reportOf(sequence, timeMs, reason));
-  }
-
-  #publish(timeMs: number): void {
-    const { events, observer } = this.#options;
-    const taken = events.take();
-    if (taken) observer.events?.(taken, timeMs);
+    this.#options.form.finished(sequence.chain, reportOf<Id>(sequence, timeMs, reason));
   }
 }

@@ -1,13 +1,9 @@
+import type { CacheLog } from "./cache-log.ts";
 import type { TokenChain } from "./token-chain.ts";
 import type { CacheFlavour, EngineHash, KvEvent } from "./types.ts";
 
 /** Collects KV events between two publications. */
-export interface EventLog {
-  /** Blocks `from` to `to` (exclusive) of a chain became reusable. */
-  stored(chain: TokenChain, from: number, to: number): void;
-  /** Content was given up: pairs of lanes. Runs of one adapter join into one event where the engine does so. */
-  removed(lanes: Uint32Array, adapter: string | undefined): void;
-  cleared(): void;
+export interface EventLog extends CacheLog<TokenChain> {
   /** Hands over what was collected, or undefined when there is nothing. */
   take(): KvEvent[] | undefined;
 }
@@ -21,14 +17,6 @@ function toEngineHash(a: number, b: number): EngineHash {
   scratchLanes[1] = b;
   return scratchHash[0]!;
 }
-
-/** A log for an observer that does not listen to events. */
-export const silentEventLog: EventLog = {
-  stored() {},
-  removed() {},
-  cleared() {},
-  take: () => undefined,
-};
 
 /**
  * vLLM announces every removed block by itself and the salt with the first block of a chain. SGLang joins removals
@@ -45,6 +33,7 @@ export function createEventLog(flavour: CacheFlavour): EventLog {
     events.push(event);
   };
   return {
+    everyCopy: true,
     stored(chain, from, to) {
       const hashes: EngineHash[] = [];
       for (let block = from; block < to; block++) hashes.push(hashAt(chain.lanes, block));

@@ -1,3 +1,5 @@
+import { type BlockRecords, recordField } from "./block-records.ts";
+
 /** The free blocks of a pool in the order in which they will be taken. Every operation takes constant time. */
 export interface FreeQueue {
   readonly size: () => number;
@@ -12,42 +14,42 @@ export interface FreeQueue {
 /** Stands before the first block. */
 export const HEAD = -1;
 
-/** All of the `blocks` blocks, in order of their numbers. */
-export function createFreeQueue(blocks: number): FreeQueue {
-  // A ring through one sentinel at index `blocks`.
-  const next = new Int32Array(blocks + 1);
-  const previous = new Int32Array(blocks + 1);
-  for (let at = 0; at <= blocks; at++) {
-    next[at] = at === blocks ? 0 : at + 1;
-    previous[at] = at === 0 ? blocks : at - 1;
-  }
+const { words, nextFree, previousFree } = recordField;
+
+/** All blocks of the records, in order of their numbers. */
+export function createFreeQueue(records: BlockRecords): FreeQueue {
+  // A ring through one sentinel behind the last block.
+  const blocks = records.length / words - 1;
   let size = blocks;
+
+  const nextOf = (block: number): number => records[block * words + nextFree]! + block + 1;
+  const previousOf = (block: number): number => records[block * words + previousFree]! + block - 1;
+  const join = (left: number, right: number): void => {
+    records[left * words + nextFree] = right - left - 1;
+    records[right * words + previousFree] = left - right + 1;
+  };
+  join(blocks, 0);
 
   const insertAfter = (before: number, block: number): void => {
     const left = before === HEAD ? blocks : before;
-    const right = next[left]!;
-    next[left] = block;
-    previous[block] = left;
-    next[block] = right;
-    previous[right] = block;
+    const right = nextOf(left);
+    join(left, block);
+    join(block, right);
     size++;
   };
   const remove = (block: number): void => {
-    const left = previous[block]!;
-    const right = next[block]!;
-    next[left] = right;
-    previous[right] = left;
+    join(previousOf(block), nextOf(block));
     size--;
   };
   return {
     size: () => size,
     take() {
-      const block = next[blocks]!;
+      const block = nextOf(blocks);
       remove(block);
       return block;
     },
     remove,
-    append: (block) => insertAfter(previous[blocks]!, block),
+    append: (block) => insertAfter(previousOf(blocks), block),
     insertAfter,
   };
 }

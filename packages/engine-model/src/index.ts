@@ -1,4 +1,7 @@
 /** A deterministic model of one LLM engine: batching, prefill, decode, KV blocks, eviction, events. */
+export { type BlockChanges, blockChange } from "./block-changes.ts";
+export type { BlockEngine, BlockEngineObserver, BlockReport, BlockRequest } from "./block-types.ts";
+export { type BlockEngineOptions, createBlockEngine } from "./create-block-engine.ts";
 export { createEngine, type EngineOptions } from "./create-engine.ts";
 export { maxHeldRequests } from "./engine-loop.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";

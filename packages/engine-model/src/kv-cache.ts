@@ -1,12 +1,12 @@
-import type { TokenChain } from "./token-chain.ts";
+import type { HashChain } from "./hash-chain.ts";
 
 /**
  * The KV memory of one engine with its prefix cache, as the scheduler sees it. `Seat` is what one request holds there;
  * only the cache looks inside. Token counts run from the start of the request.
  */
-export interface KvCache<Seat> {
+export interface KvCache<Seat, Chain extends HashChain> {
   /** A seat that holds nothing yet. */
-  open(chain: TokenChain): Seat;
+  open(chain: Chain): Seat;
   /** Looks up the longest cached prefix of at most `limitTokens` tokens; the seat remembers it for `admit`. */
   match(seat: Seat, limitTokens: number): number;
   /**
@@ -18,8 +18,14 @@ export interface KvCache<Seat> {
   admit(seat: Seat, tokens: number, roomTokens: number): boolean;
   /** Slots for the first `tokens` tokens of an admitted request; false, with nothing changed, when there is no room. */
   grow(seat: Seat, tokens: number): boolean;
+  /**
+   * For a sequence that decodes: up to how many tokens `grow` would do nothing for this seat, whatever becomes of others.
+   */
+  idleUpTo(seat: Seat): number;
   /** Ends the planning of a step in which `decodes` sequences decode. */
   planned(decodes: number): void;
+  /** Whether planning a step in which so many sequences decode, and none of them grows, would change nothing. */
+  isSettled(decodes: number): boolean;
   /** A step computed a part of the prompt, up to `tokens`. */
   computed(seat: Seat, tokens: number): void;
   /**

@@ -1,13 +1,13 @@
 import type { Sequence } from "./sequence.ts";
 
 /** How much room SGLang leaves for the output of what runs before it admits more. */
-export interface OutputReserve<Seat> {
+export interface OutputReserve {
   /** Tokens that the running sequences are expected to generate yet. */
-  expected(running: readonly Sequence<Seat>[]): number;
+  expected(running: readonly Sequence<unknown>[]): number;
   /** A step decoded without trouble: expect less. */
   decoded(): void;
   /** Sequences lost their place for want of room: expect what the others show. */
-  preempted(running: readonly Sequence<Seat>[]): void;
+  preempted(running: readonly Sequence<unknown>[]): void;
   /** Nothing runs: start over. */
   rested(): void;
 }
@@ -22,12 +22,12 @@ const STEPS_AHEAD = 20;
 const MOST_TOKENS = 4_096;
 
 /** Output tokens that a sequence has yet to generate, as far as admission counts them. */
-export function remainingOutput<Seat>(sequence: Sequence<Seat>): number {
-  return Math.min(sequence.chain.tokens.length - sequence.knownTokens, MOST_TOKENS);
+export function remainingOutput(sequence: Sequence<unknown>): number {
+  return Math.min(sequence.totalTokens - sequence.knownTokens, MOST_TOKENS);
 }
 
 /** `NewTokenRatioTracker` and the offsets of `PrefillAdder`, SGLang 0.5.23. */
-export function createOutputReserve<Seat>(): OutputReserve<Seat> {
+export function createOutputReserve(): OutputReserve {
   let share = FIRST_SHARE;
   return {
     expected(running) {
@@ -41,9 +41,9 @@ export function createOutputReserve<Seat>(): OutputReserve<Seat> {
     preempted(running) {
       let generated = 0;
       let wanted = 0;
-      for (const { knownTokens, chain } of running) {
-        generated += knownTokens - chain.promptTokens;
-        wanted += chain.tokens.length - chain.promptTokens;
+      for (const { knownTokens, promptTokens, totalTokens } of running) {
+        generated += knownTokens - promptTokens;
+        wanted += totalTokens - promptTokens;
       }
       share = Math.min(1, (generated + STEPS_AHEAD * running.length) / (wanted + 1));
     },

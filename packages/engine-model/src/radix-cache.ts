@@ -1,11 +1,11 @@
-import type { EventLog } from "./event-log.ts";
+import type { CacheLog } from "./cache-log.ts";
+import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
 import { type RadixNode, RadixTree } from "./radix-tree.ts";
-import { hashBlocks, type TokenChain } from "./token-chain.ts";
 
 /** What one request holds beside a radix tree. */
-interface RadixSeat {
-  readonly chain: TokenChain;
+interface RadixSeat<Chain extends HashChain> {
+  readonly chain: Chain;
   /** The tree node up to which it uses the tree's pages; locked once admitted. */
   node: RadixNode;
   /** Pages of the tree that it uses. */
@@ -16,20 +16,20 @@ interface RadixSeat {
   tokens: number;
 }
 
-interface RadixCacheOptions {
+interface RadixCacheOptions<Chain extends HashChain> {
   readonly blockCount: number;
   readonly blockSize: number;
   readonly prefixCaching: boolean;
-  readonly events: EventLog;
+  readonly log: CacheLog<Chain>;
 }
 
 /**
  * SGLang's cache (`unified_radix_cache.py`, `allocation.py`, 0.5.23): full pages enter a radix tree after a part of the
  * prompt was computed and when the request ends, and stay there until room is needed.
  */
-export class RadixCache implements KvCache<RadixSeat> {
-  readonly #options: RadixCacheOptions;
-  readonly #tree: RadixTree;
+export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Chain>, Chain> {
+  readonly #options: RadixCacheOptions<Chain>;
+  readonly #tree: RadixTree<Chain>;
   #freePages: number;
   /** What the sequences that extend their prompts in the step being planned will take. */
   #extendTokens = 0;
@@ -38,32 +38,32 @@ export class RadixCache implements KvCache<RadixSeat> {
   /** Pages that decoding sequences took in the step being planned. */
   #decodePages = 0;
 
-  constructor(options: RadixCacheOptions) {
+  constructor(options: RadixCacheOptions<Chain>) {
     this.#options = options;
-    this.#tree = new RadixTree(options.events);
+    this.#tree = new RadixTree(options.log);
     this.#freePages = options.blockCount;
     // SGLang starts with a reset and announces it.
-    options.events.cleared();
+    options.log.cleared();
   }
 
-  open(chain: TokenChain): RadixSeat {
+  open(chain: Chain): RadixSeat<Chain> {
     return { chain, node: this.#tree.root, treePages: 0, pages: 0, tokens: 0 };
   }
 
-  match(seat: RadixSeat, limitTokens: number): number {
+  match(seat: RadixSeat<Chain>, limitTokens: number): number {
     const { blockSize, prefixCaching } = this.#options;
     const { root } = this.#tree;
     const limit = Math.floor(limitTokens / blockSize);
     seat.node = root;
     seat.treePages = 0;
     if (!prefixCaching || limit === 0) return 0;
-    hashBlocks(seat.chain, limit);
+    seat.chain.hashBlocks(limit);
     seat.node = this.#tree.match(seat.chain, limit);
     for (let node = seat.node; node !== root; node = node.parent!) seat.treePages += node.lanes.length / 2;
     return seat.treePages * blockSize;
   }
 
-  admit(seat: RadixSeat, tokens: number, roomTokens: number): boolean {
+  admit(seat: RadixSeat<Chain>, tokens: number, roomTokens: number): boolean {
     this.#tree.lock(seat.node);
     if (this.#pagesFor(roomTokens) - seat.treePages > this.#roomLeft()) {
       this.#tree.unlock(seat.node);
@@ -75,7 +75,7 @@ export class RadixCache implements KvCache<RadixSeat> {
     return true;
   }
 
-  grow(seat: RadixSeat, tokens: number): boolean {
+  grow(seat: RadixSeat<Chain>, tokens: number): boolean {
     const pages = this.#pagesFor(tokens);
     const wanted = pages - seat.pages;
     if (wanted > this.#roomLeft()) return false;
@@ -89,6 +89,10 @@ export class RadixCache implements KvCache<RadixSeat> {
     seat.pages = pages;
     seat.tokens = tokens;
     return true;
+  }
+
+  idleUpTo(seat: RadixSeat<Chain>): number {
+    return seat.pages * this.#options.blockSize;
   }
 
   planned(decodes: number): void {
@@ -107,11 +111,15 @@ export class RadixCache implements KvCache<RadixSeat> {
     this.#decodePages = 0;
   }
 
-  computed(seat: RadixSeat, tokens: number): void {
+  isSettled(decodes: number): boolean {
+    return this.#options.blockSize === 1 || this.#freePages >= decodes || this.#tree.evictablePages === 0;
+  }
+
+  computed(seat: RadixSeat<Chain>, tokens: number): void {
     if (this.#options.prefixCaching) this.#enter(seat, tokens);
   }
 
-  release(seat: RadixSeat, tokens: number, keep: boolean): void {
+  release(seat: RadixSeat<Chain>, tokens: number, keep: boolean): void {
     if (keep && this.#options.prefixCaching) this.#enter(seat, tokens);
     this.#freePages += seat.pages - seat.treePages;
     this.#tree.unlock(seat.node);
@@ -157,7 +165,7 @@ export class RadixCache implements KvCache<RadixSeat> {
   }
 
   /** Notes what a prompt will take. All prompts of a step are served at once, when every prefix in use is locked. */
-  #promise(seat: RadixSeat, tokens: number): void {
+  #promise(seat: RadixSeat<Chain>, tokens: number): void {
     const pages = this.#pagesFor(tokens);
     this.#extendPages += pages - seat.pages;
     this.#extendTokens += tokens - seat.tokens;
@@ -167,11 +175,11 @@ export class RadixCache implements KvCache<RadixSeat> {
   }
 
   /** Moves the seat's full pages below `tokens` into the tree; copies of what was there already are given back. */
-  #enter(seat: RadixSeat, tokens: number): void {
+  #enter(seat: RadixSeat<Chain>, tokens: number): void {
     const { chain } = seat;
     const { blockSize } = this.#options;
     const full = Math.floor(tokens / blockSize);
-    hashBlocks(chain, full);
+    chain.hashBlocks(full);
     const { present, node } = this.#tree.insert(chain, full);
     // The prompt gets a node of its own, so that eviction can drop what was generated and leave the prompt.
     const promptPages = Math.floor(chain.promptTokens / blockSize);

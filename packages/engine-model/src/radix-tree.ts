@@ -1,6 +1,6 @@
-import type { EventLog } from "./event-log.ts";
+import type { CacheLog } from "./cache-log.ts";
+import type { HashChain } from "./hash-chain.ts";
 import { createLeafHeap, type HeapEntry, type LeafHeap } from "./leaf-heap.ts";
-import type { TokenChain } from "./token-chain.ts";
 
 /** A run of pages that share a fate. Its pages are known by their chained hashes. */
 export interface RadixNode extends HeapEntry {
@@ -22,8 +22,8 @@ const NO_LANES = new Uint32Array(0);
  * The prefix tree of SGLang (`UnifiedTreeCore`, 0.5.23). Pages leave it node by node: the unlocked leaf that was not
  * accessed for longest goes first. Access times are counted, not measured, as there.
  */
-export class RadixTree {
-  readonly #events: EventLog;
+export class RadixTree<Chain extends HashChain> {
+  readonly #log: CacheLog<Chain>;
   /** The unlocked nodes without children. */
   readonly #leaves: LeafHeap<RadixNode> = createLeafHeap();
   #clock = 0;
@@ -31,8 +31,8 @@ export class RadixTree {
   #pages = 0;
   #root: RadixNode;
 
-  constructor(events: EventLog) {
-    this.#events = events;
+  constructor(log: CacheLog<Chain>) {
+    this.#log = log;
     this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
   }
 
@@ -50,7 +50,7 @@ export class RadixTree {
   }
 
   /** The deepest node on a chain's path within its first `limit` pages, after a split where the path ends inside one. */
-  match(chain: TokenChain, limit: number): RadixNode {
+  match(chain: HashChain, limit: number): RadixNode {
     let node = this.#root;
     let at = 0;
     while (at < limit) {
@@ -75,7 +75,7 @@ export class RadixTree {
    *
    * @returns the node they end in, and how many of them were there before
    */
-  insert(chain: TokenChain, limit: number): { readonly present: number; readonly node: RadixNode } {
+  insert(chain: Chain, limit: number): { readonly present: number; readonly node: RadixNode } {
     let node = this.#root;
     let at = 0;
     this.#touch(node, this.#clock++);
@@ -94,7 +94,7 @@ export class RadixTree {
     this.#settle(node);
     this.#pages += limit - at;
     this.#evictablePages += limit - at;
-    this.#events.stored(chain, at, limit);
+    this.#log.stored(chain, at, limit);
     return { present: at, node: leaf };
   }
 
@@ -124,7 +124,7 @@ export class RadixTree {
     const freed = leaf.lanes.length / 2;
     this.#pages -= freed;
     this.#evictablePages -= freed;
-    this.#events.removed(leaf.lanes, leaf.adapter);
+    this.#log.removed(leaf.lanes, leaf.adapter);
     return freed;
   }
 
@@ -134,7 +134,7 @@ export class RadixTree {
     this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
     this.#pages = 0;
     this.#evictablePages = 0;
-    this.#events.cleared();
+    this.#log.cleared();
   }
 
   #createNode(

@@ -1,14 +1,15 @@
 import type { Accounting } from "./accounting.ts";
+import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
 import { createOutputReserve, type OutputReserve, remainingOutput } from "./output-reserve.ts";
 import { isDecode, type Sequence } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
 import type { WaitingQueue } from "./waiting-queue.ts";
 
-interface SchedulerOptions<Seat> {
+interface SchedulerOptions<Seat, Chain extends HashChain> {
   readonly parameters: EngineParameters;
-  readonly cache: KvCache<Seat>;
-  readonly waiting: WaitingQueue<Seat>;
+  readonly cache: KvCache<Seat, Chain>;
+  readonly waiting: WaitingQueue<Sequence<Seat, Chain>>;
   readonly accounting: Accounting;
 }
 
@@ -21,18 +22,18 @@ interface SchedulerOptions<Seat> {
  * SGLang differs: a step either extends prompts or decodes, prompts first (`get_next_batch_to_run`), and a request is
  * admitted only when room is left for what the running ones are expected to generate.
  */
-export class Scheduler<Seat> {
+export class Scheduler<Seat, Chain extends HashChain> {
   /** Sequences with a place in the batch, in order of admission. */
-  readonly running: Sequence<Seat>[] = [];
-  readonly #options: SchedulerOptions<Seat>;
+  readonly running: Sequence<Seat, Chain>[] = [];
+  readonly #options: SchedulerOptions<Seat, Chain>;
   readonly #promptsApart: boolean;
-  readonly #reserve: OutputReserve<Seat> = createOutputReserve();
+  readonly #reserve: OutputReserve = createOutputReserve();
   /** Tokens left in the step being planned. */
   #budget = 0;
   /** Whether the step being planned took blocks away from somebody. */
   #preempted = false;
 
-  constructor(options: SchedulerOptions<Seat>) {
+  constructor(options: SchedulerOptions<Seat, Chain>) {
     this.#options = options;
     this.#promptsApart = options.parameters.flavour === "sglang";
   }
@@ -53,6 +54,34 @@ export class Scheduler<Seat> {
     cache.planned(decodesApart ? this.#plannedDecodes() : 0);
   }
 
+  /**
+   * How many of the steps after the planned one will be like it: every sequence decodes, nobody comes or goes, and no
+   * block does. `planAgain` plans them.
+   *
+   * @param quietTokens how many tokens from a position on need not be told of
+   */
+  likeSteps(quietTokens: (knownTokens: number) => number): number {
+    const { running } = this;
+    const { cache, waiting } = this.#options;
+    if (waiting.size() > 0) return 0;
+    let steps = Number.POSITIVE_INFINITY;
+    for (let at = 0; at < running.length; at++) {
+      const sequence = running[at]!;
+      if (sequence.stepTokens === 0 || sequence.abortWanted || !isDecode(sequence)) return 0;
+      const { seat, computedTokens, knownTokens, totalTokens } = sequence;
+      const untilEnd = totalTokens - knownTokens - 1;
+      const untilBlock = cache.idleUpTo(seat) - computedTokens - 1;
+      steps = Math.min(steps, untilEnd, untilBlock, quietTokens(knownTokens));
+      if (steps <= 0) return 0;
+    }
+    return cache.isSettled(running.length) ? steps : 0;
+  }
+
+  /** Plans a step that is like the one before, which leaves the sequences as they are. */
+  planAgain(): void {
+    if (this.#promptsApart) this.#reserve.decoded();
+  }
+
   /** Plans the running sequences that extend their prompts, those that decode, or both. */
   #continueRunning(prompts: boolean, decodes: boolean): void {
     const { running } = this;
@@ -71,7 +100,7 @@ export class Scheduler<Seat> {
     }
   }
 
-  #preempt(at: number): Sequence<Seat> {
+  #preempt(at: number): Sequence<Seat, Chain> {
     const { cache, waiting, accounting } = this.#options;
     const victim = this.running[at]!;
     this.running.splice(at, 1);
@@ -108,7 +137,7 @@ export class Scheduler<Seat> {
     }
   }
 
-  #place(sequence: Sequence<Seat>, matched: number, tokens: number, nowMs: number): void {
+  #place(sequence: Sequence<Seat, Chain>, matched: number, tokens: number, nowMs: number): void {
     const { accounting } = this.#options;
     sequence.place = "running";
     sequence.computedTokens = matched;
@@ -131,7 +160,7 @@ export class Scheduler<Seat> {
 }
 
 /** The last one of the highest priority value. */
-function victimOf<Seat>(running: readonly Sequence<Seat>[]): number {
+function victimOf(running: readonly Sequence<unknown>[]): number {
   let victimAt = running.length - 1;
   for (let at = running.length - 2; at >= 0; at--) {
     if (running[at]!.priority > running[victimAt]!.priority) victimAt = at;

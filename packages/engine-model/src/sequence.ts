@@ -1,13 +1,21 @@
-import type { TokenChain } from "./token-chain.ts";
-import type { EngineRequest, FinishReason, RequestReport } from "./types.ts";
+import type { HashChain } from "./hash-chain.ts";
+import type { FinishReason, RequestReport } from "./types.ts";
+
+/** What a request brought, and what the engine must remember of it to tell its observer. */
+export interface RequestChain<Id> extends HashChain {
+  readonly id: Id;
+  readonly priority: number;
+}
 
 /** One request inside the engine. */
-export interface Sequence<Seat> {
-  readonly request: EngineRequest;
+export interface Sequence<Seat, Chain = unknown> {
+  readonly chain: Chain;
+  readonly seat: Seat;
   readonly priority: number;
   readonly arrivedMs: number;
-  readonly chain: TokenChain;
-  readonly seat: Seat;
+  readonly promptTokens: number;
+  /** Tokens of the prompt and of the whole output. */
+  readonly totalTokens: number;
   /** Tokens that exist: the prompt and what was generated. */
   knownTokens: number;
   /** Tokens whose KV was computed. */
@@ -22,19 +30,20 @@ export interface Sequence<Seat> {
   preemptions: number;
 }
 
-export function createSequence<Seat>(
-  request: EngineRequest,
-  arrivedMs: number,
-  chain: TokenChain,
+export function createSequence<Seat, Chain extends RequestChain<unknown>>(
+  chain: Chain,
   seat: Seat,
-): Sequence<Seat> {
+  arrivedMs: number,
+): Sequence<Seat, Chain> {
+  const { priority, promptTokens, totalTokens } = chain;
   return {
-    request,
-    priority: request.priority ?? 0,
-    arrivedMs,
     chain,
     seat,
-    knownTokens: chain.promptTokens,
+    priority,
+    arrivedMs,
+    promptTokens,
+    totalTokens,
+    knownTokens: promptTokens,
     computedTokens: 0,
     stepTokens: 0,
     place: "waiting",
@@ -47,16 +56,20 @@ export function createSequence<Seat>(
 }
 
 /** Whether the step computes the token generated last, and nothing else. */
-export function isDecode<Seat>(sequence: Sequence<Seat>): boolean {
-  return sequence.computedTokens >= sequence.chain.promptTokens && sequence.computedTokens + 1 === sequence.knownTokens;
+export function isDecode(sequence: Sequence<unknown>): boolean {
+  return sequence.computedTokens >= sequence.promptTokens && sequence.computedTokens + 1 === sequence.knownTokens;
 }
 
-export function reportOf<Seat>(sequence: Sequence<Seat>, finishedMs: number, reason: FinishReason): RequestReport {
+export function reportOf<Id>(
+  sequence: Sequence<unknown, RequestChain<Id>>,
+  finishedMs: number,
+  reason: FinishReason,
+): Omit<RequestReport, "id"> & { readonly id: Id } {
   return {
-    id: sequence.request.id,
-    promptTokens: sequence.chain.promptTokens,
+    id: sequence.chain.id,
+    promptTokens: sequence.promptTokens,
     cachedTokens: sequence.cachedTokens,
-    outputTokens: sequence.knownTokens - sequence.chain.promptTokens,
+    outputTokens: sequence.knownTokens - sequence.promptTokens,
     arrivedMs: sequence.arrivedMs,
     scheduledMs: sequence.scheduledMs,
     firstTokenMs: sequence.firstTokenMs,

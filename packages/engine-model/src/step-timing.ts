@@ -2,8 +2,23 @@ import type { Sequence } from "./sequence.ts";
 import { isDecode } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
 
-/** How long the planned step takes, in milliseconds; the formula stands at `EngineParameters`. */
-export function stepDurationMs<Seat>(sequences: readonly Sequence<Seat>[], parameters: EngineParameters): number {
+/** What one step computes. */
+export interface StepWork {
+  prefillTokens: number;
+  /** Sum over those tokens of the context that each one attends to, itself included. */
+  attentionPairs: number;
+  /** Sequences that decode. */
+  decodes: number;
+  /** Tokens of context of those, the ones they compute included. */
+  decodeContext: number;
+}
+
+export function createStepWork(): StepWork {
+  return { prefillTokens: 0, attentionPairs: 0, decodes: 0, decodeContext: 0 };
+}
+
+/** Adds up the planned step. */
+export function measureStep(sequences: readonly Sequence<unknown>[], work: StepWork): void {
   let prefillTokens = 0;
   let attentionPairs = 0;
   let decodes = 0;
@@ -21,11 +36,19 @@ export function stepDurationMs<Seat>(sequences: readonly Sequence<Seat>[], param
       attentionPairs += tokens * computed + (tokens * (tokens + 1)) / 2;
     }
   }
+  work.prefillTokens = prefillTokens;
+  work.attentionPairs = attentionPairs;
+  work.decodes = decodes;
+  work.decodeContext = decodeContext;
+}
+
+/** How long a step takes, in milliseconds; the formula stands at `EngineParameters`. */
+export function stepDurationMs(work: StepWork, parameters: EngineParameters): number {
   return (
     parameters.stepBaseMs +
-    parameters.prefillMsPerToken * prefillTokens +
-    parameters.attentionMsPerTokenPair * attentionPairs +
-    parameters.decodeMsPerSequence * decodes +
-    parameters.decodeMsPerContextToken * decodeContext
+    parameters.prefillMsPerToken * work.prefillTokens +
+    parameters.attentionMsPerTokenPair * work.attentionPairs +
+    parameters.decodeMsPerSequence * work.decodes +
+    parameters.decodeMsPerContextToken * work.decodeContext
   );
 }

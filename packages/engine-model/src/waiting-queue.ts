@@ -1,24 +1,28 @@
-import type { Sequence } from "./sequence.ts";
-
-/** Requests that wait for a place, the lowest priority value first, then in order of arrival. */
-export interface WaitingQueue<Seat> {
-  readonly size: () => number;
-  append(sequence: Sequence<Seat>): void;
-  /** Puts a preempted request before all others of its priority. */
-  prepend(sequence: Sequence<Seat>): void;
-  /** The request to serve next, which stays in the queue. */
-  peek(): Sequence<Seat> | undefined;
-  /** Takes out what `peek` gave. */
-  takeFirst(): void;
-  /** Forgets a request that must be in the queue. */
-  drop(sequence: Sequence<Seat>): void;
+/** What may wait. */
+interface Queued {
+  readonly priority: number;
+  readonly place: "waiting" | "running" | "gone";
 }
 
-interface Lane<Seat> {
+/** Requests that wait for a place, the lowest priority value first, then in order of arrival. */
+export interface WaitingQueue<Entry extends Queued> {
+  readonly size: () => number;
+  append(entry: Entry): void;
+  /** Puts a preempted request before all others of its priority. */
+  prepend(entry: Entry): void;
+  /** The request to serve next, which stays in the queue. */
+  peek(): Entry | undefined;
+  /** Takes out what `peek` gave. */
+  takeFirst(): void;
+  /** Forgets a request that is in the queue, and whose place is `gone` already. */
+  drop(entry: Entry): void;
+}
+
+interface Lane<Entry> {
   readonly priority: number;
   /** Preempted requests, the next one last. */
-  returned: Sequence<Seat>[];
-  arrived: Sequence<Seat>[];
+  returned: Entry[];
+  arrived: Entry[];
   /** Index of the first request of `arrived` that was not taken yet. */
   head: number;
   /** Requests that wait here; the others in the lists are gone. */
@@ -28,36 +32,36 @@ interface Lane<Seat> {
 /** How many entries a lane may have that nobody waits for. */
 const SLACK = 1_024;
 
-export function createWaitingQueue<Seat>(): WaitingQueue<Seat> {
+export function createWaitingQueue<Entry extends Queued>(): WaitingQueue<Entry> {
   /** In order of priority, none of them without live requests. */
-  const lanes: Lane<Seat>[] = [];
+  const lanes: Lane<Entry>[] = [];
   let size = 0;
 
-  const laneOf = (priority: number): Lane<Seat> => {
+  const laneOf = (priority: number): Lane<Entry> => {
     let at = 0;
     while (at < lanes.length && lanes[at]!.priority < priority) at++;
     const found = lanes[at];
     if (found?.priority === priority) return found;
-    const lane: Lane<Seat> = { priority, returned: [], arrived: [], head: 0, live: 0 };
+    const lane: Lane<Entry> = { priority, returned: [], arrived: [], head: 0, live: 0 };
     lanes.splice(at, 0, lane);
     return lane;
   };
-  const leave = (lane: Lane<Seat>): void => {
+  const leave = (lane: Lane<Entry>): void => {
     size--;
     if (--lane.live === 0) lanes.splice(lanes.indexOf(lane), 1);
     else if (lane.arrived.length + lane.returned.length > 2 * lane.live + SLACK) compact(lane);
   };
   return {
     size: () => size,
-    append(sequence) {
-      const lane = laneOf(sequence.priority);
-      lane.arrived.push(sequence);
+    append(entry) {
+      const lane = laneOf(entry.priority);
+      lane.arrived.push(entry);
       lane.live++;
       size++;
     },
-    prepend(sequence) {
-      const lane = laneOf(sequence.priority);
-      lane.returned.push(sequence);
+    prepend(entry) {
+      const lane = laneOf(entry.priority);
+      lane.returned.push(entry);
       lane.live++;
       size++;
     },
@@ -68,15 +72,14 @@ export function createWaitingQueue<Seat>(): WaitingQueue<Seat> {
       else lane.head++;
       leave(lane);
     },
-    drop(sequence) {
-      sequence.place = "gone";
-      leave(laneOf(sequence.priority));
+    drop(entry) {
+      leave(laneOf(entry.priority));
     },
   };
 }
 
 /** The request to serve next. Takes out those before it that are gone. */
-function firstOf<Seat>(lane: Lane<Seat>): Sequence<Seat> | undefined {
+function firstOf<Entry extends Queued>(lane: Lane<Entry>): Entry | undefined {
   while (lane.returned.at(-1)?.place === "gone") lane.returned.pop();
   const returned = lane.returned.at(-1);
   if (returned) return returned;
@@ -84,8 +87,8 @@ function firstOf<Seat>(lane: Lane<Seat>): Sequence<Seat> | undefined {
   return lane.arrived[lane.head];
 }
 
-function compact<Seat>(lane: Lane<Seat>): void {
-  const waits = (sequence: Sequence<Seat>): boolean => sequence.place === "waiting";
+function compact<Entry extends Queued>(lane: Lane<Entry>): void {
+  const waits = (entry: Entry): boolean => entry.place === "waiting";
   lane.arrived = lane.arrived.slice(lane.head).filter(waits);
   lane.returned = lane.returned.filter(waits);
   lane.head = 0;

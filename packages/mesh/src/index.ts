@@ -6,6 +6,7 @@ export type { Backend, BackendDescription, MemberDescription } from "./exchange/
 export type { LinkSecurity } from "./link/links.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/feed-roles.ts";
+export { joinedBackend } from "./ownership/joined-backend.ts";
 export { createOwnership, type Ownership } from "./ownership/ownership.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./transport/memory-network.ts";

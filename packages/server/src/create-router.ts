@@ -15,6 +15,7 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
+import { createTargetSelector, maxKnownTargets } from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
 import { createFleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
@@ -28,13 +29,11 @@ import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createMeshParts } from "./mesh/mesh-parts.ts";
-import { maxKnownTargets } from "./prefix/prefix-knowledge.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
 import { createModelRouter } from "./routing/model-router.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
-import { createTargetSelector } from "./routing/select-target.ts";
 
 /** What a router is built of. The ports are those of the running process unless given. */
 export interface RouterDependencies {

@@ -1,8 +1,7 @@
 import { EspalierError } from "@espalier/common";
+import type { FeedStanding } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
-import type { FeedStanding } from "../src/prefix/prefix-knowledge.ts";
-import { answer, begin, exchangeRig, type Failed, fail, failedOutcome, prompt } from "./prefix/exchange-rig.ts";
-import { ttlMs } from "./prefix/knowledge-rig.ts";
+import { answer, begin, exchangeRig, type Failed, fail, failedOutcome, prompt, ttlMs } from "./prefix/exchange-rig.ts";
 import { promptOf, tokensOf } from "./prefix/prompts.ts";
 
 const other = (key: string): string => (key === "a" ? "b" : "a");

@@ -1,10 +1,6 @@
-import type { Cancel, Clock, Scheduler } from "@espalier/common";
-
-interface Pending {
-  readonly dueMs: number;
-  readonly order: number;
-  readonly task: () => void;
-}
+import type { Clock, Scheduler } from "@espalier/common";
+import { schedulerOf } from "./scheduler-of.ts";
+import { TimerHeap } from "./timer-heap.ts";
 
 /** A clock and a scheduler that move only when told to. */
 export interface VirtualTime {
@@ -12,58 +8,41 @@ export interface VirtualTime {
   readonly scheduler: Scheduler;
   /** Moves time forward by `durationMs`, running every task that comes due, in order of due time. */
   advance(durationMs: number): void;
+  /** Like `advance`, but to a moment. One that is past changes nothing. */
+  runUntil(untilMs: number): void;
   /** Like `advance`, but lets promises settle after each task, for code that awaits between timers. */
   advanceAsync(durationMs: number): Promise<void>;
+  /** When the next task is due; Infinity when none waits. */
+  readonly nextDueMs: number;
   /** How many tasks wait, so that a test can assert that nothing was left behind. */
   readonly pendingCount: number;
 }
 
-/** @param startWallMs wall-clock time at virtual time 0, in milliseconds since the Unix epoch */
+/**
+ * @param startWallMs wall-clock time at virtual time 0, in milliseconds since the Unix epoch
+ * @throws RangeError from its scheduler when more tasks wait than `maxPendingTasks`
+ */
 export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime {
   let nowMs = 0;
-  let nextOrder = 0;
-  const pending = new Set<Pending>();
+  const heap = new TimerHeap();
 
-  const after = (delayMs: number, task: () => void): Cancel => {
-    const entry = { dueMs: nowMs + Math.max(0, delayMs), order: nextOrder++, task };
-    pending.add(entry);
-    return () => pending.delete(entry);
-  };
-  const every = (periodMs: number, task: () => void): Cancel => {
-    let cancel = after(periodMs, tick);
-    function tick(): void {
-      cancel = after(periodMs, tick);
-      task();
-    }
-    return () => cancel();
-  };
-  const takeDue = (untilMs: number): Pending | undefined => {
-    let first: Pending | undefined;
-    for (const entry of pending) {
-      if (entry.dueMs > untilMs) continue;
-      if (!first || entry.dueMs < first.dueMs || (entry.dueMs === first.dueMs && entry.order < first.order)) {
-        first = entry;
-      }
-    }
-    if (first) pending.delete(first);
-    return first;
-  };
   const runNext = (untilMs: number): boolean => {
-    const due = takeDue(untilMs);
-    if (!due) return false;
-    nowMs = Math.max(nowMs, due.dueMs);
-    due.task();
+    const task = heap.take(untilMs);
+    if (!task) return false;
+    if (heap.takenDueMs > nowMs) nowMs = heap.takenDueMs;
+    task();
     return true;
+  };
+  const runUntil = (untilMs: number): void => {
+    while (runNext(untilMs)) {}
+    nowMs = Math.max(nowMs, untilMs);
   };
 
   return {
     clock: { nowMs: () => nowMs, wallMs: () => startWallMs + nowMs },
-    scheduler: { after, every },
-    advance(durationMs) {
-      const untilMs = nowMs + durationMs;
-      while (runNext(untilMs)) {}
-      nowMs = untilMs;
-    },
+    scheduler: schedulerOf((delayMs, task) => heap.add(nowMs + Math.max(0, delayMs), task)),
+    runUntil,
+    advance: (durationMs) => runUntil(nowMs + durationMs),
     async advanceAsync(durationMs) {
       const untilMs = nowMs + durationMs;
       await settle();
@@ -71,8 +50,11 @@ export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime 
       nowMs = untilMs;
       await settle();
     },
+    get nextDueMs() {
+      return heap.nextDueMs;
+    },
     get pendingCount() {
-      return pending.size;
+      return heap.size;
     },
   };
 }

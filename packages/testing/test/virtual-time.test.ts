@@ -36,3 +36,47 @@ test("a task scheduled by a task runs in the same advance when it is due", async
   expect(ranAtMs).toBe(10);
   expect(time.clock.wallMs()).toBe(1_700_000_000_010);
 });
+
+test("running until a moment runs what is due by then, and never turns time back", () => {
+  const time = createVirtualTime();
+  const ran: number[] = [];
+  for (const dueMs of [30, 10, 20]) time.scheduler.after(dueMs, () => ran.push(time.clock.nowMs()));
+  expect(time.nextDueMs).toBe(10);
+  time.runUntil(20);
+  expect([ran, time.clock.nowMs(), time.nextDueMs]).toEqual([[10, 20], 20, 30]);
+  time.runUntil(5);
+  expect(time.clock.nowMs()).toBe(20);
+  time.runUntil(100);
+  expect([ran, time.clock.nowMs(), time.nextDueMs]).toEqual([[10, 20, 30], 100, Number.POSITIVE_INFINITY]);
+});
+
+test("a negative delay is none, and comes after what was due before", () => {
+  const time = createVirtualTime();
+  const ran: string[] = [];
+  time.advance(5);
+  time.scheduler.after(0, () => ran.push("first"));
+  time.scheduler.after(-3, () => ran.push("second"));
+  time.advance(0);
+  expect(ran).toEqual(["first", "second"]);
+});
+
+test("a million tasks, half of them cancelled, run in order", () => {
+  const time = createVirtualTime();
+  let ran = 0;
+  let isOrdered = true;
+  let lastMs = 0;
+  const task = (): void => {
+    const nowMs = time.clock.nowMs();
+    isOrdered &&= nowMs >= lastMs;
+    lastMs = nowMs;
+    ran++;
+  };
+  let draw = 1;
+  for (let count = 0; count < 1_000_000; count++) {
+    draw = (Math.imul(draw, 1_664_525) + 1_013_904_223) >>> 0;
+    const cancel = time.scheduler.after(draw % 60_000, task);
+    if (count % 2 === 0) cancel();
+  }
+  time.advance(60_000);
+  expect([ran, isOrdered, time.pendingCount]).toEqual([500_000, true, 0]);
+});

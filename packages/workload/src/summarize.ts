@@ -21,7 +21,12 @@ export interface RequestResult {
   /** Sum and number of the gaps between one output token and the next. */
   readonly itlSumMs: number;
   readonly itlCount: number;
+  /** Class of service, where the run mixes several. */
+  readonly className?: string;
 }
+
+/** Classes that have a line of their own in a row; requests of further ones are summed up as `other`. */
+export const maxClassRows = 32;
 
 /** What a row says about its run besides the measurements. */
 export interface RunLabels {
@@ -39,14 +44,11 @@ export interface RunContext extends RunLabels {
   /** Seconds of the simulated engines that pass in a real one; 1 for real engines. */
   readonly speed: number;
   /** Running plus waiting requests of every engine, once for each sample in time. */
-  readonly loadSamples?: readonly (readonly number[])[];
+  readonly loadSamples?: readonly ArrayLike<number>[];
 }
 
-/** One row of `espalier replay`. Seconds are those of the engines. What has no meaning in a run is absent. */
-export interface ReplayRow extends RunLabels {
-  readonly requests: number;
-  readonly errors: number;
-  readonly duration_s: number;
+/** Times in seconds. */
+export interface LatencyFigures {
   readonly ttft_mean_s?: number;
   readonly ttft_p50_s?: number;
   readonly ttft_p90_s?: number;
@@ -58,6 +60,22 @@ export interface ReplayRow extends RunLabels {
   readonly e2e_p90_s?: number;
   readonly e2e_p95_s?: number;
   readonly e2e_p99_s?: number;
+}
+
+/** What a row says of the requests of one class. Rates are over the duration of the whole run. */
+export interface ClassRow extends LatencyFigures {
+  readonly requests: number;
+  readonly errors: number;
+  readonly output_tokens_per_s?: number;
+  readonly requests_per_s?: number;
+  readonly cached_share?: number;
+}
+
+/** One row of `espalier replay`. Seconds are those of the engines. What has no meaning in a run is absent. */
+export interface ReplayRow extends RunLabels, LatencyFigures {
+  readonly requests: number;
+  readonly errors: number;
+  readonly duration_s: number;
   readonly output_tokens_per_s?: number;
   readonly total_tokens_per_s?: number;
   readonly requests_per_s?: number;
@@ -65,6 +83,8 @@ export interface ReplayRow extends RunLabels {
   readonly followup_cached_share?: number;
   readonly load_cov?: number;
   readonly load_cov_time?: number;
+  /** By the name of a class; absent when no request has one. */
+  readonly by_class?: Readonly<Record<string, ClassRow>>;
 }
 
 /**
@@ -73,16 +93,10 @@ export interface ReplayRow extends RunLabels {
  */
 export function summarize(results: readonly RequestResult[], context: RunContext): ReplayRow {
   const { speed, loadSamples, ...labels } = context;
-  const good = results.filter((result) => result.error === undefined);
-  const seconds = (realMs: number): number => (realMs * speed) / 1_000;
-  const durationS = seconds(spanMs(results));
+  const good = succeeded(results);
+  const durationS = (spanMs(results) * speed) / 1_000;
   const measured = {
-    ...latencies("ttft", good, (result) => seconds(result.firstTokenMs - result.startMs)),
-    itl_mean_s: ratio(
-      sum(good, (result) => seconds(result.itlSumMs)),
-      sum(good, (result) => result.itlCount),
-    ),
-    ...latencies("e2e", good, (result) => seconds(result.endMs - result.startMs)),
+    ...latencyFigures(good, speed),
     output_tokens_per_s: ratio(
       sum(good, (result) => result.outputTokens),
       durationS,
@@ -97,12 +111,64 @@ export function summarize(results: readonly RequestResult[], context: RunContext
     load_cov: loadVariation(results, context.engines ?? 0),
     load_cov_time: timeVariation(loadSamples ?? []),
   };
+  const classes = groupByClass(results);
   return {
     ...labels,
     requests: results.length,
     errors: results.length - good.length,
     duration_s: durationS,
-    ...Object.fromEntries(Object.entries(measured).filter(([, value]) => value !== undefined && !Number.isNaN(value))),
+    ...present(measured),
+    ...(classes.size === 0
+      ? {}
+      : { by_class: Object.fromEntries([...classes].map(([name, of]) => [name, classRow(of, durationS, speed)])) }),
+  };
+}
+
+function classRow(results: readonly RequestResult[], durationS: number, speed: number): ClassRow {
+  const good = succeeded(results);
+  const measured = {
+    ...latencyFigures(good, speed),
+    output_tokens_per_s: ratio(
+      sum(good, (result) => result.outputTokens),
+      durationS,
+    ),
+    requests_per_s: ratio(good.length, durationS),
+    cached_share: cachedShare(good),
+  };
+  return { requests: results.length, errors: results.length - good.length, ...present(measured) };
+}
+
+function groupByClass(results: readonly RequestResult[]): Map<string, RequestResult[]> {
+  const classes = new Map<string, RequestResult[]>();
+  for (const result of results) {
+    if (result.className === undefined) continue;
+    const isNamed = classes.has(result.className) || classes.size < maxClassRows - 1;
+    const name = isNamed ? result.className : "other";
+    const members = classes.get(name);
+    if (members === undefined) classes.set(name, [result]);
+    else members.push(result);
+  }
+  return classes;
+}
+
+function succeeded(results: readonly RequestResult[]): RequestResult[] {
+  return results.filter((result) => result.error === undefined);
+}
+
+/** What is a number. */
+function present(figures: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
+}
+
+function latencyFigures(good: readonly RequestResult[], speed: number): Record<string, number> {
+  const seconds = (realMs: number): number => (realMs * speed) / 1_000;
+  return {
+    ...latencies("ttft", good, (result) => seconds(result.firstTokenMs - result.startMs)),
+    itl_mean_s: ratio(
+      sum(good, (result) => seconds(result.itlSumMs)),
+      sum(good, (result) => result.itlCount),
+    ),
+    ...latencies("e2e", good, (result) => seconds(result.endMs - result.startMs)),
   };
 }
 
@@ -151,8 +217,8 @@ function loadVariation(results: readonly RequestResult[], engines: number): numb
 }
 
 /** Mean over the samples in which there was any load. */
-function timeVariation(samples: readonly (readonly number[])[]): number {
-  const variations = samples.map(variation).filter((value) => !Number.isNaN(value));
+function timeVariation(samples: readonly ArrayLike<number>[]): number {
+  const variations = samples.map((sample) => variation(Array.from(sample))).filter((value) => !Number.isNaN(value));
   return ratio(
     variations.reduce((total, value) => total + value, 0),
     variations.length,

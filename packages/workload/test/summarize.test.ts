@@ -1,5 +1,6 @@
 import { percentile, type RequestResult, summarize } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
+import { maxClassRows } from "../src/summarize.ts";
 import { requestResult } from "./helpers.ts";
 
 const row = (results: readonly Partial<RequestResult>[], context = {}) =>
@@ -168,4 +169,47 @@ test("engines that got nothing count in the variation of load", () => {
   expect(row(results).load_cov).toBe(0);
   expect(row(results, { engines: 2 }).load_cov).toBe(0);
   expect(row(results, { engines: 4 }).load_cov).toBeCloseTo(1);
+});
+
+test("load samples may be typed arrays", () => {
+  expect(row([{}], { loadSamples: [Float64Array.of(1, 3), Float64Array.of(2, 2)] }).load_cov_time).toBeCloseTo(0.25);
+});
+
+describe("classes", () => {
+  test("each has its own latencies, errors and cached share; rates are over the whole run", () => {
+    const summary = row([
+      { className: "chat", firstTokenMs: 100, endMs: 1_000, inputTokens: 100, cachedTokens: 50, outputTokens: 10 },
+      { className: "chat", firstTokenMs: 300, endMs: 2_000, error: "upstream_reset" },
+      { className: "batch", firstTokenMs: 2_000, endMs: 10_000, outputTokens: 40, itlSumMs: 800, itlCount: 40 },
+      { firstTokenMs: 9_000, endMs: 9_500 },
+    ]);
+    expect(Object.keys(summary.by_class ?? {})).toEqual(["chat", "batch"]);
+    expect(summary.by_class?.chat).toMatchObject({
+      requests: 2,
+      errors: 1,
+      ttft_mean_s: 0.1,
+      ttft_p99_s: 0.1,
+      e2e_mean_s: 1,
+      output_tokens_per_s: 1,
+      requests_per_s: 0.1,
+      cached_share: 0.5,
+    });
+    expect(summary.by_class?.batch).toMatchObject({ requests: 1, errors: 0, ttft_p50_s: 2, output_tokens_per_s: 4 });
+    expect(summary.by_class?.batch?.itl_mean_s).toBeCloseTo(0.02);
+    expect(summary.by_class?.batch).not.toHaveProperty("cached_share");
+  });
+
+  test("a run without classes has none, and one class says what the row says", () => {
+    expect(row([{}])).not.toHaveProperty("by_class");
+    const summary = row([{ className: "a" }, { className: "a", firstTokenMs: 300 }]);
+    expect(summary).toMatchObject(summary.by_class?.a ?? {});
+  });
+
+  test("classes past the bound are summed up as other", () => {
+    const summary = row(Array.from({ length: maxClassRows + 3 }, (_, i) => ({ className: `c${i}` })));
+    expect(Object.keys(summary.by_class ?? {})).toHaveLength(maxClassRows);
+    expect(summary.by_class?.other?.requests).toBe(4);
+    const exact = row(Array.from({ length: maxClassRows - 1 }, (_, i) => ({ className: `c${i}` })));
+    expect(exact.by_class).not.toHaveProperty("other");
+  });
 });

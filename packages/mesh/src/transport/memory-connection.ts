@@ -9,6 +9,7 @@ export interface MemoryEndDeps {
   readonly maxFrameBytes: number;
   /** Of the direction away from this end. */
   readonly pipe: Omit<PipeDeps, "deliver" | "drained">;
+  onSent(bytes: number): void;
   onEnded(end: MemoryEnd): void;
 }
 
@@ -54,7 +55,9 @@ export class MemoryEnd implements Connection {
   }
 
   send(frame: Uint8Array): void {
-    if (this.#state === "open") this.#out.send({ frame });
+    if (this.#state !== "open") return;
+    this.#deps.onSent(frame.length);
+    this.#out.send({ frame });
   }
 
   close(code: number, reason: string): void {

@@ -20,6 +20,8 @@ export interface MemoryNetworkOptions {
  * network is mended, unless the connection was ended meanwhile.
  */
 export interface MemoryNetwork {
+  /** Of all frames that were sent. */
+  readonly bytesSent: number;
   /** The transport of a process that listens at this address once started. */
   transport(address: string): Transport;
   /** @param direction all directions without a speed of their own when left out */
@@ -56,6 +58,7 @@ class Network implements MemoryNetwork {
   readonly options: Required<MemoryNetworkOptions>;
   readonly faults = new MemoryFaults();
   readonly listeners = new Map<string, MemoryTransport>();
+  bytesSent = 0;
   readonly #ends = new Map<MemoryEnd, Direction>();
 
   constructor(options: MemoryNetworkOptions) {
@@ -138,6 +141,9 @@ class Network implements MemoryNetwork {
         random,
         speed: () => this.faults.speed(direction),
         isCut: () => this.faults.isCut(direction),
+      },
+      onSent: (bytes) => {
+        this.bytesSent += bytes;
       },
       onEnded: () => this.#ends.delete(end),
     });

@@ -9,10 +9,9 @@ import type {
   ExchangeOutcome,
   Upstream,
 } from "@espalier/proxy";
+import type { Placement, RoutedRequest, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
-import type { Placement } from "../prefix/prefix-knowledge.ts";
 import type { PoolSettings } from "../routing/pools.ts";
-import type { RoutedRequest, Selection } from "../routing/select-target.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
 import type { RouterContext } from "./router-context.ts";
 
@@ -53,7 +52,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly #context: RouterContext;
   readonly #plan: PlannedRequest;
   readonly #tried = new Set<string>();
-  #selection: Selection | undefined;
+  #selection: Selection<Target> | undefined;
   #placement: Placement | undefined;
   #ticket: LoadTicket | undefined;
   #permit: Permit | undefined;

@@ -7,8 +7,8 @@ import {
   readSessionKey,
 } from "@espalier/openai";
 import { policyCatalogue } from "@espalier/policies";
+import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import type { PlannedRequest } from "./inference-exchange.ts";
 import { locateResponse } from "./locate-response.ts";
 import { resolvePool } from "./resolve-pool.ts";

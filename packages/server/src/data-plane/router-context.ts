@@ -1,13 +1,13 @@
 import type { Clock, Logger, Random } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
+import type { TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
 import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
-import type { TargetSelector } from "../routing/select-target.ts";
 import type { ApiKey } from "./api-keys.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
 import type { StoredResponses } from "./stored-responses.ts";

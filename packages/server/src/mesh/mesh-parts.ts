@@ -1,6 +1,5 @@
 import type { Server } from "node:http";
 import {
-  type Cancel,
   type Clock,
   type Logger,
   type Meter,
@@ -10,36 +9,16 @@ import {
   startTogether,
 } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
-import {
-  type Backend,
-  createOwnership,
-  createYWebsocketEndpoint,
-  type Ownership,
-  type ServedDocuments,
-} from "@espalier/mesh";
-import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
-import {
-  createReplica,
-  createTargetSlots,
-  lifeId,
-  type Replica,
-  type SharedLoad,
-  type TargetSlots,
-} from "@espalier/replication";
+import { createYWebsocketEndpoint, type ServedDocuments } from "@espalier/mesh";
+import type { PrefixIndex } from "@espalier/prefix-index";
+import { createTargetSlots, type Replica, type SharedLoad } from "@espalier/replication";
+import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
 import type { Fleet, FleetSharing } from "@espalier/workers";
-import type { FeedHost } from "../prefix/feed-host.ts";
-import { maxKnownTargets } from "../prefix/prefix-knowledge.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { createBackend } from "./create-backend.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
-import { createLoadPublisher } from "./load-publisher.ts";
 import { createOverview } from "./overview.ts";
-import { createReachWatch } from "./reach-watch.ts";
 import { routerIdOf } from "./router-identity.ts";
-import { createSharedHost } from "./shared-host.ts";
-import { createSharedPlacements } from "./shared-placements.ts";
-import { createStandings } from "./standings.ts";
-import { createTargetIndices } from "./target-indices.ts";
 
 export interface MeshPartsOptions {
   readonly config: Pick<CompiledConfig, "mesh" | "prefix" | "kvEvents">;
@@ -81,42 +60,28 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   const { config, index, clock, scheduler, random, logger, meter } = options;
   if (config.mesh.backend === "off") return undefined;
   const slots = createTargetSlots(maxKnownTargets);
-  const router = routerIdOf(config.mesh, random);
-  const { placementTtlMs } = config.prefix;
-  const replica = createReplica({ router, index, slots, clock, scheduler, logger, meter, placementTtlMs });
-  const backend = createBackend({ config, replica, clock, scheduler, random, logger, meter });
-  const ownership = createOwnership({
-    ...{ clock, scheduler, meter, logger },
-    self: () => replica.ports.origin,
-    members: () => backend.members(),
-    claims: (target) => replica.claimsOf(target),
-    onRole: (target, role) => host.setRole(target, role),
+  const tier = createSharedTier({
+    ...{ index, slots, clock, scheduler, logger, meter },
+    router: routerIdOf(config.mesh, random),
+    placementTtlMs: config.prefix.placementTtlMs,
+    createBackend: (replica) => createBackend({ config, replica, clock, scheduler, random, logger, meter }),
   });
-  const host = createSharedHost({
-    replica,
-    ownership: () => ownership,
-    reach: createReachWatch(scheduler, (targets) => {
-      ownership.setUnreachable(targets);
-      backend.setUnreachable(targets);
-    }),
-    blocksOf: (target) => blocksByTier(index, slots.find(target)),
-  });
-  const publisher = createLoadPublisher(replica.load, scheduler);
+  const { replica, backend, ownership, host, publisher } = tier;
   const describe = (): MeshDescription =>
     describeMesh({ config, replica, backend, ownership, readTargets: host.targets() });
   const ends: (() => void)[] = [];
   const watched: ServedDocuments[] = [replica.store];
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
-    ...startTogether([endedBy(ends), replica, backendWith({ backend, replica, ownership, scheduler }), publisher]),
+    ...startTogether([endedBy(ends), tier]),
     replica,
-    load: replica.load.shared,
+    load: tier.load,
     fleetSharing: {
       indexOf: createTargetIndices(slots),
       loadChanged: (target) => publisher.changed(target),
-      othersInFlight: (target) => replica.load.shared.inFlight[target] ?? 0,
+      othersInFlight: (target) => tier.load.inFlight[target] ?? 0,
     },
-    prefixSharing: prefixSharing(replica, slots, isDirect ? undefined : host),
+    prefixSharing: prefixSharing(tier, isDirect),
     get address() {
       return backend.describe().address;
     },
@@ -128,12 +93,9 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       ends.push(() => overview.stop());
       watched.push(overview.document);
       attachDrain(fleet, replica);
-      attachLives(replica, (target) => forgetPlacements(slots.find(target)));
+      tier.onNewLife(forgetPlacements);
     },
-    setDraining() {
-      ownership.setDraining(true);
-      backend.setDraining(true);
-    },
+    setDraining: () => tier.setDraining(),
     serveDocuments(server, keySha256) {
       const endpoint = createYWebsocketEndpoint({ documents: watched, keySha256, logger, meter, scheduler });
       ends.push(() => endpoint.stop());
@@ -145,13 +107,12 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   };
 }
 
-/** @param host undefined when each router reads the events itself */
-function prefixSharing(replica: Replica, slots: TargetSlots, host: FeedHost | undefined): PrefixSharing {
-  const standings = createStandings(replica, slots);
+/** @param isDirect whether each router reads the events itself */
+function prefixSharing({ replica, placements, host, standingOf }: SharedTier, isDirect: boolean): PrefixSharing {
   return {
-    placements: createSharedPlacements(replica.placements, slots),
-    host,
-    standingOf: (target) => (host ? standings.of(target) : undefined),
+    placements,
+    host: isDirect ? undefined : host,
+    standingOf: (target) => (isDirect ? undefined : standingOf(target)),
     // What others go on reading of it is kept: it may come back, or be gone here first.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
@@ -169,45 +130,6 @@ function endedBy(ends: readonly (() => void)[]): Startable {
   };
 }
 
-interface BackendParts {
-  readonly backend: Backend;
-  readonly replica: Replica;
-  readonly ownership: Ownership;
-  readonly scheduler: Scheduler;
-}
-
-/** How often a router that joins looks whether it knows all that its peers do. */
-const joinCheckMs = 20;
-
-/** The backend, which tells replica and ownership who lives, and says goodbye at the end. */
-function backendWith({ backend, replica, ownership, scheduler }: BackendParts): Startable {
-  let cancelCheck: Cancel = () => {};
-  const changed = (): void => {
-    replica.setMembers(backend.members());
-    ownership.membersChanged();
-  };
-  backend.onMembers(changed);
-  replica.onClaims((target) => ownership.claimsChanged(target));
-  // Whoever decided before it knew the claims of others would claim every feed.
-  const startOwnership = (): void => {
-    if (backend.waitingFor.length > 0) cancelCheck = scheduler.after(joinCheckMs, startOwnership);
-    else ownership.start();
-  };
-  return {
-    async start() {
-      await backend.start();
-      changed();
-      startOwnership();
-    },
-    async stop() {
-      cancelCheck();
-      ownership.stop();
-      await backend.leave();
-      await backend.stop();
-    },
-  };
-}
-
 /** Engines that an operator drains at one router are drained at all. */
 function attachDrain(fleet: Fleet, replica: Replica): void {
   const apply = (): void => {
@@ -221,25 +143,4 @@ function attachDrain(fleet: Fleet, replica: Replica): void {
     if (change === "added") apply();
     if (change === "draining") replica.registry.setDraining(id, draining);
   });
-}
-
-/** What was guessed of an engine does not hold once it runs anew, whoever noticed. */
-function attachLives(replica: Replica, forgetPlacements: (target: string) => void): void {
-  const lives = new Map<string, string>();
-  replica.fold.onChange((target) => {
-    const life = replica.fold.state(target)?.life;
-    if (!life) {
-      lives.delete(target);
-      return;
-    }
-    const before = lives.get(target);
-    const now = lifeId(life);
-    lives.set(target, now);
-    if (before !== undefined && before !== now) forgetPlacements(target);
-  });
-}
-
-function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierName, number>> {
-  const counts = tierNames.map((name, inTier) => [name, slot < 0 ? 0 : index.factBlockCount(slot, inTier as Tier)]);
-  return Object.fromEntries(counts) as Record<TierName, number>;
 }

@@ -9,10 +9,9 @@ import {
 } from "@espalier/common";
 import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
 import type { TierName } from "@espalier/prefix-index";
+import { type FeedHost, type FeedStanding, type HostedFeed, maxKnownTargets } from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
-import type { FeedHost, HostedFeed } from "./feed-host.ts";
 import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
-import { type FeedStanding, maxKnownTargets } from "./prefix-knowledge.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** The KV events of the fleet's engines: finds out where they are, and keeps a feed for each target. */

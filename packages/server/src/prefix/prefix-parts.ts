@@ -13,21 +13,22 @@ import {
 import type { CompiledConfig } from "@espalier/config";
 import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
 import { chainRoot, createBlockHasher, createHasherDigests, type PrefixIndex } from "@espalier/prefix-index";
-import { createTokenizerPool } from "@espalier/tokenizer";
-import type { Fleet, Target } from "@espalier/workers";
-import { createCacheMeters } from "./cache-meters.ts";
-import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
-import { createLocalHost, type FeedHost } from "./feed-host.ts";
-import { createLocalOutput } from "./local-output.ts";
-import { createLocalPlacements } from "./local-placements.ts";
 import {
+  createCacheMeters,
+  createLocalHost,
+  createLocalOutput,
+  createLocalPlacements,
   createPrefixKnowledge,
+  createRecentPrompts,
+  type FeedHost,
   type FeedStanding,
   type PlacementWriter,
   type PrefixKnowledge,
-} from "./prefix-knowledge.ts";
+} from "@espalier/routing";
+import { createTokenizerPool } from "@espalier/tokenizer";
+import type { Fleet, Target } from "@espalier/workers";
+import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
-import { createRecentPrompts } from "./recent-prompts.ts";
 
 /** Everything that has to do with what engines cache. */
 export interface PrefixParts extends Startable {

@@ -1,6 +1,7 @@
 import type { Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
 import type { TokenizerConfig } from "@espalier/config";
 import { chainRoot } from "@espalier/prefix-index";
+import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
   createModelTokenizer,
   createPromptHasher,
@@ -10,8 +11,6 @@ import {
   type TokenizerPool,
 } from "@espalier/tokenizer";
 import { globPattern } from "../routing/glob-pattern.ts";
-import type { CacheMeters } from "./cache-meters.ts";
-import type { PromptBlocks } from "./prompt-blocks.ts";
 
 /** What a prompt is read from. */
 export interface PromptSource {

@@ -19,11 +19,9 @@ import {
   type TierName,
   tierNames,
 } from "@espalier/prefix-index";
+import type { FeedOutput, FeedStanding, RecentPrompts } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
-import type { FeedOutput } from "./feed-output.ts";
-import type { FeedStanding } from "./prefix-knowledge.ts";
-import type { RecentPrompts } from "./recent-prompts.ts";
 
 /** What the feeds of a router share. */
 export interface TargetFeedParts {

@@ -2,9 +2,9 @@ import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espa
 import { type CompiledConfig, loadConfig } from "@espalier/config";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica, type TargetSlots } from "@espalier/replication";
+import { maxKnownTargets } from "@espalier/routing";
 import type { VirtualTime } from "@espalier/testing";
 import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";
-import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 
 const random = createSeededRandom(1);
 

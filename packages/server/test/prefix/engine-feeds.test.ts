@@ -1,7 +1,7 @@
 import { asTargetIndex } from "@espalier/common";
 import { createPrefixMatches, tier } from "@espalier/prefix-index";
+import { maxKnownTargets } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
-import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { stored } from "./fake-events.ts";
 import { type FeedsRig, feedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
 import { promptOf, tokensOf } from "./prompts.ts";

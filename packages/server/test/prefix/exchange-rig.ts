@@ -1,31 +1,62 @@
 import type { ServerResponse } from "node:http";
 import { PassThrough } from "node:stream";
 import { createSeededRandom, EspalierError, silentLogger } from "@espalier/common";
-import { createPolicy } from "@espalier/policies";
+import { createCandidateSet, createPolicy } from "@espalier/policies";
+import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import type { AttemptFailure, ExchangeOutcome, FailureKind, Upstream } from "@espalier/proxy";
+import {
+  createCacheMeters,
+  createLocalPlacements,
+  createPrefixKnowledge,
+  createRecentPrompts,
+  createTargetSelector,
+  type FeedStanding,
+  maxKnownTargets,
+  type PromptBlocks,
+} from "@espalier/routing";
+import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { InferenceExchange, type PlannedRequest } from "../../src/data-plane/inference-exchange.ts";
 import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import type { RouterContext } from "../../src/data-plane/router-context.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
-import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
-import { createTargetSelector } from "../../src/routing/select-target.ts";
-import { type KnowledgeRig, knowledgeRig, type RigOptions } from "./knowledge-rig.ts";
 import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
 export const prompt = promptOf(tokensOf("a", 100));
 
-export interface ExchangeRig extends Omit<KnowledgeRig, "target">, Pick<ScriptedFleet, "target" | "engine"> {
+/** How long a guess is believed where no events come. */
+export const ttlMs = 600_000;
+
+export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
+  readonly index: PrefixIndex;
+  readonly time: VirtualTime;
+  readonly meter: SeriesMeter;
   /** One request, as the proxy has it. */
   exchange(changes?: Partial<PlannedRequest>): InferenceExchange;
   /** Tokens of the prompt that a target is thought to hold. */
   held(key: string, of?: PromptBlocks): number;
 }
 
+export interface ExchangeRigOptions {
+  /** What the events of both engines are worth. */
+  readonly standing?: FeedStanding;
+}
+
 /** Requests to engines `a` and `b`, of which the one with more of the prompt is chosen. */
-export async function exchangeRig(options: RigOptions = {}): Promise<ExchangeRig> {
-  const known = knowledgeRig(options);
+export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
   const scripted = await startScriptedFleet();
+  const { time } = scripted;
+  const { clock } = time;
+  const meter = createSeriesMeter();
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
+  const knowledge = createPrefixKnowledge({
+    ...{ clock, index, recent: createRecentPrompts(), meters: createCacheMeters(meter) },
+    placements: createLocalPlacements(index, clock),
+    standingOf: () => standing,
+    placementTtlMs: ttlMs,
+    placementTokens: 1_000_000,
+    onPlaced: () => {},
+  });
   await scripted.apply(specOf("a"), specOf("b"));
   const pool = {
     model: "m",
@@ -34,11 +65,11 @@ export async function exchangeRig(options: RigOptions = {}): Promise<ExchangeRig
     forwardAuthorization: false,
   };
   const context = {
-    clock: known.time.clock,
+    clock,
     logger: silentLogger,
-    prefix: { knowledge: known.knowledge },
-    metrics: createRequestMetrics(known.meter),
-    selector: createTargetSelector(createSeededRandom(3), known.knowledge),
+    prefix: { knowledge },
+    metrics: createRequestMetrics(meter),
+    selector: createTargetSelector(createSeededRandom(3), knowledge),
     storedResponses: createStoredResponses(10),
     drain: { started: false },
   } as unknown as RouterContext;
@@ -49,12 +80,16 @@ export async function exchangeRig(options: RigOptions = {}): Promise<ExchangeRig
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },
   };
   return {
-    ...known,
-    target: scripted.target,
-    engine: scripted.engine,
+    ...{ index, time, meter, target: scripted.target, engine: scripted.engine },
     exchange: (changes = {}) =>
       new InferenceExchange(context, { ...plan, ...changes }, new PassThrough() as unknown as ServerResponse),
-    held: (key, of = prompt) => known.see(of, scripted.target(key)).gpu,
+    held(key, of = prompt) {
+      const candidates = createCandidateSet();
+      const at = candidates.add(key, 0);
+      knowledge.match(of);
+      knowledge.describe(scripted.target(key), of, candidates, at);
+      return candidates.matchedTokens[at]!;
+    },
   };
 }
 

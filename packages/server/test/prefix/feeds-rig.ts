@@ -1,11 +1,14 @@
 import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
 import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import {
+  createLocalHost,
+  createLocalOutput,
+  createRecentPrompts,
+  maxKnownTargets,
+  type RecentPrompts,
+} from "@espalier/routing";
 import { createEngineFeeds, type EngineFeeds } from "../../src/prefix/engine-feeds.ts";
-import { createLocalHost } from "../../src/prefix/feed-host.ts";
-import { createLocalOutput } from "../../src/prefix/local-output.ts";
-import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
-import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
 import { blockSize, digests } from "./prompts.ts";
 import { type ScriptedFleet, startScriptedFleet } from "./scripted-fleet.ts";

@@ -10,14 +10,13 @@ import { loadConfig } from "@espalier/config";
 import { createKvEventPublisher } from "@espalier/kv-events";
 import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { waitFor } from "@espalier/testing";
+import { maxKnownTargets } from "@espalier/routing";
+import { createSeriesMeter, waitFor } from "@espalier/testing";
 import { createFleet, type Target } from "@espalier/workers";
 import { afterEach, describe, expect, test } from "vitest";
-import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { createPrefixParts, type PrefixParts } from "../../src/prefix/prefix-parts.ts";
 import { stored } from "./fake-events.ts";
 import { specOf, startScriptedFleet, vllmPage } from "./scripted-fleet.ts";
-import { createSeriesMeter } from "./series-meter.ts";
 
 const releases: (() => Promise<void>)[] = [];
 afterEach(async () => {

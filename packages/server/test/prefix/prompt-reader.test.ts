@@ -1,17 +1,21 @@
 import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
 import type { TokenizerConfig } from "@espalier/config";
-import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
+import { createCacheMeters, type PromptBlocks } from "@espalier/routing";
+import {
+  createRecordingLogger,
+  createSeriesMeter,
+  createVirtualTime,
+  type LogLine,
+  type VirtualTime,
+} from "@espalier/testing";
 import { shippedModelFolder, type TokenizerPool } from "@espalier/tokenizer";
 import { describe, expect, test } from "vitest";
-import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
-import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import {
   createPromptReader,
   maxEngineTokenizers,
   type PromptReader,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
-import { createSeriesMeter } from "./series-meter.ts";
 
 const blockSize = 16;
 const budgetMs = 50;

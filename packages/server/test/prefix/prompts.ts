@@ -1,5 +1,5 @@
 import { type BlockDigests, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/prefix-index";
-import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
+import type { PromptBlocks } from "@espalier/routing";
 
 export const blockSize = 16;
 const seed = "test";

@@ -1,14 +1,12 @@
 import { asTargetIndex, silentLogger, silentMeter } from "@espalier/common";
 import { createEventDecoder, createReplayGate, createWorkSlices, type WireEvent } from "@espalier/kv-events";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
+import { createLocalOutput, createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { Target } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { createLocalOutput } from "../../src/prefix/local-output.ts";
-import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
-import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
 import { TargetFeed } from "../../src/prefix/target-feed.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport, removed, stored } from "./fake-events.ts";
-import { targetLike } from "./knowledge-rig.ts";
 import { blockSize, digests, join, promptOf, tokensOf } from "./prompts.ts";
 
 const maxTargets = 4;
@@ -58,7 +56,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
       logger: silentLogger,
       meter: silentMeter,
     },
-    { ...targetLike(1, {}), key: "engine-a#1" },
+    { index: asTargetIndex(1), key: "engine-a#1" } as Target,
     {
       endpoint: "tcp://a:5557",
       mode: "connect",

@@ -1,0 +1,39 @@
+/**
+ * How a router decides: what it knows and guesses of engines' caches, what it has sent them, what other routers have,
+ * and the choice of a target. The router and the simulator of fleets run this same code.
+ */
+export {
+  createLocalHost,
+  type EventReading,
+  type FeedHost,
+  type FeedTarget,
+  type HostedFeed,
+} from "./feeds/feed-host.ts";
+export type { BatchOutcome, FeedCondition, FeedOutput } from "./feeds/feed-output.ts";
+export type { FeedStatus } from "./feeds/feed-status.ts";
+export { createLocalOutput } from "./feeds/local-output.ts";
+export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
+export { createLocalPlacements } from "./prefix/local-placements.ts";
+export {
+  createPrefixKnowledge,
+  type FeedStanding,
+  type KnowledgeOptions,
+  maxKnownTargets,
+  type Placement,
+  type PlacementWriter,
+  type PrefixKnowledge,
+  type PrefixStore,
+} from "./prefix/prefix-knowledge.ts";
+export type { PromptBlocks } from "./prefix/prompt-blocks.ts";
+export { createRecentPrompts, type RecentPrompts } from "./prefix/recent-prompts.ts";
+export type { RoutingTarget } from "./routing-target.ts";
+export {
+  createTargetSelector,
+  type Restriction,
+  type RoutedRequest,
+  type Selection,
+  type TargetSelector,
+} from "./select-target.ts";
+export { createLoadPublisher, type LoadPublisher } from "./shared/load-publisher.ts";
+export { createSharedTier, type SharedTier, type SharedTierOptions } from "./shared/shared-tier.ts";
+export { createTargetIndices } from "./shared/target-indices.ts";

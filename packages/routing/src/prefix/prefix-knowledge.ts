@@ -1,0 +1,232 @@
+import type { Clock, TargetIndex } from "@espalier/common";
+import type { CandidateSet } from "@espalier/policies";
+import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
+import type { RoutingTarget } from "../routing-target.ts";
+import type { CacheMeters } from "./cache-meters.ts";
+import type { PromptBlocks } from "./prompt-blocks.ts";
+import type { RecentPrompts } from "./recent-prompts.ts";
+
+/**
+ * What the events of a target are worth. `complete`: they tell everything that it holds. `partial`: what they told is so,
+ * but it may hold more. `void`: what they told may no longer be so. `none`: there are none.
+ */
+export type FeedStanding = "complete" | "partial" | "void" | "none";
+
+/** What the router knows and guesses of the caches of its targets. */
+export interface PrefixKnowledge {
+  /** Looks a prompt up at every target. What `describe` tells is of the last one that was looked up. */
+  match(prompt: PromptBlocks): void;
+  /** Writes what a target is thought to hold of the prompt into the candidate set. */
+  describe(target: RoutingTarget, prompt: PromptBlocks, candidates: CandidateSet, index: number): void;
+  /**
+   * The prompt is being sent to the target.
+   *
+   * @param matchedTokens of it, as predicted at the decision
+   */
+  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number): Placement;
+  /** Goes on believing in prompts that still wait to be computed; to be called more often than every five seconds. */
+  renew(): void;
+  /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
+  forget(target: TargetIndex): void;
+  /** The target runs anew: nothing that is guessed of it holds. */
+  forgetPlacements(target: TargetIndex): void;
+}
+
+/** One prompt at one target. */
+export interface Placement {
+  /** The first byte of the answer came: the prompt has been computed. */
+  computed(): void;
+  /** The target failed or refused before that. */
+  withdraw(): void;
+  /** @param cachedTokens what the engine says it had found in its cache; undefined when it does not, or did not answer */
+  answered(cachedTokens: number | undefined): void;
+}
+
+/** Where guesses go: into the index of this router, and to the other routers where there are any. */
+export interface PlacementWriter {
+  place(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
+  /** The engine has said itself that it holds the prompt. */
+  confirm(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
+  /** The engine does not hold the prompt's blocks from `fromBlock` on. */
+  refute(target: TargetIndex, prompt: PromptBlocks, fromBlock: number): void;
+}
+
+/** What is known and guessed of targets, as decisions read it. */
+export interface PrefixStore extends Pick<PrefixIndex, "match" | "forgetTarget"> {
+  readonly placements: Pick<PrefixIndex["placements"], "blockCount" | "setCapacity" | "clear">;
+}
+
+export interface KnowledgeOptions {
+  readonly clock: Clock;
+  readonly index: PrefixStore;
+  readonly placements: PlacementWriter;
+  readonly recent: RecentPrompts;
+  readonly meters: CacheMeters;
+  readonly standingOf: (target: TargetIndex) => FeedStanding;
+  /** How long a guess is believed that no events will confirm. */
+  readonly placementTtlMs: number;
+  /** Capacity of a target whose metrics do not tell it. */
+  readonly placementTokens: number;
+  /** A prompt was placed at a target whose events do not tell everything. */
+  readonly onPlaced: (target: TargetIndex) => void;
+}
+
+/** Targets of higher index have no knowledge kept of them; policies see them as holding nothing. */
+export const maxKnownTargets = 4_096;
+
+/**
+ * How long a guess is believed where events will bring the fact: from the dispatch, for the prompt may have to wait, and
+ * from the first token on, for the events took up to 0.7 s in captures.
+ */
+const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
+
+export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
+  const { clock, index, standingOf } = options;
+  const matches = createPrefixMatches(maxKnownTargets);
+  const waiting = new Set<PlacedPrompt>();
+  const placing: PlacedPromptOptions = { ...options, waiting };
+  return {
+    match(prompt) {
+      index.match(prompt.chain, prompt.blockCount, clock.nowMs(), matches);
+    },
+    describe(target, prompt, candidates, at) {
+      const number = target.index;
+      if (number >= maxKnownTargets) return;
+      const standing = standingOf(number);
+      candidates.heldTokens[at] =
+        heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
+      if (matches.isListed[number] !== 1) return;
+      const cut = cutToEngine(prompt, target.signals.blockSize);
+      const trusted = standing === "complete" || standing === "partial";
+      const facts = trusted ? matches.gpuBlocks[number]! : 0;
+      const placed = matches.placedBlocks[number]!;
+      let held = cut(Math.max(facts, placed));
+      candidates.matchedTokens[at] = held;
+      candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
+      if (!trusted || matches.factBlocks[number]! <= facts) return;
+      // What lower tiers add begins where the GPU ends; a guess may reach into it.
+      const columns = [candidates.matchedCpuTokens, candidates.matchedDiskTokens, candidates.matchedExternalTokens];
+      let depth = facts;
+      for (let slower = 0; slower < columns.length; slower++) {
+        depth += matches.tierBlocks[slower + 1]![number]!;
+        const reached = Math.max(held, cut(depth));
+        columns[slower]![at] = reached - held;
+        held = reached;
+      }
+    },
+    place: (target, prompt, matchedTokens) => new PlacedPrompt(placing, target, prompt, matchedTokens),
+    renew() {
+      for (const placed of waiting) placed.renew();
+    },
+    forget(target) {
+      if (target < maxKnownTargets) index.forgetTarget(target);
+    },
+    forgetPlacements(target) {
+      if (target < maxKnownTargets) index.placements.clear(target);
+    },
+  };
+}
+
+/**
+ * What was sent to a target fills its cache as far as the router knows. By events a full cache is full, and one that answers
+ * slowly seems to have room: that would draw the next prompts to it, so there the room is left unknown.
+ */
+function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStanding): number {
+  return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
+}
+
+/**
+ * From a depth in blocks to tokens that the engine can use: whole blocks of its own, and never the last token of the
+ * prompt, which it always computes.
+ */
+function cutToEngine({ tokens, blockSize, from }: PromptBlocks, engineBlock: number): (depth: number) => number {
+  const unit = engineBlock > 0 ? engineBlock : blockSize;
+  const most = from === "bytes" ? tokens : tokens - 1;
+  return (depth) => Math.max(0, Math.floor(Math.min(depth * blockSize, most) / unit) * unit);
+}
+
+interface PlacedPromptOptions extends KnowledgeOptions {
+  /** Prompts that wait to be computed where events will tell of them. */
+  readonly waiting: Set<PlacedPrompt>;
+}
+
+/** A guess with so little time left is renewed while its prompt waits in an engine's queue. */
+const renewalMs = 5_000;
+
+class PlacedPrompt implements Placement {
+  readonly #options: PlacedPromptOptions;
+  readonly #target: TargetIndex;
+  readonly #prompt: PromptBlocks;
+  readonly #matchedTokens: number;
+  #isComputed = false;
+  #expiresMs = 0;
+
+  constructor(options: PlacedPromptOptions, target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number) {
+    this.#options = options;
+    this.#target = target.index;
+    this.#prompt = prompt;
+    this.#matchedTokens = matchedTokens;
+    if (!this.#isKept) return;
+    const { signals } = target;
+    const capacityTokens = signals.blockSize * signals.blockCount;
+    const capacity = Number.isNaN(capacityTokens) ? options.placementTokens : capacityTokens;
+    options.index.placements.setCapacity(target.index, Math.ceil(capacity / prompt.blockSize));
+    if (this.#hasFacts) {
+      this.#place(Math.min(options.placementTtlMs, factsDueMs.fromDispatch));
+      options.waiting.add(this);
+      return;
+    }
+    this.#place(options.placementTtlMs);
+    // Without events there are no blocks that it could help to place.
+    if (prompt.from === "bytes" || options.standingOf(target.index) === "none") return;
+    options.recent.add(prompt);
+    options.onPlaced(target.index);
+  }
+
+  renew(): void {
+    const { clock, waiting } = this.#options;
+    if (!this.#hasFacts) waiting.delete(this);
+    else if (this.#expiresMs - clock.nowMs() <= renewalMs) this.#place(factsDueMs.fromDispatch);
+  }
+
+  computed(): void {
+    this.#isComputed = true;
+    this.#options.waiting.delete(this);
+    if (this.#isKept && this.#hasFacts) this.#place(factsDueMs.fromFirstToken);
+  }
+
+  withdraw(): void {
+    this.#options.waiting.delete(this);
+    if (!this.#isKept) return;
+    this.#options.placements.refute(
+      this.#target,
+      this.#prompt,
+      Math.floor(this.#matchedTokens / this.#prompt.blockSize),
+    );
+  }
+
+  answered(cachedTokens: number | undefined): void {
+    const { meters, placements, waiting, placementTtlMs } = this.#options;
+    waiting.delete(this);
+    if (cachedTokens === undefined) return;
+    meters.compared(this.#matchedTokens, cachedTokens);
+    // The engine has just read the whole prompt: what it did not hold it has computed.
+    if (!this.#isKept || !this.#isComputed || this.#hasFacts) return;
+    placements.confirm(this.#target, this.#prompt, placementTtlMs);
+  }
+
+  get #isKept(): boolean {
+    return this.#target < maxKnownTargets && this.#prompt.blockCount > 0;
+  }
+
+  /** Whether events tell of the prompt's blocks. */
+  get #hasFacts(): boolean {
+    return this.#prompt.from !== "bytes" && this.#options.standingOf(this.#target) === "complete";
+  }
+
+  #place(ttlMs: number): void {
+    const { placements, clock } = this.#options;
+    this.#expiresMs = clock.nowMs() + ttlMs;
+    placements.place(this.#target, this.#prompt, ttlMs);
+  }
+}

@@ -1,0 +1,15 @@
+import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
+import type { EngineSignals, TargetLoad } from "@espalier/workers";
+
+/** A rank of an engine, as decisions see it: what `Target` of workers has, without the means to reach it. */
+export interface RoutingTarget {
+  /** Dense in this process. */
+  readonly index: TargetIndex;
+  /** The same in every router. */
+  readonly key: string;
+  readonly engine: { readonly id: EngineId; readonly role: EngineRole; readonly weight: number };
+  readonly load: TargetLoad;
+  readonly signals: Omit<EngineSignals, "dialect">;
+  /** Up, not draining, and allowed by the breaker. */
+  readonly usable: boolean;
+}

@@ -1,0 +1,146 @@
+import type { FeedRole, Ownership } from "@espalier/mesh";
+import type { TierName } from "@espalier/prefix-index";
+import type { FeedReader, Replica } from "@espalier/replication";
+import type { EventReading, FeedHost, FeedTarget, HostedFeed } from "../feeds/feed-host.ts";
+import type { FeedOutput } from "../feeds/feed-output.ts";
+import type { FeedStatus } from "../feeds/feed-status.ts";
+import type { FeedStanding } from "../prefix/prefix-knowledge.ts";
+import type { ReachWatch } from "./reach-watch.ts";
+
+/** Reads the events of those targets whose feeds fall to this router, for all routers. */
+export interface SharedHost extends FeedHost {
+  /** To be called when the role of this router for a target changes. */
+  setRole(target: string, role: FeedRole): void;
+  /** Targets with events that the routers read. */
+  targets(): readonly string[];
+}
+
+export interface SharedHostParts {
+  readonly replica: Replica;
+  readonly ownership: () => Ownership;
+  readonly reach: ReachWatch;
+  /** Blocks that a target has announced, by tier. */
+  readonly blocksOf: (target: string) => Readonly<Record<TierName, number>>;
+}
+
+export function createSharedHost(parts: SharedHostParts): SharedHost {
+  const { ownership } = parts;
+  const feeds = new Map<string, SharedFeed>();
+  return {
+    open(target, make) {
+      const feed = new SharedFeed(parts, target, make, () => {
+        if (feeds.get(target.key) !== feed) return;
+        feeds.delete(target.key);
+        ownership().removeTarget(target.key);
+      });
+      feeds.set(target.key, feed);
+      ownership().addTarget(target.key);
+      return feed;
+    },
+    setRole: (target, role) => feeds.get(target)?.setRole(role),
+    targets: () => [...feeds.keys()],
+  };
+}
+
+/** What is told of a feed that nobody claims. */
+const unread = { state: "off", reason: "not-started", unusable: null };
+
+/** Undefined while that is not known. */
+function isConnected(state: string, reason: string): boolean | undefined {
+  if (reason === "connecting" || reason === "endpoint-unusable" || reason === "socket-lost") return false;
+  return state === "off" ? undefined : true;
+}
+
+/** One target's feed: read as owner or as backup, or by another router. */
+class SharedFeed implements HostedFeed {
+  readonly #parts: SharedHostParts;
+  readonly #target: FeedTarget;
+  readonly #make: (output: FeedOutput) => EventReading;
+  readonly #onStop: () => void;
+  #feed: EventReading | undefined;
+  #reader: FeedReader | undefined;
+  #role: FeedRole = "none";
+
+  constructor(
+    parts: SharedHostParts,
+    target: FeedTarget,
+    make: (output: FeedOutput) => EventReading,
+    onStop: () => void,
+  ) {
+    this.#parts = parts;
+    this.#target = target;
+    this.#make = make;
+    this.#onStop = onStop;
+  }
+
+  get standing(): FeedStanding {
+    return this.#parts.replica.worthOf(this.#target.key);
+  }
+
+  setRole(role: FeedRole): void {
+    // The owner is told again while its claim does not hold.
+    if (role === this.#role && role !== "owner") return;
+    this.#role = role;
+    if (role === "none") void this.#close();
+    else {
+      this.#open();
+      this.#reader?.setRole(role);
+    }
+  }
+
+  attach(): void {
+    this.#feed?.attach();
+  }
+
+  describe(): FeedStatus {
+    const { key } = this.#target;
+    const posted = this.#parts.replica.claimOf(key);
+    const { state, reason, unusable } = posted?.claim ?? unread;
+    return {
+      floatingBlocks: 0,
+      ...(this.#feed?.describe() ?? { target: key, state, reason, unusable }),
+      blocks: this.#parts.blocksOf(key),
+      role: this.#role,
+      owner: posted?.origin.router ?? null,
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.#role = "none";
+    this.#onStop();
+    await this.#close();
+  }
+
+  #open(): void {
+    if (this.#feed) return;
+    const { replica, ownership, reach } = this.#parts;
+    const { key } = this.#target;
+    const reader = replica.openFeed(key, (sink) => this.#feed?.tellAll(sink));
+    this.#reader = reader;
+    this.#feed = this.#make({
+      sink: reader.sink,
+      batch(mark, { isComplete, unknownRemovals }) {
+        if (unknownRemovals > 0) reader.unknownRemovals(unknownRemovals);
+        reader.batch(mark, isComplete);
+      },
+      gap: (from, to) => reader.gap(from, to),
+      newLife: () => reader.newLife(),
+      emptied: () => {},
+      condition: ({ standing, state, reason, unusable }) => {
+        reader.worth(standing, state, reason, unusable ?? null);
+        ownership().setWorth(key, standing);
+        reach.note(key, isConnected(state, reason));
+      },
+    });
+    void this.#feed.start();
+  }
+
+  async #close(): Promise<void> {
+    const feed = this.#feed;
+    this.#reader?.stop();
+    this.#feed = undefined;
+    this.#reader = undefined;
+    this.#parts.ownership().setWorth(this.#target.key, "none");
+    await feed?.stop();
+  }
+}

@@ -1,0 +1,114 @@
+import {
+  type Clock,
+  type Logger,
+  type Meter,
+  type RouterId,
+  type Scheduler,
+  type Startable,
+  startTogether,
+  type TargetIndex,
+} from "@espalier/common";
+import { type Backend, createOwnership, joinedBackend, type Ownership } from "@espalier/mesh";
+import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
+import { createReplica, lifeId, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
+import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
+import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
+import { createReachWatch } from "./reach-watch.ts";
+import { createSharedHost, type SharedHost } from "./shared-host.ts";
+import { createSharedPlacements } from "./shared-placements.ts";
+import { createStandings } from "./standings.ts";
+
+export interface SharedTierOptions {
+  readonly router: RouterId;
+  /** Filled by the tier. */
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  /** Makes what carries the replica's state to and from other routers. */
+  readonly createBackend: (replica: Replica) => Backend;
+  /** How long a guess is believed that no events will confirm. */
+  readonly placementTtlMs: number;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** All that a router shares with the others: replica, backend, ownership of feeds, and what decisions read of them. */
+export interface SharedTier extends Startable {
+  readonly replica: Replica;
+  readonly backend: Backend;
+  readonly ownership: Ownership;
+  /** Where the events of engines are read by one router for all. */
+  readonly host: SharedHost;
+  readonly publisher: LoadPublisher;
+  readonly placements: PlacementWriter;
+  readonly load: SharedLoad;
+  /** What the facts of a target are worth now. */
+  standingOf(target: TargetIndex): FeedStanding;
+  /** Takes no new work from here on, so others take over its feeds. */
+  setDraining(): void;
+  /** Told when a target runs anew, whoever noticed. */
+  onNewLife(listener: (slot: number) => void): void;
+}
+
+/** Nothing is sent before `start`. */
+export function createSharedTier(options: SharedTierOptions): SharedTier {
+  const { index, slots, clock, scheduler, logger, meter } = options;
+  const replica = createReplica(options);
+  const backend = options.createBackend(replica);
+  const ownership = createOwnership({
+    ...{ clock, scheduler, meter, logger },
+    self: () => replica.ports.origin,
+    members: () => backend.members(),
+    claims: (target) => replica.claimsOf(target),
+    onRole: (target, role) => host.setRole(target, role),
+  });
+  const host = createSharedHost({
+    replica,
+    ownership: () => ownership,
+    reach: createReachWatch(scheduler, (targets) => {
+      ownership.setUnreachable(targets);
+      backend.setUnreachable(targets);
+    }),
+    blocksOf: (target) => blocksByTier(index, slots.find(target)),
+  });
+  const publisher = createLoadPublisher(replica.load, scheduler);
+  const standings = createStandings(replica, slots);
+  return {
+    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher]),
+    replica,
+    backend,
+    ownership,
+    host,
+    publisher,
+    placements: createSharedPlacements(replica.placements, slots),
+    load: replica.load.shared,
+    standingOf: (target) => standings.of(target),
+    setDraining() {
+      ownership.setDraining(true);
+      backend.setDraining(true);
+    },
+    onNewLife: (listener) => watchLives(replica, (target) => listener(slots.find(target))),
+  };
+}
+
+/** What was guessed of an engine does not hold once it runs anew. */
+function watchLives(replica: Replica, listener: (target: string) => void): void {
+  const lives = new Map<string, string>();
+  replica.fold.onChange((target) => {
+    const life = replica.fold.state(target)?.life;
+    if (!life) {
+      lives.delete(target);
+      return;
+    }
+    const before = lives.get(target);
+    const now = lifeId(life);
+    lives.set(target, now);
+    if (before !== undefined && before !== now) listener(target);
+  });
+}
+
+function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierName, number>> {
+  const counts = tierNames.map((name, inTier) => [name, slot < 0 ? 0 : index.factBlockCount(slot, inTier as Tier)]);
+  return Object.fromEntries(counts) as Record<TierName, number>;
+}

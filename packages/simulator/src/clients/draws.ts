@@ -1,0 +1,50 @@
+import { createSeededRandom, type Random } from "@espalier/common";
+
+/** Draws outside the bounds that are repeated before the last one is moved to the nearer bound. */
+const maxRedraws = 64;
+
+/** A log-normal distribution between two bounds, both within it. */
+export interface BoundedLogNormal {
+  readonly median: number;
+  /** Standard deviation of the logarithm. */
+  readonly sigma: number;
+  readonly least: number;
+  readonly most: number;
+}
+
+/** Randomness of one session or request alone, so that what it does depends on nobody else's order. */
+export function ownRandom(seed: number, owner: number): Random {
+  return createSeededRandom(Math.imul(owner + 1, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b));
+}
+
+/** A draw from the exponential distribution. */
+export function exponential(mean: number, random: Random): number {
+  return -Math.log(1 - random.float()) * mean;
+}
+
+/** A whole number of 0 and up with the given mean: how often something goes on that always ends with the same odds. */
+export function geometric(mean: number, random: Random): number {
+  const goesOn = mean / (1 + mean);
+  const draw = 1 - random.float();
+  return goesOn === 0 ? 0 : Math.floor(Math.log(draw) / Math.log(goesOn));
+}
+
+/** A draw of which the logarithm is uniform, in [least, most). */
+export function logUniform({ least, most }: Pick<BoundedLogNormal, "least" | "most">, random: Random): number {
+  return least * (most / least) ** random.float();
+}
+
+/** What falls outside the bounds is drawn again. */
+export function logNormal({ median, sigma, least, most }: BoundedLogNormal, random: Random): number {
+  let value = median;
+  for (let redraw = 0; redraw <= maxRedraws; redraw++) {
+    value = median * Math.exp(sigma * normal(random));
+    if (value >= least && value <= most) return value;
+  }
+  return Math.min(most, Math.max(least, value));
+}
+
+/** The polar form would draw twice as often for the same: Box and Muller, 1958. */
+function normal(random: Random): number {
+  return Math.sqrt(-2 * Math.log(1 - random.float())) * Math.cos(2 * Math.PI * random.float());
+}

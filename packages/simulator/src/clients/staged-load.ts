@@ -1,0 +1,71 @@
+import { createSeededRandom } from "@espalier/common";
+import { createConversation } from "./conversation.ts";
+import { exponential } from "./draws.ts";
+import { createSender, type SendLimits } from "./sender.ts";
+import type { SessionScript } from "./session-script.ts";
+import type { Workload } from "./workload.ts";
+
+export interface LoadStage {
+  readonly ratePerS: number;
+  readonly durationS: number;
+}
+
+/** One request of a session that comes back for more, each time with a prompt from scratch. */
+export interface Visit {
+  readonly session: number;
+  /** How often the session has asked before. */
+  readonly turn: number;
+  readonly script: Pick<SessionScript, "expectedTokens" | "write">;
+}
+
+export interface StagedLoadOptions {
+  readonly seed: number;
+  readonly stages: readonly LoadStage[];
+  /** Makes the requests, from 0 up. */
+  readonly visitOf: (index: number) => Visit;
+  readonly limits: SendLimits;
+}
+
+/**
+ * Load in steps. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
+ * them are answered, as inference-perf does it: so what one stage leaves waiting does not count against the next.
+ */
+export function createStagedLoad({ seed, stages, visitOf, limits }: StagedLoadOptions): Workload {
+  const counts = stages.map(({ ratePerS, durationS }) => Math.round(ratePerS * durationS));
+  const expectedRequests = counts.reduce((sum, count) => sum + count, 0);
+  return {
+    expectedRequests: Math.min(expectedRequests, limits.requests ?? expectedRequests),
+    start(driver) {
+      const sender = createSender(driver, limits);
+      const random = createSeededRandom(seed);
+      let index = 0;
+      const runStage = (stage: number): void => {
+        if (stage === stages.length) return sender.finish();
+        let unsent = counts[stage]!;
+        let unanswered = unsent;
+        const meanGapMs = 1_000 / stages[stage]!.ratePerS;
+        const startMs = sender.nowMs();
+        let atMs = startMs;
+        const answered = (): void => {
+          unanswered -= 1;
+          if (unanswered === 0) runStage(stage + 1);
+        };
+        const arrive = (): void => {
+          if (unsent === 0) return;
+          unsent -= 1;
+          atMs += exponential(meanGapMs, random);
+          sender.after(atMs - sender.nowMs(), () => {
+            const { session, turn, script } = visitOf(index++);
+            const conversation = createConversation({ seed, session, turn, expectedTokens: script.expectedTokens });
+            const outputTokens = script.write(turn, conversation);
+            sender.send(conversation, { outputTokens }, answered);
+            arrive();
+          });
+        };
+        if (unsent === 0) runStage(stage + 1);
+        else arrive();
+      };
+      runStage(0);
+    },
+  };
+}

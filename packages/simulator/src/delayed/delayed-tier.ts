@@ -1,0 +1,151 @@
+import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
+import {
+  createCacheMeters,
+  createPrefixKnowledge,
+  createRecentPrompts,
+  type FeedStanding,
+  type RoutingTarget,
+} from "@espalier/routing";
+import type { RouterView } from "../fleet/router-view.ts";
+import type { SimEngine } from "../fleet/sim-engine.ts";
+import type { Sharing, SimTiming } from "../run/run-options.ts";
+import { type DeliveryTimes, deliveryTimes } from "./delivery-times.ts";
+import { createUnsharedLoad, LoadBoard } from "./load-board.ts";
+import { LoadChannel } from "./load-channel.ts";
+import {
+  createDirectTeller,
+  createGossipTeller,
+  createMeshTeller,
+  type LoadTeller,
+  type LoadTellerOptions,
+  silentTeller,
+} from "./load-teller.ts";
+import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
+import { SharedKnowledge } from "./shared-knowledge.ts";
+
+export interface DelayedTierOptions {
+  readonly sharing: Sharing;
+  /** How many there are. */
+  readonly routers: number;
+  /** By number; 4,096 at most. */
+  readonly engines: readonly SimEngine[];
+  readonly timing: SimTiming;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** Routers that hear of each other after fixed delays. */
+export interface DelayedTier {
+  /**
+   * What one of them sees. A router that is started again has a new view; the earlier one is to be stopped before.
+   *
+   * @param targets of the router, each with the number of its engine as index
+   * @throws RangeError when there is no such router, or a target has another index
+   */
+  viewOf(router: number, targets: readonly RoutingTarget[]): RouterView;
+}
+
+/** How often a view has memory reclaimed. */
+const upkeepMs = 1_000;
+/** How long a guess is believed that no events will confirm; the default of `prefix.placement-ttl`. */
+const placementTtlMs = 10 * 60_000;
+/** Capacity of a target that does not tell it, which targets of the simulator do. */
+const placementTokens = 0;
+
+/**
+ * Stands for the mesh where running it would take too long: one copy of the index serves all routers, and what one says
+ * reaches the others after the delays that the mesh was measured with. Nothing is lost on the way, and faults of links are
+ * not modelled. A router sees its own guesses and its own load at once.
+ *
+ * @throws RangeError when there is no engine or router, or there are too many engines
+ */
+export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
+  const { sharing, routers, engines, clock } = options;
+  if (!Number.isInteger(routers) || routers < 1) throw new RangeError("a tier has at least one router");
+  const times = deliveryTimes(sharing, routers, options.timing);
+  const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
+  const load = createLoadParts(options, times);
+  return {
+    viewOf(router, targets) {
+      if (!Number.isInteger(router) || router < 0 || router >= routers) {
+        throw new RangeError(`there is no router ${router}`);
+      }
+      for (const { index, key } of targets) {
+        if (engines[index]?.key !== key) throw new RangeError(`${key} is not the engine of number ${index}`);
+      }
+      const teller = load?.tellerOf(router, targets) ?? silentTeller;
+      const sharedLoad = load?.board.seenBy(router) ?? createUnsharedLoad();
+      return createView(options, storeOf(options, router, shared), { teller, sharedLoad });
+    },
+  };
+}
+
+function storeOf(
+  { sharing, routers, engines, clock }: DelayedTierOptions,
+  router: number,
+  shared: SharedKnowledge | undefined,
+): RouterStore {
+  if (!shared) return createPrivateStore(engines, clock, undefined);
+  if (routers === 1 || sharing === "oracle") return createCommonStore(shared, clock);
+  return sharing === "events-only"
+    ? createPrivateStore(engines, clock, shared)
+    : createDelayedStore(router, shared, clock);
+}
+
+interface LoadParts {
+  readonly board: LoadBoard;
+  tellerOf(router: number, targets: readonly RoutingTarget[]): LoadTeller;
+}
+
+/** @returns undefined where routers know of no load but their own */
+function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): LoadParts | undefined {
+  const { sharing, routers, engines, clock, scheduler } = options;
+  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
+  const board = new LoadBoard({ routers, targets: engines.length }, clock);
+  const channel = new LoadChannel(board, { times, clock, scheduler });
+  return {
+    board,
+    tellerOf(router, targets) {
+      const parts: LoadTellerOptions = { router, channel, clock, scheduler };
+      if (sharing === "mesh") return createMeshTeller(parts, targets);
+      return sharing === "oracle" ? createDirectTeller(parts) : createGossipTeller(parts);
+    },
+  };
+}
+
+function createView(
+  { sharing, clock, scheduler }: DelayedTierOptions,
+  store: RouterStore,
+  { teller, sharedLoad }: { readonly teller: LoadTeller; readonly sharedLoad: RouterView["sharedLoad"] },
+): RouterView {
+  const standing: FeedStanding = sharing === "none" ? "none" : "complete";
+  const knowledge = createPrefixKnowledge({
+    clock,
+    placementTtlMs,
+    placementTokens,
+    index: store.index,
+    placements: store.placements,
+    // What was sent lately matters where events tell less than everything.
+    recent: createRecentPrompts(),
+    meters: createCacheMeters(silentMeter),
+    standingOf: () => standing,
+    onPlaced: () => {},
+  });
+  let cancelUpkeep: Cancel = () => {};
+  return {
+    knowledge,
+    sharedLoad,
+    isSettled: true,
+    waitingFor: [],
+    loadChanged: (target) => teller.changed(target),
+    setDraining() {},
+    async start() {
+      cancelUpkeep = scheduler.every(upkeepMs, () => store.maintain());
+      await teller.start();
+    },
+    async stop() {
+      cancelUpkeep();
+      await teller.stop();
+    },
+  };
+}

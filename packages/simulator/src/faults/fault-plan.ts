@@ -1,0 +1,168 @@
+import { createSeededRandom, type Random, type Scheduler } from "@espalier/common";
+import type { FleetControls } from "./fleet-controls.ts";
+
+/** Something done to a fleet at a moment of the run. */
+export interface FaultAction {
+  /** From the start of the run, in virtual milliseconds. */
+  readonly atMs: number;
+  /** For people. */
+  readonly what: string;
+  /** @param scheduler for what cannot be done yet at that moment */
+  apply(controls: FleetControls, scheduler: Scheduler): void;
+}
+
+/** What goes wrong in a run, and when. */
+export interface FaultPlan {
+  readonly name: FaultName;
+  /** The fault begins. */
+  readonly fromMs: number;
+  /** It is over: what is measured afterwards is recovery. */
+  readonly toMs: number;
+  /** Routers that the fleet needs beyond those of the run; they are down until the plan starts them. */
+  readonly spareRouters: number;
+  /** In order of time. */
+  readonly actions: readonly FaultAction[];
+}
+
+export const faultNames = ["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"] as const;
+
+export type FaultName = (typeof faultNames)[number];
+
+export interface FaultPlanOptions {
+  readonly routers: number;
+  readonly engines: number;
+  /** In which requests are sent; the fault lies in its middle. */
+  readonly durationMs: number;
+  /** Draws which routers and engines are hit. */
+  readonly seed: number;
+}
+
+const partitionMs = 20_000;
+const routerLossMs = 20_000;
+/** How long a new router may take until it counts as one of the others. */
+const joinMs = 5_000;
+/** Between the restarts of two routers, and between a router's goodbye and its next life. */
+const restartPeriodMs = 5_000;
+const restartDownMs = 2_000;
+/** How often it is looked whether a router that leaves has ended; together longer than any grace period. */
+const startRetryMs = 250;
+const maxStartTries = 1_000;
+const churnPeriodMs = 2_000;
+/** A killed engine's process comes back after this. */
+const engineDownMs = 1_000;
+const churnShare = 0.05;
+
+type Draft = Omit<FaultPlan, "name" | "fromMs" | "toMs"> & {
+  /** Action times count from the beginning of the fault. */
+  readonly lengthMs: number;
+};
+
+const drafts: Readonly<Record<FaultName, (options: FaultPlanOptions, random: Random) => Draft>> = {
+  partition: draftPartition,
+  "router-loss": draftRouterLoss,
+  "join-under-load": draftJoin,
+  "rolling-restart": draftRollingRestart,
+  "engine-churn": draftEngineChurn,
+};
+
+/**
+ * A named plan, in the middle of a run.
+ *
+ * @throws RangeError when the fleet is too small for it, or the run too short
+ */
+export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
+  const { lengthMs, spareRouters, actions } = drafts[name](options, createSeededRandom(options.seed));
+  const fromMs = (options.durationMs - lengthMs) / 2;
+  if (!(fromMs > 0)) {
+    throw new RangeError(`${name} takes ${lengthMs / 1_000} s: a run of ${options.durationMs / 1_000} s is too short`);
+  }
+  const moved = actions.map((action) => ({ ...action, atMs: fromMs + action.atMs }));
+  moved.sort((one, other) => one.atMs - other.atMs);
+  return { name, fromMs, toMs: fromMs + lengthMs, spareRouters, actions: moved };
+}
+
+function draftPartition({ routers }: FaultPlanOptions): Draft {
+  needRouters("partition", routers, 2);
+  const numbers = Array.from({ length: routers }, (_, router) => router);
+  const half = Math.ceil(routers / 2);
+  const groups = [numbers.slice(0, half), numbers.slice(half)];
+  return {
+    lengthMs: partitionMs,
+    spareRouters: 0,
+    actions: [
+      { atMs: 0, what: "the routers are cut in two halves", apply: (controls) => controls.partition(groups) },
+      { atMs: partitionMs, what: "the halves hear each other again", apply: (controls) => controls.heal() },
+    ],
+  };
+}
+
+function draftRouterLoss({ routers }: FaultPlanOptions, random: Random): Draft {
+  needRouters("router-loss", routers, 2);
+  const router = random.integer(routers);
+  return {
+    lengthMs: routerLossMs,
+    spareRouters: 0,
+    actions: [
+      { atMs: 0, what: `router ${router} is killed`, apply: (controls) => controls.killRouter(router) },
+      { atMs: routerLossMs, what: `router ${router} is back`, apply: (controls) => controls.startRouter(router) },
+    ],
+  };
+}
+
+function draftJoin({ routers }: FaultPlanOptions): Draft {
+  const action = {
+    atMs: 0,
+    what: "one router more joins",
+    apply: (fleet: FleetControls) => fleet.startRouter(routers),
+  };
+  return { lengthMs: joinMs, spareRouters: 1, actions: [action] };
+}
+
+function draftRollingRestart({ routers }: FaultPlanOptions): Draft {
+  needRouters("rolling-restart", routers, 2);
+  const actions = Array.from({ length: routers }, (_, router) => {
+    const atMs = router * restartPeriodMs;
+    return [
+      { atMs, what: `router ${router} leaves`, apply: (controls: FleetControls) => controls.leaveRouter(router) },
+      {
+        atMs: atMs + restartDownMs,
+        what: `router ${router} starts again`,
+        apply: (controls: FleetControls, scheduler: Scheduler) => startOnceEnded(router, controls, scheduler),
+      },
+    ];
+  });
+  return { lengthMs: routers * restartPeriodMs, spareRouters: 0, actions: actions.flat() };
+}
+
+function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft {
+  if (engines < 2) throw new RangeError("engine-churn needs another engine to go on with");
+  const hit = drawSome(engines, Math.max(1, Math.round(engines * churnShare)), random);
+  const actions = hit.map((engine, at) => {
+    const atMs = at * churnPeriodMs;
+    return [
+      { atMs, what: `engine ${engine} is killed`, apply: (controls: FleetControls) => controls.killEngine(engine) },
+      {
+        atMs: atMs + engineDownMs,
+        what: `engine ${engine} starts again`,
+        apply: (controls: FleetControls) => controls.startEngine(engine),
+      },
+    ];
+  });
+  return { lengthMs: hit.length * churnPeriodMs, spareRouters: 0, actions: actions.flat() };
+}
+
+function needRouters(name: FaultName, routers: number, least: number): void {
+  if (routers < least) throw new RangeError(`${name} needs at least ${least} routers`);
+}
+
+/** A router that leaves answers first what it has; its next life cannot begin before. */
+function startOnceEnded(router: number, controls: FleetControls, scheduler: Scheduler, tries = maxStartTries): void {
+  if (!controls.isRouterUp(router)) controls.startRouter(router);
+  else if (tries > 1) scheduler.after(startRetryMs, () => startOnceEnded(router, controls, scheduler, tries - 1));
+}
+
+/** So many different numbers below the bound. */
+function drawSome(bound: number, count: number, random: Random): number[] {
+  const left = Array.from({ length: bound }, (_, number) => number);
+  return Array.from({ length: count }, () => left.splice(random.integer(left.length), 1)[0]!);
+}

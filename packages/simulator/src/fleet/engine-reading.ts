@@ -1,0 +1,203 @@
+import type { Cancel, Scheduler } from "@espalier/common";
+import { blockChange } from "@espalier/engine-model";
+import { type LedgerSink, tier } from "@espalier/prefix-index";
+import type { EventReading, FeedOutput, FeedStanding, FeedStatus } from "@espalier/routing";
+import { BlockSet } from "./block-set.ts";
+import type { EngineMessage, SimEngine } from "./sim-engine.ts";
+
+export interface EngineReadingOptions {
+  readonly engine: SimEngine;
+  readonly output: FeedOutput;
+  /** Of the router that reads. */
+  readonly scheduler: Scheduler;
+  /** From the end of a step until the reader has its message. */
+  readonly delayMs: number;
+  /** Whether the next message is lost on its way to this reader. */
+  readonly isLost: (message: EngineMessage) => boolean;
+  /** Whether the engine tells what a reader missed. */
+  readonly canReplay: () => boolean;
+}
+
+/** A router's subscription to the KV events of one engine. */
+export function createEngineReading(options: EngineReadingOptions): EventReading {
+  return new EngineReading(options);
+}
+
+class EngineReading implements EventReading {
+  readonly #options: EngineReadingOptions;
+  readonly #ends: Cancel[] = [];
+  #life = 0;
+  /** The sequence that is read next. */
+  #next = 0;
+  #isComplete = true;
+  /** What the reader has heard of and not seen go; undefined while that is all that the engine has told. */
+  #held: BlockSet | undefined;
+  #standing: FeedStanding = "void";
+  #isStopped = false;
+
+  constructor(options: EngineReadingOptions) {
+    this.#options = options;
+  }
+
+  get standing(): FeedStanding {
+    return this.#standing;
+  }
+
+  async start(): Promise<void> {
+    const { engine, scheduler, delayMs } = this.#options;
+    this.#ends.push(
+      engine.onMessage((message) => {
+        if (this.#options.isLost(message)) return;
+        const { lives } = engine;
+        scheduler.after(delayMs, () => this.#arrived(lives, message));
+      }),
+      engine.onLife(() => scheduler.after(delayMs, () => this.#connect())),
+    );
+    // A connection, and a question for what was said before it.
+    scheduler.after(3 * delayMs, () => this.#connect());
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const end of this.#ends) end();
+  }
+
+  attach(): void {}
+
+  tellAll(sink: LedgerSink): void {
+    const words = (this.#held ?? this.#heldByLog()).toWords();
+    if (words.length > 0) sink.stored(tier.gpu, words, 0, words.length / 2);
+  }
+
+  describe(): FeedStatus {
+    const { key } = this.#options.engine;
+    const blocks = { gpu: this.#held?.size ?? 0, cpu: 0, disk: 0, external: 0 };
+    const state = this.#standing === "complete" ? "live" : "partial";
+    const unread = { role: null, owner: null, floatingBlocks: 0, unusable: null };
+    return { target: key, state, reason: state, blocks, ...unread };
+  }
+
+  /** The engine can be heard, or cannot any more. */
+  #connect(): void {
+    if (this.#isStopped) return;
+    const { engine, canReplay, output } = this.#options;
+    if (!engine.isUp) {
+      this.#tell("void", "stale", "socket-lost");
+      return;
+    }
+    if (engine.lives !== this.#life) {
+      const isFirst = this.#life === 0;
+      this.#life = engine.lives;
+      this.#held = undefined;
+      const known = isFirst ? engine.messages.length : 0;
+      const from = canReplay() ? engine.firstReplayed : known;
+      this.#next = from;
+      this.#isComplete = from === 0;
+      if (!this.#isComplete) this.#held = new BlockSet();
+      if (!isFirst) output.newLife();
+    }
+    this.#replay();
+    this.#tellStanding();
+  }
+
+  #arrived(life: number, message: EngineMessage): void {
+    if (this.#isStopped || this.#life === 0) return;
+    const { engine, canReplay, output } = this.#options;
+    if (life !== this.#life || !engine.isUp) return;
+    if (message.sequence < this.#next) return;
+    if (message.sequence > this.#next && canReplay()) this.#replay(message.sequence);
+    if (message.sequence > this.#next) {
+      this.#held ??= this.#heldByLog();
+      this.#isComplete = false;
+      output.gap(this.#next, message.sequence - 1);
+      this.#next = message.sequence;
+      this.#tellStanding();
+    }
+    this.#read(message);
+  }
+
+  /** Reads what the engine still has of what was missed, up to a sequence. */
+  #replay(until = Number.POSITIVE_INFINITY): void {
+    const { engine, canReplay } = this.#options;
+    if (!canReplay() || this.#next < engine.firstReplayed) return;
+    const end = Math.min(until, engine.messages.length);
+    while (this.#next < end) this.#read(engine.messages[this.#next]!);
+  }
+
+  #read(message: EngineMessage): void {
+    const { output } = this.#options;
+    const unknownRemovals = this.#held ? this.#tellKnown(message, this.#held) : tellChanges(message, output);
+    const { sequence, timestampUs, checksum } = message;
+    this.#next = sequence + 1;
+    output.batch({ sequence, timestampUs, checksum }, { isComplete: this.#isComplete, unknownRemovals });
+  }
+
+  /** Tells what changes for a reader that has not heard everything. @returns removals of blocks it did not know of */
+  #tellKnown({ changes }: EngineMessage, held: BlockSet): number {
+    const { sink } = this.#options.output;
+    let unknown = 0;
+    forEachRun(changes, (kind, from, to) => {
+      if (kind === blockChange.cleared) {
+        held.clear();
+        sink.cleared();
+        this.#options.output.emptied();
+        return;
+      }
+      for (let block = from; block < to; block++) {
+        const isNews = kind === blockChange.stored ? held.add(changes.words, block) : held.delete(changes.words, block);
+        if (!isNews) unknown += kind === blockChange.removed ? 1 : 0;
+        else if (kind === blockChange.stored) sink.stored(tier.gpu, changes.words, block, block + 1);
+        else sink.removed(tier.gpu, changes.words, block, block + 1);
+      }
+    });
+    return unknown;
+  }
+
+  /** What a reader that has heard everything up to its sequence holds. */
+  #heldByLog(): BlockSet {
+    const held = new BlockSet();
+    const { messages, lives } = this.#options.engine;
+    if (lives !== this.#life) return held;
+    for (const { changes } of messages.slice(0, this.#next)) {
+      forEachRun(changes, (kind, from, to) => {
+        if (kind === blockChange.cleared) held.clear();
+        for (let block = from; block < to; block++) {
+          if (kind === blockChange.stored) held.add(changes.words, block);
+          else held.delete(changes.words, block);
+        }
+      });
+    }
+    return held;
+  }
+
+  #tellStanding(): void {
+    if (this.#isComplete) this.#tell("complete", "live", "complete");
+    else this.#tell("partial", "partial", "incomplete");
+  }
+
+  #tell(standing: FeedStanding, state: string, reason: string): void {
+    this.#standing = standing;
+    this.#options.output.condition({ standing, state, reason, unusable: undefined });
+  }
+}
+
+/** Tells a sink everything that a message says. @returns 0, for nothing in it is unknown to who has heard everything */
+function tellChanges({ changes }: EngineMessage, output: FeedOutput): number {
+  const { sink } = output;
+  forEachRun(changes, (kind, from, to) => {
+    if (kind === blockChange.stored) sink.stored(tier.gpu, changes.words, from, to);
+    else if (kind === blockChange.removed) sink.removed(tier.gpu, changes.words, from, to);
+    else {
+      sink.cleared();
+      output.emptied();
+    }
+  });
+  return 0;
+}
+
+function forEachRun(
+  { runs, kinds, ends }: EngineMessage["changes"],
+  visit: (kind: number, from: number, to: number) => void,
+): void {
+  for (let run = 0; run < runs; run++) visit(kinds[run]!, run === 0 ? 0 : ends[run - 1]!, ends[run]!);
+}

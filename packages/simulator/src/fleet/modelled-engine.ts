@@ -1,0 +1,170 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import {
+  type BlockChanges,
+  type BlockEngine,
+  type BlockReport,
+  createBlockEngine,
+  type EngineParameters,
+  type EngineStats,
+} from "@espalier/engine-model";
+import type { SimRequest } from "../clients/workload.ts";
+import { blockTokens } from "../clients/workload.ts";
+import { ListenerSet } from "./listener-set.ts";
+import type { AnswerObserver, EngineMessage, SimEngine } from "./sim-engine.ts";
+
+export interface ModelledEngineOptions {
+  readonly number: number;
+  readonly parameters: EngineParameters;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** False where nobody listens, which spares the work of making events. */
+  readonly hasEvents: boolean;
+  /** Whether messages are kept for those who come later. */
+  readonly keepsMessages: boolean;
+}
+
+/** Messages that vLLM keeps for replay unless told otherwise (`buffer_steps`). */
+const replayedMessages = 10_000;
+/** In a millisecond. */
+const microseconds = 1_000;
+
+/** @throws RangeError when a parameter makes no sense */
+export function createSimEngine(options: ModelledEngineOptions): SimEngine {
+  return new ModelledEngine(options);
+}
+
+class ModelledEngine implements SimEngine {
+  readonly number: number;
+  readonly key: string;
+  readonly kvTokens: number;
+  lives = 1;
+  isUp = true;
+  messages: EngineMessage[] = [];
+  #published = 0;
+  readonly #options: ModelledEngineOptions;
+  readonly #answers = new Map<number, AnswerObserver>();
+  readonly #messageListeners = new ListenerSet<EngineMessage>();
+  readonly #lifeListeners = new ListenerSet<void>();
+  #model: BlockEngine;
+  #cancel: Cancel | undefined;
+  #dueMs = Number.NaN;
+
+  constructor(options: ModelledEngineOptions) {
+    this.#options = options;
+    this.number = options.number;
+    this.key = `engine-${options.number}`;
+    this.kvTokens = options.parameters.blockCount * options.parameters.blockSize;
+    if (options.parameters.blockSize !== blockTokens) throw new RangeError(`blocks must have ${blockTokens} tokens`);
+    this.#model = this.#createModel();
+  }
+
+  get firstReplayed(): number {
+    return Math.max(0, this.#published - replayedMessages);
+  }
+
+  stats(): EngineStats {
+    return this.#model.stats();
+  }
+
+  submit(request: SimRequest, observer: AnswerObserver): boolean {
+    if (!this.isUp) return false;
+    const { index, promptTokens, outputTokens, chain } = request;
+    this.#model.submit({ id: index, promptTokens, outputTokens, chain }, this.#options.clock.nowMs());
+    this.#answers.set(index, observer);
+    this.#reschedule();
+    return true;
+  }
+
+  abort({ index }: SimRequest): void {
+    if (!this.#answers.delete(index)) return;
+    this.#model.abort(index, this.#options.clock.nowMs());
+    this.#reschedule();
+  }
+
+  onMessage(listener: (message: EngineMessage) => void): Cancel {
+    return this.#messageListeners.add(listener);
+  }
+
+  onLife(listener: () => void): Cancel {
+    return this.#lifeListeners.add(listener);
+  }
+
+  kill(): void {
+    if (!this.isUp) return;
+    this.isUp = false;
+    this.#cancel?.();
+    this.#cancel = undefined;
+    this.#dueMs = Number.NaN;
+    const lost = [...this.#answers.values()];
+    this.#answers.clear();
+    this.#lifeListeners.tell();
+    for (const observer of lost) observer.lost();
+  }
+
+  start(): void {
+    if (this.isUp) return;
+    this.isUp = true;
+    this.lives++;
+    this.messages = [];
+    this.#published = 0;
+    this.#model = this.#createModel();
+    this.#lifeListeners.tell();
+  }
+
+  #createModel(): BlockEngine {
+    const life = this.lives;
+    const { parameters, hasEvents } = this.#options;
+    return createBlockEngine({
+      parameters,
+      observer: {
+        firstToken: (id, timeMs) => this.#answers.get(id)?.firstToken(timeMs),
+        progress: (id, tokens) => this.#answers.get(id)?.progress(tokens),
+        finished: (report) => this.#finished(report),
+        ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(life, changes, timeMs) } : {}),
+      },
+    });
+  }
+
+  #finished(report: BlockReport): void {
+    const observer = this.#answers.get(report.id);
+    this.#answers.delete(report.id);
+    observer?.finished(report);
+  }
+
+  #publish(life: number, changes: BlockChanges, timeMs: number): void {
+    const sequence = this.#published++;
+    const message: EngineMessage = {
+      sequence,
+      timestampUs: Math.round(this.#options.clock.wallMs() * microseconds),
+      checksum: checksumOf(life, sequence, timeMs, changes),
+      changes,
+    };
+    if (this.#options.keepsMessages) this.messages.push(message);
+    this.#messageListeners.tell(message);
+  }
+
+  #reschedule(): void {
+    const { clock, scheduler } = this.#options;
+    const dueMs = this.#model.nextEventMs() ?? Number.NaN;
+    if (Object.is(dueMs, this.#dueMs)) return;
+    this.#cancel?.();
+    this.#dueMs = dueMs;
+    this.#cancel = Number.isNaN(dueMs)
+      ? undefined
+      : scheduler.after(dueMs - clock.nowMs(), () => {
+          this.#cancel = undefined;
+          this.#dueMs = Number.NaN;
+          // The sum of now and a delay may fall short of the moment by a rounding error.
+          this.#model.advanceTo(Math.max(dueMs, clock.nowMs()));
+          if (this.isUp) this.#reschedule();
+        });
+  }
+}
+
+/** Tells messages of one engine apart as a checksum over the bytes would; 32 bits. */
+function checksumOf(life: number, sequence: number, timeMs: number, { words, runs }: BlockChanges): number {
+  let sum = Math.imul(life, 0x9e37_79b1) ^ Math.imul(sequence + 1, 0x85eb_ca6b) ^ Math.imul(runs, 0xc2b2_ae35);
+  sum = Math.imul(sum ^ Math.floor(timeMs * microseconds), 0x2c1b_3c6d);
+  for (let at = 0; at < words.length; at += 2) sum = Math.imul(sum ^ words[at]!, 0x01000193);
+  return (sum ^ (sum >>> 15)) >>> 0;
+}

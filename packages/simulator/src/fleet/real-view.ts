@@ -1,0 +1,144 @@
+import {
+  asRouterId,
+  asTargetIndex,
+  type Clock,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  silentLogger,
+  silentMeter,
+} from "@espalier/common";
+import { createMesh, type Transport } from "@espalier/mesh";
+import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import { createTargetSlots, type Replica, type ReplicaPorts, type SharedLoad } from "@espalier/replication";
+import {
+  createCacheMeters,
+  createPrefixKnowledge,
+  createRecentPrompts,
+  createSharedTier,
+  type EventReading,
+  type FeedOutput,
+  type HostedFeed,
+  type PrefixKnowledge,
+  type RoutingTarget,
+  type SharedTier,
+} from "@espalier/routing";
+import { blockTokens } from "../clients/workload.ts";
+import { knowledgeDefaults } from "./knowledge-defaults.ts";
+import type { RouterView } from "./router-view.ts";
+import type { SimEngine } from "./sim-engine.ts";
+
+export interface RealViewOptions {
+  /** The same in every life of the router. */
+  readonly router: string;
+  readonly engines: readonly SimEngine[];
+  readonly transport: Transport;
+  /** Addresses of routers to find the others by. */
+  readonly seeds: readonly string[];
+  /** Makes this router's subscription to an engine. */
+  readonly readEngine: (engine: SimEngine, output: FeedOutput) => EventReading;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger?: Logger;
+  readonly meter?: Meter;
+  /** Stands between the replica and what carries its state. */
+  readonly wrapPorts?: (ports: ReplicaPorts) => ReplicaPorts;
+}
+
+/** Upkeep as the server does it. */
+const upkeepMs = 1_000;
+const upkeepSteps = 10_000;
+/** Settings that all routers of the fleet share. */
+const cluster = { cluster: "simulated", fleetSeed: "simulated", blockSizeTokens: blockTokens } as const;
+
+/** A router's view of the fleet by the code that real routers run: journals, links, membership, ownership, the fold. */
+export class RealView implements RouterView {
+  readonly index: PrefixIndex;
+  readonly tier: SharedTier;
+  readonly knowledge: PrefixKnowledge;
+  readonly sharedLoad: SharedLoad;
+  readonly #options: RealViewOptions;
+  #feeds: readonly HostedFeed[] = [];
+  #cancelUpkeep = (): void => {};
+
+  constructor(options: RealViewOptions) {
+    const { engines, transport, seeds, clock, scheduler, random, wrapPorts } = options;
+    const { logger = silentLogger, meter = silentMeter } = options;
+    this.#options = options;
+    this.index = createPrefixIndex({ maxTargets: engines.length });
+    const slots = createTargetSlots(engines.length);
+    for (const { key } of engines) slots.slotOf(key);
+    const ports = { clock, scheduler, logger, meter };
+    this.tier = createSharedTier({
+      ...ports,
+      ...{
+        router: asRouterId(options.router),
+        index: this.index,
+        slots,
+        placementTtlMs: knowledgeDefaults.placementTtlMs,
+      },
+      createBackend: (replica: Replica) => {
+        const carried = wrapPorts?.(replica.ports) ?? replica.ports;
+        return createMesh({
+          ...cluster,
+          ...ports,
+          random,
+          replica: carried,
+          transport,
+          seeds,
+          security: { kind: "insecure" },
+        });
+      },
+    });
+    this.sharedLoad = this.tier.load;
+    this.knowledge = createPrefixKnowledge({
+      ...{ ...knowledgeDefaults, clock, index: this.index },
+      placements: this.tier.placements,
+      recent: createRecentPrompts(),
+      meters: createCacheMeters(meter),
+      standingOf: (target) => this.tier.standingOf(target),
+      onPlaced: () => {},
+    });
+    this.tier.onNewLife((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
+  }
+
+  get waitingFor(): readonly string[] {
+    return this.tier.backend.waitingFor;
+  }
+
+  get isSettled(): boolean {
+    return this.#options.engines.every(({ isUp, number }) => {
+      return !isUp || this.tier.standingOf(asTargetIndex(number)) === "complete";
+    });
+  }
+
+  setDraining(): void {
+    this.tier.setDraining();
+  }
+
+  loadChanged(target: RoutingTarget): void {
+    this.tier.publisher.changed(target);
+  }
+
+  async start(): Promise<void> {
+    const { engines, readEngine, scheduler, clock } = this.#options;
+    this.#cancelUpkeep = scheduler.every(upkeepMs, () => {
+      this.knowledge.renew();
+      this.index.maintain(clock.nowMs(), upkeepSteps);
+    });
+    await this.tier.start();
+    this.#feeds = engines.map((engine) =>
+      this.tier.host.open({ index: asTargetIndex(engine.number), key: engine.key }, (output) =>
+        readEngine(engine, output),
+      ),
+    );
+  }
+
+  async stop(): Promise<void> {
+    this.#cancelUpkeep();
+    for (const feed of this.#feeds) await feed.stop();
+    await this.tier.stop();
+  }
+}

@@ -1,0 +1,63 @@
+import { createSeededRandom, type Random } from "@espalier/common";
+import type { MemoryNetwork } from "@espalier/mesh";
+import { createPolicy } from "@espalier/policies";
+import type { ReplicaPorts } from "@espalier/replication";
+import type { DelayedTier } from "../delayed/delayed-tier.ts";
+import type { SimTiming } from "../run/run-options.ts";
+import { createEngineReading } from "./engine-reading.ts";
+import type { EventFaults } from "./event-faults.ts";
+import { RealView } from "./real-view.ts";
+import type { RouterSeat } from "./router-seat.ts";
+import type { RouterView } from "./router-view.ts";
+import type { SimEngine } from "./sim-engine.ts";
+import { SimRouter } from "./sim-router.ts";
+import { SimTarget } from "./sim-target.ts";
+
+export interface RouterFactoryOptions {
+  readonly policy: string;
+  readonly policyOptions: Readonly<Record<string, number>>;
+  readonly engines: readonly SimEngine[];
+  readonly events: EventFaults;
+  readonly timing: SimTiming;
+  readonly seed: number;
+  /** Undefined where routers have links of their own. */
+  readonly delayed: DelayedTier | undefined;
+  readonly network: MemoryNetwork;
+  /** Addresses of routers to find the others by. */
+  readonly seeds: readonly string[];
+  readonly wrapPorts: ((ports: ReplicaPorts, router: number) => ReplicaPorts) | undefined;
+}
+
+/** Makes the router of a seat's process, which is not started. */
+export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat): SimRouter {
+  const { policy, policyOptions, engines, timing, seed, delayed } = options;
+  const { clock, scheduler } = seat.time;
+  const random = createSeededRandom(seed * 65_537 + seat.number * 257 + seat.lives);
+  const targets = engines.map(
+    (model) => new SimTarget({ model, index: model.number, clock, onChange: (target) => view.loadChanged(target) }),
+  );
+  const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
+  const { hopDelayMs, scrapeMs } = timing;
+  return new SimRouter({
+    ...{ view, targets, clock, scheduler, random, hopDelayMs, scrapeMs },
+    policy: createPolicy(policy, policyOptions),
+  });
+}
+
+function realView(options: RouterFactoryOptions, seat: RouterSeat, random: Random): RealView {
+  const { engines, events, timing, network, seeds, wrapPorts } = options;
+  const { clock, scheduler } = seat.time;
+  return new RealView({
+    ...{ engines, clock, scheduler, random },
+    router: seat.id,
+    transport: network.transport(seat.address),
+    seeds: seeds.filter((address) => address !== seat.address),
+    readEngine: (engine, output) =>
+      createEngineReading({
+        ...{ engine, output, scheduler, delayMs: timing.eventDelayMs },
+        isLost: ({ sequence }) => events.isLost(engine.number, sequence),
+        canReplay: () => events.canReplay(engine.number),
+      }),
+    ...(wrapPorts && { wrapPorts: (ports) => wrapPorts(ports, seat.number) }),
+  });
+}

@@ -1,0 +1,18 @@
+import type { Startable } from "@espalier/common";
+import type { SharedLoad } from "@espalier/replication";
+import type { PrefixKnowledge, RoutingTarget } from "@espalier/routing";
+
+/** What one router sees of caches and of load, and how it tells others of its own decisions. */
+export interface RouterView extends Startable {
+  readonly knowledge: PrefixKnowledge;
+  /** What other routers have in flight, by the index of a target. */
+  readonly sharedLoad: SharedLoad;
+  /** The router's own load of a target has changed. */
+  loadChanged(target: RoutingTarget): void;
+  /** It will end: others take over what it does for all. */
+  setDraining(): void;
+  /** Whether it knows what every engine that runs has told. */
+  readonly isSettled: boolean;
+  /** What it waits for before it should be used. */
+  readonly waitingFor: readonly string[];
+}

@@ -1,0 +1,47 @@
+import type { Cancel } from "@espalier/common";
+import type { BlockChanges, BlockReport, EngineStats } from "@espalier/engine-model";
+import type { BatchMark } from "@espalier/replication";
+import type { SimRequest } from "../clients/workload.ts";
+
+/** One message of an engine's KV events. */
+export interface EngineMessage extends BatchMark {
+  readonly changes: BlockChanges;
+}
+
+/** Who waits for an answer. */
+export interface AnswerObserver {
+  firstToken(timeMs: number): void;
+  /** So many tokens more, the first one not counted. */
+  progress(tokens: number): void;
+  finished(report: BlockReport): void;
+  /** The engine is gone. */
+  lost(): void;
+}
+
+/** An engine of the simulated fleet: the model of one, driven by the virtual scheduler, with its KV events. */
+export interface SimEngine {
+  /** From 0. */
+  readonly number: number;
+  /** Of its only target. */
+  readonly key: string;
+  readonly isUp: boolean;
+  /** Processes that it has been; 1 at first. */
+  readonly lives: number;
+  /** KV tokens that it holds. */
+  readonly kvTokens: number;
+  stats(): EngineStats;
+  /** @returns false when it is gone: the connection is refused */
+  submit(request: SimRequest, observer: AnswerObserver): boolean;
+  /** The connection of a request is closed; its observer hears nothing more. */
+  abort(request: SimRequest): void;
+  /** Messages of the present life in order of their sequence, from 0. */
+  readonly messages: readonly EngineMessage[];
+  /** Messages before this sequence are not told again: engines keep only the last ones for replay. */
+  readonly firstReplayed: number;
+  /** Told of each message when the engine publishes it; whoever reads over a wire adds the wire's delay. */
+  onMessage(listener: (message: EngineMessage) => void): Cancel;
+  /** Told when a new life has begun, or the old one has ended. */
+  onLife(listener: () => void): Cancel;
+  kill(): void;
+  start(): void;
+}

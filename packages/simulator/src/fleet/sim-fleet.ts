@@ -1,0 +1,262 @@
+import { createSeededRandom, type Random } from "@espalier/common";
+import type { EngineParameters } from "@espalier/engine-model";
+import { createMemoryNetwork, type MemoryNetwork } from "@espalier/mesh";
+import type { ReplicaPorts } from "@espalier/replication";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { SimRequest } from "../clients/workload.ts";
+import { createDelayedTier } from "../delayed/delayed-tier.ts";
+import type { FleetControls } from "../faults/fleet-controls.ts";
+import type { LinkModel, Sharing, SimTiming } from "../run/run-options.ts";
+import { createClusterIp } from "./cluster-ip.ts";
+import { createEventFaults, type EventFaults } from "./event-faults.ts";
+import { knowledgeDefaults } from "./knowledge-defaults.ts";
+import { createSimEngine } from "./modelled-engine.ts";
+import { createSimRouter, type RouterFactoryOptions } from "./router-factory.ts";
+import { RouterSeat, refused } from "./router-seat.ts";
+import type { SimEngine } from "./sim-engine.ts";
+import type { FrontOutcome, SimFront } from "./sim-front.ts";
+
+/** The policy of a fleet that has no router. */
+export const clusterIp = "clusterip";
+
+export interface SimFleetOptions {
+  readonly engines: number;
+  readonly parameters: EngineParameters;
+  readonly routers: number;
+  /** Routers beyond these have a place, and are started later. All when left out. */
+  readonly startedRouters?: number;
+  /** A policy by name, or `clusterip`. */
+  readonly policy: string;
+  readonly policyOptions?: Readonly<Record<string, number>>;
+  readonly sharing: Sharing;
+  readonly links: LinkModel;
+  readonly timing: SimTiming;
+  readonly seed: number;
+  /** Stands between a replica and what carries its state. */
+  readonly wrapPorts?: (ports: ReplicaPorts, router: number) => ReplicaPorts;
+}
+
+/** Virtual time that passes between two moments in which promises may go on. */
+const sliceMs = 20;
+/** Promises that wait for each other, at most, where a router starts or stops. */
+const promiseDepth = 40;
+/** Only to end a start that hangs. */
+const startDeadlineMs = 30_000;
+
+/** Routers and engines in virtual time. Nothing passes but in `start` and `run`. */
+export class SimFleet implements FleetControls {
+  readonly time: VirtualTime = createVirtualTime();
+  readonly engines: readonly SimEngine[];
+  readonly seats: readonly RouterSeat[];
+  readonly network: MemoryNetwork;
+  readonly events: EventFaults;
+  readonly #options: SimFleetOptions;
+  readonly #random: Random;
+  readonly #factory: RouterFactoryOptions;
+  readonly #service: SimFront | undefined;
+
+  constructor(options: SimFleetOptions) {
+    const { seed, timing, policy, policyOptions = {}, sharing, parameters } = options;
+    const { clock, scheduler } = this.time;
+    this.#options = options;
+    this.#random = createSeededRandom(seed);
+    const hasLinks = sharing === "mesh" && options.links === "real";
+    this.engines = Array.from({ length: options.engines }, (_, number) =>
+      createSimEngine({
+        ...{ number, parameters, clock, scheduler, keepsMessages: hasLinks },
+        hasEvents: sharing !== "none" && policy !== clusterIp,
+      }),
+    );
+    this.events = createEventFaults(this.engines);
+    this.seats = Array.from({ length: options.routers }, (_, number) => new RouterSeat(number, this.time));
+    this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
+    this.network.setSpeed({ delayMs: timing.linkDelayMs });
+    const delayed = hasLinks
+      ? undefined
+      : createDelayedTier({ ...options, ...knowledgeDefaults, engines: this.engines, clock, scheduler });
+    this.#factory = {
+      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, seed, delayed },
+      network: this.network,
+      seeds: this.seats.slice(0, 3).map(({ address }) => address),
+      wrapPorts: options.wrapPorts,
+    };
+    const { hopDelayMs } = timing;
+    this.#service =
+      policy === clusterIp
+        ? createClusterIp({ engines: this.engines, clock, scheduler, random: this.#random, hopDelayMs })
+        : undefined;
+  }
+
+  /** Starts the routers, and lets time pass until all are ready. @throws Error when they do not become so */
+  async start(): Promise<void> {
+    if (this.#service) return;
+    const first = this.seats.slice(0, this.#options.startedRouters ?? this.seats.length);
+    for (const { number } of first) this.startRouter(number);
+    while (!first.every(({ isServing, router }) => isServing && router?.view.isSettled)) {
+      if (this.time.clock.nowMs() > startDeadlineMs) throw new Error("the routers did not become ready");
+      await this.run(this.time.clock.nowMs() + sliceMs);
+    }
+  }
+
+  /** Lets time pass up to a moment. */
+  async run(untilMs: number): Promise<void> {
+    const { clock } = this.time;
+    for (;;) {
+      for (let depth = 0; depth < promiseDepth; depth++) await undefined;
+      if (clock.nowMs() >= untilMs) return;
+      this.time.runUntil(Math.min(untilMs, clock.nowMs() + sliceMs));
+    }
+  }
+
+  /** A client resolves the tier's name and sends a request to one of the routers. */
+  send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
+    const { scheduler, clock } = this.time;
+    const { hopDelayMs } = this.#options.timing;
+    const back = (outcome: FrontOutcome, router: number): void => {
+      scheduler.after(hopDelayMs, () =>
+        ended({ ...outcome, firstTokenMs: outcome.firstTokenMs + hopDelayMs, endMs: clock.nowMs() }, router),
+      );
+    };
+    scheduler.after(hopDelayMs, () => {
+      if (this.#service) {
+        this.#service.handle(request, (outcome) => back(outcome, -1));
+        return;
+      }
+      const serving = this.seats.filter(({ isServing }) => isServing);
+      const seat = serving[this.#random.integer(Math.max(1, serving.length))];
+      if (!seat) back(refused(clock.nowMs(), "no router is ready"), -1);
+      else seat.handle(request, (outcome) => back(outcome, seat.number));
+    });
+  }
+
+  /** Ends all processes. */
+  async stop(): Promise<void> {
+    for (const seat of this.seats) seat.end(this.time.clock.nowMs());
+    await this.run(this.time.clock.nowMs() + sliceMs);
+  }
+
+  get routerCount(): number {
+    return this.seats.length;
+  }
+
+  get engineCount(): number {
+    return this.engines.length;
+  }
+
+  partition(groups: readonly (readonly number[])[]): void {
+    this.network.partition(groups.map((group) => group.map((number) => this.#seat(number).address)));
+  }
+
+  cutLink(from: number, to: number): void {
+    this.network.cut({ from: this.#seat(from).address, to: this.#seat(to).address });
+  }
+
+  mendLink(from: number, to: number): void {
+    this.network.mend({ from: this.#seat(from).address, to: this.#seat(to).address });
+  }
+
+  resetLink(one: number, other: number): void {
+    this.network.reset(this.#seat(one).address, this.#seat(other).address);
+  }
+
+  setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void {
+    this.network.setSpeed(speed);
+  }
+
+  heal(): void {
+    this.network.heal();
+    for (const { number } of this.seats) this.resumeRouter(number);
+  }
+
+  isRouterUp(router: number): boolean {
+    return this.#seat(router).router !== undefined;
+  }
+
+  killRouter(router: number): void {
+    const seat = this.#seat(router);
+    this.network.kill(seat.address);
+    seat.end(this.time.clock.nowMs());
+  }
+
+  leaveRouter(router: number): void {
+    const seat = this.#seat(router);
+    if (!seat.router || seat.isLeaving) return;
+    seat.isLeaving = true;
+    const leaving = seat.router;
+    const { view } = leaving;
+    view.setDraining();
+    const endWhenIdle = (): void => {
+      if (seat.router !== leaving) return;
+      if (leaving.inFlight > 0) {
+        seat.time.scheduler.after(sliceMs, endWhenIdle);
+        return;
+      }
+      void leaving.stop().then(() => {
+        if (seat.router === leaving) this.killRouter(router);
+      });
+    };
+    seat.time.scheduler.after(sliceMs, endWhenIdle);
+  }
+
+  startRouter(router: number): void {
+    const seat = this.#seat(router);
+    if (seat.router) return;
+    seat.begin();
+    seat.router = createSimRouter(this.#factory, seat);
+    void seat.router.start();
+  }
+
+  pauseRouter(router: number): void {
+    const seat = this.#seat(router);
+    if (!seat.router) return;
+    seat.time.pause();
+    this.network.freeze(seat.address);
+  }
+
+  resumeRouter(router: number): void {
+    const seat = this.#seat(router);
+    if (!seat.time.isPaused) return;
+    this.network.thaw(seat.address);
+    seat.time.resume();
+  }
+
+  jumpClock(router: number, byMs: number): void {
+    this.#seat(router).time.jumpWall(byMs);
+  }
+
+  setDrift(router: number, rate: number): void {
+    this.#seat(router).time.setDrift(rate);
+  }
+
+  isEngineUp(engine: number): boolean {
+    return this.#engine(engine).isUp;
+  }
+
+  killEngine(engine: number): void {
+    this.#engine(engine).kill();
+  }
+
+  startEngine(engine: number): void {
+    this.#engine(engine).start();
+  }
+
+  loseEvents(engine: number, messages: number): void {
+    this.events.lose(engine, messages);
+  }
+
+  setReplay(engine: number, isOn: boolean): void {
+    this.events.setReplay(engine, isOn);
+  }
+
+  #seat(number: number): RouterSeat {
+    const seat = this.seats[number];
+    if (!seat) throw new RangeError(`there is no router ${number}`);
+    return seat;
+  }
+
+  #engine(number: number): SimEngine {
+    const engine = this.engines[number];
+    if (!engine) throw new RangeError(`there is no engine ${number}`);
+    return engine;
+  }
+}

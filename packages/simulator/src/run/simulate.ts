@@ -1,0 +1,139 @@
+import { type EngineParameters, enginePresets } from "@espalier/engine-model";
+import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
+import { createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
+import { runFaults } from "../faults/run-faults.ts";
+import { SimFleet } from "../fleet/sim-fleet.ts";
+import { type BoundsMeter, createBoundsMeter } from "../measure/bounds.ts";
+import type { RunOptions } from "./run-options.ts";
+import type { FleetSample, RunRecord, SimResult } from "./run-result.ts";
+import { defaultTiming } from "./timing.ts";
+
+/** A run that lasts longer hangs, or asks for more than its fleet will ever do. */
+const maxDurationMs = 48 * 3_600_000;
+const sampleMs = 1_000;
+
+/** What runs tell while they go on. */
+export type Progress = (share: number) => void;
+
+/**
+ * Runs one fleet in virtual time, from its start until every request is answered. The same options give the same record,
+ * but for `wallS`.
+ *
+ * @param nowMs of the real clock, by which the run's own cost is measured
+ * @throws EspalierError `config_invalid` for what the fleet or the scenario cannot be
+ */
+export async function simulate(options: RunOptions, nowMs: () => number, onProgress?: Progress): Promise<RunRecord> {
+  return new Run(options).run(nowMs, onProgress);
+}
+
+/** The engines of a run. */
+export function parametersOf({ scenario, parameters }: RunOptions): EngineParameters {
+  return { ...enginePresets[scenario.fleet.preset].parameters, ...scenario.fleet.parameters, ...parameters };
+}
+
+/** The fault of a scenario that has one. @throws RangeError when the fleet is too small for it, or the run too short */
+function faultsOf({ scenario, durationS, routers, engines, seed }: RunOptions): FaultPlan | undefined {
+  const { fault } = scenario;
+  const durationMs = (durationS ?? scenario.durationS ?? 0) * 1_000;
+  return fault && createFaultPlan(fault, { routers, engines, durationMs, seed });
+}
+
+class Run {
+  readonly #fleet: SimFleet;
+  readonly #workload: Workload;
+  readonly #faults: FaultPlan | undefined;
+  readonly #bounds: BoundsMeter;
+  readonly #results: SimResult[] = [];
+  readonly #samples: FleetSample[] = [];
+  #startMs = 0;
+  #sent = 0;
+  #isFinished = false;
+
+  constructor(options: RunOptions) {
+    const { scenario, seed, engines, scale, requests, trace, durationS, routers } = options;
+    const parameters = parametersOf(options);
+    const kvTokens = parameters.blockCount * parameters.blockSize;
+    this.#workload = scenario.createWorkload({
+      ...{ seed, engines, kvTokens, scale },
+      ...(requests === undefined ? {} : { requests }),
+      ...(trace === undefined ? {} : { trace }),
+      ...(durationS === undefined ? {} : { durationS }),
+    });
+    this.#faults = faultsOf(options);
+    this.#bounds = createBoundsMeter({ capacityBlocks: engines * parameters.blockCount });
+    this.#fleet = new SimFleet({
+      ...{ engines, parameters, seed, policy: options.policy, sharing: options.sharing, links: options.links },
+      routers: routers + (this.#faults?.spareRouters ?? 0),
+      startedRouters: routers,
+      timing: { ...defaultTiming, ...options.timing },
+      ...(options.policyOptions && { policyOptions: options.policyOptions }),
+    });
+  }
+
+  async run(nowMs: () => number, onProgress: Progress = () => {}): Promise<RunRecord> {
+    const fleet = this.#fleet;
+    await fleet.start();
+    const realStartMs = nowMs();
+    const bytesBefore = fleet.network.bytesSent;
+    const { clock, scheduler } = fleet.time;
+    this.#startMs = clock.nowMs();
+    this.#workload.start({
+      clock,
+      scheduler,
+      send: (request, ended) => this.#send(request, ended),
+      finished: () => {
+        this.#isFinished = true;
+      },
+    });
+    if (this.#faults) runFaults(this.#faults.actions, { controls: fleet, scheduler });
+    for (let at = 1; !this.#isOver(); at++) {
+      if (at * sampleMs > maxDurationMs) throw new Error("the run has no end: the fleet does not get done");
+      await fleet.run(this.#startMs + at * sampleMs);
+      this.#sample();
+      onProgress(Math.min(1, this.#results.length / Math.max(1, this.#workload.expectedRequests)));
+    }
+    const linkBytes = fleet.network.bytesSent - bytesBefore;
+    const wallS = (nowMs() - realStartMs) / 1_000;
+    await fleet.stop();
+    return {
+      results: this.#results,
+      samples: this.#samples,
+      durationMs: this.#results.reduce((last, { endMs }) => Math.max(last, endMs), 0),
+      linkBytes: linkBytes === 0 ? Number.NaN : linkBytes,
+      faultMs: this.#faults && { fromMs: this.#faults.fromMs, toMs: this.#faults.toMs },
+      bounds: this.#bounds.result(),
+      wallS,
+    };
+  }
+
+  #isOver(): boolean {
+    return this.#isFinished && this.#results.length === this.#sent;
+  }
+
+  #send(request: SimRequest, ended: (outcome: RequestOutcome) => void): void {
+    const sentMs = this.#fleet.time.clock.nowMs() - this.#startMs;
+    const { chain: _, ...kept } = request;
+    this.#sent++;
+    this.#bounds.add(request);
+    this.#fleet.send(request, (outcome, router) => {
+      const { firstTokenMs, endMs } = outcome;
+      this.#results.push({
+        ...outcome,
+        ...{ request: kept, sentMs, router },
+        firstTokenMs: firstTokenMs - this.#startMs,
+        endMs: endMs - this.#startMs,
+      });
+      ended(outcome);
+    });
+  }
+
+  #sample(): void {
+    const { engines, time } = this.#fleet;
+    const stats = engines.map((engine) => engine.stats());
+    this.#samples.push({
+      atMs: time.clock.nowMs() - this.#startMs,
+      load: Float64Array.from(stats, ({ running, waiting }) => running + waiting),
+      kvUse: Float64Array.from(stats, ({ kvUse }) => kvUse),
+    });
+  }
+}

@@ -1,0 +1,74 @@
+import type { EngineParameters, PresetName } from "@espalier/engine-model";
+import type { TraceRequest } from "@espalier/workload";
+import type { Workload } from "../clients/workload.ts";
+import type { FaultName } from "../faults/fault-plan.ts";
+
+/** What shapes one run's workload. */
+export interface WorkloadOptions {
+  readonly seed: number;
+  /** Engines of the run, for workloads whose size goes with the fleet's. */
+  readonly engines: number;
+  /** KV tokens of one engine, for workloads whose size goes with it. */
+  readonly kvTokens: number;
+  /** Multiplies arrival rates, or clients of a closed loop. 1 is the scenario as it is published. */
+  readonly scale: number;
+  /** Ends sending after so many requests. */
+  readonly requests?: number;
+  /** Ends sending after so many virtual seconds, in place of the scenario's own duration. */
+  readonly durationS?: number;
+  /** The rows of a trace, for scenarios that replay one. */
+  readonly trace?: readonly TraceRequest[];
+}
+
+/** The fleet that a scenario is published with. */
+export interface ScenarioFleet {
+  readonly preset: PresetName;
+  /** What differs from the preset. */
+  readonly parameters: Partial<EngineParameters>;
+  readonly engines: number;
+  readonly routers: number;
+}
+
+/** A published result, as a ratio of a policy to the baseline of the same source. */
+export interface PublishedResult {
+  readonly source: string;
+  /** Key of the row that is compared, for example `ttft_mean_s`. */
+  readonly metric: string;
+  /** The policy here that does what the source's own did. */
+  readonly policy: string;
+  readonly policyValue: number;
+  readonly baseline: string;
+  readonly baselineValue: number;
+  /** Which variant of the scenario it is about; the scenario itself when absent. */
+  readonly variant?: string;
+}
+
+/** The same workload with another fleet or another scale. */
+export interface ScenarioVariant {
+  readonly name: string;
+  readonly engines?: number;
+  readonly routers?: number;
+  readonly scale?: number;
+  readonly parameters?: Partial<EngineParameters>;
+}
+
+/** A fleet, its clients, and what others have published of them. Everything but `createWorkload` is data. */
+export interface Scenario {
+  readonly name: string;
+  /** For people, in one or two sentences. */
+  readonly summary: string;
+  readonly fleet: ScenarioFleet;
+  /** Compared when the user names none: the published baseline first, what its source used, the default policy last. */
+  readonly policies: readonly string[];
+  readonly variants: readonly ScenarioVariant[];
+  readonly published: readonly PublishedResult[];
+  /** Seconds in which requests are sent, for workloads without an end of their own. */
+  readonly durationS?: number;
+  /** Open loop: `scale` multiplies an arrival rate, so there is a knee to find. */
+  readonly isOpenLoop: boolean;
+  /** Name of the trace file that it replays, which the user gives. */
+  readonly trace?: string;
+  /** The fault in the middle of the run; see `faults/`. */
+  readonly fault?: FaultName;
+  createWorkload(options: WorkloadOptions): Workload;
+}

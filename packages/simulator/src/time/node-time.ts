@@ -1,0 +1,155 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
+import { schedulerOf, TimerHeap } from "@espalier/testing";
+
+/** Clocks of real machines drift by millionths; faults are drawn far beyond that, but within this share. */
+export const maxDriftRate = 0.1;
+
+/** The clocks and timers of one simulated process. */
+export interface NodeTime {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /**
+   * Both clocks and all timers run so much faster than virtual time from now on, as a share.
+   *
+   * @throws RangeError when it is not between -`maxDriftRate` and `maxDriftRate`
+   */
+  setDrift(rate: number): void;
+  /** The wall clock is off by so much more. The monotonic one and timers do not notice. */
+  jumpWall(byMs: number): void;
+  /** SIGSTOP: no timer runs, while both clocks go on. */
+  pause(): void;
+  /** SIGCONT: timers that came due meanwhile run at once, in order of their due times. */
+  resume(): void;
+  readonly isPaused: boolean;
+  /** The process is gone: none of its timers runs, and none can be set. */
+  kill(): void;
+  /** Timers that wait. */
+  readonly pendingCount: number;
+}
+
+/** @param world virtual time, which all processes share */
+export function createNodeTime(world: { readonly clock: Clock; readonly scheduler: Scheduler }): NodeTime {
+  return new ProcessTime(world);
+}
+
+class ProcessTime implements NodeTime {
+  readonly clock: Clock = { nowMs: () => this.#nowMs(), wallMs: () => this.#wallMs() };
+  readonly scheduler: Scheduler = schedulerOf((delayMs, task) => this.#after(delayMs, task));
+  readonly #world: { readonly clock: Clock; readonly scheduler: Scheduler };
+  readonly #heap = new TimerHeap();
+  /** When the rate was last set: in virtual time and in this process's own. */
+  #baseWorldMs: number;
+  #baseOwnMs: number;
+  #rate = 0;
+  /** The own clock never shows less: rounding must not make a timer run before its time, or time go back. */
+  #leastMs: number;
+  #wallOffsetMs = 0;
+  /** When the timer in the world's scheduler is due, in own time. */
+  #armedMs = Number.POSITIVE_INFINITY;
+  #cancelArmed: Cancel = () => {};
+  #isFiring = false;
+  #state: "running" | "paused" | "dead" = "running";
+
+  constructor(world: { readonly clock: Clock; readonly scheduler: Scheduler }) {
+    this.#world = world;
+    this.#baseWorldMs = world.clock.nowMs();
+    this.#baseOwnMs = this.#baseWorldMs;
+    this.#leastMs = this.#baseWorldMs;
+  }
+
+  get isPaused(): boolean {
+    return this.#state === "paused";
+  }
+
+  get pendingCount(): number {
+    return this.#heap.size;
+  }
+
+  setDrift(rate: number): void {
+    if (!(Math.abs(rate) <= maxDriftRate)) throw new RangeError(`no clock drifts by ${rate}`);
+    this.#baseOwnMs = this.#nowMs();
+    this.#baseWorldMs = this.#world.clock.nowMs();
+    this.#rate = rate;
+    this.#disarm();
+    this.#arm();
+  }
+
+  jumpWall(byMs: number): void {
+    this.#wallOffsetMs += byMs;
+  }
+
+  pause(): void {
+    if (this.#state !== "running") return;
+    this.#state = "paused";
+    this.#disarm();
+  }
+
+  resume(): void {
+    if (this.#state !== "paused") return;
+    this.#state = "running";
+    this.#arm();
+  }
+
+  kill(): void {
+    this.#state = "dead";
+    this.#disarm();
+    this.#heap.clear();
+  }
+
+  #nowMs(): number {
+    const worldMs = this.#world.clock.nowMs() - this.#baseWorldMs;
+    const ownMs = this.#baseOwnMs + (this.#rate === 0 ? worldMs : worldMs * (1 + this.#rate));
+    if (ownMs > this.#leastMs) this.#leastMs = ownMs;
+    return this.#leastMs;
+  }
+
+  #wallMs(): number {
+    return this.#world.clock.wallMs() + (this.#nowMs() - this.#world.clock.nowMs()) + this.#wallOffsetMs;
+  }
+
+  #after(delayMs: number, task: () => void): Cancel {
+    if (this.#state === "dead") return () => {};
+    const dueMs = this.#nowMs() + Math.max(0, delayMs);
+    const cancel = this.#heap.add(dueMs, task);
+    if (dueMs < this.#armedMs) this.#arm();
+    return cancel;
+  }
+
+  /** Sets the one timer of this process in the world's scheduler, for the first of its own. */
+  #arm(): void {
+    if (this.#state !== "running" || this.#isFiring) return;
+    const dueMs = this.#heap.nextDueMs;
+    if (dueMs === this.#armedMs) return;
+    this.#disarm();
+    if (dueMs === Number.POSITIVE_INFINITY) return;
+    this.#armedMs = dueMs;
+    const ownMs = dueMs - this.#nowMs();
+    const worldMs = this.#rate === 0 ? ownMs : ownMs / (1 + this.#rate);
+    this.#cancelArmed = this.#world.scheduler.after(worldMs, () => this.#fire());
+  }
+
+  #disarm(): void {
+    this.#cancelArmed();
+    this.#cancelArmed = () => {};
+    this.#armedMs = Number.POSITIVE_INFINITY;
+  }
+
+  /** Runs what is due. What that schedules for the same moment comes after what others do at this moment. */
+  #fire(): void {
+    this.#leastMs = Math.max(this.#leastMs, this.#armedMs);
+    this.#armedMs = Number.POSITIVE_INFINITY;
+    const untilMs = this.#nowMs();
+    const orderedBefore = this.#heap.added;
+    this.#isFiring = true;
+    try {
+      while (this.#state === "running" && this.#heap.nextOrder < orderedBefore) {
+        const task = this.#heap.take(untilMs);
+        if (!task) break;
+        task();
+      }
+    } finally {
+      this.#isFiring = false;
+      this.#arm();
+    }
+  }
+}

@@ -5,6 +5,7 @@ import { registerDemo } from "./commands/demo.ts";
 import { registerFeeds } from "./commands/feeds.ts";
 import { registerReplay } from "./commands/replay.ts";
 import { registerServe } from "./commands/serve.ts";
+import { registerSimulate } from "./commands/simulate.ts";
 import { registerStatus } from "./commands/status.ts";
 import { registerVerifyTokenizer } from "./commands/verify-tokenizer.ts";
 import { readVersion, registerVersion } from "./commands/version.ts";
@@ -36,6 +37,7 @@ registerVerifyTokenizer(program);
 registerVersion(program);
 program.commandsGroup("Measure:");
 registerReplay(program);
+registerSimulate(program);
 program.addHelpCommand(
   new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
 );

@@ -17,40 +17,23 @@ const { words, laneA, laneB, nextCopy, previousCopy } = recordField;
 /** An index of the blocks that the records are about. */
 export function createBlockIndex(records: BlockRecords): BlockIndex {
   const blocks = records.length / words - 1;
-  // Open addressing with linear probing, at most half full. A slot holds block + 1; 0 is free.
+  // Open addressing with linear probing, at most half full. A slot is two numbers side by side: block + 1 (0: free) and
+  // the first lane of its hash, so that records of other blocks are rarely looked at.
   let bits = 4;
   while (2 ** bits < 2 * blocks) bits++;
-  const mask = 2 ** bits - 1;
+  const mask = 2 ** (bits + 1) - 2;
   const shift = 32 - bits;
-  const table = new Int32Array(2 ** bits);
+  const table = new Int32Array(2 ** (bits + 1));
 
-  // The multiplier is that of Fibonacci hashing (Knuth, volume 3, 6.4): hashes that differ in few bits spread, too.
-  const homeOf = (a: number, b: number): number => Math.imul(a ^ b, 0x9e3779b1) >>> shift;
   const slotOf = (a: number, b: number): number => {
     const low = a | 0;
     const high = b | 0;
-    let slot = homeOf(low, high);
+    let slot = homeOf(low, shift);
     for (let entry = table[slot]!; entry !== 0; entry = table[slot]!) {
-      const at = (entry - 1) * words;
-      if (records[at + laneA] === low && records[at + laneB] === high) return slot;
-      slot = (slot + 1) & mask;
+      if (table[slot + 1] === low && records[(entry - 1) * words + laneB] === high) return slot;
+      slot = (slot + 2) & mask;
     }
     return slot;
-  };
-  /** Frees a slot and moves later entries of its run up, so that no marker of a deletion stays behind. */
-  const freeSlot = (freed: number): void => {
-    let hole = freed;
-    let slot = (freed + 1) & mask;
-    for (let entry = table[slot]!; entry !== 0; entry = table[slot]!) {
-      const at = (entry - 1) * words;
-      const home = homeOf(records[at + laneA]!, records[at + laneB]!);
-      if (((slot - home) & mask) >= ((slot - hole) & mask)) {
-        table[hole] = entry;
-        hole = slot;
-      }
-      slot = (slot + 1) & mask;
-    }
-    table[hole] = 0;
   };
   /** Copies of one content form a ring in order of insertion: the one before the oldest is the youngest. */
   const joinCopies = (older: number, younger: number): void => {
@@ -66,6 +49,7 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
       records[block * words + laneB] = b;
       if (oldest < 0) {
         table[slot] = block + 1;
+        table[slot + 1] = a;
         joinCopies(block, block);
         return true;
       }
@@ -79,7 +63,7 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
       const following = records[at + nextCopy]! - 1;
       const isOnly = following === block;
       if (isOnly) {
-        freeSlot(slot);
+        freeSlot(table, slot, shift);
       } else {
         joinCopies(records[at + previousCopy]!, following);
         if (table[slot] === block + 1) table[slot] = following + 1;
@@ -93,4 +77,29 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
       for (let at = nextCopy; at < records.length; at += words) records[at] = 0;
     },
   };
+}
+
+/**
+ * Where the search for a hash begins. The multiplier is that of Fibonacci hashing (Knuth, volume 3, 6.4): lanes that
+ * differ in few bits spread, too.
+ */
+function homeOf(low: number, shift: number): number {
+  return (Math.imul(low, 0x9e3779b1) >>> shift) << 1;
+}
+
+/** Frees a slot and moves later entries of its run up, so that no marker of a deletion stays behind. */
+function freeSlot(table: Int32Array, freed: number, shift: number): void {
+  const mask = table.length - 2;
+  let hole = freed;
+  let slot = (freed + 2) & mask;
+  for (let entry = table[slot]!; entry !== 0; entry = table[slot]!) {
+    const low = table[slot + 1]!;
+    if (((slot - homeOf(low, shift)) & mask) >= ((slot - hole) & mask)) {
+      table[hole] = entry;
+      table[hole + 1] = low;
+      hole = slot;
+    }
+    slot = (slot + 2) & mask;
+  }
+  table[hole] = 0;
 }

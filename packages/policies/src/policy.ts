@@ -28,6 +28,11 @@ export interface RequestFeatures {
    * prompt has no full block or is not known.
    */
   readonly prefixKey: number | undefined;
+  /**
+   * Prefill tokens that other routers are expected to have sent to the candidates, unknown to this one. Absent where
+   * there are none.
+   */
+  readonly unseenTokens?: number;
 }
 
 /** Why a candidate was chosen. A bounded set, so that it can label a metric. */

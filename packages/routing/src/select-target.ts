@@ -7,6 +7,7 @@ import {
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
+import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
@@ -53,6 +54,7 @@ export function createTargetSelector(
   random: Random,
   knowledge: PrefixKnowledge,
   shared: SharedLoad = noSharedLoad,
+  traffic: PeerTraffic = noTraffic,
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
@@ -68,11 +70,15 @@ export function createTargetSelector(
         if (prompt) knowledge.describe(target, prompt, candidates, index);
       }
       if (candidates.count === 0) return undefined;
-      const choice = pool.policy.choose(features, candidates, random);
+      const unseenTokens = traffic.unseenTokens();
+      const request = unseenTokens > 0 ? { ...features, unseenTokens } : features;
+      const choice = pool.policy.choose(request, candidates, random);
+      const matched = matchedTokens(candidates, choice.index);
+      traffic.sent(Math.max(1, features.promptTokens - matched));
       return {
         target: targets[choice.target]!,
         reason: choice.reason,
-        matchedTokens: matchedTokens(candidates, choice.index),
+        matchedTokens: matched,
       };
     },
   };
@@ -84,8 +90,11 @@ const noSharedLoad: SharedLoad = {
   pendingPrefillTokens: new Float64Array(),
   decodeTokens: new Float64Array(),
   outstandingOutputTokens: new Float64Array(),
+  originCount: 0,
   ageMs: () => 0,
 };
+
+const noTraffic: PeerTraffic = { sent() {}, unseenTokens: () => 0 };
 
 /** Adds what other routers have sent to a target. */
 function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {

@@ -15,7 +15,7 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
-import { createTargetSelector, maxKnownTargets } from "@espalier/routing";
+import { createPeerTraffic, createTargetSelector, maxKnownTargets } from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
 import { createFleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
@@ -148,7 +148,12 @@ export function createContext(
     modelRouter: createModelRouter(config.models, random),
     pools: createPools(poolRules(config)),
     mesh,
-    selector: createTargetSelector(random, prefix.knowledge, mesh?.load),
+    selector: createTargetSelector(
+      random,
+      prefix.knowledge,
+      mesh?.load,
+      mesh && createPeerTraffic(clock, mesh.load),
+    ),
     metrics: createRequestMetrics(meter),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     drain: createDrain({

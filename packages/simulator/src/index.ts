@@ -6,8 +6,47 @@ export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./cli
 export { createFaultPlan, type FaultAction, type FaultName, type FaultPlan, faultNames } from "./faults/fault-plan.ts";
 export type { FleetControls } from "./faults/fleet-controls.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
-export { type LinkModel, linkModels, type RunOptions, type Sharing, type SimTiming, sharings } from "./run/run-options.ts";
+export { findKnee, type Knee } from "./knee/find-knee.ts";
+export { type KneeLoad, kneeLoad } from "./knee/knee-load.ts";
+export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
+export { type FigureSpread, type MedianRow, medianRows } from "./measure/median-rows.ts";
+export { withOracleGaps } from "./measure/oracle-gaps.ts";
+export { createRow, type RowOptions, type SimulateRow } from "./measure/row.ts";
+export {
+  type CachedPoint,
+  cachedOverTime,
+  type LoadPoint,
+  loadOverTime,
+  type QuantilePoint,
+  ttftQuantiles,
+} from "./measure/series.ts";
+export {
+  type Figure,
+  maxLineNames,
+  type PlotAxis,
+  type PlotLine,
+  type PlotPanel,
+  type PlotPoint,
+} from "./plot/figure.ts";
+export { renderFigure } from "./plot/render-figure.ts";
+export {
+  type LinkModel,
+  linkModels,
+  type RunOptions,
+  type Sharing,
+  type SimTiming,
+  sharings,
+} from "./run/run-options.ts";
 export type { FleetSample, RunRecord, SimResult } from "./run/run-result.ts";
-export { parametersOf, type Progress, simulate } from "./run/simulate.ts";
+export { type Progress, parametersOf, simulate } from "./run/simulate.ts";
 export { defaultTiming } from "./run/timing.ts";
-export type { PublishedResult, Scenario, ScenarioVariant, WorkloadOptions } from "./scenarios/scenario.ts";
+export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
+export { ownScenario } from "./scenarios/own-scenario.ts";
+export { maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/parse-fleet.ts";
+export type {
+  PublishedResult,
+  Scenario,
+  ScenarioFleet,
+  ScenarioVariant,
+  WorkloadOptions,
+} from "./scenarios/scenario.ts";

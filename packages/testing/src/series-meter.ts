@@ -6,6 +6,7 @@ export interface SeriesMeter extends Meter {
   value(name: string, ...labels: readonly string[]): number | undefined;
 }
 
+/** Nothing has a value before it is used. What is observed by histograms is not kept. */
 export function createSeriesMeter(): SeriesMeter {
   const values = new Map<string, number>();
   const keyOf = (name: string, labels: readonly string[]): string => `${name}{${labels.join(",")}}`;

@@ -1,6 +1,6 @@
 import { formatTable, type ReplayRow, type RunLabels, type TableColumn } from "@espalier/workload";
 
-const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events">): TableColumn<ReplayRow> => ({
+const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events" | "by_class">): TableColumn<ReplayRow> => ({
   header,
   value: (row) => row[key],
   digits: 3,

@@ -26,6 +26,21 @@ export function eligibleFor(target: string, candidates: readonly Candidate[]): r
   return reaching.length > 0 ? reaching : candidates;
 }
 
+/**
+ * Who may be the heir of a target: those that it is given to, unless that is the claimant alone. Then one of the others
+ * reads along whatever it has said before, for whether a router reaches a target is only known while it tries.
+ */
+export function heirsFor(
+  claimant: RouterId | undefined,
+  eligible: readonly Candidate[],
+  all: readonly Candidate[],
+): readonly Candidate[] {
+  if (eligible === all || eligible.some(({ router }) => router !== claimant)) return eligible;
+  const others = all.filter(({ router }) => router !== claimant);
+  const staying = others.filter(({ isDraining }) => !isDraining);
+  return staying.length > 0 ? staying : others;
+}
+
 /** How a router stands among the candidates for one target. */
 export interface Standing {
   /** The candidate of the highest weight. */
@@ -44,21 +59,40 @@ export interface Standing {
 export function standingOf(
   target: string,
   candidates: readonly Candidate[],
-  { self, claimant }: { readonly self: RouterId; readonly claimant: RouterId | undefined },
+  question: {
+    readonly self: RouterId;
+    readonly claimant: RouterId | undefined;
+    /** Who may be the heir; the candidates when left out. */
+    readonly heirs?: readonly Candidate[];
+  },
 ): Standing {
+  const { self, claimant, heirs = candidates } = question;
   const targetHash = hashText(target);
   const own = candidates.find(({ router }) => router === self);
   let nominee: Weighted | undefined;
-  let heir: Weighted | undefined;
   let rank = 0;
   const ownWeighted = own && weigh(targetHash, own);
   for (const candidate of candidates) {
     const weighted = weigh(targetHash, candidate);
     if (!nominee || isHeavier(weighted, nominee)) nominee = weighted;
-    if (candidate.router !== claimant && (!heir || isHeavier(weighted, heir))) heir = weighted;
     if (ownWeighted && isHeavier(weighted, ownWeighted)) rank += 1;
   }
+  const heir = heaviestBut(claimant, targetHash, heirs);
   return { nominee: nominee?.router, heir: heir?.router, rank: own ? rank : undefined };
+}
+
+function heaviestBut(
+  excluded: RouterId | undefined,
+  targetHash: number,
+  candidates: readonly Candidate[],
+): Weighted | undefined {
+  let heaviest: Weighted | undefined;
+  for (const candidate of candidates) {
+    if (candidate.router === excluded) continue;
+    const weighted = weigh(targetHash, candidate);
+    if (!heaviest || isHeavier(weighted, heaviest)) heaviest = weighted;
+  }
+  return heaviest;
 }
 
 interface Weighted {

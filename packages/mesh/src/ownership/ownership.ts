@@ -1,6 +1,6 @@
 import type { Cancel, Clock, CounterSeries, GaugeSeries, Logger, Meter, RouterId, Scheduler } from "@espalier/common";
 import { type FeedWorth, holdsAgainst, type Member, type Origin, type PostedClaim } from "@espalier/replication";
-import { type Candidate, candidateHash, eligibleFor, standingOf } from "./candidates.ts";
+import { type Candidate, candidateHash, eligibleFor, heirsFor, standingOf } from "./candidates.ts";
 import { decideRole, turnMs } from "./decide-role.ts";
 import type { FeedRole } from "./feed-roles.ts";
 
@@ -208,7 +208,8 @@ class RendezvousOwnership implements Ownership {
     const holding = this.#holdingClaim(target, owned, eligible);
     const claimant = holding?.origin.router;
     this.#noteOwner(owned, claimant, nowMs);
-    const standing = standingOf(target, eligible, { self, claimant });
+    const heirs = heirsFor(claimant, eligible, this.#candidates);
+    const standing = standingOf(target, eligible, { self, claimant, heirs });
     const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
     const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
     const role = decideRole({ self, standing, holding, worth: owned.worth, mayTakeOver, unclaimedMs });

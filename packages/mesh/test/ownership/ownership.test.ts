@@ -141,6 +141,41 @@ test("a target that its nominee cannot reach goes to the next, and stays where i
   expect(fleet.who(target, "owner")).toHaveLength(1);
 });
 
+/**
+ * An engine that is down for seconds is out of reach for all. When it is back, only who reads it notices; the others said
+ * that they could not, and nobody asked them again, so the feed was without a backup until its owner died.
+ */
+test("a feed that only its owner is known to reach has a backup that tries", () => {
+  const targets = targetsOf(9);
+  const fleet = startFleet(4, targets);
+  const [target] = targets as [string];
+  for (const name of fleet.routers.keys()) fleet.setUnreachable(name, [target]);
+  fleet.time.advance(3_000);
+  const [owner] = fleet.who(target, "owner") as [string];
+  fleet.setUnreachable(owner, []);
+  fleet.time.advance(3_000);
+  expectSettled(fleet, targets);
+  const [backup] = fleet.who(target, "backup") as [string];
+  fleet.setDraining(backup, true);
+  fleet.time.advance(3_000);
+  expect(fleet.who(target, "backup")).not.toEqual([backup]);
+  expectSettled(fleet, targets);
+});
+
+test("where all others drain, one of them keeps a feed warm that only its owner is known to reach", () => {
+  const targets = targetsOf(1);
+  const fleet = startFleet(3, targets);
+  const [owner] = fleet.who(targets[0]!, "owner") as [string];
+  for (const name of fleet.routers.keys()) {
+    if (name === owner) continue;
+    fleet.setUnreachable(name, targets);
+    fleet.setDraining(name, true);
+  }
+  fleet.time.advance(3_000);
+  expect(fleet.who(targets[0]!, "owner")).toEqual([owner]);
+  expectSettled(fleet, targets);
+});
+
 test("a nominee that makes no claim for 1 s loses its turn", () => {
   const time = createVirtualTime();
   const rivals = ["p", "q", "r"].filter((name) => name !== "self");

@@ -48,7 +48,8 @@ export function explainLowest(decision: Decision, order: Order, out: Float64Arra
   for (const index of best) out[index] = weightOf(decision.candidates, index) / weights;
 }
 
-function lowestFirst({ eligible, eligibleCount }: Decision, { first }: Order): number {
+/** The lowest first measure of the eligible candidates. */
+export function lowestFirst({ eligible, eligibleCount }: Decision, { first }: Order): number {
   let lowest = Number.POSITIVE_INFINITY;
   for (let place = 0; place < eligibleCount; place++) {
     const measure = first[eligible[place]!]!;

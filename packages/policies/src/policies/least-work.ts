@@ -2,12 +2,16 @@ import { composePolicy } from "../compose-policy.ts";
 import type { PolicyDefinition } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
+import { createUnseenWork } from "../pickers/unseen-work.ts";
 import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
 /** Sums of equal work differ by less than this many tokens, whatever the order in which they were rounded. */
 const roundingErrorTokens = 1e-6;
+
+/** What a request in flight costs the next one, in tokens of prefill: a few steps of a batch that is larger by one. */
+const requestTokens = 16;
 
 export const leastWork: PolicyDefinition = {
   summary:
@@ -40,6 +44,10 @@ export const leastWork: PolicyDefinition = {
         reason: "least_work",
         tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
         tieBreaker: requestLoad,
+        unseen: createUnseenWork({
+        common: [pendingPrefill, createForeignPrefill(option(foreignRequestTokens.name))],
+        tieCost: requestTokens,
+      }),
       }),
     }),
 };

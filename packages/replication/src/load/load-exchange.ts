@@ -18,6 +18,8 @@ export interface SharedLoad {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly outstandingOutputTokens: Float64Array;
+  /** Other routers whose leases run. */
+  readonly originCount: number;
   /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
   ageMs(slot: number): number;
 }

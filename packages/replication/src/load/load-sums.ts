@@ -18,6 +18,7 @@ export class LoadSums implements SharedLoad {
   readonly expiredInFlight: Float64Array;
   /** Of all slots. */
   expiredTotal = 0;
+  originCount = 0;
   readonly #contributors: Heard[][];
   readonly #nowMs: () => number;
 

@@ -49,7 +49,7 @@ export class PeerGauges {
     if (origin.refused > refusedBefore) meters.refusedTarget();
     if (origin.isExpired && origin.heardMs > heardBeforeMs && nowMs - origin.heardMs < limits.leaseMs) origin.revive();
     if (frame.relayedAgeMs === undefined && isNews) meters.lag(Math.max(0, clock.wallMs() - frame.sentWallMs));
-    this.#tellPhantom();
+    this.#tellTotals();
     return isNews ? "news" : "stale";
   }
 
@@ -57,7 +57,7 @@ export class PeerGauges {
     const origin = this.#origins.get(router);
     if (!origin || origin.origin.epoch > epoch) return;
     origin.clear();
-    this.#tellPhantom();
+    this.#tellTotals();
   }
 
   /** @returns the routers whose leases have just ended */
@@ -76,7 +76,7 @@ export class PeerGauges {
         meters.expired();
       }
     }
-    this.#tellPhantom();
+    this.#tellTotals();
     return expired;
   }
 
@@ -150,7 +150,10 @@ export class PeerGauges {
     return this.#origins.delete(oldest.origin.router);
   }
 
-  #tellPhantom(): void {
-    this.#options.meters.phantom(this.#options.sums.expiredTotal);
+  #tellTotals(): void {
+    const { sums } = this.#options;
+    sums.originCount = 0;
+    for (const { isExpired, isGone } of this.#origins.values()) if (!isExpired && !isGone) sums.originCount++;
+    this.#options.meters.phantom(sums.expiredTotal);
   }
 }

@@ -11,6 +11,7 @@ export interface CacheMeters {
   size(facts: number, placements: number, bytes: number): void;
 }
 
+/** Registers the metrics at once; each series begins when it is used. */
 export function createCacheMeters(meter: Meter): CacheMeters {
   const prompts = meter.counter({
     name: "espalier_prompts_total",

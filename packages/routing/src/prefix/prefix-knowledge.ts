@@ -80,6 +80,7 @@ export const maxKnownTargets = 4_096;
  */
 const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 
+/** Writes guesses through `placements` and reads all that is known from `index`, which must be where they end up. */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
   const { clock, index, standingOf } = options;
   const matches = createPrefixMatches(maxKnownTargets);

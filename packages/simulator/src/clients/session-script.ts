@@ -35,7 +35,10 @@ export function runSession(
   const { script, conversation } = session;
   const next = (): void => {
     const { turn } = conversation;
-    if (turn >= script.turns) return done();
+    if (turn >= script.turns) {
+      done();
+      return;
+    }
     sender.after(script.pauseMs(turn), () => {
       const outputTokens = script.write(turn, conversation);
       sender.send(conversation, { outputTokens, className: script.className }, next);

@@ -40,7 +40,10 @@ export function createStagedLoad({ seed, stages, visitOf, limits }: StagedLoadOp
       const random = createSeededRandom(seed);
       let index = 0;
       const runStage = (stage: number): void => {
-        if (stage === stages.length) return sender.finish();
+        if (stage === stages.length) {
+          sender.finish();
+          return;
+        }
         let unsent = counts[stage]!;
         let unanswered = unsent;
         const meanGapMs = 1_000 / stages[stage]!.ratePerS;

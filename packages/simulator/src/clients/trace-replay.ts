@@ -7,7 +7,7 @@ import type { Workload } from "./workload.ts";
 
 export interface TraceReplayOptions {
   readonly seed: number;
-  /** In order of arrival, at least one. */
+  /** In order of arrival. */
   readonly rows: readonly TraceRequest[];
   /** So many times as fast as the trace. */
   readonly speed: number;
@@ -39,10 +39,9 @@ export function createTraceReplay(options: TraceReplayOptions): Workload {
           sender.send(write(row), { outputTokens: row.outputTokens }, () => {});
         }
         if (next === rows.length) sender.finish();
-        else wait();
+        else sender.after(rows[next]!.arrivalMs / speed - sender.nowMs(), sendDue);
       };
-      const wait = (): void => sender.after(rows[next]!.arrivalMs / speed - sender.nowMs(), sendDue);
-      wait();
+      sendDue();
     },
   };
 }

@@ -4,6 +4,7 @@ import {
   createPrefixKnowledge,
   createRecentPrompts,
   type FeedStanding,
+  type KnowledgeOptions,
   type RoutingTarget,
 } from "@espalier/routing";
 import type { RouterView } from "../fleet/router-view.ts";
@@ -23,7 +24,7 @@ import {
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
 
-export interface DelayedTierOptions {
+export interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
   readonly sharing: Sharing;
   /** How many there are. */
   readonly routers: number;
@@ -47,10 +48,6 @@ export interface DelayedTier {
 
 /** How often a view has memory reclaimed. */
 const upkeepMs = 1_000;
-/** How long a guess is believed that no events will confirm; the default of `prefix.placement-ttl`. */
-const placementTtlMs = 10 * 60_000;
-/** Capacity of a target that does not tell it, which targets of the simulator do. */
-const placementTokens = 0;
 
 /**
  * Stands for the mesh where running it would take too long: one copy of the index serves all routers, and what one says
@@ -114,7 +111,7 @@ function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): Loa
 }
 
 function createView(
-  { sharing, clock, scheduler }: DelayedTierOptions,
+  { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
   store: RouterStore,
   { teller, sharedLoad }: { readonly teller: LoadTeller; readonly sharedLoad: RouterView["sharedLoad"] },
 ): RouterView {

@@ -69,7 +69,8 @@ export class LoadBoard {
 
   /** What a router knows that the others have sent. */
   seenBy(router: number): SharedLoad {
-    return { ...this.#others[router]!, ageMs: (target) => this.#ageMs(router, target) };
+    const originCount = this.#told.length - 1;
+    return { ...this.#others[router]!, originCount, ageMs: (target) => this.#ageMs(router, target) };
   }
 
   #ageMs(router: number, target: number): number {
@@ -84,5 +85,5 @@ export class LoadBoard {
 
 /** What a router knows that nobody tells of load. */
 export function createUnsharedLoad(): SharedLoad {
-  return { ...loadColumns(0), ageMs: () => 0 };
+  return { ...loadColumns(0), originCount: 0, ageMs: () => 0 };
 }

@@ -42,18 +42,16 @@ export class PendingPlacements {
   }
 
   /**
-   * Adds them to what the shared copy says of a chain.
-   *
-   * @param sinceMs by target: what was guessed before does not hold
+   * Adds them to what the shared copy says of a chain. News of an engine takes as long as a guess at least, so none of
+   * them is from before a life that is known of.
    */
-  apply(words: Uint32Array, blockCount: number, nowMs: number, sinceMs: Float64Array, out: PrefixMatches): void {
+  apply(words: Uint32Array, blockCount: number, nowMs: number, out: PrefixMatches): void {
     if (blockCount <= 0) return;
     const low = words[0]!;
     for (let index = this.#first; index < this.#lows.length; index++) {
       if (this.#lows[index] !== low) continue;
       const placement = this.#placements[index]!;
       const { target, kind, atMs } = placement;
-      if (atMs < sinceMs[target]!) continue;
       const depth = commonBlocks(placement, words, blockCount);
       if (kind === "refute") {
         if (depth === placement.blockCount) lower(out, target, depth - 1);

@@ -105,7 +105,7 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
       match(words, blockCount, nowMs, out) {
         shared.catchUp();
         index.match(words, blockCount, nowMs, out);
-        pending.apply(words, blockCount, nowMs, shared.lifeMs, out);
+        pending.apply(words, blockCount, nowMs, out);
       },
       forgetTarget: forget,
       placements: {

@@ -32,20 +32,20 @@ const upkeepSteps = 10_000;
  */
 export class SharedKnowledge {
   readonly index: PrefixIndex;
-  /** By target: when the life began or ended that is known of. Guesses from before it do not hold. */
-  readonly lifeMs: Float64Array;
   readonly #options: SharedKnowledgeOptions;
   readonly #news = new DueQueue<EngineNews>();
   readonly #placements = new DueQueue<OwnPlacement>();
   readonly #pending: (PendingPlacements | undefined)[] = [];
   readonly #forgetListeners: ((target: number) => void)[] = [];
+  /** By target: when the life began or ended that is known of. Guesses from before it do not hold. */
+  readonly #lifeMs: Float64Array;
   #maintainedMs = 0;
 
   constructor(options: SharedKnowledgeOptions) {
     const { engines } = options;
     this.#options = options;
     this.index = createPrefixIndex({ maxTargets: engines.length });
-    this.lifeMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
+    this.#lifeMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
     if (!options.times.factsDueMs) return;
     for (const engine of engines) {
       engine.onMessage(({ changes }) => this.#send(engine.number, changes));
@@ -100,7 +100,7 @@ export class SharedKnowledge {
   #hear({ target, atMs, changes }: EngineNews): void {
     if (!changes) {
       this.index.forgetTarget(target);
-      this.lifeMs[target] = atMs;
+      this.#lifeMs[target] = atMs;
       for (const listener of this.#forgetListeners) listener(target);
       return;
     }
@@ -116,7 +116,7 @@ export class SharedKnowledge {
 
   #believe({ router, target, kind, chain, blockCount, atMs, ttlMs }: OwnPlacement): void {
     this.#pending[router]?.arrived();
-    if (atMs < this.lifeMs[target]!) return;
+    if (atMs < this.#lifeMs[target]!) return;
     if (kind === "refute") this.index.refute(target, chain, { from: blockCount - 1, blockCount, nowMs: atMs });
     else if (kind === "confirm") this.index.confirm(target, chain, blockCount, { nowMs: atMs, ttlMs });
     else this.index.place(target, chain, blockCount, { nowMs: atMs, ttlMs });

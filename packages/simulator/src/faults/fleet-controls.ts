@@ -11,7 +11,7 @@ export interface FleetControls {
   resetLink(one: number, other: number): void;
   /** Of all links between routers. */
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void;
-  /** Undoes partitions, cuts and pauses; speed, dead routers and dead engines stay. */
+  /** Undoes partitions, cuts and pauses, and loses no more events; speed, dead routers and dead engines stay. */
   heal(): void;
   isRouterUp(router: number): boolean;
   /** Its process is gone without a word. Requests through it fail. */

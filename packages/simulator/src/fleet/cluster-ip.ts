@@ -1,4 +1,4 @@
-import type { Clock, Random, Scheduler } from "@espalier/common";
+import type { Clock, Random } from "@espalier/common";
 import type { SimRequest } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 import type { FrontOutcome, SimFront } from "./sim-front.ts";
@@ -6,46 +6,53 @@ import type { FrontOutcome, SimFront } from "./sim-front.ts";
 export interface ClusterIpOptions {
   readonly engines: readonly SimEngine[];
   readonly clock: Clock;
-  readonly scheduler: Scheduler;
   readonly random: Random;
-  readonly hopDelayMs: number;
+}
+
+/** Ends with the process at its other end. */
+interface Connection {
+  readonly engine: SimEngine;
+  readonly life: number;
 }
 
 /**
  * No router at all: a Kubernetes Service in front of engines, and clients that keep connections. A new connection goes
  * to a random engine and stays with it; a request takes the connection that became idle last, as the pools of HTTP
- * clients do, and opens one when none is idle.
+ * clients do, and opens one when none is idle. Clients are one hop away from engines, which whoever calls adds.
  */
-export function createClusterIp({ engines, clock, scheduler, random, hopDelayMs }: ClusterIpOptions): SimFront {
-  const idle: SimEngine[] = [];
-  const connection = (): SimEngine | undefined => {
-    for (let known = idle.pop(); known; known = idle.pop()) if (known.isUp) return known;
+export function createClusterIp({ engines, clock, random }: ClusterIpOptions): SimFront {
+  /** As many as requests were ever under way at once. */
+  const idle: Connection[] = [];
+  const connect = (): Connection | undefined => {
+    for (let kept = idle.pop(); kept; kept = idle.pop()) {
+      if (kept.engine.isUp && kept.engine.lives === kept.life) return kept;
+    }
     const up = engines.filter(({ isUp }) => isUp);
-    return up[random.integer(Math.max(1, up.length))];
+    const engine = up[random.integer(Math.max(1, up.length))];
+    return engine && { engine, life: engine.lives };
   };
   return {
     handle(request: SimRequest, ended: (outcome: FrontOutcome) => void) {
-      const engine = connection();
+      const connection = connect();
       let firstTokenMs = Number.NaN;
       const finish = (cachedTokens: number, error: string | undefined): void =>
         ended({
           ...{ firstTokenMs, cachedTokens, error, endMs: clock.nowMs() },
-          ...{ engine: error === undefined && engine ? engine.number : -1, predictedTokens: 0, isSpill: false },
+          ...{ engine: error === undefined && connection ? connection.engine.number : -1 },
+          ...{ predictedTokens: 0, isSpill: false },
         });
-      scheduler.after(hopDelayMs, () => {
-        const isTaken = engine?.submit(request, {
-          firstToken: (timeMs) => {
-            firstTokenMs = timeMs;
-          },
-          progress() {},
-          finished: ({ cachedTokens }) => {
-            idle.push(engine);
-            finish(cachedTokens, undefined);
-          },
-          lost: () => finish(Number.NaN, "the engine went away"),
-        });
-        if (!isTaken) finish(Number.NaN, "no engine is available");
+      const isTaken = connection?.engine.submit(request, {
+        firstToken: (timeMs) => {
+          firstTokenMs = timeMs;
+        },
+        progress() {},
+        finished: ({ cachedTokens }) => {
+          idle.push(connection);
+          finish(cachedTokens, undefined);
+        },
+        lost: () => finish(Number.NaN, "the engine went away"),
       });
+      if (!isTaken) finish(Number.NaN, "no engine is available");
     },
   };
 }

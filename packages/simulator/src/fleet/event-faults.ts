@@ -7,6 +7,8 @@ export interface EventFaults {
   /** The next messages are lost. */
   lose(engine: number, messages: number): void;
   setReplay(engine: number, isOn: boolean): void;
+  /** Nothing more is lost. What was, stays so. */
+  heal(): void;
 }
 
 /** Must be made before any reader listens, so that it hears of each message first. */
@@ -29,6 +31,9 @@ export function createEventFaults(engines: readonly SimEngine[]): EventFaults {
     },
     setReplay: (engine, isOn) => {
       states[engine]!.canReplay = isOn;
+    },
+    heal() {
+      for (const state of states) state.left = 0;
     },
   };
 }

@@ -97,6 +97,8 @@ class ModelledEngine implements SimEngine {
     this.#dueMs = Number.NaN;
     const lost = [...this.#answers.values()];
     this.#answers.clear();
+    // What is gone runs nothing and holds nothing.
+    this.#model = this.#createModel();
     this.#lifeListeners.tell();
     for (const observer of lost) observer.lost();
   }

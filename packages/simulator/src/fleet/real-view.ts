@@ -62,6 +62,7 @@ export class RealView implements RouterView {
   readonly #options: RealViewOptions;
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};
+  #isStopped = false;
 
   constructor(options: RealViewOptions) {
     const { engines, transport, seeds, clock, scheduler, random, wrapPorts } = options;
@@ -129,6 +130,8 @@ export class RealView implements RouterView {
       this.index.maintain(clock.nowMs(), upkeepSteps);
     });
     await this.tier.start();
+    // The process may have ended meanwhile.
+    if (this.#isStopped) return;
     this.#feeds = engines.map((engine) =>
       this.tier.host.open({ index: asTargetIndex(engine.number), key: engine.key }, (output) =>
         readEngine(engine, output),
@@ -137,6 +140,7 @@ export class RealView implements RouterView {
   }
 
   async stop(): Promise<void> {
+    this.#isStopped = true;
     this.#cancelUpkeep();
     for (const feed of this.#feeds) await feed.stop();
     await this.tier.stop();

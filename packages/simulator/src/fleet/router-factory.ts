@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { type Clock, createSeededRandom, type Logger, type Meter, type Random } from "@espalier/common";
 import type { MemoryNetwork } from "@espalier/mesh";
 import { createPolicy } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
@@ -20,17 +20,20 @@ export interface RouterFactoryOptions {
   readonly events: EventFaults;
   readonly timing: SimTiming;
   readonly seed: number;
+  /** Virtual time, whatever a router's own clock shows. */
+  readonly trueClock: Clock;
   /** Undefined where routers have links of their own. */
   readonly delayed: DelayedTier | undefined;
   readonly network: MemoryNetwork;
   /** Addresses of routers to find the others by. */
   readonly seeds: readonly string[];
   readonly wrapPorts: ((ports: ReplicaPorts, router: number) => ReplicaPorts) | undefined;
+  readonly observe: ((router: number) => { readonly logger: Logger; readonly meter: Meter }) | undefined;
 }
 
 /** Makes the router of a seat's process, which is not started. */
 export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat): SimRouter {
-  const { policy, policyOptions, engines, timing, seed, delayed } = options;
+  const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
   const { clock, scheduler } = seat.time;
   const random = createSeededRandom(seed * 65_537 + seat.number * 257 + seat.lives);
   const targets = engines.map(
@@ -39,16 +42,16 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
   const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
   const { hopDelayMs, scrapeMs } = timing;
   return new SimRouter({
-    ...{ view, targets, clock, scheduler, random, hopDelayMs, scrapeMs },
+    ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
     policy: createPolicy(policy, policyOptions),
   });
 }
 
 function realView(options: RouterFactoryOptions, seat: RouterSeat, random: Random): RealView {
-  const { engines, events, timing, network, seeds, wrapPorts } = options;
+  const { engines, events, timing, network, seeds, wrapPorts, observe } = options;
   const { clock, scheduler } = seat.time;
   return new RealView({
-    ...{ engines, clock, scheduler, random },
+    ...{ engines, clock, scheduler, random, ...observe?.(seat.number) },
     router: seat.id,
     transport: network.transport(seat.address),
     seeds: seeds.filter((address) => address !== seat.address),

@@ -11,7 +11,6 @@ export class RouterSeat {
   readonly number: number;
   readonly id: string;
   readonly address: string;
-  readonly #world: { readonly clock: Clock; readonly scheduler: Scheduler };
   /** Requests that wait in the socket of a process that is stopped. */
   readonly #waiting = new Set<Ended>();
   /** Of the process that runs, or ran last. */
@@ -25,7 +24,6 @@ export class RouterSeat {
     this.number = number;
     this.id = `router-${number}`;
     this.address = `127.${1 + (number >> 16)}.${(number >> 8) & 255}.${number & 255}:7000`;
-    this.#world = world;
     this.time = createNodeTime(world);
   }
 
@@ -36,7 +34,7 @@ export class RouterSeat {
 
   /** A process that nothing runs in yet. */
   begin(): void {
-    this.time = createNodeTime(this.#world);
+    this.time = this.time.next();
     this.lives++;
     this.isLeaving = false;
   }

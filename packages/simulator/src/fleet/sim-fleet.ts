@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type Logger, type Meter, type Random } from "@espalier/common";
 import type { EngineParameters } from "@espalier/engine-model";
 import { createMemoryNetwork, type MemoryNetwork } from "@espalier/mesh";
 import type { ReplicaPorts } from "@espalier/replication";
@@ -34,6 +34,8 @@ export interface SimFleetOptions {
   readonly seed: number;
   /** Stands between a replica and what carries its state. */
   readonly wrapPorts?: (ports: ReplicaPorts, router: number) => ReplicaPorts;
+  /** Where routers with links of their own write logs and metrics. Nowhere when left out. */
+  readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
 }
 
 /** Virtual time that passes between two moments in which promises may go on. */
@@ -76,15 +78,13 @@ export class SimFleet implements FleetControls {
       : createDelayedTier({ ...options, ...knowledgeDefaults, engines: this.engines, clock, scheduler });
     this.#factory = {
       ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, seed, delayed },
-      network: this.network,
+      ...{ network: this.network, trueClock: clock },
       seeds: this.seats.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
+      observe: options.observe,
     };
-    const { hopDelayMs } = timing;
     this.#service =
-      policy === clusterIp
-        ? createClusterIp({ engines: this.engines, clock, scheduler, random: this.#random, hopDelayMs })
-        : undefined;
+      policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;
   }
 
   /** Starts the routers, and lets time pass until all are ready. @throws Error when they do not become so */
@@ -165,6 +165,7 @@ export class SimFleet implements FleetControls {
 
   heal(): void {
     this.network.heal();
+    this.events.heal();
     for (const { number } of this.seats) this.resumeRouter(number);
   }
 

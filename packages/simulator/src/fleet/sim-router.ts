@@ -1,6 +1,12 @@
 import type { Cancel, Clock, Random, Scheduler } from "@espalier/common";
 import { type Policy, policyCatalogue } from "@espalier/policies";
-import { createTargetSelector, type Placement, type PromptBlocks, type TargetSelector } from "@espalier/routing";
+import {
+  createPeerTraffic,
+  createTargetSelector,
+  type Placement,
+  type PromptBlocks,
+  type TargetSelector,
+} from "@espalier/routing";
 import type { LoadTicket } from "@espalier/workers";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import type { RouterView } from "./router-view.ts";
@@ -12,7 +18,10 @@ export interface SimRouterOptions {
   readonly view: RouterView;
   readonly targets: readonly SimTarget[];
   readonly policy: Policy;
+  /** The router's own. */
   readonly clock: Clock;
+  /** What outcomes are timed by: clients do not share the clock of a router. */
+  readonly trueClock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
   /** One way to an engine. */
@@ -34,11 +43,17 @@ export class SimRouter implements SimFront {
   #ends: readonly Cancel[] = [];
 
   constructor(options: SimRouterOptions) {
+    const { view, clock } = options;
     this.options = options;
-    this.view = options.view;
+    this.view = view;
     this.targets = options.targets;
     this.readsPrefixes = policyCatalogue[options.policy.name].readsPrefixes;
-    this.selector = createTargetSelector(options.random, options.view.knowledge, options.view.sharedLoad);
+    this.selector = createTargetSelector(
+      options.random,
+      view.knowledge,
+      view.sharedLoad,
+      createPeerTraffic(clock, view.sharedLoad),
+    );
   }
 
   async start(): Promise<void> {
@@ -147,7 +162,7 @@ class Exchange implements AnswerObserver {
 
   firstToken(): void {
     this.#soon(() => {
-      this.#firstTokenMs = this.#router.options.clock.nowMs();
+      this.#firstTokenMs = this.#router.options.trueClock.nowMs();
       this.#ticket?.firstToken();
       this.#placement?.computed();
     });
@@ -189,7 +204,7 @@ class Exchange implements AnswerObserver {
     this.#isOver = true;
     this.#ended({
       firstTokenMs: this.#firstTokenMs,
-      endMs: this.#router.options.clock.nowMs(),
+      endMs: this.#router.options.trueClock.nowMs(),
       cachedTokens,
       error,
       engine: error === undefined ? (this.#target?.model.number ?? -1) : -1,

@@ -1,15 +1,19 @@
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
+import { firstNotHeld } from "./bisect.ts";
 import { mixWords, slotOf } from "./chain-hash.ts";
 import { reusableBlocks } from "./reusable-blocks.ts";
 
-/** Distinct blocks that a cache without eviction holds at most: 0.8 GB of them. */
-export const maxInfiniteBlocks = 50_000_000;
+/** Distinct blocks that a cache without eviction holds at most: 0.4 GB of them in long chains, 1 GB in single ones. */
+const maxInfiniteBlocks = 50_000_000;
 
-const firstSlots = 65_536;
-/** Used slots at most; linear probing then looks at eight or nine of them for what is absent, within two cache lines. */
+/** Blocks whose hashes are kept in one array; there are as many arrays as needed, so that none is ever copied. */
+const pageBlocks = 65_536;
+const firstRuns = 1_024;
+/** Used slots at most. */
 const maxFill = 0.75;
-/** A new table beside the old one needs 24 bytes a block, a larger step would need more. */
+/** Keeps what is not yet used small, and a table beside the one that takes its place. */
 const growth = 1.25;
+const none = -1;
 
 /** A cache that never evicts and that all engines share. */
 export interface InfiniteCache {
@@ -26,67 +30,19 @@ export interface InfiniteCache {
 }
 
 /**
- * A set of chain hashes, 8 bytes a slot. Every chain that is put in is put in whole, so if a block is there, all before
- * it are: the first that is missing is found by bisection. A hash of 0 marks a free slot, and stands for a hash of 1.
+ * Keeps chains as runs: what a request adds to the chains before it is one run of blocks, found by the hash of its
+ * first. A chain is followed from run to run, one look-up for each; where it leaves a run in the middle, what follows
+ * it there begins another run. A hash names all blocks before it too, so if two blocks of a run and a chain are equal,
+ * so are all before them, and where the two part is found by bisection.
  *
  * @param options.maxBlocks distinct blocks it may hold
  */
 export function createInfiniteCache({ maxBlocks = maxInfiniteBlocks } = {}): InfiniteCache {
-  let slots = firstSlots;
-  let words = new Uint32Array(2 * slots);
-  let used = 0;
+  const runs = createRuns();
   let isComplete = true;
-
-  /** The slot of a hash, or the free one where it belongs. */
-  const find = (low: number, high: number): number => {
-    let slot = slotOf(mixWords(low, high), slots);
-    for (;;) {
-      const at = 2 * slot;
-      const storedLow = words[at]!;
-      const storedHigh = words[at + 1]!;
-      if ((storedLow === low && storedHigh === high) || (storedLow === 0 && storedHigh === 0)) return slot;
-      if (++slot === slots) slot = 0;
-    }
-  };
-
-  const grow = (): void => {
-    const old = words;
-    slots = Math.ceil(slots * growth);
-    words = new Uint32Array(2 * slots);
-    for (let at = 0; at < old.length; at += 2) {
-      const low = old[at]!;
-      const high = old[at + 1]!;
-      if (low === 0 && high === 0) continue;
-      const slot = find(low, high);
-      words[2 * slot] = low;
-      words[2 * slot + 1] = high;
-    }
-  };
-
-  const lowWord = (chain: Uint32Array, block: number): number => {
-    const low = chain[2 * block]!;
-    return low === 0 && chain[2 * block + 1] === 0 ? 1 : low;
-  };
-
-  const has = (chain: Uint32Array, block: number): boolean => {
-    const at = 2 * find(lowWord(chain, block), chain[2 * block + 1]!);
-    return words[at] !== 0 || words[at + 1] !== 0;
-  };
-
-  const firstMissing = (chain: Uint32Array, blocks: number): number => {
-    let low = 0;
-    let high = blocks;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (has(chain, middle)) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
-
   return {
     get blocks() {
-      return used;
+      return runs.blocks();
     },
     get isComplete() {
       return isComplete;
@@ -94,21 +50,86 @@ export function createInfiniteCache({ maxBlocks = maxInfiniteBlocks } = {}): Inf
     add(request) {
       const { chain } = request;
       const blocks = chain.length >>> 1;
-      const known = firstMissing(chain, blocks);
-      for (let block = known; block < blocks; block++) {
-        if (used >= maxBlocks) {
-          isComplete = false;
-          break;
-        }
-        if (used + 1 > maxFill * slots) grow();
-        const low = lowWord(chain, block);
-        const high = chain[2 * block + 1]!;
-        const slot = find(low, high);
-        words[2 * slot] = low;
-        words[2 * slot + 1] = high;
-        used++;
+      let known = 0;
+      while (known < blocks) {
+        const run = runs.find(chain, known);
+        if (run === none) break;
+        known += runs.matching(run, chain, known);
       }
+      const room = maxBlocks - runs.blocks();
+      if (blocks - known > room) isComplete = false;
+      runs.append(chain, known, Math.min(blocks, known + room));
       return blockTokens * Math.min(known, reusableBlocks(request));
+    },
+  };
+}
+
+/** Runs one behind the other in pages; a run ends where the next one begins, at the latest with its page. */
+function createRuns() {
+  const pages: Uint32Array[] = [];
+  /** Where a run begins, counted in blocks. */
+  let starts = new Uint32Array(firstRuns);
+  /** Runs by the hash of their first block, counted from 1; 0 for a free slot. */
+  let table = new Uint32Array(Math.ceil(firstRuns / maxFill));
+  let runs = 0;
+  let blocks = 0;
+
+  const isAt = (position: number, chain: Uint32Array, block: number): boolean => {
+    const page = pages[Math.floor(position / pageBlocks)]!;
+    const at = 2 * (position % pageBlocks);
+    return page[at] === chain[2 * block] && page[at + 1] === chain[2 * block + 1];
+  };
+
+  const homeOf = (chain: Uint32Array, block: number): number =>
+    slotOf(mixWords(chain[2 * block]!, chain[2 * block + 1]!), table.length);
+
+  const fill = (home: number, run: number): void => {
+    let slot = home;
+    while (table[slot] !== 0) slot = slot + 1 === table.length ? 0 : slot + 1;
+    table[slot] = run + 1;
+  };
+
+  const grow = (): void => {
+    const more = new Uint32Array(Math.ceil(starts.length * growth));
+    more.set(starts);
+    starts = more;
+    table = new Uint32Array(Math.ceil(starts.length / maxFill));
+    for (let run = 0; run < runs; run++) {
+      fill(homeOf(pages[Math.floor(starts[run]! / pageBlocks)]!, starts[run]! % pageBlocks), run);
+    }
+  };
+
+  return {
+    blocks: (): number => blocks,
+    find(chain: Uint32Array, block: number): number {
+      for (let slot = homeOf(chain, block); table[slot] !== 0; slot = slot + 1 === table.length ? 0 : slot + 1) {
+        const run = table[slot]! - 1;
+        if (isAt(starts[run]!, chain, block)) return run;
+      }
+      return none;
+    },
+    /** Blocks that a chain has in common with a run, whose first block is the chain's block `from`; at least 1. */
+    matching(run: number, chain: Uint32Array, from: number): number {
+      const start = starts[run]!;
+      const end = run + 1 < runs ? starts[run + 1]! : blocks;
+      const shared = Math.min(end - start, (chain.length >>> 1) - from);
+      if (isAt(start + shared - 1, chain, from + shared - 1)) return shared;
+      return firstNotHeld(1, shared - 1, (block) => isAt(start + block, chain, from + block));
+    },
+    /** Adds blocks of which none is there. */
+    append(chain: Uint32Array, from: number, to: number): void {
+      for (let block = from; block < to; ) {
+        const at = blocks % pageBlocks;
+        if (at === 0) pages.push(new Uint32Array(2 * pageBlocks));
+        const count = Math.min(to - block, pageBlocks - at);
+        pages.at(-1)!.set(chain.subarray(2 * block, 2 * (block + count)), 2 * at);
+        if (runs === starts.length) grow();
+        starts[runs] = blocks;
+        fill(homeOf(chain, block), runs);
+        runs++;
+        blocks += count;
+        block += count;
+      }
     },
   };
 }

@@ -1,9 +1,10 @@
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
+import { firstNotHeld } from "./bisect.ts";
 import { mixWords, slotOf } from "./chain-hash.ts";
 import { reusableBlocks } from "./reusable-blocks.ts";
 
 /** Blocks that a pooled cache holds at most, whatever the fleet: 1.1 GB of them. */
-export const maxPooledBlocks = 50_000_000;
+const maxPooledBlocks = 50_000_000;
 
 /** Used slots at most. */
 const maxFill = 0.7;
@@ -48,17 +49,6 @@ export function createPooledCache(options: {
   let used = 0;
   let isComplete = true;
 
-  const firstMissing = (chain: Uint32Array, blocks: number): number => {
-    let low = 0;
-    let high = blocks;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (table.find(chain, middle) === none) high = middle;
-      else low = middle + 1;
-    }
-    return low;
-  };
-
   const insert = (chain: Uint32Array, block: number): void => {
     let entry = used;
     if (used < capacity) {
@@ -96,7 +86,7 @@ export function createPooledCache(options: {
     add(request) {
       const { chain } = request;
       const blocks = chain.length >>> 1;
-      const known = firstMissing(chain, blocks);
+      const known = firstNotHeld(0, blocks, (block) => table.find(chain, block) !== none);
       if (blocks > capacity && capacity < Math.floor(capacityBlocks)) isComplete = false;
       const kept = Math.min(blocks, capacity);
       for (let block = kept - 1; block >= known; block--) insert(chain, block);

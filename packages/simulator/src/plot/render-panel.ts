@@ -8,7 +8,7 @@ export const panelWidth = 400;
 export const panelHeight = 260;
 
 const chart = { left: 62, right: panelWidth - 14, top: 30, bottom: panelHeight - 46 };
-/** Lines of fewer points show them. */
+/** A panel whose lines have no more points than this shows them. */
 const maxMarkers = 16;
 const wantedTicks = { x: 6, y: 5 };
 
@@ -35,6 +35,7 @@ export function renderPanel({ title, x, y, lines }: PlotPanel, styleOf: (name: s
     ...(y.from === undefined ? {} : { from: y.from }),
     ...(y.marks === undefined ? {} : { marks: y.marks }),
   });
+  const hasMarkers = lines.every((line) => line.points.length <= maxMarkers);
   return [
     text(title, { class: "panel", x: chart.left, y: 18 }),
     ...scaleX.ticks.flatMap(({ value, label }) => {
@@ -62,11 +63,18 @@ export function renderPanel({ title, x, y, lines }: PlotPanel, styleOf: (name: s
       "text-anchor": "middle",
     }),
     ...lines.map((line) => renderBand(line, scaleX, scaleY, styleOf(line.name))),
-    ...lines.map((line) => renderLine(line, scaleX, scaleY, styleOf(line.name))),
+    ...lines.map((line) => renderLine(line, { scaleX, scaleY, style: styleOf(line.name), hasMarkers })),
   ].join("");
 }
 
-function renderLine({ name, points }: PlotLine, scaleX: Scale, scaleY: Scale, style: number): string {
+interface LineLook {
+  readonly scaleX: Scale;
+  readonly scaleY: Scale;
+  readonly style: number;
+  readonly hasMarkers: boolean;
+}
+
+function renderLine({ name, points }: PlotLine, { scaleX, scaleY, style, hasMarkers }: LineLook): string {
   const placed = points.map((point) => ({ x: scaleX.place(point.x), y: scaleY.place(point.y) }));
   let path = "";
   let isDown = false;
@@ -76,7 +84,7 @@ function renderLine({ name, points }: PlotLine, scaleX: Scale, scaleY: Scale, st
     isDown = hasPlace;
   }
   if (path === "") return "";
-  const markers = points.length > maxMarkers ? [] : placed.filter(({ x, y }) => Number.isFinite(x + y));
+  const markers = hasMarkers ? placed.filter(({ x, y }) => Number.isFinite(x + y)) : [];
   return svgElement("g", {}, [
     svgElement("title", {}, [escapeText(name)]),
     svgElement("path", { class: `line ${lineClass(style)}`, d: path }),

@@ -90,7 +90,8 @@ class Run {
       if (at * sampleMs > maxDurationMs) throw new Error("the run has no end: the fleet does not get done");
       await fleet.run(this.#startMs + at * sampleMs);
       this.#sample();
-      onProgress(Math.min(1, this.#results.length / Math.max(1, this.#workload.expectedRequests)));
+      const share = this.#results.length / Math.max(1, this.#workload.expectedRequests);
+      onProgress(this.#isOver() ? 1 : Math.min(1, share));
     }
     const linkBytes = fleet.network.bytesSent - bytesBefore;
     const wallS = (nowMs() - realStartMs) / 1_000;

@@ -2,6 +2,7 @@ import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults/fault-plan.ts";
+import type { Sharing } from "../run/run-options.ts";
 
 /** What shapes one run's workload. */
 export interface WorkloadOptions {
@@ -41,6 +42,9 @@ export interface PublishedResult {
   readonly baselineValue: number;
   /** Which variant of the scenario it is about; the scenario itself when absent. */
   readonly variant?: string;
+  /** What the routers of the policy and of the baseline share; `mesh` when absent. */
+  readonly sharing?: Sharing;
+  readonly baselineSharing?: Sharing;
 }
 
 /** The same workload with another fleet or another scale. */

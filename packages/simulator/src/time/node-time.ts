@@ -25,33 +25,42 @@ export interface NodeTime {
   kill(): void;
   /** Timers that wait. */
   readonly pendingCount: number;
+  /** The time of the next process on the same machine: what is wrong with its clocks outlives processes. */
+  next(): NodeTime;
+}
+
+interface World {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
 }
 
 /** @param world virtual time, which all processes share */
-export function createNodeTime(world: { readonly clock: Clock; readonly scheduler: Scheduler }): NodeTime {
-  return new ProcessTime(world);
+export function createNodeTime(world: World): NodeTime {
+  return new ProcessTime(world, { rate: 0, wallOffsetMs: 0 });
 }
 
 class ProcessTime implements NodeTime {
-  readonly clock: Clock = { nowMs: () => this.#nowMs(), wallMs: () => this.#wallMs() };
+  readonly clock: Clock = { nowMs: () => this.#nowMs(), wallMs: () => Math.floor(this.#wallMs()) };
   readonly scheduler: Scheduler = schedulerOf((delayMs, task) => this.#after(delayMs, task));
-  readonly #world: { readonly clock: Clock; readonly scheduler: Scheduler };
+  readonly #world: World;
   readonly #heap = new TimerHeap();
   /** When the rate was last set: in virtual time and in this process's own. */
   #baseWorldMs: number;
   #baseOwnMs: number;
-  #rate = 0;
+  #rate: number;
   /** The own clock never shows less: rounding must not make a timer run before its time, or time go back. */
   #leastMs: number;
-  #wallOffsetMs = 0;
+  #wallOffsetMs: number;
   /** When the timer in the world's scheduler is due, in own time. */
   #armedMs = Number.POSITIVE_INFINITY;
   #cancelArmed: Cancel = () => {};
   #isFiring = false;
   #state: "running" | "paused" | "dead" = "running";
 
-  constructor(world: { readonly clock: Clock; readonly scheduler: Scheduler }) {
+  constructor(world: World, { rate, wallOffsetMs }: { readonly rate: number; readonly wallOffsetMs: number }) {
     this.#world = world;
+    this.#rate = rate;
+    this.#wallOffsetMs = wallOffsetMs;
     this.#baseWorldMs = world.clock.nowMs();
     this.#baseOwnMs = this.#baseWorldMs;
     this.#leastMs = this.#baseWorldMs;
@@ -96,6 +105,10 @@ class ProcessTime implements NodeTime {
     this.#heap.clear();
   }
 
+  next(): NodeTime {
+    return new ProcessTime(this.#world, { rate: this.#rate, wallOffsetMs: this.#wallMs() - this.#world.clock.wallMs() });
+  }
+
   #nowMs(): number {
     const worldMs = this.#world.clock.nowMs() - this.#baseWorldMs;
     const ownMs = this.#baseOwnMs + (this.#rate === 0 ? worldMs : worldMs * (1 + this.#rate));
@@ -103,6 +116,7 @@ class ProcessTime implements NodeTime {
     return this.#leastMs;
   }
 
+  /** With a fractional part, which the wall clocks of machines do not tell. */
   #wallMs(): number {
     return this.#world.clock.wallMs() + (this.#nowMs() - this.#world.clock.nowMs()) + this.#wallOffsetMs;
   }

@@ -174,11 +174,13 @@ describe("the knee", () => {
   test.each([1, 2, 3])("of a queue is near its capacity, with seed %i", async (seed) => {
     for (const { servers, streamMs } of [
       { servers: 1, streamMs: 0 },
-      { servers: 8, streamMs: 5_000 },
+      { servers: 4, streamMs: 5_000 },
     ]) {
       const capacityPerS = (servers * 1_000) / 50;
       const run = (scale: number): Promise<KneeLoad> =>
-        Promise.resolve(kneeLoad(queueRun({ ratePerS: scale * capacityPerS, serviceMs: 50, servers, streamMs, seed })));
+        Promise.resolve(
+          kneeLoad(queueRun({ ratePerS: scale * capacityPerS, serviceMs: 50, servers, streamMs, seed, seconds: 300 })),
+        );
       const knee = await findKnee({ run, lowScale: 0.1, highScale: 4 });
       expect(knee.position).toBe("between");
       expect(knee.scale).toBeGreaterThan(0.85);

@@ -90,7 +90,7 @@ describe("infinite cache", () => {
     }
   });
 
-  test("keeps all blocks while its table grows many times, of hashes that count up as well", () => {
+  test("keeps all blocks of many long chains, of hashes that count up as well", () => {
     for (const wordsOf of [(block: number) => [block, 0], (block: number) => [0, block]]) {
       const cache = createInfiniteCache();
       const chains = Array.from({ length: 400 }, (_, chain) =>
@@ -100,6 +100,14 @@ describe("infinite cache", () => {
       expect(cache.blocks).toBe(400_000);
       for (const chain of chains) expect(cache.add(requestOf({ chain }))).toBe(16_000);
     }
+  });
+
+  test("keeps chains that differ in every block, while its tables grow many times", () => {
+    const cache = createInfiniteCache();
+    const chains = Array.from({ length: 30_000 }, (_, index) => chainOf([index, index + 7]));
+    for (const chain of chains) expect(cache.add(requestOf({ chain }))).toBe(0);
+    expect(cache.blocks).toBe(60_000);
+    expect(chains.every((chain) => cache.add(requestOf({ chain })) === 32)).toBe(true);
   });
 
   test("past its bound it keeps what it has, and says that it is no bound any more", () => {

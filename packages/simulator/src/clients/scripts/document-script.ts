@@ -31,7 +31,7 @@ export function documentScripts(parameters: DocumentParameters, seed: number): S
   const lengthOf = (document: number): number => Math.round(logUniform(documentTokens, ownRandom(~seed, document)));
   return (request) => {
     const random = ownRandom(seed, request);
-    const found = findDocuments(zipf, Math.min(documents, uniform(perPrompt, random)), random);
+    const found = findDocuments(zipf, Math.min(documents, uniform(perPrompt, random)), random, documents);
     const lengths = found.map(lengthOf);
     const question = uniform(questionTokens, random);
     const output = uniform(outputTokens, random);
@@ -49,12 +49,13 @@ export function documentScripts(parameters: DocumentParameters, seed: number): S
   };
 }
 
-/** Draws until so many different ones are found. */
-function findDocuments(zipf: Zipf, count: number, random: Random): readonly number[] {
+/** A document that is drawn again gives way to the next one of lower rank. */
+function findDocuments(zipf: Zipf, count: number, random: Random, documents: number): readonly number[] {
   const found: number[] = [];
-  while (found.length < count) {
-    const document = zipf.draw(random);
-    if (!found.includes(document)) found.push(document);
+  for (let place = 0; place < count; place++) {
+    let document = zipf.draw(random);
+    while (found.includes(document)) document = (document + 1) % documents;
+    found.push(document);
   }
   return found;
 }

@@ -1,0 +1,194 @@
+import { writeFile } from "node:fs/promises";
+import {
+  type MedianRow,
+  medianRows,
+  renderFigure,
+  type Scenario,
+  type SimulateRow,
+  scenario,
+  scenarioNames,
+  sharings,
+  withOracleGaps,
+} from "@espalier/simulator";
+import { formatTable, traceFormats } from "@espalier/workload";
+import { type Command, Option } from "commander";
+import { writeJson, writeResult } from "../output/write.ts";
+import { abortOnSignal } from "../signals.ts";
+import { boundsNotes } from "../simulate/bounds-notes.ts";
+import { executeJobs } from "../simulate/execute-jobs.ts";
+import { extraTables } from "../simulate/extra-tables.ts";
+import { figureOf } from "../simulate/figures.ts";
+import { type FoundKnee, noteFailures, prepareRuns } from "../simulate/prepare-runs.ts";
+import { compareWithPublished } from "../simulate/published-comparison.ts";
+import { reportBudgetMs, reportPlan } from "../simulate/report-plan.ts";
+import { createRowStream } from "../simulate/row-stream.ts";
+import type { RunOutcome } from "../simulate/sim-job.ts";
+import {
+  type ReportCommand,
+  type RunCommand,
+  readSimulateOptions,
+  type SimulateFlags,
+} from "../simulate/simulate-options.ts";
+import { simulatedPolicies } from "../simulate/simulated-policies.ts";
+import { loadScenario } from "../simulate/simulated-scenario.ts";
+import { writeReport } from "../simulate/write-report.ts";
+
+export function registerSimulate(program: Command): void {
+  program
+    .command("simulate")
+    .summary("run a fleet in virtual time, and measure")
+    .description(
+      "Runs whole fleets in virtual time: the routers' own policies, index and mesh over modelled engines, links and " +
+        "clients. Runs are made in processes beside each other; the table has the medians over seeds. " +
+        "The gap to one all-knowing router is found by a run of that, and the policy random is always beside the others. " +
+        "Exits with 1 when a run failed, or had no request that succeeded.",
+    )
+    .argument("[scenario]", "what is run; --list shows the scenarios")
+    .optionsGroup("Scenario:")
+    .option("--list", "show the scenarios")
+    .option("--variant <names>", "variants of the scenario, separated by commas, or all")
+    .option("--trace <file>", "a trace of your own, or the one that the scenario replays; may be gzipped")
+    .addOption(
+      new Option("--format <name>", "of the trace; told from its first line unless given").choices(traceFormats),
+    )
+    .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters")
+    .option("--requests <n>", "only the first n requests")
+    .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
+    .option(
+      "--load <shares>",
+      "shares of the knee, which is found first, for example 0.5,0.85: by the scenario's last policy",
+    )
+    .optionsGroup("Compare:")
+    .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
+    .option("--routers <counts>", "numbers of routers, for example 1,2,4,8")
+    .option("--engines <counts>", "numbers of engines")
+    .option("--sharing <ways>", `what routers share: ${sharings.join(", ")} (default: mesh)`)
+    .option(
+      "--links <models>",
+      "of the mesh: real, with every router's own journals and links, or delays (default: real)",
+    )
+    .option("--seeds <n>", "runs of each with the seeds 1 to n (default: 1)")
+    .optionsGroup("Output:")
+    .option("--json", "print JSON instead of tables")
+    .option("--plot <file>", "write an SVG of TTFT, load and cached shares")
+    .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
+    .option("--report", "run all scenarios and rewrite their section of docs/BENCHMARKS.md, in at most 30 minutes")
+    .option("--quick", "a report in at most 3 minutes")
+    .action(async (name: string | undefined, flags: SimulateFlags) => simulate(name, flags));
+}
+
+async function simulate(name: string | undefined, flags: SimulateFlags): Promise<void> {
+  const command = readSimulateOptions(name, flags);
+  if (command.kind === "list") list(flags.json ?? false);
+  else if (command.kind === "report") await report(command);
+  else await run(command, flags);
+}
+
+function list(isJson: boolean): void {
+  const scenarios = scenarioNames.map(scenario);
+  if (isJson) {
+    writeJson(
+      scenarios.map(({ name, summary, fleet, variants, policies, trace }) => ({
+        ...{ name, summary, fleet, policies },
+        variants: variants.map((variant) => variant.name),
+        ...(trace === undefined ? {} : { trace }),
+      })),
+    );
+    return;
+  }
+  writeResult(
+    formatTable(scenarios, [
+      { header: "scenario", value: (one) => one.name },
+      { header: "engines", value: (one) => one.fleet.engines },
+      { header: "routers", value: (one) => one.fleet.routers },
+      { header: "variants", value: (one) => one.variants.map(({ name }) => name).join(",") },
+      { header: "what it is", value: (one) => one.summary },
+    ]),
+  );
+}
+
+async function report({ isQuick, jobs }: ReportCommand): Promise<void> {
+  const isWhole = await writeReport({
+    plan: reportPlan,
+    isQuick,
+    size: jobs,
+    budgetMs: isQuick ? reportBudgetMs.quick : reportBudgetMs.full,
+    docs: "docs",
+    traces: "../shared/traces",
+    signal: abortOnSignal(),
+  });
+  if (!isWhole) process.exitCode = 1;
+}
+
+async function run({ selection, jobs: size, plot }: RunCommand, flags: SimulateFlags): Promise<void> {
+  const simulated = await loadScenario(selection.source);
+  const signal = abortOnSignal();
+  const { jobs, knees, failures: lostKnees } = await prepareRuns(selection, simulated, { size, signal });
+  const isJson = flags.json ?? false;
+  if (!isJson) for (const knee of knees) writeResult(describeKnee(knee));
+  const stream = createRowStream(jobs, writeLine);
+  const { outcomes, failures } = await executeJobs(jobs, {
+    ...{ size, signal, title: simulated.scenario.name },
+    ...(isJson ? {} : { onOutcome: (at: number, { row }: RunOutcome) => stream.add(at, row) }),
+  });
+  if (!isJson) stream.end();
+  noteFailures([...lostKnees, ...failures]);
+  const made = outcomes.filter((outcome) => outcome !== undefined);
+  const rows = withOracleGaps(made.map(({ row }) => row));
+  const medians = medianRows(rows);
+  if (isJson) writeRunJson({ flags, scenario: simulated.scenario, made, rows, medians, knees });
+  else writeRest(simulated.scenario, made, medians, selection.seeds);
+  if (plot !== undefined && made.length > 0)
+    await writeFile(plot, renderFigure(figureOf(simulated.scenario.name, made, rows)));
+  const isBad = made.length < jobs.length || lostKnees.length > 0 || rows.some((row) => row.errors === row.requests);
+  if (isBad || signal.aborted) process.exitCode = 1;
+}
+
+interface RunReport {
+  readonly flags: SimulateFlags;
+  readonly scenario: Scenario;
+  readonly made: readonly RunOutcome[];
+  readonly rows: readonly SimulateRow[];
+  readonly medians: readonly MedianRow[];
+  readonly knees: readonly FoundKnee[];
+}
+
+function writeRunJson({ flags, scenario: { name, ...rest }, made, rows, medians, knees }: RunReport): void {
+  const comparisons = compareWithPublished({ name, ...rest }, medians);
+  const bounds = rows.find((row) => row.bounds !== undefined)?.bounds;
+  writeJson({
+    name: "simulate",
+    params: { scenario: name, ...flags },
+    rows: rows.map((row, at) => ({ ...row, ...(made[at]?.phases ? { phases: made[at].phases } : {}) })),
+    medians,
+    ...(bounds === undefined ? {} : { bounds }),
+    ...(knees.length === 0 ? {} : { knees }),
+    ...(comparisons.length === 0 ? {} : { published: comparisons }),
+  });
+}
+
+function writeRest(
+  simulated: Scenario,
+  made: readonly RunOutcome[],
+  medians: readonly MedianRow[],
+  seeds: number,
+): void {
+  for (const note of boundsNotes(medians)) writeResult(note);
+  if (seeds > 1 && medians.length > 0) writeResult(`medians of ${seeds} seeds; --json has each`);
+  for (const { title, headers, lines } of extraTables(simulated, made, medians)) {
+    const columns = headers.map((header, at) => ({ header, value: (line: readonly string[]) => line[at] }));
+    writeResult(`\n${title}\n${formatTable(lines, columns)}`);
+  }
+}
+
+function describeKnee({ variant, engines, policy, scale, requests_per_s: rate }: FoundKnee): string {
+  const where = variant === undefined ? `${engines} engines` : `${variant}, ${engines} engines`;
+  const asRate = rate === undefined ? "" : `, ${rate.toFixed(1)} requests/s`;
+  return `the knee of ${where} by ${policy}: ${scale.toFixed(3)} of the published rate${asRate}`;
+}
+
+/** On a terminal the progress bar may stand where the line goes. */
+function writeLine(line: string): void {
+  if (process.stderr.isTTY) process.stderr.write("\r\u001b[K");
+  writeResult(line);
+}

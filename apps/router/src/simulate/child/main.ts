@@ -1,0 +1,42 @@
+import { EspalierError } from "@espalier/common";
+import type { ChildMessage } from "../child-messages.ts";
+import { runJob } from "../run-job.ts";
+import type { JobOutcome, SimJob } from "../sim-job.ts";
+import { loadScenario, type SimulatedScenario } from "../simulated-scenario.ts";
+
+/** A child process of `espalier simulate`: it runs the jobs that its parent sends, one after the other. */
+
+/** Steps of progress that the parent is told of. */
+const minProgress = 0.01;
+
+const parent = process.ppid;
+let loaded: { readonly source: string; readonly simulated: SimulatedScenario } | undefined;
+
+// Ctrl-C goes to the whole group: the parent ends this process, once it knows what was measured.
+process.on("SIGINT", () => {});
+process.on("disconnect", () => process.exit());
+process.on("message", async (job: SimJob) => {
+  try {
+    send({ type: "result", result: await run(job) });
+  } catch (error) {
+    const code = error instanceof EspalierError ? error.code : undefined;
+    send({ type: "failure", message: error instanceof Error ? error.message : String(error), code });
+  }
+});
+
+async function run(job: SimJob): Promise<JobOutcome<SimJob>> {
+  const source = JSON.stringify(job.source);
+  if (loaded?.source !== source) loaded = { source, simulated: await loadScenario(job.source) };
+  let told = 0;
+  return runJob(job, loaded.simulated, (share) => {
+    // A run that never yields would not hear that its parent is gone.
+    if (process.ppid !== parent) process.exit();
+    if (share - told < minProgress) return;
+    told = share;
+    send({ type: "progress", share });
+  });
+}
+
+function send(message: ChildMessage<JobOutcome<SimJob>>): void {
+  process.send?.(message);
+}

@@ -1,0 +1,93 @@
+import { createProgressBar } from "../output/progress-bar.ts";
+import { runTasks } from "./run-tasks.ts";
+import type { JobOutcome, SimJob } from "./sim-job.ts";
+
+export interface ExecutionOptions<Outcome> {
+  /** Jobs at a time. */
+  readonly size: number;
+  readonly signal: AbortSignal;
+  /** For the progress bar. */
+  readonly title: string;
+  /** Told of the jobs that succeeded, in the order of the plan, as soon as those before have ended. */
+  onOutcome?(at: number, outcome: Outcome): void;
+}
+
+/** A job that did not end well. */
+export interface JobFailure {
+  readonly job: SimJob;
+  readonly error: Error;
+}
+
+export interface ExecutionResult<Outcome> {
+  /** By place in the plan; undefined for jobs that failed or were not done. */
+  readonly outcomes: readonly (Outcome | undefined)[];
+  readonly failures: readonly JobFailure[];
+}
+
+/** Does the jobs of a plan in child processes, with a progress bar. A job that fails is told, and the others go on. */
+export async function executeJobs<Job extends SimJob>(
+  jobs: readonly Job[],
+  { size, signal, title, onOutcome }: ExecutionOptions<JobOutcome<Job>>,
+): Promise<ExecutionResult<JobOutcome<Job>>> {
+  const outcomes: (JobOutcome<Job> | undefined)[] = Array(jobs.length).fill(undefined);
+  const failures: JobFailure[] = [];
+  if (jobs.length === 0) return { outcomes, failures };
+  const hasEnded = new Uint8Array(jobs.length);
+  const progress = trackProgress(title, jobs.length);
+  let told = 0;
+  const end = (at: number): void => {
+    hasEnded[at] = 1;
+    progress.ended(at);
+    for (; hasEnded[told]; told++) {
+      const outcome = outcomes[told];
+      if (outcome !== undefined) onOutcome?.(told, outcome);
+    }
+  };
+  await runTasks<Job, JobOutcome<Job>>(jobs, {
+    size,
+    signal,
+    onProgress: (at, share) => progress.update(at, share),
+    onResult(at, outcome) {
+      outcomes[at] = outcome;
+      end(at);
+    },
+    onFailure(at, error) {
+      failures.push({ job: jobs[at] as Job, error });
+      end(at);
+    },
+  });
+  progress.end();
+  return { outcomes, failures };
+}
+
+/** Steps of the progress bar. */
+const barTotal = 100;
+
+interface ProgressOfAll {
+  update(at: number, share: number): void;
+  ended(at: number): void;
+  end(): void;
+}
+
+/** One bar for all jobs, by the virtual time that each has behind it. */
+function trackProgress(title: string, count: number): ProgressOfAll {
+  const bar = createProgressBar(title, barTotal);
+  const shares = new Float64Array(count);
+  let ended = 0;
+  const draw = (at: number, share: number): void => {
+    shares[at] = share;
+    const done = shares.reduce((sum, one) => sum + one, 0) / count;
+    // Rounding must not make it whole before it is.
+    const shown = ended === count ? barTotal : Math.min(barTotal - 1, Math.floor(done * barTotal));
+    bar.update(shown, `${ended} of ${count} runs`);
+  };
+  bar.update(0, `0 of ${count} runs`);
+  return {
+    update: draw,
+    ended(at) {
+      ended++;
+      draw(at, 1);
+    },
+    end: () => bar.end(),
+  };
+}

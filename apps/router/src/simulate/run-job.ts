@@ -1,0 +1,97 @@
+import { systemClock } from "@espalier/common";
+import {
+  cachedOverTime,
+  createRow,
+  faultPhases,
+  findKnee,
+  type Knee,
+  kneeLoad,
+  loadOverTime,
+  type RunOptions,
+  simulate,
+  ttftQuantiles,
+} from "@espalier/simulator";
+import type { JobOutcome, RunJob, RunOutcome, SimJob } from "./sim-job.ts";
+import type { SimulatedScenario } from "./simulated-scenario.ts";
+
+/** Between these, as factors of the published rate, a knee is looked for. */
+const kneeScales = { lowScale: 0.1, highScale: 10 };
+
+/**
+ * Runs one job of a plan in this process.
+ *
+ * @param onProgress told of the share that is done, 0 to 1
+ * @throws Error when no knee is found between a tenth and ten times of the published rate
+ */
+export async function runJob<Job extends SimJob>(
+  job: Job,
+  simulated: SimulatedScenario,
+  onProgress: (share: number) => void,
+): Promise<JobOutcome<Job>>;
+export async function runJob(
+  job: SimJob,
+  simulated: SimulatedScenario,
+  onProgress: (share: number) => void,
+): Promise<RunOutcome | Knee> {
+  return job.kind === "run"
+    ? measureRun(job, simulated, onProgress)
+    : searchKnee((scale) => runOptions(job, simulated, scale), onProgress);
+}
+
+async function measureRun(
+  job: RunJob,
+  simulated: SimulatedScenario,
+  onProgress: (share: number) => void,
+): Promise<RunOutcome> {
+  const options = runOptions(job, simulated, job.scale);
+  const record = await simulate(options, systemClock.nowMs, onProgress);
+  return {
+    row: createRow(record, { ...options, ...(job.load === undefined ? {} : { load: job.load }) }),
+    ttft: ttftQuantiles(record.results),
+    load: loadOverTime(record),
+    cached: cachedOverTime(record.results),
+    phases: faultPhases(record, options.engines),
+  };
+}
+
+async function searchKnee(
+  optionsOf: (scale: number) => RunOptions,
+  onProgress: (share: number) => void,
+): Promise<Knee> {
+  let doneShare = 0;
+  let runShare = 0;
+  const knee = await findKnee({
+    ...kneeScales,
+    async run(scale) {
+      const { results } = await simulate(optionsOf(scale), systemClock.nowMs, (share) =>
+        onProgress(doneShare + share * runShare),
+      );
+      return kneeLoad(results);
+    },
+    onRun(_, { runs, expectedRuns }) {
+      doneShare = runs / expectedRuns;
+      runShare = Math.min(1 / expectedRuns, 1 - doneShare);
+      onProgress(doneShare);
+    },
+  });
+  if (knee.position === "between") return knee;
+  const { lowScale, highScale } = kneeScales;
+  throw new Error(
+    knee.position === "below"
+      ? `the fleet does not keep up with ${lowScale} of the published rate: no knee is found`
+      : `the fleet keeps up with ${highScale} times the published rate: no knee is found`,
+  );
+}
+
+function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: number): RunOptions {
+  const { policy, routers, engines, sharing, links, seed, requests, durationS } = job;
+  const variant = scenario.variants.find(({ name }) => name === job.variant);
+  return {
+    ...{ scenario, policy, routers, engines, sharing, links, seed, scale },
+    ...(variant === undefined ? {} : { variant: variant.name }),
+    ...(variant?.parameters === undefined ? {} : { parameters: variant.parameters }),
+    ...(requests === undefined ? {} : { requests }),
+    ...(durationS === undefined ? {} : { durationS }),
+    ...(trace === undefined ? {} : { trace }),
+  };
+}

@@ -1,0 +1,160 @@
+import type { LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
+import { UsageError } from "../output/usage-error.ts";
+import type { KneeJob, RunJob } from "./sim-job.ts";
+import type { RunSelection } from "./simulate-options.ts";
+import { isBlind } from "./simulated-policies.ts";
+
+/** Runs of one command at most. */
+export const maxPlannedRuns = 5_000;
+
+/** The knee of a fleet, by its search. */
+export type KneeOf = (job: KneeJob) => number;
+
+/** Beside every comparison: what spreads load without knowing anything. */
+const yardstick = "random";
+
+/** One fleet under one load; its runs are compared with each other. */
+interface FleetCase {
+  readonly variant: ScenarioVariant | undefined;
+  readonly engines: number;
+  readonly routers: readonly number[];
+}
+
+/**
+ * The runs of a selection, those that are compared with each other in a row: for each fleet and load the policies as
+ * they were named, each with its all-knowing router first where several routers share something, and `random` before
+ * them all. Runs that would be the same are made once.
+ *
+ * @param kneeOf scale of the knee, asked when loads are given
+ * @throws UsageError for what the scenario has not, and for more than 5,000 runs
+ */
+export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: KneeOf): readonly RunJob[] {
+  const policies = selection.policies ?? scenario.policies;
+  const seeds = Array.from({ length: selection.seeds }, (_, at) => at + 1);
+  const named = policies.includes(yardstick) ? policies : [yardstick, ...policies];
+  checkCount(selection, scenario, named.length);
+  const ways = { sharings: selection.sharing ?? usualSharing(scenario), linkModels: selection.links };
+  const jobs = fleetCases(selection, scenario).flatMap((fleet) =>
+    loadsOf(selection, scenario, fleet, kneeOf).flatMap(({ load, scale }) =>
+      named.flatMap((policy) =>
+        waysOf(policy, fleet.routers, ways).flatMap((way) =>
+          seeds.map((seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...way, load, scale })),
+        ),
+      ),
+    ),
+  );
+  if (jobs.length > maxPlannedRuns) throw tooMany(jobs.length);
+  return jobs;
+}
+
+/**
+ * The searches for knees that a selection needs first: one for each fleet, by the scenario's last policy in one
+ * all-knowing router, seed 1. None when no loads are given.
+ *
+ * @throws UsageError for a closed loop, which has no knee
+ */
+export function planKnees(selection: RunSelection, scenario: Scenario): readonly KneeJob[] {
+  if (selection.loads === undefined) return [];
+  if (!scenario.isOpenLoop)
+    throw new UsageError(`--load: ${scenario.name} is a closed loop, in which clients wait: it has no knee`);
+  return fleetCases(selection, scenario).map((fleet) => kneeJob(selection, scenario, fleet));
+}
+
+function kneeJob(selection: RunSelection, scenario: Scenario, fleet: FleetCase): KneeJob {
+  const policy = scenario.policies.at(-1) ?? "least_work";
+  return { kind: "knee", ...base(selection, fleet, policy, 1), routers: 1, sharing: "oracle", links: "delays" };
+}
+
+function base(selection: RunSelection, { variant, engines }: FleetCase, policy: string, seed: number) {
+  const { source, requests, durationS } = selection;
+  return { source, variant: variant?.name, policy, engines, seed, requests, durationS };
+}
+
+function fleetCases({ variants, routers, engines }: RunSelection, scenario: Scenario): readonly FleetCase[] {
+  const chosen =
+    variants === undefined
+      ? [undefined]
+      : variants === "all"
+        ? [undefined, ...scenario.variants]
+        : variants.map((name) => findVariant(scenario, name));
+  return chosen.flatMap((variant) =>
+    (engines ?? [variant?.engines ?? scenario.fleet.engines]).map((count) => ({
+      variant,
+      engines: count,
+      routers: routers ?? [variant?.routers ?? scenario.fleet.routers],
+    })),
+  );
+}
+
+function findVariant(scenario: Scenario, name: string): ScenarioVariant {
+  const variant = scenario.variants.find((one) => one.name === name);
+  if (variant !== undefined) return variant;
+  const known = scenario.variants.map((one) => one.name);
+  const choice = known.length === 0 ? "it has none" : `not one of ${known.join(", ")}`;
+  throw new UsageError(`--variant: ${JSON.stringify(name)} of ${scenario.name}: ${choice}`);
+}
+
+interface Load {
+  readonly load: number | undefined;
+  readonly scale: number;
+}
+
+function loadsOf(selection: RunSelection, scenario: Scenario, fleet: FleetCase, kneeOf: KneeOf): readonly Load[] {
+  if (selection.loads === undefined) return [{ load: undefined, scale: fleet.variant?.scale ?? 1 }];
+  const knee = kneeOf(kneeJob(selection, scenario, fleet));
+  return selection.loads.map((load) => ({ load, scale: load * knee }));
+}
+
+/** The mesh, and what published results were made with. */
+function usualSharing({ published }: Scenario): readonly Sharing[] {
+  const named = published.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
+  return [...new Set<Sharing>(["mesh", ...named])];
+}
+
+interface Way {
+  readonly routers: number;
+  readonly sharing: Sharing;
+  readonly links: LinkModel;
+}
+
+/** In how many ways a policy is run: what makes no difference to it is not varied. */
+function waysOf(
+  policy: string,
+  routerCounts: readonly number[],
+  { sharings, linkModels }: { readonly sharings: readonly Sharing[]; readonly linkModels: readonly LinkModel[] },
+): readonly Way[] {
+  if (isBlind(policy)) {
+    const counts = policy === "round_robin" ? routerCounts : routerCounts.slice(0, 1);
+    return counts.map((routers) => ({ routers, sharing: "none", links: "delays" }));
+  }
+  const asked = routerCounts.flatMap((routers) =>
+    sharings.flatMap((sharing) => waysOfSharing(routers, sharing, linkModels)),
+  );
+  const hasGap = asked.some((way) => way.routers > 1 && way.sharing !== "oracle");
+  const ways = hasGap ? [allKnowing, ...asked] : asked;
+  return ways.filter((way, at) => ways.findIndex((other) => isSameWay(way, other)) === at);
+}
+
+/** One router that sees everything. */
+const allKnowing: Way = { routers: 1, sharing: "oracle", links: "delays" };
+
+/** Links are a matter of the mesh alone, and one router knows at once whatever it would be told late. */
+function waysOfSharing(routers: number, sharing: Sharing, links: readonly LinkModel[]): readonly Way[] {
+  if (sharing === "mesh") return links.map((model) => ({ routers, sharing, links: model }));
+  const isAllKnowing = sharing === "oracle" || (routers === 1 && sharing !== "none");
+  return [isAllKnowing ? allKnowing : { routers, sharing, links: "delays" }];
+}
+
+const isSameWay = (one: Way, other: Way): boolean =>
+  one.routers === other.routers && one.sharing === other.sharing && one.links === other.links;
+
+/** Counts before anything of a large plan is made. */
+function checkCount(selection: RunSelection, scenario: Scenario, policies: number): void {
+  const fleets = fleetCases(selection, scenario).length;
+  const least = fleets * (selection.loads?.length ?? 1) * policies * selection.seeds;
+  if (least > maxPlannedRuns) throw tooMany(least);
+}
+
+function tooMany(runs: number): UsageError {
+  return new UsageError(`${runs} runs are more than ${maxPlannedRuns}: ask for fewer policies, fleets or seeds`);
+}

@@ -1,0 +1,158 @@
+import { availableParallelism } from "node:os";
+import {
+  type LinkModel,
+  linkModels,
+  maxFleetEngines,
+  maxFleetRouters,
+  type Sharing,
+  sharings,
+} from "@espalier/simulator";
+import type { TraceFormat } from "@espalier/workload";
+import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
+import { simulatedPolicies } from "./simulated-policies.ts";
+
+/** The flags of `espalier simulate` as they were written. */
+export interface SimulateFlags {
+  readonly list?: boolean;
+  readonly policy?: string;
+  readonly routers?: string;
+  readonly engines?: string;
+  readonly sharing?: string;
+  readonly links?: string;
+  readonly seeds?: string;
+  readonly load?: string;
+  readonly variant?: string;
+  readonly requests?: string;
+  readonly duration?: string;
+  readonly trace?: string;
+  readonly format?: TraceFormat;
+  readonly fleet?: string;
+  readonly json?: boolean;
+  readonly plot?: string;
+  readonly jobs?: string;
+  readonly report?: boolean;
+  readonly quick?: boolean;
+}
+
+/** Where the clients and the engines of a run come from, as a child process finds them by itself. */
+export interface ScenarioSource {
+  /** Undefined for a scenario of the user's own: a trace, and maybe a fleet. */
+  readonly name: string | undefined;
+  /** Path of a trace. */
+  readonly trace: string | undefined;
+  readonly format: TraceFormat | undefined;
+  /** Path of a fleet, in place of the scenario's. */
+  readonly fleet: string | undefined;
+}
+
+/** Which runs are asked for. What is undefined is as the scenario has it. */
+export interface RunSelection {
+  readonly source: ScenarioSource;
+  readonly policies: readonly string[] | undefined;
+  readonly routers: readonly number[] | undefined;
+  readonly engines: readonly number[] | undefined;
+  readonly sharing: readonly Sharing[] | undefined;
+  readonly links: readonly LinkModel[];
+  readonly seeds: number;
+  /** Shares of the scenario's knee; undefined for the rates or clients that it is published with. */
+  readonly loads: readonly number[] | undefined;
+  /** Undefined for the scenario itself, without a variant. */
+  readonly variants: readonly string[] | "all" | undefined;
+  readonly requests: number | undefined;
+  readonly durationS: number | undefined;
+}
+
+export interface RunCommand {
+  readonly kind: "run";
+  readonly selection: RunSelection;
+  /** Runs at a time. */
+  readonly jobs: number;
+  readonly plot: string | undefined;
+}
+
+export interface ReportCommand {
+  readonly kind: "report";
+  readonly isQuick: boolean;
+  readonly jobs: number;
+}
+
+/** What `espalier simulate` is to do. */
+export type SimulateCommand = { readonly kind: "list" } | ReportCommand | RunCommand;
+
+export const maxSeeds = 100;
+export const maxJobs = 64;
+export const maxSimulatedRequests = 10_000_000;
+/** Shares of the knee. */
+const loadRange = { min: 0.01, max: 3 };
+
+/**
+ * Checks every flag before anything is read or run.
+ *
+ * @throws UsageError naming the flag at fault
+ */
+export function readSimulateOptions(scenario: string | undefined, flags: SimulateFlags): SimulateCommand {
+  if (flags.list) return alone({ kind: "list" }, "--list", scenario, flags, ["list", "json"]);
+  const jobs =
+    flags.jobs === undefined ? Math.min(availableParallelism(), maxJobs) : readCount(flags.jobs, "--jobs", maxJobs);
+  if (flags.report) {
+    const command: ReportCommand = { kind: "report", isQuick: flags.quick ?? false, jobs };
+    return alone(command, "--report", scenario, flags, ["report", "quick", "jobs"]);
+  }
+  if (flags.quick) throw new UsageError("--quick: goes with --report only");
+  if (scenario === undefined && flags.trace === undefined)
+    throw new UsageError("name a scenario (--list shows them), or give a --trace of your own");
+  if (flags.fleet !== undefined && flags.variant !== undefined)
+    throw new UsageError("--variant: is about the scenario's own fleet and does not go with --fleet");
+  if (flags.format !== undefined && flags.trace === undefined) throw new UsageError("--format: goes with --trace only");
+  const { trace, format, fleet } = flags;
+  return {
+    kind: "run",
+    selection: readSelection({ name: scenario, trace, format, fleet }, flags),
+    jobs,
+    plot: flags.plot,
+  };
+}
+
+/** The part of the flags that says which runs are asked for. */
+export function readSelection(source: ScenarioSource, flags: SimulateFlags): RunSelection {
+  const allPolicies = flags.policy?.trim() === "all";
+  return {
+    source,
+    policies: allPolicies
+      ? simulatedPolicies
+      : listOf(flags.policy, (word) => readName(word, "--policy", simulatedPolicies)),
+    routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)),
+    engines: listOf(flags.engines, (word) => readCount(word, "--engines", maxFleetEngines)),
+    sharing: listOf(flags.sharing, (word) => readName(word, "--sharing", sharings)),
+    links: listOf(flags.links, (word) => readName(word, "--links", linkModels)) ?? ["real"],
+    seeds: flags.seeds === undefined ? 1 : readCount(flags.seeds, "--seeds", maxSeeds),
+    loads: listOf(flags.load, (word) => readNumber(word, "--load", loadRange)),
+    variants: flags.variant?.trim() === "all" ? "all" : listOf(flags.variant, (word) => word),
+    requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),
+    durationS: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration") / 1_000,
+  };
+}
+
+function alone<Command>(
+  command: Command,
+  flag: string,
+  scenario: string | undefined,
+  flags: SimulateFlags,
+  companions: readonly (keyof SimulateFlags)[],
+): Command {
+  const stranger = Object.keys(flags).find((name) => !companions.some((companion) => companion === name));
+  if (stranger !== undefined) throw new UsageError(`--${stranger}: does not go with ${flag}`);
+  if (scenario !== undefined) throw new UsageError(`${flag}: takes no scenario, not ${JSON.stringify(scenario)}`);
+  return command;
+}
+
+/** The words between commas, each read once. */
+function listOf<Value>(text: string | undefined, read: (word: string) => Value): readonly Value[] | undefined {
+  return text === undefined ? undefined : [...new Set(text.split(",").map((word) => read(word.trim())))];
+}
+
+function readName<Name extends string>(word: string, flag: string, names: readonly Name[]): Name {
+  const name = names.find((known) => known === word);
+  if (name !== undefined) return name;
+  throw new UsageError(`${flag}: ${JSON.stringify(word)} is not one of ${names.join(", ")}`);
+}

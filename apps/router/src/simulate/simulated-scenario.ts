@@ -1,0 +1,52 @@
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+import { EspalierError } from "@espalier/common";
+import { ownScenario, parseFleet, type Scenario, type ScenarioFleet, scenario } from "@espalier/simulator";
+import { readTrace, type TraceRequest } from "@espalier/workload";
+import { UsageError } from "../output/usage-error.ts";
+import type { ScenarioSource } from "./simulate-options.ts";
+
+export interface SimulatedScenario {
+  readonly scenario: Scenario;
+  /** Of a scenario that replays one. */
+  readonly trace: readonly TraceRequest[] | undefined;
+}
+
+/** Serves a user's own trace when no fleet is given: that of `espalier replay`. */
+const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 };
+
+/**
+ * Finds a scenario and reads what it needs.
+ *
+ * @throws UsageError for an unknown scenario and when a trace is missing or not wanted, EspalierError `config_invalid`
+ *   for a wrong fleet, `config_unreadable`, `trace_unreadable`, `trace_invalid`
+ */
+export async function loadScenario(source: ScenarioSource): Promise<SimulatedScenario> {
+  const { name, trace: path, format } = source;
+  const known = name === undefined ? undefined : findScenario(name);
+  if (known?.trace !== undefined && path === undefined)
+    throw new UsageError(`${known.name} replays a trace: give it with --trace, for example --trace ${known.trace}`);
+  if (known !== undefined && known.trace === undefined && path !== undefined)
+    throw new UsageError(`--trace: ${known.name} makes its own requests`);
+  const fleet = source.fleet === undefined ? undefined : await readFleetFile(source.fleet);
+  const trace = path === undefined ? undefined : await readTrace(path, format === undefined ? {} : { format });
+  if (known === undefined)
+    return { scenario: ownScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace };
+  return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace };
+}
+
+/** A wrong name is a matter of how the command was called. */
+function findScenario(name: string): Scenario {
+  try {
+    return scenario(name);
+  } catch (error) {
+    throw error instanceof EspalierError ? new UsageError(error.message) : error;
+  }
+}
+
+async function readFleetFile(path: string): Promise<ScenarioFleet> {
+  const text = await readFile(path, "utf8").catch((error: Error) => {
+    throw new EspalierError("config_unreadable", `${path}: ${error.message}`, { param: path });
+  });
+  return parseFleet(text, path);
+}

@@ -1,0 +1,90 @@
+import { existsSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { systemScheduler } from "@espalier/common";
+import { medianRows, renderFigure, scenario, withOracleGaps } from "@espalier/simulator";
+import { writeNote } from "../output/write.ts";
+import { executeJobs } from "./execute-jobs.ts";
+import { extraTables } from "./extra-tables.ts";
+import { figureOf } from "./figures.ts";
+import { noteFailures, prepareRuns } from "./prepare-runs.ts";
+import { commandOf, type ReportEntry } from "./report-plan.ts";
+import { type ReportSection, renderReport, replaceReport } from "./report-section.ts";
+import { readSelection } from "./simulate-options.ts";
+import { loadScenario } from "./simulated-scenario.ts";
+
+export interface ReportOptions {
+  readonly plan: readonly ReportEntry[];
+  readonly isQuick: boolean;
+  /** Runs at a time. */
+  readonly size: number;
+  /** Runs that have not ended by then are left out. */
+  readonly budgetMs: number;
+  /** Holds `BENCHMARKS.md`, and gets the plots under `benchmarks/`. */
+  readonly docs: string;
+  /** Holds the traces that scenarios ask for by name. */
+  readonly traces: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Makes the runs of a plan and writes what they came to into the document. Ended by the signal, it writes nothing.
+ *
+ * @returns whether all runs were made
+ * @throws Error when there is no document
+ */
+export async function writeReport(options: ReportOptions): Promise<boolean> {
+  const path = join(options.docs, "BENCHMARKS.md");
+  if (!existsSync(path)) throw new Error(`${path} is not there: run it in a clone of the repository`);
+  const budget = new AbortController();
+  const cancel = systemScheduler.after(options.budgetMs, () => budget.abort());
+  const signal = AbortSignal.any([options.signal, budget.signal]);
+  const sections: ReportSection[] = [];
+  try {
+    for (const [at, entry] of options.plan.entries()) {
+      writeNote(`${at + 1} of ${options.plan.length}: ${entry.scenario}`);
+      sections.push(await writeSection(entry, { ...options, signal }));
+      if (options.signal.aborted) return false;
+    }
+  } finally {
+    cancel();
+  }
+  const command = `npx espalier simulate --report${options.isQuick ? " --quick" : ""}`;
+  const document = await readFile(path, "utf8");
+  await writeFile(path, replaceReport(document, renderReport(sections, command)));
+  return sections.every(({ remarks }) => remarks.length === 0);
+}
+
+async function writeSection(entry: ReportEntry, options: ReportOptions): Promise<ReportSection> {
+  const { isQuick, size, signal, docs, traces } = options;
+  const flags = isQuick ? { ...entry.flags, ...entry.quick } : entry.flags;
+  const { trace: file, summary } = scenario(entry.scenario);
+  const trace = file === undefined ? undefined : join(traces, file);
+  const section = {
+    ...{ scenario: entry.scenario, summary, medians: [], tables: [], plot: undefined },
+    command: commandOf({ scenario: entry.scenario, flags: trace === undefined ? flags : { trace, ...flags } }),
+  };
+  if (trace !== undefined && !existsSync(trace)) return { ...section, remarks: [`Not run: ${trace} is not there.`] };
+  const source = { name: entry.scenario, trace, format: undefined, fleet: undefined };
+  const simulated = await loadScenario(source);
+  const prepared = await prepareRuns(readSelection(source, flags), simulated, { size, signal });
+  const { jobs } = prepared;
+  const result = await executeJobs(jobs, { size, signal, title: entry.scenario });
+  const failures = [...prepared.failures, ...result.failures];
+  noteFailures(failures);
+  const outcomes = result.outcomes.filter((outcome) => outcome !== undefined);
+  const missing = jobs.length - outcomes.length - result.failures.length;
+  const remarks = [
+    ...(failures.length === 0 ? [] : [`${failures.length} of its runs failed: ${failures[0]?.error.message}.`]),
+    ...(missing === 0 && !(signal.aborted && jobs.length === 0)
+      ? []
+      : [`Not all of its runs were made: the time of the report was up (${missing} of ${jobs.length} are missing).`]),
+  ];
+  if (outcomes.length === 0 || options.signal.aborted) return { ...section, remarks };
+  const rows = withOracleGaps(outcomes.map(({ row }) => row));
+  const medians = medianRows(rows);
+  const plot = `benchmarks/${entry.scenario}.svg`;
+  await mkdir(join(docs, "benchmarks"), { recursive: true });
+  await writeFile(join(docs, plot), renderFigure(figureOf(entry.scenario, outcomes, rows)));
+  return { ...section, medians, tables: extraTables(simulated.scenario, outcomes, medians), plot, remarks };
+}

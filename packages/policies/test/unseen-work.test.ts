@@ -1,0 +1,104 @@
+import { createSeededRandom } from "@espalier/common";
+import { createPolicy } from "@espalier/policies";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, idleRows, ofTokens, tally } from "./helpers.ts";
+
+const policy = createPolicy("least_work");
+const among = (unseenTokens: number, promptTokens = 2_000) => ({ ...ofTokens(promptTokens), unseenTokens });
+const shares = (rows: readonly CandidateRow[], unseenTokens: number, promptTokens = 2_000) =>
+  byKey(policy.explain(among(unseenTokens, promptTokens), candidatesOf(rows)));
+
+describe("without work of others that is unseen", () => {
+  test("the least loaded of equals is taken, as one router does", () => {
+    const rows: CandidateRow[] = [
+      { key: "a", inFlight: 1 },
+      { key: "b", inFlight: 2 },
+      { key: "c", inFlight: 3 },
+    ];
+    expect(shares(rows, 0)).toEqual({ a: 1, b: 0, c: 0 });
+    expect(byKey(policy.explain(ofTokens(2_000), candidatesOf(rows)))).toEqual({ a: 1, b: 0, c: 0 });
+  });
+});
+
+describe("with it", () => {
+  test("a cold prompt is drawn in proportion to what engines are below the level that it fills", () => {
+    // 100 tokens pending and two requests: 100 + 16 x 3 = 148 high; the idle one 16. 200 unseen fill both to 182.
+    const rows: CandidateRow[] = [{ key: "idle" }, { key: "busy", pendingPrefillTokens: 100, inFlight: 2 }];
+    const { idle = 0, busy = 0 } = shares(rows, 200);
+    expect(idle).toBeCloseTo(166 / 200, 10);
+    expect(busy).toBeCloseTo(34 / 200, 10);
+  });
+
+  test("little of it leaves the emptier one, much of it makes all alike", () => {
+    const rows: CandidateRow[] = [{ key: "a" }, { key: "b", pendingPrefillTokens: 500 }];
+    expect(shares(rows, 100)).toEqual({ a: 1, b: 0 });
+    const { a = 0 } = shares(rows, 100_000);
+    expect(a).toBeGreaterThan(0.5);
+    expect(a).toBeLessThan(0.51);
+  });
+
+  test("an engine that holds the prompt stays the best: others have no more reason to go there than elsewhere", () => {
+    const holder: CandidateRow = { key: "holder", matchedTokens: 1_600 };
+    for (const unseen of [1, 100, 5_000, 1e6]) {
+      expect(shares([holder, ...idleRows(20)], unseen).holder, `${unseen} unseen`).toBe(1);
+    }
+    const busy = { ...holder, pendingPrefillTokens: 3_000 };
+    expect(shares([busy, ...idleRows(20)], 1_000).holder).toBe(0);
+  });
+
+  test("the draw is as explained", () => {
+    const rows = Array.from(
+      { length: 12 },
+      (_, at): CandidateRow => ({ key: `e${at}`, pendingPrefillTokens: 30 * at }),
+    );
+    const draws = 20_000;
+    const expected = shares(rows, 900);
+    const { byKey: drawn, reasons } = tally(policy, rows, draws, among(900));
+    const keys = rows.map(({ key }) => key).filter((key) => (expected[key] ?? 0) > 0);
+    const counts = keys.map((key) => drawn[key] ?? 0);
+    expect(counts.reduce((total, count) => total + count, 0)).toBe(draws);
+    expect(
+      chiSquareExcess(
+        counts,
+        keys.map((key) => draws * (expected[key] ?? 0)),
+      ),
+    ).toBeLessThan(1);
+    expect([...reasons]).toEqual(["least_work"]);
+  });
+
+  test("probabilities add up to 1, fall with load, and never go to an engine above the level", () => {
+    const row = fc.record({ pendingPrefillTokens: fc.nat(5_000), inFlight: fc.nat(30) });
+    fc.assert(
+      fc.property(
+        fc.array(row, { minLength: 2, maxLength: 40 }),
+        fc.integer({ min: 65, max: 50_000 }),
+        (rows, unseen) => {
+          const named = rows.map((one, at) => ({ key: `e${at}`, ...one }));
+          const probability = shares(named, unseen);
+          const sum = Object.values(probability).reduce((total, one) => total + one, 0);
+          expect(sum).toBeCloseTo(1, 9);
+          for (const one of named) {
+            for (const other of named) {
+              const isLess = one.pendingPrefillTokens <= other.pendingPrefillTokens && one.inFlight <= other.inFlight;
+              if (isLess) expect(probability[one.key]).toBeGreaterThanOrEqual((probability[other.key] ?? 0) - 1e-9);
+            }
+          }
+        },
+      ),
+      { numRuns: 200, seed: 11 },
+    );
+  });
+
+  test("eight routers that all see the same send eight prompts to nearly as many engines, not to one", () => {
+    const random = createSeededRandom(5);
+    const rows = idleRows(64).map((one, at) => ({ ...one, inFlight: at % 8 }));
+    const candidates = candidatesOf(rows);
+    let distinct = 0;
+    for (let round = 0; round < 200; round++) {
+      const chosen = new Set(Array.from({ length: 8 }, () => policy.choose(among(14_000), candidates, random).target));
+      distinct += chosen.size;
+    }
+    expect(distinct / 200).toBeGreaterThan(7);
+  });
+});

@@ -1,0 +1,32 @@
+import { createSeriesMeter } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
+
+test("prompts are counted by what their blocks are made of", () => {
+  const meter = createSeriesMeter();
+  const meters = createCacheMeters(meter);
+  for (const from of ["tokens", "bytes", "tokens", "partial", "tokens"] as const) meters.read(from);
+  const counted = ["tokens", "partial", "bytes"].map((from) => meter.value("espalier_prompts_total", from));
+  expect(counted).toEqual([3, 1, 1]);
+});
+
+test("what predictions were over and under is added up request by request", () => {
+  const meter = createSeriesMeter();
+  const meters = createCacheMeters(meter);
+  meters.compared(64, 64);
+  meters.compared(64, 16);
+  meters.compared(0, 80);
+  const counted = ["predicted", "reported", "over", "under"].map((kind) =>
+    meter.value("espalier_cache_tokens_total", kind),
+  );
+  expect(counted).toEqual([128, 160, 48, 80]);
+});
+
+test("the size of the index is the latest that was told", () => {
+  const meter = createSeriesMeter();
+  const meters = createCacheMeters(meter);
+  meters.size(10, 20, 3_000);
+  meters.size(11, 19, 4_000);
+  expect(["facts", "placements"].map((layer) => meter.value("espalier_prefix_index_blocks", layer))).toEqual([11, 19]);
+  expect(meter.value("espalier_prefix_index_bytes")).toBe(4_000);
+});

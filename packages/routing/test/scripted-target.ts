@@ -1,0 +1,48 @@
+import { asEngineId, asTargetIndex, type EngineRole } from "@espalier/common";
+import { createTargetLoad } from "@espalier/workers";
+import type { RoutingTarget } from "../src/routing-target.ts";
+
+type Signals = RoutingTarget["signals"];
+
+export interface TargetChanges {
+  readonly engine?: string;
+  readonly role?: EngineRole;
+  readonly weight?: number;
+  readonly usable?: boolean;
+  readonly signals?: Partial<Signals>;
+  /** Told whenever its load changes. */
+  readonly onLoad?: () => void;
+}
+
+/** A target whose use and signals a test may change; it has no metrics unless they are given. */
+export interface ScriptedTarget extends RoutingTarget {
+  usable: boolean;
+  readonly signals: { -readonly [Name in keyof Signals]: Signals[Name] };
+}
+
+const noMetrics: Signals = {
+  running: Number.NaN,
+  waiting: Number.NaN,
+  kvUse: Number.NaN,
+  blockSize: Number.NaN,
+  blockCount: Number.NaN,
+  promptTokensTotal: Number.NaN,
+  generationTokensTotal: Number.NaN,
+  prefixQueries: Number.NaN,
+  prefixHits: Number.NaN,
+  inFlightAtScrape: Number.NaN,
+  ageMs: () => Number.POSITIVE_INFINITY,
+};
+
+/** @param key of the target, and of its engine when `engine` is left out */
+export function scriptedTarget(index: number, key: string, changes: TargetChanges = {}): ScriptedTarget {
+  const { engine = key, role = "both", weight = 1, usable = true, signals = {}, onLoad } = changes;
+  return {
+    index: asTargetIndex(index),
+    key,
+    engine: { id: asEngineId(engine), role, weight },
+    load: createTargetLoad(onLoad ? { onChange: onLoad } : {}),
+    signals: { ...noMetrics, ...signals },
+    usable,
+  };
+}

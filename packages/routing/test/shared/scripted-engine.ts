@@ -1,0 +1,139 @@
+import type { Scheduler } from "@espalier/common";
+import { type LedgerSink, tier } from "@espalier/prefix-index";
+import type { EventReading } from "../../src/feeds/feed-host.ts";
+import type { FeedCondition, FeedOutput } from "../../src/feeds/feed-output.ts";
+
+/** How long after its start a reading is connected and has been told everything so far. */
+export const connectMs = 10;
+
+const connecting: FeedCondition = { standing: "void", state: "connecting", reason: "connecting", unusable: undefined };
+const stopped: FeedCondition = { standing: "none", state: "off", reason: "stopped", unusable: undefined };
+const live: FeedCondition = { standing: "complete", state: "live", reason: "complete", unusable: undefined };
+
+/** An engine whose events may be read by many; each reading is told its present life from the beginning. */
+export class ScriptedEngine {
+  readonly key: string;
+  readonly #scheduler: Scheduler;
+  readonly #readings = new Set<ScriptedReading>();
+  /** One chain for each message of the present life. */
+  #messages: Uint32Array[] = [];
+  #life = 1;
+  /** Readings that this says no to are never connected. */
+  isReachedBy: (reader: string) => boolean = () => true;
+
+  constructor(key: string, scheduler: Scheduler) {
+    this.key = key;
+    this.#scheduler = scheduler;
+  }
+
+  /** Who reads it now, in alphabetical order. */
+  get readers(): readonly string[] {
+    return [...this.#readings].map(({ reader }) => reader).sort();
+  }
+
+  /** Where a host begins to read it. @param reader a name for `readers` */
+  readBy(reader: string): (output: FeedOutput) => EventReading {
+    return (output) => new ScriptedReading(this, reader, output);
+  }
+
+  /** Says that it holds all blocks of a chain. */
+  store(chain: Uint32Array): void {
+    const sequence = this.#messages.push(chain) - 1;
+    for (const reading of this.#connected()) this.#tell(reading, sequence);
+  }
+
+  /** Becomes another process, whose cache is empty. */
+  restart(): void {
+    this.#messages = [];
+    this.#life += 1;
+    for (const { output } of this.#connected()) output.newLife();
+  }
+
+  /** A message gets lost on its way to those who read now. */
+  lose(chain: Uint32Array): void {
+    const sequence = this.#messages.push(chain) - 1;
+    for (const { output } of this.#connected()) {
+      output.gap(sequence, sequence);
+      output.condition({ ...live, standing: "partial", state: "partial", reason: "gap" });
+    }
+  }
+
+  opened(reading: ScriptedReading): void {
+    this.#readings.add(reading);
+    reading.output.condition(connecting);
+    if (!this.isReachedBy(reading.reader)) return;
+    this.#scheduler.after(connectMs, () => {
+      if (!this.#readings.has(reading)) return;
+      reading.isConnected = true;
+      for (const sequence of this.#messages.keys()) this.#tell(reading, sequence);
+      reading.output.condition(live);
+    });
+  }
+
+  closed(reading: ScriptedReading): void {
+    if (this.#readings.delete(reading)) reading.output.condition(stopped);
+  }
+
+  tellAll(sink: LedgerSink): void {
+    for (const chain of this.#messages) sink.stored(tier.gpu, chain, 0, chain.length / 2);
+  }
+
+  #connected(): readonly ScriptedReading[] {
+    return [...this.#readings].filter(({ isConnected }) => isConnected);
+  }
+
+  #tell({ output }: ScriptedReading, sequence: number): void {
+    const chain = this.#messages[sequence]!;
+    output.sink.stored(tier.gpu, chain, 0, chain.length / 2);
+    const timestampUs = 1_000_000_000 * this.#life + sequence;
+    output.batch({ sequence, timestampUs, checksum: timestampUs % 65_521 }, { isComplete: true, unknownRemovals: 0 });
+  }
+}
+
+class ScriptedReading implements EventReading {
+  readonly reader: string;
+  readonly output: FeedOutput;
+  isConnected = false;
+  attached = 0;
+  readonly #engine: ScriptedEngine;
+
+  constructor(engine: ScriptedEngine, reader: string, output: FeedOutput) {
+    this.#engine = engine;
+    this.reader = reader;
+    this.output = output;
+  }
+
+  get standing() {
+    return this.isConnected ? live.standing : connecting.standing;
+  }
+
+  async start(): Promise<void> {
+    this.#engine.opened(this);
+  }
+
+  async stop(): Promise<void> {
+    this.#engine.closed(this);
+  }
+
+  attach(): void {
+    this.attached += 1;
+  }
+
+  tellAll(sink: LedgerSink): void {
+    this.#engine.tellAll(sink);
+  }
+
+  describe() {
+    const { state, reason } = this.isConnected ? live : connecting;
+    return {
+      ...{ target: this.#engine.key, state, reason, role: null, owner: null, unusable: null },
+      floatingBlocks: this.attached,
+      blocks: { gpu: -1, cpu: -1, disk: -1, external: -1 },
+    };
+  }
+}
+
+/** A chain of so many blocks that no other seed has. */
+export function chainOf(seed: number, blocks: number): Uint32Array {
+  return Uint32Array.from({ length: 2 * blocks }, (_, at) => Math.imul(seed * 65_537 + at + 1, 0x9e37_79b1));
+}

@@ -1,0 +1,252 @@
+import { asRouterId, asTargetIndex, silentLogger, silentMeter } from "@espalier/common";
+import type { Ownership } from "@espalier/mesh";
+import { createPrefixIndex, tier } from "@espalier/prefix-index";
+import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/replication";
+import { createVirtualTime } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+import type { EventReading } from "../../src/feeds/feed-host.ts";
+import type { FeedOutput } from "../../src/feeds/feed-output.ts";
+import { createReachWatch } from "../../src/shared/reach-watch.ts";
+import { createSharedHost } from "../../src/shared/shared-host.ts";
+import { chainOf, connectMs, ScriptedEngine } from "./scripted-engine.ts";
+
+const ends: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** The feed of one engine, whose roles a test gives as the ownership would. */
+async function startHost() {
+  const time = createVirtualTime();
+  const index = createPrefixIndex({ maxTargets: 4, maxBlocks: 10_000, maxSets: 100 });
+  const slots = createTargetSlots(4);
+  const replica = createReplica({
+    ...{ ...time, logger: silentLogger, meter: silentMeter, placementTtlMs: 600_000 },
+    ...{ router: asRouterId("r1"), index, slots },
+  });
+  await replica.start();
+  ends.push(() => replica.stop());
+  const told: string[] = [];
+  const unreachable: (readonly string[])[] = [];
+  const ownership = {
+    addTarget: (target: string) => void told.push(`add ${target}`),
+    removeTarget: (target: string) => void told.push(`remove ${target}`),
+    setWorth: (target: string, worth: string) => void told.push(`${target} is worth ${worth}`),
+  } as unknown as Ownership;
+  const host = createSharedHost({
+    replica,
+    ownership: () => ownership,
+    reach: createReachWatch(time.scheduler, (targets) => unreachable.push(targets)),
+    blocksOf: (target) => ({
+      gpu: slots.find(target) < 0 ? 0 : index.factBlockCount(slots.find(target), tier.gpu),
+      ...{ cpu: 0, disk: 0, external: 0 },
+    }),
+  });
+  const engine = new ScriptedEngine("a", time.scheduler);
+  const open = () => host.open({ index: asTargetIndex(slots.slotOf("a")), key: "a" }, engine.readBy("r1"));
+  return { time, replica, host, engine, told, unreachable, open, feed: open() };
+}
+
+test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
+  const { told, host, engine, feed } = await startHost();
+  expect([told, host.targets(), engine.readers]).toEqual([["add a"], ["a"], []]);
+  expect(feed.standing).toBe("none");
+  expect(feed.describe()).toEqual({
+    ...{ target: "a", role: "none", owner: null, state: "off", reason: "not-started" },
+    ...{ floatingBlocks: 0, unusable: null, blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 } },
+  });
+});
+
+test("an owner reads and claims; what it read is worth what its feed is", async () => {
+  const { host, engine, told, time, replica, feed } = await startHost();
+  engine.store(chainOf(1, 4));
+  host.setRole("a", "owner");
+  expect(told.at(-1)).toBe("a is worth void");
+  time.advance(connectMs);
+  expect(told.at(-1)).toBe("a is worth complete");
+  time.advance(100);
+  expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
+  expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
+  expect(feed.standing).toBe("complete");
+  expect(replica.store.stats().ownFactItems).toBeGreaterThan(0);
+});
+
+test("a backup reads along and writes nothing, until it becomes the owner: then all of it is there", async () => {
+  const { host, engine, time, replica, feed, told } = await startHost();
+  host.setRole("a", "backup");
+  time.advance(connectMs);
+  for (let seed = 1; seed <= 3; seed++) engine.store(chainOf(seed, seed));
+  time.advance(100);
+  expect(told.at(-1)).toBe("a is worth complete");
+  expect([feed.describe().role, feed.describe().blocks.gpu, replica.store.stats().ownFactItems]).toEqual([
+    ...["backup", 0, 0],
+  ]);
+  host.setRole("a", "owner");
+  time.advance(100);
+  expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", blocks: { gpu: 6 } });
+});
+
+test("an owner that is told so again goes on with the reading that it has", async () => {
+  const { host, engine, time, feed } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  engine.store(chainOf(1, 4));
+  for (let again = 0; again < 3; again++) host.setRole("a", "owner");
+  time.advance(100);
+  expect([engine.readers, feed.describe().blocks.gpu]).toEqual([["r1"], 4]);
+});
+
+test("who loses its role reads no more, and is worth nothing; the facts stay", async () => {
+  const { host, engine, time, told, feed } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  engine.store(chainOf(1, 4));
+  host.setRole("a", "none");
+  time.advance(100);
+  expect([engine.readers, told.at(-1)]).toEqual([[], "a is worth none"]);
+  expect(feed.describe()).toMatchObject({ role: "none", floatingBlocks: 0, blocks: { gpu: 4 } });
+  const before = told.length;
+  host.setRole("a", "none");
+  expect(told).toHaveLength(before);
+});
+
+test("a role that is given again is taken up with a new reading", async () => {
+  const { host, engine, time, feed } = await startHost();
+  host.setRole("a", "owner");
+  feed.attach();
+  expect(feed.describe().floatingBlocks).toBe(1);
+  host.setRole("a", "none");
+  feed.attach();
+  host.setRole("a", "backup");
+  time.advance(connectMs);
+  expect([engine.readers, feed.describe().role, feed.describe().floatingBlocks]).toEqual([["r1"], "backup", 0]);
+});
+
+test("an engine that is not connected for two seconds is told to be out of reach, until it is", async () => {
+  const { host, engine, time, unreachable } = await startHost();
+  engine.isReachedBy = () => false;
+  host.setRole("a", "owner");
+  time.advance(1_999);
+  expect(unreachable).toEqual([]);
+  time.advance(1);
+  expect(unreachable).toEqual([["a"]]);
+  host.setRole("a", "none");
+  time.advance(10_000);
+  expect(unreachable).toEqual([["a"]]);
+  engine.isReachedBy = () => true;
+  host.setRole("a", "backup");
+  time.advance(connectMs);
+  expect(unreachable).toEqual([["a"], []]);
+});
+
+test("a role that is lost before two seconds says nothing about reach", async () => {
+  const { host, engine, time, unreachable } = await startHost();
+  engine.isReachedBy = () => false;
+  host.setRole("a", "owner");
+  time.advance(1_000);
+  host.setRole("a", "none");
+  time.advance(10_000);
+  expect(unreachable).toEqual([]);
+});
+
+test("messages that are missed make the claim partial", async () => {
+  const { host, engine, time, replica } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  engine.store(chainOf(1, 4));
+  engine.lose(chainOf(2, 4));
+  time.advance(100);
+  expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial", reason: "gap" });
+});
+
+test("an engine whose process is another one is a new life: what was told of the old one is gone", async () => {
+  const { host, engine, time, replica, feed } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  engine.store(chainOf(1, 4));
+  time.advance(100);
+  const before = replica.fold.state("a")?.life;
+  engine.restart();
+  engine.store(chainOf(2, 3));
+  time.advance(100);
+  expect(feed.describe().blocks.gpu).toBe(3);
+  expect(replica.fold.state("a")?.life).not.toEqual(before);
+});
+
+test("a feed that is stopped is gone from the ownership, and takes no role any more", async () => {
+  const { host, engine, time, told, feed } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  await feed.stop();
+  expect([told.includes("remove a"), host.targets(), engine.readers]).toEqual([true, [], []]);
+  host.setRole("a", "owner");
+  expect(engine.readers).toEqual([]);
+});
+
+test("a feed that another one of its target has replaced takes nothing from it when it stops", async () => {
+  const { host, engine, time, told, feed, open } = await startHost();
+  host.setRole("a", "owner");
+  time.advance(connectMs);
+  const next = open();
+  await feed.stop();
+  expect([host.targets(), told.includes("remove a"), engine.readers]).toEqual([["a"], false, []]);
+  host.setRole("a", "owner");
+  expect([engine.readers, next.describe().role]).toEqual([["r1"], "owner"]);
+});
+
+test("a target that nobody reads here takes no role", async () => {
+  const { host, engine } = await startHost();
+  host.setRole("unknown", "owner");
+  expect(engine.readers).toEqual([]);
+});
+
+test("what a reading says goes to the reader of the feed, message by message", () => {
+  const told: unknown[][] = [];
+  const note =
+    (name: string) =>
+    (...given: unknown[]) =>
+      void told.push([name, ...given]);
+  const reader = {
+    sink: {},
+    ...Object.fromEntries(
+      ["setRole", "batch", "gap", "newLife", "unknownRemovals", "worth", "stop"].map((name) => [name, note(name)]),
+    ),
+  } as unknown as FeedReader;
+  const ownership = { addTarget() {}, removeTarget() {}, setWorth() {} } as unknown as Ownership;
+  const host = createSharedHost({
+    replica: { openFeed: () => reader } as unknown as Replica,
+    ownership: () => ownership,
+    reach: { note: note("reach") },
+    blocksOf: () => ({ gpu: 0, cpu: 0, disk: 0, external: 0 }),
+  });
+  let output: FeedOutput | undefined;
+  host.open({ index: asTargetIndex(0), key: "a" }, (given) => {
+    output = given;
+    return { start: async () => {}, stop: async () => {} } as EventReading;
+  });
+  host.setRole("a", "owner");
+  const mark = { sequence: 3, timestampUs: 5, checksum: 7 };
+  output?.batch(mark, { isComplete: false, unknownRemovals: 0 });
+  output?.batch(mark, { isComplete: true, unknownRemovals: 2 });
+  output?.gap(4, 6);
+  output?.newLife();
+  output?.emptied();
+  output?.condition({ standing: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
+  output?.condition({ standing: "partial", state: "live", reason: "gap", unusable: undefined });
+  output?.condition({ standing: "none", state: "off", reason: "stopped", unusable: undefined });
+  expect(output?.sink).toBe(reader.sink);
+  expect(told).toEqual([
+    ["setRole", "owner"],
+    ["batch", mark, false],
+    ["unknownRemovals", 2],
+    ["batch", mark, true],
+    ["gap", 4, 6],
+    ["newLife"],
+    ["worth", "void", "connecting", "socket-lost", "block size"],
+    ["reach", "a", false],
+    ["worth", "partial", "live", "gap", null],
+    ["reach", "a", true],
+    ["worth", "none", "off", "stopped", null],
+    ["reach", "a", undefined],
+  ]);
+});

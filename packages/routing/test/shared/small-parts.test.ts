@@ -1,0 +1,163 @@
+import { asTargetIndex } from "@espalier/common";
+import { createTargetSlots, type PlacementLog } from "@espalier/replication";
+import { createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
+import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import { createReachWatch } from "../../src/shared/reach-watch.ts";
+import { createSharedPlacements } from "../../src/shared/shared-placements.ts";
+import { createStandings } from "../../src/shared/standings.ts";
+import { createTargetIndices } from "../../src/shared/target-indices.ts";
+import { promptOf, tokensOf } from "../prompts.ts";
+
+describe("the numbers of targets", () => {
+  test("are those of the slots, the same for the same key", () => {
+    const slots = createTargetSlots(3);
+    const indexOf = createTargetIndices(slots);
+    expect([indexOf("a"), indexOf("b"), indexOf("a")]).toEqual([0, 1, 0]);
+    expect(slots.keyOf(1)).toBe("b");
+  });
+
+  test("one target past the last slot has a number that nothing is known of, and of its own", () => {
+    const indexOf = createTargetIndices(createTargetSlots(2));
+    expect(["a", "b", "c", "d"].map(indexOf)).toEqual([0, 1, 2, 3]);
+  });
+
+  test("a number that became free is given to the next target", () => {
+    const slots = createTargetSlots(2);
+    const indexOf = createTargetIndices(slots);
+    expect([indexOf("a"), indexOf("b")]).toEqual([0, 1]);
+    slots.release("a");
+    expect([indexOf("c"), indexOf("b")]).toEqual([0, 1]);
+  });
+});
+
+describe("what is out of reach", () => {
+  function watch() {
+    const time = createVirtualTime();
+    const told: (readonly string[])[] = [];
+    return { time, told, reach: createReachWatch(time.scheduler, (targets) => told.push(targets)) };
+  }
+
+  test("is told after two seconds, once, with all that is", () => {
+    const { time, told, reach } = watch();
+    reach.note("a", false);
+    time.advance(1_999);
+    expect(told).toEqual([]);
+    time.advance(1);
+    expect(told).toEqual([["a"]]);
+    reach.note("a", false);
+    reach.note("b", false);
+    time.advance(10_000);
+    expect(told).toEqual([["a"], ["a", "b"]]);
+  });
+
+  test("is measured from the first failure, however often it is tried", () => {
+    const { time, told, reach } = watch();
+    for (let at = 0; at < 4; at++) {
+      reach.note("a", false);
+      time.advance(500);
+    }
+    expect(told).toEqual([["a"]]);
+  });
+
+  test.each([true, undefined])("is not told when it is over before that: connected %s", (isConnected) => {
+    const { time, told, reach } = watch();
+    reach.note("a", false);
+    time.advance(1_000);
+    reach.note("a", isConnected);
+    time.advance(10_000);
+    expect(told).toEqual([]);
+  });
+
+  test("is in reach again only once it was connected: not to try says nothing", () => {
+    const { time, told, reach } = watch();
+    reach.note("a", false);
+    time.advance(2_000);
+    reach.note("a", undefined);
+    reach.note("b", true);
+    expect(told).toEqual([["a"]]);
+    reach.note("a", true);
+    expect(told).toEqual([["a"], []]);
+    reach.note("a", true);
+    expect(told).toHaveLength(2);
+  });
+});
+
+test("guesses are told by the target's key", () => {
+  const prompt = promptOf(tokensOf("a", 64));
+  const slots = createTargetSlots(4);
+  slots.slotOf("engine-a");
+  const target = asTargetIndex(slots.slotOf("engine-b"));
+  const told: unknown[][] = [];
+  const log = {
+    place: (...given: unknown[]) => void told.push(["place", ...given]),
+    refute: (...given: unknown[]) => void told.push(["refute", ...given]),
+  } as unknown as PlacementLog;
+  const placements = createSharedPlacements(log, slots);
+  placements.place(target, prompt, 5_000);
+  placements.confirm(target, prompt, 6_000);
+  placements.refute(target, prompt, 2);
+  expect(told).toEqual([
+    ["place", "engine-b", prompt.chain, 4, { ttlMs: 5_000, isConfirmed: false }],
+    ["place", "engine-b", prompt.chain, 4, { ttlMs: 6_000, isConfirmed: true }],
+    ["refute", "engine-b", prompt.chain, { from: 2, blockCount: 4 }],
+  ]);
+});
+
+describe("what facts are worth", () => {
+  function standings() {
+    const slots = createTargetSlots(4);
+    const worth: Record<string, FeedStanding> = {};
+    const asked: string[] = [];
+    let listener: (target: string) => void = () => {};
+    const replica = {
+      worthOf(target: string) {
+        asked.push(target);
+        return worth[target] ?? "none";
+      },
+      onClaims(given: typeof listener) {
+        listener = given;
+        return () => {};
+      },
+    };
+    return {
+      slots,
+      worth,
+      asked,
+      claims: (target: string) => listener(target),
+      known: createStandings(replica, slots),
+    };
+  }
+
+  test("is asked for once, until claims of that target change", () => {
+    const { slots, worth, asked, claims, known } = standings();
+    const [one, other] = [asTargetIndex(slots.slotOf("a")), asTargetIndex(slots.slotOf("b"))];
+    worth.a = "complete";
+    for (let turn = 0; turn < 3; turn++) expect([known.of(one), known.of(other)]).toEqual(["complete", "none"]);
+    expect(asked).toEqual(["a", "b"]);
+    worth.a = "partial";
+    expect(known.of(one)).toBe("complete");
+    claims("a");
+    expect([known.of(one), known.of(other)]).toEqual(["partial", "none"]);
+    expect(asked).toEqual(["a", "b", "a"]);
+    claims("nobody-knows-this-one");
+    expect(known.of(one)).toBe("partial");
+  });
+
+  test("is another target's once it has the number: nothing is left of the one before", () => {
+    const { slots, worth, known } = standings();
+    worth.a = "complete";
+    const number = asTargetIndex(slots.slotOf("a"));
+    expect(known.of(number)).toBe("complete");
+    slots.release("a");
+    expect(known.of(number)).toBe("none");
+    expect(slots.slotOf("b")).toBe(number);
+    expect(known.of(number)).toBe("none");
+  });
+
+  test("is nothing for numbers of no slot", () => {
+    const { known, asked } = standings();
+    for (const number of [0, 4, 5_000]) expect(known.of(asTargetIndex(number))).toBe("none");
+    expect(asked).toEqual([]);
+  });
+});

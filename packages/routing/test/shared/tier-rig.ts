@@ -1,0 +1,85 @@
+import { asRouterId, type asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
+import { createMemoryNetwork, createMesh, type MemoryNetwork } from "@espalier/mesh";
+import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
+import { createTargetSlots, type TargetSlots } from "@espalier/replication";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { HostedFeed } from "../../src/feeds/feed-host.ts";
+import { createSharedTier, type SharedTier } from "../../src/shared/shared-tier.ts";
+import { createTargetIndices } from "../../src/shared/target-indices.ts";
+import type { ScriptedEngine } from "./scripted-engine.ts";
+
+const maxTargets = 16;
+
+/** One router's tier, with what it fills. */
+export interface TierRouter {
+  readonly name: string;
+  readonly tier: SharedTier;
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  /** The number of a target, given when it is asked for first. */
+  indexOf(target: string): ReturnType<typeof asTargetIndex>;
+  /** Begins to take part in reading an engine. */
+  read(engine: ScriptedEngine): HostedFeed;
+  /** Leading blocks of a chain that a target holds by facts. */
+  held(target: string, chain: Uint32Array): number;
+  /** Leading blocks of a chain that a target is thought to hold. */
+  placed(target: string, chain: Uint32Array): number;
+}
+
+/** Tiers of several routers over a network in memory, in virtual time. */
+export class TierCluster {
+  readonly time: VirtualTime = createVirtualTime();
+  readonly network: MemoryNetwork;
+  readonly #random = createSeededRandom(1);
+
+  constructor() {
+    this.network = createMemoryNetwork({ ...this.time, random: this.#random });
+    this.network.setSpeed({ delayMs: 1 });
+  }
+
+  /** A router that is not started. @param name one letter, from `a` on; all dial `a` and `b` */
+  add(name: string): TierRouter {
+    const index = createPrefixIndex({ maxTargets, maxBlocks: 10_000, maxSets: 1_000 });
+    const slots = createTargetSlots(maxTargets);
+    const indexOf = createTargetIndices(slots);
+    const ports = { ...this.time, logger: silentLogger, meter: silentMeter };
+    const tier = createSharedTier({
+      ...{ ...ports, router: asRouterId(name), index, slots, placementTtlMs: 600_000 },
+      createBackend: (replica) =>
+        createMesh({
+          ...{ ...ports, replica: replica.ports, random: this.#random },
+          transport: this.network.transport(addressOf(name)),
+          security: { kind: "secret", secret: "a secret of the test" },
+          seeds: [addressOf("a"), addressOf("b")],
+          ...{ cluster: "test", fleetSeed: "seed", blockSizeTokens: 16 },
+        }),
+    });
+    const matches = createPrefixMatches(maxTargets);
+    const match = (target: string, chain: Uint32Array): number => {
+      index.match(chain, chain.length / 2, this.time.clock.nowMs(), matches);
+      return slots.find(target);
+    };
+    return {
+      ...{ name, tier, index, slots, indexOf },
+      read: (engine) => tier.host.open({ index: indexOf(engine.key), key: engine.key }, engine.readBy(name)),
+      held: (target, chain) => matches.gpuBlocks[match(target, chain)] ?? 0,
+      placed: (target, chain) => matches.placedBlocks[match(target, chain)] ?? 0,
+    };
+  }
+
+  /** Advances until the condition holds. @returns how long that took, in milliseconds */
+  until(condition: () => boolean, timeoutMs = 10_000): number {
+    const startMs = this.time.clock.nowMs();
+    while (!condition()) {
+      const passedMs = this.time.clock.nowMs() - startMs;
+      if (passedMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+      this.time.advance(5);
+    }
+    return this.time.clock.nowMs() - startMs;
+  }
+}
+
+/** An IP address, so that no resolver is asked. */
+function addressOf(name: string): string {
+  return `127.0.0.${name.charCodeAt(0) - 96}:7000`;
+}

@@ -1,0 +1,65 @@
+import { createClosedLoop } from "../clients/closed-loop.ts";
+import { prefixGroupScripts } from "../clients/scripts/prefix-group-script.ts";
+import { limitsOf, scaledClients } from "./limits-of.ts";
+import type { Scenario } from "./scenario.ts";
+
+/**
+ * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (2026). The group of a request is drawn: how the source
+ * orders them is not said.
+ */
+export const a10g8Parameters = {
+  groups: 64,
+  prefixTokens: 2_000,
+  ownTokens: 200,
+  outputTokens: 256,
+  /** 2.3 M output tokens. */
+  requests: 9_000,
+  clients: 512,
+} as const;
+
+const source = "llm-d on EKS";
+
+export const a10g8: Scenario = {
+  name: "a10g-8",
+  summary: "9,000 prompts behind 64 prefixes of 2,000 tokens, 512 at a time, on eight small GPUs with 60k KV tokens.",
+  // The preset is this GPU and model, 60,000 KV tokens included.
+  fleet: { preset: "a10g-7b", parameters: {}, engines: 8, routers: 1 },
+  policies: ["round_robin", "epp_weighted", "least_work"],
+  variants: [],
+  published: [
+    {
+      source,
+      metric: "duration_s",
+      policy: "epp_weighted",
+      policyValue: 358.7,
+      baseline: "round_robin",
+      baselineValue: 840.2,
+    },
+    {
+      source,
+      metric: "output_tokens_per_s",
+      policy: "epp_weighted",
+      policyValue: 6_423,
+      baseline: "round_robin",
+      baselineValue: 2_742,
+    },
+    {
+      source,
+      metric: "ttft_mean_s",
+      policy: "epp_weighted",
+      policyValue: 0.86,
+      baseline: "round_robin",
+      baselineValue: 19,
+    },
+  ],
+  isOpenLoop: false,
+  createWorkload(options) {
+    return createClosedLoop({
+      seed: options.seed,
+      sessions: a10g8Parameters.requests,
+      clients: scaledClients(a10g8Parameters.clients, options),
+      scriptOf: prefixGroupScripts(a10g8Parameters, options.seed),
+      limits: limitsOf(options),
+    });
+  },
+};

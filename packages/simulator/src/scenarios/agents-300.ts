@@ -1,0 +1,53 @@
+import { createClosedLoop } from "../clients/closed-loop.ts";
+import { type AgentParameters, agentScripts } from "../clients/scripts/agent-script.ts";
+import { limitsOf, scaledClients } from "./limits-of.ts";
+import type { PublishedResult, Scenario } from "./scenario.ts";
+
+/**
+ * SWE-style trajectories. Medians and bounds are given; the spreads are chosen so that the nearer bound is more than one
+ * standard deviation away, and the time of tools is taken as uniform.
+ */
+export const agentParameters = {
+  systemTokens: 8_000,
+  taskTokens: 1_500,
+  steps: { median: 30, sigma: 0.5, least: 10, most: 60 },
+  toolTokens: { median: 700, sigma: 0.8, least: 200, most: 4_000 },
+  outputTokens: 150,
+  toolTimeMs: { least: 1_000, most: 20_000 },
+} as const satisfies AgentParameters;
+
+/** Trajectories, which all begin at once. */
+export const agents300Clients = 300;
+
+const compared = (metric: string, policyValue: number, baselineValue: number): PublishedResult => ({
+  source: "300 agents, 3 engines",
+  metric,
+  policy: "epp_weighted",
+  policyValue,
+  baseline: "clusterip",
+  baselineValue,
+});
+
+export const agents300: Scenario = {
+  name: "agents-300",
+  summary: "300 agents of 10 to 60 steps behind one system prompt of 8,000 tokens, growing to 35,000 and more.",
+  // The preset that holds them: 300 conversations of 28,000 tokens on average are 5.9 M tokens beyond the system
+  // prompt, and three engines of it have 9.4 M.
+  fleet: { preset: "b200-moe", parameters: {}, engines: 3, routers: 1 },
+  policies: ["clusterip", "epp_weighted", "least_work"],
+  variants: [{ name: "1-engine", engines: 1 }],
+  published: [
+    compared("cached_share", 0.95, 0.62),
+    compared("e2e_mean_s", 4.8, 9),
+    compared("e2e_p90_s", 9.6, 15.2),
+    compared("e2e_p95_s", 17, 70.8),
+    // Published as a factor alone.
+    compared("duration_s", 0.64, 1),
+  ],
+  isOpenLoop: false,
+  createWorkload(options) {
+    const clients = scaledClients(agents300Clients, options);
+    const scriptOf = agentScripts(agentParameters, options.seed);
+    return createClosedLoop({ seed: options.seed, sessions: clients, clients, scriptOf, limits: limitsOf(options) });
+  },
+};

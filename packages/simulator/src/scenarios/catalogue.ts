@@ -1,0 +1,53 @@
+import { EspalierError } from "@espalier/common";
+import { a10g8 } from "./a10g-8.ts";
+import { agents300 } from "./agents-300.ts";
+import { baseten4 } from "./baseten-4.ts";
+import { evict } from "./evict.ts";
+import { faultScenarios } from "./fault-scenarios.ts";
+import { mooncakeConversation } from "./mooncake-conversation.ts";
+import { nearestName } from "./nearest-name.ts";
+import { rag } from "./rag.ts";
+import { scaleOut } from "./scale-out.ts";
+import type { Scenario } from "./scenario.ts";
+import { sessionAffinity } from "./session-affinity.ts";
+import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
+import { sharedPrefix150x5 } from "./shared-prefix-150x5.ts";
+import { sloMix } from "./slo-mix.ts";
+import { smg240 } from "./smg-240.ts";
+import { toolagent } from "./toolagent.ts";
+
+const catalogue = new Map(
+  [
+    sglangPrefixGroups,
+    sessionAffinity,
+    a10g8,
+    sharedPrefix150x5,
+    baseten4,
+    agents300,
+    mooncakeConversation,
+    smg240,
+    rag,
+    scaleOut,
+    toolagent,
+    evict,
+    sloMix,
+    ...faultScenarios,
+  ].map((one) => [one.name, one]),
+);
+
+/** In the order in which tables show them. */
+export const scenarioNames: readonly string[] = [...catalogue.keys()];
+
+/**
+ * A scenario by its name.
+ *
+ * @throws EspalierError `config_invalid` that names the nearest one
+ */
+export function scenario(name: string): Scenario {
+  const found = catalogue.get(name);
+  if (found !== undefined) return found;
+  const nearest = nearestName(name, scenarioNames);
+  const hint = nearest === undefined ? "" : `; did you mean ${nearest}?`;
+  const message = `scenario: "${name.slice(0, 100)}" is none of ${scenarioNames.join(", ")}${hint}`;
+  throw new EspalierError("config_invalid", message, { param: "scenario" });
+}

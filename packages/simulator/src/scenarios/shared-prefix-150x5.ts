@@ -1,0 +1,115 @@
+import { shuffled } from "../clients/shuffled.ts";
+import { createStagedLoad, type LoadStage } from "../clients/staged-load.ts";
+import { limitsOf } from "./limits-of.ts";
+import type { Scenario } from "./scenario.ts";
+
+const stage = (ratePerS: number, durationS: number): LoadStage => ({ ratePerS, durationS });
+
+/** llm-d's benchmark of precise prefix-cache-aware routing (inference-perf, data `shared_prefix`, 2025). */
+export const sharedPrefixParameters = {
+  groups: 150,
+  promptsPerGroup: 5,
+  prefixTokens: 6_000,
+  /** The same whenever a user comes back: the source makes its 750 prompts once and goes round. */
+  questionTokens: 1_200,
+  outputTokens: 1_000,
+  /** 307,328 per engine: prefixes and questions of all users are 1.8 M tokens, 73 % of eight engines. */
+  kvTokens: 307_328,
+  /** One round of all users to begin with, then from 3 to 60 requests a second. */
+  stages: [
+    stage(15, 50),
+    stage(3, 20),
+    stage(10, 20),
+    stage(15, 20),
+    stage(20, 38),
+    stage(22, 34),
+    stage(25, 30),
+    stage(30, 25),
+    stage(35, 21),
+    stage(40, 38),
+    stage(43, 36),
+    stage(46, 33),
+    stage(49, 30),
+    stage(52, 29),
+    stage(55, 27),
+    stage(57, 26),
+    stage(60, 25),
+  ],
+} as const;
+
+const { groups, promptsPerGroup, prefixTokens, questionTokens, outputTokens, kvTokens, stages } =
+  sharedPrefixParameters;
+const users = groups * promptsPerGroup;
+const source = "llm-d";
+
+export const sharedPrefix150x5: Scenario = {
+  name: "shared-prefix-150x5",
+  summary:
+    "150 customers with 5 users each, prompts of 6,000 shared and 1,200 own tokens, 3 to 60 requests/s in steps.",
+  // The source ran Qwen3-32B on pairs of H100.
+  fleet: { preset: "h100-32b-tp2", parameters: { blockCount: kvTokens / 16 }, engines: 8, routers: 1 },
+  policies: ["random", "epp_weighted", "least_work"],
+  variants: [],
+  published: [
+    {
+      source,
+      metric: "output_tokens_per_s",
+      policy: "epp_weighted",
+      policyValue: 8_730,
+      baseline: "random",
+      baselineValue: 4_429,
+    },
+    {
+      source,
+      metric: "ttft_p90_s",
+      policy: "epp_weighted",
+      policyValue: 0.54,
+      baseline: "random",
+      baselineValue: 93,
+    },
+    // What the source calls approximate: the router knows only where it sent what.
+    {
+      source,
+      metric: "output_tokens_per_s",
+      policy: "epp_weighted",
+      policyValue: 6_944,
+      sharing: "none",
+      baseline: "random",
+      baselineValue: 4_429,
+    },
+    {
+      source,
+      metric: "ttft_p90_s",
+      policy: "epp_weighted",
+      policyValue: 31,
+      sharing: "none",
+      baseline: "random",
+      baselineValue: 93,
+    },
+  ],
+  isOpenLoop: true,
+  createWorkload(options) {
+    const { seed, scale } = options;
+    const order = shuffled(users, seed);
+    return createStagedLoad({
+      seed,
+      stages: stages.map(({ ratePerS, durationS }) => ({ ratePerS: ratePerS * scale, durationS })),
+      limits: limitsOf(options),
+      visitOf(index) {
+        const user = order[index % users]!;
+        return {
+          session: user,
+          turn: Math.floor(index / users),
+          script: {
+            expectedTokens: prefixTokens + questionTokens + outputTokens,
+            write(_, conversation) {
+              conversation.share(Math.floor(user / promptsPerGroup), prefixTokens);
+              conversation.share(groups + user, questionTokens);
+              return outputTokens;
+            },
+          },
+        };
+      },
+    });
+  },
+};

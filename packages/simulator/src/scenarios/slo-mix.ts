@@ -1,0 +1,73 @@
+import { ownRandom } from "../clients/draws.ts";
+import { createOpenLoop } from "../clients/open-loop.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
+import { limitsOf } from "./limits-of.ts";
+import type { Scenario } from "./scenario.ts";
+
+/** People who chat. */
+const interactive = {
+  groups: 1,
+  sharedTokens: 1_000,
+  sharedShare: 1,
+  firstTokens: 300,
+  newTokens: 150,
+  outputTokens: 250,
+  followups: { mean: 4 },
+  thinkMeanMs: 5_000,
+  thinksFirst: false,
+} satisfies ChatParameters;
+
+/** Jobs of 10,000 tokens that nobody waits for. */
+const batch = {
+  groups: 0,
+  sharedTokens: 0,
+  sharedShare: 0,
+  firstTokens: 10_000,
+  newTokens: 0,
+  outputTokens: 300,
+  followups: { count: 0 },
+  thinkMeanMs: 0,
+  thinksFirst: false,
+} satisfies ChatParameters;
+
+/**
+ * Lengths other than the jobs' are chosen. The rates are what the fleet can just do: of 8 engines, a job takes 0.87 s of
+ * prefill and 0.1 s of decode, a turn of a chat 0.02 s and 0.03 s, and steps have a base of their own.
+ */
+export const sloMixParameters = {
+  interactive,
+  batch,
+  chatsPerS: 8,
+  jobsPerS: 4,
+  /** Shares of the knee. */
+  loads: [0.7, 0.85, 1, 1.1],
+  durationS: 300,
+} as const;
+
+const { chatsPerS, jobsPerS, loads, durationS } = sloMixParameters;
+const startsPerS = chatsPerS + jobsPerS;
+const meanTurns = (chatsPerS * (1 + interactive.followups.mean) + jobsPerS) / startsPerS;
+
+export const sloMix: Scenario = {
+  name: "slo-mix",
+  summary: "Interactive chats together with batch jobs of 10,000 tokens, at 0.7 to 1.1 of what the fleet can do.",
+  fleet: { preset: "h100-70b-tp4", parameters: {}, engines: 8, routers: 2 },
+  policies: ["round_robin", "least_connections", "least_work"],
+  variants: loads.map((load) => ({ name: `load-${load}`, scale: load })),
+  published: [],
+  durationS,
+  isOpenLoop: true,
+  createWorkload(options) {
+    const { seed, scale } = options;
+    const chats = chatScripts(interactive, { seed, className: "interactive" });
+    const jobs = chatScripts(batch, { seed, className: "batch" });
+    return createOpenLoop({
+      seed,
+      startsPerS: startsPerS * scale,
+      meanTurns,
+      scriptOf: (session) =>
+        ownRandom(~seed, session).float() * startsPerS < chatsPerS ? chats(session) : jobs(session),
+      limits: limitsOf(options, durationS),
+    });
+  },
+};

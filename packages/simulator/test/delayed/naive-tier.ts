@@ -1,0 +1,109 @@
+import type { DeliveryTimes } from "../../src/delayed/delivery-times.ts";
+import type { OwnPlacement } from "../../src/delayed/own-placement.ts";
+
+/** What an engine told: blocks by their hashes; undefined for a life that began or ended. */
+export interface NaiveNews {
+  readonly target: number;
+  readonly atMs: number;
+  readonly changes: readonly { readonly isStored: boolean; readonly hash: string }[] | undefined;
+}
+
+export interface NaiveDepths {
+  facts: number;
+  placed: number;
+  confirmed: number;
+  /** When the deepest part that is placed was last used. */
+  usedMs: number;
+}
+
+export const hashesOf = (words: Uint32Array, blocks: number): string[] =>
+  Array.from({ length: blocks }, (_, block) => `${words[2 * block]}:${words[2 * block + 1]}`);
+
+/**
+ * What one router knows, worked out from everything that ever happened: all that has reached everybody, in the order in
+ * which it did, and then what the router itself has guessed since.
+ */
+export class NaiveTier {
+  readonly #times: DeliveryTimes;
+  readonly #news: NaiveNews[] = [];
+  readonly #placements: { readonly placement: OwnPlacement; readonly hashes: readonly string[] }[] = [];
+
+  constructor(times: DeliveryTimes) {
+    this.#times = times;
+  }
+
+  told(news: NaiveNews): void {
+    this.#news.push(news);
+  }
+
+  placed(placement: OwnPlacement): void {
+    this.#placements.push({ placement, hashes: hashesOf(placement.chain, placement.blockCount) });
+  }
+
+  depths(router: number, target: number, words: Uint32Array, blockCount: number, nowMs: number): NaiveDepths {
+    const query = hashesOf(words, blockCount);
+    const held = new Set<string>();
+    const depths: NaiveDepths = { facts: 0, placed: 0, confirmed: 0, usedMs: 0 };
+    let lifeMs = Number.NEGATIVE_INFINITY;
+    for (const { news, known } of this.#arrivals(target, nowMs)) {
+      if (known) fold(depths, known, query, nowMs, lifeMs);
+      else if (news?.changes) {
+        for (const { isStored, hash } of news.changes) isStored ? held.add(hash) : held.delete(hash);
+      } else if (news) {
+        held.clear();
+        lifeMs = news.atMs;
+        Object.assign(depths, { placed: 0, confirmed: 0, usedMs: 0 });
+      }
+    }
+    for (const known of this.#placements) {
+      const { placement } = known;
+      const isPending = this.#times.placementsDueMs(placement.atMs) > nowMs;
+      if (placement.router === router && placement.target === target && isPending) {
+        fold(depths, known, query, nowMs, lifeMs);
+      }
+    }
+    while (depths.facts < blockCount && held.has(query[depths.facts]!)) depths.facts++;
+    return depths;
+  }
+
+  /** What has reached everybody; news before guesses where both arrive at one moment. */
+  #arrivals(target: number, nowMs: number): readonly Arrival[] {
+    const { factsDueMs, placementsDueMs } = this.#times;
+    const arrivals: Arrival[] = [];
+    for (const news of this.#news) arrivals.push({ dueMs: factsDueMs!(news.atMs), news, known: undefined });
+    for (const known of this.#placements) {
+      arrivals.push({ dueMs: placementsDueMs(known.placement.atMs), news: undefined, known });
+    }
+    return arrivals
+      .filter((one) => one.dueMs <= nowMs && (one.news ?? one.known?.placement)?.target === target)
+      .sort((one, other) => one.dueMs - other.dueMs);
+  }
+}
+
+interface Known {
+  readonly placement: OwnPlacement;
+  readonly hashes: readonly string[];
+}
+
+interface Arrival {
+  readonly dueMs: number;
+  readonly news: NaiveNews | undefined;
+  readonly known: Known | undefined;
+}
+
+function fold(depths: NaiveDepths, { placement, hashes }: Known, query: string[], nowMs: number, lifeMs: number): void {
+  const { kind, blockCount, atMs, ttlMs } = placement;
+  if (atMs < lifeMs) return;
+  let common = 0;
+  while (common < query.length && common < hashes.length && query[common] === hashes[common]) common++;
+  if (kind === "refute") {
+    if (common < blockCount) return;
+    depths.placed = Math.min(depths.placed, blockCount - 1);
+    depths.confirmed = Math.min(depths.confirmed, blockCount - 1);
+    return;
+  }
+  if (atMs + ttlMs <= nowMs || common === 0) return;
+  if (common >= depths.placed) depths.usedMs = atMs;
+  depths.placed = Math.max(depths.placed, common);
+  if (kind === "confirm") depths.confirmed = Math.max(depths.confirmed, common);
+}

@@ -1,0 +1,226 @@
+import { createSeededRandom } from "@espalier/common";
+import { expect, test } from "vitest";
+import { createEngineReading } from "../../src/fleet/engine-reading.ts";
+import { createEventFaults } from "../../src/fleet/event-faults.ts";
+import { createEngineRig, type EngineRigOptions } from "./engine-rig.ts";
+import { heldAfter } from "./held-blocks.ts";
+import { recordedAnswer } from "./recorded-answer.ts";
+import { recordedOutput, recordedSink } from "./recorded-output.ts";
+import { requestOf } from "./requests.ts";
+
+const delayMs = 5;
+const second = 1_000;
+/** Small enough that blocks go. */
+const small = { parameters: { blockCount: 60 } };
+
+function createRig(options: EngineRigOptions = small) {
+  const rig = createEngineRig(options);
+  const { engine, time } = rig;
+  const faults = createEventFaults([engine]);
+  let sent = 0;
+  return {
+    ...{ ...rig, faults },
+    /** Lets the engine answer so many requests, each of its own content. */
+    answer(requests: number) {
+      for (let left = requests; left > 0; left--) {
+        engine.submit(requestOf({ index: sent++ }), recordedAnswer());
+        time.advance(second);
+      }
+    },
+    async read() {
+      const output = recordedOutput();
+      const reading = createEngineReading({
+        ...{ engine, output, scheduler: time.scheduler, delayMs },
+        isLost: ({ sequence }) => faults.isLost(0, sequence),
+        canReplay: () => faults.canReplay(0),
+      });
+      await reading.start();
+      return { output, reading };
+    },
+  };
+}
+
+/** What the reading says of everything that it knows. */
+function toldAtOnce(reading: { tellAll(sink: ReturnType<typeof recordedSink>): void }): string[] {
+  const sink = recordedSink();
+  reading.tellAll(sink);
+  return sink.held();
+}
+
+test("who reads from the start is complete and hears everything, in order", async () => {
+  const rig = createRig();
+  const { output, reading } = await rig.read();
+  expect(reading.standing).toBe("void");
+  rig.time.advance(3 * delayMs);
+  expect(reading.standing).toBe("complete");
+  rig.answer(12);
+  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.held().length).toBeGreaterThan(0);
+  expect(output.isComplete).toBe(true);
+  expect(output.unknownRemovals).toBe(0);
+  expect(output.news).toEqual(["complete"]);
+  expect(toldAtOnce(reading)).toEqual(output.held());
+});
+
+test("a message arrives after the wire's delay, and not before", async () => {
+  const rig = createRig();
+  const { output } = await rig.read();
+  rig.time.advance(second);
+  rig.engine.submit(requestOf({ index: 99 }), recordedAnswer());
+  while (rig.told.length === 0) rig.time.runUntil(rig.time.nextDueMs);
+  rig.time.advance(delayMs - 0.01);
+  expect(output.sequences).toEqual([]);
+  rig.time.advance(0.02);
+  expect(output.sequences).toEqual([0]);
+});
+
+test("who comes late is told what was missed where the engine tells it", async () => {
+  const rig = createRig();
+  rig.answer(12);
+  const { output, reading } = await rig.read();
+  rig.time.advance(3 * delayMs);
+  expect(reading.standing).toBe("complete");
+  expect(output.held()).toEqual(heldAfter(rig.told));
+  rig.answer(5);
+  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.told));
+});
+
+test("who comes late without a replay knows a part, tells nothing wrong, and counts what it did not know", async () => {
+  const rig = createRig();
+  rig.answer(12);
+  rig.faults.setReplay(0, false);
+  const { output, reading } = await rig.read();
+  rig.time.advance(3 * delayMs);
+  expect(reading.standing).toBe("partial");
+  expect(output.held()).toEqual([]);
+  const before = rig.told.length;
+  rig.answer(4);
+  expect(output.isComplete).toBe(false);
+  expect(output.unknownRemovals).toBeGreaterThan(0);
+  expect(output.held()).toEqual(heldAfter(rig.told.slice(before)));
+  const truth = new Set(heldAfter(rig.told));
+  expect(output.held().every((name) => truth.has(name))).toBe(true);
+  expect(output.held().length).toBeGreaterThan(0);
+  expect(toldAtOnce(reading)).toEqual(output.held());
+  expect(reading.describe()).toMatchObject({ state: "partial", blocks: { gpu: output.held().length } });
+});
+
+test("lost messages are replayed when the next one shows the gap", async () => {
+  const rig = createRig();
+  const { output, reading } = await rig.read();
+  rig.answer(6);
+  rig.faults.lose(0, 3);
+  rig.answer(12);
+  expect(output.sequences).toEqual(rig.told.map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.told));
+  expect(output.news).toEqual(["complete"]);
+  expect(reading.standing).toBe("complete");
+});
+
+test("lost messages that are not told again are a gap, and what is known from then on is a part", async () => {
+  const rig = createRig();
+  const { output, reading } = await rig.read();
+  rig.answer(6);
+  rig.faults.setReplay(0, false);
+  const from = rig.told.length;
+  rig.faults.lose(0, 3);
+  rig.answer(12);
+  expect(output.news).toEqual(["complete", `gap ${from}-${from + 2}`, "partial"]);
+  expect(output.isComplete).toBe(false);
+  expect(reading.standing).toBe("partial");
+  const read = rig.told.filter(({ sequence }) => sequence < from || sequence > from + 2);
+  expect(output.held()).toEqual(heldAfter(read));
+  expect(toldAtOnce(reading)).toEqual(output.held());
+});
+
+test("a new life is told as one, and is complete again whatever was missed before", async () => {
+  const rig = createRig();
+  rig.answer(3);
+  rig.faults.setReplay(0, false);
+  const { output, reading } = await rig.read();
+  rig.answer(2);
+  expect(reading.standing).toBe("partial");
+  rig.engine.kill();
+  rig.time.advance(delayMs);
+  expect(reading.standing).toBe("void");
+  const before = rig.told.length;
+  rig.engine.start();
+  rig.time.advance(delayMs);
+  expect(reading.standing).toBe("complete");
+  rig.answer(12);
+  expect(output.news).toEqual(["partial", "void", "new life", "complete"]);
+  expect(output.sequences).toEqual(rig.told.slice(before).map(({ sequence }) => sequence));
+  expect(output.held()).toEqual(heldAfter(rig.told.slice(before)));
+  expect(toldAtOnce(reading)).toEqual(output.held());
+});
+
+test("an engine that was down at first is read once it runs, without a life to forget", async () => {
+  const rig = createRig();
+  rig.engine.kill();
+  const { output, reading } = await rig.read();
+  rig.time.advance(second);
+  expect(reading.standing).toBe("void");
+  expect(toldAtOnce(reading)).toEqual([]);
+  rig.engine.start();
+  rig.answer(3);
+  expect(output.news.at(-1)).toBe("complete");
+  expect(output.news).not.toContain("new life");
+  expect(output.held()).toEqual(heldAfter(rig.told));
+});
+
+test("messages of a life that ended on the way are not taken for those of the next", async () => {
+  const rig = createRig();
+  const { output } = await rig.read();
+  rig.time.advance(second);
+  rig.engine.submit(requestOf({ index: 99 }), recordedAnswer());
+  while (rig.told.length === 0) rig.time.runUntil(rig.time.nextDueMs);
+  rig.engine.kill();
+  rig.engine.start();
+  rig.time.advance(second);
+  expect(output.sequences).toEqual([]);
+  expect(output.held()).toEqual([]);
+});
+
+test("who has stopped hears nothing, and leaves no timer", async () => {
+  const rig = createRig();
+  const { output, reading } = await rig.read();
+  rig.answer(1);
+  rig.engine.submit(requestOf({ index: 98 }), recordedAnswer());
+  while (rig.told.length === output.sequences.length) rig.time.runUntil(rig.time.nextDueMs);
+  await reading.stop();
+  const read = output.sequences.length;
+  rig.answer(2);
+  rig.engine.kill();
+  rig.time.advance(second);
+  expect(output.sequences).toHaveLength(read);
+  expect(output.news).toEqual(["complete"]);
+  expect(rig.time.pendingCount).toBe(0);
+});
+
+for (let seed = 1; seed <= 40; seed++) {
+  test(`whatever happens, all that is told at once is what was told and not taken back (seed ${seed})`, async () => {
+    const random = createSeededRandom(seed);
+    const rig = createRig({ parameters: { blockCount: 30 + random.integer(60) } });
+    rig.answer(random.integer(10));
+    if (random.integer(2) === 0) rig.faults.setReplay(0, false);
+    const { output, reading } = await rig.read();
+    rig.time.advance(random.integer(3) * delayMs);
+    for (let act = 0; act < 25; act++) {
+      const kind = random.integer(8);
+      if (kind === 0) rig.faults.lose(0, 1 + random.integer(3));
+      else if (kind === 1) rig.faults.setReplay(0, random.integer(2) === 0);
+      else if (kind === 2 && rig.engine.isUp) rig.engine.kill();
+      else if (kind === 2 || kind === 3) rig.engine.start();
+      else rig.answer(1 + random.integer(3));
+      rig.time.advance(random.integer(4) * delayMs);
+    }
+    rig.engine.start();
+    rig.time.advance(second);
+    expect(toldAtOnce(reading)).toEqual(output.held());
+    if (reading.standing === "complete")
+      expect(output.held()).toEqual(heldAfter(rig.engine.messages.slice(0, (output.sequences.at(-1) ?? -1) + 1)));
+    else expect(reading.standing).toBe("partial");
+  });
+}

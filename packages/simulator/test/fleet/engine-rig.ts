@@ -1,0 +1,34 @@
+import type { EngineParameters } from "@espalier/engine-model";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createSimEngine } from "../../src/fleet/modelled-engine.ts";
+import type { EngineMessage, SimEngine } from "../../src/fleet/sim-engine.ts";
+import { engineParameters } from "./requests.ts";
+
+export interface EngineRig {
+  readonly time: VirtualTime;
+  readonly engine: SimEngine;
+  /** All that it has told, whatever its life. */
+  readonly told: readonly EngineMessage[];
+}
+
+export interface EngineRigOptions {
+  readonly parameters?: Partial<EngineParameters>;
+  readonly hasEvents?: boolean;
+  readonly keepsMessages?: boolean;
+}
+
+/** An engine in virtual time that keeps its messages. */
+export function createEngineRig({
+  parameters,
+  hasEvents = true,
+  keepsMessages = true,
+}: EngineRigOptions = {}): EngineRig {
+  const time = createVirtualTime();
+  const { clock, scheduler } = time;
+  const engine = createSimEngine({
+    ...{ number: 0, parameters: { ...engineParameters, ...parameters }, clock, scheduler, hasEvents, keepsMessages },
+  });
+  const told: EngineMessage[] = [];
+  engine.onMessage((message) => told.push(message));
+  return { time, engine, told };
+}

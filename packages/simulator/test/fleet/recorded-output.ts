@@ -1,0 +1,68 @@
+import type { LedgerSink } from "@espalier/prefix-index";
+import type { FeedOutput } from "@espalier/routing";
+import { nameOf } from "./held-blocks.ts";
+
+/** What a reading has told, and what its blocks come to. */
+export interface RecordedOutput extends FeedOutput {
+  /** In order: lives, gaps, conditions. */
+  readonly news: readonly string[];
+  readonly sequences: readonly number[];
+  readonly unknownRemovals: number;
+  readonly isComplete: boolean | undefined;
+  held(): string[];
+}
+
+export interface RecordedSink extends LedgerSink {
+  held(): string[];
+  clear(): void;
+}
+
+/** @throws Error from a sink that is told what makes no sense: a block twice, or one removed that is not there */
+export function recordedSink(): RecordedSink {
+  const held = new Set<string>();
+  const each = (words: Uint32Array, from: number, to: number, visit: (name: string) => boolean): void => {
+    for (let block = from; block < to; block++) {
+      if (!visit(nameOf(words, block))) throw new Error(`block ${block} was no news`);
+    }
+  };
+  return {
+    stored: (_, words, from, to) => each(words, from, to, (name) => !held.has(name) && held.add(name).size > 0),
+    removed: (_, words, from, to) => each(words, from, to, (name) => held.delete(name)),
+    orphaned() {},
+    holeGone() {},
+    cleared: () => held.clear(),
+    clear: () => held.clear(),
+    held: () => [...held].sort(),
+  };
+}
+
+export function recordedOutput(): RecordedOutput {
+  const sink = recordedSink();
+  const news: string[] = [];
+  const sequences: number[] = [];
+  let unknownRemovals = 0;
+  let isComplete: boolean | undefined;
+  return {
+    ...{ sink, news, sequences },
+    get unknownRemovals() {
+      return unknownRemovals;
+    },
+    get isComplete() {
+      return isComplete;
+    },
+    held: () => sink.held(),
+    batch({ sequence }, outcome) {
+      sequences.push(sequence);
+      unknownRemovals += outcome.unknownRemovals;
+      isComplete = outcome.isComplete;
+    },
+    gap: (from, to) => news.push(`gap ${from}-${to}`),
+    newLife() {
+      news.push("new life");
+      sink.clear();
+      sequences.length = 0;
+    },
+    emptied: () => news.push("emptied"),
+    condition: ({ standing }) => news.push(standing),
+  };
+}

@@ -1,0 +1,112 @@
+import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
+import { describe, expect, test } from "vitest";
+import { ownScenario } from "../../src/scenarios/own-scenario.ts";
+import { maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/parse-fleet.ts";
+import { recordRun } from "../clients/recorded-run.ts";
+
+const path = "fleet.json";
+const fleetOf = (value: unknown) => parseFleet(JSON.stringify(value), path);
+
+describe("a fleet file", () => {
+  test("names preset, engines, routers and what differs from the preset", () => {
+    const parameters = { blockCount: 9_000, freeOrder: "by-age", prefixCaching: true, stepBaseMs: 3.5, blockSize: 16 };
+    const fleet = { engines: 8, routers: 2, preset: "h100-70b-tp4", parameters };
+    expect(fleetOf(fleet)).toEqual(fleet);
+  });
+
+  test("has one router and the preset's parameters when it does not say", () => {
+    expect(fleetOf({ engines: 1, preset: "a10g-7b" })).toEqual({
+      engines: 1,
+      routers: 1,
+      preset: "a10g-7b",
+      parameters: {},
+    });
+  });
+
+  const good = { engines: 8, preset: "a10g-7b" };
+  test.each([
+    [{ preset: "a10g-7b" }, "engines", "must be a whole number from 1 to 16384, is absent"],
+    [{ ...good, engines: 0 }, "engines", "is 0"],
+    [{ ...good, engines: 1.5 }, "engines", "is 1.5"],
+    [{ ...good, engines: "8" }, "engines", 'is "8"'],
+    [{ ...good, engines: maxFleetEngines + 1 }, "engines", "16385"],
+    [{ ...good, routers: null }, "routers", "is null"],
+    [{ ...good, routers: maxFleetRouters + 1 }, "routers", "from 1 to 1024"],
+    [{ engines: 8 }, "preset", "is absent"],
+    [{ engines: 8, preset: "h100-70b-tp2" }, "preset", "did you mean h100-70b-tp4?"],
+    [{ engines: 8, preset: "toString" }, "preset", "must be one of a10g-7b"],
+    [{ ...good, router: 2 }, "router", "is not known; did you mean routers?"],
+    [{ ...good, parameters: [] }, "parameters", "must be an object, is []"],
+    [{ ...good, parameters: { blockcount: 1 } }, "parameters.blockcount", "did you mean blockCount?"],
+    [{ ...good, parameters: { blockCount: 0 } }, "parameters.blockCount", "must be a whole number from 1"],
+    [{ ...good, parameters: { blockCount: null } }, "parameters.blockCount", "is null"],
+    [{ ...good, parameters: { blockSize: 32 } }, "parameters.blockSize", "must be one of 16, is 32"],
+    [{ ...good, parameters: { stepBaseMs: -1 } }, "parameters.stepBaseMs", "milliseconds from 0 up, is -1"],
+    [{ ...good, parameters: { flavour: "trt" } }, "parameters.flavour", 'must be one of vllm, sglang, is "trt"'],
+    [{ ...good, parameters: { freeOrder: 1 } }, "parameters.freeOrder", "uncached-first, by-age"],
+    [{ ...good, parameters: { prefixCaching: "yes" } }, "parameters.prefixCaching", "must be one of true, false"],
+  ])("is refused with file and field: %j", (value, param, problem) => {
+    expect(() => fleetOf(value)).toThrow(
+      expect.objectContaining({ code: "config_invalid", param, message: expect.stringContaining(problem) }),
+    );
+    expect(() => fleetOf(value)).toThrow(`${path}: ${param}: `);
+  });
+
+  test.each(["", "{", "[1]", "3", "null"])("is refused when it is no object of JSON: %s", (text) => {
+    expect(() => parseFleet(text, path)).toThrow(
+      expect.objectContaining({
+        code: "config_invalid",
+        param: path,
+        message: expect.stringMatching(/^fleet\.json: /),
+      }),
+    );
+  });
+
+  test("takes the largest fleet", () => {
+    const largest = { ...good, engines: maxFleetEngines, routers: maxFleetRouters };
+    expect(fleetOf(largest)).toEqual({ ...largest, parameters: {} });
+  });
+});
+
+describe("a scenario of one's own", () => {
+  const rowsAt = (times: readonly number[]): readonly TraceRequest[] =>
+    times.map((arrivalMs, index) => ({
+      ...{ index, arrivalMs, inputTokens: 500, outputTokens: 20, blockIds: undefined, blockTokens: 512 },
+      ...{ session: `s-${index}`, turn: 0 },
+    }));
+  const fleet = fleetOf({ engines: 3, routers: 2, preset: "a10g-7b" });
+  const own = ownScenario({ name: "mine.jsonl", fleet });
+  const send = (trace: readonly TraceRequest[] | undefined, scale = 1) => {
+    const workload = own.createWorkload({
+      ...{ seed: 1, engines: 3, kvTokens: 60_000, scale },
+      ...(trace === undefined ? {} : { trace }),
+    });
+    return { workload, ...recordRun(workload) };
+  };
+
+  test("replays the trace on the fleet, as fast as the scale says", () => {
+    expect(own).toMatchObject({ name: "mine.jsonl", trace: "mine.jsonl", fleet, isOpenLoop: true });
+    const times = Array.from({ length: 40 }, (_, at) => at * 200);
+    const { sent, workload, finishedCalls } = send(rowsAt(times), 2);
+    expect(sent.map(({ sentMs }) => sentMs)).toEqual(times.map((time) => time / 2));
+    expect([workload.expectedRequests, finishedCalls]).toEqual([40, 1]);
+  });
+
+  test("spreads times that are rounded to three seconds, and no others", () => {
+    const rounded = Array.from({ length: 40 }, (_, at) => Math.floor(at / 4) * mooncakeStepMs + (at % 4 === 3 ? 2 : 0));
+    const spread = send(rowsAt(rounded)).sent.map(({ sentMs }) => sentMs);
+    expect(new Set(spread).size).toBe(40);
+    for (const [at, time] of spread.entries()) expect(Math.floor(time / mooncakeStepMs)).toBe(Math.floor(at / 4));
+    const uneven = [...rounded.slice(0, -1), rounded.at(-1)! + 100];
+    expect(send(rowsAt(uneven)).sent.map(({ sentMs }) => sentMs)).toEqual(uneven);
+    const together = new Array(40).fill(0);
+    expect(send(rowsAt(together)).sent.map(({ sentMs }) => sentMs)).toEqual(together);
+    const few = [0, 3_000, 3_000];
+    expect(send(rowsAt(few)).sent.map(({ sentMs }) => sentMs)).toEqual(few);
+  });
+
+  test("without rows ends at once", () => {
+    const { sent, finishedCalls, workload } = send(undefined);
+    expect([sent.length, finishedCalls, workload.expectedRequests]).toEqual([0, 1, 0]);
+  });
+});

@@ -1,0 +1,308 @@
+import { enginePresets, presetNames } from "@espalier/engine-model";
+import { policyNames } from "@espalier/policies";
+import type { TraceRequest } from "@espalier/workload";
+import { describe, expect, test } from "vitest";
+import { faultNames } from "../../src/faults/fault-plan.ts";
+import { a10g8Parameters } from "../../src/scenarios/a10g-8.ts";
+import { agentParameters } from "../../src/scenarios/agents-300.ts";
+import { baseten4Parameters } from "../../src/scenarios/baseten-4.ts";
+import { scenario, scenarioNames } from "../../src/scenarios/catalogue.ts";
+import { evictParameters } from "../../src/scenarios/evict.ts";
+import { mooncakeParameters } from "../../src/scenarios/mooncake-conversation.ts";
+import { ragParameters } from "../../src/scenarios/rag.ts";
+import { scaleOutParameters } from "../../src/scenarios/scale-out.ts";
+import type { Scenario, WorkloadOptions } from "../../src/scenarios/scenario.ts";
+import { sessionAffinityParameters } from "../../src/scenarios/session-affinity.ts";
+import { sglangPrefixGroupsParameters } from "../../src/scenarios/sglang-prefix-groups.ts";
+import { sharedPrefixParameters } from "../../src/scenarios/shared-prefix-150x5.ts";
+import { sloMixParameters } from "../../src/scenarios/slo-mix.ts";
+import { smg240Parameters } from "../../src/scenarios/smg-240.ts";
+import { toolagentParameters } from "../../src/scenarios/toolagent.ts";
+import {
+  bySession,
+  hashesOf,
+  infiniteCacheShare,
+  recordRun,
+  type SentRequest,
+  sharedBlocks,
+} from "../clients/recorded-run.ts";
+
+const trace: readonly TraceRequest[] = Array.from({ length: 300 }, (_, index) => ({
+  index,
+  arrivalMs: Math.floor(index / 10) * 3_000,
+  inputTokens: 1_024,
+  outputTokens: 20,
+  blockIds: [0, index % 50],
+  blockTokens: 512,
+  session: `session-${index % 50}`,
+  turn: Math.floor(index / 50),
+}));
+
+const run = (one: Scenario, options: Partial<WorkloadOptions> = {}) => {
+  const { engines, parameters, preset } = one.fleet;
+  const kvTokens = 16 * (parameters.blockCount ?? enginePresets[preset].parameters.blockCount);
+  const workload = one.createWorkload({ seed: 1, engines, kvTokens, scale: 1, trace, ...options });
+  return { workload, ...recordRun(workload, { answerMs: 2_000 }) };
+};
+
+/** Of the first so many blocks. */
+const lastHash = (chain: Uint32Array, blocks = chain.length / 2): number =>
+  hashesOf(chain.subarray(2 * blocks - 2, 2 * blocks))[0]!;
+
+const outline = (sent: readonly SentRequest[]) =>
+  sent.map(({ sentMs, session, turn, promptTokens, outputTokens, className, chain }) =>
+    [sentMs, session, turn, promptTokens, outputTokens, className, lastHash(chain)].join(" "),
+  );
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+const kvTokensOf = ({ fleet }: Scenario): number =>
+  16 * (fleet.parameters.blockCount ?? enginePresets[fleet.preset].parameters.blockCount);
+
+describe.each(scenarioNames)("%s", (name) => {
+  const one = scenario(name);
+
+  test("is data that holds together", () => {
+    expect(one.name).toBe(name);
+    expect(one.summary).toMatch(/^\S.*\.$/);
+    expect(presetNames).toContain(one.fleet.preset);
+    expect(one.fleet.engines).toBeGreaterThanOrEqual(1);
+    const known = [...policyNames, "clusterip"];
+    for (const policy of one.policies) expect(known).toContain(policy);
+    expect(one.policies.at(-1)).toBe("least_work");
+    const variants = one.variants.map((variant) => variant.name);
+    expect(new Set(variants).size).toBe(variants.length);
+    for (const { policy, baseline, variant, policyValue, baselineValue } of one.published) {
+      expect(one.policies).toContain(policy);
+      expect(one.policies).toContain(baseline);
+      if (variant !== undefined) expect(variants).toContain(variant);
+      expect(policyValue).toBeGreaterThan(0);
+      expect(baselineValue).toBeGreaterThan(0);
+    }
+    for (const parameters of [one.fleet.parameters, ...one.variants.map((variant) => variant.parameters)]) {
+      expect(Number.isInteger(parameters?.blockCount ?? 1)).toBe(true);
+    }
+  });
+
+  test("sends requests that its engines can take, as many as it says, and the same again", () => {
+    const first = run(one, { requests: 200 });
+    expect(first.sent).toHaveLength(Math.min(200, first.workload.expectedRequests));
+    expect([first.finishedCalls, first.sentWhenFinished]).toEqual([1, first.sent.length]);
+    const { maxModelLength } = enginePresets[one.fleet.preset].parameters;
+    for (const [at, { index, promptTokens, outputTokens, chain }] of first.sent.entries()) {
+      expect(index).toBe(at);
+      expect(Math.min(promptTokens, outputTokens)).toBeGreaterThanOrEqual(1);
+      expect(chain.length).toBe(2 * Math.floor((promptTokens + outputTokens) / 16));
+      expect(promptTokens + outputTokens).toBeLessThanOrEqual(Math.min(maxModelLength, kvTokensOf(one)));
+    }
+    expect(outline(run(one, { requests: 200 }).sent)).toEqual(outline(first.sent));
+    expect(outline(run(one, { requests: 200, seed: 2 }).sent)).not.toEqual(outline(first.sent));
+  });
+
+  test("ends after so many seconds", () => {
+    const { sent, finishedCalls } = run(one, { durationS: 4 });
+    for (const { sentMs } of sent) expect(sentMs).toBeLessThan(4_000);
+    expect(finishedCalls).toBe(1);
+  });
+
+  test("has twice the load at twice the scale", () => {
+    // Long enough for the rate to show, and for a closed loop only its first requests.
+    const durationS = one.isOpenLoop ? (one.fleet.engines > 100 ? 2 : 9) : 0.001;
+    const [once, twice] = [1, 2].map((scale) => run(one, { scale, durationS }));
+    if (!one.isOpenLoop && name !== "session-affinity" && name !== "baseten-4") {
+      expect(twice!.sent.length).toBe(2 * once!.sent.length);
+    } else if (one.isOpenLoop) {
+      expect(Math.abs(twice!.sent.length / once!.sent.length - 2)).toBeLessThan(0.6);
+    }
+  });
+});
+
+test("sglang-prefix-groups: each prompt of each group once, in random order, 256 at a time", () => {
+  const { sent, mostInFlight, finishedMs } = run(scenario("sglang-prefix-groups"));
+  const { groups, promptsPerGroup } = sglangPrefixGroupsParameters;
+  expect(sent).toHaveLength(groups * promptsPerGroup);
+  expect([mostInFlight, finishedMs]).toEqual([256, 8_000]);
+  const sizes = new Map<number, number>();
+  for (const { chain } of sent) sizes.set(lastHash(chain, 128), (sizes.get(lastHash(chain, 128)) ?? 0) + 1);
+  expect([...sizes.values()]).toEqual(new Array(groups).fill(promptsPerGroup));
+  expect(infiniteCacheShare(sent)).toBeCloseTo((2_048 / 2_176) * (15 / 16), 5);
+});
+
+test("session-affinity: eight turns of each chat, nothing in common, half of the chats in one engine", () => {
+  const one = scenario("session-affinity");
+  const { sent, workload } = run(one);
+  expect([workload.expectedRequests, sent.length]).toEqual([3_200, 3_200]);
+  const sessions = bySession(sent);
+  expect(sessions.size).toBe(sessionAffinityParameters.clients);
+  expect(sessions.get(0)!.map(({ promptTokens }) => promptTokens)).toEqual([
+    400, 800, 1_200, 1_600, 2_000, 2_400, 2_800, 3_200,
+  ]);
+  expect(sharedBlocks(sessions.get(0)![7]!.chain, sessions.get(1)![7]!.chain)).toBe(0);
+  const lengths = [...sessions.values()].flatMap((requests) => requests.map((request) => request.promptTokens + 250));
+  expect(kvTokensOf(one) / (400 * mean(lengths))).toBeCloseTo(0.5, 2);
+});
+
+test("a10g-8: 9,000 requests and 2.3 M output tokens, 512 at a time, on 60k KV tokens", () => {
+  const one = scenario("a10g-8");
+  const { sent, mostInFlight } = run(one);
+  expect([sent.length, mostInFlight, kvTokensOf(one)]).toEqual([a10g8Parameters.requests, 512, 60_000]);
+  expect(sent.reduce((sum, { outputTokens }) => sum + outputTokens, 0)).toBe(2_304_000);
+});
+
+test("shared-prefix-150x5: users come round in 17 steps; all of them fill 73 % of the KV", () => {
+  const one = scenario("shared-prefix-150x5");
+  const { stages, groups, promptsPerGroup } = sharedPrefixParameters;
+  expect([stages.length, stages.at(-1)!.ratePerS]).toEqual([17, 60]);
+  const { sent } = run(one, { requests: 1_500 });
+  const firstRound = sent.slice(0, 750);
+  expect(new Set(firstRound.map(({ session }) => session)).size).toBe(groups * promptsPerGroup);
+  expect(new Set(firstRound.map(({ chain }) => lastHash(chain, 375))).size).toBe(groups);
+  const resident = new Set(firstRound.flatMap(({ chain }) => hashesOf(chain.subarray(0, 900)))).size * 16;
+  expect(resident / (8 * kvTokensOf(one))).toBeCloseTo(0.73, 2);
+  const [first, second] = bySession(sent).get(17)!;
+  expect([first!.turn, second!.turn, sharedBlocks(first!.chain, second!.chain)]).toEqual([0, 1, 450]);
+});
+
+test("baseten-4: twelve teams of five, each with its repository", () => {
+  const { sent } = run(scenario("baseten-4"));
+  expect(sent).toHaveLength(20 * baseten4Parameters.clients);
+  const firsts = sent.filter(({ turn }) => turn === 0);
+  const teams = new Map<number, number>();
+  for (const { chain } of firsts) teams.set(lastHash(chain, 1_875), (teams.get(lastHash(chain, 1_875)) ?? 0) + 1);
+  expect([...teams.values()]).toEqual(new Array(12).fill(baseten4Parameters.teamSize));
+  expect(Math.max(...sent.map(({ promptTokens }) => promptTokens))).toBe(30_000 + 20 * 600 + 19 * 300);
+});
+
+test("agents-300: 300 at once, lengths as given, and memory that does not copy what was before", () => {
+  const { sent, mostInFlight, workload } = run(scenario("agents-300"));
+  expect([sent.length, mostInFlight]).toEqual([workload.expectedRequests, 300]);
+  const trajectories = [...bySession(sent).values()];
+  const steps = trajectories.map(({ length }) => length).toSorted((a, b) => a - b);
+  expect([steps[0]! >= 10, steps.at(-1)! <= 60]).toEqual([true, true]);
+  expect(Math.abs(steps[150]! - agentParameters.steps.median)).toBeLessThanOrEqual(3);
+  expect(trajectories.every(([first]) => first!.promptTokens === 9_500)).toBe(true);
+  expect(sharedBlocks(trajectories[0]!.at(-1)!.chain, trajectories[1]!.at(-1)!.chain)).toBe(500);
+  const buffers = new Set(sent.map(({ chain }) => chain.buffer));
+  expect(buffers.size).toBeLessThan(2.5 * trajectories.length);
+});
+
+test("mooncake-conversation: needs the trace, has each published fleet, and spreads the steps", () => {
+  const one = scenario("mooncake-conversation");
+  expect(() => run(one, { trace: [] })).toThrow(expect.objectContaining({ code: "config_invalid", param: "trace" }));
+  expect(one.variants).toHaveLength(8);
+  expect(one.variants.find((variant) => variant.name === "4x1.05M-x2")).toEqual({
+    name: "4x1.05M-x2",
+    engines: 4,
+    scale: 2,
+    parameters: { blockCount: 65_625 },
+  });
+  const kv = Object.values(mooncakeParameters.kvKilotokens)[0]! * 1_000;
+  expect(kvTokensOf(one)).toBe(kv);
+  const { sent } = run(one);
+  expect(sent).toHaveLength(trace.length);
+  expect(new Set(sent.map(({ sentMs }) => sentMs)).size).toBe(trace.length);
+});
+
+test("smg-240: about 820 requests a second, 70 % with one of 200 system prompts, few follow-ups", () => {
+  const { sent } = run(scenario("smg-240"), { durationS: 15 });
+  const late = sent.filter(({ sentMs }) => sentMs > 10_000);
+  expect(Math.abs(late.length / 5 / 820 - 1)).toBeLessThan(0.07);
+  const firsts = sent.filter(({ turn }) => turn === 0);
+  expect(Math.abs(firsts.length / 15 / smg240Parameters.startsPerS - 1)).toBeLessThan(0.03);
+  const withPrompt = firsts.filter(({ promptTokens }) => promptTokens === 3_500);
+  expect(Math.abs(withPrompt.length / firsts.length - 0.7)).toBeLessThan(0.02);
+  expect(firsts.every(({ promptTokens }) => promptTokens === 3_500 || promptTokens === 1_500)).toBe(true);
+  expect(new Set(withPrompt.map(({ chain }) => lastHash(chain, 125))).size).toBe(200);
+});
+
+test("rag: about 45 tokens in for one out, documents behind one system prompt", () => {
+  const { sent } = run(scenario("rag"), { requests: 600 });
+  const ratio = mean(sent.map(({ promptTokens }) => promptTokens)) / mean(sent.map(({ outputTokens }) => outputTokens));
+  expect(Math.abs(ratio / 45 - 1)).toBeLessThan(0.15);
+  expect(infiniteCacheShare(sent)).toBeGreaterThan(0.25);
+  expect(ragParameters.questions.documents).toBe(500);
+});
+
+test("scale-out: as many agents for each engine, a router for every four", () => {
+  const one = scenario("scale-out");
+  expect(one.variants.map(({ engines, routers }) => [engines, routers])).toEqual([
+    [1, 1],
+    [2, 1],
+    [4, 1],
+    [8, 2],
+    [16, 4],
+  ]);
+  for (const engines of scaleOutParameters.engines) {
+    const { sent } = run(one, { engines, durationS: 0.001 });
+    expect(sent).toHaveLength(100 * engines);
+  }
+});
+
+test("toolagent: prompts of 8,600 tokens, of which a cache without end holds 0.59", () => {
+  const { sent } = run(scenario("toolagent"));
+  expect(Math.abs(mean(sent.map(({ promptTokens }) => promptTokens)) / 8_600 - 1)).toBeLessThan(0.05);
+  expect(Math.abs(infiniteCacheShare(sent) - 0.59)).toBeLessThan(0.02);
+  expect(mean(sent.map(({ outputTokens }) => outputTokens))).toBeLessThan(100);
+  const { requestsPerS, durationS } = toolagentParameters;
+  expect(Math.abs(sent.length / (requestsPerS * durationS) - 1)).toBeLessThan(0.05);
+});
+
+test("evict: the same working set, and engines that hold 2 to a third of it", () => {
+  const one = scenario("evict");
+  const { documents, documentTokens } = evictParameters.questions;
+  const ratios = one.variants.map(
+    ({ parameters }) => (documents * documentTokens.most) / (parameters!.blockCount! * 16 * one.fleet.engines),
+  );
+  for (const [at, ratio] of ratios.entries()) expect(ratio).toBeCloseTo(evictParameters.workingSets[at]!, 3);
+  const { sent } = run(one, { requests: 2_000 });
+  expect(sent.every(({ promptTokens }) => promptTokens === 8_200)).toBe(true);
+  expect(new Set(sent.map(({ chain }) => lastHash(chain, 1))).size).toBeGreaterThan(370);
+});
+
+test("slo-mix: chats and jobs of 10,000 tokens, each with its class", () => {
+  const { sent } = run(scenario("slo-mix"), { durationS: 100 });
+  const jobs = sent.filter(({ className }) => className === "batch");
+  expect(jobs.every(({ promptTokens, turn }) => promptTokens === 10_000 && turn === 0)).toBe(true);
+  expect(Math.abs(jobs.length / 100 / sloMixParameters.jobsPerS - 1)).toBeLessThan(0.2);
+  const chats = sent.filter(({ className }) => className === "interactive");
+  expect(chats.length + jobs.length).toBe(sent.length);
+  const starts = chats.filter(({ turn }) => turn === 0);
+  expect(starts.every(({ promptTokens }) => promptTokens === 1_300)).toBe(true);
+  expect(Math.abs(starts.length / 100 / sloMixParameters.chatsPerS - 1)).toBeLessThan(0.15);
+});
+
+test("faults: smg-240 with each of them", () => {
+  for (const fault of faultNames) {
+    expect(scenario(fault)).toMatchObject({ fault, durationS: 180, fleet: scenario("smg-240").fleet });
+  }
+  expect(scenarioNames.filter((name) => scenario(name).fault !== undefined)).toEqual([...faultNames]);
+  const [plain, faulty] = ["smg-240", "partition"].map((name) => run(scenario(name), { requests: 200 }));
+  expect(outline(faulty!.sent)).toEqual(outline(plain!.sent));
+});
+
+describe("the catalogue", () => {
+  test("has every scenario once", () => {
+    expect(scenarioNames).toHaveLength(18);
+    expect(new Set(scenarioNames).size).toBe(18);
+  });
+
+  test.each([
+    ["smg-24", "smg-240"],
+    ["agent-300", "agents-300"],
+    ["Partition", "partition"],
+  ])("names the nearest of an unknown one: %s", (written, nearest) => {
+    expect(() => scenario(written)).toThrow(
+      expect.objectContaining({
+        code: "config_invalid",
+        param: "scenario",
+        message: expect.stringContaining(`did you mean ${nearest}?`),
+      }),
+    );
+  });
+
+  test.each(["", "something else altogether", "x".repeat(101)])("names none when none is near: %s", (written) => {
+    expect(() => scenario(written)).toThrow(
+      expect.objectContaining({ message: expect.stringMatching(/engine-churn$/) }),
+    );
+  });
+});

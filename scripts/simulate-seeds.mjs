@@ -1,0 +1,112 @@
+// `npm run simulate:seeds`: routers and engines in virtual time, with faults that a seed draws. `-- --count N` runs N seeds
+// that nobody has tried before, `--seed N` begins at that one (and runs it alone without a count), `--jobs N` runs so many
+// processes, `--only kinds` leaves all other kinds of faults out (`none` for all), `--trace` writes what happens.
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { root } from "./ensure-built.mjs";
+
+const maxJobs = 64;
+const progressMs = 2_000;
+/** With so many seeds, everything that is counted must have been reached. */
+const enoughSeeds = 100;
+
+const { values } = parseArgs({
+  options: {
+    count: { type: "string" },
+    seed: { type: "string" },
+    jobs: { type: "string" },
+    only: { type: "string" },
+    trace: { type: "boolean" },
+  },
+});
+const count = wholeNumber("count", values.count ?? "1");
+const first = values.seed === undefined ? Date.now() % 1_000_000_000 : wholeNumber("seed", values.seed);
+const jobs = Math.min(count, maxJobs, wholeNumber("jobs", values.jobs ?? String(availableParallelism())));
+if (values.trace && count > 1) fail("--trace writes about one seed only");
+
+const folder = mkdtempSync(join(tmpdir(), "espalier-seeds-"));
+const reportFiles = Array.from({ length: jobs }, (_, job) => join(folder, `${job}.jsonl`));
+const traceFile = values.trace ? join(folder, "trace") : undefined;
+const startMs = performance.now();
+const progress = setInterval(() => tell(readReports()), progressMs);
+const statuses = await Promise.all(reportFiles.map((reportFile, job) => runJob(job, reportFile)));
+clearInterval(progress);
+const reports = readReports();
+if (traceFile && existsSync(traceFile)) process.stdout.write(readFileSync(traceFile, "utf8"));
+rmSync(folder, { recursive: true, force: true });
+process.exit(summarise() ? 0 : 1);
+
+function runJob(job, reportFile) {
+  const { only } = values;
+  const request = {
+    first: first + job,
+    count: Math.ceil((count - job) / jobs),
+    step: jobs,
+    only,
+    reportFile,
+    traceFile,
+  };
+  const vitest = join(root, "node_modules", ".bin", "vitest");
+  const child = spawn(vitest, ["run", "--project", "simulation", "test/simulation/simulation.test.ts"], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, ESPALIER_SIMULATION_SEEDS: JSON.stringify(request) },
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (output += bytes));
+  return new Promise((resolve) => child.on("exit", (status) => resolve({ status, output })));
+}
+
+function readReports() {
+  return reportFiles
+    .filter((file) => existsSync(file))
+    .flatMap((file) => readFileSync(file, "utf8").split("\n").slice(0, -1))
+    .map((line) => JSON.parse(line));
+}
+
+function tell(done) {
+  const failed = done.filter(({ error }) => error !== undefined).length;
+  const seconds = Math.round((performance.now() - startMs) / 1_000);
+  console.error(`${done.length} of ${count} seeds in ${seconds} s, ${failed} failed`);
+}
+
+/** @returns whether all went well */
+function summarise() {
+  tell(reports);
+  const failures = reports.filter(({ error }) => error !== undefined);
+  for (const { seed, kinds, error, command } of failures) {
+    console.log(`\nFAILED: seed ${seed}, with ${kinds.join(", ")}\n${error}\nrun it again: ${command}`);
+  }
+  for (const { output } of statuses.filter(({ status }) => status !== 0)) console.log(output);
+  const missed = missedCounts();
+  if (missed.length > 0) console.log(`never reached: ${missed.join(", ")}`);
+  if (count === 1 && reports[0]?.hash) console.log(`hash of all events: ${reports[0].hash}`);
+  const isComplete = reports.length === count && statuses.every(({ status }) => status === 0);
+  console.log(`${reports.length - failures.length} seeds passed, ${failures.length} failed`);
+  return isComplete && failures.length === 0 && missed.length === 0;
+}
+
+function missedCounts() {
+  const totals = {};
+  for (const { counts } of reports) {
+    for (const [name, value] of Object.entries(counts ?? {})) totals[name] = (totals[name] ?? 0) + value;
+  }
+  if (reports.length > 1) console.log(JSON.stringify(totals));
+  if (values.only !== undefined || reports.length < enoughSeeds) return [];
+  return Object.keys(totals).filter((name) => totals[name] === 0);
+}
+
+function wholeNumber(flag, text) {
+  if (!/^\d{1,9}$/.test(text) || (flag !== "seed" && text === "0")) {
+    fail(`--${flag} must be a whole number of at most nine digits`);
+  }
+  return Number(text);
+}
+
+function fail(message) {
+  console.error(`error: ${message}`);
+  process.exit(2);
+}

@@ -1,0 +1,106 @@
+import { lifeId, originKey } from "@espalier/replication";
+import type { SimFleet } from "@espalier/simulator";
+import type { EngineTruth } from "./engine-truth.ts";
+import { type LiveRouter, liveRouters } from "./live-router.ts";
+
+/** What living routers have not settled among them, in words: who lives, and who reads which feed. */
+export function unsettled(fleet: SimFleet): string[] {
+  const routers = liveRouters(fleet);
+  const found: string[] = [];
+  for (const { number, view } of routers) {
+    const { backend } = view.tier;
+    if (backend.waitingFor.length > 0) found.push(`router ${number} waits for ${backend.waitingFor.join(", ")}`);
+    const known = backend.members().filter(({ state }) => state === "alive").length;
+    if (known !== routers.length - 1) found.push(`router ${number} knows ${known} others, not ${routers.length - 1}`);
+  }
+  for (const { key } of fleet.engines) {
+    const roles = routers.map(({ view }) => view.tier.ownership.roleOf(key));
+    const owners = roles.filter((role) => role === "owner").length;
+    const backups = roles.filter((role) => role === "backup").length;
+    if (owners !== 1) found.push(`${key} has ${owners} owners`);
+    if (backups !== Math.min(1, routers.length - 1)) found.push(`${key} has ${backups} backups`);
+  }
+  return found;
+}
+
+/**
+ * What living routers do not agree on, or believe that is not so, in words. To be called when no request is under way.
+ *
+ * @param latestWallMs the latest that any wall clock has shown
+ */
+export function differences(fleet: SimFleet, truth: EngineTruth, latestWallMs: number): string[] {
+  const routers = liveRouters(fleet);
+  return [
+    ...fleet.engines.flatMap((engine) => factDifferences(routers, engine, truth)),
+    ...routers.flatMap((router) => phantomLoad(router)),
+    ...journalDifferences(routers, latestWallMs),
+  ];
+}
+
+function unequal(routers: readonly LiveRouter[], what: string, told: (router: LiveRouter) => string): string[] {
+  const values = routers.map((router) => [router.number, told(router)] as const);
+  if (new Set(values.map(([, value]) => value)).size <= 1) return [];
+  return [`${what} differ: ${values.map(([number, value]) => `${number} ${value.slice(0, 160)}`).join(" | ")}`];
+}
+
+function factDifferences(
+  routers: readonly LiveRouter[],
+  { key, number, messages }: SimFleet["engines"][number],
+  truth: EngineTruth,
+): string[] {
+  const found = unequal(routers, `facts of ${key}`, ({ view }) => {
+    const state = view.tier.replica.fold.state(key);
+    const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
+    const worth = view.tier.replica.worthOf(key);
+    return `${state?.life ? lifeId(state.life) : "no life"} ${stands} ${view.index.digest(number).join(".")} ${worth}`;
+  });
+  const last = messages.length - 1;
+  for (const { number: router, view } of last < 0 ? [] : routers) {
+    const state = view.tier.replica.fold.state(key);
+    if (state?.last?.sequence !== last) found.push(`${router} has ${key} up to ${state?.last?.sequence}, not ${last}`);
+    else if (state.isComplete && view.index.digest(number).join(".") !== truth.digest(number)) {
+      found.push(`${router} holds other blocks of ${key} than the engine`);
+    }
+  }
+  return found;
+}
+
+/** Nothing is under way, so nobody has anything in flight. */
+function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
+  const { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens } = view.sharedLoad;
+  const others = [inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens].map((values) =>
+    Math.max(...values),
+  );
+  const own = ownLoads.map(({ load }) => load.inFlight + load.pendingPrefillTokens + load.decodeTokens);
+  const most = Math.max(...others, ...own);
+  return most === 0 ? [] : [`${number} has phantom load: others ${others.join(", ")}; own ${own.join(", ")}`];
+}
+
+/** Journals that all hold must be equal, item by item; those of the living must be held by all. */
+function journalDifferences(routers: readonly LiveRouter[], wallMs: number): string[] {
+  const found: string[] = [];
+  const stores = routers.map(({ view }) => view.tier.replica.store);
+  const origins = new Map(
+    stores.flatMap((store) => [store.own.origin, ...store.origins()].map((origin) => [originKey(origin), origin])),
+  );
+  // A journal in which nothing was written is known to nobody.
+  const begun = stores.filter((store) => (store.state(store.own.name)?.clock ?? 0) > 0);
+  const living = new Set(begun.map(({ own }) => originKey(own.origin)));
+  for (const [key, origin] of origins) {
+    const holders = routers.filter(({ view: { tier } }) =>
+      [tier.replica.store.own.origin, ...tier.replica.store.origins()].some((held) => originKey(held) === key),
+    );
+    if (living.has(key) && holders.length < routers.length) found.push(`not all have the journal of ${key}`);
+    const name = (router: LiveRouter): string =>
+      router.view.tier.replica.store.names().find((one) => one.endsWith(`/${origin.router}/${origin.epoch}`)) ?? "";
+    found.push(
+      ...unequal(holders, `journals of ${key}`, (router) =>
+        String(router.view.tier.replica.store.digest(name(router))?.join(".")),
+      ),
+      ...unequal(holders, `placements of ${key}`, ({ view }) =>
+        view.tier.replica.placements.digest(origin, wallMs).join("."),
+      ),
+    );
+  }
+  return found;
+}

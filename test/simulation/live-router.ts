@@ -1,0 +1,31 @@
+import type { SimFleet } from "@espalier/simulator";
+import { RealView } from "./parts.ts";
+
+/** A router whose process runs now, seen from inside. */
+export interface LiveRouter {
+  readonly number: number;
+  /** Of the process. */
+  readonly life: number;
+  readonly view: RealView;
+  /** What the router itself has in flight at each engine. */
+  readonly ownLoads: readonly { readonly key: string; readonly load: OwnLoad }[];
+  readonly isPaused: boolean;
+  readonly isLeaving: boolean;
+  readonly timers: number;
+}
+
+export interface OwnLoad {
+  readonly inFlight: number;
+  readonly pendingPrefillTokens: number;
+  readonly decodeTokens: number;
+  readonly outstandingOutputTokens: number;
+}
+
+export function liveRouters(fleet: SimFleet): LiveRouter[] {
+  return fleet.seats.flatMap(({ number, lives, router, time, isLeaving }) => {
+    const view = router?.view;
+    if (!(view instanceof RealView)) return [];
+    const { isPaused, pendingCount: timers } = time;
+    return [{ number, life: lives, view, ownLoads: router?.targets ?? [], isPaused, isLeaving, timers }];
+  });
+}

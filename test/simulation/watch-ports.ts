@@ -1,0 +1,64 @@
+import type { Random } from "@espalier/common";
+import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/replication";
+
+/** What a run wants to know of, and to do with, the ports of a replica. */
+export interface PortsWatch {
+  /** Draws whether an update comes again; undefined where none does. */
+  readonly random: Random | undefined;
+  readonly resent: () => void;
+  readonly applied: (update: DocumentUpdate) => void;
+  readonly loadReceived: (frame: Uint8Array) => void;
+}
+
+/** Updates that may come again. */
+const maxRemembered = 128;
+/** The share of updates after which an older one comes again, at most. */
+const mostShare = 0.5;
+
+/** The ports of a replica to which now and then an update comes again that it has had before, however long ago. */
+export function watchPorts(ports: ReplicaPorts, { random, resent, applied, loadReceived }: PortsWatch): ReplicaPorts {
+  const seen: DocumentUpdate[] = [];
+  const { documents, load } = ports;
+  const share = (random?.float() ?? 0) * mostShare;
+  const apply = (update: DocumentUpdate): ApplyOutcome => {
+    const copy = random ? { ...update, bytes: update.bytes.slice() } : update;
+    const outcome = documents.apply(update);
+    applied(update);
+    if (!random) return outcome;
+    if (outcome === "applied") seen[seen.length < maxRemembered ? seen.length : random.integer(maxRemembered)] = copy;
+    if (random.float() < share && seen.length > 0) {
+      const again = seen[random.integer(seen.length)]!;
+      documents.apply({ ...again, bytes: again.bytes.slice() });
+      resent();
+    }
+    return outcome;
+  };
+  return {
+    get origin() {
+      return ports.origin;
+    },
+    documents: {
+      list: () => documents.list(),
+      state: (name) => documents.state(name),
+      stateVector: (name) => documents.stateVector(name),
+      diff: (name, stateVector, maxBytes) => documents.diff(name, stateVector, maxBytes),
+      onUpdate: (listener) => documents.onUpdate(listener),
+      apply,
+    },
+    load: {
+      onFrame: (listener) => load.onFrame(listener),
+      fullFrame: () => load.fullFrame(),
+      relayFrames: () => load.relayFrames(),
+      originGone: (origin) => load.originGone(origin),
+      receive(frame) {
+        loadReceived(frame);
+        return load.receive(frame);
+      },
+    },
+    snapshots: ports.snapshots,
+    statements: () => ports.statements(),
+    compareStatement: (statement, from) => ports.compareStatement(statement, from),
+    highestEpoch: (router) => ports.highestEpoch(router),
+    renewEpoch: (above) => ports.renewEpoch(above),
+  };
+}

@@ -25,6 +25,10 @@ export default defineConfig({
       },
       {
         ...shared,
+        test: { name: "simulation", include: ["test/simulation/**/*.test.ts"], testTimeout: 180_000 },
+      },
+      {
+        ...shared,
         // Deadlines of real programs: nothing else runs beside them.
         test: {
           name: "chaos",

@@ -9,6 +9,7 @@ import { faultKindNames, faultKinds } from "./fault-kinds.ts";
 import { CountedCuts, type FaultWorld } from "./fault-world.ts";
 import { liveRouters } from "./live-router.ts";
 import { probeQuality } from "./quality.ts";
+import { ReadyWatch } from "./ready-watch.ts";
 import { noCounts, type RunCounts } from "./run-counts.ts";
 import { safetyProblems, sizeProblems } from "./safety.ts";
 import type { Swarm } from "./swarm.ts";
@@ -30,7 +31,7 @@ const sizeSteps = 10;
 /** After everything is healed: for members and roles to settle, for answers to end, and for all to agree. */
 const settleMs = 20_000;
 const drainMs = 60_000;
-const agreeMs = 10_000;
+const agreeMs = Number(process.env.AGREE ?? 10_000);
 /** An engine that is up for so long is known to be so: three probes of its health, and a little. */
 const knownUpMs = 6_500;
 /** Number of the first request that goes past the routers. */
@@ -58,6 +59,7 @@ export class SwarmRun {
   readonly #log = createEventLog();
   readonly #meter = createCountingMeter();
   readonly #counts = noCounts();
+  readonly #ready = new ReadyWatch();
   readonly #conversations: Conversations;
   readonly #worlds: FaultWorld[] = [];
   readonly #roles = new Map<string, string>();
@@ -224,6 +226,7 @@ export class SwarmRun {
     this.#noteRoles();
     for (const { time } of this.#fleet.seats) this.#latestWallMs = Math.max(this.#latestWallMs, time.clock.wallMs());
     const problems = [...this.#problems.splice(0), ...safetyProblems(this.#fleet, this.#truth), ...this.#forbidden()];
+    problems.push(...this.#ready.problems(this.#fleet));
     if (++this.#steps % sizeSteps === 0) problems.push(...sizeProblems(this.#fleet));
     if (problems.length > 0) throw new Error(`at ${clock.nowMs()} ms: ${problems.slice(0, 6).join("; ")}`);
   }

@@ -109,6 +109,10 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     return prefixCaching ? Math.min(heldTokens, (seat.enteredBlocks + 1) * blockSize - 1) : heldTokens;
   }
 
+  entersNext(seat: BlockSeat<Chain>): boolean {
+    return this.#options.prefixCaching && seat.enteredBlocks < seat.heldBlocks;
+  }
+
   planned(): void {}
 
   isSettled(): boolean {

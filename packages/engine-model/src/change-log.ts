@@ -40,7 +40,12 @@ export function createChangeLog(): ChangeLog {
     cleared: () => add(blockChange.cleared, words, 0, 0),
     take() {
       if (runs === 0) return undefined;
-      const taken = { runs, kinds: kinds.slice(0, runs), ends: ends.slice(0, runs), words: words.slice(0, used) };
+      const taken = {
+        runs,
+        kinds: copied(kinds, new Uint8Array(runs)),
+        ends: copied(ends, new Uint32Array(runs)),
+        words: copied(words, new Uint32Array(used)),
+      };
       runs = 0;
       used = 0;
       return taken;
@@ -50,5 +55,11 @@ export function createChangeLog(): ChangeLog {
 
 function grown<Words extends Uint8Array | Uint32Array>(from: Words, to: Words): Words {
   to.set(from);
+  return to;
+}
+
+/** Most changes are of one block, and for so few numbers a loop is several times as fast as `slice`. */
+function copied<Words extends Uint8Array | Uint32Array>(from: Words, to: Words): Words {
+  for (let at = 0; at < to.length; at++) to[at] = from[at]!;
   return to;
 }

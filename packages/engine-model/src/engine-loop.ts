@@ -43,17 +43,20 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   readonly #work = createStepWork();
   /** Steps like the running one that may follow it. */
   #likeSteps = 0;
-  /** Steps passed over that the sequences do not know of yet. */
-  #passedSteps = 0;
-  /** When the last of the steps that may be passed over ends; undefined when not known yet. */
-  #likeEndMs: number | undefined;
+  /** Whether the running step, and maybe some after it, ends without anything being told. */
+  #isUntold = false;
+  /** When the first step ends of which something may be told; undefined when not known yet. */
+  #toldMs: number | undefined;
 
   constructor(options: EngineLoopOptions<Id, Request, Chain, Seat>) {
-    const { parameters, cache } = options;
+    const { parameters, cache, form } = options;
     this.parameters = parameters;
     this.#options = options;
     this.#isSglang = parameters.flavour === "sglang";
-    this.#scheduler = new Scheduler({ parameters, cache, waiting: this.#waiting, accounting: this.#accounting });
+    this.#scheduler = new Scheduler({
+      ...{ parameters, cache, waiting: this.#waiting, accounting: this.#accounting },
+      quietTokens: form.quietTokens,
+    });
   }
 
   submit(request: Request, timeMs: number): void {
@@ -65,8 +68,8 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     if (this.#held.size >= maxHeldRequests)
       throw new RangeError(`the engine holds ${maxHeldRequests} requests already`);
     const chain = form.open(request);
-    if (this.nextEventMs() === undefined) this.#startMs = timeMs;
-    this.#stopPassing();
+    if (this.#nextMs() === undefined) this.#startMs = timeMs;
+    if (!this.#ending) this.#stopPassing();
     const sequence = createSequence(chain, cache.open(chain), timeMs);
     this.#held.set(id, sequence);
     this.#waiting.append(sequence);
@@ -77,8 +80,10 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     const sequence = this.#held.get(requestId);
     if (!sequence) return;
     if (sequence.place === "running") {
-      this.#stopPassing();
+      const { decoding, running } = this.#scheduler;
       sequence.abortWanted = true;
+      if (this.#ending && decoding.isOn) decoding.wake(running.indexOf(sequence));
+      else this.#stopPassing();
       return;
     }
     sequence.place = "gone";
@@ -93,9 +98,9 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   }
 
   nextEventMs(): number | undefined {
-    if (this.#likeSteps === 0) return this.#nextMs();
-    this.#likeEndMs ??= this.#endOfLikeSteps();
-    return this.#likeEndMs;
+    if (!this.#isUntold) return this.#nextMs();
+    this.#toldMs ??= this.#endOfUntoldSteps();
+    return this.#toldMs;
   }
 
   resetPrefixCache(timeMs: number): boolean {
@@ -146,12 +151,18 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
 
   #startStep(nowMs: number): void {
     const { form } = this.#options;
-    this.#scheduler.plan(nowMs);
-    measureStep(this.#scheduler.running, this.#work);
+    const scheduler = this.#scheduler;
+    const { decoding } = scheduler;
+    if (!decoding.isOn || !scheduler.planDecodes()) {
+      scheduler.plan(nowMs);
+      measureStep(scheduler.running, this.#work);
+      if (this.#work.prefillTokens === 0 && form.nothingToPublish()) scheduler.beginDecoding();
+    }
     this.#begin(nowMs);
-    if (!form.nothingToPublish()) return;
-    this.#likeSteps = this.#scheduler.likeSteps(form.quietTokens);
-    this.#likeEndMs = undefined;
+    this.#isUntold = decoding.isOn && form.nothingToPublish();
+    if (!this.#isUntold) return;
+    this.#likeSteps = scheduler.likeSteps();
+    this.#toldMs = undefined;
   }
 
   #begin(nowMs: number): void {
@@ -166,7 +177,7 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     const { decodes } = this.#work;
     this.#reachedMs = timeMs;
     this.#likeSteps--;
-    this.#passedSteps++;
+    this.#scheduler.decoding.passed();
     this.#accounting.generatedTokens += decodes;
     this.#work.decodeContext += decodes;
     this.#scheduler.planAgain();
@@ -174,10 +185,11 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   }
 
   /** The sum is taken step by step: any other way of adding would round differently. */
-  #endOfLikeSteps(): number {
+  #endOfUntoldSteps(): number {
+    const steps = this.#scheduler.untoldSteps();
     const work = { ...this.#work };
     let endMs = this.#stepEndMs!;
-    for (let step = 0; step < this.#likeSteps; step++) {
+    for (let step = 0; step < steps; step++) {
       work.decodeContext += work.decodes;
       endMs += stepDurationMs(work, this.parameters);
     }
@@ -187,21 +199,24 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   /** Lets the running step end as any other. */
   #stopPassing(): void {
     this.#likeSteps = 0;
-    if (this.#passedSteps === 0) return;
-    const { running } = this.#scheduler;
-    for (let at = 0; at < running.length; at++) {
-      const sequence = running[at]!;
-      sequence.knownTokens += this.#passedSteps;
-      sequence.computedTokens += this.#passedSteps;
-    }
-    this.#passedSteps = 0;
+    this.#isUntold = false;
+    this.#scheduler.decoding.end(this.#stepEndMs !== undefined);
   }
 
   #endStep(timeMs: number): void {
-    const { running } = this.#scheduler;
-    this.#stopPassing();
     this.#reachedMs = timeMs;
     this.#ending = true;
+    if (this.#scheduler.decoding.isOn) this.#endDecodes(timeMs);
+    else this.#endAny(timeMs);
+    this.#options.form.publish(timeMs);
+    this.#ending = false;
+    this.#stepEndMs = undefined;
+    this.#isUntold = false;
+    this.#startMs = timeMs;
+  }
+
+  #endAny(timeMs: number): void {
+    const { running } = this.#scheduler;
     let kept = 0;
     for (let at = 0; at < running.length; at++) {
       const sequence = running[at]!;
@@ -209,10 +224,29 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
       if (!takesPart || this.#advance(sequence, timeMs)) running[kept++] = sequence;
     }
     running.length = kept;
-    this.#options.form.publish(timeMs);
-    this.#ending = false;
-    this.#stepEndMs = undefined;
-    this.#startMs = timeMs;
+  }
+
+  /** Ends a step in which all decode, for those that need attention, and tells what the next such step computes. */
+  #endDecodes(timeMs: number): void {
+    const { running, decoding } = this.#scheduler;
+    const work = this.#work;
+    work.decodeContext += work.decodes;
+    let kept = 0;
+    for (let at = 0; at < running.length; at++) {
+      const isDue = decoding.isDue(at);
+      const sequence = isDue ? decoding.write(at) : running[at]!;
+      if (!isDue) this.#accounting.generatedTokens++;
+      else if (!this.#advance(sequence, timeMs)) {
+        work.decodeContext -= sequence.computedTokens + 1;
+        continue;
+      }
+      if (isDue || kept < at) decoding.keep(at, isDue, kept);
+      running[kept++] = sequence;
+    }
+    // Setting it is slow, and hardly ever needed.
+    if (kept < running.length) running.length = kept;
+    work.decodes = kept;
+    decoding.passed();
   }
 
   /** Takes the results of the step for one sequence. Returns whether it goes on. */

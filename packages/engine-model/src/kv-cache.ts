@@ -22,6 +22,8 @@ export interface KvCache<Seat, Chain extends HashChain> {
    * For a sequence that decodes: up to how many tokens `grow` would do nothing for this seat, whatever becomes of others.
    */
   idleUpTo(seat: Seat): number;
+  /** Whether all that `grow` would do then is to enter a block that the seat holds: it takes none, and cannot fail. */
+  entersNext(seat: Seat): boolean;
   /** Ends the planning of a step in which `decodes` sequences decode. */
   planned(decodes: number): void;
   /** Whether planning a step in which so many sequences decode, and none of them grows, would change nothing. */

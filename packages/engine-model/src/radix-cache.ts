@@ -95,6 +95,10 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     return seat.pages * this.#options.blockSize;
   }
 
+  entersNext(): boolean {
+    return false;
+  }
+
   planned(decodes: number): void {
     const { blockSize } = this.#options;
     if (this.#extending > 0) {

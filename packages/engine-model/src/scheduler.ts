@@ -1,4 +1,5 @@
 import type { Accounting } from "./accounting.ts";
+import { DecodePhase } from "./decode-phase.ts";
 import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
 import { createOutputReserve, type OutputReserve, remainingOutput } from "./output-reserve.ts";
@@ -11,6 +12,8 @@ interface SchedulerOptions<Seat, Chain extends HashChain> {
   readonly cache: KvCache<Seat, Chain>;
   readonly waiting: WaitingQueue<Sequence<Seat, Chain>>;
   readonly accounting: Accounting;
+  /** How many tokens of an output from a position on need not be told of. */
+  readonly quietTokens: (knownTokens: number) => number;
 }
 
 /**
@@ -25,6 +28,8 @@ interface SchedulerOptions<Seat, Chain extends HashChain> {
 export class Scheduler<Seat, Chain extends HashChain> {
   /** Sequences with a place in the batch, in order of admission. */
   readonly running: Sequence<Seat, Chain>[] = [];
+  /** Of these sequences; while it is on, what is written in them may be old. */
+  readonly decoding: DecodePhase<Seat, Chain>;
   readonly #options: SchedulerOptions<Seat, Chain>;
   readonly #promptsApart: boolean;
   readonly #reserve: OutputReserve = createOutputReserve();
@@ -35,6 +40,7 @@ export class Scheduler<Seat, Chain extends HashChain> {
 
   constructor(options: SchedulerOptions<Seat, Chain>) {
     this.#options = options;
+    this.decoding = new DecodePhase({ ...options, running: this.running });
     this.#promptsApart = options.parameters.flavour === "sglang";
   }
 
@@ -55,31 +61,52 @@ export class Scheduler<Seat, Chain extends HashChain> {
   }
 
   /**
-   * How many of the steps after the planned one will be like it: every sequence decodes, nobody comes or goes, and no
-   * block does. `planAgain` plans them.
+   * Begins a phase of decoding, where the planned step can be the first of one.
    *
-   * @param quietTokens how many tokens from a position on need not be told of
+   * @returns whether it is
    */
-  likeSteps(quietTokens: (knownTokens: number) => number): number {
-    const { running } = this;
+  beginDecoding(): boolean {
+    return this.#options.waiting.size() === 0 && this.decoding.begin();
+  }
+
+  /**
+   * Plans a step in which every sequence decodes as in the one before.
+   *
+   * @returns false when that cannot be: the phase is over then, and the step is still to be planned
+   */
+  planDecodes(): boolean {
+    const { running, decoding } = this;
     const { cache, waiting } = this.#options;
-    if (waiting.size() > 0) return 0;
-    let steps = Number.POSITIVE_INFINITY;
+    if (running.length === 0 || waiting.size() > 0) return this.#endDecoding();
     for (let at = 0; at < running.length; at++) {
-      const sequence = running[at]!;
-      if (sequence.stepTokens === 0 || sequence.abortWanted || !isDecode(sequence)) return 0;
-      const { seat, computedTokens, knownTokens, totalTokens } = sequence;
-      const untilEnd = totalTokens - knownTokens - 1;
-      const untilBlock = cache.idleUpTo(seat) - computedTokens - 1;
-      steps = Math.min(steps, untilEnd, untilBlock, quietTokens(knownTokens));
-      if (steps <= 0) return 0;
+      if (!decoding.isUnplanned(at)) continue;
+      const { seat, computedTokens, abortWanted } = running[at]!;
+      if (abortWanted || !cache.grow(seat, computedTokens + 1)) return this.#endDecoding();
+      decoding.planned(at);
     }
-    return cache.isSettled(running.length) ? steps : 0;
+    this.planAgain();
+    cache.planned(this.#promptsApart ? running.length : 0);
+    return true;
+  }
+
+  /** How many of the steps after the planned one, in a phase of decoding, will be like it. `planAgain` plans them. */
+  likeSteps(): number {
+    return this.#options.cache.isSettled(this.running.length) ? this.decoding.likeSteps() : 0;
+  }
+
+  /** How many steps end, the planned one first, before one that anything can be told of or that changes the batch. */
+  untoldSteps(): number {
+    return this.#options.cache.isSettled(this.running.length) ? this.decoding.untoldSteps() : 0;
   }
 
   /** Plans a step that is like the one before, which leaves the sequences as they are. */
   planAgain(): void {
     if (this.#promptsApart) this.#reserve.decoded();
+  }
+
+  #endDecoding(): false {
+    this.decoding.end(false);
+    return false;
   }
 
   /** Plans the running sequences that extend their prompts, those that decode, or both. */

@@ -164,6 +164,7 @@ export class LogReplica implements ReplicaPorts {
         end: () => {
           this.activeImports -= 1;
           for (const word of words) this.state.add(word);
+          return words.map((word) => word.split(":")[0]!);
         },
         abort: () => {
           this.activeImports -= 1;

@@ -51,6 +51,11 @@ export interface CandidateSet {
   readonly matchAgeMs: Float64Array;
   /** Tokens that the engine's cache is believed to hold in all, whoever they belong to. */
   readonly heldTokens: Float64Array;
+  /**
+   * 1 where this router, of all that decide at the same time, is the one that should send what could as well go elsewhere;
+   * 0 where another one is, or nobody.
+   */
+  readonly own: Float64Array;
   /** Forgets every candidate and keeps the memory. */
   reset(): void;
   /**
@@ -81,6 +86,7 @@ const columnDefaults = {
   matchedExternalTokens: 0,
   matchAgeMs: Number.NaN,
   heldTokens: Number.NaN,
+  own: 0,
 } as const;
 
 export type CandidateColumn = keyof typeof columnDefaults;
@@ -114,6 +120,7 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     matchedExternalTokens: column(),
     matchAgeMs: column(),
     heldTokens: column(),
+    own: column(),
     reset() {
       set.count = 0;
     },
@@ -139,6 +146,7 @@ export function createCandidateSet(capacity = 16): CandidateSet {
       set.matchedExternalTokens[index] = columnDefaults.matchedExternalTokens;
       set.matchAgeMs[index] = columnDefaults.matchAgeMs;
       set.heldTokens[index] = columnDefaults.heldTokens;
+      set.own[index] = columnDefaults.own;
       return index;
     },
   };

@@ -77,6 +77,7 @@ test("every signal is there, unknown ones as null", () => {
     matchedExternalTokens: 0,
     matchAgeMs: null,
     heldTokens: null,
+    own: 0,
   });
   expect(candidates[2]).toMatchObject({ key: "spare", target: 102, eligible: false });
 });

@@ -23,11 +23,14 @@ describe("without work of others that is unseen", () => {
 
 describe("with it", () => {
   test("a cold prompt is drawn in proportion to what engines are below the level that it fills", () => {
-    // 100 tokens pending and two requests: 100 + 16 x 3 = 148 high; the idle one 16. 200 unseen fill both to 182.
-    const rows: CandidateRow[] = [{ key: "idle" }, { key: "busy", pendingPrefillTokens: 100, inFlight: 2 }];
+    // Two requests here, three there; one is 16 tokens: 48 and 64 high. 200 unseen fill both to 156.
+    const rows: CandidateRow[] = [
+      { key: "idle", inFlight: 2 },
+      { key: "busy", inFlight: 3 },
+    ];
     const { idle = 0, busy = 0 } = shares(rows, 200);
-    expect(idle).toBeCloseTo(166 / 200, 10);
-    expect(busy).toBeCloseTo(34 / 200, 10);
+    expect(idle).toBeCloseTo(108 / 200, 10);
+    expect(busy).toBeCloseTo(92 / 200, 10);
   });
 
   test("little of it leaves the emptier one, much of it makes all alike", () => {
@@ -36,6 +39,24 @@ describe("with it", () => {
     const { a = 0 } = shares(rows, 100_000);
     expect(a).toBeGreaterThan(0.5);
     expect(a).toBeLessThan(0.51);
+  });
+
+  test("among equals those of this router come first, the least loaded of them; without any, all are drawn", () => {
+    const rows: CandidateRow[] = [
+      { key: "other" },
+      { key: "mine", own: 1, inFlight: 3 },
+      { key: "mine too", own: 1, inFlight: 2 },
+      { key: "mine as well", own: 1, inFlight: 2 },
+      { key: "mine but busy", own: 1, pendingPrefillTokens: 50_000 },
+    ];
+    const expected = { other: 0, mine: 0, "mine too": 0.5, "mine as well": 0.5, "mine but busy": 0 };
+    expect(shares(rows, 1_000)).toEqual(expected);
+    const { byKey: drawn } = tally(policy, rows, 4_000, among(1_000));
+    expect(drawn.other).toBe(0);
+    expect(chiSquareExcess([drawn["mine too"] ?? 0, drawn["mine as well"] ?? 0], [2_000, 2_000])).toBeLessThan(1);
+    expect(shares(rows, 0)).toEqual({ other: 1, mine: 0, "mine too": 0, "mine as well": 0, "mine but busy": 0 });
+    const others = rows.map((row) => ({ ...row, own: 0 }));
+    expect(shares(others, 1_000).other).toBeGreaterThan(0.2);
   });
 
   test("an engine that holds the prompt stays the best: others have no more reason to go there than elsewhere", () => {

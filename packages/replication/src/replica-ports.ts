@@ -14,7 +14,8 @@ export interface SnapshotSource {
 export interface SnapshotSink {
   /** @throws RangeError for bytes that are no frame */
   frame(bytes: Uint8Array): void;
-  end(): void;
+  /** @returns targets that have their state now */
+  end(): readonly string[];
   abort(): void;
 }
 

@@ -61,16 +61,18 @@ export function createTargetSelector(
     select(pool, targets, { features, prompt }, { tried, onlyEngine }) {
       candidates.reset();
       if (prompt) knowledge.match(prompt);
+      const unseenTokens = traffic.unseenTokens();
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
-        if (!target.usable || tried.has(target.key) || target.engine.role === "prefill") continue;
+        if (!target.usable || target.engine.role === "prefill") continue;
+        if (tried.size > 0 && tried.has(target.key)) continue;
         if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
         const index = addCandidate(candidates, target, i);
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
+        if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       if (candidates.count === 0) return undefined;
-      const unseenTokens = traffic.unseenTokens();
       const request = unseenTokens > 0 ? { ...features, unseenTokens } : features;
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
@@ -94,7 +96,7 @@ const noSharedLoad: SharedLoad = {
   ageMs: () => 0,
 };
 
-const noTraffic: PeerTraffic = { sent() {}, unseenTokens: () => 0 };
+const noTraffic: PeerTraffic = { sent() {}, unseenTokens: () => 0, isOwn: () => false };
 
 /** Adds what other routers have sent to a target. */
 function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {

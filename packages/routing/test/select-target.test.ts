@@ -120,6 +120,7 @@ describe("what a policy sees of a target", () => {
         matchedExternalTokens: 0,
         matchAgeMs: Number.NaN,
         heldTokens: Number.NaN,
+        own: 0,
       },
     ]);
   });

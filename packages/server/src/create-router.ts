@@ -152,7 +152,7 @@ export function createContext(
       random,
       prefix.knowledge,
       mesh?.load,
-      mesh && createPeerTraffic(clock, mesh.load),
+      mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target)),
     ),
     metrics: createRequestMetrics(meter),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),

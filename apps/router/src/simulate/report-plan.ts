@@ -12,7 +12,7 @@ export interface ReportEntry {
 export const reportBudgetMs = { full: 29 * 60_000, quick: 170_000 } as const;
 
 const seeds = { seeds: "3" } as const;
-const quickly = { seeds: "1" } as const;
+const quickly = { seeds: "1", links: "delays" } as const;
 
 /**
  * Every scenario, the cheap ones first, so that those are there when time runs out. The large fleet is run for a part of
@@ -21,7 +21,7 @@ const quickly = { seeds: "1" } as const;
 export const reportPlan: readonly ReportEntry[] = [
   { scenario: "sglang-prefix-groups", flags: { ...seeds }, quick: quickly },
   { scenario: "session-affinity", flags: { ...seeds }, quick: quickly },
-  { scenario: "a10g-8", flags: { ...seeds }, quick: { ...quickly, requests: "2000" } },
+  { scenario: "a10g-8", flags: { ...seeds }, quick: { ...quickly, requests: "1000" } },
   { scenario: "baseten-4", flags: { ...seeds }, quick: { ...quickly, requests: "400" } },
   { scenario: "agents-300", flags: { ...seeds }, quick: { ...quickly, requests: "2000" } },
   { scenario: "rag", flags: { ...seeds }, quick: { ...quickly, duration: "60s" } },
@@ -32,20 +32,20 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "slo-mix",
-    flags: { ...seeds, load: "0.7,0.9,1.1" },
-    quick: { ...quickly, load: "0.9", duration: "60s" },
+    flags: { ...seeds, variant: "all" },
+    quick: { ...quickly, variant: "load-0.85", duration: "60s" },
   },
-  { scenario: "evict", flags: { ...seeds, variant: "all" }, quick: { ...quickly, requests: "1000", variant: "all" } },
+  { scenario: "evict", flags: { ...seeds, variant: "all" }, quick: { ...quickly, requests: "600", variant: "1x,2x" } },
   {
     scenario: "scale-out",
     flags: { ...seeds, variant: "all" },
-    quick: { ...quickly, requests: "1000", variant: "all" },
+    quick: { ...quickly, requests: "1000", variant: "1-engines,4-engines" },
   },
   { scenario: "shared-prefix-150x5", flags: { ...seeds }, quick: { ...quickly, duration: "120s" } },
   {
     scenario: "mooncake-conversation",
     flags: { ...seeds, variant: "all" },
-    quick: { ...quickly, requests: "2000" },
+    quick: { ...quickly, requests: "2000", variant: "8x3.15M" },
   },
   {
     scenario: "smg-240",
@@ -61,7 +61,7 @@ export const reportPlan: readonly ReportEntry[] = [
   ...["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"].map((scenario) => ({
     scenario,
     flags: { policy: "least_work", duration: "90s" },
-    quick: { engines: "24" },
+    quick: { duration: "60s", links: "delays" },
   })),
 ];
 

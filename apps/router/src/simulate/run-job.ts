@@ -15,13 +15,13 @@ import type { JobOutcome, RunJob, RunOutcome, SimJob } from "./sim-job.ts";
 import type { SimulatedScenario } from "./simulated-scenario.ts";
 
 /** Between these, as factors of the published rate, a knee is looked for. */
-const kneeScales = { lowScale: 0.1, highScale: 10 };
+const kneeScales = { lowScale: 0.05, highScale: 50 };
 
 /**
  * Runs one job of a plan in this process.
  *
  * @param onProgress told of the share that is done, 0 to 1
- * @throws Error when no knee is found between a tenth and ten times of the published rate
+ * @throws Error when no knee is found between 0.05 and 50 times the published rate
  */
 export async function runJob<Job extends SimJob>(
   job: Job,

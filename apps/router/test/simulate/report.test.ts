@@ -155,8 +155,46 @@ test("what is missing is said: a trace, runs that failed, and what there was no 
   expect(await writeReport({ ...options(docs), plan })).toBe(false);
   const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
   expect(text).toContain("1 of its runs failed: it broke.");
-  expect(text).toContain("the time of the report was up (1 of 3 are missing)");
+  expect(text).toContain("The time of the report was up: 1 of its 3 runs are missing.");
   expect(text).toContain(`Not run: ${join(docs, "conversation_trace.jsonl.gz")} is not there.`);
+});
+
+test("a scenario that takes too long is cut short, and leaves time for those after it", async () => {
+  const docs = docsFolder("# B\n");
+  vi.mocked(runTasks).mockImplementationOnce(
+    (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve())),
+  );
+  const entry = (name: string) => ({ scenario: name, flags: { policy: "random" }, quick: {} });
+  const plan = ["rag", "evict", "session-affinity", "baseten-4"].map(entry);
+  // Three quarters of the time are the first one's. What is left is enough for runs that end at once.
+  expect(await writeReport({ ...options(docs), plan, budgetMs: 2_000 })).toBe(false);
+  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
+  expect(text.match(/The time of the report was up/g)).toHaveLength(1);
+  expect(text).toMatch(/### rag[^#]*The time of the report was up: 1 of its 1 runs are missing\./);
+  expect(text).toContain("](benchmarks/baseten-4.svg)");
+});
+
+test("what was measured before the time was up is there", async () => {
+  const docs = docsFolder("# B\n");
+  vi.mocked(runTasks).mockImplementationOnce(async (tasks, { signal, onResult }) => {
+    onResult(0, outcomeOf(tasks[0] as ReturnType<typeof jobOf>) as never);
+    await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+  });
+  const plan = [{ scenario: "rag", flags: { policy: "random", seeds: "2" }, quick: {} }];
+  expect(await writeReport({ ...options(docs), plan, budgetMs: 300 })).toBe(false);
+  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
+  expect(text).toContain("| random | 8 | 2 | none | 100 |");
+  expect(text).toContain("1 of its 2 runs are missing.");
+});
+
+test("a knee that was not found in time is said", async () => {
+  const docs = docsFolder("# B\n");
+  vi.mocked(runTasks).mockImplementationOnce(
+    (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve())),
+  );
+  const plan = [{ scenario: "rag", flags: { load: "0.5" }, quick: {} }];
+  expect(await writeReport({ ...options(docs), plan, budgetMs: 100 })).toBe(false);
+  expect(readFileSync(join(docs, "BENCHMARKS.md"), "utf8")).toContain("was up before its knee was found.");
 });
 
 test("ended by Ctrl-C, the document stays as it is", async () => {

@@ -113,5 +113,5 @@ test("a fleet whose knee is out of reach is an error", async () => {
   // Nothing is answered within the 20 s in which requests are sent.
   const slow = { ...own, parameters: { ...own.parameters, stepBaseMs: 1_000 } };
   const run = runJob(kneeJob(20), { ...simulated, scenario: { ...simulated.scenario, fleet: slow } }, () => {});
-  await expect(run).rejects.toThrow("the fleet does not keep up with 0.1 of the published rate: no knee is found");
+  await expect(run).rejects.toThrow("the fleet does not keep up with 0.05 of the published rate: no knee is found");
 });

@@ -29,6 +29,8 @@ interface Pending {
   readonly tried: Set<Link>;
   /** This router has just come, and wants everything before it asks for journals. */
   readonly isJoin: boolean;
+  /** Somebody has answered without it: the replica asks again when nobody else is left. */
+  readonly wasAnswered: boolean;
 }
 
 interface Import {
@@ -50,7 +52,12 @@ export class SnapshotExchange {
     this.#deps = deps;
     this.#hasJoined = !isJoining;
     if (isJoining) {
-      this.#pending.push({ request: { targets: undefined, from: undefined }, tried: new Set(), isJoin: true });
+      this.#pending.push({
+        request: { targets: undefined, from: undefined },
+        tried: new Set(),
+        isJoin: true,
+        wasAnswered: false,
+      });
     }
   }
 
@@ -109,7 +116,7 @@ export class SnapshotExchange {
     for (let at = 0; at === 0 || at < (targets?.length ?? 0); at += maxTargetsPerRequest) {
       const some = { targets: targets?.slice(at, at + maxTargetsPerRequest), from };
       if (this.#pending.length < maxSnapshotRequests) {
-        this.#pending.push({ request: some, tried: new Set(), isJoin: false });
+        this.#pending.push({ request: some, tried: new Set(), isJoin: false, wasAnswered: false });
       } else this.#unavailable(some);
     }
     this.pump();
@@ -173,7 +180,7 @@ export class SnapshotExchange {
     if (active === undefined) return;
     this.#imports.set(link, undefined);
     if (outcome === "whole") {
-      active.sink.end();
+      this.#askOthers(link, active, new Set(active.sink.end()));
       this.#deps.meter.snapshot("imported");
       if (active.pending.some(({ isJoin }) => isJoin)) this.#join();
     } else {
@@ -186,6 +193,16 @@ export class SnapshotExchange {
     if (outcome !== "busy") this.pump();
   }
 
+  /** A peer that waits for state itself has none to give: what its answer lacks, another one may have. */
+  #askOthers(link: Link, { pending }: Import, done: ReadonlySet<string>): void {
+    for (const { request, tried } of pending) {
+      const lacking = request.targets?.filter((target) => !done.has(target)) ?? [];
+      if (lacking.length === 0) continue;
+      tried.add(link);
+      this.#pending.push({ request: { ...request, targets: lacking }, tried, isJoin: false, wasAnswered: true });
+    }
+  }
+
   /** Goes on without what nobody has. */
   #giveUp(): void {
     const hopeless = this.#pending.filter((one) => {
@@ -194,8 +211,8 @@ export class SnapshotExchange {
     });
     if (hopeless.length === 0) return;
     this.#pending = this.#pending.filter((one) => !hopeless.includes(one));
-    for (const { request, isJoin } of hopeless) {
-      this.#unavailable(request);
+    for (const { request, isJoin, wasAnswered } of hopeless) {
+      if (!wasAnswered) this.#unavailable(request);
       if (isJoin) this.#join();
     }
   }

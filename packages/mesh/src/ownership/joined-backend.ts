@@ -19,6 +19,7 @@ const joinCheckMs = 20;
  */
 export function joinedBackend({ backend, replica, ownership, scheduler }: JoinedBackendParts): Startable {
   let cancelCheck: Cancel = () => {};
+  let isStopped = false;
   const changed = (): void => {
     replica.setMembers(backend.members());
     ownership.membersChanged();
@@ -32,10 +33,12 @@ export function joinedBackend({ backend, replica, ownership, scheduler }: Joined
   return {
     async start() {
       await backend.start();
+      if (isStopped) return;
       changed();
       startOwnership();
     },
     async stop() {
+      isStopped = true;
       cancelCheck();
       ownership.stop();
       await backend.leave();

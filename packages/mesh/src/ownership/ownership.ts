@@ -58,7 +58,7 @@ interface OwnedTarget {
   owner: RouterId | undefined;
   /** The last owner known, to count moves. */
   lastOwner: RouterId | undefined;
-  /** The latest claim that ever held here: what it superseded stays void when its author dies. */
+  /** The latest claim that held here: what it superseded stays void when its author dies, until it is withdrawn. */
   latest: PostedClaim | undefined;
   unclaimedSinceMs: number | undefined;
   lostAtMs: number;
@@ -224,7 +224,10 @@ class RendezvousOwnership implements Ownership {
 
   #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): PostedClaim | undefined {
     let holding: PostedClaim | undefined;
-    for (const claim of this.#deps.claims(target)) {
+    const claims = this.#deps.claims(target);
+    // A claim of a clock that is far ahead would void all others for as long, though nobody holds by it any more.
+    if (owned.latest && !claims.some((claim) => isSameClaim(claim, owned.latest!))) owned.latest = undefined;
+    for (const claim of claims) {
       if (owned.latest && !holdsAgainst(claim, owned.latest)) continue;
       if (holding && !holdsAgainst(claim, holding)) continue;
       if (this.#isLive(target, claim, eligible)) holding = claim;
@@ -268,4 +271,9 @@ class RendezvousOwnership implements Ownership {
     }
     this.#unownedCount = unowned;
   }
+}
+
+function isSameClaim(one: PostedClaim, other: PostedClaim): boolean {
+  const { router, epoch } = other.origin;
+  return one.origin.router === router && one.origin.epoch === epoch && one.claim.stamp === other.claim.stamp;
 }

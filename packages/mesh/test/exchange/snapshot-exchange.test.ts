@@ -146,6 +146,26 @@ describe("requests for targets", () => {
     expect(replica.unavailable).toEqual([{ targets: ["t0"], from: origin("a") }]);
   });
 
+  /**
+   * Two routers that both waited for a target asked each other for it time and again, because each knew most of the
+   * documents, and the one that had it was never asked.
+   */
+  it("go on to others with what an answer lacked, and are the replica's again when nobody has it", () => {
+    const net = settledNet(["a", "b", "c", "d"]);
+    fill(net.node("d").replica, 2);
+    const { replica } = net.node("a");
+    for (const router of ["b", "c"]) fill(net.node(router).replica, 1);
+    replica.ask({ targets: ["t0", "t1", "t2"], from: origin("b") });
+    net.time.advance(1_000);
+    expect([...replica.state].map((word) => word.slice(0, 2)).sort()).toEqual(["t0", "t1"]);
+    expect(net.node("b").replica.given.map(({ targets }) => targets)).toEqual([["t0", "t1", "t2"]]);
+    expect(net.node("d").replica.given.map(({ targets }) => targets?.includes("t0"))).toEqual([false]);
+    expect(replica.unavailable).toEqual([]);
+    replica.ask({ targets: ["t2"], from: undefined });
+    net.time.advance(1_000);
+    for (const router of ["b", "c", "d"]) expect(net.node(router).replica.given.at(-1)?.targets).toEqual(["t2"]);
+  });
+
   it("past the bound of those that wait are answered at once: nobody has it", () => {
     const net = settledNet(["a", "b"], { maxSnapshotRequests: 2 });
     net.link("a", "b").isClogged = true;

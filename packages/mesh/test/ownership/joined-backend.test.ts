@@ -207,3 +207,18 @@ test("a router that joins takes no feed that another one has claimed, for it dec
   expect(roles.length).toBeGreaterThan(0);
   expect(roles.filter((role) => role.startsWith("owner"))).toEqual([]);
 });
+
+test("a router that ends while its backend still starts joins nothing", async () => {
+  const { joined, told, time, backend } = rig();
+  let isUp = (): void => {};
+  backend.isStarted = new Promise((resolve) => {
+    isUp = resolve;
+  });
+  backend.waitingFor = [];
+  const starting = joined.start();
+  await joined.stop();
+  isUp();
+  await starting;
+  time.advance(1_000);
+  expect(told).toEqual(["backend starts", "ownership stops", "backend leaves", "backend stops"]);
+});

@@ -176,6 +176,40 @@ test("where all others drain, one of them keeps a feed warm that only its owner 
   expectSettled(fleet, targets);
 });
 
+/**
+ * A router whose clock was minutes ahead claimed a feed and withdrew. Its stamp, which nobody else could reach, went on
+ * voiding the claims of all others, who each took the feed and lost it again every second.
+ */
+test("a claim that was withdrawn voids no later one, however far ahead its clock was", () => {
+  const time = createVirtualTime();
+  const members: Member[] = ["p", "q"].map((name) => {
+    const origin = { router: asRouterId(name), epoch: 1 };
+    return { origin, state: "alive", isDraining: false, isLinked: true, unreachable: [] };
+  });
+  const posted = (router: string, stamp: number) => ({
+    origin: { router: asRouterId(router), epoch: 1 },
+    claim: { target: "t", stamp, worth: "complete", state: "live", reason: "complete", unusable: null } as const,
+  });
+  let claims = [posted("p", 1_000_000), posted("q", 10)];
+  const ownership = createOwnership({
+    ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },
+    self: () => ({ router: asRouterId("self"), epoch: 1 }),
+    members: () => members,
+    claims: () => claims,
+    onRole: () => {},
+  });
+  ownership.addTarget("t");
+  ownership.start();
+  expect(ownership.ownerOf("t")).toBe("p");
+  members[0] = { ...members[0]!, state: "down" };
+  ownership.membersChanged();
+  expect(ownership.ownerOf("t"), "superseded, and its author is not told to read").toBeUndefined();
+  claims = [posted("q", 20)];
+  ownership.claimsChanged("t");
+  expect(ownership.ownerOf("t")).toBe("q");
+  ownership.stop();
+});
+
 test("a nominee that makes no claim for 1 s loses its turn", () => {
   const time = createVirtualTime();
   const rivals = ["p", "q", "r"].filter((name) => name !== "self");

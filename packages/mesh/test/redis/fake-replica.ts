@@ -142,6 +142,7 @@ export class FakeReplica implements ReplicaPorts {
         end: () => {
           for (const text of frames) this.state.add(text);
           this.imported.push(frames);
+          return frames;
         },
         abort: () => {},
       };

@@ -22,7 +22,7 @@ export function createNearTiePicker({ reason, tolerance, tieBreaker, unseen }: N
     order.first = decision.costs;
     if (order.second.length < decision.costs.length) order.second = new Float64Array(decision.costs.length);
     tieBreaker?.score(decision, order.second);
-    if (unseen?.level(decision, order.second)) order.first = unseen.costs;
+    if (unseen?.level(decision)) order.first = unseen.costs;
     return order;
   };
   const draw = (decision: Decision, random: Random): number => {

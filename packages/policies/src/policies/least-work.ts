@@ -17,7 +17,8 @@ export const leastWork: PolicyDefinition = {
   summary:
     "The engine with the least prefill before the first token of the answer, for its weight: prompt tokens that wait " +
     "there, and those of the prompt in hand that its cache lacks. Near equals by the fewest requests in flight, then " +
-    "at random.",
+    "at random. With other routers beside this one, engines count as filled up evenly by what those send unseen, and " +
+    "equals are drawn.",
   source: "least prompt-work left, with the work that caches save taken off",
   readsPrefixes: true,
   options: [
@@ -45,9 +46,9 @@ export const leastWork: PolicyDefinition = {
         tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
         tieBreaker: requestLoad,
         unseen: createUnseenWork({
-        common: [pendingPrefill, createForeignPrefill(option(foreignRequestTokens.name))],
-        tieCost: requestTokens,
-      }),
+          common: [pendingPrefill, createForeignPrefill(option(foreignRequestTokens.name))],
+          tieCost: requestTokens,
+        }),
       }),
     }),
 };

@@ -32,6 +32,8 @@ export interface JournalWriter {
   declareFeed(declaration: FeedDeclaration): number;
   /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
   declarationOf(feed: number): FeedDeclaration | undefined;
+  /** What all numbers stand for that are given out now. */
+  declarations(): readonly FeedDeclaration[];
   claim(claim: FeedClaim): void;
   unclaim(target: string): void;
   /** Claims of this router, by target. */

@@ -112,6 +112,10 @@ export class OwnJournal implements JournalWriter {
     return this.#declared.get(feed)?.declaration;
   }
 
+  declarations(): readonly FeedDeclaration[] {
+    return Array.from(this.#declared.values(), ({ declaration }) => declaration);
+  }
+
   /** @throws RangeError beyond the bound on claims, which is that on feeds, and for texts that are too long */
   claim(claim: FeedClaim): void {
     const { target, state, reason, unusable } = claim;

@@ -37,8 +37,9 @@ export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
         return {
           frame: (bytes) => opened.frame(bytes),
           end() {
-            opened.end();
+            const done = opened.end();
             close();
+            return done;
           },
           abort() {
             if (isOpen) opened.abort();

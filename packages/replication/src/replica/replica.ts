@@ -5,6 +5,7 @@ import { createJournalStore, type Journals } from "../documents/journal-store.ts
 import { createFactFold } from "../facts/create-fact-fold.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import { lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
@@ -285,10 +286,18 @@ class JournaledReplica implements Replica {
     }
   }
 
-  /** What the old life has written is given up: it is a later life that others have seen already. */
+  /**
+   * What the old life has written is given up: it is a later life that others have seen already. Lives of engines that it
+   * has named are named again, for the fold goes on in them, and nobody else may have heard of them.
+   */
   #renewEpoch(above: number): void {
     for (const reader of [...this.#desk.readers]) reader.setRole("none");
+    const declared = this.store.own.declarations();
     this.#coverage.forget(this.store.own.origin);
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
+    for (const { target, life } of declared) {
+      const newest = this.fold.state(target)?.life;
+      if (life && newest && lifeId(life) === lifeId(newest)) this.#journal.declareFeed({ target, life });
+    }
   }
 }

@@ -82,6 +82,28 @@ test("its claims end with the life, until it is told again what to read", () => 
   expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
 });
 
+/**
+ * A router that starts alone with a clock that was set back reads an engine that others know for long, cannot see that it
+ * does, and names a life of it. Once it hears the others it begins a later life of its own and gives its journal up; what
+ * it had named stayed the newest life in its own fold, and what the others wrote of the engine counted nothing there.
+ */
+test("a life of an engine that only the life before has named is named again", () => {
+  const time = createVirtualTime();
+  const [a, b] = [createNode("a", time), createNode("b", time)] as const;
+  const other = ownerOf(b);
+  other.read(0, chainOf(1, 4));
+  const own = ownerOf(a);
+  own.read(16, chainOf(2, 4));
+  for (const { replica } of [a, b]) void replica.start();
+  time.advance(1_000);
+  const { life } = a.replica.fold.state("engine")!;
+  expect(life?.sequence).toBe(16);
+  a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
+  join([a, b]);
+  time.advance(1_000);
+  expect(b.replica.fold.state("engine")?.life).toEqual(life);
+});
+
 test("one that joins after it learns all that was read before it, from the state that others have", () => {
   const { a, time, nodes } = setUp();
   const { reader, read } = ownerOf(a);

@@ -43,6 +43,8 @@ export interface SharedTier extends Startable {
   readonly publisher: LoadPublisher;
   readonly placements: PlacementWriter;
   readonly load: SharedLoad;
+  /** Whether this router reads the target's feed for all: each has one reader, so this shares targets out among routers. */
+  isOwn(target: TargetIndex): boolean;
   /** What the facts of a target are worth now. */
   standingOf(target: TargetIndex): FeedStanding;
   /** Takes no new work from here on, so others take over its feeds. */
@@ -55,13 +57,18 @@ export interface SharedTier extends Startable {
 export function createSharedTier(options: SharedTierOptions): SharedTier {
   const { index, slots, clock, scheduler, logger, meter } = options;
   const replica = createReplica(options);
+  const owned = new Uint8Array(slots.capacity);
   const backend = options.createBackend(replica);
   const ownership = createOwnership({
     ...{ clock, scheduler, meter, logger },
     self: () => replica.ports.origin,
     members: () => backend.members(),
     claims: (target) => replica.claimsOf(target),
-    onRole: (target, role) => host.setRole(target, role),
+    onRole: (target, role) => {
+      const slot = slots.find(target);
+      if (slot >= 0) owned[slot] = role === "owner" ? 1 : 0;
+      host.setRole(target, role);
+    },
   });
   const host = createSharedHost({
     replica,
@@ -83,6 +90,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     publisher,
     placements: createSharedPlacements(replica.placements, slots),
     load: replica.load.shared,
+    isOwn: (target) => owned[target] === 1,
     standingOf: (target) => standings.of(target),
     setDraining() {
       ownership.setDraining(true);

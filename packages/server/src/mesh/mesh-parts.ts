@@ -7,6 +7,7 @@ import {
   type Scheduler,
   type Startable,
   startTogether,
+  type TargetIndex,
 } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { createYWebsocketEndpoint, type ServedDocuments } from "@espalier/mesh";
@@ -34,6 +35,8 @@ export interface MeshPartsOptions {
 export interface MeshParts extends Startable {
   readonly replica: Replica;
   readonly load: SharedLoad;
+  /** See `SharedTier`. */
+  isOwn(target: TargetIndex): boolean;
   /** For the fleet. */
   readonly fleetSharing: FleetSharing;
   /** For what is known of prefixes. */
@@ -76,6 +79,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     ...startTogether([endedBy(ends), tier]),
     replica,
     load: tier.load,
+    isOwn: (target) => tier.isOwn(target),
     fleetSharing: {
       indexOf: createTargetIndices(slots),
       loadChanged: (target) => publisher.changed(target),

@@ -72,7 +72,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
       }
       const teller = load?.tellerOf(router, targets) ?? silentTeller;
       const sharedLoad = load?.board.seenBy(router) ?? createUnsharedLoad();
-      return createView(options, storeOf(options, router, shared), { teller, sharedLoad });
+      const isOwn = (target: number): boolean => target % routers === router;
+      return createView(options, storeOf(options, router, shared), { teller, sharedLoad, isOwn });
     },
   };
 }
@@ -113,7 +114,7 @@ function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): Loa
 function createView(
   { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
   store: RouterStore,
-  { teller, sharedLoad }: { readonly teller: LoadTeller; readonly sharedLoad: RouterView["sharedLoad"] },
+  { teller, sharedLoad, isOwn }: { readonly teller: LoadTeller } & Pick<RouterView, "sharedLoad" | "isOwn">,
 ): RouterView {
   const standing: FeedStanding = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
@@ -132,6 +133,7 @@ function createView(
   return {
     knowledge,
     sharedLoad,
+    isOwn,
     isSettled: true,
     waitingFor: [],
     loadChanged: (target) => teller.changed(target),

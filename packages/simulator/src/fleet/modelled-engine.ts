@@ -48,6 +48,14 @@ class ModelledEngine implements SimEngine {
   #model: BlockEngine;
   #cancel: Cancel | undefined;
   #dueMs = Number.NaN;
+  readonly #advance = (): void => {
+    const dueMs = this.#dueMs;
+    this.#cancel = undefined;
+    this.#dueMs = Number.NaN;
+    // The sum of now and a delay may fall short of the moment by a rounding error.
+    this.#model.advanceTo(Math.max(dueMs, this.#options.clock.nowMs()));
+    if (this.isUp) this.#reschedule();
+  };
 
   constructor(options: ModelledEngineOptions) {
     this.#options = options;
@@ -151,15 +159,7 @@ class ModelledEngine implements SimEngine {
     if (Object.is(dueMs, this.#dueMs)) return;
     this.#cancel?.();
     this.#dueMs = dueMs;
-    this.#cancel = Number.isNaN(dueMs)
-      ? undefined
-      : scheduler.after(dueMs - clock.nowMs(), () => {
-          this.#cancel = undefined;
-          this.#dueMs = Number.NaN;
-          // The sum of now and a delay may fall short of the moment by a rounding error.
-          this.#model.advanceTo(Math.max(dueMs, clock.nowMs()));
-          if (this.isUp) this.#reschedule();
-        });
+    this.#cancel = Number.isNaN(dueMs) ? undefined : scheduler.after(dueMs - clock.nowMs(), this.#advance);
   }
 }
 

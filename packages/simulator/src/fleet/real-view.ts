@@ -8,6 +8,7 @@ import {
   type Scheduler,
   silentLogger,
   silentMeter,
+  type TargetIndex,
 } from "@espalier/common";
 import { createMesh, type Transport } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
@@ -113,6 +114,10 @@ export class RealView implements RouterView {
     return this.#options.engines.every(({ isUp, number }) => {
       return !isUp || this.tier.standingOf(asTargetIndex(number)) === "complete";
     });
+  }
+
+  isOwn(target: TargetIndex): boolean {
+    return this.tier.isOwn(target);
   }
 
   setDraining(): void {

@@ -11,7 +11,7 @@ import type { RouterSeat } from "./router-seat.ts";
 import type { RouterView } from "./router-view.ts";
 import type { SimEngine } from "./sim-engine.ts";
 import { SimRouter } from "./sim-router.ts";
-import { SimTarget } from "./sim-target.ts";
+import { createReadings, SimTarget } from "./sim-target.ts";
 
 export interface RouterFactoryOptions {
   readonly policy: string;
@@ -36,9 +36,9 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
   const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
   const { clock, scheduler } = seat.time;
   const random = createSeededRandom(seed * 65_537 + seat.number * 257 + seat.lives);
-  const targets = engines.map(
-    (model) => new SimTarget({ model, index: model.number, clock, onChange: (target) => view.loadChanged(target) }),
-  );
+  const readings = createReadings(engines.length);
+  const onChange = (target: SimTarget): void => view.loadChanged(target);
+  const targets = engines.map((model) => new SimTarget({ model, index: model.number, clock, readings, onChange }));
   const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
   const { hopDelayMs, scrapeMs } = timing;
   return new SimRouter({

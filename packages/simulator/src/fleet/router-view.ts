@@ -1,4 +1,4 @@
-import type { Startable } from "@espalier/common";
+import type { Startable, TargetIndex } from "@espalier/common";
 import type { SharedLoad } from "@espalier/replication";
 import type { PrefixKnowledge, RoutingTarget } from "@espalier/routing";
 
@@ -7,6 +7,8 @@ export interface RouterView extends Startable {
   readonly knowledge: PrefixKnowledge;
   /** What other routers have in flight, by the index of a target. */
   readonly sharedLoad: SharedLoad;
+  /** Shares targets out among routers; see `SharedTier`. */
+  isOwn(target: TargetIndex): boolean;
   /** The router's own load of a target has changed. */
   loadChanged(target: RoutingTarget): void;
   /** It will end: others take over what it does for all. */

@@ -52,7 +52,7 @@ export class SimRouter implements SimFront {
       options.random,
       view.knowledge,
       view.sharedLoad,
-      createPeerTraffic(clock, view.sharedLoad),
+      createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target)),
     );
   }
 

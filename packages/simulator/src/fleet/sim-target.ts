@@ -4,45 +4,71 @@ import { createTargetLoad, type TargetLoad } from "@espalier/workers";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
+/** Places of what a router has read of one engine. */
+const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, atMs: 4, count: 5 } as const;
+
+/** Room for what one router reads of so many engines, side by side as decisions go through them. */
+export function createReadings(engines: number): Float64Array {
+  return new Float64Array(engines * column.count);
+}
+
 /** What engines' own metrics said when a router last read them. */
 class SimSignals {
-  running = Number.NaN;
-  waiting = Number.NaN;
-  kvUse = Number.NaN;
   readonly blockSize = blockTokens;
   readonly blockCount: number;
   readonly promptTokensTotal = Number.NaN;
   readonly generationTokensTotal = Number.NaN;
   readonly prefixQueries = Number.NaN;
   readonly prefixHits = Number.NaN;
-  inFlightAtScrape = Number.NaN;
   readonly #clock: Clock;
-  #atMs = Number.NEGATIVE_INFINITY;
+  readonly #readings: Float64Array;
+  readonly #first: number;
 
-  constructor(clock: Clock, blockCount: number) {
-    this.#clock = clock;
-    this.blockCount = blockCount;
+  constructor(options: {
+    readonly clock: Clock;
+    readonly blockCount: number;
+    readonly readings: Float64Array;
+    readonly index: number;
+  }) {
+    this.#clock = options.clock;
+    this.blockCount = options.blockCount;
+    this.#readings = options.readings;
+    this.#first = options.index * column.count;
+    this.forget();
+  }
+
+  get running(): number {
+    return this.#readings[this.#first + column.running]!;
+  }
+
+  get waiting(): number {
+    return this.#readings[this.#first + column.waiting]!;
+  }
+
+  get kvUse(): number {
+    return this.#readings[this.#first + column.kvUse]!;
+  }
+
+  get inFlightAtScrape(): number {
+    return this.#readings[this.#first + column.inFlight]!;
   }
 
   ageMs(): number {
-    return this.#clock.nowMs() - this.#atMs;
+    return this.#clock.nowMs() - this.#readings[this.#first + column.atMs]!;
   }
 
   read(engine: SimEngine, inFlight: number): void {
     const stats = engine.stats();
-    this.running = stats.running;
-    this.waiting = stats.waiting;
-    this.kvUse = stats.kvUse;
-    this.inFlightAtScrape = inFlight;
-    this.#atMs = this.#clock.nowMs();
+    this.#readings[this.#first + column.running] = stats.running;
+    this.#readings[this.#first + column.waiting] = stats.waiting;
+    this.#readings[this.#first + column.kvUse] = stats.kvUse;
+    this.#readings[this.#first + column.inFlight] = inFlight;
+    this.#readings[this.#first + column.atMs] = this.#clock.nowMs();
   }
 
   forget(): void {
-    this.running = Number.NaN;
-    this.waiting = Number.NaN;
-    this.kvUse = Number.NaN;
-    this.inFlightAtScrape = Number.NaN;
-    this.#atMs = Number.NEGATIVE_INFINITY;
+    this.#readings.fill(Number.NaN, this.#first, this.#first + column.atMs);
+    this.#readings[this.#first + column.atMs] = Number.NEGATIVE_INFINITY;
   }
 }
 
@@ -62,15 +88,17 @@ export class SimTarget implements RoutingTarget {
     readonly model: SimEngine;
     readonly index: number;
     readonly clock: Clock;
+    /** From `createReadings`, of all targets of one router. */
+    readonly readings: Float64Array;
     readonly onChange: (target: SimTarget) => void;
   }) {
-    const { model, index, clock, onChange } = options;
+    const { model, index, clock, readings, onChange } = options;
     this.model = model;
     this.index = asTargetIndex(index);
     this.key = model.key;
     this.engine = { id: asEngineId(model.key), role: "both", weight: 1 };
     this.load = createTargetLoad({ onChange: () => onChange(this) });
-    this.signals = new SimSignals(clock, model.kvTokens / blockTokens);
+    this.signals = new SimSignals({ clock, blockCount: model.kvTokens / blockTokens, readings, index });
   }
 
   /** A request was refused, or the engine went away while it answered. */

@@ -16,7 +16,7 @@ test("clocks that jump and drift do no harm, and do not show in the times that c
   scheduler.after(second, () => fleet.jumpClock(0, 3_600_000));
   scheduler.after(2 * second, () => fleet.jumpClock(1, -3_600_000));
   scheduler.after(second, () => fleet.setDrift(2, 0.05));
-  await rig.load({ durationMs: 5 * second, perS: 25, outputTokens: 1 });
+  await rig.load({ durationMs: 5 * second, perS: 16, outputTokens: 1 });
   await rig.drain();
   await rig.pass(2 * second);
   expect(rig.ended.every(({ error }) => error === undefined)).toBe(true);
@@ -31,7 +31,7 @@ test("an engine that is killed under load costs only answers that had begun, and
   const { scheduler } = fleet.time;
   scheduler.after(2 * second, () => fleet.killEngine(2));
   scheduler.after(4 * second, () => fleet.startEngine(2));
-  await rig.load({ durationMs: 9 * second, perS: 25, outputTokens: 64 });
+  await rig.load({ durationMs: 9 * second, perS: 16, outputTokens: 64 });
   await rig.drain();
   await rig.pass(2 * second);
   expect(fleet.isEngineUp(2)).toBe(true);
@@ -51,7 +51,7 @@ test("messages that are lost on the way to readers are replayed", async () => {
   for (let engine = 0; engine < 4; engine++) {
     fleet.time.scheduler.after(second + engine * 100, () => fleet.loseEvents(engine, 3));
   }
-  await rig.load({ durationMs: 4 * second, perS: 30 });
+  await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
@@ -63,7 +63,7 @@ test("what is lost for good makes routers doubt that engine alone, until its nex
   await fleet.start();
   fleet.setReplay(1, false);
   fleet.time.scheduler.after(second, () => fleet.loseEvents(1, 3));
-  await rig.load({ durationMs: 4 * second, perS: 30 });
+  await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   const standings = fleet.seats.map(({ router }) => router!.view.isSettled);
@@ -72,7 +72,7 @@ test("what is lost for good makes routers doubt that engine alone, until its nex
   fleet.killEngine(1);
   await rig.pass(second);
   fleet.startEngine(1);
-  await rig.load({ durationMs: 4 * second, perS: 30 });
+  await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
@@ -99,7 +99,7 @@ for (const links of ["real", "delays"] as const) {
     const rig = createFleetRig({ links });
     const { fleet } = rig;
     await fleet.start();
-    const loaded = rig.load({ durationMs: 2 * second, perS: 30 });
+    const loaded = rig.load({ durationMs: 2 * second, perS: 20 });
     fleet.time.scheduler.after(900, () => fleet.killRouter(0));
     fleet.time.scheduler.after(1_000, () => fleet.startRouter(0));
     fleet.time.scheduler.after(1_000, () => fleet.leaveRouter(1));
@@ -123,7 +123,7 @@ test("routers that are killed while they start leave nothing behind", async () =
     await rig.pass(life * 3);
   }
   await rig.pass(15 * second);
-  await rig.load({ durationMs: second, perS: 30 });
+  await rig.load({ durationMs: second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
@@ -148,7 +148,7 @@ test("faults of what does not run are nothing", async () => {
   fleet.resumeRouter(2);
   fleet.killRouter(2);
   expect(fleet.isRouterUp(2)).toBe(false);
-  await rig.load({ durationMs: second, perS: 25 });
+  await rig.load({ durationMs: second, perS: 16 });
   await rig.drain();
   expect(rig.ended.every(({ error }) => error === undefined)).toBe(true);
 });

@@ -20,7 +20,7 @@ test("routers that have started know of each other and of every engine, and come
     expect(view.isSettled).toBe(true);
     expect(view.waitingFor).toEqual([]);
   }
-  await rig.load({ durationMs: 3 * second, perS: 30 });
+  await rig.load({ durationMs: 3 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(rig.fleet)).toEqual([]);
@@ -58,7 +58,7 @@ test("a killed router fails what it has, others take over its feeds, and its nex
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();
-  const loaded = rig.load({ durationMs: 4 * second, perS: 30, outputTokens: 100 });
+  const loaded = rig.load({ durationMs: 4 * second, perS: 20, outputTokens: 100 });
   fleet.time.scheduler.after(second, () => fleet.killRouter(1));
   await loaded;
   await rig.drain();
@@ -74,7 +74,7 @@ test("a killed router fails what it has, others take over its feeds, and its nex
   while (!fleet.seats[1]!.isServing) await rig.pass(1);
   // Used from here on: what it will decide by must be what the others know.
   expect(differencesIn(fleet).filter((what) => what.startsWith("router 1 holds"))).toEqual([]);
-  await rig.load({ durationMs: 2 * second, perS: 30 });
+  await rig.load({ durationMs: 2 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
@@ -86,7 +86,7 @@ test("a router that leaves answers what it has, takes nothing new, and ends; oth
   const rig = createFleetRig();
   const { fleet } = rig;
   await fleet.start();
-  const loaded = rig.load({ durationMs: 4 * second, perS: 30, outputTokens: 100 });
+  const loaded = rig.load({ durationMs: 4 * second, perS: 20, outputTokens: 100 });
   let readsOfLeaver = -1;
   fleet.time.scheduler.after(second, () => {
     readsOfLeaver = ownedBy(fleet, 0);
@@ -115,7 +115,7 @@ test("every router can be restarted in turn under load without an error", async 
     fleet.time.scheduler.after(router * 3 * second + 500, () => fleet.leaveRouter(router));
     fleet.time.scheduler.after(router * 3 * second + 2_000, () => fleet.startRouter(router));
   }
-  await rig.load({ durationMs: 10 * second, perS: 25 });
+  await rig.load({ durationMs: 10 * second, perS: 16 });
   await rig.drain();
   await rig.pass(2 * second);
   expect(fleet.seats.map(({ lives }) => lives)).toEqual([2, 2, 2]);
@@ -158,7 +158,7 @@ test("requests in the socket of a paused router fail when it is killed, and its 
   fleet.startRouter(0);
   await rig.pass(10 * second);
   expect(fleet.seats[0]).toMatchObject({ isServing: true });
-  await rig.load({ durationMs: second, perS: 25 });
+  await rig.load({ durationMs: second, perS: 16 });
   await rig.drain();
   await rig.pass(second);
   expect(differencesIn(fleet)).toEqual([]);
@@ -168,12 +168,12 @@ test("halves that hear nothing of each other agree again once healed", async () 
   const rig = createFleetRig({ routers: 4 });
   const { fleet } = rig;
   await fleet.start();
-  await rig.load({ durationMs: second, perS: 30 });
+  await rig.load({ durationMs: second, perS: 20 });
   fleet.partition([
     [0, 1],
     [2, 3],
   ]);
-  await rig.load({ durationMs: 6 * second, perS: 30 });
+  await rig.load({ durationMs: 6 * second, perS: 20 });
   await rig.drain();
   await rig.pass(5 * second);
   const [here, , there] = [...viewsOf(fleet).values()];
@@ -196,7 +196,7 @@ test("a link that is cut in one direction, reset or slow is no error for clients
   scheduler.after(2_500, () => fleet.mendLink(0, 1));
   scheduler.after(3_000, () => fleet.resetLink(1, 2));
   scheduler.after(3_500, () => fleet.setLinkSpeed({ delayMs: 20, jitterMs: 10 }));
-  await rig.load({ durationMs: 6 * second, perS: 25 });
+  await rig.load({ durationMs: 6 * second, perS: 16 });
   await rig.drain();
   await rig.pass(10 * second);
   expect(rig.ended.every(({ error }) => error === undefined)).toBe(true);
@@ -208,12 +208,12 @@ test("a spare router joins under load, and is used only when it knows what the o
   const { fleet } = rig;
   await fleet.start();
   expect(fleet.isRouterUp(3)).toBe(false);
-  await rig.load({ durationMs: 2 * second, perS: 30 });
+  await rig.load({ durationMs: 2 * second, perS: 20 });
   expect(rig.ended.some(({ router }) => router === 3)).toBe(false);
   fleet.startRouter(3);
   fleet.startRouter(3);
   expect(fleet.seats[3]).toMatchObject({ lives: 1, isServing: false });
-  await rig.load({ durationMs: 4 * second, perS: 30 });
+  await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
   expect(rig.ended.filter(({ router }) => router === 3).length).toBeGreaterThan(0);

@@ -32,7 +32,7 @@ export default defineConfig({
         // Deadlines of real programs: nothing else runs beside them.
         test: {
           name: "chaos",
-          include: ["test/chaos/**/*.test.ts"],
+          include: ["test/{chaos,calibration}/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
           fileParallelism: false,

@@ -14,12 +14,11 @@ interface TraceRow {
 const blockTokens = 512;
 const conversations = 60;
 const turns = 5;
-/** Beginnings that several conversations have in common, of this many blocks each. */
-const systemPrompts = Number(process.env.SYS ?? 12);
-const systemBlocks = 1;
-/** Conversations start within this time; the trace goes on until the last of them has ended. */
-const startsWithinMs = Number(process.env.STARTS ?? 60_000);
-const meanPauseMs = Number(process.env.PAUSE ?? 8_000);
+/** First blocks that several conversations have in common. */
+const systemPrompts = 30;
+/** Conversations start within this time, in milliseconds of the engines, and each goes on for as long as it takes. */
+const startsWithinMs = 100_000;
+const meanPauseMs = 8_000;
 
 export const traceRequests = conversations * turns;
 
@@ -30,7 +29,7 @@ export const traceRequests = conversations * turns;
  */
 export function conversationTrace(seed: number): string {
   const random = createSeededRandom(seed);
-  const names = { next: systemPrompts * systemBlocks };
+  const names = { next: systemPrompts };
   const rows = Array.from({ length: conversations }, () => conversation(random, names)).flat();
   rows.sort((one, other) => one.timestamp - other.timestamp);
   return rows.map((row) => `${JSON.stringify(row)}\n`).join("");
@@ -38,12 +37,11 @@ export function conversationTrace(seed: number): string {
 
 function conversation(random: Random, names: { next: number }): readonly TraceRow[] {
   const newBlocks = (count: number): number[] => Array.from({ length: count }, () => names.next++);
-  const system = random.integer(systemPrompts) * systemBlocks;
-  const blocks = [...Array.from({ length: systemBlocks }, (_, at) => system + at), ...newBlocks(2 + random.integer(2))];
+  const blocks = [random.integer(systemPrompts), ...newBlocks(2 + random.integer(2))];
   let timestamp = random.float() * startsWithinMs;
   return Array.from({ length: turns }, (_, turn) => {
     if (turn > 0) {
-      blocks.push(...newBlocks(Number(process.env.GROW ?? 2)));
+      blocks.push(...newBlocks(1));
       timestamp += meanPauseMs * (0.5 + random.float());
     }
     const tailTokens = 30 + random.integer(blockTokens - 60);

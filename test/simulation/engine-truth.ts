@@ -1,7 +1,10 @@
 import { blockChange } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/replication";
-import type { EngineMessage, SimEngine } from "./parts.ts";
+import type { SimFleet } from "@espalier/simulator";
+
+type SimEngine = SimFleet["engines"][number];
+type EngineMessage = SimEngine["messages"][number];
 
 /** What engines hold after each of their messages, read at the source: what every router should come to. */
 export class EngineTruth {

@@ -1,5 +1,14 @@
+import type { PrefixIndex } from "@espalier/prefix-index";
+import type { SharedTier } from "@espalier/routing";
 import type { SimFleet } from "@espalier/simulator";
-import { RealView } from "./parts.ts";
+
+type RouterView = NonNullable<SimFleet["seats"][number]["router"]>["view"];
+
+/** The view of a router with links of its own. */
+interface RealView extends RouterView {
+  readonly index: PrefixIndex;
+  readonly tier: SharedTier;
+}
 
 /** A router whose process runs now, seen from inside. */
 export interface LiveRouter {
@@ -24,8 +33,12 @@ export interface OwnLoad {
 export function liveRouters(fleet: SimFleet): LiveRouter[] {
   return fleet.seats.flatMap(({ number, lives, router, time, isLeaving }) => {
     const view = router?.view;
-    if (!(view instanceof RealView)) return [];
+    if (!view || !isReal(view)) return [];
     const { isPaused, pendingCount: timers } = time;
     return [{ number, life: lives, view, ownLoads: router?.targets ?? [], isPaused, isLeaving, timers }];
   });
+}
+
+function isReal(view: RouterView): view is RealView {
+  return "tier" in view && "index" in view;
 }

@@ -68,12 +68,13 @@ function factProblems({ view }: LiveRouter, { engines }: SimFleet, truth: Engine
   return found;
 }
 
-function sizesOver({ view, timers, ownLoads }: LiveRouter): string[] {
+function sizesOver({ view, timers, ownLoads, isPaused }: LiveRouter): string[] {
   const { replica, backend } = view.tier;
   const { journals, foldBytes } = replica.describe();
   const inFlight = ownLoads.reduce((sum, { load }) => sum + load.inFlight, 0);
   const sizes = {
-    timers: timers - 2 * inFlight,
+    // What arrives at a process that is stopped waits in its sockets, which are timers here.
+    timers: isPaused ? 0 : timers - 2 * inFlight,
     factItems: journals.ownFactItems,
     journals: journals.documents,
     foldBytes,

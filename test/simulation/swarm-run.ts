@@ -31,7 +31,7 @@ const sizeSteps = 10;
 /** After everything is healed: for members and roles to settle, for answers to end, and for all to agree. */
 const settleMs = 20_000;
 const drainMs = 60_000;
-const agreeMs = Number(process.env.AGREE ?? 10_000);
+const agreeMs = 10_000;
 /** An engine that is up for so long is known to be so: three probes of its health, and a little. */
 const knownUpMs = 6_500;
 /** Number of the first request that goes past the routers. */

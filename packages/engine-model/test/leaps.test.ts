@@ -133,9 +133,58 @@ describe("steps that are passed over", () => {
     const wakes = drive(told, [{ atMs: 0, id: 0, request }]);
     const { steps } = told.engine.stats();
     expect(steps).toBe(97);
-    // Its beginning, its first token, six blocks that begin, six that are full and told of, its end.
-    expect(wakes).toBeLessThanOrEqual(20);
+    // Its beginning, its first token, six blocks that are full and told of, its end.
+    expect(wakes).toBeLessThanOrEqual(9);
     expect(told.progress.get(0)).toEqual([1, 16, 16, 16, 16, 16, 15]);
+  });
+
+  test.each(["vllm", "sglang"] as const)("%s: observers drop and send requests in the middle of a step", (flavour) => {
+    for (let seed = 0; seed < 6; seed++) {
+      const random = createSeededRandom(seed);
+      const script = arrivals(random, 40, parameters.blockSize, 40).filter(({ request }) => request);
+      const drops = script.map(({ id }) => [id + 1, id - 1, id + 2][random.integer(3)]!);
+      const run = (progressTokens?: number): Told => {
+        const told = createTold({ ...parameters, flavour }, progressTokens);
+        const { engine, reports } = told;
+        let known = 0;
+        // Acts in the call that tells of an end, of those before and behind it in the batch alike.
+        told.reports.push = (report) => {
+          const length = Array.prototype.push.call(reports, report);
+          if (report.finishReason === "aborted") return length;
+          engine.abort(drops[report.id % 1_000]!, report.finishedMs);
+          if (report.id < 1_000 && report.id % 3 === 0) {
+            const request = { promptTokens: 20, outputTokens: 30, chain: chainOf(3, 0, report.id) };
+            engine.submit({ id: 1_000 + report.id, ...request }, report.finishedMs);
+          }
+          known++;
+          return length;
+        };
+        drive(told, script);
+        expect(known).toBeGreaterThan(10);
+        return told;
+      };
+      const passing = run();
+      const stepping = run(1);
+      expect(passing.calls).toEqual(stepping.calls);
+      expect([...passing.reports]).toEqual([...stepping.reports]);
+      expect(passing.reports.some(({ finishReason }) => finishReason === "aborted")).toBe(true);
+      expect(passing.engine.stats()).toEqual(stepping.engine.stats());
+    }
+  });
+
+  test("more requests than a phase has room for at first decode together", () => {
+    const wide = { ...parameters, blockCount: 400, maxRunning: 64, maxBatchedTokens: 2_048 };
+    const [passing, stepping] = [createTold(wide), createTold(wide, 1)];
+    for (const told of [passing, stepping]) {
+      const script = Array.from({ length: 40 }, (_, id) => {
+        const request = { promptTokens: 1 + id, outputTokens: 60 + id, chain: chainOf(9, id % 4, id), priority: 0 };
+        return { atMs: id, id, request };
+      });
+      drive(told, script);
+      expect(told.reports).toHaveLength(40);
+    }
+    expect(passing.calls).toEqual(stepping.calls);
+    expect(passing.engine.stats()).toEqual(stepping.engine.stats());
   });
 
   test("a request that arrives in between is admitted with the next step", () => {

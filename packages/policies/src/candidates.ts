@@ -98,30 +98,35 @@ type Writable = { -readonly [Property in keyof CandidateSet]: CandidateSet[Prope
 /** @param capacity how many candidates fit before the arrays double */
 export function createCandidateSet(capacity = 16): CandidateSet {
   const initialCapacity = Math.max(1, capacity);
-  const column = () => new Float64Array(initialCapacity);
+  const column = (name: CandidateColumn): Float64Array => emptyColumn(name, initialCapacity);
   const set: Writable = {
     count: 0,
     capacity: initialCapacity,
     key: [],
     target: new Int32Array(initialCapacity),
-    weight: column(),
-    inFlight: column(),
-    pendingPrefillTokens: column(),
-    decodeTokens: column(),
-    running: column(),
-    waiting: column(),
-    kvUse: column(),
-    kvCapacityTokens: column(),
-    signalAgeMs: column(),
-    inFlightAtSignal: column(),
-    matchedTokens: column(),
-    matchedCpuTokens: column(),
-    matchedDiskTokens: column(),
-    matchedExternalTokens: column(),
-    matchAgeMs: column(),
-    heldTokens: column(),
-    own: column(),
+    weight: column("weight"),
+    inFlight: column("inFlight"),
+    pendingPrefillTokens: column("pendingPrefillTokens"),
+    decodeTokens: column("decodeTokens"),
+    running: column("running"),
+    waiting: column("waiting"),
+    kvUse: column("kvUse"),
+    kvCapacityTokens: column("kvCapacityTokens"),
+    signalAgeMs: column("signalAgeMs"),
+    inFlightAtSignal: column("inFlightAtSignal"),
+    matchedTokens: column("matchedTokens"),
+    matchedCpuTokens: column("matchedCpuTokens"),
+    matchedDiskTokens: column("matchedDiskTokens"),
+    matchedExternalTokens: column("matchedExternalTokens"),
+    matchAgeMs: column("matchAgeMs"),
+    heldTokens: column("heldTokens"),
+    own: column("own"),
     reset() {
+      // Entries that nobody has added hold the defaults, so that adding one need not write them column by column.
+      for (let at = 0; at < candidateColumns.length; at++) {
+        const name = candidateColumns[at]!;
+        set[name].fill(columnDefaults[name], 0, set.count);
+      }
       set.count = 0;
     },
     add(key, target) {
@@ -130,27 +135,14 @@ export function createCandidateSet(capacity = 16): CandidateSet {
       set.count = index + 1;
       set.key[index] = key;
       set.target[index] = target;
-      set.weight[index] = columnDefaults.weight;
-      set.inFlight[index] = columnDefaults.inFlight;
-      set.pendingPrefillTokens[index] = columnDefaults.pendingPrefillTokens;
-      set.decodeTokens[index] = columnDefaults.decodeTokens;
-      set.running[index] = columnDefaults.running;
-      set.waiting[index] = columnDefaults.waiting;
-      set.kvUse[index] = columnDefaults.kvUse;
-      set.kvCapacityTokens[index] = columnDefaults.kvCapacityTokens;
-      set.signalAgeMs[index] = columnDefaults.signalAgeMs;
-      set.inFlightAtSignal[index] = columnDefaults.inFlightAtSignal;
-      set.matchedTokens[index] = columnDefaults.matchedTokens;
-      set.matchedCpuTokens[index] = columnDefaults.matchedCpuTokens;
-      set.matchedDiskTokens[index] = columnDefaults.matchedDiskTokens;
-      set.matchedExternalTokens[index] = columnDefaults.matchedExternalTokens;
-      set.matchAgeMs[index] = columnDefaults.matchAgeMs;
-      set.heldTokens[index] = columnDefaults.heldTokens;
-      set.own[index] = columnDefaults.own;
       return index;
     },
   };
   return set;
+}
+
+function emptyColumn(name: CandidateColumn, capacity: number): Float64Array {
+  return new Float64Array(capacity).fill(columnDefaults[name]);
 }
 
 function grow(set: Writable): void {
@@ -162,7 +154,7 @@ function grow(set: Writable): void {
   target.set(set.target);
   set.target = target;
   for (const name of candidateColumns) {
-    const column = new Float64Array(set.capacity);
+    const column = emptyColumn(name, set.capacity);
     column.set(set[name]);
     set[name] = column;
   }

@@ -53,6 +53,9 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
   });
 }
 
+/** Ways of sharing, those that are most like one router first. */
+const likeness: readonly string[] = ["mesh", "oracle", "events-only", "gossip-1s", "none"];
+
 /**
  * Of the run that is most like the published one: the scenario's own fleet and load, the sharing that is named, or else
  * the mesh where there is a choice.
@@ -68,7 +71,7 @@ function figureOfRun(
   const engines = variant?.engines ?? scenario.fleet.engines;
   const isAsked = (row: MedianRow): boolean => sharing === undefined || isBlind(policy) || row.sharing === sharing;
   const distance = (row: MedianRow): number =>
-    (row.routers === routers ? 0 : 4) + (row.sharing === "oracle" ? 2 : 0) + (row.sharing === "mesh" ? 0 : 1);
+    (row.routers === routers ? 0 : 1) + 2 * likeness.indexOf(row.sharing ?? "none");
   const [best] = rows
     .filter((row) => row.policy === policy && row.variant === name && row.engines === engines && row.load === undefined)
     .filter(isAsked)

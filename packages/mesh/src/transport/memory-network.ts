@@ -60,13 +60,21 @@ class Network implements MemoryNetwork {
   readonly listeners = new Map<string, MemoryTransport>();
   bytesSent = 0;
   readonly #ends = new Map<MemoryEnd, Direction>();
+  /** Transports that were not started. */
+  readonly #unstarted = new Set<MemoryTransport>();
 
   constructor(options: MemoryNetworkOptions) {
     this.options = { connectTimeoutMs: defaultConnectTimeoutMs, maxFrameBytes: defaultMaxFrameBytes, ...options };
   }
 
   transport(address: string): Transport {
-    return new MemoryTransport(this, address);
+    const transport = new MemoryTransport(this, address);
+    this.#unstarted.add(transport);
+    return transport;
+  }
+
+  started(transport: MemoryTransport): void {
+    this.#unstarted.delete(transport);
   }
 
   setSpeed(speed: Partial<PipeSpeed>, direction?: Direction): void {
@@ -114,6 +122,8 @@ class Network implements MemoryNetwork {
   kill(address: string): void {
     this.thaw(address);
     this.listeners.get(address)?.die();
+    // A process may end before it has come to start its transport, and what it has begun still runs to its end.
+    for (const transport of this.#unstarted) if (transport.place === address) transport.die();
     for (const end of this.endsOf(address)) end.vanish();
   }
 
@@ -158,32 +168,37 @@ class Network implements MemoryNetwork {
 
 class MemoryTransport implements Transport {
   readonly #network: Network;
-  readonly #address: string;
+  /** Where it listens once started. */
+  readonly place: string;
   readonly #dials = new Set<(end: ConnectionEnd) => void>();
   accept: (connection: Connection) => ConnectionObserver = () => {
     throw new TypeError("the transport was started before onConnection");
   };
   #state: "new" | "running" | "stopped" = "new";
+  /** Its process is gone. */
+  #isDead = false;
 
   constructor(network: Network, address: string) {
     this.#network = network;
-    this.#address = address;
+    this.place = address;
   }
 
   get address(): string {
-    return this.#state === "new" ? "" : this.#address;
+    return this.#state === "new" ? "" : this.place;
   }
 
   async start(): Promise<void> {
-    if (this.#network.listeners.has(this.#address)) throw new RangeError(`${this.#address} is taken`);
-    this.#network.listeners.set(this.#address, this);
+    this.#network.started(this);
+    if (this.#isDead) return;
+    if (this.#network.listeners.has(this.place)) throw new RangeError(`${this.place} is taken`);
+    this.#network.listeners.set(this.place, this);
     this.#state = "running";
   }
 
   async stop(): Promise<void> {
     if (this.#state !== "running") return;
     this.#close();
-    for (const end of this.#network.endsOf(this.#address)) end.close(1001, "stopped");
+    for (const end of this.#network.endsOf(this.place)) end.close(1001, "stopped");
     for (const fail of this.#dials) {
       this.#network.options.scheduler.after(0, () => fail({ kind: "closed", code: 1001, reason: "stopped" }));
     }
@@ -191,13 +206,15 @@ class MemoryTransport implements Transport {
 
   /** Neither listens nor dials any more, and says nothing of it. */
   die(): void {
+    this.#isDead = true;
+    this.#network.started(this);
     this.#close();
     this.#dials.clear();
   }
 
   #close(): void {
     this.#state = "stopped";
-    this.#network.listeners.delete(this.#address);
+    if (this.#network.listeners.get(this.place) === this) this.#network.listeners.delete(this.place);
   }
 
   onConnection(accept: (connection: Connection) => ConnectionObserver): void {
@@ -206,9 +223,10 @@ class MemoryTransport implements Transport {
 
   dial(address: string, observer: DialObserver): void {
     const { faults, options, listeners } = this.#network;
-    const there = { from: this.#address, to: address };
-    const back = { from: address, to: this.#address };
+    const there = { from: this.place, to: address };
+    const back = { from: address, to: this.place };
     const { scheduler } = options;
+    if (this.#isDead) return;
     if (this.#state !== "running") throw new TypeError("only a running transport dials");
     const cancelTimeout = scheduler.after(options.connectTimeoutMs, () =>
       fail({ kind: "timeout", code: 0, reason: `no answer in ${options.connectTimeoutMs} ms` }),
@@ -228,7 +246,7 @@ class MemoryTransport implements Transport {
         return;
       }
       settle();
-      const { dialed, accepted } = this.#network.connect(this.#address, address);
+      const { dialed, accepted } = this.#network.connect(this.place, address);
       accepted.observe(listener.accept(accepted));
       dialed.observe(observer);
       observer.opened(dialed);

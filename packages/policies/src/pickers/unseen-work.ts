@@ -34,34 +34,102 @@ interface Indices {
   count: number;
 }
 
-export function createUnseenWork({ common, tieCost }: UnseenWorkOptions): UnseenWork {
-  let heights = new Float64Array(0);
-  let scores = new Float64Array(0);
-  let costs = new Float64Array(0);
-  let near: Indices = { indices: new Int32Array(0), count: 0 };
+/** Allocates nothing for a decision unless there are more candidates than ever before. */
+export function createUnseenWork(options: UnseenWorkOptions): UnseenWork {
+  return new LeveledWork(options);
+}
 
-  const grow = (length: number): void => {
-    if (heights.length >= length) return;
-    heights = new Float64Array(length);
-    scores = new Float64Array(length);
-    costs = new Float64Array(length);
-    near = { indices: new Int32Array(length), count: 0 };
-  };
-  /** Finds those that are as good as the best, and the level to which the unseen work fills them. */
-  const fillNear = (decision: Decision, order: Order): number => {
-    const { eligible, eligibleCount } = decision;
+class LeveledWork implements UnseenWork {
+  costs = new Float64Array(0);
+  readonly #options: UnseenWorkOptions;
+  /** What each has to do whoever asks; for equals with their requests in flight. */
+  #heights = new Float64Array(0);
+  #scores = new Float64Array(0);
+  /** Those that are as good as the best. */
+  #near: Indices = { indices: new Int32Array(0), count: 0 };
+
+  constructor(options: UnseenWorkOptions) {
+    this.#options = options;
+  }
+
+  level(decision: Decision): boolean {
+    const { eligible, eligibleCount, request } = decision;
+    const { unseenTokens = 0 } = request;
+    if (!(unseenTokens > 0)) return false;
+    this.#grow(decision.costs.length);
+    const heights = this.#heights;
+    for (let place = 0; place < eligibleCount; place++) heights[eligible[place]!] = 0;
+    for (const scorer of this.#options.common) {
+      scorer.score(decision, this.#scores);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        heights[index] = heights[index]! + this.#scores[index]!;
+      }
+    }
+    const level = waterLevel({ indices: eligible, count: eligibleCount }, heights, unseenTokens);
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      this.costs[index] = decision.costs[index]! + Math.max(0, level - heights[index]!);
+    }
+    return true;
+  }
+
+  draw(decision: Decision, order: Order, random: Random): number {
+    const level = this.#fillNear(decision, order);
+    const near = this.#near;
+    if (this.#keepOwn(decision)) return leastOf(near, order.second, random);
+    let chosen = near.indices[0]!;
+    let sum = 0;
+    for (let place = 0; place < near.count; place++) {
+      const index = near.indices[place]!;
+      const room = level - this.#heights[index]!;
+      if (!(room > 0)) continue;
+      // A newcomer that takes over with its share of the room so far leaves everybody with theirs.
+      sum += room;
+      if (random.float() * sum < room) chosen = index;
+    }
+    return chosen;
+  }
+
+  explain(decision: Decision, order: Order, out: Float64Array): void {
+    const level = this.#fillNear(decision, order);
+    const hasOwn = this.#keepOwn(decision);
+    const near = this.#near.indices.subarray(0, this.#near.count);
+    const least = near.reduce((lowest, index) => Math.min(lowest, order.second[index]!), Number.POSITIVE_INFINITY);
+    const shareOf = (index: number): number => {
+      if (hasOwn) return order.second[index] === least ? 1 : 0;
+      return Math.max(0, level - this.#heights[index]!);
+    };
+    const sum = near.reduce((total, index) => total + shareOf(index), 0);
+    for (const index of near) out[index] = shareOf(index) / sum;
+  }
+
+  #grow(length: number): void {
+    if (this.#heights.length >= length) return;
+    this.#heights = new Float64Array(length);
+    this.#scores = new Float64Array(length);
+    this.costs = new Float64Array(length);
+    this.#near = { indices: new Int32Array(length), count: 0 };
+  }
+
+  /** Finds the equals, and the level to which the unseen work fills them. */
+  #fillNear(decision: Decision, order: Order): number {
+    const { eligible, eligibleCount, request } = decision;
     const limit = lowestFirst(decision, order) + order.tolerance;
+    const near = this.#near;
     near.count = 0;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       if (!(order.first[index]! <= limit)) continue;
       near.indices[near.count++] = index;
-      heights[index] = heights[index]! + tieCost * order.second[index]!;
+      this.#heights[index] = this.#heights[index]! + this.#options.tieCost * order.second[index]!;
     }
-    return waterLevel(near, heights, decision.request.unseenTokens ?? 0);
-  };
-  /** Leaves only those of this router among the equals, where there are any. */
-  const keepOwn = ({ candidates }: Decision): boolean => {
+    return waterLevel(near, this.#heights, request.unseenTokens ?? 0);
+  }
+
+  /** Leaves only those of this router among the equals, where there are any. @returns whether there are */
+  #keepOwn({ candidates }: Decision): boolean {
+    const near = this.#near;
     let kept = 0;
     for (let place = 0; place < near.count; place++) {
       const index = near.indices[place]!;
@@ -69,57 +137,7 @@ export function createUnseenWork({ common, tieCost }: UnseenWorkOptions): Unseen
     }
     if (kept > 0) near.count = kept;
     return kept > 0;
-  };
-  return {
-    get costs() {
-      return costs;
-    },
-    level(decision) {
-      const { eligible, eligibleCount, request } = decision;
-      const { unseenTokens = 0 } = request;
-      if (!(unseenTokens > 0)) return false;
-      grow(decision.costs.length);
-      for (let place = 0; place < eligibleCount; place++) heights[eligible[place]!] = 0;
-      for (const scorer of common) {
-        scorer.score(decision, scores);
-        for (let place = 0; place < eligibleCount; place++) heights[eligible[place]!]! += scores[eligible[place]!]!;
-      }
-      const level = waterLevel({ indices: eligible, count: eligibleCount }, heights, unseenTokens);
-      for (let place = 0; place < eligibleCount; place++) {
-        const index = eligible[place]!;
-        costs[index] = decision.costs[index]! + Math.max(0, level - heights[index]!);
-      }
-      return true;
-    },
-    draw(decision, order, random) {
-      const level = fillNear(decision, order);
-      if (keepOwn(decision)) return leastOf(near, order.second, random);
-      let chosen = near.indices[0]!;
-      let sum = 0;
-      for (let place = 0; place < near.count; place++) {
-        const index = near.indices[place]!;
-        const room = level - heights[index]!;
-        if (!(room > 0)) continue;
-        // A newcomer that takes over with its share of the room so far leaves everybody with theirs.
-        sum += room;
-        if (random.float() * sum < room) chosen = index;
-      }
-      return chosen;
-    },
-    explain(decision, order, out) {
-      const level = fillNear(decision, order);
-      if (keepOwn(decision)) {
-        const own = near.indices.subarray(0, near.count);
-        const least = own.reduce((lowest, index) => Math.min(lowest, order.second[index]!), Number.POSITIVE_INFINITY);
-        const best = own.filter((index) => order.second[index] === least);
-        for (const index of best) out[index] = 1 / best.length;
-        return;
-      }
-      const chosen = near.indices.subarray(0, near.count);
-      const sum = chosen.reduce((total, index) => total + Math.max(0, level - heights[index]!), 0);
-      for (const index of chosen) out[index] = Math.max(0, level - heights[index]!) / sum;
-    },
-  };
+  }
 }
 
 /** The one of the lowest measure; equal ones with equal probability. */

@@ -18,8 +18,9 @@ export function readStateVector(bytes: Uint8Array): Map<number, number> {
 
 /**
  * A journal from a clock on, in updates of about `maxBytes`, cut between items. Whoever has taken one of them has
- * everything before its end, deletions included: the first one brings all deletions before it, and later ones do
- * where the document lost items meanwhile.
+ * everything before its end, deletions included: the first one brings all deletions up to its end, and later ones do
+ * where the document lost items meanwhile, else those within it. These say again what deleted structs say, for who has
+ * come by the items another way since it asked: it skips the structs.
  *
  * @param current the document, or undefined once it is gone: the updates end then
  */
@@ -33,20 +34,15 @@ export function* diffJournal(
   for (;;) {
     const journal = current();
     if (journal === undefined || from >= journal.clock) return;
-    const deletions = journal.deletionCount === deletionsSent ? [] : deletionsBefore(journal.structs, from);
+    const deletionsFrom = journal.deletionCount === deletionsSent ? from : 0;
     deletionsSent = journal.deletionCount;
-    const update = encodePiece(journal, from, maxBytes, deletions);
+    const update = encodePiece(journal, from, maxBytes, deletionsFrom);
     from = update.to;
     yield update;
   }
 }
 
-function encodePiece(
-  journal: JournalDocument,
-  from: number,
-  maxBytes: number,
-  deletions: readonly ClockRange[],
-): DocumentUpdate {
+function encodePiece(journal: JournalDocument, from: number, maxBytes: number, deletionsFrom: number): DocumentUpdate {
   const { structs, client, name } = journal;
   const begin = findIndexSS(structs as (Item | GC)[], from);
   let end = begin;
@@ -65,6 +61,9 @@ function encodePiece(
     const struct = structs[index]!;
     struct.write(encoder, Math.max(0, from - struct.id.clock));
   }
+  const last = structs[end - 1]!;
+  const to = last.id.clock + last.length;
+  const deletions = deletionsWithin(structs, deletionsFrom, to);
   writeVarUint(rest, deletions.length === 0 ? 0 : 1);
   if (deletions.length > 0) {
     writeVarUint(rest, client);
@@ -74,18 +73,18 @@ function encodePiece(
       writeVarUint(rest, range.to - range.from);
     }
   }
-  const last = structs[end - 1]!;
-  return { name, from, to: last.id.clock + last.length, bytes: encoder.toUint8Array() };
+  return { name, from, to, bytes: encoder.toUint8Array() };
 }
 
-/** Clocks before `end` that are deleted. */
-function deletionsBefore(structs: readonly (Item | GC)[], end: number): ClockRange[] {
+/** Clocks from `begin` to `end` (exclusive) that are deleted. */
+function deletionsWithin(structs: readonly (Item | GC)[], begin: number, end: number): ClockRange[] {
   const ranges: { from: number; to: number }[] = [];
-  for (const struct of structs) {
-    const from = struct.id.clock;
-    if (from >= end) break;
+  for (let index = findIndexSS(structs as (Item | GC)[], begin); index < structs.length; index++) {
+    const struct = structs[index]!;
+    if (struct.id.clock >= end) break;
     if (!struct.deleted) continue;
-    const to = Math.min(end, from + struct.length);
+    const from = Math.max(begin, struct.id.clock);
+    const to = Math.min(end, struct.id.clock + struct.length);
     const last = ranges.at(-1);
     if (last !== undefined && last.to === from) last.to = to;
     else ranges.push({ from, to });

@@ -103,7 +103,13 @@ class IndexFold implements FactFold {
     const fold = this.#targets.get(statement.target);
     if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
     if (fold.track.last?.sequence !== statement.sequence) return "not-comparable";
-    if (fold.agrees(statement)) return "equal";
+    if (fold.agrees(statement)) {
+      // What somebody who has read everything holds as well lacks nothing.
+      if (statement.isComplete && !fold.track.isComplete) fold.track.settle(statement.sequence, true);
+      this.#touch(fold);
+      this.#tell();
+      return "equal";
+    }
     if (statement.isComplete || !fold.track.isComplete) {
       fold.mistrust(from);
       this.#touch(fold);

@@ -1,6 +1,6 @@
 import { type Tier, tierNames } from "@espalier/prefix-index";
 import type { FoldState } from "../facts/fact-fold.ts";
-import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
+import type { BatchMark, Life } from "../facts/life.ts";
 import { cutUrgency } from "./cut-policy.ts";
 import type { FeedReaderLimits } from "./feed-limits.ts";
 import type { FeedReaderOptions } from "./feed-reader.ts";
@@ -61,7 +61,7 @@ export class FeedWriter {
   }
 
   retireOthers(current: Life): void {
-    this.#feeds.retireOthers(lifeId(current));
+    this.#feeds.retireOthers(current);
   }
 
   /** Sees whether the fold is where the reader is. */

@@ -79,8 +79,8 @@ export class OwnFeeds {
   }
 
   /** Only this life matters any more. */
-  retireOthers(current: string): void {
-    for (const id of [...this.#feeds.keys()]) if (id !== current) this.#retire(id);
+  retireOthers(current: Life): void {
+    for (const [id, { life }] of this.#feeds) if (!isSameMessage(life, current)) this.#retire(id);
   }
 
   #retire(id: string): void {

@@ -287,8 +287,8 @@ class JournaledReplica implements Replica {
   }
 
   /**
-   * What the old life has written is given up: it is a later life that others have seen already. Lives of engines that it
-   * has named are named again, for the fold goes on in them, and nobody else may have heard of them.
+   * What the old life has written is given up: others have seen a later one already. Lives of engines that it has named
+   * are named again: the fold goes on in them, and nobody else may have heard of them.
    */
   #renewEpoch(above: number): void {
     for (const reader of [...this.#desk.readers]) reader.setRole("none");

@@ -172,6 +172,24 @@ describe("comparing statements", () => {
   });
 });
 
+/**
+ * A replica that nobody had given a snapshot in time went on as partial. It held what the reader held that had read all,
+ * and every statement said so, but it took its facts for partial until the reader's next cut, up to a minute later.
+ */
+it("a replica that holds what a complete statement says is complete, too", () => {
+  const one = createFoldHarness();
+  const { fold, changes } = createFoldHarness();
+  one.fold.apply(a, storing(0, 5));
+  fold.apply(b, storing(0, 5, false));
+  expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: false });
+  const statement = one.fold.statement(target)!;
+  expect(fold.compare({ ...statement, isComplete: false }, a)).toBe("equal");
+  expect(fold.state(target)?.isComplete).toBe(false);
+  changes.length = 0;
+  expect(fold.compare(statement, a)).toBe("equal");
+  expect([fold.state(target)?.isComplete, changes]).toEqual([true, [target]]);
+});
+
 describe("replacing the state by a reader's own", () => {
   const replacement = {
     target,

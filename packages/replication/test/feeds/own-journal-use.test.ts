@@ -71,7 +71,7 @@ describe("entries of the own journal", () => {
     expect(taken().filter((line) => line.startsWith("retire"))).toEqual([]);
     feeds.declare(life(maxOwnFeeds));
     expect(taken()).toEqual(["declare 4", "retire 0"]);
-    feeds.retireOthers("4.5.4");
+    feeds.retireOthers(life(maxOwnFeeds));
     expect(taken()).toEqual(["retire 1", "retire 2", "retire 3"]);
   });
 

@@ -32,16 +32,18 @@ export function createTraceReplay(options: TraceReplayOptions): Workload {
       const rows = stepMs === undefined ? taken : jitterArrivals(taken, { stepMs, random });
       const write = createRowWriter(seed, rows);
       let next = 0;
-      const sendDue = (): void => {
-        const nowMs = sender.nowMs();
-        for (; next < rows.length && rows[next]!.arrivalMs / speed <= nowMs; next++) {
-          const row = rows[next]!;
+      const dueMs = (at: number): number => rows[at]!.arrivalMs / speed;
+      // The time at which a timer fires may fall short of the one it was set for by a rounding error, which no further
+      // timer would make up for: a row is due when its timer says so.
+      const sendDue = (isNextDue: boolean): void => {
+        for (let isDue = isNextDue; next < rows.length && (isDue || dueMs(next) <= sender.nowMs()); isDue = false) {
+          const row = rows[next++]!;
           sender.send(write(row), { outputTokens: row.outputTokens }, () => {});
         }
         if (next === rows.length) sender.finish();
-        else sender.after(rows[next]!.arrivalMs / speed - sender.nowMs(), sendDue);
+        else sender.after(dueMs(next) - sender.nowMs(), () => sendDue(true));
       };
-      sendDue();
+      sendDue(false);
     },
   };
 }

@@ -132,6 +132,7 @@ export class SimFleet implements FleetControls {
   /** Ends all processes. */
   async stop(): Promise<void> {
     for (const seat of this.seats) seat.end(this.time.clock.nowMs());
+    for (const engine of this.engines) engine.kill();
     await this.run(this.time.clock.nowMs() + sliceMs);
   }
 

@@ -4,8 +4,9 @@ import { limitsOf, scaledClients } from "./limits-of.ts";
 import type { Scenario } from "./scenario.ts";
 
 /**
- * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (2026). The group of a request is drawn: how the source
- * orders them is not said.
+ * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (June 2026). Its baseline is a plain ClusterIP Service,
+ * which it calls round robin in effect. The group of a request is drawn: how the source orders them is not said, and in
+ * turns they would meet the same engine in every round of a strict round robin.
  */
 export const a10g8Parameters = {
   groups: 64,
@@ -24,7 +25,7 @@ export const a10g8: Scenario = {
   summary: "9,000 prompts behind 64 prefixes of 2,000 tokens, 512 at a time, on eight small GPUs with 60k KV tokens.",
   // The preset is this GPU and model, 60,000 KV tokens included.
   fleet: { preset: "a10g-7b", parameters: {}, engines: 8, routers: 1 },
-  policies: ["round_robin", "epp_weighted", "least_work"],
+  policies: ["clusterip", "epp_weighted", "least_work"],
   variants: [],
   published: [
     {
@@ -32,7 +33,7 @@ export const a10g8: Scenario = {
       metric: "duration_s",
       policy: "epp_weighted",
       policyValue: 358.7,
-      baseline: "round_robin",
+      baseline: "clusterip",
       baselineValue: 840.2,
     },
     {
@@ -40,7 +41,7 @@ export const a10g8: Scenario = {
       metric: "output_tokens_per_s",
       policy: "epp_weighted",
       policyValue: 6_423,
-      baseline: "round_robin",
+      baseline: "clusterip",
       baselineValue: 2_742,
     },
     {
@@ -48,7 +49,7 @@ export const a10g8: Scenario = {
       metric: "ttft_mean_s",
       policy: "epp_weighted",
       policyValue: 0.86,
-      baseline: "round_robin",
+      baseline: "clusterip",
       baselineValue: 19,
     },
   ],

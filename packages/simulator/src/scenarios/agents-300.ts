@@ -4,14 +4,14 @@ import { limitsOf, scaledClients } from "./limits-of.ts";
 import type { PublishedResult, Scenario } from "./scenario.ts";
 
 /**
- * SWE-style trajectories. Medians and bounds are given; the spreads are chosen so that the nearer bound is more than one
- * standard deviation away, and the time of tools is taken as uniform.
+ * SWE-style trajectories. Medians and bounds are given; the nearer bound is taken as two standard deviations away, and the
+ * time of tools as uniform.
  */
 export const agentParameters = {
   systemTokens: 8_000,
   taskTokens: 1_500,
-  steps: { median: 30, sigma: 0.5, least: 10, most: 60 },
-  toolTokens: { median: 700, sigma: 0.8, least: 200, most: 4_000 },
+  steps: { median: 30, sigma: 0.35, least: 10, most: 60 },
+  toolTokens: { median: 700, sigma: 0.63, least: 200, most: 4_000 },
   outputTokens: 150,
   toolTimeMs: { least: 1_000, most: 20_000 },
 } as const satisfies AgentParameters;
@@ -31,7 +31,7 @@ const compared = (metric: string, policyValue: number, baselineValue: number): P
 export const agents300: Scenario = {
   name: "agents-300",
   summary: "300 agents of 10 to 60 steps behind one system prompt of 8,000 tokens, growing to 35,000 and more.",
-  // The preset that holds them: 300 conversations of 28,000 tokens on average are 5.9 M tokens beyond the system
+  // The preset that holds them: 300 conversations of 26,000 tokens on average are 5.4 M tokens beyond the system
   // prompt, and three engines of it have 9.4 M.
   fleet: { preset: "b200-moe", parameters: {}, engines: 3, routers: 1 },
   policies: ["clusterip", "epp_weighted", "least_work"],

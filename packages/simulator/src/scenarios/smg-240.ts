@@ -19,15 +19,23 @@ const sessions = {
 
 export const smg240Parameters = { sessions, startsPerS: 611, durationS: 180 } as const;
 
-/** Scenarios with the same fleet and clients. */
-export type Smg240Plan = Pick<Scenario, "name" | "summary" | "policies" | "published" | "fault">;
+/** Engines of the source's fleet. */
+const engines = 240;
 
-/** The fleet of 240 engines, with a fault in the middle where one is named. */
-export function smg240With(plan: Smg240Plan): Scenario {
+/** Scenarios with the same clients. */
+export interface Smg240Plan extends Pick<Scenario, "name" | "summary" | "policies" | "published" | "fault"> {
+  /** Sessions start in proportion to the engines of the run, so that each has as much to do as in the source's fleet. */
+  readonly isPerEngine: boolean;
+  /** Unless the run says otherwise. */
+  readonly engines: number;
+}
+
+/** A fleet of the source's engines, with a fault in the middle where one is named. */
+export function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan): Scenario {
   return {
     ...plan,
     // The preset is this simulation's engine.
-    fleet: { preset: "smg-generic", parameters: {}, engines: 240, routers: 8 },
+    fleet: { preset: "smg-generic", parameters: {}, engines: fleetEngines, routers: 8 },
     variants: [],
     durationS: smg240Parameters.durationS,
     isOpenLoop: true,
@@ -35,7 +43,7 @@ export function smg240With(plan: Smg240Plan): Scenario {
       const { seed, scale } = options;
       return createOpenLoop({
         seed,
-        startsPerS: smg240Parameters.startsPerS * scale,
+        startsPerS: smg240Parameters.startsPerS * scale * (isPerEngine ? options.engines / engines : 1),
         meanTurns: 1 + sessions.followups.mean,
         scriptOf: chatScripts(sessions, { seed }),
         limits: limitsOf(options, smg240Parameters.durationS),
@@ -61,6 +69,7 @@ const published: readonly PublishedResult[] = [
 
 export const smg240: Scenario = smg240With({
   name: "smg-240",
+  ...{ engines, isPerEngine: false },
   summary: "240 engines behind 8 routers, 611 sessions a second with few follow-ups and 200 system prompts.",
   policies: ["random", "cache_aware", "least_work"],
   published,

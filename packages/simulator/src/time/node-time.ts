@@ -106,7 +106,10 @@ class ProcessTime implements NodeTime {
   }
 
   next(): NodeTime {
-    return new ProcessTime(this.#world, { rate: this.#rate, wallOffsetMs: this.#wallMs() - this.#world.clock.wallMs() });
+    return new ProcessTime(this.#world, {
+      rate: this.#rate,
+      wallOffsetMs: this.#wallMs() - this.#world.clock.wallMs(),
+    });
   }
 
   #nowMs(): number {

@@ -54,6 +54,15 @@ describe("a replay", () => {
     expect(times.map(({ sentMs }) => Math.round(sentMs))).toEqual([0, 300, 1_000]);
   });
 
+  test("comes to its end however times are rounded: a timer may fire a fraction before a row's time", () => {
+    const rows = Array.from({ length: 300 }, (_, at) => ({ arrivalMs: at * 331 + (at % 7) }));
+    for (const speed of [6, 7, 0.3]) {
+      const { sent, finishedCalls } = recordRun(replay(rows, { speed }), { startMs: 1_000 / 3 });
+      expect([sent.length, finishedCalls]).toEqual([300, 1]);
+      for (const [at, { sentMs }] of sent.entries()) expect(sentMs).toBeCloseTo(rows[at]!.arrivalMs / speed, 6);
+    }
+  });
+
   test("ends after so many rows, or after so many seconds", () => {
     const rows = Array.from({ length: 100 }, (_, at) => ({ arrivalMs: at * 100 }));
     for (const [limits, speed, count] of [

@@ -9,7 +9,7 @@ import type { RouterView } from "../../src/fleet/router-view.ts";
 import type { SimEngine } from "../../src/fleet/sim-engine.ts";
 import type { FrontOutcome } from "../../src/fleet/sim-front.ts";
 import { SimRouter } from "../../src/fleet/sim-router.ts";
-import { SimTarget } from "../../src/fleet/sim-target.ts";
+import { createReadings, SimTarget } from "../../src/fleet/sim-target.ts";
 import { defaultTiming } from "../../src/run/timing.ts";
 import { engineParameters, type RequestShape, requestOf } from "./requests.ts";
 
@@ -50,10 +50,9 @@ export async function createRouterRig({
     }),
   );
   const view: { value?: RouterView } = {};
-  const targets = engines.map(
-    (model) =>
-      new SimTarget({ model, index: model.number, clock, onChange: (target) => view.value?.loadChanged(target) }),
-  );
+  const readings = createReadings(count);
+  const onChange = (target: SimTarget): void => view.value?.loadChanged(target);
+  const targets = engines.map((model) => new SimTarget({ model, index: model.number, clock, readings, onChange }));
   const tier = createDelayedTier({
     ...{ sharing: "mesh", routers: 1, engines, timing: defaultTiming, clock, scheduler },
     ...knowledgeDefaults,

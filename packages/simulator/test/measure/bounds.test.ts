@@ -166,6 +166,29 @@ describe("pooled cache", () => {
     }
   });
 
+  test("equals plain LRU over the blocks while its table grows, and when thousands of chains come and go", () => {
+    const random = createSeededRandom(9);
+    const capacityBlocks = 6_000;
+    const cache = createPooledCache({ capacityBlocks });
+    // Keys in order of use: chains are touched from their last block to their first.
+    const used = new Set<string>();
+    for (let round = 0; round < 12_000; round++) {
+      const path = [random.integer(3_000), random.integer(2), random.integer(3)].slice(0, 1 + random.integer(3));
+      const request = requestOf({ chain: chainOf(path) });
+      expect(cache.add(request)).toBe(leading(request, (key) => used.has(key)));
+      for (const key of keysOf(request).reverse()) {
+        used.delete(key);
+        used.add(key);
+      }
+      for (const key of used) {
+        if (used.size <= capacityBlocks) break;
+        used.delete(key);
+      }
+      expect(cache.blocks).toBe(used.size);
+    }
+    expect(cache.blocks).toBe(capacityBlocks);
+  });
+
   test("finds as much as an infinite cache when everything fits, less when it does not", () => {
     const totals = [50, 100_000].map((capacityBlocks) => {
       const random = createSeededRandom(3);

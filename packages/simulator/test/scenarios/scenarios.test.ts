@@ -271,12 +271,16 @@ test("slo-mix: chats and jobs of 10,000 tokens, each with its class", () => {
   expect(Math.abs(starts.length / 100 / sloMixParameters.chatsPerS - 1)).toBeLessThan(0.15);
 });
 
-test("faults: smg-240 with each of them", () => {
+test("faults: smg-240 with each of them, each engine as busy in a quarter of the fleet", () => {
   for (const fault of faultNames) {
-    expect(scenario(fault)).toMatchObject({ fault, durationS: 180, fleet: scenario("smg-240").fleet });
+    expect(scenario(fault)).toMatchObject({
+      fault,
+      durationS: 180,
+      fleet: { ...scenario("smg-240").fleet, engines: 60 },
+    });
   }
   expect(scenarioNames.filter((name) => scenario(name).fault !== undefined)).toEqual([...faultNames]);
-  const [plain, faulty] = ["smg-240", "partition"].map((name) => run(scenario(name), { requests: 200 }));
+  const [plain, faulty] = ["smg-240", "partition"].map((name) => run(scenario(name), { requests: 200, engines: 240 }));
   expect(outline(faulty!.sent)).toEqual(outline(plain!.sent));
 });
 

@@ -3,7 +3,22 @@ import { expect, test } from "vitest";
 import { run, start } from "./program.ts";
 
 const commands: readonly (readonly [string, readonly string[]])[] = [
-  ["", ["Run:", "Look:", "Measure:", "serve", "demo", "status", "workers", "check-config", "version", "replay", "simulate"]],
+  [
+    "",
+    [
+      "Run:",
+      "Look:",
+      "Measure:",
+      "serve",
+      "demo",
+      "status",
+      "workers",
+      "check-config",
+      "version",
+      "replay",
+      "simulate",
+    ],
+  ],
   [
     "serve",
     ["--config <file>", "Listen: ", "Admin: ", "Policy: ", "Timeouts: ", "Drain: ", "--engine <", "--log-level <"],
@@ -17,7 +32,10 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["check-config", ["--config <file>", "--json", "Listen: ", "--engine <"]],
   ["version", ["--json"]],
   ["replay", ["Trace:", "Endpoints that run already:", "Its own fleet:", "Output:", "--trace <file>", "--json"]],
-  ["simulate", ["Scenario:", "Compare:", "Output:", "--sharing <", "--load <shares>", "--plot <", "--report", "--json"]],
+  [
+    "simulate",
+    ["Scenario:", "Compare:", "Output:", "--sharing <", "--load <shares>", "--plot <", "--report", "--json"],
+  ],
 ];
 
 test("every command explains itself, in groups, and exits with 0", async () => {

@@ -94,9 +94,10 @@ function journalDifferences(routers: readonly LiveRouter[], wallMs: number): str
     const name = (router: LiveRouter): string =>
       router.view.tier.replica.store.names().find((one) => one.endsWith(`/${origin.router}/${origin.epoch}`)) ?? "";
     found.push(
-      ...unequal(holders, `journals of ${key}`, (router) =>
-        String(router.view.tier.replica.store.digest(name(router))?.join(".")),
-      ),
+      ...unequal(holders, `${living.has(key) ? "" : "dead "}journals of ${key}`, (router) => {
+        const { store } = router.view.tier.replica;
+        return `up to ${store.state(name(router))?.clock} ${store.digest(name(router))?.join(".")}`;
+      }),
       ...unequal(holders, `placements of ${key}`, ({ view }) =>
         view.tier.replica.placements.digest(origin, wallMs).join("."),
       ),

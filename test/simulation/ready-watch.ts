@@ -12,6 +12,11 @@ export class ReadyWatch {
   readonly #sinceMs = new Map<number, number>();
   readonly #lives = new Map<number, number>();
 
+  /** Since when a router's process has run without a stop, as far as is known. */
+  runsSinceMs(router: number): number {
+    return this.#sinceMs.get(router) ?? Number.POSITIVE_INFINITY;
+  }
+
   /** To be called at every step. @returns routers that wait too long, in words */
   problems({ seats, time }: SimFleet): string[] {
     const nowMs = time.clock.nowMs();

@@ -204,13 +204,14 @@ export class SwarmRun {
       this.#note(logged.answered, request.index, router * 256 + engine, cachedTokens);
       this.#note(logged.answered, firstTokenMs);
       this.#conversations.ended(request, error === undefined);
-      this.#checkAnswer(request, error);
+      this.#checkAnswer(request, router, error);
     });
   }
 
-  /** No request may fail for want of an engine while a router can know of one. */
-  #checkAnswer({ index }: SimRequest, error: string | undefined): void {
+  /** No request may fail for want of an engine while its router can know of one. */
+  #checkAnswer({ index }: SimRequest, router: number, error: string | undefined): void {
     const nowMs = this.#fleet.time.clock.nowMs();
+    if (!(nowMs - this.#ready.runsSinceMs(router) > knownUpMs)) return;
     const isOneUp = this.#upSinceMs.some((sinceMs) => nowMs - sinceMs > knownUpMs);
     if (error === "no engine is available" && isOneUp) this.#problems.push(`request ${index} found no engine`);
   }

@@ -186,8 +186,10 @@ describe("steps that are passed over", () => {
     expect(passing.calls).toEqual(stepping.calls);
     expect(passing.engine.stats()).toEqual(stepping.engine.stats());
   });
+});
 
-  test("a request that arrives in between is admitted with the next step", () => {
+describe("in between", () => {
+  test("a request that arrives is admitted with the next step", () => {
     const told = createTold(parameters);
     const { engine } = told;
     engine.submit({ id: 0, promptTokens: 1, outputTokens: 300, chain: chainOf(18, 0, 0) }, 0);
@@ -201,7 +203,7 @@ describe("steps that are passed over", () => {
     expect(told.reports).toMatchObject([{ id: 1, arrivedMs: 10.01, scheduledMs: stepEndMs, outputTokens: 1 }]);
   });
 
-  test("a request that is dropped in between ends with the running step, with all its tokens told", () => {
+  test("a request that is dropped ends with the running step, with all its tokens told", () => {
     const told = createTold(parameters);
     const { engine } = told;
     engine.submit({ id: 0, promptTokens: 1, outputTokens: 300, chain: chainOf(18, 0, 0) }, 0);
@@ -217,7 +219,7 @@ describe("steps that are passed over", () => {
     expect(1 + told.progress.get(0)!.reduce((sum, tokens) => sum + tokens, 0)).toBe(generatedTokens);
   });
 
-  test("counts are those of the time reached, also in between", () => {
+  test("counts are those of the time reached", () => {
     const passing = createTold(parameters);
     const stepping = createTold(parameters, 1);
     for (const { engine } of [passing, stepping]) {

@@ -22,6 +22,11 @@ import type { Transport } from "./transport/transport.ts";
 /** How long peers may take to be found before a router goes on without them. */
 const defaultGraceMs = 3_000;
 const ratesPeriodMs = 1_000;
+/**
+ * A life that follows one that peers know begins by so much later, at random: who refused it may not know of another one
+ * that had been refused for the same reason, and two lives of one epoch would write one journal.
+ */
+const epochSpreadMs = 65_536;
 /** Addresses whose first dial was answered that are remembered: as many as links may dial. */
 const maxAnswered = 256;
 
@@ -100,7 +105,7 @@ class RouterMesh implements Mesh, LinkObserver {
       identity: () => this.#identity(),
       observer: this,
       highestEpoch: (router) => replica.highestEpoch(router),
-      onEpochBehind: (known) => replica.renewEpoch(known),
+      onEpochBehind: (known) => replica.renewEpoch(known + options.random.integer(epochSpreadMs)),
       ...(linkLimits && { limits: linkLimits }),
     });
     const dials = createDialList(this.#links);

@@ -146,6 +146,27 @@ describe("members that go", () => {
     cluster.until(() => digests().size === 1, 3_000);
     expect(cluster.router("a").replica.documents.state(`journal/default/c/${c.replica.origin.epoch}`)?.clock).toBe(1);
   });
+
+  /**
+   * Two lives of a router whose clock was set back were refused, one after the other, by peers that knew of the same
+   * earlier life; both began the one right after it, and their journals had one name.
+   */
+  it("gives lives that are refused for the same earlier one epochs of their own", async () => {
+    const epochs = new Set<number>();
+    for (let seed = 1; seed <= 4; seed++) {
+      newCluster(seed);
+      await cluster.add("a");
+      await cluster.add("c", 3);
+      cluster.time.advance(3_000);
+      await cluster.kill("c");
+      cluster.time.advance(1_000);
+      const { replica } = await cluster.add("c", 2);
+      cluster.until(() => replica.origin.epoch > 3, 8_000);
+      epochs.add(replica.origin.epoch);
+      await cluster.stop();
+    }
+    expect(epochs.size).toBe(4);
+  });
 });
 
 describe("a partition", () => {

@@ -33,7 +33,7 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "slo-mix",
-    flags: { ...full, variant: "load-0.7,load-1.0" },
+    flags: { ...full, variant: "load-0.7,load-1" },
     quick: { ...quickly, variant: "load-0.85", duration: "30s" },
   },
   { scenario: "evict", flags: { ...full, variant: "1x,2x" }, quick: { ...quickly, requests: "600", variant: "1x" } },

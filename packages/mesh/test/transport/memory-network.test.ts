@@ -232,3 +232,22 @@ test("nothing is left when all is stopped", async () => {
   rig.time.advance(2_000);
   expect(rig.time.pendingCount).toBe(0);
 });
+
+/** A process that was killed while it started went on to listen, and its next life found the address taken. */
+test("a process that ends before its transport is started never listens, and leaves the address to the next", async () => {
+  const { network, time, a } = await makeRig();
+  const ended = network.transport("c:1");
+  network.kill("c:1");
+  const next = network.transport("c:1");
+  next.onConnection(listen);
+  await ended.start();
+  await next.start();
+  let opened = 0;
+  a.dial("c:1", { ...listen(), opened: () => opened++ });
+  time.advance(10);
+  expect(opened).toBe(1);
+  ended.dial("a:1", { ...listen(), opened: () => opened++ });
+  await ended.stop();
+  time.advance(5_000);
+  expect(opened).toBe(1);
+});

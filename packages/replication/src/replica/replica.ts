@@ -286,10 +286,7 @@ class JournaledReplica implements Replica {
     }
   }
 
-  /**
-   * What the old life has written is given up: others have seen a later one already. Lives of engines that it has named
-   * are named again: the fold goes on in them, and nobody else may have heard of them.
-   */
+  /** The old journal is given up. Lives of engines that it named are named again: nobody else may know of them. */
   #renewEpoch(above: number): void {
     for (const reader of [...this.#desk.readers]) reader.setRole("none");
     const declared = this.store.own.declarations();

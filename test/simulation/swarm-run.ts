@@ -7,6 +7,7 @@ import { EngineTruth } from "./engine-truth.ts";
 import { createEventLog, logged } from "./event-log.ts";
 import { faultKindNames, faultKinds } from "./fault-kinds.ts";
 import { CountedCuts, type FaultWorld } from "./fault-world.ts";
+import { FuzzyStates } from "./fuzzy-states.ts";
 import { liveRouters } from "./live-router.ts";
 import { probeQuality } from "./quality.ts";
 import { ReadyWatch } from "./ready-watch.ts";
@@ -60,6 +61,7 @@ export class SwarmRun {
   readonly #meter = createCountingMeter();
   readonly #counts = noCounts();
   readonly #ready = new ReadyWatch();
+  readonly #fuzzy = new FuzzyStates();
   readonly #conversations: Conversations;
   readonly #worlds: FaultWorld[] = [];
   readonly #roles = new Map<string, string>();
@@ -90,6 +92,7 @@ export class SwarmRun {
           resent: () => this.#counts.duplicates++,
           applied: ({ from, to }) => this.#note(logged.document, router, from, to),
           loadReceived: ({ length }) => this.#note(logged.load, router, length),
+          imported: () => this.#fuzzy.imported(this.#fleet, router),
         }),
     });
     this.#truth = new EngineTruth(this.#fleet.engines);
@@ -226,7 +229,11 @@ export class SwarmRun {
     await this.#fleet.run(clock.nowMs() + stepMs);
     this.#noteRoles();
     for (const { time } of this.#fleet.seats) this.#latestWallMs = Math.max(this.#latestWallMs, time.clock.wallMs());
-    const problems = [...this.#problems.splice(0), ...safetyProblems(this.#fleet, this.#truth), ...this.#forbidden()];
+    const problems = [
+      ...this.#problems.splice(0),
+      ...safetyProblems(this.#fleet, this.#truth, this.#fuzzy),
+      ...this.#forbidden(),
+    ];
     problems.push(...this.#ready.problems(this.#fleet));
     if (++this.#steps % sizeSteps === 0) problems.push(...sizeProblems(this.#fleet));
     if (problems.length > 0) throw new Error(`at ${clock.nowMs()} ms: ${problems.slice(0, 6).join("; ")}`);

@@ -8,6 +8,8 @@ export interface PortsWatch {
   readonly resent: () => void;
   readonly applied: (update: DocumentUpdate) => void;
   readonly loadReceived: (frame: Uint8Array) => void;
+  /** A snapshot has come in. */
+  readonly imported: () => void;
 }
 
 /** Updates that may come again. */
@@ -16,9 +18,12 @@ const maxRemembered = 128;
 const mostShare = 0.5;
 
 /** The ports of a replica to which now and then an update comes again that it has had before, however long ago. */
-export function watchPorts(ports: ReplicaPorts, { random, resent, applied, loadReceived }: PortsWatch): ReplicaPorts {
+export function watchPorts(
+  ports: ReplicaPorts,
+  { random, resent, applied, loadReceived, imported }: PortsWatch,
+): ReplicaPorts {
   const seen: DocumentUpdate[] = [];
-  const { documents, load } = ports;
+  const { documents, load, snapshots } = ports;
   const share = (random?.float() ?? 0) * mostShare;
   const apply = (update: DocumentUpdate): ApplyOutcome => {
     const copy = random ? { ...update, bytes: update.bytes.slice() } : update;
@@ -55,7 +60,23 @@ export function watchPorts(ports: ReplicaPorts, { random, resent, applied, loadR
         return load.receive(frame);
       },
     },
-    snapshots: ports.snapshots,
+    snapshots: {
+      exportFrames: (maxBytes, targets) => snapshots.exportFrames(maxBytes, targets),
+      onRequest: (listener) => snapshots.onRequest(listener),
+      unavailable: (request) => snapshots.unavailable(request),
+      beginImport() {
+        const sink = snapshots.beginImport();
+        return {
+          frame: (bytes) => sink.frame(bytes),
+          abort: () => sink.abort(),
+          end() {
+            const done = sink.end();
+            imported();
+            return done;
+          },
+        };
+      },
+    },
     statements: () => ports.statements(),
     compareStatement: (statement, from) => ports.compareStatement(statement, from),
     highestEpoch: (router) => ports.highestEpoch(router),

@@ -156,7 +156,7 @@ describe("members that go", () => {
     for (let seed = 1; seed <= 4; seed++) {
       newCluster(seed);
       await cluster.add("a");
-      await cluster.add("c", 3);
+      (await cluster.add("c", 3)).replica.write(text("an earlier life"));
       cluster.time.advance(3_000);
       await cluster.kill("c");
       cluster.time.advance(1_000);

@@ -72,7 +72,10 @@ export function registerSimulate(program: Command): void {
     .option("--json", "print JSON instead of tables")
     .option("--plot <file>", "write an SVG of TTFT, load and cached shares")
     .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
-    .option("--report", "run all scenarios and rewrite their section of docs/BENCHMARKS.md, in at most 30 minutes")
+    .option(
+      "--report",
+      "run all scenarios, or the one that is named, and rewrite their part of docs/BENCHMARKS.md; 30 minutes at most",
+    )
     .option("--quick", "a report in at most 3 minutes")
     .action(async (name: string | undefined, flags: SimulateFlags) => simulate(name, flags));
 }
@@ -107,9 +110,10 @@ function list(isJson: boolean): void {
   );
 }
 
-async function report({ isQuick, jobs }: ReportCommand): Promise<void> {
+async function report({ scenario: only, isQuick, jobs }: ReportCommand): Promise<void> {
   const isWhole = await writeReport({
-    plan: reportPlan,
+    plan: reportPlan.filter(({ scenario: name }) => only === undefined || name === only),
+    isWhole: only === undefined,
     isQuick,
     size: jobs,
     budgetMs: isQuick ? reportBudgetMs.quick : reportBudgetMs.full,

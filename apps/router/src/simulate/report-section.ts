@@ -71,6 +71,25 @@ function markdown(headers: readonly string[], lines: readonly (readonly string[]
 }
 
 /**
+ * Puts one scenario's section into a document that has a report, in place of the one that it has, or behind the others.
+ *
+ * @throws Error for a document without a report
+ */
+export function replaceSection(document: string, section: ReportSection): string {
+  const from = document.indexOf(begin);
+  const to = document.indexOf(end);
+  if (from === -1 || to < from) throw new Error("the document has no report yet: make the whole one first");
+  const report = document.slice(from + begin.length, to).trim();
+  const parts = report.split(/\n(?=### )/);
+  const rendered = renderSection(section).join("\n").trimEnd();
+  const at = parts.findIndex((part) => part.startsWith(`### ${section.scenario}\n`));
+  const others = parts.map((part) => part.trimEnd());
+  if (at === -1) others.push(rendered);
+  else others[at] = rendered;
+  return replaceReport(document, others.join("\n\n"));
+}
+
+/**
  * Puts the report into a document, in place of what is between its marks, or at the end of a document without them.
  *
  * @throws Error for a document that has one mark alone, or has them in the wrong order

@@ -9,6 +9,7 @@ import {
 } from "@espalier/simulator";
 import type { TraceFormat } from "@espalier/workload";
 import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
+import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies } from "./simulated-policies.ts";
 
 /** The flags of `espalier simulate` as they were written. */
@@ -72,6 +73,8 @@ export interface RunCommand {
 
 export interface ReportCommand {
   readonly kind: "report";
+  /** The only one whose section is rewritten; all when undefined. */
+  readonly scenario: string | undefined;
   readonly isQuick: boolean;
   readonly jobs: number;
 }
@@ -82,6 +85,7 @@ export type SimulateCommand = { readonly kind: "list" } | ReportCommand | RunCom
 export const maxSeeds = 100;
 export const maxJobs = 64;
 export const maxSimulatedRequests = 10_000_000;
+const reported = reportPlan.map(({ scenario }) => scenario);
 /** Shares of the knee. */
 const loadRange = { min: 0.01, max: 3 };
 
@@ -95,8 +99,9 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   const jobs =
     flags.jobs === undefined ? Math.min(availableParallelism(), maxJobs) : readCount(flags.jobs, "--jobs", maxJobs);
   if (flags.report) {
-    const command: ReportCommand = { kind: "report", isQuick: flags.quick ?? false, jobs };
-    return alone(command, "--report", scenario, flags, ["report", "quick", "jobs"]);
+    if (scenario !== undefined) readName(scenario, "--report", reported);
+    const command: ReportCommand = { kind: "report", scenario, isQuick: flags.quick ?? false, jobs };
+    return alone(command, "--report", undefined, flags, ["report", "quick", "jobs"]);
   }
   if (flags.quick) throw new UsageError("--quick: goes with --report only");
   if (scenario === undefined && flags.trace === undefined)

@@ -9,12 +9,14 @@ import { extraTables } from "./extra-tables.ts";
 import { figureOf } from "./figures.ts";
 import { noteFailures, prepareRuns } from "./prepare-runs.ts";
 import { commandOf, type ReportEntry } from "./report-plan.ts";
-import { type ReportSection, renderReport, replaceReport } from "./report-section.ts";
+import { type ReportSection, renderReport, replaceReport, replaceSection } from "./report-section.ts";
 import { readSelection } from "./simulate-options.ts";
 import { loadScenario } from "./simulated-scenario.ts";
 
 export interface ReportOptions {
   readonly plan: readonly ReportEntry[];
+  /** Whether what the document has of other scenarios goes. */
+  readonly isWhole: boolean;
   readonly isQuick: boolean;
   /** Runs at a time. */
   readonly size: number;
@@ -47,7 +49,10 @@ export async function writeReport(options: ReportOptions): Promise<boolean> {
   }
   const command = `npx espalier simulate --report${options.isQuick ? " --quick" : ""}`;
   const document = await readFile(path, "utf8");
-  await writeFile(path, replaceReport(document, renderReport(sections, command)));
+  const written = options.isWhole
+    ? replaceReport(document, renderReport(sections, command))
+    : sections.reduce((text, section) => replaceSection(text, section), document);
+  await writeFile(path, written);
   return sections.every(({ remarks }) => remarks.length === 0);
 }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { medianRows, scenario, scenarioNames } from "@espalier/simulator";
 import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { commandOf, reportBudgetMs, reportPlan } from "../../src/simulate/report-plan.ts";
-import { renderReport, replaceReport } from "../../src/simulate/report-section.ts";
+import { type ReportSection, renderReport, replaceReport, replaceSection } from "../../src/simulate/report-section.ts";
 import { planKnees, planRuns } from "../../src/simulate/run-plan.ts";
 import { runTasks } from "../../src/simulate/run-tasks.ts";
 import type { SimJob } from "../../src/simulate/sim-job.ts";
@@ -51,15 +51,15 @@ test("an entry names its command", () => {
   );
 });
 
-const rendered = (): string => {
+const sectionOf = (scenario: string, command = `npx espalier simulate ${scenario}`): ReportSection => {
   const outcomes = [1, 2, 3].map((seed) => outcomeOf(jobOf({ seed })).row);
-  const section = {
-    ...{ scenario: "rag", summary: "A summary.", command: "npx espalier simulate rag", medians: medianRows(outcomes) },
+  return {
+    ...{ scenario, summary: "A summary.", command, medians: medianRows(outcomes) },
     ...{ tables: [{ title: "More", headers: ["a", "b"], lines: [["x|y", "1"]] }], plot: "benchmarks/rag.svg" },
     remarks: ["Something is missing."],
   };
-  return renderReport([section], "npx espalier simulate --report");
 };
+const rendered = (): string => renderReport([sectionOf("rag")], "npx espalier simulate --report");
 
 test("a section: its command, medians with their extremes, other tables, the plot, what is missing", () => {
   const text = rendered();
@@ -89,6 +89,21 @@ test("a document without marks gets the report at its end, and keeps it there", 
   expect(replaceReport(first, "two")).toBe(first.replace("one", "two"));
 });
 
+test("one section takes the place of the scenario's earlier one, or comes behind the others", () => {
+  const report = renderReport(
+    ["rag", "evict", "toolagent"].map((name) => sectionOf(name)),
+    "all",
+  );
+  const document = replaceReport("# B\n\n## Other\n", report);
+  const changed = replaceSection(document, sectionOf("evict", "another command"));
+  expect(changed).toBe(document.replace("npx espalier simulate evict", "another command"));
+  expect(replaceSection(changed, sectionOf("evict"))).toBe(document);
+  const more = replaceSection(document, sectionOf("baseten-4"));
+  expect(more.indexOf("### baseten-4")).toBeGreaterThan(more.indexOf("### toolagent"));
+  expect(replaceSection(more, sectionOf("baseten-4"))).toBe(more);
+  expect(() => replaceSection("# B\n", sectionOf("rag"))).toThrow("no report yet");
+});
+
 test.each(["<!-- simulate:begin -->", "<!-- simulate:end -->", "<!-- simulate:end --> <!-- simulate:begin -->"])(
   "marks that are not in pairs are told: %s",
   (marks) => {
@@ -108,6 +123,7 @@ const options = (docs: string) => ({
     { scenario: "rag", flags: { policy: "least_work", seeds: "3" }, quick: { seeds: "1" } },
     { scenario: "toolagent", flags: { policy: "random", load: "0.5" }, quick: {} },
   ],
+  isWhole: true,
   isQuick: false,
   size: 2,
   budgetMs: 60_000,

@@ -110,7 +110,7 @@ function list(isJson: boolean): void {
   );
 }
 
-async function report({ scenario: only, isQuick, jobs }: ReportCommand): Promise<void> {
+async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand): Promise<void> {
   const isWhole = await writeReport({
     plan: reportPlan.filter(({ scenario: name }) => only === undefined || name === only),
     isWhole: only === undefined,
@@ -118,7 +118,7 @@ async function report({ scenario: only, isQuick, jobs }: ReportCommand): Promise
     size: jobs,
     budgetMs: isQuick ? reportBudgetMs.quick : reportBudgetMs.full,
     docs: "docs",
-    traces: "../shared/traces",
+    traces,
     signal: abortOnSignal(),
   });
   if (!isWhole) process.exitCode = 1;

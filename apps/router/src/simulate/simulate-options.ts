@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { dirname } from "node:path";
 import {
   type LinkModel,
   linkModels,
@@ -77,6 +78,8 @@ export interface ReportCommand {
   readonly scenario: string | undefined;
   readonly isQuick: boolean;
   readonly jobs: number;
+  /** Where the traces are that scenarios ask for by name. */
+  readonly traces: string;
 }
 
 /** What `espalier simulate` is to do. */
@@ -100,8 +103,9 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
     flags.jobs === undefined ? Math.min(availableParallelism(), maxJobs) : readCount(flags.jobs, "--jobs", maxJobs);
   if (flags.report) {
     if (scenario !== undefined) readName(scenario, "--report", reported);
-    const command: ReportCommand = { kind: "report", scenario, isQuick: flags.quick ?? false, jobs };
-    return alone(command, "--report", undefined, flags, ["report", "quick", "jobs"]);
+    const traces = flags.trace === undefined ? "." : dirname(flags.trace);
+    const command: ReportCommand = { kind: "report", scenario, isQuick: flags.quick ?? false, jobs, traces };
+    return alone(command, "--report", undefined, flags, ["report", "quick", "jobs", "trace"]);
   }
   if (flags.quick) throw new UsageError("--quick: goes with --report only");
   if (scenario === undefined && flags.trace === undefined)

@@ -81,7 +81,7 @@ async function writeSection(entry: ReportEntry, options: ReportOptions, signal: 
   const trace = file === undefined ? undefined : join(traces, file);
   const section = {
     ...{ scenario: entry.scenario, summary, medians: [], tables: [], plot: undefined },
-    command: commandOf({ scenario: entry.scenario, flags: trace === undefined ? flags : { trace, ...flags } }),
+    command: commandOf({ scenario: entry.scenario, flags: file === undefined ? flags : { trace: file, ...flags } }),
   };
   if (trace !== undefined && !existsSync(trace)) return { ...section, remarks: [`Not run: ${trace} is not there.`] };
   const source = { name: entry.scenario, trace, format: undefined, fleet: undefined };

@@ -152,9 +152,13 @@ test("a list and a report take nothing that is about runs", () => {
   expect(() => readSimulateOptions(undefined, { list: true, seeds: "3" })).toThrow("--seeds: does not go with --list");
   expect(readSimulateOptions(undefined, { report: true, jobs: "2" })).toEqual({
     kind: "report",
+    scenario: undefined,
     isQuick: false,
     jobs: 2,
+    traces: ".",
   });
+  const trace = "traces/conversation_trace.jsonl.gz";
+  expect(readSimulateOptions(undefined, { report: true, trace })).toMatchObject({ kind: "report", traces: "traces" });
   expect(readSimulateOptions(undefined, { report: true, quick: true })).toMatchObject({
     kind: "report",
     isQuick: true,

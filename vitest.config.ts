@@ -16,7 +16,7 @@ export default defineConfig({
           testTimeout: 20_000,
         },
       },
-      { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"] } },
+      { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"], testTimeout: 30_000 } },
       { ...shared, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"], testTimeout: 30_000 } },
       { ...shared, test: { name: "integration", include: ["test/integration/**/*.test.ts"], testTimeout: 30_000 } },
       {

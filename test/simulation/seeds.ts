@@ -4,10 +4,6 @@ import { type FaultKind, faultKindNames } from "./fault-kinds.ts";
 export const keptSeeds: readonly number[] = [22, 2007, 2059, 2065, 2152, 2215, 2270, 2427, 3380];
 /** Together they reach everything that is counted. */
 export const fixedSeeds: readonly number[] = [1, 3, 4, 5, 12, 16];
-/** Seeds that nobody has tried before are run until so much time has passed since the first one of all. */
-export const newSeedsUntilMs = 60_000;
-/** Of seeds that nobody has tried before. */
-export const maxNewSeeds = 60;
 
 /** What `npm run simulate:seeds` asks for. */
 export interface SeedRequest {

@@ -124,7 +124,7 @@ export class SwarmRun {
     this.#isSending = false;
     await this.#until(() => (this.#underWay === 0 ? [] : [`${this.#underWay} requests have no end`]), drainMs);
     await this.#tellGaps();
-    await this.#until(() => differences(fleet, this.#truth, this.#latestWallMs), agreeMs);
+    await this.#until(() => differences(fleet, this.#truth, this.#settledWallMs()), agreeMs);
     const convergedMs = fleet.time.clock.nowMs() - healedMs;
     await this.#pass(Math.max(0, knownUpMs - convergedMs));
     await this.#probe();
@@ -265,6 +265,14 @@ export class SwarmRun {
       engine.submit(request, { firstToken() {}, progress() {}, finished: done, lost: done });
     }
     await this.#until(() => (this.#underWay === 0 ? [] : ["an engine hangs"]), drainMs);
+  }
+
+  /**
+   * A time of the wall clock which no record outlives that may be gone by now: clocks that jump give records stamps that are
+   * later than any clock shows afterwards, while they go when their time has passed by the monotonic one.
+   */
+  #settledWallMs(): number {
+    return this.#latestWallMs + this.#fleet.time.clock.nowMs();
   }
 
   #noteRoles(): void {

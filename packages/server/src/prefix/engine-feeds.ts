@@ -8,8 +8,7 @@ import {
   type TargetIndex,
 } from "@espalier/common";
 import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
-import type { TierName } from "@espalier/prefix-index";
-import { type FeedHost, type FeedStanding, type HostedFeed, maxKnownTargets } from "@espalier/routing";
+import { type FeedHost, type FeedStanding, type FeedStatus, type HostedFeed, maxKnownTargets } from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
@@ -24,20 +23,7 @@ export interface EngineFeeds extends Startable {
 }
 
 /** What is known of a target's feed; where another router reads it, only what that one tells. */
-export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> & {
-  readonly target: string;
-  readonly state: string;
-  readonly reason: string;
-  /** What this router has to do with it, and which router reads it; null where each reads for itself. */
-  readonly role: "owner" | "backup" | "none" | null;
-  readonly owner: string | null;
-  /** Blocks of the index that the target has announced, by tier. */
-  readonly blocks: Readonly<Record<TierName, number>>;
-  /** The engine's blocks whose place in a prompt is not known. */
-  readonly floatingBlocks: number;
-  /** Why what is read cannot be used: block sizes that do not fit. */
-  readonly unusable: string | null;
-};
+export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> & FeedStatus;
 
 export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
   readonly fleet: Fleet;

@@ -26,14 +26,14 @@ export function unsettled(fleet: SimFleet): string[] {
 /**
  * What living routers do not agree on, or believe that is not so, in words. To be called when no request is under way.
  *
- * @param latestWallMs the latest that any wall clock has shown
+ * @param settledWallMs a time of the wall clock that no record outlives which may be gone by now, whatever its stamp
  */
-export function differences(fleet: SimFleet, truth: EngineTruth, latestWallMs: number): string[] {
+export function differences(fleet: SimFleet, truth: EngineTruth, settledWallMs: number): string[] {
   const routers = liveRouters(fleet);
   return [
     ...fleet.engines.flatMap((engine) => factDifferences(routers, engine, truth)),
     ...routers.flatMap((router) => phantomLoad(router)),
-    ...journalDifferences(routers, latestWallMs),
+    ...journalDifferences(routers, settledWallMs),
   ];
 }
 

@@ -20,7 +20,7 @@ export type Progress = (share: number) => void;
  * but for `wallS`.
  *
  * @param nowMs of the real clock, by which the run's own cost is measured
- * @throws EspalierError `config_invalid` for what the fleet or the scenario cannot be
+ * @throws RangeError for what the fleet or the scenario cannot be
  */
 export async function simulate(options: RunOptions, nowMs: () => number, onProgress?: Progress): Promise<RunRecord> {
   return new Run(options).run(nowMs, onProgress);

@@ -89,7 +89,7 @@ describe("three routers", () => {
     await waitFor(
       async () => {
         const target = await targetOf(onlooker, sim);
-        return target?.life !== life && target?.blocks === 6;
+        return target?.life !== life && target?.blocks === 6 && target.worth === "complete";
       },
       { what: "the new life" },
     );

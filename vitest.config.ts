@@ -25,7 +25,12 @@ export default defineConfig({
       },
       {
         ...shared,
-        test: { name: "simulation", include: ["test/simulation/**/*.test.ts"], testTimeout: 180_000 },
+        test: {
+          name: "simulation",
+          include: ["test/simulation/**/*.test.ts"],
+          testTimeout: 180_000,
+          hookTimeout: 60_000,
+        },
       },
       {
         ...shared,

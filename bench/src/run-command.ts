@@ -5,6 +5,7 @@ import { joinSuite } from "./suites/join.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { replicationSuite } from "./suites/replication.ts";
+import { scoringSuite } from "./suites/scoring.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
 import { traceHttpSuite } from "./suites/trace-http.ts";
 import { twoTurnSuite } from "./suites/two-turn.ts";
@@ -20,6 +21,7 @@ export interface CommandOutput {
 const suites: readonly Suite[] = [
   hashSuite,
   prefixIndexSuite,
+  scoringSuite,
   tokenizerSuite,
   eventsSuite,
   proxySuite,

@@ -67,8 +67,8 @@ function factDifferences(
 
 /** Nothing is under way, so nobody has anything in flight. */
 function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
-  const { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens } = view.sharedLoad;
-  const others = [inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens].map((values) =>
+  const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = view.sharedLoad;
+  const others = [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs].map((values) =>
     Math.max(...values),
   );
   const own = ownLoads.map(({ load }) => load.inFlight + load.pendingPrefillTokens + load.decodeTokens);

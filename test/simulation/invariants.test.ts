@@ -132,3 +132,15 @@ test("routing that is much worse than with one router that knows everything is n
   await scattering.start();
   expect(await probeQuality(scattering, four)).toMatch(/of prompts is cached; with one router it is/);
 });
+
+test("what one router comes to when its policy draws other engines is nothing wrong", async () => {
+  const few = drawSwarm(312_544_188);
+  const { engines, parameters, timing, policy, seed } = few;
+  for (let chance = 0; chance < 8; chance++) {
+    const options = { engines, parameters, timing, policy, routers: 1, seed: seed + 1_004 + chance };
+    const alone = new SimFleet({ ...options, sharing: "mesh", links: "real" });
+    await alone.start();
+    expect(await probeQuality(alone, few), `draws ${chance}`).toBeUndefined();
+    await alone.stop();
+  }
+});

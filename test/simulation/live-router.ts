@@ -27,7 +27,7 @@ export interface OwnLoad {
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
   readonly decodeTokens: number;
-  readonly outstandingOutputTokens: number;
+  readonly pendingWorkMs: number;
 }
 
 export function liveRouters(fleet: SimFleet): LiveRouter[] {

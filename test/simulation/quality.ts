@@ -8,29 +8,42 @@ import type { Swarm } from "./swarm.ts";
 const probeConversations = 5;
 const probeRequests = 30;
 /** The cached share may be so much less than with one router that knows everything. */
-const toleratedShare = 0.12;
+const toleratedShare = 0.05;
+/**
+ * What one router comes to with so few requests depends on which of equal engines its policy draws, by up to 18 points. So
+ * it is given so many tries, each with other draws, and the worst of them is the measure.
+ */
+const oracleTries = 8;
 /** Numbers of requests and conversations of probes; those of runs stay below. */
 const firstOfProbe = 1_000_000;
 const requestTimeoutMs = 30_000;
 
 /**
- * Sends conversations through a fleet that has healed, and the same ones through a fleet with one router that nothing has
+ * Sends conversations through a fleet that has healed, and the same ones through fleets with one router that nothing has
  * happened to.
  *
  * @returns what is wrong, in words
  */
 export async function probeQuality(fleet: SimFleet, swarm: Swarm): Promise<string | undefined> {
-  const { seed, engines, parameters, policy, timing } = swarm;
+  const reached = await cachedShare(fleet, swarm);
+  let least = 1;
+  for (let attempt = 0; attempt < oracleTries; attempt++) {
+    least = Math.min(least, await oracleShare(swarm, swarm.seed + attempt));
+    if (reached >= least - toleratedShare) return undefined;
+  }
+  return `after all has healed ${reached.toFixed(3)} of prompts is cached; with one router it is ${least.toFixed(3)} at least`;
+}
+
+async function oracleShare(swarm: Swarm, seed: number): Promise<number> {
+  const { engines, parameters, policy, timing } = swarm;
   const oracle = new SimFleet({
     ...{ engines, parameters, policy, timing, seed },
     ...{ routers: 1, sharing: "mesh", links: "real" },
   });
   await oracle.start();
-  const best = await cachedShare(oracle, swarm);
+  const share = await cachedShare(oracle, swarm);
   await oracle.stop();
-  const reached = await cachedShare(fleet, swarm);
-  if (reached >= best - toleratedShare) return undefined;
-  return `after all has healed ${reached.toFixed(3)} of prompts is cached; with one router it is ${best.toFixed(3)}`;
+  return share;
 }
 
 async function cachedShare(fleet: SimFleet, { seed, parameters }: Swarm): Promise<number> {

@@ -35,18 +35,18 @@ export function sizeProblems(fleet: SimFleet): string[] {
 
 function loadProblems({ view, ownLoads }: LiveRouter): string[] {
   const found: string[] = [];
-  const { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens } = view.sharedLoad;
+  const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = view.sharedLoad;
   for (const [name, values] of Object.entries({
     inFlight,
     pendingPrefillTokens,
     decodeTokens,
-    outstandingOutputTokens,
+    pendingWorkMs,
   })) {
     const least = Math.min(...values);
     if (!(least >= 0)) found.push(`others' ${name} is ${least}`);
   }
   for (const { key, load } of ownLoads) {
-    const least = Math.min(load.inFlight, load.pendingPrefillTokens, load.decodeTokens, load.outstandingOutputTokens);
+    const least = Math.min(load.inFlight, load.pendingPrefillTokens, load.decodeTokens, load.pendingWorkMs);
     if (!(least >= 0)) found.push(`own load at ${key} is ${least}`);
   }
   return found;

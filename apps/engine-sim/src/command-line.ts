@@ -3,6 +3,8 @@ import { type EngineParameters, enginePresets, presetNames } from "@espalier/eng
 import { dialectNames, type KvEventOptions } from "./events/kv-event-options.ts";
 import { defaultPreset, type EngineSimOptions } from "./options.ts";
 import { shippedModelName } from "./text/model-text.ts";
+import { transferProtocols } from "./transfer/transfer-options.ts";
+import { transferFlags, transferOptionsOf } from "./transfer-flags.ts";
 
 /** What the program was asked to do. */
 interface Command {
@@ -29,11 +31,16 @@ const flags = {
   "api-key": { type: "string" },
   tokenizer: { type: "string" },
   lora: { type: "string", multiple: true },
+  "lora-slots": { type: "string" },
+  "lora-load-ms": { type: "string" },
+  "cpu-blocks": { type: "string" },
+  "cpu-load-ms": { type: "string" },
   "kv-events": { type: "string" },
   "kv-events-port": { type: "string" },
   "kv-events-replay": { type: "string" },
   "kv-events-buffer": { type: "string" },
   "kv-events-topic": { type: "string" },
+  ...transferFlags,
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const;
@@ -53,6 +60,10 @@ export function parseCommandLine(args: readonly string[]): Command {
     maxRunning: numberFlag(values["max-running"], "max-running"),
     maxBatchedTokens: numberFlag(values["max-batched-tokens"], "max-batched-tokens"),
     flavour: flavourFlag(values.flavour),
+    adapterSlots: numberFlag(values["lora-slots"], "lora-slots"),
+    adapterLoadMs: numberFlag(values["lora-load-ms"], "lora-load-ms"),
+    cpuBlocks: numberFlag(values["cpu-blocks"], "cpu-blocks"),
+    cpuLoadMsPerBlock: numberFlag(values["cpu-load-ms"], "cpu-load-ms"),
   });
   const options = dropUndefined<EngineSimOptions>({
     engines: numberFlag(values.engines, "engines"),
@@ -68,6 +79,7 @@ export function parseCommandLine(args: readonly string[]): Command {
     tokenizer: values.tokenizer,
     adapters: values.lora,
     kvEvents: kvEventFlags(values),
+    transfer: transferOptionsOf(values, numberFlag),
   });
   return { showHelp: values.help ?? false, json: values.json ?? false, options };
 }
@@ -138,6 +150,8 @@ What
   --flavour vllm|sglang    whose cache and HTTP interface (that of the preset)
   --blocks N               KV blocks
   --block-size N           tokens per block
+  --cpu-blocks N           blocks of CPU memory that take what KV memory gives up (0)
+  --cpu-load-ms N          engine time that one of them takes on its way back (0)
   --max-running N          sequences that run at once
   --max-batched-tokens N   tokens per step
   --natural-length-mean N  mean tokens of an answer that may end before its limit; 0 for never (0)
@@ -145,6 +159,8 @@ What
   --tokenizer DIR          folder of a model whose tokenizer and chat template are used, or ${shippedModelName};
                            without it a token is four bytes
   --lora NAME              LoRA adapter of the model, served under its name; may be repeated
+  --lora-slots N           adapters that are loaded, and that requests run for, at once (all)
+  --lora-load-ms N         engine time that loading one takes, while all wait (0)
 
 KV events
   --kv-events DIALECT      publishes them over ZMQ as this engine spells them: auto (that of the flavour),
@@ -154,6 +170,19 @@ KV events
   --kv-events-replay on|off  whether what was published can be asked for again (on)
   --kv-events-buffer N     messages kept for replay (10000)
   --kv-events-topic TOPIC  first frame of every message (empty)
+
+Prefill and decode apart
+  --kv-transfer PROTOCOL   how blocks go from one engine to another: ${transferProtocols.slice(0, 3).join(", ")},
+                           ${transferProtocols.slice(3).join(", ")}
+  --role ROLE              what these engines are for: prefill, decode or both (both)
+  --kv-transfer-port P     side channel of the first engine, and its bootstrap server, counting up; 0 for free
+                           ports (0)
+  --kv-transfer-bytes-per-token N   bytes of KV (those of the preset)
+  --kv-transfer-bytes-per-second N  of the link between engines (12.5e9)
+  --kv-transfer-setup-ms N          engine time before the first byte (5)
+  --kv-transfer-timeout-ms N        real time that blocks, and engines, wait for each other (480000)
+  --kv-transfer-failure fail|recompute  what vLLM does when blocks do not come (fail)
+  --kv-storage URL         side channel of the engine that keeps shared-storage's blocks (the first one here)
 
 How
   --speed X                engine time per real time (1)

@@ -1,6 +1,8 @@
 import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import { type EngineParameters, enginePresets, type PresetName, presetNames } from "@espalier/engine-model";
+import { maxAdapters } from "./engine/adapter-registry.ts";
 import { type KvEventOptions, type ResolvedKvEvents, resolveKvEvents } from "./events/kv-event-options.ts";
+import { type ResolvedTransfer, resolveTransfer, type TransferOptions } from "./transfer/transfer-options.ts";
 
 /** What simulated engines are asked to be. */
 export interface EngineSimOptions {
@@ -26,6 +28,8 @@ export interface EngineSimOptions {
   readonly apiKey?: string;
   /** KV events over ZMQ; none by default. */
   readonly kvEvents?: KvEventOptions;
+  /** Prefill and decode on different engines; by default each request is computed by one. */
+  readonly transfer?: TransferOptions;
   /**
    * Folder of a model whose tokenizer and chat template are used, or `espalier-tiny` for the small one that comes along; by
    * default tokens are four bytes each.
@@ -51,6 +55,7 @@ export interface ResolvedOptions {
   readonly naturalLengthMean: number;
   readonly apiKey: string | undefined;
   readonly kvEvents: ResolvedKvEvents | undefined;
+  readonly transfer: ResolvedTransfer | undefined;
   readonly tokenizer: string | undefined;
   readonly adapters: readonly string[];
   readonly clock: Clock;
@@ -64,9 +69,6 @@ export const maxEngines = 256;
 export const defaultPreset: PresetName = "a10g-7b";
 const defaultModel = "sim-model";
 const defaultHost = "127.0.0.1";
-
-/** LoRA adapters of an engine. */
-const maxAdapters = 64;
 
 /** @throws RangeError naming the option that makes no sense */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
@@ -100,6 +102,7 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     naturalLengthMean,
     apiKey: options.apiKey,
     kvEvents: options.kvEvents && resolveKvEvents(options.kvEvents, { flavour, engines, host }),
+    transfer: options.transfer && resolveTransfer(options.transfer, { engines, preset }),
     tokenizer: options.tokenizer,
     adapters,
     clock: options.clock ?? systemClock,

@@ -1,6 +1,7 @@
 import { createSeededRandom, systemRandom } from "@espalier/common";
-import { createFaultBoard } from "./admin/faults.ts";
+import { createFaultBoard, type FaultBoard } from "./admin/faults.ts";
 import { createStoredResponses } from "./api/stored-responses.ts";
+import { createAdapterRegistry } from "./engine/adapter-registry.ts";
 import { createRequestLog } from "./engine/request-log.ts";
 import { createSimulatedEngine, type SimulatedEngine } from "./engine/simulated-engine.ts";
 import { createEventChannel, type EventChannel } from "./events/event-channel.ts";
@@ -12,12 +13,15 @@ import { type EngineSimOptions, type ResolvedOptions, resolveOptions } from "./o
 import { byteText } from "./text/byte-text.ts";
 import type { ModelText } from "./text/model-text.ts";
 import { createTimeDriver, type TimeDriver } from "./time-driver.ts";
+import { createTransfers, type Transfers } from "./transfer/transfers.ts";
 
 /** Where one simulated engine listens. */
 export interface RunningEngine {
   readonly id: string;
   /** `http://host:port` */
   readonly url: string;
+  /** Port of its side channel, of SGLang's and Mooncake's bootstrap server; only of engines that hand blocks to others. */
+  readonly transferPort?: number;
 }
 
 export interface RunningEngineSim {
@@ -48,11 +52,13 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
   const resolved = resolveOptions(options);
   const text = await loadText(resolved);
   const driver = createTimeDriver(resolved);
-  const shared = { driver, text };
-  const parts = Array.from({ length: resolved.engines }, (_, index) => createPart(resolved, shared, index));
+  const shared = { driver, text, storageUrl: () => `http://${hostOf(resolved)}:${parts[0]?.transfers?.port}` };
+  const parts: Part[] = Array.from({ length: resolved.engines }, (_, index) => createPart(resolved, shared, index));
   const stop = async (): Promise<void> => {
     driver.stop();
-    await Promise.all(parts.flatMap(({ listener, kvEvents }) => [listener.stop(), kvEvents?.stop()]));
+    await Promise.all(
+      parts.flatMap(({ listener, kvEvents, transfers }) => [listener.stop(), kvEvents?.stop(), transfers?.stop()]),
+    );
   };
   try {
     for (const part of parts) await startPart(part);
@@ -60,20 +66,27 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
     await stop();
     throw error;
   }
-  const host = resolved.host.includes(":") ? `[${resolved.host}]` : resolved.host;
-  return { engines: parts.map(({ id, listener }) => ({ id, url: `http://${host}:${listener.port}` })), stop };
+  const engines = parts.map(({ id, listener, transfers }) => {
+    const url = `http://${hostOf(resolved)}:${listener.port}`;
+    return { id, url, ...(transfers && { transferPort: transfers.port }) };
+  });
+  return { engines, stop };
 }
+
+const hostOf = ({ host }: ResolvedOptions): string => (host.includes(":") ? `[${host}]` : host);
 
 interface Part {
   readonly id: string;
   readonly engine: SimulatedEngine;
   readonly kvEvents: EventChannel | undefined;
+  readonly transfers: Transfers | undefined;
   readonly listener: Listener;
 }
 
 /** Events can be heard before the first request can be made. */
-async function startPart({ engine, kvEvents, listener }: Part): Promise<void> {
+async function startPart({ engine, kvEvents, transfers, listener }: Part): Promise<void> {
   await kvEvents?.start();
+  await transfers?.start();
   engine.begin();
   await listener.listen();
 }
@@ -89,31 +102,37 @@ async function loadText(options: ResolvedOptions): Promise<ModelText> {
 interface SharedParts {
   readonly driver: TimeDriver;
   readonly text: ModelText;
+  /** Side channel of the first engine, once it listens. */
+  readonly storageUrl: () => string;
 }
 
-function createPart(options: ResolvedOptions, { driver, text }: SharedParts, index: number): Part {
+function createPart(options: ResolvedOptions, shared: SharedParts, index: number): Part {
+  const { driver, text } = shared;
   const { parameters, models, adapters, clock, scheduler, naturalLengthMean, host, port, apiKey } = options;
   const seed = options.seed + index * seedStride;
   const id = `engine-${index}`;
   const kvEvents = createChannel(options, index);
   const onEvents = kvEvents?.publish;
   const engine = createSimulatedEngine({ parameters, seed, driver, onEvents });
+  const faults = createFaultBoard(createSeededRandom(seed));
+  const transfers = createPartTransfers(options, shared, { engine, faults, index });
   const context: EngineContext = {
     id,
     flavour: parameters.flavour,
     models,
-    adapters,
+    adapters: createAdapterRegistry(adapters),
     engine,
     text,
     kvEvents,
+    transfers,
     clock,
     scheduler,
     naturalLengthMean,
-    faults: createFaultBoard(createSeededRandom(seed)),
+    faults,
     log: createRequestLog(logCapacity),
     live: new Set(),
     storedResponses: createStoredResponses(storedResponseCapacity),
-    newId: () => hexadecimal(systemRandom.integer(2 ** 32)) + hexadecimal(systemRandom.integer(2 ** 32)),
+    newId,
     refuseFor: (durationMs) => listener.refuseFor(durationMs),
   };
   const listener = createListener({
@@ -122,7 +141,23 @@ function createPart(options: ResolvedOptions, { driver, text }: SharedParts, ind
     scheduler,
     onRequest: createRequestHandler({ context, apiKey }),
   });
-  return { id, engine, kvEvents, listener };
+  return { id, engine, kvEvents, transfers, listener };
+}
+
+interface PartTransfers {
+  readonly engine: SimulatedEngine;
+  readonly faults: FaultBoard;
+  readonly index: number;
+}
+
+function createPartTransfers(
+  { transfer, clock, scheduler, host }: ResolvedOptions,
+  { storageUrl }: SharedParts,
+  { engine, faults, index }: PartTransfers,
+): Transfers | undefined {
+  if (!transfer) return undefined;
+  const port = transfer.port === 0 ? 0 : transfer.port + index;
+  return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId });
 }
 
 function createChannel(options: ResolvedOptions, index: number): EventChannel | undefined {
@@ -140,5 +175,7 @@ function createChannel(options: ResolvedOptions, index: number): EventChannel | 
     logger,
   });
 }
+
+const newId = (): string => hexadecimal(systemRandom.integer(2 ** 32)) + hexadecimal(systemRandom.integer(2 ** 32));
 
 const hexadecimal = (value: number): string => value.toString(16).padStart(8, "0");

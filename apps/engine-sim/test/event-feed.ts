@@ -41,6 +41,7 @@ export async function breakEvents(sim: TestSim, fault: Json): Promise<ChannelSta
 /** A stored or removed event in plain values. */
 export interface PlainEvent {
   readonly kind: "stored" | "removed" | "cleared";
+  readonly tier: (typeof tiers)[number];
   readonly hashes: readonly bigint[];
   readonly parent: bigint | undefined;
   readonly tokens: readonly number[];
@@ -50,6 +51,7 @@ export interface PlainEvent {
 }
 
 const kinds = ["stored", "removed", "cleared"] as const;
+const tiers = ["gpu", "cpu", "disk", "external"] as const;
 
 /** Copies the events out of a decoded batch. */
 export function plainEvents(batch: Batch): PlainEvent[] {
@@ -61,6 +63,7 @@ export function plainEvents(batch: Batch): PlainEvent[] {
     for (let at = batch.hashStart[event] as number; at < end; at++) hashes.push(hash(batch.hashes, at));
     return {
       kind: kinds[batch.kind[event] as number] ?? "cleared",
+      tier: tiers[batch.tier[event] as number] ?? "gpu",
       hashes,
       parent: batch.hasParent[event] === 1 ? hash(batch.parent, event) : undefined,
       tokens: Array.from(batch.tokens.subarray(batch.tokenStart[event], batch.tokenStart[event + 1])),
@@ -75,13 +78,16 @@ export function plainEvents(batch: Batch): PlainEvent[] {
 export interface Holdings {
   apply(events: readonly PlainEvent[]): void;
   clear(): void;
+  /** Copies in GPU memory. */
   readonly blocks: number;
-  /** Tokens of the longest prefix held among the first `limit` tokens. */
+  readonly cpuBlocks: number;
+  /** Tokens of the longest prefix held, in whichever memory, among the first `limit` tokens. */
   match(tokens: readonly number[], options: { limit: number; adapter?: string; cacheSalt?: string }): number;
 }
 
 function createHoldings(blockSize: number): Holdings {
   const copies = new Map<string, number>();
+  const cpu = new Set<string>();
   const chains = new Map<bigint, string>();
   const root = (adapter: string | undefined, salt: string | undefined): string => `${adapter ?? ""}|${salt ?? ""}`;
   const add = (chain: string, change: number): void => {
@@ -90,12 +96,26 @@ function createHoldings(blockSize: number): Holdings {
     if (count === 0) copies.delete(chain);
     else copies.set(chain, count);
   };
+  const clear = (): void => {
+    copies.clear();
+    cpu.clear();
+  };
+  /** What goes to CPU memory was told of before. */
+  const moved = (kind: "stored" | "removed", hashes: readonly bigint[]): void => {
+    for (const hash of hashes) {
+      const chain = chains.get(hash) ?? `unknown ${hash}`;
+      if (kind === "stored" ? !chains.has(hash) : !cpu.has(chain)) throw new Error(`moved what is not held: ${chain}`);
+      if (kind === "stored") cpu.add(chain);
+      else cpu.delete(chain);
+    }
+  };
   return {
     apply(events) {
-      for (const { kind, hashes, parent, tokens, adapter, cacheSalt } of events) {
-        if (kind === "cleared") copies.clear();
-        if (kind === "removed") for (const hash of hashes) add(chains.get(hash) ?? `unknown ${hash}`, -1);
-        if (kind !== "stored") continue;
+      for (const { kind, tier, hashes, parent, tokens, adapter, cacheSalt } of events) {
+        if (kind === "cleared") clear();
+        else if (tier !== "gpu") moved(kind, hashes);
+        else if (kind === "removed") for (const hash of hashes) add(chains.get(hash) ?? `unknown ${hash}`, -1);
+        if (kind !== "stored" || tier !== "gpu") continue;
         let chain = parent === undefined ? root(adapter, cacheSalt) : chains.get(parent);
         if (chain === undefined) throw new Error(`unknown parent ${parent}`);
         for (const [at, hash] of hashes.entries()) {
@@ -105,7 +125,10 @@ function createHoldings(blockSize: number): Holdings {
         }
       }
     },
-    clear: () => copies.clear(),
+    clear,
+    get cpuBlocks() {
+      return cpu.size;
+    },
     get blocks() {
       return [...copies.values()].reduce((sum, count) => sum + count, 0);
     },
@@ -114,7 +137,7 @@ function createHoldings(blockSize: number): Holdings {
       let found = 0;
       while (found + blockSize <= limit) {
         chain += `/${tokens.slice(found, found + blockSize).join(",")}`;
-        if (!copies.has(chain)) break;
+        if (!copies.has(chain) && !cpu.has(chain)) break;
         found += blockSize;
       }
       return found;

@@ -21,11 +21,18 @@ test("a question is a GET, with the key when there is one; a slash after the add
   ]);
 });
 
-test("a change is a PATCH with a JSON body", async () => {
+test("what is sent is JSON, as it is written, with headers beside it but for the key's", async () => {
   const { admin, seen } = await answering(200, "{}");
-  await askAdmin({ admin }, "/admin/workers/a", { method: "PATCH", body: { draining: true } });
+  await askAdmin({ admin }, "/admin/workers/a", { method: "PATCH", json: '{"draining": true}' });
+  const headers = { "x-session-id": "s", authorization: "Bearer of somebody else", "content-type": "text/plain" };
+  await askAdmin({ admin, key: "secret" }, "/admin/explain", { method: "POST", json: "{}", headers });
   expect(seen).toMatchObject([
-    { method: "PATCH", body: '{"draining":true}', headers: { "content-type": "application/json" } },
+    { method: "PATCH", body: '{"draining": true}', headers: { "content-type": "application/json" } },
+    {
+      method: "POST",
+      body: "{}",
+      headers: { "content-type": "application/json", "x-session-id": "s", authorization: "Bearer secret" },
+    },
   ]);
 });
 

@@ -17,7 +17,7 @@ function read(...written: string[]): CompiledConfig {
 
 test("every flag of the configuration is a flag of the command, under its heading", () => {
   const command = addConfigFlags(new Command("serve"));
-  const flags = command.options.map(({ long }) => long);
+  const flags = command.options.filter(({ hidden }) => !hidden).map(({ long }) => long);
   expect(flags).toEqual(["--config", ...flagCatalogue.map(({ flag }) => flag)]);
   const help = command.helpInformation();
   for (const { flag, group, description } of flagCatalogue) {
@@ -39,6 +39,16 @@ test("flags become the configuration; those that may be repeated gather", () => 
   expect(config.drain.graceMs).toBe(90_000);
   expect(config.limits.maxBodyBytes).toBe(1_048_576);
   expect(config.injectUsage).toBe(false);
+});
+
+test("flags of other routers set the same, and stand beside ours in the help", () => {
+  const { policy } = read("--policy", "cache_aware", "--cache-threshold", "0.5", "--balance-abs-threshold", "32");
+  expect(policy.options).toEqual({ "cache-threshold": 0.5, "balance-abs-threshold": 32 });
+  expect(() => read("--policy", "cache_aware", "--cache-threshold", "0.5", "--policy-cache-threshold", "0.5")).toThrow(
+    "--cache-threshold is another name of --policy-cache-threshold",
+  );
+  const help = addConfigFlags(new Command("serve")).helpInformation().replaceAll(/\s+/g, " ");
+  expect(help).toContain("Also --cache-threshold.");
 });
 
 test("flags go before the environment, the environment before the file, the file before the defaults", () => {

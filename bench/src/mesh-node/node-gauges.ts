@@ -40,7 +40,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       inFlight: next,
       pendingPrefillTokens: next * 100,
       decodeTokens: 0,
-      outstandingOutputTokens: next * 10,
+      pendingWorkMs: next * 10,
     });
   };
   const look = ({ router }: Origin): void => {

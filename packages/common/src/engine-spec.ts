@@ -3,6 +3,20 @@ import type { EngineId } from "./ids.ts";
 /** What an engine does for a request: prompt processing, token generation, or both. */
 export type EngineRole = "both" | "prefill" | "decode";
 
+/** How engines hand the KV blocks of a prompt to each other, by the names that the configuration knows. */
+export const kvTransferProtocols = ["nixl", "sglang", "mooncake", "shared-storage", "trtllm", "p2p-nccl"] as const;
+
+export type KvTransferProtocol = (typeof kvTransferProtocols)[number];
+
+/** How an engine takes part in requests that two engines serve together. */
+export interface KvTransferSpec {
+  readonly protocol: KvTransferProtocol;
+  /** Where other engines reach its side of the transfer: the host of its URL when undefined. */
+  readonly host: string | undefined;
+  /** Port of its bootstrap server or its side of the transfer; undefined for the protocol's usual one. */
+  readonly port: number | undefined;
+}
+
 /** Where an engine publishes its KV events. */
 export interface KvEventsSpec {
   /** `tcp://host:port` of rank 0; rank r has the port r above it. */
@@ -28,4 +42,6 @@ export interface EngineSpec {
   readonly ranks?: number;
   /** Undefined to ask the engine. */
   readonly kvEvents?: KvEventsSpec;
+  /** Undefined for an engine that serves every request alone. */
+  readonly kvTransfer?: KvTransferSpec;
 }

@@ -84,6 +84,18 @@ export const errorCatalogue = {
     ...upstream(429, "The router is at its limit of concurrent requests.", "Retry after the time in Retry-After."),
     type: "rate_limit_error",
   },
+  queue_full: {
+    ...upstream(429, "Too many requests wait for an engine.", "Retry after Retry-After, or with a higher priority."),
+    type: "rate_limit_error",
+  },
+  deadline_missed: {
+    ...upstream(
+      429,
+      "No engine can begin the request before its deadline.",
+      "Retry after Retry-After, or with a later x-espalier-deadline-ms.",
+    ),
+    type: "rate_limit_error",
+  },
   no_engine_available: upstream(503, "No engine of the pool can take the request now.", "Retry after Retry-After."),
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),

@@ -6,7 +6,14 @@ export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
 export { ByteReader } from "./byte-reader.ts";
 export { ByteWriter } from "./byte-writer.ts";
 export { type Cancel, type Clock, type Scheduler, systemClock, systemScheduler } from "./clock.ts";
-export type { EngineRole, EngineSpec, KvEventsSpec } from "./engine-spec.ts";
+export {
+  type EngineRole,
+  type EngineSpec,
+  type KvEventsSpec,
+  type KvTransferProtocol,
+  type KvTransferSpec,
+  kvTransferProtocols,
+} from "./engine-spec.ts";
 export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
 export { renderErrorDocs } from "./error-docs.ts";
 export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
@@ -32,5 +39,6 @@ export {
   type MetricDescription,
   silentMeter,
 } from "./meter.ts";
+export { nearestName } from "./nearest-name.ts";
 export { createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { type Startable, startTogether } from "./startable.ts";

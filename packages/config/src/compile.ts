@@ -1,5 +1,6 @@
 import { isLoopback } from "@espalier/common";
 import type {
+  AdmissionConfig,
   ApiKey,
   CompiledConfig,
   ListenerTls,
@@ -76,6 +77,12 @@ function compileRouting(tree: ConfigTree) {
       engineApiKey: key === undefined ? undefined : new Secret(key),
       forwardAuthorization: forwards,
     })),
+    admission: compileAdmission(tree),
+    disaggregation: {
+      fixedTokens: tree.disaggregation["threshold-tokens"],
+      minTokens: tree.disaggregation["min-tokens"],
+      maxTokens: tree.disaggregation["max-tokens"],
+    },
     models: tree.models,
     tokenizers: tree.tokenizers.map(({ models, mode, path }) => ({ models, mode, path })),
     tokenize: {
@@ -96,6 +103,26 @@ function compileRouting(tree: ConfigTree) {
     },
     forwardPaths: tree["forward-paths"],
     injectUsage: tree["inject-usage"],
+  };
+}
+
+function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
+  return {
+    isOn: admission.mode === "on",
+    classes: admission.classes.map(({ name, order, share, target, yields, ...rest }) => ({
+      ...{ name, order, share, yields },
+      targetMs: target,
+      onMiss: rest["on-miss"],
+      maxPendingTokens: rest["max-pending-tokens"],
+    })),
+    defaultClass: admission["default-class"],
+    between: admission.between,
+    maxQueued: admission["max-queued"],
+    maxQueuedBytes: admission["max-queued-bytes"],
+    maxWaiting: admission["max-waiting"],
+    maxKvUse: admission["max-kv-use"],
+    bodyPriority: admission["body-priority"],
+    enginePriority: admission["engine-priority"],
   };
 }
 

@@ -49,6 +49,33 @@ export interface SessionKeySource {
   readonly name: string;
 }
 
+/** Which end of a body's `priority` goes first, where it counts at all. */
+export type PriorityDirection = "off" | "lower-first" | "higher-first";
+
+/** Who waits while engines are busy. */
+export interface AdmissionConfig {
+  readonly isOn: boolean;
+  /** The highest first. */
+  readonly classes: readonly {
+    readonly name: string;
+    readonly order: "fcfs" | "edf" | "shortest_prefill";
+    /** They add up to 1 at most. */
+    readonly share: number;
+    readonly targetMs: number | undefined;
+    readonly onMiss: "reject" | "demote";
+    readonly maxPendingTokens: number;
+    readonly yields: boolean;
+  }[];
+  readonly defaultClass: string;
+  readonly between: "strict" | "deficit";
+  readonly maxQueued: number;
+  readonly maxQueuedBytes: number;
+  readonly maxWaiting: number;
+  readonly maxKvUse: number;
+  readonly bodyPriority: PriorityDirection;
+  readonly enginePriority: PriorityDirection;
+}
+
 /** What the router shares with others, and how. */
 export interface MeshConfig {
   readonly backend: "off" | "peers" | "redis";
@@ -94,9 +121,19 @@ export interface CompiledConfig {
   readonly sessionKey: readonly SessionKeySource[];
   /** The first with a matching pattern counts; a model that none matches has `policy` and no credentials. */
   readonly pools: readonly PoolConfig[];
+  readonly admission: AdmissionConfig;
+  /** Uncached prompt tokens from which on two engines share a request. */
+  readonly disaggregation: {
+    /** Undefined to find it for each request, between the bounds. */
+    readonly fixedTokens: number | undefined;
+    readonly minTokens: number;
+    readonly maxTokens: number;
+  };
   readonly models: {
     readonly aliases: Readonly<Record<string, string>>;
     readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
+    /** LoRA adapters that engines are told to load: the model that each is for, and where engines find it. */
+    readonly adapters: Readonly<Record<string, { readonly model: string; readonly path: string }>>;
   };
   /** How prompts become tokens: the first with a matching pattern counts. */
   readonly tokenizers: readonly TokenizerConfig[];

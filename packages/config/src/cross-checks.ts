@@ -4,7 +4,7 @@ import { checkEngines } from "./engine-specs.ts";
 import { meshBackend } from "./mesh-backend.ts";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
-import { policyOptions } from "./schema/routing.ts";
+import { policyOptions } from "./schema/policies.ts";
 import { formatDuration } from "./units.ts";
 
 /**
@@ -22,6 +22,8 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["breaker"], () => checkBreaker(tree)],
     [["policy"], () => checkPolicy(tree.policy, ["policy"])],
     [["pools"], () => checkPools(tree)],
+    [["admission"], () => checkAdmission(tree)],
+    [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],
     [["tokenizers"], () => checkTokenizers(tree)],
     [["mesh"], () => checkMesh(tree)],
@@ -134,6 +136,34 @@ function checkMesh({ mesh }: ConfigTree): Problem[] {
     ];
   }
   return [];
+}
+
+/** Sums of shares that were written with two decimals are off by less. */
+const shareRounding = 1e-9;
+
+function checkAdmission({ admission }: ConfigTree): Problem[] {
+  const problems: Problem[] = [];
+  const names = new Set<string>();
+  for (const [at, { name }] of admission.classes.entries()) {
+    const path = ["admission", "classes", at, "name"];
+    if (names.has(name)) problems.push({ path, message: `${name} is the name of another class` });
+    names.add(name);
+  }
+  const usual = admission["default-class"];
+  if (!names.has(usual)) {
+    problems.push({ path: ["admission", "default-class"], message: `${usual} is none of ${[...names].join(", ")}` });
+  }
+  const shares = admission.classes.reduce((sum, { share }) => sum + share, 0);
+  if (shares > 1 + shareRounding) {
+    problems.push({ path: ["admission", "classes"], message: "have shares of more than 1 together" });
+  }
+  return problems;
+}
+
+function checkDisaggregation({ disaggregation: split }: ConfigTree): Problem[] {
+  if (split["min-tokens"] <= split["max-tokens"]) return [];
+  const message = `${split["max-tokens"]} is less than min-tokens, ${split["min-tokens"]}`;
+  return [{ path: ["disaggregation", "max-tokens"], message }];
 }
 
 /** Longest way from a name over aliases and splits to a model. */

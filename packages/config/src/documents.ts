@@ -16,6 +16,8 @@ the defaults; the first that has one counts. Sections are merged key by key, lis
 - Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
 - Lists in environment variables are separated by commas; flags for lists may be repeated. An empty variable counts as
   unset. A variable that begins with \`ESPALIER_\` and is not listed here is refused, unless the file names it.
+- Where the meaning names what other routers call the same, that key is accepted in place of ours, and a flag of theirs in
+  place of our flag: one of them, never both.
 - What Kubernetes sets for Services (\`ESPALIER_SERVICE_HOST\`, \`ESPALIER_PORT_80_TCP\` and the like) is passed over.
 - \`espalier check-config\` prints what a configuration comes to, with secrets masked.
 `;
@@ -45,17 +47,22 @@ export function renderConfigurationDocs(): string {
   ].join("\n");
 }
 
+function describe({ description, aliases }: Setting): string {
+  const others = aliases.map(({ name, of }) => `\`${name}\` in ${of}`);
+  return others.length === 0 ? description : `${description} ${others.join(", ")}.`;
+}
+
 function renderTable(rows: readonly Setting[]): string {
   const lines = rows.map((setting) => {
-    const { outside, isRequired, description } = setting;
+    const { outside, isRequired } = setting;
     const standard = defaultText(setting);
     const cells = [
       `\`${settingPath(setting)}\``,
       typeText(setting),
       standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
       outside ? `\`${outside.variable}\`` : "",
-      outside ? `\`${outside.flag}\`` : "",
-      description,
+      outside ? [outside.flag, ...outside.aliasFlags].map((flag) => `\`${flag}\``).join(", ") : "",
+      describe(setting),
     ];
     return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   });

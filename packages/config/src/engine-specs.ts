@@ -7,7 +7,7 @@ type EngineTree = ConfigTree["engines"][number];
 
 /** Turns a checked list of engines into specs: URLs in their plain form, ids of their own. */
 export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
-  return engines.map(({ "kv-events": events, ...engine }) => ({
+  return engines.map(({ "kv-events": events, "kv-transfer": transfer, ...engine }) => ({
     id: asEngineId(idOf(engine)),
     url: plainUrl(engine.url) ?? engine.url,
     models: engine.models,
@@ -18,6 +18,9 @@ export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
     ...(events === undefined
       ? {}
       : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
+    ...(transfer === undefined
+      ? {}
+      : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
   }));
 }
 

@@ -7,6 +7,8 @@ import { settingPath, settings } from "./settings.ts";
 export interface FlagEntry {
   /** `--listen-port` */
   readonly flag: string;
+  /** Flags of other routers that mean the same, and are accepted in its place. */
+  readonly aliases: readonly string[];
   /** Where the value goes: `listen.port`. */
   readonly path: string;
   /** What the value is, in words: `an integer from 0 to 65535`. */
@@ -28,6 +30,7 @@ export const flagCatalogue: readonly FlagEntry[] = settings.flatMap((setting) =>
     ? [
         {
           flag: setting.outside.flag,
+          aliases: setting.outside.aliasFlags,
           path: settingPath(setting),
           type: typeText(setting),
           description: setting.description,

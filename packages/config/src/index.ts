@@ -3,12 +3,14 @@
  * documents and the JSON Schema come.
  */
 export type {
+  AdmissionConfig,
   ApiKey,
   CompiledConfig,
   ListenerTls,
   MeshConfig,
   PolicyConfig,
   PoolConfig,
+  PriorityDirection,
   SessionKeySource,
   TokenizerConfig,
   WeightedModel,

@@ -1,4 +1,5 @@
 import type { TSchema } from "typebox";
+import { writtenNames } from "./aliases.ts";
 import { needsValue } from "./read-tree.ts";
 import { configSchema } from "./schema/config-schema.ts";
 import { shapeOf } from "./schema/shape.ts";
@@ -21,7 +22,9 @@ function writtenForm(schema: TSchema): Record<string, unknown> {
     return { ...rest, additionalProperties: writtenForm(shape.values) };
   }
   const properties = Object.fromEntries(
-    Object.entries(shape.properties).map(([key, each]) => [key, writtenForm(each)]),
+    Object.entries(shape.properties).flatMap(([key, each]) =>
+      writtenNames(shape.notes, key).map((name) => [name, writtenForm(each)]),
+    ),
   );
   const required = Object.keys(shape.properties).filter(
     (key) => shape.required.has(key) && needsValue(shape.properties[key]!),

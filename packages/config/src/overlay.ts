@@ -1,6 +1,7 @@
+import { nearestName } from "@espalier/common";
 import type { TSchema } from "typebox";
+import { writtenNames } from "./aliases.ts";
 import type { Environment } from "./interpolate.ts";
-import { nearest } from "./nearest.ts";
 import { formatPath, type Problem } from "./problems.ts";
 import { expandShorthand, isSection } from "./read-tree.ts";
 import { configSchema } from "./schema/config-schema.ts";
@@ -64,14 +65,19 @@ export function readEnvironment(env: Environment, named: ReadonlySet<string>): O
 /** Values of command-line flags. A flag for a list may be given more than once. */
 export function readFlags(flags: FlagValues): Overlay {
   const problems: Problem[] = [];
-  const known = settable.map(({ flag }) => flag);
+  const known = settable.flatMap(({ flag, aliasFlags }) => [flag, ...aliasFlags]);
   for (const name of Object.keys(flags)) {
     if (!known.includes(name))
       problems.push({ path: [], message: `${name} is not a known flag${didYouMean(name, known)}` });
   }
   const values: OverlayValue[] = [];
-  for (const { setting, flag, keys } of settable) {
-    const given = Object.hasOwn(flags, flag) ? flags[flag] : undefined;
+  for (const { setting, flag: own, aliasFlags, keys } of settable) {
+    const isGiven = (name: string): boolean => Object.hasOwn(flags, name) && flags[name] !== undefined;
+    const [flag = own, ...others] = [own, ...aliasFlags].filter(isGiven);
+    for (const other of others) {
+      problems.push({ path: [], message: `${other} is another name of ${flag}, which is given too; leave one out` });
+    }
+    const given = isGiven(flag) ? flags[flag] : undefined;
     if (given === undefined) continue;
     const texts = typeof given === "string" ? [given] : given;
     const last = texts.at(-1);
@@ -102,7 +108,10 @@ function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: u
   const section = expandShorthand(shape, tree ?? {});
   const property = shape.form === "section" ? shape.properties[key] : undefined;
   if (!property || !isSection(section)) return tree;
-  return { ...section, [key]: setIn(property, Object.hasOwn(section, key) ? section[key] : undefined, rest, value) };
+  // What stands there under another name is what the new value replaces.
+  const aliases = new Set(writtenNames(shape.form === "section" ? shape.notes : {}, key));
+  const others = Object.fromEntries(Object.entries(section).filter(([name]) => name === key || !aliases.has(name)));
+  return { ...others, [key]: setIn(property, Object.hasOwn(section, key) ? section[key] : undefined, rest, value) };
 }
 
 const isList = ({ shape }: Setting): boolean => shape.form === "list";
@@ -118,6 +127,6 @@ function isServiceLink(name: string, text: string): boolean {
 }
 
 function didYouMean(name: string, known: readonly string[]): string {
-  const meant = nearest(name, known);
+  const meant = nearestName(name, known);
   return meant === undefined ? "" : `; did you mean ${meant}?`;
 }

@@ -1,6 +1,7 @@
+import { nearestName } from "@espalier/common";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
-import { nearest } from "./nearest.ts";
+import { writtenNames } from "./aliases.ts";
 import { formatPath, type Path, type Problem } from "./problems.ts";
 import type { LeafKind, LeafNotes } from "./schema/leaf.ts";
 import { defaultOf, type Shape, shapeOf } from "./schema/shape.ts";
@@ -52,21 +53,42 @@ type ShapeOf<Form extends Shape["form"]> = Extract<Shape, { readonly form: Form 
 function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, context: ReadContext): unknown {
   const keys = Object.keys(shape.properties);
   if (!isSection(written)) return refuse(`a section with ${keys.join(", ")}`, written, path, context);
+  const isKnown = (key: string): boolean =>
+    Object.hasOwn(shape.properties, key) || keys.some((known) => writtenNames(shape.notes, known).includes(key));
   for (const key of Object.keys(written)) {
-    if (Object.hasOwn(shape.properties, key)) continue;
-    const meant = nearest(key, keys);
+    if (isKnown(key)) continue;
+    const meant = nearestName(key, keys);
     const advice = meant === undefined ? `; the keys here are ${keys.join(", ")}` : `; did you mean ${meant}?`;
     context.problems.push({ path: [...path, key], message: `is not a known key${advice}` });
   }
   const read: Record<string, unknown> = {};
   for (const [key, schema] of Object.entries(shape.properties)) {
-    const value = (Object.hasOwn(written, key) ? written[key] : undefined) ?? defaultOf(schema);
+    const name = writtenName(shape, key, written, path, context);
+    const value = (Object.hasOwn(written, name) ? written[name] : undefined) ?? defaultOf(schema);
     const isAbsent = value === undefined || value === null;
     if (isAbsent && !shape.required.has(key)) continue;
     if (isAbsent && needsValue(schema)) context.problems.push({ path: [...path, key], message: "is required" });
-    else read[key] = readTree(schema, value, [...path, key], context);
+    else read[key] = readTree(schema, value, [...path, name], context);
   }
   return read;
+}
+
+/** The name under which a key is written; the key itself where it is absent. More than one name is a mistake. */
+function writtenName(
+  { notes }: ShapeOf<"section">,
+  key: string,
+  written: Readonly<Record<string, unknown>>,
+  path: Path,
+  { problems }: ReadContext,
+): string {
+  const isGiven = (name: string): boolean => Object.hasOwn(written, name) && (written[name] ?? undefined) !== undefined;
+  const names = writtenNames(notes, key);
+  if (names.length === 1) return key;
+  const [name = key, ...others] = names.filter(isGiven);
+  for (const other of others) {
+    problems.push({ path: [...path, other], message: `is another name of ${name}, which is given too; leave one out` });
+  }
+  return name;
 }
 
 function readMap(shape: ShapeOf<"map">, written: unknown, path: Path, context: ReadContext): unknown {

@@ -1,5 +1,7 @@
 import type { TSchema } from "typebox";
+import { aliasesOf } from "./aliases.ts";
 import { configSchema } from "./schema/config-schema.ts";
+import type { Alias } from "./schema/container.ts";
 import { defaultOf, descriptionOf, type Shape, shapeOf } from "./schema/shape.ts";
 
 /** One value or list of the configuration, as documents, flags and environment variables name it. */
@@ -11,6 +13,8 @@ export interface Setting {
   readonly description: string;
   readonly default: unknown;
   readonly isRequired: boolean;
+  /** What other routers call it; accepted in place of the last of its keys. */
+  readonly aliases: readonly Alias[];
   /** How it is given outside the file; undefined for what stands inside a list or a map, and for lists of sections. */
   readonly outside: OutsideNames | undefined;
 }
@@ -20,12 +24,17 @@ interface OutsideNames {
   readonly keys: readonly string[];
   /** `--listen-port` */
   readonly flag: string;
+  /** Flags of other routers that mean the same: `--cache-threshold`. */
+  readonly aliasFlags: readonly string[];
   /** `ESPALIER_LISTEN_PORT` */
   readonly variable: string;
 }
 
+/** What stands in a list or a map, and the root. */
+const innermost: Place = { isRequired: true, shorthand: undefined, aliases: [] };
+
 /** Every setting, in the order of the schema. */
-export const settings: readonly Setting[] = collect(configSchema, [], { isRequired: true, shorthand: undefined });
+export const settings: readonly Setting[] = collect(configSchema, [], innermost);
 
 /** `engines[].url` */
 export function settingPath({ keys }: Pick<Setting, "keys">): string {
@@ -36,6 +45,7 @@ interface Place {
   readonly isRequired: boolean;
   /** The key that a plain text in place of the section around stands for. */
   readonly shorthand: string | undefined;
+  readonly aliases: readonly Alias[];
 }
 
 function collect(schema: TSchema, keys: readonly string[], place: Place): Setting[] {
@@ -43,7 +53,11 @@ function collect(schema: TSchema, keys: readonly string[], place: Place): Settin
   if (shape.form === "section") {
     const { properties, required, notes } = shape;
     return Object.entries(properties).flatMap(([key, property]) =>
-      collect(property, [...keys, key], { isRequired: required.has(key), shorthand: notes.shorthand }),
+      collect(property, [...keys, key], {
+        isRequired: required.has(key),
+        shorthand: notes.shorthand,
+        aliases: aliasesOf(notes, key),
+      }),
     );
   }
   const setting: Setting = {
@@ -53,19 +67,25 @@ function collect(schema: TSchema, keys: readonly string[], place: Place): Settin
     description: descriptionOf(schema),
     default: defaultOf(schema),
     isRequired: place.isRequired,
-    outside: outsideNames(keys, shape, place.shorthand),
+    aliases: place.aliases,
+    outside: outsideNames(keys, shape, place),
   };
   const inner = shape.form === "list" ? { key: "[]", schema: shape.items } : undefined;
   const below = shape.form === "map" ? { key: "*", schema: shape.values } : inner;
   if (!below || shapeOf(below.schema).form === "leaf") return [setting];
-  return [setting, ...collect(below.schema, [...keys, below.key], { isRequired: true, shorthand: undefined })];
+  return [setting, ...collect(below.schema, [...keys, below.key], innermost)];
 }
 
-function outsideNames(keys: readonly string[], shape: Shape, shorthand: string | undefined): OutsideNames | undefined {
+function outsideNames(keys: readonly string[], shape: Shape, { shorthand, aliases }: Place): OutsideNames | undefined {
   if (keys.includes("[]") || keys.includes("*") || !isPlain(shape)) return undefined;
   const outer = keys.at(-1) === shorthand ? keys.slice(0, -1) : keys;
   const flag = (shape.form === "list" ? shape.notes.flag : undefined) ?? outer.join("-");
-  return { keys: outer, flag: `--${flag}`, variable: `ESPALIER_${outer.join("_").replaceAll("-", "_").toUpperCase()}` };
+  return {
+    keys: outer,
+    flag: `--${flag}`,
+    aliasFlags: aliases.flatMap(({ name, isFlag }) => (isFlag ? [`--${name}`] : [])),
+    variable: `ESPALIER_${outer.join("_").replaceAll("-", "_").toUpperCase()}`,
+  };
 }
 
 /** Whether plain text can give it: a value, or a list of values or of sections with a shorthand. */

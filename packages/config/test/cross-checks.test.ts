@@ -84,7 +84,7 @@ test.each([
   ],
   [
     "policy: { load-factor: 2 }",
-    "policy.load-factor: is no option of least_work, which takes near-tie-tokens, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
+    "policy.load-factor: is no option of least_work, which takes near-tie-tokens, adapter-load-tokens, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: cache_aware, queue-weight: 2 }",
@@ -229,4 +229,29 @@ test.each([
   "{ backend: 'off', host: 0.0.0.0 }",
 ])("the mesh %s is allowed", (mesh) => {
   expect(problemsOf(`mesh: ${mesh}`)).toEqual([]);
+});
+
+test.each([
+  ["{ classes: [{ name: a }, { name: a }], default-class: a }", "classes[1].name: a is the name of another class"],
+  ["{ default-class: vip }", "default-class: vip is none of interactive, default, batch, background"],
+  [
+    "{ classes: [{ name: default, share: 0.6 }, { name: b, share: 0.5 }] }",
+    "classes: have shares of more than 1 together",
+  ],
+])("classes that do not fit together are refused: %s", (admission, expected) => {
+  expect(problemsOf(`admission: ${admission}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([
+    `admission.${expected}`,
+  ]);
+});
+
+test("shares that add up to all of it are fine, however they are rounded", () => {
+  const classes = [0.1, 0.2, 0.3, 0.4].map((share, at) => `{ name: c${at}, share: ${share} }`).join(", ");
+  expect(problemsOf(`admission: { classes: [${classes}], default-class: c0 }`)).toEqual([]);
+});
+
+test("bounds for the split of requests that leave nothing between them are refused", () => {
+  expect(problemsOf("disaggregation: { min-tokens: 200000 }")).toEqual([
+    "disaggregation.max-tokens: 131072 is less than min-tokens, 200000 (e.yaml:1:1)",
+  ]);
+  expect(problemsOf("disaggregation: { min-tokens: 9000, max-tokens: 9000 }")).toEqual([]);
 });

@@ -2,6 +2,16 @@ import { loadConfig } from "@espalier/config";
 import { expect, test } from "vitest";
 import { load } from "./loading.ts";
 
+/** A class that only has a name. */
+const usualClass = {
+  order: "fcfs",
+  share: 0,
+  targetMs: undefined,
+  onMiss: "reject",
+  maxPendingTokens: 32_768,
+  yields: false,
+};
+
 test("without any source the configuration is complete", () => {
   const { effective: _, ...config } = loadConfig({});
   expect(config).toEqual({
@@ -21,7 +31,25 @@ test("without any source the configuration is complete", () => {
       { from: "body", name: "user" },
     ],
     pools: [],
-    models: { aliases: {}, splits: {} },
+    admission: {
+      isOn: true,
+      classes: [
+        { ...usualClass, name: "interactive" },
+        { ...usualClass, name: "default" },
+        { ...usualClass, name: "batch", share: 0.1, maxPendingTokens: 16_384, yields: true },
+        { ...usualClass, name: "background", share: 0.02, maxPendingTokens: 16_384, yields: true },
+      ],
+      defaultClass: "default",
+      between: "strict",
+      maxQueued: 1_024,
+      maxQueuedBytes: 256 * 1024 ** 2,
+      maxWaiting: 16,
+      maxKvUse: 0.95,
+      bodyPriority: "off",
+      enginePriority: "off",
+    },
+    disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072 },
+    models: { adapters: {}, aliases: {}, splits: {} },
     tokenizers: [],
     tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
     prefix: { blockSize: 16, seed: "espalier-fleet", placementTtlMs: 600_000, placementTokens: 524_288 },
@@ -95,6 +123,8 @@ engines:
   - { id: e2, url: "https://engine-2/prefix/", models: [llama-70b], role: prefill, weight: 2.5, labels: { zone: a } }
   - { url: "http://e3:8000", ranks: 2, kv-events: { endpoint: "tcp://e3:5557", replay: "tcp://e3:5657", topic: kv } }
   - { url: "http://e4:8000", kv-events: "tcp://e4:5557" }
+  - { url: "http://e5:8000", role: decode, kv-transfer: sglang }
+  - { url: "http://e6:8000", kv-transfer: { protocol: p2p-nccl, host: e6-rdma, port: 21001 } }
 engines-file: /etc/engines.yaml
 engine-tls: { ca-file: /ca, cert-file: /c, key-file: /k, verify: false }
 policy: { name: consistent_hashing, load-factor: 1.5, points-per-weight: 64 }
@@ -102,7 +132,22 @@ session-key: ["header:X-Session", "body:user"]
 pools:
   - { models: ["llama-*", mistral], policy: random, engine-api-key: secret-of-pool }
   - { models: ["*"], forward-authorization: true, policy: { name: least_tokens, foreign-request-tokens: 7 } }
+admission:
+  mode: off
+  classes:
+    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, yields: true }
+    - { name: others, order: shortest_prefill }
+  default-class: others
+  between: deficit
+  max-queued: 5
+  max-queued-bytes: 1MiB
+  max-waiting: 3
+  max-kv-use: 0.8
+  body-priority: lower-first
+  engine-priority: higher-first
+disaggregation: { threshold-tokens: 4096, min-tokens: 1024, max-tokens: 8192 }
 models:
+  adapters: { sql: { model: llama-70b, path: /adapters/sql } }
   aliases: { gpt-4: llama-70b }
   splits: { mine: [{ model: a, weight: 90 }, { model: b, weight: 10 }] }
 tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], mode: bytes }]
@@ -140,7 +185,21 @@ test("every key of the file has its place in the compiled form", () => {
       { from: "header", name: "x-session" },
       { from: "body", name: "user" },
     ],
+    admission: {
+      isOn: false,
+      classes: [
+        {
+          ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
+          ...{ maxPendingTokens: 100, yields: true },
+        },
+        { ...usualClass, name: "others", order: "shortest_prefill" },
+      ],
+      ...{ defaultClass: "others", between: "deficit", maxQueued: 5, maxQueuedBytes: 1_048_576 },
+      ...{ maxWaiting: 3, maxKvUse: 0.8, bodyPriority: "lower-first", enginePriority: "higher-first" },
+    },
+    disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192 },
     models: {
+      adapters: { sql: { model: "llama-70b", path: "/adapters/sql" } },
       aliases: { "gpt-4": "llama-70b" },
       splits: {
         mine: [
@@ -235,6 +294,24 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       weight: 1,
       labels: {},
       kvEvents: { endpoint: "tcp://e4:5557", replayEndpoint: undefined, topic: "" },
+    },
+    {
+      id: "e5:8000",
+      url: "http://e5:8000",
+      models: [],
+      role: "decode",
+      weight: 1,
+      labels: {},
+      kvTransfer: { protocol: "sglang", host: undefined, port: undefined },
+    },
+    {
+      id: "e6:8000",
+      url: "http://e6:8000",
+      models: [],
+      role: "both",
+      weight: 1,
+      labels: {},
+      kvTransfer: { protocol: "p2p-nccl", host: "e6-rdma", port: 21_001 },
     },
   ]);
 });

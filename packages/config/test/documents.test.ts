@@ -5,10 +5,10 @@ import { parse } from "yaml";
 import { problemsOf } from "./loading.ts";
 
 test("flags are unique and well formed, and belong to a group", () => {
-  const flags = flagCatalogue.map(({ flag }) => flag);
+  const flags = flagCatalogue.flatMap(({ flag, aliases }) => [flag, ...aliases]);
   expect(new Set(flags).size).toBe(flags.length);
+  for (const flag of flags) expect(flag).toMatch(/^--[a-z0-9]+(-[a-z0-9]+)*$/);
   for (const entry of flagCatalogue) {
-    expect(entry.flag).toMatch(/^--[a-z0-9]+(-[a-z0-9]+)*$/);
     expect(entry.description).toMatch(/^[A-Z`].*\.$/);
     expect(entry.group).not.toBe("");
     expect(entry.type).not.toBe("");
@@ -18,6 +18,7 @@ test("flags are unique and well formed, and belong to a group", () => {
 test("a flag says what it takes, where it goes and what stands without it", () => {
   expect(flagCatalogue.find(({ flag }) => flag === "--listen-port")).toEqual({
     flag: "--listen-port",
+    aliases: [],
     path: "listen.port",
     type: "an integer from 0 to 65535",
     description: "Port to listen on; 0 for any free one.",
@@ -68,6 +69,11 @@ test.each([
     "bounds",
     "| `limits.max-body-bytes` | a size from 1KiB to 1GiB | `32MiB` | `ESPALIER_LIMITS_MAX_BODY_BYTES` | `--limits-max-body-bytes` |",
   ],
+  [
+    "what other routers call the same, with their flags",
+    "| `ESPALIER_POLICY_PREFIX_TOKENS` | `--policy-prefix-tokens`, `--prefix-token-count` | `prefix_hash`: how many tokens " +
+      "at the start of a prompt are hashed, in full blocks. 256 unless given. `prefix-token-count` in SGLang and SMG. |",
+  ],
   ["a short name", "| `ESPALIER_POLICY` | `--policy` |"],
   [
     "what a list holds",
@@ -100,6 +106,8 @@ const fitting = [
   "policy: { name: cache_aware, cache-threshold: 0.5, balance-abs-threshold: 32, balance-rel-threshold: 1.1 }",
   "policy: { name: epp_weighted, prefix-cache-weight: 1.5, no-hit-lru-weight: 1 }",
   "policy: { near-tie-tokens: 16 }",
+  "policy: { name: dynamo, router-temperature: 0.5 }",
+  "policy: { name: affinity_filter, affinityThreshold: 0.9, maxTTFTPenaltyMs: 5000 }",
   "policy: { name: consistent_hashing, load-factor: 0 }",
   "drain: { delay: 5s, grace: 100 }",
   "limits: { max-body-bytes: 1MiB, max-header-bytes: 4096 }",
@@ -118,6 +126,8 @@ const unfitting = [
   "policy: { name: consistent_hashing, load-factor: 0.5 }",
   "policy: { name: cache_aware, cache-threshold: 1.5 }",
   "policy: { name: prefix_hash, prefix-tokens: 16.5 }",
+  "policy: { name: prefix_hash, prefix-token-count: 16.5 }",
+  "policy: { name: affinity_filter, affinityThreshhold: 0.9 }",
   "drain: { delay: soon }",
   "drain: { delay: 700000 }",
   "limits: { max-body-bytes: 1 }",

@@ -6,8 +6,11 @@ export interface Accounting {
   generatedTokens: number;
   prefixQueries: number;
   prefixHits: number;
+  importedTokens: number;
+  loadedTokens: number;
   preemptions: number;
   finished: number;
+  adapterLoads: number;
 }
 
 export function createAccounting(): Accounting {
@@ -18,7 +21,10 @@ export function createAccounting(): Accounting {
     generatedTokens: 0,
     prefixQueries: 0,
     prefixHits: 0,
+    importedTokens: 0,
+    loadedTokens: 0,
     preemptions: 0,
     finished: 0,
+    adapterLoads: 0,
   };
 }

@@ -4,6 +4,7 @@ import type { CacheLog } from "./cache-log.ts";
 import { createFreeQueue, type FreeQueue, HEAD } from "./free-queue.ts";
 import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
+import type { OffloadTier } from "./offload-tier.ts";
 import type { FreeOrder } from "./types.ts";
 
 const { words, references, laneA, laneB } = recordField;
@@ -26,6 +27,8 @@ interface BlockCacheOptions<Chain extends HashChain> {
   readonly prefixCaching: boolean;
   readonly freeOrder: FreeOrder;
   readonly log: CacheLog<Chain>;
+  /** Where content goes that is evicted; nowhere when left out. */
+  readonly offload: OffloadTier | undefined;
 }
 
 /**
@@ -75,7 +78,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     return matched * blockSize;
   }
 
-  admit(seat: BlockSeat<Chain>, tokens: number, roomTokens: number): boolean {
+  admit(seat: BlockSeat<Chain>, tokens: number, roomTokens: number, readyTokens: number): boolean {
     const records = this.#records;
     const matched = seat.matchedBlocks;
     let matchedFree = 0;
@@ -89,7 +92,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     seat.heldBlocks = matched;
     seat.enteredBlocks = matched;
     this.#take(seat, this.#blocksFor(tokens));
-    this.#enterFull(seat, tokens);
+    this.#enterFull(seat, readyTokens);
     return true;
   }
 
@@ -144,6 +147,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     this.#index.clear();
     this.#adapters.clear();
     this.#cachedBlocks = 0;
+    this.#options.offload?.clear();
     this.#options.log.cleared();
     return true;
   }
@@ -171,7 +175,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
   }
 
   #evict(block: number): void {
-    const { log } = this.#options;
+    const { log, offload } = this.#options;
     const wasLast = this.#index.remove(block);
     this.#cachedBlocks--;
     const adapter = this.#adapters.get(block);
@@ -179,6 +183,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     if (!wasLast && !log.everyCopy) return;
     this.#removal[0] = this.#records[block * words + laneA]!;
     this.#removal[1] = this.#records[block * words + laneB]!;
+    if (wasLast) offload?.keep(this.#removal);
     log.removed(this.#removal, adapter);
   }
 

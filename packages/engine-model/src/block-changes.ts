@@ -1,5 +1,5 @@
-/** Kinds of runs in `BlockChanges`. */
-export const blockChange = { stored: 0, removed: 1, cleared: 2 } as const;
+/** Kinds of runs in `BlockChanges`. Blocks are `offloaded` to CPU memory, besides where they were, and `discarded` there. */
+export const blockChange = { stored: 0, removed: 1, cleared: 2, offloaded: 3, discarded: 4 } as const;
 
 /**
  * Net changes of what is reusable in an engine, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to

@@ -3,7 +3,7 @@ import type { ChangeLog } from "./change-log.ts";
 import { checkRequest } from "./check-request.ts";
 import type { EngineForm } from "./engine-form.ts";
 import type { RequestChain } from "./sequence.ts";
-import type { EngineParameters } from "./types.ts";
+import type { EngineParameters, ImportedPrompt } from "./types.ts";
 
 interface BlockFormOptions {
   readonly parameters: EngineParameters;
@@ -20,16 +20,22 @@ class HashedRequest implements RequestChain<number> {
   readonly promptTokens: number;
   readonly totalTokens: number;
   readonly lanes: Uint32Array;
-  readonly adapter = undefined;
+  readonly adapter: string | undefined;
+  readonly imported: ImportedPrompt | undefined;
+  readonly pinned: boolean;
   /** Index of the last token of the output that the observer knows of. */
   toldIndex = 0;
 
-  constructor({ id, priority = 0, promptTokens, outputTokens, chain }: BlockRequest) {
+  constructor(request: BlockRequest) {
+    const { id, priority = 0, promptTokens, outputTokens, chain, adapter, imported, pinned = false } = request;
     this.id = id;
     this.priority = priority;
     this.promptTokens = promptTokens;
     this.totalTokens = promptTokens + outputTokens;
     this.lanes = chain;
+    this.adapter = adapter;
+    this.imported = imported;
+    this.pinned = pinned;
   }
 
   hashBlocks(): void {}
@@ -59,6 +65,7 @@ export function createBlockForm(options: BlockFormOptions): EngineForm<number, B
       if (chain.length < words) throw new RangeError(`request ${id}: a chain of ${chain.length} words, not ${words}`);
     },
     open: (request) => new HashedRequest(request),
+    imported: (request, tokens, timeMs) => observer.imported?.(request.id, tokens, timeMs),
     generated(request, index, timeMs) {
       if (index === 0) observer.firstToken?.(request.id, timeMs);
       else if ((request.promptTokens + index) % progressTokens === 0) tellProgress(request, index, timeMs);

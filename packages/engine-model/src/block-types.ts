@@ -1,6 +1,6 @@
 import type { BlockChanges } from "./block-changes.ts";
 import type { LoopEngine } from "./create-loop.ts";
-import type { RequestReport } from "./types.ts";
+import type { ImportedPrompt, RequestReport } from "./types.ts";
 
 /** A request whose content is named by chain hashes alone. */
 export interface BlockRequest {
@@ -17,6 +17,12 @@ export interface BlockRequest {
   readonly chain: Uint32Array;
   /** Lower goes first; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
+  /** What comes from outside, as with `EngineRequest`. */
+  readonly imported?: ImportedPrompt;
+  /** Whether its blocks stay held after an output of full length until `release`. */
+  readonly pinned?: boolean;
+  /** The LoRA adapter that it is for. Chains for different adapters must have nothing in common. */
+  readonly adapter?: string;
 }
 
 export type BlockReport = Omit<RequestReport, "id"> & { readonly id: number };
@@ -27,6 +33,8 @@ export interface BlockEngineObserver {
   /** So many tokens more since the last call, the first one of the output not counted. What is left comes before `finished`. */
   progress?(id: number, tokens: number, timeMs: number): void;
   finished?(report: BlockReport): void;
+  /** What a request wanted from outside is here, as with `EngineObserver`. */
+  imported?(id: number, tokens: number, timeMs: number): void;
   /** What changed in one step. Without it the engine is spared the work of collecting that. */
   blocks?(changes: BlockChanges, timeMs: number): void;
 }

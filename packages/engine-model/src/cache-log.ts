@@ -9,6 +9,10 @@ export interface CacheLog<Chain extends HashChain> {
   /** Content was given up: pairs of lanes. The array is used again by the caller. */
   removed(lanes: Uint32Array, adapter: string | undefined): void;
   cleared(): void;
+  /** Content that is about to be given up is in CPU memory now: one pair of lanes, which the caller uses again. */
+  offloaded(lanes: Uint32Array): void;
+  /** Content is in CPU memory no more: one pair of lanes, which the caller uses again. */
+  discarded(lanes: Uint32Array): void;
 }
 
 /** A log for an observer that does not listen. */
@@ -17,4 +21,6 @@ export const silentLog: CacheLog<HashChain> = {
   stored() {},
   removed() {},
   cleared() {},
+  offloaded() {},
+  discarded() {},
 };

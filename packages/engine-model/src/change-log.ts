@@ -38,6 +38,8 @@ export function createChangeLog(): ChangeLog {
     stored: (chain, from, to) => add(blockChange.stored, chain.lanes, 2 * from, 2 * to),
     removed: (lanes) => add(blockChange.removed, lanes, 0, lanes.length),
     cleared: () => add(blockChange.cleared, words, 0, 0),
+    offloaded: (lanes) => add(blockChange.offloaded, lanes, 0, lanes.length),
+    discarded: (lanes) => add(blockChange.discarded, lanes, 0, lanes.length),
     take() {
       if (runs === 0) return undefined;
       const taken = {

@@ -1,4 +1,11 @@
-import type { EngineParameters } from "./types.ts";
+import type { EngineParameters, ImportedPrompt } from "./types.ts";
+
+interface RequestSize {
+  readonly id: unknown;
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  readonly imported?: ImportedPrompt | undefined;
+}
 
 /**
  * Refuses what an engine could never serve.
@@ -6,7 +13,7 @@ import type { EngineParameters } from "./types.ts";
  * @throws RangeError naming the request and the limit
  */
 export function checkRequest(
-  { id, promptTokens, outputTokens }: { readonly id: unknown; promptTokens: number; outputTokens: number },
+  { id, promptTokens, outputTokens, imported }: RequestSize,
   { maxModelLength, blockCount, blockSize }: EngineParameters,
 ): void {
   const total = promptTokens + outputTokens;
@@ -18,4 +25,14 @@ export function checkRequest(
     throw new RangeError(`request ${id}: ${total} tokens exceed maxModelLength ${maxModelLength}`);
   }
   if (total > blockCount * blockSize) throw new RangeError(`request ${id}: ${total} tokens exceed all blocks`);
+  if (!imported) return;
+  const { tokens, setupMs, msPerToken } = imported;
+  if (!(Number.isInteger(tokens) && tokens >= 1 && tokens <= promptTokens)) {
+    throw new RangeError(`request ${id}: ${tokens} tokens from outside are not 1 to ${promptTokens}`);
+  }
+  if (!(isDuration(setupMs) && isDuration(msPerToken))) {
+    throw new RangeError(`request ${id}: setupMs ${setupMs} or msPerToken ${msPerToken} is not a duration`);
+  }
 }
+
+const isDuration = (ms: number): boolean => Number.isFinite(ms) && ms >= 0;

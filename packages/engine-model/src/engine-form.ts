@@ -9,6 +9,8 @@ export interface EngineForm<Id, Request extends { readonly id: Id }, Chain exten
   /** @throws RangeError when the engine could never serve the request */
   check(request: Request): void;
   open(request: Request): Chain;
+  /** So many tokens that a request wanted from outside are here. */
+  imported(chain: Chain, tokens: number, timeMs: number): void;
   /** A step gave the token at `index` of the output. */
   generated(chain: Chain, index: number, timeMs: number): void;
   /** How many tokens from position `knownTokens` on, none of them the first of an output, need not be told of. */

@@ -1,19 +1,25 @@
 import { type Accounting, createAccounting } from "./accounting.ts";
+import { adapterUse } from "./adapter-use.ts";
 import type { EngineForm } from "./engine-form.ts";
+import { engineStats } from "./engine-stats.ts";
 import type { KvCache } from "./kv-cache.ts";
+import type { OffloadTier } from "./offload-tier.ts";
 import { Scheduler } from "./scheduler.ts";
-import { createSequence, isDecode, type RequestChain, reportOf, type Sequence } from "./sequence.ts";
-import { createStepWork, measureStep, stepDurationMs } from "./step-timing.ts";
-import type { EngineParameters, EngineStats, FinishReason } from "./types.ts";
+import { createSequence, type RequestChain, type Sequence } from "./sequence.ts";
+import { StepEnd } from "./step-end.ts";
+import { createStepWork, endOfDecodesMs, measureStep, stepDurationMs } from "./step-timing.ts";
+import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
 interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
   readonly parameters: EngineParameters;
   readonly form: EngineForm<Id, Request, Chain>;
   readonly cache: KvCache<Seat, Chain>;
+  /** CPU memory behind it. */
+  readonly offload: OffloadTier | undefined;
 }
 
-/** Requests that an engine holds at most, waiting and running. */
+/** Requests that an engine holds at most, waiting, running and pinned. */
 export const maxHeldRequests = 65_536;
 
 /**
@@ -31,7 +37,8 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   readonly #accounting: Accounting = createAccounting();
   readonly #waiting: WaitingQueue<Sequence<Seat, Chain>> = createWaitingQueue();
   readonly #scheduler: Scheduler<Seat, Chain>;
-  readonly #held = new Map<Id, Sequence<Seat, Chain>>();
+  /** What steps come to, and the requests that are in the engine. */
+  readonly #stepEnd: StepEnd<Id, Chain, Seat>;
   #reachedMs = Number.NEGATIVE_INFINITY;
   /** When the running step ends; undefined while the engine rests. */
   #stepEndMs: number | undefined;
@@ -39,6 +46,8 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   #startMs = 0;
   /** Whether observers are being told the results of a step. */
   #ending = false;
+  /** Whether those that wait find no room, nothing runs, and nothing has changed since that was found out. */
+  #isStuck = false;
   /** What the running step computes. */
   readonly #work = createStepWork();
   /** Steps like the running one that may follow it. */
@@ -49,14 +58,16 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   #toldMs: number | undefined;
 
   constructor(options: EngineLoopOptions<Id, Request, Chain, Seat>) {
-    const { parameters, cache, form } = options;
+    const { parameters, cache, form, offload } = options;
     this.parameters = parameters;
     this.#options = options;
+    const [accounting, work] = [this.#accounting, this.#work];
     this.#isSglang = parameters.flavour === "sglang";
     this.#scheduler = new Scheduler({
-      ...{ parameters, cache, waiting: this.#waiting, accounting: this.#accounting },
+      ...{ parameters, cache, offload, waiting: this.#waiting, accounting: this.#accounting },
       quietTokens: form.quietTokens,
     });
+    this.#stepEnd = new StepEnd({ form, cache, accounting, work, scheduler: this.#scheduler });
   }
 
   submit(request: Request, timeMs: number): void {
@@ -64,31 +75,56 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     const { form, cache } = this.#options;
     form.check(request);
     this.#runBefore(timeMs);
-    if (this.#held.has(id)) throw new RangeError(`request ${id} is in the engine already`);
-    if (this.#held.size >= maxHeldRequests)
+    const { held, pinned } = this.#stepEnd;
+    if (held.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is in the engine already`);
+    if (held.size + pinned.size >= maxHeldRequests)
       throw new RangeError(`the engine holds ${maxHeldRequests} requests already`);
     const chain = form.open(request);
-    if (this.#nextMs() === undefined) this.#startMs = timeMs;
-    if (!this.#ending) this.#stopPassing();
+    this.#wake(timeMs);
     const sequence = createSequence(chain, cache.open(chain), timeMs);
-    this.#held.set(id, sequence);
+    held.set(id, sequence);
     this.#waiting.append(sequence);
   }
 
   abort(requestId: Id, timeMs: number): void {
     this.#runBefore(timeMs);
-    const sequence = this.#held.get(requestId);
+    const sequence = this.#stepEnd.held.get(requestId);
     if (!sequence) return;
+    const { decoding, running, importing } = this.#scheduler;
     if (sequence.place === "running") {
-      const { decoding, running } = this.#scheduler;
       sequence.abortWanted = true;
       if (this.#ending && decoding.isOn) decoding.wake(running.indexOf(sequence));
       else this.#stopPassing();
       return;
     }
+    const isImporting = sequence.place === "importing";
     sequence.place = "gone";
-    this.#waiting.drop(sequence);
-    this.#finish(sequence, timeMs, "aborted");
+    if (isImporting) {
+      importing.drop(sequence);
+      this.#scheduler.left(sequence);
+      this.#options.cache.release(sequence.seat, sequence.computedTokens, false);
+    } else {
+      this.#waiting.drop(sequence);
+    }
+    this.#wake(timeMs);
+    this.#stepEnd.finish(sequence, timeMs, "aborted");
+  }
+
+  release(requestId: Id, timeMs: number): boolean {
+    this.#runBefore(timeMs);
+    if (!this.#stepEnd.release(requestId)) return false;
+    this.#wake(timeMs);
+    return true;
+  }
+
+  cachedTokens(request: Request, timeMs: number): number {
+    const { form, cache, offload } = this.#options;
+    form.check(request);
+    this.#runBefore(timeMs);
+    const chain = form.open(request);
+    const limit = chain.promptTokens - 1;
+    const matched = cache.match(cache.open(chain), limit);
+    return offload?.reach(chain, matched, limit) ?? matched;
   }
 
   advanceTo(timeMs: number): void {
@@ -99,29 +135,33 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
 
   nextEventMs(): number | undefined {
     if (!this.#isUntold) return this.#nextMs();
-    this.#toldMs ??= this.#endOfUntoldSteps();
+    this.#toldMs ??= endOfDecodesMs(this.#stepEndMs!, this.#scheduler.untoldSteps(), this.#work, this.parameters);
     return this.#toldMs;
   }
 
   resetPrefixCache(timeMs: number): boolean {
     this.#runBefore(timeMs);
-    if (this.#isSglang && this.#held.size > 0) return false;
+    if (this.#isSglang && this.#stepEnd.held.size > 0) return false;
     if (!this.#options.cache.reset()) return false;
     if (this.#isSglang) this.#options.form.publish(timeMs);
     return true;
   }
 
   stats(): EngineStats {
-    const { cache, parameters } = this.#options;
-    const freeBlocks = cache.freeBlocks();
-    return {
-      running: this.#scheduler.running.length,
-      waiting: this.#waiting.size(),
-      kvUse: (parameters.blockCount - freeBlocks) / parameters.blockCount,
-      cachedBlocks: cache.cachedBlocks(),
-      freeBlocks,
-      ...this.#accounting,
+    const { cache, offload, parameters } = this.#options;
+    const running = this.#scheduler.running.length;
+    const requests = {
+      running,
+      waiting: this.#stepEnd.held.size - running,
+      importing: this.#scheduler.importing.size(),
+      pinned: this.#stepEnd.pinned.size,
     };
+    const cpuBlocks = offload?.blocks() ?? 0;
+    return engineStats({ ...requests, cpuBlocks }, cache, parameters, this.#accounting);
+  }
+
+  adapterUse(): AdapterUse {
+    return adapterUse(this.#stepEnd.held.values());
   }
 
   /** Handles what happens before `timeMs`, and lets time reach it. */
@@ -140,11 +180,21 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   /** When the next step ends or begins. */
   #nextMs(): number | undefined {
     if (this.#stepEndMs !== undefined) return this.#stepEndMs;
-    return this.#scheduler.running.length + this.#waiting.size() > 0 ? this.#startMs : undefined;
+    const { running, importing } = this.#scheduler;
+    if (running.length > 0 || (this.#waiting.size() > 0 && !this.#isStuck)) return this.#startMs;
+    const readyMs = importing.nextMs();
+    return readyMs === undefined ? undefined : Math.max(readyMs, this.#startMs);
+  }
+
+  /** Something came or went: an engine at rest looks again for what it can do, from `timeMs` on. */
+  #wake(timeMs: number): void {
+    if (this.#stepEndMs === undefined) this.#startMs = Math.max(this.#startMs, timeMs);
+    this.#isStuck = false;
+    if (!this.#ending) this.#stopPassing();
   }
 
   #handleNext(): void {
-    if (this.#stepEndMs === undefined) this.#startStep(this.#startMs);
+    if (this.#stepEndMs === undefined) this.#startStep(this.#nextMs()!);
     else if (this.#likeSteps > 0) this.#passStep(this.#stepEndMs);
     else this.#endStep(this.#stepEndMs);
   }
@@ -154,8 +204,17 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     const scheduler = this.#scheduler;
     const { decoding } = scheduler;
     if (!decoding.isOn || !scheduler.planDecodes()) {
-      scheduler.plan(nowMs);
+      this.#startMs = nowMs;
+      this.#isStuck = !scheduler.plan(nowMs);
+      if (this.#isStuck) {
+        // Room may have been made for those whose blocks are on their way.
+        this.#reachedMs = nowMs;
+        form.publish(nowMs);
+        return;
+      }
+      this.#tellArrivals(nowMs);
       measureStep(scheduler.running, this.#work);
+      this.#work.adapterLoads = scheduler.takeAdapterLoads();
       if (this.#work.prefillTokens === 0 && form.nothingToPublish()) scheduler.beginDecoding();
     }
     this.#begin(nowMs);
@@ -163,6 +222,17 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     if (!this.#isUntold) return;
     this.#likeSteps = scheduler.likeSteps();
     this.#toldMs = undefined;
+  }
+
+  /** Tells whose tokens from outside are here. Whatever is handed in meanwhile waits for the next step. */
+  #tellArrivals(nowMs: number): void {
+    const { arrived } = this.#scheduler;
+    if (arrived.length === 0) return;
+    this.#reachedMs = nowMs;
+    this.#ending = true;
+    for (const { chain, importedTokens } of arrived) this.#options.form.imported(chain, importedTokens, nowMs);
+    arrived.length = 0;
+    this.#ending = false;
   }
 
   #begin(nowMs: number): void {
@@ -184,18 +254,6 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     this.#begin(timeMs);
   }
 
-  /** The sum is taken step by step: any other way of adding would round differently. */
-  #endOfUntoldSteps(): number {
-    const steps = this.#scheduler.untoldSteps();
-    const work = { ...this.#work };
-    let endMs = this.#stepEndMs!;
-    for (let step = 0; step < steps; step++) {
-      work.decodeContext += work.decodes;
-      endMs += stepDurationMs(work, this.parameters);
-    }
-    return endMs;
-  }
-
   /** Lets the running step end as any other. */
   #stopPassing(): void {
     this.#likeSteps = 0;
@@ -206,84 +264,11 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   #endStep(timeMs: number): void {
     this.#reachedMs = timeMs;
     this.#ending = true;
-    if (this.#scheduler.decoding.isOn) this.#endDecodes(timeMs);
-    else this.#endAny(timeMs);
+    this.#stepEnd.end(timeMs);
     this.#options.form.publish(timeMs);
     this.#ending = false;
     this.#stepEndMs = undefined;
     this.#isUntold = false;
     this.#startMs = timeMs;
-  }
-
-  #endAny(timeMs: number): void {
-    const { running } = this.#scheduler;
-    let kept = 0;
-    for (let at = 0; at < running.length; at++) {
-      const sequence = running[at]!;
-      const takesPart = sequence.stepTokens > 0 || sequence.abortWanted;
-      if (!takesPart || this.#advance(sequence, timeMs)) running[kept++] = sequence;
-    }
-    running.length = kept;
-  }
-
-  /** Ends a step in which all decode, for those that need attention, and tells what the next such step computes. */
-  #endDecodes(timeMs: number): void {
-    const { running, decoding } = this.#scheduler;
-    const work = this.#work;
-    work.decodeContext += work.decodes;
-    let kept = 0;
-    for (let at = 0; at < running.length; at++) {
-      const isDue = decoding.isDue(at);
-      const sequence = isDue ? decoding.write(at) : running[at]!;
-      if (!isDue) this.#accounting.generatedTokens++;
-      else if (!this.#advance(sequence, timeMs)) {
-        work.decodeContext -= sequence.computedTokens + 1;
-        continue;
-      }
-      if (isDue || kept < at) decoding.keep(at, isDue, kept);
-      running[kept++] = sequence;
-    }
-    // Setting it is slow, and hardly ever needed.
-    if (kept < running.length) running.length = kept;
-    work.decodes = kept;
-    decoding.passed();
-  }
-
-  /** Takes the results of the step for one sequence. Returns whether it goes on. */
-  #advance(sequence: Sequence<Seat, Chain>, timeMs: number): boolean {
-    const { cache } = this.#options;
-    const decoded = isDecode(sequence);
-    sequence.computedTokens += sequence.stepTokens;
-    sequence.stepTokens = 0;
-    if (sequence.abortWanted) {
-      cache.release(sequence.seat, sequence.computedTokens, sequence.knownTokens > sequence.promptTokens);
-      this.#finish(sequence, timeMs, "aborted");
-      return false;
-    }
-    const generates = sequence.computedTokens === sequence.knownTokens;
-    const last = generates && sequence.knownTokens + 1 === sequence.totalTokens;
-    if (last) cache.release(sequence.seat, sequence.computedTokens, true);
-    else if (!decoded) cache.computed(sequence.seat, sequence.computedTokens);
-    if (generates) this.#generate(sequence, timeMs);
-    if (last) this.#finish(sequence, timeMs, "length");
-    return !last;
-  }
-
-  #generate(sequence: Sequence<Seat, Chain>, timeMs: number): void {
-    const index = sequence.knownTokens - sequence.promptTokens;
-    sequence.knownTokens++;
-    this.#accounting.generatedTokens++;
-    if (index === 0) {
-      sequence.firstTokenMs = timeMs;
-      this.#accounting.promptTokens += sequence.promptTokens;
-    }
-    this.#options.form.generated(sequence.chain, index, timeMs);
-  }
-
-  #finish(sequence: Sequence<Seat, Chain>, timeMs: number, reason: FinishReason): void {
-    sequence.place = "gone";
-    this.#held.delete(sequence.chain.id);
-    this.#accounting.finished++;
-    this.#options.form.finished(sequence.chain, reportOf<Id>(sequence, timeMs, reason));
   }
 }

@@ -1,12 +1,15 @@
 /** A deterministic model of one LLM engine: batching, prefill, decode, KV blocks, eviction, events. */
 export { type BlockChanges, blockChange } from "./block-changes.ts";
 export type { BlockEngine, BlockEngineObserver, BlockReport, BlockRequest } from "./block-types.ts";
+export { maxCpuBlocks } from "./check-parameters.ts";
 export { type BlockEngineOptions, createBlockEngine } from "./create-block-engine.ts";
 export { createEngine, type EngineOptions } from "./create-engine.ts";
 export { maxHeldRequests } from "./engine-loop.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
 export type {
+  AdapterUse,
   CacheFlavour,
+  CpuMedium,
   Engine,
   EngineHash,
   EngineObserver,
@@ -15,6 +18,7 @@ export type {
   EngineStats,
   FinishReason,
   FreeOrder,
+  ImportedPrompt,
   KvEvent,
   RequestReport,
 } from "./types.ts";

@@ -13,9 +13,10 @@ export interface KvCache<Seat, Chain extends HashChain> {
    * Takes the matched prefix and slots for the first `tokens` tokens.
    *
    * @param roomTokens nothing is taken unless there is room for so many: the request so far, and what else must fit
+   * @param readyTokens how many of the first `tokens` tokens the step will have computed; the others are for later
    * @returns false, with nothing changed, when there is no room
    */
-  admit(seat: Seat, tokens: number, roomTokens: number): boolean;
+  admit(seat: Seat, tokens: number, roomTokens: number, readyTokens: number): boolean;
   /** Slots for the first `tokens` tokens of an admitted request; false, with nothing changed, when there is no room. */
   grow(seat: Seat, tokens: number): boolean;
   /**

@@ -5,6 +5,8 @@ export type PresetName = "a10g-7b" | "h100-32b-tp2" | "h100-70b-tp4" | "b200-moe
 export interface EnginePreset {
   readonly parameters: EngineParameters;
   readonly description: string;
+  /** Bytes of KV per token on all GPUs together, which is what passes when another engine fetches it. */
+  readonly kvBytesPerToken: number;
   /** Where each parameter is from, or the arithmetic behind it. What says `estimate` is no more than that. */
   readonly sources: Readonly<Record<string, string>>;
 }
@@ -27,6 +29,7 @@ const batchFrom70Gib = "vLLM's default for the API server on GPUs of 70 GiB and 
 export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   "a10g-7b": {
     description: "Qwen2.5-7B in bf16 on one NVIDIA A10G (24 GB, 600 GB/s, 70 TFLOPS)",
+    kvBytesPerToken: 57_344,
     parameters: {
       ...common,
       blockCount: 3_750,
@@ -41,6 +44,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
     sources: {
       ...commonSources,
+      kvBytesPerToken: "28 layers x 2 x 4 KV heads x 128 x 2 B",
       blockCount:
         "60,000 tokens: (24 GB x 0.9 - 15.2 GB weights - 3 GB activations and graphs) / 57,344 B per token " +
         "(28 layers x 2 x 4 KV heads x 128 x 2 B) = 59,300; llm-d reports about 60k",
@@ -56,6 +60,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   },
   "h100-32b-tp2": {
     description: "Qwen2.5-32B in bf16 on two NVIDIA H100 80 GB, tensor parallel",
+    kvBytesPerToken: 262_144,
     parameters: {
       ...common,
       blockCount: 17_280,
@@ -70,6 +75,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
     sources: {
       ...commonSources,
+      kvBytesPerToken: "64 layers x 2 x 8 KV heads x 128 x 2 B",
       blockCount:
         "276,480 tokens: (2 x 80 GB x 0.9 - 65.5 GB weights - 6 GB activations and graphs) / 262,144 B per token " +
         "(64 layers x 2 x 8 KV heads x 128 x 2 B)",
@@ -85,6 +91,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   },
   "h100-70b-tp4": {
     description: "Llama-3.1-70B in bf16 on four NVIDIA H100 80 GB, tensor parallel",
+    kvBytesPerToken: 327_680,
     parameters: {
       ...common,
       blockCount: 25_740,
@@ -99,6 +106,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
     sources: {
       ...commonSources,
+      kvBytesPerToken: "80 layers x 2 x 8 KV heads x 128 x 2 B",
       blockCount:
         "411,840 tokens: (4 x 80 GB x 0.9 - 141 GB weights - 12 GB activations and graphs) / 327,680 B per token " +
         "(80 layers x 2 x 8 KV heads x 128 x 2 B)",
@@ -114,6 +122,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   },
   "b200-moe": {
     description: "Qwen3-235B-A22B in fp8 with fp8 KV on four NVIDIA B200, tensor parallel",
+    kvBytesPerToken: 96_256,
     parameters: {
       ...common,
       blockCount: 196_875,
@@ -128,6 +137,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
     sources: {
       ...commonSources,
+      kvBytesPerToken: "94 layers x 2 x 4 KV heads x 128 x 1 B",
       blockCount:
         "3.15 M tokens, the capacity in Dynamo's published replay of the Mooncake conversation trace; it fits " +
         "(4 x 180 GB x 0.85 - 235 GB weights - 74 GB workspace, an estimate) / 96,256 B per token " +
@@ -144,6 +154,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
   },
   "smg-generic": {
     description: "The engine of the simulation of 240 workers that the SMG mesh was measured with",
+    kvBytesPerToken: 131_072,
     parameters: {
       ...common,
       blockCount: 32_768,
@@ -158,6 +169,7 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
     },
     sources: {
       ...commonSources,
+      kvBytesPerToken: "estimate: not given; that of an 8B model (32 layers x 2 x 8 KV heads x 128 x 2 B)",
       blockCount: "given: 524,288 KV tokens in blocks of 16",
       maxBatchedTokens: "estimate: not given; vLLM's default below 70 GiB",
       maxRunning: "given",

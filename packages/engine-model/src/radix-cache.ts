@@ -1,6 +1,7 @@
 import type { CacheLog } from "./cache-log.ts";
 import type { HashChain } from "./hash-chain.ts";
 import type { KvCache } from "./kv-cache.ts";
+import type { OffloadTier } from "./offload-tier.ts";
 import { type RadixNode, RadixTree } from "./radix-tree.ts";
 
 /** What one request holds beside a radix tree. */
@@ -21,6 +22,8 @@ interface RadixCacheOptions<Chain extends HashChain> {
   readonly blockSize: number;
   readonly prefixCaching: boolean;
   readonly log: CacheLog<Chain>;
+  /** Where content goes that is evicted; nowhere when left out. */
+  readonly offload: OffloadTier | undefined;
 }
 
 /**
@@ -40,7 +43,7 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
 
   constructor(options: RadixCacheOptions<Chain>) {
     this.#options = options;
-    this.#tree = new RadixTree(options.log);
+    this.#tree = new RadixTree(options.log, options.offload);
     this.#freePages = options.blockCount;
     // SGLang starts with a reset and announces it.
     options.log.cleared();
@@ -76,6 +79,7 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
   }
 
   grow(seat: RadixSeat<Chain>, tokens: number): boolean {
+    if (tokens <= seat.tokens) return true;
     const pages = this.#pagesFor(tokens);
     const wanted = pages - seat.pages;
     if (wanted > this.#roomLeft()) return false;

@@ -1,6 +1,7 @@
 import type { CacheLog } from "./cache-log.ts";
 import type { HashChain } from "./hash-chain.ts";
 import { createLeafHeap, type HeapEntry, type LeafHeap } from "./leaf-heap.ts";
+import type { OffloadTier } from "./offload-tier.ts";
 
 /** A run of pages that share a fate. Its pages are known by their chained hashes. */
 export interface RadixNode extends HeapEntry {
@@ -24,6 +25,7 @@ const NO_LANES = new Uint32Array(0);
  */
 export class RadixTree<Chain extends HashChain> {
   readonly #log: CacheLog<Chain>;
+  readonly #offload: OffloadTier | undefined;
   /** The unlocked nodes without children. */
   readonly #leaves: LeafHeap<RadixNode> = createLeafHeap();
   #clock = 0;
@@ -31,8 +33,10 @@ export class RadixTree<Chain extends HashChain> {
   #pages = 0;
   #root: RadixNode;
 
-  constructor(log: CacheLog<Chain>) {
+  /** @param offload where content goes that is evicted */
+  constructor(log: CacheLog<Chain>, offload: OffloadTier | undefined) {
     this.#log = log;
+    this.#offload = offload;
     this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
   }
 
@@ -124,6 +128,7 @@ export class RadixTree<Chain extends HashChain> {
     const freed = leaf.lanes.length / 2;
     this.#pages -= freed;
     this.#evictablePages -= freed;
+    this.#offload?.keep(leaf.lanes);
     this.#log.removed(leaf.lanes, leaf.adapter);
     return freed;
   }
@@ -134,6 +139,7 @@ export class RadixTree<Chain extends HashChain> {
     this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
     this.#pages = 0;
     this.#evictablePages = 0;
+    this.#offload?.clear();
     this.#log.cleared();
   }
 

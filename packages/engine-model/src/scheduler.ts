@@ -1,15 +1,18 @@
 import type { Accounting } from "./accounting.ts";
+import { type AdapterSlots, createAdapterSlots } from "./adapter-slots.ts";
 import { DecodePhase } from "./decode-phase.ts";
-import type { HashChain } from "./hash-chain.ts";
+import { createImportList, type ImportList } from "./import-list.ts";
 import type { KvCache } from "./kv-cache.ts";
+import type { OffloadTier } from "./offload-tier.ts";
 import { createOutputReserve, type OutputReserve, remainingOutput } from "./output-reserve.ts";
-import { isDecode, type Sequence } from "./sequence.ts";
+import { isDecode, type RequestChain, type Sequence } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
 import type { WaitingQueue } from "./waiting-queue.ts";
 
-interface SchedulerOptions<Seat, Chain extends HashChain> {
+interface SchedulerOptions<Seat, Chain extends RequestChain<unknown>> {
   readonly parameters: EngineParameters;
   readonly cache: KvCache<Seat, Chain>;
+  readonly offload: OffloadTier | undefined;
   readonly waiting: WaitingQueue<Sequence<Seat, Chain>>;
   readonly accounting: Accounting;
   /** How many tokens of an output from a position on need not be told of. */
@@ -25,13 +28,22 @@ interface SchedulerOptions<Seat, Chain extends HashChain> {
  * SGLang differs: a step either extends prompts or decodes, prompts first (`get_next_batch_to_run`), and a request is
  * admitted only when room is left for what the running ones are expected to generate.
  */
-export class Scheduler<Seat, Chain extends HashChain> {
+export class Scheduler<Seat, Chain extends RequestChain<unknown>> {
   /** Sequences with a place in the batch, in order of admission. */
   readonly running: Sequence<Seat, Chain>[] = [];
+  /** Sequences that have their blocks and wait for what is to be in them. */
+  readonly importing: ImportList<Sequence<Seat, Chain>> = createImportList();
+  /** Sequences for which the planned step is the first since what they wanted from outside is here. */
+  readonly arrived: Sequence<Seat, Chain>[] = [];
   /** Of these sequences; while it is on, what is written in them may be old. */
   readonly decoding: DecodePhase<Seat, Chain>;
   readonly #options: SchedulerOptions<Seat, Chain>;
   readonly #promptsApart: boolean;
+  readonly #adapters: AdapterSlots;
+  /** Loads of adapters that no step has had to wait for yet. */
+  #adapterLoads = 0;
+  /** Requests of the queue's head that wait for the slot of an adapter, while others are admitted. */
+  readonly #passedOver: Sequence<Seat, Chain>[] = [];
   readonly #reserve: OutputReserve = createOutputReserve();
   /** Tokens left in the step being planned. */
   #budget = 0;
@@ -42,15 +54,23 @@ export class Scheduler<Seat, Chain extends HashChain> {
     this.#options = options;
     this.decoding = new DecodePhase({ ...options, running: this.running });
     this.#promptsApart = options.parameters.flavour === "sglang";
+    this.#adapters = createAdapterSlots(options.parameters.adapterSlots ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Plans one step: sets `stepTokens` of every running sequence. There must be work. */
-  plan(nowMs: number): void {
+  /**
+   * Plans one step: sets `stepTokens` of every running sequence.
+   *
+   * @returns false when nothing runs, and nothing was taken away from anybody: no step can begin
+   */
+  plan(nowMs: number): boolean {
     const { cache, parameters } = this.#options;
     this.#budget = parameters.maxBatchedTokens;
     this.#preempted = false;
     this.#continueRunning(true, !this.#promptsApart);
-    if (!this.#preempted) this.#admitWaiting(nowMs);
+    if (!this.#preempted) {
+      this.#resumeImported(nowMs);
+      this.#admitWaiting(nowMs);
+    }
     const decodesApart = this.#promptsApart && this.#budget === parameters.maxBatchedTokens;
     if (decodesApart) {
       this.#continueRunning(false, true);
@@ -58,6 +78,7 @@ export class Scheduler<Seat, Chain extends HashChain> {
       else this.#reserve.decoded();
     }
     cache.planned(decodesApart ? this.#plannedDecodes() : 0);
+    return this.running.length > 0 || this.#preempted;
   }
 
   /**
@@ -66,7 +87,7 @@ export class Scheduler<Seat, Chain extends HashChain> {
    * @returns whether it is
    */
   beginDecoding(): boolean {
-    return this.#options.waiting.size() === 0 && this.decoding.begin();
+    return this.#options.waiting.size() === 0 && this.importing.size() === 0 && this.decoding.begin();
   }
 
   /**
@@ -97,6 +118,19 @@ export class Scheduler<Seat, Chain extends HashChain> {
   /** How many steps end, the planned one first, before one that anything can be told of or that changes the batch. */
   untoldSteps(): number {
     return this.#options.cache.isSettled(this.running.length) ? this.decoding.untoldSteps() : 0;
+  }
+
+  /** How many adapters the planned step has to wait for. They are counted with this. */
+  takeAdapterLoads(): number {
+    const loads = this.#adapterLoads;
+    this.#adapterLoads = 0;
+    this.#options.accounting.adapterLoads += loads;
+    return loads;
+  }
+
+  /** A sequence that was admitted runs no more. */
+  left({ chain }: Sequence<Seat, Chain>): void {
+    this.#adapters.leave(chain.adapter);
   }
 
   /** Plans a step that is like the one before, which leaves the sequences as they are. */
@@ -131,6 +165,7 @@ export class Scheduler<Seat, Chain extends HashChain> {
     const { cache, waiting, accounting } = this.#options;
     const victim = this.running[at]!;
     this.running.splice(at, 1);
+    this.left(victim);
     cache.release(victim.seat, victim.computedTokens, false);
     this.#budget += victim.stepTokens;
     victim.stepTokens = 0;
@@ -144,6 +179,12 @@ export class Scheduler<Seat, Chain extends HashChain> {
   }
 
   #admitWaiting(nowMs: number): void {
+    this.#admitWhilePossible(nowMs);
+    const { waiting } = this.#options;
+    for (let passed = this.#passedOver.pop(); passed; passed = this.#passedOver.pop()) waiting.prepend(passed);
+  }
+
+  #admitWhilePossible(nowMs: number): void {
     const { running } = this;
     const { cache, waiting, parameters } = this.#options;
     if (running.length === 0) this.#reserve.rested();
@@ -151,21 +192,76 @@ export class Scheduler<Seat, Chain extends HashChain> {
     while (this.#budget > 0 && running.length < parameters.maxRunning) {
       const sequence = waiting.peek();
       if (!sequence) return;
+      const { adapter } = sequence.chain;
+      if (!this.#adapters.admits(adapter)) {
+        waiting.takeFirst();
+        this.#passedOver.push(sequence);
+        continue;
+      }
       const known = sequence.knownTokens;
       const matched = cache.match(sequence.seat, known - 1);
-      const tokens = Math.min(known - matched, this.#budget);
+      const arriving = this.#arrivingTokens(sequence, matched);
+      const isImport = arriving > matched;
+      const tokens = isImport ? known - matched : Math.min(known - matched, this.#budget);
       const own = this.#promptsApart ? remainingOutput(sequence) + parameters.blockSize : 0;
       // Alone it may have everything.
       const spare = running.length === 0 ? 0 : expected + own;
-      if (!cache.admit(sequence.seat, matched + tokens, known + spare)) return;
+      const readyTokens = isImport ? matched : matched + tokens;
+      if (!cache.admit(sequence.seat, matched + tokens, known + spare, readyTokens)) return;
       expected += own;
       waiting.takeFirst();
-      this.#place(sequence, matched, tokens, nowMs);
+      if (this.#adapters.enter(adapter)) this.#adapterLoads++;
+      if (isImport) this.#import(sequence, { from: matched, to: arriving, nowMs });
+      else this.#place(sequence, matched, tokens, nowMs);
+    }
+  }
+
+  /** Up to where what a sequence lacks comes from outside or from CPU memory; `matched` where nothing does. */
+  #arrivingTokens({ chain, wantedTokens, knownTokens }: Sequence<Seat, Chain>, matched: number): number {
+    if (wantedTokens > matched) return wantedTokens;
+    return this.#options.offload?.reach(chain, matched, knownTokens - 1) ?? matched;
+  }
+
+  /** Sends for what a sequence lacks. It has blocks for everything, so that it can always go on. */
+  #import(sequence: Sequence<Seat, Chain>, { from, to, nowMs }: { from: number; to: number; nowMs: number }): void {
+    const { wantedTokens, chain } = sequence;
+    sequence.place = "importing";
+    sequence.computedTokens = from;
+    sequence.arrivingTokens = to;
+    if (wantedTokens > from) {
+      const { setupMs, msPerToken } = chain.imported!;
+      sequence.readyMs = nowMs + setupMs + msPerToken * (to - from);
+    } else {
+      sequence.readyMs = this.#options.offload!.sendBack(to - from, nowMs);
+    }
+    this.importing.add(sequence);
+  }
+
+  /** Takes those into the batch whose blocks are filled. */
+  #resumeImported(nowMs: number): void {
+    const { cache, parameters, accounting } = this.#options;
+    while (this.#budget > 0 && this.running.length < parameters.maxRunning) {
+      const sequence = this.importing.takeReady(nowMs);
+      if (!sequence) return;
+      const { seat, wantedTokens, arrivingTokens, computedTokens, knownTokens } = sequence;
+      const tokens = Math.min(knownTokens - arrivingTokens, this.#budget);
+      if (wantedTokens > computedTokens) {
+        sequence.importedTokens = arrivingTokens - computedTokens;
+        accounting.importedTokens += sequence.importedTokens;
+      } else {
+        accounting.loadedTokens += arrivingTokens - computedTokens;
+      }
+      cache.computed(seat, arrivingTokens);
+      cache.grow(seat, arrivingTokens + tokens);
+      this.#place(sequence, arrivingTokens, tokens, nowMs);
     }
   }
 
   #place(sequence: Sequence<Seat, Chain>, matched: number, tokens: number, nowMs: number): void {
     const { accounting } = this.#options;
+    const found = sequence.place === "importing" ? sequence.computedTokens : matched;
+    if (sequence.wantedTokens > 0) this.arrived.push(sequence);
+    sequence.wantedTokens = 0;
     sequence.place = "running";
     sequence.computedTokens = matched;
     sequence.stepTokens = tokens;
@@ -176,7 +272,7 @@ export class Scheduler<Seat, Chain extends HashChain> {
     sequence.scheduledMs = nowMs;
     sequence.cachedTokens = matched;
     accounting.prefixQueries += sequence.knownTokens;
-    accounting.prefixHits += matched;
+    accounting.prefixHits += found;
   }
 
   #plannedDecodes(): number {

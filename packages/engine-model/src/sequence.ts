@@ -1,10 +1,12 @@
 import type { HashChain } from "./hash-chain.ts";
-import type { FinishReason, RequestReport } from "./types.ts";
+import type { FinishReason, ImportedPrompt, RequestReport } from "./types.ts";
 
 /** What a request brought, and what the engine must remember of it to tell its observer. */
 export interface RequestChain<Id> extends HashChain {
   readonly id: Id;
   readonly priority: number;
+  readonly imported: ImportedPrompt | undefined;
+  readonly pinned: boolean;
 }
 
 /** One request inside the engine. */
@@ -22,8 +24,15 @@ export interface Sequence<Seat, Chain = unknown> {
   computedTokens: number;
   /** Tokens that the step being planned or running computes. */
   stepTokens: number;
-  place: "waiting" | "running" | "gone";
+  place: "waiting" | "importing" | "running" | "gone";
   abortWanted: boolean;
+  /** Prompt tokens that are wanted from outside: none when they are here, or were lost again. */
+  wantedTokens: number;
+  /** Up to where its tokens come from outside or from CPU memory, while they do. */
+  arrivingTokens: number;
+  /** When they are here; NaN until they are on their way. */
+  readyMs: number;
+  importedTokens: number;
   cachedTokens: number;
   scheduledMs: number;
   firstTokenMs: number;
@@ -35,7 +44,7 @@ export function createSequence<Seat, Chain extends RequestChain<unknown>>(
   seat: Seat,
   arrivedMs: number,
 ): Sequence<Seat, Chain> {
-  const { priority, promptTokens, totalTokens } = chain;
+  const { priority, promptTokens, totalTokens, imported } = chain;
   return {
     chain,
     seat,
@@ -48,6 +57,11 @@ export function createSequence<Seat, Chain extends RequestChain<unknown>>(
     stepTokens: 0,
     place: "waiting",
     abortWanted: false,
+    // The engine computes the last token of the prompt to have the first one of the output.
+    wantedTokens: Math.min(imported?.tokens ?? 0, promptTokens - 1),
+    arrivingTokens: 0,
+    readyMs: Number.NaN,
+    importedTokens: 0,
     cachedTokens: 0,
     scheduledMs: Number.NaN,
     firstTokenMs: Number.NaN,
@@ -69,6 +83,7 @@ export function reportOf<Id>(
     id: sequence.chain.id,
     promptTokens: sequence.promptTokens,
     cachedTokens: sequence.cachedTokens,
+    importedTokens: sequence.importedTokens,
     outputTokens: sequence.knownTokens - sequence.promptTokens,
     arrivedMs: sequence.arrivedMs,
     scheduledMs: sequence.scheduledMs,

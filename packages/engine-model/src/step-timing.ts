@@ -11,10 +11,12 @@ export interface StepWork {
   decodes: number;
   /** Tokens of context of those, the ones they compute included. */
   decodeContext: number;
+  /** LoRA adapters that are loaded before it. */
+  adapterLoads: number;
 }
 
 export function createStepWork(): StepWork {
-  return { prefillTokens: 0, attentionPairs: 0, decodes: 0, decodeContext: 0 };
+  return { prefillTokens: 0, attentionPairs: 0, decodes: 0, decodeContext: 0, adapterLoads: 0 };
 }
 
 /** Adds up the planned step. */
@@ -49,6 +51,21 @@ export function stepDurationMs(work: StepWork, parameters: EngineParameters): nu
     parameters.prefillMsPerToken * work.prefillTokens +
     parameters.attentionMsPerTokenPair * work.attentionPairs +
     parameters.decodeMsPerSequence * work.decodes +
-    parameters.decodeMsPerContextToken * work.decodeContext
+    parameters.decodeMsPerContextToken * work.decodeContext +
+    (parameters.adapterLoadMs ?? 0) * work.adapterLoads
   );
+}
+
+/**
+ * When the last of so many steps ends that decode the same sequences, after one that ends at `endMs` and does `work`. The
+ * sum is taken step by step: any other way of adding would round differently.
+ */
+export function endOfDecodesMs(endMs: number, steps: number, work: StepWork, parameters: EngineParameters): number {
+  const next = { ...work };
+  let lastMs = endMs;
+  for (let step = 0; step < steps; step++) {
+    next.decodeContext += next.decodes;
+    lastMs += stepDurationMs(next, parameters);
+  }
+  return lastMs;
 }

@@ -14,7 +14,7 @@ export type FreeOrder = "uncached-first" | "by-age";
  * A step takes
  *
  * `stepBaseMs + prefillMsPerToken * P + attentionMsPerTokenPair * A + decodeMsPerSequence * D + decodeMsPerContextToken * C`
- * with P prefill tokens in the step, A the sum over those tokens of the context each one attends to (itself included),
+ * and `adapterLoadMs` for each LoRA adapter that has to be loaded before it, with P prefill tokens in the step, A the sum over those tokens of the context each one attends to (itself included),
  * D sequences that decode, and C the tokens of context of those sequences (the one they compute included).
  */
 export interface EngineParameters {
@@ -37,6 +37,24 @@ export interface EngineParameters {
   readonly prefixCaching: boolean;
   /** Of the vLLM flavour only; `uncached-first` by default. */
   readonly freeOrder?: FreeOrder;
+  /** LoRA adapters that requests may run for at once, and that the engine keeps (vLLM `max_loras`); all by default. */
+  readonly adapterSlots?: number;
+  /** What loading an adapter adds to the step in which its first request begins; 0 by default. */
+  readonly adapterLoadMs?: number;
+  /** Blocks of CPU memory that take what the KV memory gives up (vLLM's offloading connector, SGLang's HiCache); 0 by default. */
+  readonly cpuBlocks?: number;
+  /** What one of them takes on its way back, beside the steps; 0 by default. */
+  readonly cpuLoadMsPerBlock?: number;
+}
+
+/** A prompt whose KV another engine or a store has computed. */
+export interface ImportedPrompt {
+  /** How many tokens of the prompt, from its first on; the last one of the prompt is computed here in any case. */
+  readonly tokens: number;
+  /** What every transfer takes, in milliseconds. */
+  readonly setupMs: number;
+  /** What each token that is not cached here takes on its way, in milliseconds. */
+  readonly msPerToken: number;
 }
 
 export interface EngineRequest {
@@ -52,6 +70,13 @@ export interface EngineRequest {
   readonly adapter?: string;
   /** Lower goes first, as in vLLM; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
+  /**
+   * What comes from outside, as with vLLM's connectors (`WAITING_FOR_REMOTE_KVS`): the request gets its blocks when its turn
+   * comes, they fill while others compute, and it joins the first step after that. What is cached here is not fetched.
+   */
+  readonly imported?: ImportedPrompt;
+  /** Whether its blocks stay held after an output of full length, for somebody to fetch, until `Engine.release`. */
+  readonly pinned?: boolean;
 }
 
 export type FinishReason = "length" | "aborted";
@@ -60,8 +85,10 @@ export type FinishReason = "length" | "aborted";
 export interface RequestReport {
   readonly id: string;
   readonly promptTokens: number;
-  /** Prompt tokens found in the cache when the request was first scheduled. */
+  /** Prompt tokens found in the cache, CPU memory included, when the request was first scheduled, and those from outside. */
   readonly cachedTokens: number;
+  /** How many of them had come from outside. */
+  readonly importedTokens: number;
   readonly outputTokens: number;
   readonly arrivedMs: number;
   /** When it was first scheduled. */
@@ -77,6 +104,9 @@ export interface RequestReport {
 /** The engine's own name for a block. 64 bits, different in every engine for the same content. */
 export type EngineHash = bigint;
 
+/** What vLLM and SGLang call CPU memory in their events. */
+export type CpuMedium = "CPU" | "CPU_PINNED";
+
 /** KV events in the order the engine makes them; one batch per step that had any. */
 export type KvEvent =
   | {
@@ -89,8 +119,13 @@ export type KvEvent =
       readonly adapter: string | undefined;
       /** vLLM: set on events whose first block is the first of its chain. SGLang: set on every event of a salted chain. */
       readonly cacheSalt: string | undefined;
+      /**
+       * Where the blocks are now, besides where they were; GPU memory when left out. vLLM says of CPU memory no more than
+       * the hashes, without parent or tokens.
+       */
+      readonly medium?: CpuMedium;
     }
-  | { readonly type: "removed"; readonly hashes: readonly EngineHash[] }
+  | { readonly type: "removed"; readonly hashes: readonly EngineHash[]; readonly medium?: CpuMedium }
   | { readonly type: "cleared" };
 
 /** What the engine tells while time advances. Every call happens inside `advanceTo`, `submit`, `abort` or `resetPrefixCache`. */
@@ -98,6 +133,8 @@ export interface EngineObserver {
   /** A token was produced. `index` counts from 0. `timeMs` is the end of the step. */
   token?(requestId: string, index: number, token: number, timeMs: number): void;
   finished?(report: RequestReport): void;
+  /** What a request wanted from outside is here: so many tokens, 0 when all of them were cached. Comes before its tokens. */
+  imported?(requestId: string, tokens: number, timeMs: number): void;
   /** The events of one step, in order. */
   events?(events: readonly KvEvent[], timeMs: number): void;
 }
@@ -105,13 +142,20 @@ export interface EngineObserver {
 /** Gauges and counters as an engine's metrics page shows them. */
 export interface EngineStats {
   readonly running: number;
+  /** Those that wait for what comes from outside or from CPU memory included. */
   readonly waiting: number;
-  /** Share of the KV blocks that running requests hold, 0..1. */
+  /** Requests whose blocks are filled from outside, or from CPU memory. */
+  readonly importing: number;
+  /** Requests that are over, and whose blocks are held until they are released. */
+  readonly pinned: number;
+  /** Share of the KV blocks that requests hold, 0..1. */
   readonly kvUse: number;
   /** Blocks that hold reusable content, held by a request or free. */
   readonly cachedBlocks: number;
-  /** Blocks that no running request holds, with or without reusable content. */
+  /** Blocks that no request holds, with or without reusable content. */
   readonly freeBlocks: number;
+  /** Blocks in CPU memory. */
+  readonly cpuBlocks: number;
   readonly steps: number;
   readonly busyMs: number;
   readonly promptTokens: number;
@@ -119,8 +163,20 @@ export interface EngineStats {
   /** Prompt tokens looked up in the prefix cache and found there. */
   readonly prefixQueries: number;
   readonly prefixHits: number;
+  /** Prompt tokens that came from outside. */
+  readonly importedTokens: number;
+  /** Tokens that came back from CPU memory. */
+  readonly loadedTokens: number;
   readonly preemptions: number;
   readonly finished: number;
+  /** LoRA adapters that had to be loaded. */
+  readonly adapterLoads: number;
+}
+
+/** The LoRA adapters of the requests that an engine holds, each named once. */
+export interface AdapterUse {
+  readonly running: readonly string[];
+  readonly waiting: readonly string[];
 }
 
 /** One engine in virtual time. It does nothing by itself: the caller advances it. */
@@ -132,7 +188,8 @@ export interface Engine {
    * hand in requests from within its calls, at the time of the call.
    *
    * @throws RangeError when `timeMs` lies before the time already reached, the id is in use, the prompt is empty, no
-   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, or too many requests are held already
+   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, what comes from outside makes no sense, or
+   * too many requests are held already
    */
   submit(request: EngineRequest, timeMs: number): void;
   /**
@@ -140,6 +197,14 @@ export interface Engine {
    * that takes part in the running step at the end of that step, whose token is lost.
    */
   abort(requestId: string, timeMs: number): void;
+  /**
+   * Gives back the blocks of a request that was to be pinned and is over; what is in them stays cached.
+   *
+   * @returns whether there was such a request
+   */
+  release(requestId: string, timeMs: number): boolean;
+  /** How many tokens of a request's prompt are cached, in CPU memory or not. Looking counts as a use. */
+  cachedTokens(request: EngineRequest, timeMs: number): number;
   /** Runs every step that ends at or before `timeMs`, and starts those that can begin by then. */
   advanceTo(timeMs: number): void;
   /** When something happens next: the running step ends, or an idle engine starts on what waits. Undefined when idle. */
@@ -152,4 +217,6 @@ export interface Engine {
    */
   resetPrefixCache(timeMs: number): boolean;
   stats(): EngineStats;
+  /** What `vllm:lora_requests_info` tells of the moment. */
+  adapterUse(): AdapterUse;
 }

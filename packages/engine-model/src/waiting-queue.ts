@@ -1,7 +1,7 @@
 /** What may wait. */
 interface Queued {
   readonly priority: number;
-  readonly place: "waiting" | "running" | "gone";
+  readonly place: "waiting" | "importing" | "running" | "gone";
 }
 
 /** Requests that wait for a place, the lowest priority value first, then in order of arrival. */

@@ -9,6 +9,7 @@ import {
   type KvEvent,
   type RequestReport,
 } from "@espalier/engine-model";
+import { expect } from "vitest";
 import { GENERATED } from "./harness.ts";
 
 /** Names contents of blocks by their chains: small numbers, and the two words that stand for them in requests. */
@@ -54,7 +55,7 @@ function createChainNames(random: Random): ChainNames {
   return names;
 }
 
-/** What became reusable (`+`) or ceased to be (`-`), block by block, with the time; `0` is all of it. */
+/** What became reusable (`+`) or ceased to be (`-`), block by block, with the time; `0` is all of it. `c`: in CPU memory. */
 export type Changes = string[];
 
 /** Blocks that are reusable after the changes so far. */
@@ -80,14 +81,26 @@ function clear(presence: Presence, log: Changes, timeMs: number): void {
 }
 
 /** Net changes from the events of an engine with tokens: every copy counts there. */
-function createEventReader(names: ChainNames, presence: Presence, log: Changes) {
+function createEventReader(names: ChainNames, presence: Presence, log: Changes, onCopy: () => void) {
   const blockOf = new Map<bigint, number>();
   const copies = new Map<number, number>();
+  /** The block of an event about CPU memory; one with tokens must name the block by them as well. */
+  const moved = (event: Exclude<KvEvent, { type: "cleared" }>): number => {
+    expect(event.hashes).toHaveLength(1);
+    const block = blockOf.get(event.hashes[0]!)!;
+    if (event.type === "stored" && event.tokens.length > 0) {
+      const parent = event.parentHash === undefined ? -1 : blockOf.get(event.parentHash)!;
+      expect(names.name(parent, event.tokens)).toBe(block);
+    }
+    return block;
+  };
   return (events: readonly KvEvent[], timeMs: number): void => {
     for (const event of events) {
       if (event.type === "cleared") {
         copies.clear();
         clear(presence, log, timeMs);
+      } else if (event.medium !== undefined) {
+        log.push(`c${event.type === "stored" ? "+" : "-"}${moved(event)} ${timeMs}`);
       } else if (event.type === "stored") {
         let block = event.parentHash === undefined ? -1 : blockOf.get(event.parentHash)!;
         for (const [at, hash] of event.hashes.entries()) {
@@ -96,6 +109,7 @@ function createEventReader(names: ChainNames, presence: Presence, log: Changes) 
           const count = copies.get(block) ?? 0;
           copies.set(block, count + 1);
           if (count === 0) change(presence, log, "+", block, timeMs);
+          else onCopy();
         }
       } else {
         for (const hash of event.hashes) {
@@ -119,7 +133,9 @@ function createChangeReader(names: ChainNames, presence: Presence, log: Changes)
       }
       for (; block < changes.ends[run]!; block++) {
         const number = names.numberOf(changes.words[2 * block]!, changes.words[2 * block + 1]!);
-        change(presence, log, kind === blockChange.stored ? "+" : "-", number, timeMs);
+        if (kind === blockChange.offloaded) log.push(`c+${number} ${timeMs}`);
+        else if (kind === blockChange.discarded) log.push(`c-${number} ${timeMs}`);
+        else change(presence, log, kind === blockChange.stored ? "+" : "-", number, timeMs);
       }
     }
   };
@@ -133,6 +149,8 @@ export function createBothForms(parameters: EngineParameters, random: Random) {
     firstTokens: [] as [number, number][],
     changes: [] as Changes,
     presence: new Set<number>() as Presence,
+    /** Blocks that were stored although they were there. */
+    copies: 0,
   };
   const blockSide = {
     reports: [] as BlockReport[],
@@ -150,7 +168,7 @@ export function createBothForms(parameters: EngineParameters, random: Random) {
         if (index === 0) tokenSide.firstTokens.push([Number(id), timeMs]);
       },
       finished: (report) => void tokenSide.reports.push(report),
-      events: createEventReader(names, tokenSide.presence, tokenSide.changes),
+      events: createEventReader(names, tokenSide.presence, tokenSide.changes, () => tokenSide.copies++),
     },
   });
   const blockEngine = createBlockEngine({

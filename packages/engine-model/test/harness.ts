@@ -1,6 +1,7 @@
 import {
   createEngine,
   type Engine,
+  type EngineObserver,
   type EngineParameters,
   type EngineRequest,
   type KvEvent,
@@ -44,7 +45,12 @@ export interface Harness {
 /** Generated tokens start here, so that they never equal a token of a prompt. */
 export const GENERATED = 1_000_000;
 
-export function createHarness(changes: Partial<EngineParameters> = {}, hashSeed = 1): Harness {
+/** @param watched is told as well, after the harness has noted it */
+export function createHarness(
+  changes: Partial<EngineParameters> = {},
+  hashSeed = 1,
+  watched: Pick<EngineObserver, "imported" | "token"> = {},
+): Harness {
   const reports: RequestReport[] = [];
   const batches: Harness["batches"] = [];
   const tokens: Harness["tokens"] = [];
@@ -53,8 +59,12 @@ export function createHarness(changes: Partial<EngineParameters> = {}, hashSeed 
     parameters: { ...smallEngine, ...changes },
     hashSeed,
     observer: {
-      token: (id, index, token, timeMs) => void tokens.push({ id, index, token, timeMs }),
+      token: (id, index, token, timeMs) => {
+        tokens.push({ id, index, token, timeMs });
+        watched.token?.(id, index, token, timeMs);
+      },
       finished: (report) => void reports.push(report),
+      imported: (id, count, timeMs) => watched.imported?.(id, count, timeMs),
       events: (events, timeMs) => void batches.push({ timeMs, events }),
     },
   });

@@ -21,6 +21,7 @@ describe.each(presetNames)("%s", (name) => {
   test("every parameter has a source", () => {
     expect(description).not.toBe("");
     for (const key of Object.keys(parameters)) expect(sources[key], key).toBeTruthy();
+    expect(sources.kvBytesPerToken).toBeTruthy();
     for (const key of numbers) expect(parameters[key]).toBeGreaterThanOrEqual(0);
   });
 
@@ -56,6 +57,7 @@ test.each([
   ["b200-moe", 4 * 180 * 0.85 - 235 - 74, 94, 4 * 128, 1],
 ] as const)("%s: the KV capacity is within 2 % of the arithmetic", (name, freeGb, layers, width, bytes) => {
   const { blockCount, blockSize } = enginePresets[name].parameters;
+  expect(enginePresets[name].kvBytesPerToken).toBe(layers * 2 * width * bytes);
   const tokens = (freeGb * 1e9) / (layers * 2 * width * bytes);
   expect(Math.abs(blockCount * blockSize - tokens) / tokens).toBeLessThan(0.02);
 });

@@ -45,6 +45,8 @@ test("two requests, step by step", () => {
   expect(engine.stats()).toEqual({
     running: 0,
     waiting: 0,
+    importing: 0,
+    pinned: 0,
     kvUse: 0,
     cachedBlocks: 6,
     freeBlocks: 16,
@@ -54,6 +56,10 @@ test("two requests, step by step", () => {
     generatedTokens: 5,
     prefixQueries: 32,
     prefixHits: 8,
+    importedTokens: 0,
+    loadedTokens: 0,
+    cpuBlocks: 0,
+    adapterLoads: 0,
     preemptions: 0,
     finished: 2,
   });
@@ -61,6 +67,7 @@ test("two requests, step by step", () => {
     id: "A",
     promptTokens: 18,
     cachedTokens: 0,
+    importedTokens: 0,
     outputTokens: 3,
     arrivedMs: 0,
     scheduledMs: 0,

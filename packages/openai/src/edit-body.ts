@@ -6,6 +6,11 @@ export interface BodyEdits {
   readonly model?: string;
   /** Have the engine report usage at the end of the stream. */
   readonly includeUsage?: true;
+  /**
+   * Values of top-level keys as JSON text, which goes out as it is: a number may have more digits than a double holds.
+   * A key must not be one that another edit changes.
+   */
+  readonly set?: Readonly<Record<string, string>>;
 }
 
 interface Splice extends Span {
@@ -35,6 +40,11 @@ export function editBody(body: Buffer, view: RequestView, edits: BodyEdits): rea
     const span = view.spans.get("stream_options");
     if (span) splices.push(usageSplice(body, span));
     else newMembers.push('"stream_options":{"include_usage":true}');
+  }
+  for (const [key, value] of Object.entries(edits.set ?? {})) {
+    const span = view.spans.get(key);
+    if (span) splices.push({ ...span, text: value });
+    else newMembers.push(`${JSON.stringify(key)}:${value}`);
   }
   if (newMembers.length > 0) {
     splices.push(insertion(body.indexOf(openBrace) + 1, newMembers.join(","), view.spans.size === 0));

@@ -6,6 +6,7 @@ export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
 export type { JsonObject } from "./field-readers.ts";
+export { readJsonMember } from "./json-member.ts";
 export type { Span } from "./json-scan.ts";
 export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
 export { type BodyLimits, type RequestView, readRequestView } from "./request-view.ts";

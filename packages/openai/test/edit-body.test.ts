@@ -250,3 +250,30 @@ test("an edit of a completions body", () => {
     '{"stream_options":{"include_usage":true},"prompt":[1,2],"model":"b"}',
   );
 });
+
+describe("values are set as text", () => {
+  test.each([
+    ["added", `{${rest}}`, `{"a":9223372036854775807,"b":{"x":null},${rest}}`],
+    ["exchanged", `{"a": 1,${rest},"b" :"x"}`, `{"a": 9223372036854775807,${rest},"b" :{"x":null}}`],
+    ["one of each", `{${rest},"a":[]}`, `{"b":{"x":null},${rest},"a":9223372036854775807}`],
+  ])("%s", (_, before, after) => {
+    const set = { a: "9223372036854775807", b: '{"x":null}' };
+    expect(edited(generate, before.replace(rest, '"text":"x"'), { set })).toBe(after.replace(rest, '"text":"x"'));
+  });
+
+  test("along with the other edits", () => {
+    const body = `{"model":"a","stream":true,${rest}}`;
+    expect(JSON.parse(edited(chat, body, { model: "b", includeUsage: true, set: { room: "1" } }))).toEqual({
+      ...{ model: "b", stream: true, messages: [{}], room: 1, stream_options: { include_usage: true } },
+    });
+  });
+
+  test("none of them leaves the body alone", () => {
+    const body = Buffer.from(`{"model":"a",${rest}}`);
+    expect(editBody(body, readRequestView(chat, body, limits), { set: {} })).toEqual([body]);
+  });
+
+  test("a key is written as JSON", () => {
+    expect(JSON.parse(edited(chat, `{"model":"m",${rest}}`, { set: { 'a"\n': "1" } }))).toMatchObject({ 'a"\n': 1 });
+  });
+});

@@ -56,6 +56,14 @@ export interface CandidateSet {
    * 0 where another one is, or nobody.
    */
   readonly own: Float64Array;
+  /** Milliseconds until the prompts that were sent here before are computed, as predicted. NaN where nothing is learned. */
+  readonly backlogMs: Float64Array;
+  /** Milliseconds that the engine computes on one prompt token, as learned. NaN where nothing is learned. */
+  readonly prefillMsPerToken: Float64Array;
+  /** Milliseconds more for each token before it that a prompt token attends to, as learned. NaN where nothing is. */
+  readonly prefillMsPerTokenPair: Float64Array;
+  /** How the candidate stands to the LoRA adapter of the request: see `adapterState`. NaN where nothing is known. */
+  readonly adapterState: Float64Array;
   /** Forgets every candidate and keeps the memory. */
   reset(): void;
   /**
@@ -87,6 +95,10 @@ const columnDefaults = {
   matchAgeMs: Number.NaN,
   heldTokens: Number.NaN,
   own: 0,
+  backlogMs: Number.NaN,
+  prefillMsPerToken: Number.NaN,
+  prefillMsPerTokenPair: Number.NaN,
+  adapterState: Number.NaN,
 } as const;
 
 export type CandidateColumn = keyof typeof columnDefaults;
@@ -121,6 +133,10 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     matchAgeMs: column("matchAgeMs"),
     heldTokens: column("heldTokens"),
     own: column("own"),
+    backlogMs: column("backlogMs"),
+    prefillMsPerToken: column("prefillMsPerToken"),
+    prefillMsPerTokenPair: column("prefillMsPerTokenPair"),
+    adapterState: column("adapterState"),
     reset() {
       // Entries that nobody has added hold the defaults, so that adding one need not write them column by column.
       for (let at = 0; at < candidateColumns.length; at++) {

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import { type CandidateColumn, type CandidateSet, candidateColumns } from "./candidates.ts";
-import type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Term } from "./decision.ts";
+import type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
 import type { ExplainedCandidate, Explanation, Policy, PolicyName, RequestFeatures } from "./policy.ts";
 
 export interface PolicyParts {
@@ -11,6 +11,8 @@ export interface PolicyParts {
   readonly picker: Picker;
   /** As `Policy` has it; 0 unless given. */
   readonly prefixKeyTokens?: number;
+  /** As `Policy` has it; 0 unless given. */
+  readonly bindingTtlMs?: number;
 }
 
 type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
@@ -19,7 +21,6 @@ type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
 export function composePolicy(parts: PolicyParts): Policy {
   const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate" };
   let decision: Scratch | undefined;
-  let termValues = new Float64Array(0);
 
   const begin = (request: RequestFeatures, candidates: CandidateSet): Scratch => {
     if (candidates.count === 0) throw new EspalierError("no_engine_available");
@@ -31,8 +32,8 @@ export function composePolicy(parts: PolicyParts): Policy {
         eligible: new Int32Array(capacity),
         eligibleCount: 0,
         costs: new Float64Array(capacity),
+        scores: parts.terms.map(() => new Float64Array(capacity)),
       };
-      termValues = new Float64Array(capacity);
     }
     decision.request = request;
     decision.candidates = candidates;
@@ -43,13 +44,14 @@ export function composePolicy(parts: PolicyParts): Policy {
   return {
     name: parts.name,
     prefixKeyTokens: parts.prefixKeyTokens ?? 0,
+    bindingTtlMs: parts.bindingTtlMs ?? 0,
     choose(request, candidates, random) {
       const current = begin(request, candidates);
       if (current.eligibleCount === 1) {
         choice.index = current.eligible[0]!;
         choice.reason = "only_candidate";
       } else {
-        addUp(current, parts.terms, termValues);
+        addUp(current, parts.terms);
         parts.picker.pick(current, random, choice);
       }
       choice.target = candidates.target[choice.index]!;
@@ -57,7 +59,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     },
     explain(request, candidates) {
       const current = begin(request, candidates);
-      addUp(current, parts.terms, termValues);
+      addUp(current, parts.terms);
       return explain(current, parts);
     },
   };
@@ -73,13 +75,14 @@ function filter(decision: Scratch, filters: readonly Filter[]): void {
   }
 }
 
-function addUp(decision: Decision, terms: readonly Term[], values: Float64Array): void {
-  const { eligible, eligibleCount, costs } = decision;
+function addUp(decision: Decision, terms: readonly Term[]): void {
+  const { eligible, eligibleCount, costs, scores } = decision;
   if (terms.length === 0) costs.fill(0, 0, decision.candidates.count);
   for (let number = 0; number < terms.length; number++) {
     const { scorer, weight } = terms[number]!;
     const isFirst = number === 0;
     const isLast = number === terms.length - 1;
+    const values = scores[number]!;
     scorer.score(decision, values);
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
@@ -98,13 +101,13 @@ function explain(decision: Decision, parts: PolicyParts): Explanation {
   if (eligibleCount === 1) probabilities[eligible[0]!] = 1;
   else picked = parts.picker.explain(decision, probabilities);
 
-  const columns: [string, Float64Array][] = parts.terms.map(({ scorer, weight }) => {
-    const values = new Float64Array(candidates.capacity);
-    scorer.score(decision, values);
-    return [scorer.name, values.map((value) => value * weight)];
-  });
+  const columns = parts.terms.flatMap(({ scorer, weight }, number): [string, Float64Array][] => [
+    [scorer.name, decision.scores[number]!.map((value) => value * weight)],
+    ...(scorer.parts ?? []).map((part): [string, Float64Array] => [part.name, scoresOf(part, decision)]),
+  ]);
   columns.push(...Object.entries(picked.terms ?? {}));
 
+  const weights = Object.fromEntries(parts.terms.map(({ scorer, weight }) => [scorer.name, weight]));
   const explained: ExplainedCandidate[] = [];
   for (let index = 0; index < candidates.count; index++) {
     const judged = isEligible.has(index);
@@ -115,13 +118,25 @@ function explain(decision: Decision, parts: PolicyParts): Explanation {
       eligible: judged,
       probability: probabilities[index]!,
       cost: judged && parts.terms.length > 0 ? jsonNumber(decision.costs[index]!) : null,
+      scores: Object.fromEntries(
+        (judged ? parts.terms : []).map(({ scorer }, number) => [
+          scorer.name,
+          jsonNumber(decision.scores[number]![index]!),
+        ]),
+      ),
       terms: Object.fromEntries(known.map(([name, values]) => [name, jsonNumber(values[index]!)])),
       signals: Object.fromEntries(
         candidateColumns.map((name) => [name, jsonNumber(candidates[name][index]!)]),
       ) as Record<CandidateColumn, number | null>,
     });
   }
-  return { policy: parts.name, reason: picked.reason, candidates: explained };
+  return { policy: parts.name, reason: picked.reason, weights, candidates: explained };
+}
+
+function scoresOf(scorer: Scorer, decision: Decision): Float64Array {
+  const values = new Float64Array(decision.costs.length);
+  scorer.score(decision, values);
+  return values;
 }
 
 function jsonNumber(value: number): number | null {

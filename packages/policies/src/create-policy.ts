@@ -1,15 +1,20 @@
 import { EspalierError } from "@espalier/common";
 import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
+import { affinityFilter } from "./policies/affinity-filter.ts";
 import { cacheAware } from "./policies/cache-aware.ts";
 import { consistentHashing } from "./policies/consistent-hashing.ts";
+import { dynamo } from "./policies/dynamo.ts";
 import { eppWeighted } from "./policies/epp-weighted.ts";
 import { leastConnections } from "./policies/least-connections.ts";
 import { leastTokens } from "./policies/least-tokens.ts";
 import { leastWork } from "./policies/least-work.ts";
+import { lmetric } from "./policies/lmetric.ts";
 import { powerOfTwo } from "./policies/power-of-two.ts";
+import { predictedLatency } from "./policies/predicted-latency.ts";
 import { prefixHash } from "./policies/prefix-hash.ts";
 import { random } from "./policies/random.ts";
 import { roundRobin } from "./policies/round-robin.ts";
+import { sticky } from "./policies/sticky.ts";
 import type { Policy, PolicyName } from "./policy.ts";
 
 const definitions: Readonly<Record<PolicyName, PolicyDefinition>> = {
@@ -19,10 +24,15 @@ const definitions: Readonly<Record<PolicyName, PolicyDefinition>> = {
   power_of_two: powerOfTwo,
   least_tokens: leastTokens,
   consistent_hashing: consistentHashing,
+  sticky,
   prefix_hash: prefixHash,
   cache_aware: cacheAware,
   epp_weighted: eppWeighted,
+  affinity_filter: affinityFilter,
+  dynamo,
+  lmetric,
   least_work: leastWork,
+  predicted_latency: predictedLatency,
 };
 
 /** Every policy by name, for documents and help. */

@@ -11,6 +11,8 @@ export interface Decision {
   readonly eligibleCount: number;
   /** Cost by candidate index, lower is better; only the eligible ones mean anything. */
   readonly costs: Float64Array;
+  /** What the scorer of each term wrote, without its weight, by the number of the term and the candidate's index. */
+  readonly scores: readonly Float64Array[];
 }
 
 /** Narrows the candidates. A filter that would leave nobody is passed over. */
@@ -31,6 +33,8 @@ export interface Filter {
  */
 export interface Scorer {
   readonly name: string;
+  /** What its numbers are made of, where that is not plain from them; an explanation shows these beside it. */
+  readonly parts?: readonly Scorer[];
   score(decision: Decision, out: Float64Array): void;
 }
 

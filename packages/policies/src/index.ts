@@ -2,6 +2,7 @@
  * Pure scorers, pickers and the named routing policies built of them. A decision goes through filters, which narrow the
  * candidates, scorers, whose weighted sum is the cost of each, and a picker, which takes one.
  */
+export { adapterState } from "./adapter-state.ts";
 export { type CandidateColumn, type CandidateSet, createCandidateSet, maxCandidates } from "./candidates.ts";
 export { composePolicy, type PolicyParts } from "./compose-policy.ts";
 export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";

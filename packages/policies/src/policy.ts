@@ -9,10 +9,15 @@ export type PolicyName =
   | "power_of_two"
   | "least_tokens"
   | "consistent_hashing"
+  | "sticky"
   | "prefix_hash"
   | "cache_aware"
   | "epp_weighted"
-  | "least_work";
+  | "affinity_filter"
+  | "dynamo"
+  | "lmetric"
+  | "least_work"
+  | "predicted_latency";
 
 /** What a decision knows about the request. */
 export interface RequestFeatures {
@@ -33,6 +38,14 @@ export interface RequestFeatures {
    * there are none.
    */
   readonly unseenTokens?: number;
+  /** Share of the time in which the candidates compute prompts, 0 to below 1, as learned. Absent where nothing is. */
+  readonly busyShare?: number;
+  /** Milliseconds that an answer takes for each token after its first, as learned. Absent where nothing is. */
+  readonly msPerOutputToken?: number;
+  /** Key of the candidate to which the request's session is bound, candidate or not. Absent where it is to none. */
+  readonly boundKey?: string;
+  /** The LoRA adapter that it asks for by name; absent when it asks for the model itself. */
+  readonly adapter?: string | undefined;
 }
 
 /** Why a candidate was chosen. A bounded set, so that it can label a metric. */
@@ -47,8 +60,16 @@ export type ChoiceReason =
   | "hash"
   /** The key's own place was past its load bound, so the walk went on. */
   | "hash_overflow"
-  /** There was no session key to hash: the least loaded. */
+  /** There was no session key: the least loaded. */
   | "no_session_key"
+  /** The session's first request, as far as is known: the least work. */
+  | "session_new"
+  /** Where the session is bound. */
+  | "session_bound"
+  /** Where the session is bound is no candidate: the least work. */
+  | "session_moved"
+  /** Where the session is bound is past its load bound: the least work of those that are not. */
+  | "session_overflow"
   /** There was no prefix key to hash: the least loaded. */
   | "no_prefix_key"
   /** The loads were too far apart to look at caches: the least loaded. */
@@ -58,8 +79,18 @@ export type ChoiceReason =
   /** No match was long enough: the most room in the cache. */
   | "most_free_cache"
   | "best_score"
+  /** The least loaded of those that hold most of the prompt. */
+  | "affinity"
+  /** Those that hold most of the prompt would begin to answer too late: the least loaded of all. */
+  | "affinity_too_slow"
+  /** The lowest cost. */
+  | "least_cost"
+  /** Drawn, the likelier the lower the cost. */
+  | "softmax"
   /** The least prefill before the first token. */
-  | "least_work";
+  | "least_work"
+  /** The least time, that which it costs later requests counted in. */
+  | "least_time";
 
 /** A decision. The object is reused: it is valid until the policy's next `choose`. */
 export interface Choice {
@@ -74,6 +105,8 @@ export interface Choice {
 export interface Explanation {
   readonly policy: PolicyName;
   readonly reason: ChoiceReason;
+  /** What each scorer's number is multiplied with to become its term of the cost; a merit has a negative one. */
+  readonly weights: Readonly<Record<string, number>>;
   readonly candidates: readonly ExplainedCandidate[];
 }
 
@@ -86,7 +119,12 @@ export interface ExplainedCandidate {
   readonly probability: number;
   /** The weighted sum of the scorers' terms, lower is better. */
   readonly cost: number | null;
-  /** Every scorer's term as it enters the cost, and what the picker looks at besides. */
+  /** Every scorer's number before its weight, in whatever unit it has. */
+  readonly scores: Readonly<Record<string, number | null>>;
+  /**
+   * Every scorer's term as it enters the cost, what such a term is made of where that is not plain from it, and what the
+   * picker looks at besides.
+   */
   readonly terms: Readonly<Record<string, number | null>>;
   readonly signals: Readonly<Record<CandidateColumn, number | null>>;
 }
@@ -95,6 +133,11 @@ export interface Policy {
   readonly name: PolicyName;
   /** How many tokens of the prompt `RequestFeatures.prefixKey` should cover; 0 when the policy does not look at it. */
   readonly prefixKeyTokens: number;
+  /**
+   * How long a session without requests stays bound to where its last one went, in milliseconds; 0 when the policy does
+   * not look at `RequestFeatures.boundKey`.
+   */
+  readonly bindingTtlMs: number;
   /**
    * Chooses one of the candidates.
    *

@@ -60,7 +60,8 @@ function bytesPerChoice(choose: (turn: number) => void): number {
 test.each(policyNames)("%s allocates nothing for a choice", (name) => {
   const policy = createPolicy(name, options[name]);
   const random = createSeededRandom(1);
-  const warm = { promptTokens: 2_048, expectedOutputTokens: 200, sessionKey: "a session", prefixKey: 12_345 };
+  const session = { sessionKey: "a session", boundKey: "e77" };
+  const warm = { promptTokens: 2_048, expectedOutputTokens: 200, prefixKey: 12_345, ...session };
   const cold = { ...warm, promptTokens: 0, sessionKey: undefined, prefixKey: undefined };
   const choose = (turn: number): void => {
     policy.choose(turn % 2 === 0 ? warm : cold, candidates, random);

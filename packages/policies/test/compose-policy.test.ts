@@ -39,6 +39,35 @@ const keepKeys = (name: string, keys: readonly string[]): Filter => ({
 describe("terms", () => {
   const matched = lookup("matched", { e0: 0.9, e1: 0.1, e2: 0.9 });
 
+  test("a picker sees what each scorer wrote, and an explanation what a scorer's numbers are made of", () => {
+    const seen: number[][] = [];
+    const looking: Picker = {
+      pick({ scores }, _, choice) {
+        seen.push(scores.map((values) => values[1]!));
+        choice.index = 1;
+        choice.reason = "random";
+      },
+      explain: () => ({ reason: "random" }),
+    };
+    const half = lookup("half", { e0: 1, e1: 2 });
+    const doubled: Scorer = { ...lookup("doubled", { e0: 2, e1: 4 }), parts: [half] };
+    const policy = composePolicy({
+      name: "random",
+      filters: [],
+      terms: [
+        { scorer: doubled, weight: 10 },
+        { scorer: matched, weight: -3 },
+      ],
+      picker: looking,
+    });
+    policy.choose(anyRequest, candidatesOf(idleRows(2)), random);
+    expect(seen).toEqual([[4, 0.1]]);
+    const [first, second] = policy.explain(anyRequest, candidatesOf(idleRows(2))).candidates;
+    expect(first!.terms).toEqual({ doubled: 20, half: 1, matched: expect.closeTo(-2.7, 9) });
+    expect(second!.terms).toEqual({ doubled: 40, half: 2, matched: expect.closeTo(-0.3, 9) });
+    expect(second!.cost).toBeCloseTo(39.7, 9);
+  });
+
   test("a weighted sum with a merit: a long match outweighs one request, not four", () => {
     const policy = composePolicy({
       name: "least_connections",
@@ -53,7 +82,10 @@ describe("terms", () => {
       candidatesOf([{ key: "e0", inFlight: e0 }, { key: "e1" }, { key: "e2", inFlight: e2 }]);
     expect(policy.choose(anyRequest, at(1, 4), random).index).toBe(0);
     expect(policy.choose(anyRequest, at(4, 5), random).index).toBe(1);
-    const [first] = policy.explain(anyRequest, at(1, 4)).candidates;
+    const { candidates, weights } = policy.explain(anyRequest, at(1, 4));
+    const [first] = candidates;
+    expect(weights).toEqual({ requests: 1, matched: -3 });
+    expect(first!.scores).toEqual({ requests: 2, matched: 0.9 });
     expect(first!.terms.requests).toBe(2);
     expect(first!.terms.matched).toBeCloseTo(-2.7);
     expect(first!.cost).toBeCloseTo(-0.7);

@@ -195,7 +195,8 @@ describe("bounds", () => {
     const generation = (number: number) => {
       const candidates = candidatesOf(Array.from({ length: 64 }, (_, i) => ({ key: `pod-${number}-${i}` })));
       const eligible = Int32Array.from({ length: 64 }, (_, i) => i);
-      ring.enter({ request: inSession("x"), candidates, eligible, eligibleCount: 64, costs: new Float64Array(64) });
+      const costs = new Float64Array(64);
+      ring.enter({ request: inSession("x"), candidates, eligible, eligibleCount: 64, costs, scores: [] });
       return ring.size;
     };
     const points = 64 * 160;

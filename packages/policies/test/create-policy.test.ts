@@ -11,10 +11,15 @@ test("the catalogue has every policy, and every default may be given explicitly"
     "power_of_two",
     "least_tokens",
     "consistent_hashing",
+    "sticky",
     "prefix_hash",
     "cache_aware",
     "epp_weighted",
+    "affinity_filter",
+    "dynamo",
+    "lmetric",
     "least_work",
+    "predicted_latency",
   ]);
   for (const name of policyNames) {
     const entry = policyCatalogue[name];
@@ -34,6 +39,11 @@ test.each([
   ["consistent_hashing", { "points-per-weight": 0 }, "policy-options.points-per-weight"],
   ["consistent_hashing", { "points-per-weight": 1.5 }, "policy-options.points-per-weight"],
   ["consistent_hashing", { "points-per-weight": 4097 }, "policy-options.points-per-weight"],
+  ["sticky", { "max-idle-seconds": 0.9 }, "policy-options.max-idle-seconds"],
+  ["sticky", { "max-idle-seconds": 86_401 }, "policy-options.max-idle-seconds"],
+  ["sticky", { "session-load-factor": 0.9 }, "policy-options.session-load-factor"],
+  ["sticky", { "session-free-requests": -1 }, "policy-options.session-free-requests"],
+  ["sticky", { "load-factor": 2 }, "policy-options.load-factor"],
   ["least_tokens", { "foreign-request-tokens": -1 }, "policy-options.foreign-request-tokens"],
   ["least_tokens", { "foreign-request-tokens": Number.NaN }, "policy-options.foreign-request-tokens"],
   ["prefix_hash", { "prefix-tokens": 0 }, "policy-options.prefix-tokens"],
@@ -49,7 +59,21 @@ test.each([
   ["epp_weighted", { "no-hit-lru-weight": Number.NaN }, "policy-options.no-hit-lru-weight"],
   ["epp_weighted", { "token-load-threshold": 0.9 }, "policy-options.token-load-threshold"],
   ["epp_weighted", { "disk-credit": -0.01 }, "policy-options.disk-credit"],
+  ["affinity_filter", { "affinity-threshold": 1.01 }, "policy-options.affinity-threshold"],
+  ["affinity_filter", { "max-ttft-penalty-ms": -1 }, "policy-options.max-ttft-penalty-ms"],
+  ["affinity_filter", { "prefill-tokens-per-second": 0 }, "policy-options.prefill-tokens-per-second"],
+  ["dynamo", { "prefill-load-scale": -0.1 }, "policy-options.prefill-load-scale"],
+  ["dynamo", { temperature: -0.1 }, "policy-options.temperature"],
+  ["dynamo", { temperature: Number.POSITIVE_INFINITY }, "policy-options.temperature"],
+  ["dynamo", { "block-size": 0 }, "policy-options.block-size"],
+  ["dynamo", { "block-size": 16.5 }, "policy-options.block-size"],
+  ["dynamo", { "block-size": 65_537 }, "policy-options.block-size"],
+  ["dynamo", { "external-credit": 1.1 }, "policy-options.external-credit"],
+  ["lmetric", { "foreign-request-tokens": -1 }, "policy-options.foreign-request-tokens"],
+  ["lmetric", { "near-tie-tokens": 1 }, "policy-options.near-tie-tokens"],
+  ["epp_weighted", { "lora-affinity-weight": -1 }, "policy-options.lora-affinity-weight"],
   ["least_work", { "near-tie-tokens": -1 }, "policy-options.near-tie-tokens"],
+  ["least_work", { "adapter-load-tokens": -1 }, "policy-options.adapter-load-tokens"],
   ["least_work", { "external-credit": "0.5" }, "policy-options.external-credit"],
   ["least_work", { "load-factor": 1 }, "policy-options.load-factor"],
 ] as const)("%s with %j is refused at %s", (name, options, param) => {
@@ -83,6 +107,9 @@ test.each(policyNames)("%s reuses its choice, and gives the caller's own index",
 test.each([
   ["consistent_hashing", "load-factor", [0, 1, 1.25, 100]],
   ["consistent_hashing", "points-per-weight", [1, 160, 4_096]],
+  ["sticky", "max-idle-seconds", [1, 14_400, 86_400]],
+  ["sticky", "session-load-factor", [0, 1, 2, 1e9]],
+  ["sticky", "session-free-requests", [0, 0.5, 1e9]],
   ["least_tokens", "foreign-request-tokens", [0, 0.5, 1e9]],
   ["prefix_hash", "prefix-tokens", [1, 256, 65_536]],
   ["prefix_hash", "load-factor", [0, 1, 100]],
@@ -92,19 +119,43 @@ test.each([
   ["epp_weighted", "queue-weight", [0, 1e9]],
   ["epp_weighted", "no-hit-lru-weight", [0, 1, 1e9]],
   ["epp_weighted", "token-load-threshold", [1, 1e12]],
+  ["affinity_filter", "affinity-threshold", [0, 0.8, 1]],
+  ["affinity_filter", "max-ttft-penalty-ms", [0, 18_000, 1e12]],
+  ["affinity_filter", "prefill-tokens-per-second", [1, 1e9]],
+  ["dynamo", "prefill-load-scale", [0, 1, 1e9]],
+  ["dynamo", "temperature", [0, 1e-300, 1e-9, 1, 1e9]],
+  ["dynamo", "block-size", [1, 65_536]],
+  ["lmetric", "foreign-request-tokens", [0, 1e9]],
+  ["epp_weighted", "lora-affinity-weight", [0, 1, 1e9]],
   ["least_work", "near-tie-tokens", [0, 0.5, 1e9]],
+  ["least_work", "adapter-load-tokens", [0, 1e9]],
   ["least_work", "cpu-credit", [0, 1]],
 ] as const)("%s takes every %s at the edges of its range, and still decides", (name, option, values) => {
   const candidates = candidatesOf([{ key: "a" }, { key: "b", inFlight: 1 }, { key: "c", weight: 2 }]);
   for (const value of values) {
     const policy = createPolicy(name, { [option]: value });
     const { index } = policy.choose(
-      { ...anyRequest, sessionKey: "s", prefixKey: 77 },
+      { ...anyRequest, sessionKey: "s", boundKey: "b", prefixKey: 77 },
       candidates,
       createSeededRandom(1),
     );
     expect(index).toBeGreaterThanOrEqual(0);
     expect(index).toBeLessThan(3);
+  }
+});
+
+test.each(policyNames)("%s decides over few, many and few candidates again as one that is new", (name) => {
+  const rows = Array.from({ length: 40 }, (_, i) => ({
+    key: `e${i}`,
+    inFlight: (i * 7) % 11,
+    pendingPrefillTokens: ((i * 13) % 17) * 100,
+    matchedTokens: i % 3 === 0 ? 480 : 0,
+  }));
+  const policy = createPolicy(name);
+  for (const count of [2, 40, 3]) {
+    const candidates = candidatesOf(rows.slice(0, count));
+    const request = { ...anyRequest, sessionKey: "s", prefixKey: 7 };
+    expect(policy.explain(request, candidates)).toEqual(createPolicy(name).explain(request, candidates));
   }
 });
 
@@ -121,4 +172,9 @@ test("policies of one name share nothing: each pool has its own rotation", () =>
 test("only a policy that hashes prefixes asks for a key of them", () => {
   for (const name of policyNames) expect(createPolicy(name).prefixKeyTokens).toBe(name === "prefix_hash" ? 256 : 0);
   expect(createPolicy("prefix_hash", { "prefix-tokens": 1_024 }).prefixKeyTokens).toBe(1_024);
+});
+
+test("only a policy that binds sessions says for how long", () => {
+  for (const name of policyNames) expect(createPolicy(name).bindingTtlMs).toBe(name === "sticky" ? 14_400_000 : 0);
+  expect(createPolicy("sticky", { "max-idle-seconds": 60 }).bindingTtlMs).toBe(60_000);
 });

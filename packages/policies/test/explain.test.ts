@@ -78,6 +78,10 @@ test("every signal is there, unknown ones as null", () => {
     matchAgeMs: null,
     heldTokens: null,
     own: 0,
+    backlogMs: null,
+    prefillMsPerToken: null,
+    prefillMsPerTokenPair: null,
+    adapterState: null,
   });
   expect(candidates[2]).toMatchObject({ key: "spare", target: 102, eligible: false });
 });
@@ -200,20 +204,111 @@ test("epp_weighted: scores with a minus, of which the highest sum wins", () => {
   });
 });
 
+test("affinity_filter: the match, the time to the first token, and tokens that decide where nobody holds enough", () => {
+  // 0.76 of the prompt is not 0.8. Nothing is learned of the engines, so that 15,928 tokens take a second.
+  const foreign = 7_000 + 1_024;
+  const west = { tokens: 4_600 + foreign, match_share: 0.76, first_token_ms: expect.closeTo(2_144 / 15.928, 9) };
+  const east = { tokens: 1_550 + foreign, match_share: 0, first_token_ms: expect.closeTo(1_524 / 15.928, 9) };
+  expect(explain("affinity_filter")).toEqual({
+    reason: "least_load",
+    candidates: [
+      { probability: 0, cost: west.tokens, terms: west },
+      { probability: 1, cost: east.tokens, terms: east },
+      unjudged,
+    ],
+  });
+});
+
+test("dynamo: blocks of prefill less the credit, and blocks of decode, with what they are made of", () => {
+  // (2,024 + 500) / 16 - 380 / 16 and 3,000 / 16 in full blocks; at east the same for its weight, without a credit.
+  expect(explain("dynamo")).toEqual({
+    reason: "least_cost",
+    candidates: [
+      {
+        probability: 0,
+        cost: 322,
+        terms: {
+          prefill_blocks: 134,
+          pending_prefill_tokens: 1_000,
+          foreign_prefill_tokens: 1_024,
+          credit_blocks: 23.75,
+          decode_blocks: 188,
+        },
+      },
+      {
+        probability: 1,
+        cost: 157.75,
+        terms: {
+          prefill_blocks: 95.25,
+          pending_prefill_tokens: 250,
+          foreign_prefill_tokens: 1_024,
+          credit_blocks: 0,
+          decode_blocks: 62.5,
+        },
+      },
+      unjudged,
+    ],
+  });
+});
+
+test("lmetric: the product, and its factors", () => {
+  expect(explain("lmetric")).toEqual({
+    reason: "least_cost",
+    candidates: [
+      {
+        probability: 0,
+        cost: 2_144 * 7,
+        terms: {
+          prefill_times_batch: 2_144 * 7,
+          pending_prefill_tokens: 1_000,
+          foreign_prefill_tokens: 1_024,
+          uncached_tokens: 120,
+          requests: 7,
+        },
+      },
+      {
+        probability: 1,
+        cost: 1_524 * 6.5,
+        terms: {
+          prefill_times_batch: 1_524 * 6.5,
+          pending_prefill_tokens: 250,
+          foreign_prefill_tokens: 1_024,
+          uncached_tokens: 250,
+          requests: 6.5,
+        },
+      },
+      unjudged,
+    ],
+  });
+});
+
 test("least_work: prefill of ours, of others and of the prompt in hand, for the weight", () => {
   // One foreign request waits at west, so two at east; 380 of 500 tokens are matched.
+  const noAdapter = { adapter_load_tokens: 0 };
   expect(explain("least_work")).toEqual({
     reason: "least_work",
     candidates: [
       {
         probability: 0,
         cost: 2_144,
-        terms: { pending_prefill_tokens: 1_000, foreign_prefill_tokens: 1_024, uncached_tokens: 120, requests: 7 },
+        terms: {
+          pending_prefill_tokens: 1_000,
+          foreign_prefill_tokens: 1_024,
+          ...noAdapter,
+          uncached_tokens: 120,
+          requests: 7,
+        },
       },
       {
         probability: 1,
         cost: 1_524,
-        terms: { pending_prefill_tokens: 250, foreign_prefill_tokens: 1_024, uncached_tokens: 250, requests: 6.5 },
+        terms: {
+          pending_prefill_tokens: 250,
+          foreign_prefill_tokens: 1_024,
+          ...noAdapter,
+          uncached_tokens: 250,
+          requests: 6.5,
+        },
       },
       unjudged,
     ],

@@ -19,6 +19,8 @@ export const anyRequest: RequestFeatures = {
 
 export const inSession = (sessionKey: string): RequestFeatures => ({ ...anyRequest, sessionKey });
 
+export const boundTo = (boundKey: string): RequestFeatures => ({ ...inSession("a session"), boundKey });
+
 export const withPrefix = (prefixKey: number): RequestFeatures => ({ ...anyRequest, prefixKey });
 
 export const ofTokens = (promptTokens: number): RequestFeatures => ({ ...anyRequest, promptTokens });

@@ -148,9 +148,10 @@ test("explain adds the work up, and shows what decides between equals", () => {
   const { reason, candidates } = explain(rows, { "foreign-request-tokens": 10 });
   expect(reason).toBe("least_work");
   // Two foreign requests wait at b; a, of twice the weight and silent, is taken to have four, and ten in all.
+  const noAdapter = { adapter_load_tokens: 0 };
   expect(candidates.map((one) => one.terms)).toEqual([
-    { pending_prefill_tokens: 250, foreign_prefill_tokens: 20, uncached_tokens: 1_500, requests: 7 },
-    { pending_prefill_tokens: 0, foreign_prefill_tokens: 20, uncached_tokens: 4_000, requests: 6 },
+    { pending_prefill_tokens: 250, foreign_prefill_tokens: 20, ...noAdapter, uncached_tokens: 1_500, requests: 7 },
+    { pending_prefill_tokens: 0, foreign_prefill_tokens: 20, ...noAdapter, uncached_tokens: 4_000, requests: 6 },
   ]);
   expect(candidates.map((one) => one.cost)).toEqual([1_770, 4_020]);
 });

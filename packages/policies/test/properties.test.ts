@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   anyRequest,
+  boundTo,
   byKey,
   type CandidateRow,
   candidatesOf,
@@ -32,6 +33,10 @@ const signals = fc.record(
     matchedExternalTokens: fc.constantFrom(0, 64),
     matchAgeMs: fc.constantFrom(0, 60_000),
     heldTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 1_000),
+    adapterState: fc.constantFrom(0, 1, 2, 3),
+    backlogMs: fc.constantFrom(0, 40, 500),
+    prefillMsPerToken: fc.constantFrom(0.0625, 0.25),
+    prefillMsPerTokenPair: fc.constantFrom(0, 1e-5),
   },
   { requiredKeys: [] },
 );
@@ -43,8 +48,12 @@ const request = fc.constantFrom(
   anyRequest,
   inSession("one"),
   inSession("another"),
+  boundTo("e1"),
+  boundTo("nobody"),
   withPrefix(7),
   withPrefix(2 ** 32 - 1),
+  { ...anyRequest, adapter: "sql" },
+  { ...anyRequest, busyShare: 0.8, msPerOutputToken: 20 },
 );
 const seed = fc.integer();
 
@@ -54,6 +63,13 @@ const variants: readonly (readonly [string, Readonly<Record<string, number>>])[]
   ["cache_aware", { "cache-threshold": 0.1, "balance-abs-threshold": 1, "balance-rel-threshold": 1.1 }],
   ["epp_weighted", { "active-request-weight": 1, "token-load-weight": 1, "token-load-threshold": 3_000 }],
   ["epp_weighted", { "no-hit-lru-weight": 2 }],
+  ["affinity_filter", { "affinity-threshold": 0.5, "max-ttft-penalty-ms": 30, "prefill-tokens-per-second": 8_000 }],
+  ["affinity_filter", { "max-ttft-penalty-ms": 0 }],
+  ["dynamo", { "prefill-load-scale": 2, "block-size": 128, "external-credit": 1 }],
+  ["dynamo", { temperature: 0.4 }],
+  ["epp_weighted", { "lora-affinity-weight": 2 }],
+  ["sticky", { "session-load-factor": 1.25, "session-free-requests": 2 }],
+  ["sticky", { "session-load-factor": 0, "near-tie-tokens": 1_000 }],
   ["least_work", { "near-tie-tokens": 0, "cpu-credit": 0.5 }],
   ["least_work", { "near-tie-tokens": 1_000 }],
 ];
@@ -167,6 +183,9 @@ describe.each(variants)("%s %j", (name, options) => {
   });
 });
 
+/** Policies that look at what is learned of engines. */
+const learned: readonly string[] = ["affinity_filter", "predicted_latency"];
+
 describe.each(variants)("%s %j, when one candidate changes", (name, options) => {
   const probabilityOf = (index: number, rows: readonly CandidateRow[], asked: RequestFeatures): number =>
     createPolicy(name, options).explain(asked, candidatesOf(rows)).candidates[index]!.probability;
@@ -184,6 +203,29 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
           const after = probabilityOf(raised, heavier, asked);
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
+        { numRuns: 300 },
+      );
+    },
+  );
+
+  test.each(learned.includes(name) ? (["backlogMs", "prefillMsPerToken"] as const) : [])(
+    "more %s learned never makes it likelier",
+    (column) => {
+      fc.assert(
+        fc.property(
+          candidateRows(2),
+          request,
+          fc.nat({ max: 7 }),
+          fc.constantFrom(0.5, 60),
+          (some, asked, pick, more) => {
+            const rows = some.map((row) => ({ backlogMs: 40, prefillMsPerToken: 0.0625, ...row }));
+            const raised = pick % rows.length;
+            const slower = rows.map((row, i) => (i === raised ? { ...row, [column]: row[column] + more } : row));
+            const before = probabilityOf(raised, rows, asked);
+            const after = probabilityOf(raised, slower, asked);
+            expect(after).toBeLessThanOrEqual(before + 1e-9);
+          },
+        ),
         { numRuns: 300 },
       );
     },
@@ -226,8 +268,12 @@ const blind = ["random", "round_robin", "consistent_hashing", "prefix_hash"];
 
 describe.each(variants.filter(([name]) => !blind.includes(name)))("%s %j", (name, options) => {
   // A silent engine is taken to have the mean, which a report moves. By that it can move another across a threshold, such
-  // as that of loads that are far apart or of near ties: rules with one are asked where everybody reports.
-  const hasThreshold = ["cache_aware", "least_work"].includes(name) || "token-load-threshold" in options;
+  // as that of loads that are far apart or of near ties, or by more than the reporting one where costs are products or
+  // are compared with the dearest: such rules are asked where everybody reports.
+  const hasThreshold =
+    ["cache_aware", "least_work", "sticky", "affinity_filter", "lmetric", "predicted_latency"].includes(name) ||
+    "token-load-threshold" in options ||
+    "temperature" in options;
   test.each(["running", "waiting", "kvUse", "heldTokens"] as const)(
     "more %s reported never makes it likelier",
     (column) => {

@@ -158,6 +158,7 @@ export class PrefixIndex {
       listTarget(out, target);
       out.placedBlocks[target] = placed.depths[index]!;
       out.placementAgeMs[target] = placed.agesMs[index]!;
+      out.placedBy[target] = placed.users[index]!;
       out.confirmedBlocks[target] = placed.confirmedDepths[index]!;
     }
   }

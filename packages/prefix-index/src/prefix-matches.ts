@@ -20,6 +20,8 @@ export interface PrefixMatches {
   readonly placedBlocks: Int32Array;
   /** Milliseconds since the deepest of `placedBlocks` was last used. */
   readonly placementAgeMs: Float64Array;
+  /** Who used it then, by the number that was given with the placement. */
+  readonly placedBy: Int32Array;
   /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
   readonly confirmedBlocks: Int32Array;
 }
@@ -36,6 +38,7 @@ export function createPrefixMatches(maxTargets: number): PrefixMatches {
     tierBlocks: tierNames.map(column),
     placedBlocks: column(),
     placementAgeMs: new Float64Array(maxTargets),
+    placedBy: column(),
     confirmedBlocks: column(),
   };
 }
@@ -50,6 +53,7 @@ export function resetPrefixMatches(matches: PrefixMatches): void {
     for (const blocks of matches.tierBlocks) blocks[target] = 0;
     matches.placedBlocks[target] = 0;
     matches.placementAgeMs[target] = 0;
+    matches.placedBy[target] = 0;
     matches.confirmedBlocks[target] = 0;
   }
   matches.count = 0;

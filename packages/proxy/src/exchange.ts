@@ -10,12 +10,19 @@ export interface Upstream {
   readonly url: string;
   /** Flat name and value pairs to send, such as credentials. They replace the client's headers of the same name. */
   readonly headers: readonly string[];
+  /** What this engine gets in place of the exchange's body. */
+  readonly body?: readonly Buffer[];
 }
 
 /** What the proxy tells its caller while it works. No method may block. */
 export interface ExchangeObserver {
-  /** @param attempt 0 for the first */
-  attemptStarted?(upstream: Upstream, attempt: number): void;
+  /**
+   * @param attempt 0 for the first
+   * @param withdraw ends the attempt as a failure of kind `withdrawn`, after which `next` is asked again. It does nothing
+   *   once a byte of the answer has gone to the client or the attempt is over, and must not be called from inside a
+   *   callback of the proxy.
+   */
+  attemptStarted?(upstream: Upstream, attempt: number, withdraw: () => void): void;
   /**
    * The attempt failed through the engine's fault; it is told before `next` is asked for another one. A failure of
    * kind `status` may still be followed by `responseStarted`: with nobody left, the client gets that very answer.
@@ -65,10 +72,15 @@ export interface Exchange {
   /** Lets the client's `authorization` and `x-api-key` through to the engine. */
   readonly forwardAuthorization?: boolean;
   /**
-   * Chooses the engine of the next attempt. An engine that has been tried is not tried again: returning it means the
-   * same as `undefined`, that nobody is left.
+   * Chooses the engine of the next attempt, now or later. An engine that has been tried is not tried again: returning it
+   * means the same as `undefined`, that nobody is left.
    */
-  next(tried: readonly AttemptFailure[]): Upstream | undefined;
+  next(tried: readonly AttemptFailure[]): Upstream | undefined | Promise<Upstream | undefined>;
+  /**
+   * Judges the beginning of a body before a byte of it goes to the client. `decline` gives this engine up for another one,
+   * at no charge; `more` asks again with more of it. At 64 KiB, and at its end, a body that was not declined passes.
+   */
+  judge?(upstream: Upstream, status: number, head: Buffer, ended: boolean): "pass" | "decline" | "more";
   bodyFilter?(status: number, contentType: string): BodyFilter | undefined;
   readonly observer: ExchangeObserver;
   /** When the answer must be complete, on the scale of the clock's `nowMs`. */

@@ -8,8 +8,17 @@ import type { Upstream } from "./exchange.ts";
  * - `timeout`: the engine was silent for too long.
  * - `status`: the engine answered with a status that is worth another engine.
  * - `protocol`: the answer is not valid HTTP.
+ * - `declined`: the caller did not want the answer that began. - `withdrawn`: the caller gave the attempt up.
  */
-export type FailureKind = "connect" | "overloaded" | "reset" | "timeout" | "status" | "protocol";
+export type FailureKind =
+  | "connect"
+  | "overloaded"
+  | "reset"
+  | "timeout"
+  | "status"
+  | "protocol"
+  | "declined"
+  | "withdrawn";
 
 /** Why one attempt did not give the client a whole answer. */
 export interface AttemptFailure {
@@ -22,9 +31,9 @@ export interface AttemptFailure {
   readonly error: EspalierError;
 }
 
-/** Kinds that mean the engine did no visible work: another engine is tried at no charge to the retry budget. */
+/** Kinds that mean the engine did no visible work, or no fault of its own: another engine is tried at no charge to the retry budget. */
 export function isFreeToRetry(kind: FailureKind): boolean {
-  return kind === "connect" || kind === "overloaded" || kind === "reset";
+  return kind !== "timeout" && kind !== "status" && kind !== "protocol";
 }
 
 export interface ClassifiedError {

@@ -1,27 +1,17 @@
-import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
+import { asEspalierError, EspalierError } from "@espalier/common";
 import { errorStreamFrame } from "@espalier/openai";
+import { AnswerHead } from "./answer-head.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
-import type { Deadlines } from "./deadlines.ts";
+import { AttemptRecord } from "./attempt-record.ts";
+import { beginReply } from "./begin-reply.ts";
 import type { Exchange, ExchangeOutcome, Upstream } from "./exchange.ts";
-import { type AttemptFailure, type FailureKind, isFreeToRetry } from "./failure.ts";
-import { answerHeaders, dropHeader, requestHeaders, withUpstreamHeaders } from "./headers.ts";
-import type { ProxyMetrics } from "./metrics.ts";
-import type { ProxyOptions } from "./options.ts";
+import { type FailureKind, isFreeToRetry } from "./failure.ts";
+import type { ForwardContext } from "./forward-context.ts";
+import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
+import { joinBody } from "./join-body.ts";
 import { ResponseSink } from "./response-sink.ts";
-import type { RetryBudget } from "./retry-budget.ts";
-import type { UpstreamPools } from "./upstream-pools.ts";
 
-/** What every exchange shares. */
-export interface ForwardContext {
-  readonly options: ProxyOptions;
-  /** The options' statuses and 429. */
-  readonly retryStatuses: ReadonlySet<number>;
-  readonly pools: UpstreamPools;
-  readonly budget: RetryBudget;
-  readonly deadlines: Deadlines;
-  readonly metrics: ProxyMetrics;
-  readonly logger: Logger;
-}
+type Choice = ReturnType<Exchange["next"]>;
 
 /**
  * One exchange from the first attempt to its outcome. The engine's headers are kept back until the first byte of its
@@ -32,14 +22,13 @@ export class Forwarding implements AttemptOwner {
   readonly #context: ForwardContext;
   readonly #exchange: Exchange;
   readonly #sink: ResponseSink;
+  readonly #record: AttemptRecord;
   readonly #settled: (outcome: ExchangeOutcome) => void;
-  readonly #failures: AttemptFailure[] = [];
   #baseHeaders: readonly string[] = [];
   #body: Buffer | null = null;
+  #head: AnswerHead;
   #attempt: Attempt | undefined;
   #upstream: Upstream | undefined;
-  #attempts = 0;
-  #charged = false;
   #status = 0;
   #rawHeaders: readonly Buffer[] = [];
   #committed = false;
@@ -54,6 +43,8 @@ export class Forwarding implements AttemptOwner {
     this.#exchange = exchange;
     this.#settled = settled;
     this.#sink = new ResponseSink(exchange.response);
+    this.#head = new AnswerHead(exchange);
+    this.#record = new AttemptRecord(context, exchange.observer);
   }
 
   start(): void {
@@ -91,11 +82,8 @@ export class Forwarding implements AttemptOwner {
 
   received(chunk: Buffer): boolean {
     try {
-      if (!this.#committed) {
-        if (!this.#commit()) return false;
-        this.#exchange.observer.firstByte?.(this.#upstream!);
-      }
-      if (this.#sink.write(chunk)) return true;
+      const due = this.#committed ? chunk : this.#begin(chunk, false);
+      if (due === undefined || this.#sink.write(due)) return !this.#done;
     } catch (thrown) {
       this.#crash(thrown);
       return false;
@@ -112,7 +100,11 @@ export class Forwarding implements AttemptOwner {
 
   ended(): void {
     try {
-      if (!this.#committed && !this.#commit()) return;
+      if (!this.#committed) {
+        const rest = this.#begin(undefined, true);
+        if (!this.#committed) return;
+        if (rest !== undefined) this.#sink.write(rest);
+      }
       this.#sink.end();
       this.#context.metrics.answered.add();
       this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
@@ -123,10 +115,10 @@ export class Forwarding implements AttemptOwner {
 
   failed(kind: FailureKind, error: EspalierError): void {
     try {
-      this.#lose(kind, error);
+      this.#record.lose(this.#upstream!, { kind, beforeFirstByte: !this.#committed, error });
       if (this.#committed) this.#close(error);
       else if (isFreeToRetry(kind)) this.#launch(this.#chooseFree());
-      else if (kind !== "protocol" || !this.#mayCharge() || !this.#chargedRetry()) this.#fail(error);
+      else if (kind !== "protocol" || !this.#record.mayCharge() || !this.#chargedRetry()) this.#fail(error);
     } catch (thrown) {
       this.#crash(thrown);
     }
@@ -142,14 +134,20 @@ export class Forwarding implements AttemptOwner {
     this.#clientClosed();
   }
 
-  /** Starts attempts until one is under way. */
-  #launch(first: Upstream | undefined): void {
-    let upstream = first;
-    while (upstream) {
-      if (this.#try(upstream)) return;
-      upstream = this.#chooseFree();
+  /** Starts attempts until one is under way, or the caller needs time to choose. */
+  #launch(first: Choice): void {
+    let choice = first;
+    while (choice) {
+      if (choice instanceof Promise) {
+        this.#attempt = undefined;
+        const launch = (upstream: Upstream | undefined) => this.#launch(this.#record.untried(upstream));
+        choice.then((upstream) => !this.#done && launch(upstream)).catch((thrown) => this.#crash(thrown));
+        return;
+      }
+      if (this.#try(choice)) return;
+      choice = this.#chooseFree();
     }
-    this.#fail(this.#failures.at(-1)?.error ?? new EspalierError("no_engine_available"));
+    this.#fail(this.#record.failures.at(-1)?.error ?? new EspalierError("no_engine_available"));
   }
 
   /** @returns whether the attempt is under way; if not, its failure was reported */
@@ -157,101 +155,96 @@ export class Forwarding implements AttemptOwner {
     const { pools, deadlines, options } = this.#context;
     const { method, path, deadlineMs, observer } = this.#exchange;
     this.#upstream = upstream;
-    observer.attemptStarted?.(upstream, this.#attempts++);
+    this.#head = new AnswerHead(this.#exchange);
+    const withdraw = (): void => {
+      if (this.#done || this.#committed || this.#record.hasFailed(upstream)) return;
+      this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
+    };
+    observer.attemptStarted?.(upstream, this.#record.begin(), withdraw);
     try {
       const pool = pools.of(upstream.url);
       const headers = withUpstreamHeaders(this.#baseHeaders, upstream);
-      const request = { method, path: pool.pathPrefix + path, headers, body: this.#body };
+      const request = {
+        method,
+        path: pool.pathPrefix + path,
+        headers,
+        body: upstream.body ? joinBody(upstream.body) : this.#body,
+      };
       this.#attempt = new Attempt(this, pool, request, deadlines, options, deadlineMs ?? Number.POSITIVE_INFINITY);
     } catch (thrown) {
-      this.#lose("connect", asEspalierError(thrown));
+      this.#record.lose(upstream, { kind: "connect", beforeFirstByte: true, error: asEspalierError(thrown) });
       return false;
     }
     if (this.#attempt.start()) return true;
-    this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
+    const error = new EspalierError("overloaded", "The engine's queue is full.");
+    this.#record.lose(upstream, { kind: "overloaded", beforeFirstByte: true, error });
     return false;
   }
 
   /** The engine to try next, or undefined when nobody is left who has not been tried. */
-  #choose(): Upstream | undefined {
-    const upstream = this.#exchange.next(this.#failures);
-    if (this.#failures.some((failure) => failure.upstream.key === upstream?.key)) return undefined;
-    return upstream;
+  #choose(): Choice {
+    const choice = this.#exchange.next(this.#record.failures);
+    return choice instanceof Promise ? choice : this.#record.untried(choice);
   }
 
-  #chooseFree(): Upstream | undefined {
-    const upstream = this.#choose();
-    if (upstream) this.#context.metrics.freeRetries.add();
-    return upstream;
+  #chooseFree(): Choice {
+    const choice = this.#choose();
+    if (choice) this.#context.metrics.freeRetries.add();
+    return choice;
   }
 
   /** Leaves an answer for another engine's. @returns false when there is no other, or no budget: then it stands */
   #passOver(status: number): boolean {
-    if (!this.#mayCharge()) return false;
+    if (!this.#record.mayCharge()) return false;
     const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
-    this.#report({ ...this.#failure("status", error), status });
+    this.#record.report({ upstream: this.#upstream!, kind: "status", beforeFirstByte: true, error, status });
     if (!this.#chargedRetry()) return false;
     this.#context.metrics.failed.status.add();
     return true;
-  }
-
-  /** Whether the request's one charged retry is left, and the budget has room for it. */
-  #mayCharge(): boolean {
-    if (this.#charged) return false;
-    if (this.#context.budget.allows()) return true;
-    this.#context.metrics.budgetExhausted.add();
-    return false;
   }
 
   /** Spends the charged retry, if there is an engine left to spend it on. @returns whether it did */
   #chargedRetry(): boolean {
     const upstream = this.#choose();
     if (!upstream) return false;
-    this.#charged = true;
-    this.#context.budget.spend();
-    this.#context.metrics.chargedRetries.add();
+    this.#record.charge();
     this.#launch(upstream);
     return true;
   }
 
-  /** Writes the engine's status and headers. @returns false when they cannot be written; another attempt may be on */
-  #commit(): boolean {
-    const exchange = this.#exchange;
+  /**
+   * The answer begins, unless the caller declines it: writes the engine's status and headers.
+   *
+   * @returns what of the body is due, or undefined when there is nothing; `#committed` says whether it has begun
+   */
+  #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
     const upstream = this.#upstream!;
-    const status = this.#status;
-    const answer = answerHeaders(this.#rawHeaders);
-    const isEvents = answer.contentType.startsWith("text/event-stream");
-    const bodiless = exchange.method === "HEAD" || status === 204 || status === 304;
-    const filter = bodiless ? undefined : exchange.bodyFilter?.(status, answer.contentType);
-    // A stream may have to take an error frame at its end.
-    if (filter?.changesLength || isEvents) dropHeader(answer.pairs, "content-length");
-    const extra = exchange.observer.responseHeaders?.(upstream, status) ?? [];
-    for (let i = 0; i < extra.length; i += 2) dropHeader(answer.pairs, extra[i]!);
+    const judged = this.#head.take(upstream, this.#status, chunk, ended);
+    if (judged === "more") return undefined;
+    if (judged === "decline") {
+      this.#giveUp("declined", new EspalierError("no_engine_available"));
+      return undefined;
+    }
+    const { observer } = this.#exchange;
+    let reply: ReturnType<typeof beginReply>;
     try {
-      this.#sink.begin(status, answer.pairs.concat(extra), filter);
+      reply = beginReply(this.#exchange, upstream, this.#sink, { status: this.#status, rawHeaders: this.#rawHeaders });
     } catch (thrown) {
-      this.#attempt?.cancel();
-      this.failed("protocol", new EspalierError("upstream_protocol_error", undefined, { cause: thrown }));
-      return false;
+      if (!(thrown instanceof EspalierError)) throw thrown;
+      this.#giveUp("protocol", thrown);
+      return undefined;
     }
     this.#committed = true;
-    this.#eventStream = isEvents && !answer.encoded;
-    exchange.observer.responseStarted?.(upstream, status, answer.pairs);
-    return true;
+    this.#eventStream = reply.takesFrames;
+    observer.responseStarted?.(upstream, this.#status, reply.headers);
+    if (judged !== undefined) observer.firstByte?.(upstream);
+    return judged;
   }
 
-  #failure(kind: FailureKind, error: EspalierError): AttemptFailure {
-    return { upstream: this.#upstream!, kind, beforeFirstByte: !this.#committed, error };
-  }
-
-  #lose(kind: FailureKind, error: EspalierError): void {
-    this.#context.metrics.failed[kind].add();
-    this.#report(this.#failure(kind, error));
-  }
-
-  #report(failure: AttemptFailure): void {
-    this.#failures.push(failure);
-    this.#exchange.observer.attemptFailed?.(failure.upstream, failure);
+  /** Ends an attempt that could go on; others may follow. */
+  #giveUp(kind: FailureKind, error: EspalierError): void {
+    this.#attempt?.cancel();
+    this.failed(kind, error);
   }
 
   #clientClosed(): void {
@@ -275,7 +268,7 @@ export class Forwarding implements AttemptOwner {
   }
 
   #fail(error: EspalierError): void {
-    this.#finish({ kind: "failed", error, failures: this.#failures });
+    this.#finish({ kind: "failed", error, failures: this.#record.failures });
   }
 
   /** A callback of the caller threw, or the code has a defect. Nothing of it may reach undici. */
@@ -292,9 +285,4 @@ export class Forwarding implements AttemptOwner {
     this.#context.metrics.responseBytes.add(this.#sink.bytes);
     this.#settled(outcome);
   }
-}
-
-function joinBody(body: readonly Buffer[]): Buffer | null {
-  if (body.length <= 1) return body[0] ?? null;
-  return Buffer.concat(body);
 }

@@ -22,7 +22,9 @@ const credentials = new Set(["authorization", "x-api-key"]);
  *
  * @returns flat name and value pairs
  */
-export function requestHeaders(exchange: Exchange): string[] {
+export function requestHeaders(
+  exchange: Pick<Exchange, "headers" | "ownHeaders" | "forwardAuthorization" | "requestId">,
+): string[] {
   const { headers: source, ownHeaders = [] } = exchange;
   const listed = listedByConnection(source);
   const kept: string[] = [];

@@ -12,3 +12,4 @@ export {
   type TlsOptions,
 } from "./options.ts";
 export { createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
+export type { SideCall, SideOutcome, SideRequest } from "./side-request.ts";

@@ -36,6 +36,8 @@ export function createProxyMetrics(meter: Meter): ProxyMetrics {
       timeout: attempts.series("timeout"),
       status: attempts.series("status"),
       protocol: attempts.series("protocol"),
+      declined: attempts.series("declined"),
+      withdrawn: attempts.series("withdrawn"),
     },
     freeRetries: retries.series("free"),
     chargedRetries: retries.series("charged"),

@@ -9,11 +9,13 @@ import {
 } from "@espalier/common";
 import { createDeadlines } from "./deadlines.ts";
 import type { Exchange, ExchangeOutcome } from "./exchange.ts";
-import { type ForwardContext, Forwarding } from "./forward.ts";
+import { Forwarding } from "./forward.ts";
+import type { ForwardContext } from "./forward-context.ts";
 import { createHttpClient } from "./http-client.ts";
 import { createProxyMetrics } from "./metrics.ts";
 import { completeProxyOptions, type ProxyOptionsInput } from "./options.ts";
 import { createRetryBudget } from "./retry-budget.ts";
+import { type SideCall, type SideRequest, sendSideRequest } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
 
 /** Per address, for control traffic. */
@@ -36,6 +38,11 @@ export interface Proxy extends Startable {
    * @returns the outcome; it is never rejected
    */
   forward(exchange: Exchange): Promise<ExchangeOutcome>;
+  /**
+   * Sends one request beside a client's own to one engine. There are no retries, and it counts in no metric; it ends with
+   * the proxy at the latest.
+   */
+  sendBeside(request: SideRequest): SideCall;
   /** For control traffic: its connections are apart from those of `forward`. */
   readonly httpClient: HttpClient;
   /** Forgets an engine that left: what runs may finish, its idle connections close now. */
@@ -85,6 +92,7 @@ export function createProxy(deps: ProxyDeps): Proxy {
         new Forwarding(context, exchange, settled).start();
       });
     },
+    sendBeside: (request) => sendSideRequest(context, request),
     httpClient: createHttpClient(controlPools, deps.scheduler),
     drop(url) {
       pools.drop(url);

@@ -2,6 +2,7 @@
  * How a router decides: what it knows and guesses of engines' caches, what it has sent them, what other routers have,
  * and the choice of a target. The router and the simulator of fleets run this same code.
  */
+export { type ExplainedSelection, explainingPolicy, explainSelection, quietTraffic } from "./explain-selection.ts";
 export {
   createLocalHost,
   type EventReading,
@@ -15,6 +16,7 @@ export { createLocalOutput } from "./feeds/local-output.ts";
 export { createPeerTraffic, type PeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
 export { createLocalPlacements } from "./prefix/local-placements.ts";
+export type { PlacementEvidence, PrefixEvidence } from "./prefix/prefix-evidence.ts";
 export {
   createPrefixKnowledge,
   type FeedStanding,
@@ -32,9 +34,18 @@ export {
   createTargetSelector,
   type Restriction,
   type RoutedRequest,
+  type SelectablePool,
   type Selection,
   type TargetSelector,
 } from "./select-target.ts";
+export { createLocalBindings } from "./sessions/local-bindings.ts";
+export {
+  type BindingStore,
+  createSessionBindings,
+  quietSessions,
+  type SessionBindings,
+} from "./sessions/session-bindings.ts";
 export { createLoadPublisher, type LoadPublisher } from "./shared/load-publisher.ts";
 export { createSharedTier, type SharedTier, type SharedTierOptions } from "./shared/shared-tier.ts";
 export { createTargetIndices } from "./shared/target-indices.ts";
+export { PoolWork, type PromptWork } from "./work/pool-work.ts";

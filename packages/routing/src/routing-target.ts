@@ -1,5 +1,5 @@
 import type { EngineId, EngineRole, TargetIndex } from "@espalier/common";
-import type { EngineSignals, TargetLoad } from "@espalier/workers";
+import type { EngineSignals, TargetAdapters, TargetLoad } from "@espalier/workers";
 
 /** A rank of an engine, as decisions see it: what `Target` of workers has, without the means to reach it. */
 export interface RoutingTarget {
@@ -10,6 +10,7 @@ export interface RoutingTarget {
   readonly engine: { readonly id: EngineId; readonly role: EngineRole; readonly weight: number };
   readonly load: TargetLoad;
   readonly signals: Omit<EngineSignals, "dialect">;
+  readonly adapters: Pick<TargetAdapters, "stateOf">;
   /** Up, not draining, and allowed by the breaker. */
   readonly usable: boolean;
 }

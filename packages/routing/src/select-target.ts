@@ -7,10 +7,13 @@ import {
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
+import { addAdapter } from "./adapter-column.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
+import type { NamedSession, SessionBindings } from "./sessions/session-bindings.ts";
+import type { PoolWork, PromptWork } from "./work/pool-work.ts";
 
 /** A decision: the target and why. */
 export interface Selection<Target extends RoutingTarget> {
@@ -18,6 +21,17 @@ export interface Selection<Target extends RoutingTarget> {
   readonly reason: ChoiceReason;
   /** Tokens of the prompt that the target is thought to hold in any tier. */
   readonly matchedTokens: number;
+  /** What the prompt asks of the target; undefined in a pool that learns nothing. */
+  readonly work: PromptWork | undefined;
+}
+
+/** The targets of one model, as decisions go about them. */
+export interface SelectablePool {
+  readonly policy: Policy;
+  /** Tells its sessions from those of other pools; absent where there is one. */
+  readonly model?: string;
+  /** What is learned of its engines' times; nothing when absent. */
+  readonly work?: PoolWork;
 }
 
 /** What a decision is made for. */
@@ -28,62 +42,101 @@ export interface RoutedRequest {
 }
 
 /** Narrows the targets of a pool for one request. */
-export interface Restriction {
+export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   /** Targets that have failed this request. */
   readonly tried: ReadonlySet<string>;
   /** The only engine that will do, for instance the one that holds a stored response. */
   readonly onlyEngine?: string | undefined;
+  /** Whether a target can take what is to be sent; all but those whose role is `prefill` unless given. */
+  readonly accepts?: (target: Target) => boolean;
 }
 
 /** Chooses the target of a request among a pool's usable ones. */
 export interface TargetSelector {
   /** @returns undefined when no target is usable */
   select<Target extends RoutingTarget>(
-    pool: { readonly policy: Policy },
+    pool: SelectablePool,
     targets: readonly Target[],
     request: RoutedRequest,
-    restriction: Restriction,
+    restriction: Restriction<Target>,
   ): Selection<Target> | undefined;
 }
 
 /**
- * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it. An engine whose role
- * is `prefill` takes no whole request.
+ * Decisions are synchronous, so one candidate set serves them all and nothing is allocated for it.
  */
 export function createTargetSelector(
   random: Random,
   knowledge: PrefixKnowledge,
   shared: SharedLoad = noSharedLoad,
   traffic: PeerTraffic = noTraffic,
+  sessions: SessionBindings = noSessions,
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
-    select(pool, targets, { features, prompt }, { tried, onlyEngine }) {
+    select(pool, targets, { features, prompt }, { tried, onlyEngine, accepts = takesWhole }) {
       candidates.reset();
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
-        if (!target.usable || target.engine.role === "prefill") continue;
+        if (!target.usable || !accepts(target)) continue;
         if (tried.size > 0 && tried.has(target.key)) continue;
         if (onlyEngine !== undefined && target.engine.id !== onlyEngine) continue;
         const index = addCandidate(candidates, target, i);
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
+        addAdapter(candidates, index, target, features.adapter);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
+        pool.work?.describe(candidates, index, target, shared);
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       if (candidates.count === 0) return undefined;
-      const request = unseenTokens > 0 ? { ...features, unseenTokens } : features;
+      const session = sessionOf(pool, features);
+      const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
+      const request = withTraffic(asked, pool.work, { unseenTokens, engines: candidates.count, shared });
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
-      traffic.sent(Math.max(1, features.promptTokens - matched));
+      const uncachedTokens = Math.max(1, features.promptTokens - matched);
+      traffic.sent(uncachedTokens);
+      const target = targets[choice.target]!;
+      if (session) sessions.sent(session, { target: target.key, ttlMs: pool.policy.bindingTtlMs });
       return {
-        target: targets[choice.target]!,
+        target,
         reason: choice.reason,
         matchedTokens: matched,
+        work: pool.work?.prompt(target, { uncachedTokens, matchedTokens: matched }, shared),
       };
     },
   };
+}
+
+const takesWhole = ({ engine }: RoutingTarget): boolean => engine.role !== "prefill";
+
+/** The session to which a request belongs, where the pool's policy looks at that. */
+function sessionOf({ policy, model = "" }: SelectablePool, { sessionKey }: RequestFeatures): NamedSession | undefined {
+  return policy.bindingTtlMs > 0 && sessionKey ? { model, key: sessionKey } : undefined;
+}
+
+function withBinding(features: RequestFeatures, boundKey: string | undefined): RequestFeatures {
+  return boundKey === undefined ? features : { ...features, boundKey };
+}
+
+interface Surroundings {
+  readonly unseenTokens: number;
+  readonly engines: number;
+  readonly shared: SharedLoad;
+}
+
+/** Adds what is known of the requests around this one. */
+function withTraffic(
+  features: RequestFeatures,
+  work: PoolWork | undefined,
+  { unseenTokens, engines, shared }: Surroundings,
+): RequestFeatures {
+  if (!work) return unseenTokens > 0 ? { ...features, unseenTokens } : features;
+  const busyShare = work.busy.of(engines, shared.originCount + 1);
+  const learned = { busyShare, msPerOutputToken: work.pace.msPerToken };
+  return unseenTokens > 0 ? { ...features, ...learned, unseenTokens } : { ...features, ...learned };
 }
 
 /** A router that shares nothing. */
@@ -91,10 +144,14 @@ const noSharedLoad: SharedLoad = {
   inFlight: new Float64Array(),
   pendingPrefillTokens: new Float64Array(),
   decodeTokens: new Float64Array(),
-  outstandingOutputTokens: new Float64Array(),
+  pendingWorkMs: new Float64Array(),
+  computedMs: new Float64Array(),
+  pendingSinceMs: new Float64Array(),
   originCount: 0,
   ageMs: () => 0,
 };
+
+const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 
 const noTraffic: PeerTraffic = { sent() {}, unseenTokens: () => 0, isOwn: () => false };
 

@@ -1,5 +1,5 @@
-import { asEngineId, asTargetIndex, type EngineRole } from "@espalier/common";
-import { createTargetLoad } from "@espalier/workers";
+import { asEngineId, asTargetIndex, type Clock, type EngineRole } from "@espalier/common";
+import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters } from "@espalier/workers";
 import type { RoutingTarget } from "../src/routing-target.ts";
 
 type Signals = RoutingTarget["signals"];
@@ -12,13 +12,18 @@ export interface TargetChanges {
   readonly signals?: Partial<Signals>;
   /** Told whenever its load changes. */
   readonly onLoad?: () => void;
+  /** One that stands still unless given. */
+  readonly clock?: Clock;
 }
 
 /** A target whose use and signals a test may change; it has no metrics unless they are given. */
 export interface ScriptedTarget extends RoutingTarget {
   usable: boolean;
   readonly signals: { -readonly [Name in keyof Signals]: Signals[Name] };
+  readonly adapters: OwnedTargetAdapters;
 }
+
+const stillClock: Clock = { nowMs: () => 0, wallMs: () => 0 };
 
 const noMetrics: Signals = {
   running: Number.NaN,
@@ -36,13 +41,14 @@ const noMetrics: Signals = {
 
 /** @param key of the target, and of its engine when `engine` is left out */
 export function scriptedTarget(index: number, key: string, changes: TargetChanges = {}): ScriptedTarget {
-  const { engine = key, role = "both", weight = 1, usable = true, signals = {}, onLoad } = changes;
+  const { engine = key, role = "both", weight = 1, usable = true, signals = {}, onLoad, clock = stillClock } = changes;
   return {
     index: asTargetIndex(index),
     key,
     engine: { id: asEngineId(engine), role, weight },
-    load: createTargetLoad(onLoad ? { onChange: onLoad } : {}),
+    load: createTargetLoad(onLoad ? { clock, onChange: onLoad } : { clock }),
     signals: { ...noMetrics, ...signals },
+    adapters: createTargetAdapters(() => 0),
     usable,
   };
 }

@@ -32,6 +32,7 @@ function notingPolicy(take: (rows: readonly Row[]) => number = () => 0): Policy 
   return {
     name: "random",
     prefixKeyTokens: 0,
+    bindingTtlMs: 0,
     seen,
     choose(_, candidates) {
       const rows = Array.from({ length: candidates.count }, (__, at) => rowOf(candidates, at));
@@ -64,6 +65,7 @@ function knowledgeOf(known: Readonly<Record<string, Partial<Record<CandidateColu
         candidates[name as CandidateColumn][index] = value;
       }
     },
+    evidence: () => undefined,
     place() {
       throw new Error("selecting places nothing");
     },
@@ -121,6 +123,10 @@ describe("what a policy sees of a target", () => {
         matchAgeMs: Number.NaN,
         heldTokens: Number.NaN,
         own: 0,
+        backlogMs: Number.NaN,
+        prefillMsPerToken: Number.NaN,
+        prefillMsPerTokenPair: Number.NaN,
+        adapterState: Number.NaN,
       },
     ]);
   });
@@ -206,7 +212,9 @@ describe("the load of other routers", () => {
       inFlight: column(),
       pendingPrefillTokens: column(),
       decodeTokens: column(),
-      outstandingOutputTokens: column(),
+      pendingWorkMs: column(),
+      computedMs: column(),
+      pendingSinceMs: column(),
       originCount: 1,
       ageMs: () => 0,
     };

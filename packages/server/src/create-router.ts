@@ -15,22 +15,36 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
-import { createPeerTraffic, createTargetSelector, maxKnownTargets } from "@espalier/routing";
+import {
+  createLocalBindings,
+  createPeerTraffic,
+  createSessionBindings,
+  createTargetSelector,
+  maxKnownTargets,
+  type PeerTraffic,
+  quietSessions,
+  quietTraffic,
+  type SessionBindings,
+} from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
 import { createFleet } from "@espalier/workers";
 import { createAdminApp } from "./admin/admin-app.ts";
+import { createAdmissionParts } from "./admission/admission-parts.ts";
 import { createControlClient } from "./control-client.ts";
 import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import type { Readiness } from "./data-plane/probe-routes.ts";
 import { createRequestMetrics } from "./data-plane/request-metrics.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
+import { createSplitParts } from "./disaggregation/split-parts.ts";
+import { explainRequest } from "./explain/explain-request.ts";
 import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createMeshParts } from "./mesh/mesh-parts.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
+import { createAdapterLoader } from "./routing/adapter-loader.ts";
 import { createModelRouter } from "./routing/model-router.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
@@ -94,6 +108,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
     mesh: () => mesh?.describe(),
     describeConfig: () => describeConfig(config),
     feeds: () => prefix.feeds?.describe() ?? [],
+    explain: (request, endpoint) => explainRequest(context, request, endpoint),
+    maxExplainedBytes: config.limits.maxBodyBytes,
     tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
   });
@@ -132,11 +148,16 @@ export function createContext(
   const mesh = createMeshParts({ config, index, clock, scheduler, random, logger, meter });
   const fleet = createFleet({
     ...{ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) },
+    adapters: Object.entries(config.models.adapters).map(([name, { model }]) => ({ name, model })),
     ...(mesh ? { sharing: mesh.fleetSharing } : {}),
   });
   const sharing = mesh?.prefixSharing;
   const prefix = createPrefixParts({ config, fleet, http, index, sharing, clock, scheduler, random, logger, meter });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
+  const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
+  const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
+  const createSelector = (of: PeerTraffic | undefined, bindings: SessionBindings) =>
+    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings);
   return {
     clock,
     random,
@@ -144,16 +165,15 @@ export function createContext(
     settings: dataPlaneSettings(config),
     fleet,
     prefix,
+    split: createSplitParts({ config, clock, http, fleet, meter }),
     proxy,
     modelRouter: createModelRouter(config.models, random),
-    pools: createPools(poolRules(config)),
+    adapterLoader: createAdapterLoader({ adapters: config.models.adapters, fleet, http, clock, logger, meter }),
+    pools: createPools(poolRules(config), clock),
     mesh,
-    selector: createTargetSelector(
-      random,
-      prefix.knowledge,
-      mesh?.load,
-      mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target)),
-    ),
+    selector: createSelector(traffic, sessions),
+    admission: createAdmissionParts({ config: config.admission, clock, scheduler, meter, others: mesh?.load }),
+    quietSelector: createSelector(traffic && quietTraffic(traffic), quietSessions(sessions)),
     metrics: createRequestMetrics(meter),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     drain: createDrain({

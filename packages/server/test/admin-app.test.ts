@@ -26,6 +26,8 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     feeds: () => rig.feeds.describe(),
     mesh: () => undefined,
     describeConfig: () => ({ policy: "least_work" }),
+    explain: async () => ({}),
+    maxExplainedBytes: 100_000,
     tls: undefined,
     keySha256: undefined,
     ...changes,
@@ -121,5 +123,41 @@ describe("PATCH /admin/workers/:id", () => {
     const { app } = await start();
     const response = await app.inject({ ...patch('{"draining":true}'), url: "/admin/workers/z" });
     expect([response.statusCode, response.json().error.code]).toEqual([404, "worker_not_found"]);
+  });
+});
+
+describe("POST /admin/explain", () => {
+  const echo: AdminDependencies["explain"] = async ({ body, headers }, endpoint) => ({
+    bytes: Buffer.isBuffer(body) ? body.toString("utf8").length : null,
+    session: headers["x-session-id"],
+    endpoint,
+  });
+  const post = (app: Awaited<ReturnType<typeof start>>["app"], payload: string, url = "/admin/explain") =>
+    app.inject({ method: "POST", url, payload, headers: { "content-type": "application/json", "x-session-id": "s" } });
+
+  test("hands over the body as it is, the headers and the endpoint that is named", async () => {
+    const { app } = await start({ explain: echo });
+    expect((await post(app, "no JSON")).json()).toEqual({ bytes: 7, session: "s" });
+    const named = await post(app, "{}", "/admin/explain?endpoint=chat");
+    expect(named.json()).toEqual({ bytes: 2, session: "s", endpoint: "chat" });
+  });
+
+  test("takes bodies as long as clients may send, and no longer; other routes keep their bound", async () => {
+    const { app } = await start({ explain: echo });
+    expect((await post(app, "x".repeat(100_000))).json()).toMatchObject({ bytes: 100_000 });
+    const refused = await post(app, "x".repeat(100_001));
+    expect([refused.statusCode, refused.json().error.code]).toEqual([413, "body_too_large"]);
+    const patch = await app.inject({
+      method: "PATCH",
+      url: "/admin/workers/a",
+      payload: JSON.stringify({ draining: true, padding: "x".repeat(70_000) }),
+      headers: { "content-type": "application/json" },
+    });
+    expect(patch.statusCode).toBe(413);
+  });
+
+  test("needs the key", async () => {
+    const { app } = await start({ explain: echo, keySha256: createHash("sha256").update("k").digest() });
+    expect((await post(app, "{}")).statusCode).toBe(401);
   });
 });

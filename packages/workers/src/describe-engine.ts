@@ -1,4 +1,5 @@
 import type { EngineRecord, Target } from "./engine-record.ts";
+import type { TargetAdapters } from "./target-adapters.ts";
 
 /** One engine as plain JSON, for operators. */
 export interface EngineDescription {
@@ -12,6 +13,8 @@ export interface EngineDescription {
   /** null until known. */
   readonly models: readonly string[] | null;
   readonly role: string;
+  /** How it hands KV blocks to other engines; null when it does not. */
+  readonly kv_transfer: string | null;
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly breaker: { readonly state: string; readonly reason: string };
@@ -46,6 +49,14 @@ export interface TargetDescription {
     readonly prefix_queries: number | null;
     readonly prefix_hits: number | null;
   };
+  /** LoRA adapters; null while none was ever seen or asked for. */
+  readonly adapters: {
+    readonly slots: number | null;
+    readonly running: readonly string[];
+    readonly waiting: readonly string[];
+    /** Those thought to be loaded, the one used longest ago first. */
+    readonly loaded: readonly string[];
+  } | null;
 }
 
 /** What operators see of an engine: `espalier workers` and `GET /admin/workers`. */
@@ -60,6 +71,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
     draining: engine.draining,
     models: engine.models?.map((model) => model.id) ?? null,
     role: engine.role,
+    kv_transfer: engine.kvTransfer?.protocol ?? null,
     weight: engine.weight,
     labels: { ...engine.labels },
     breaker: { state: breaker.state, reason: breaker.reason },
@@ -72,7 +84,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
   };
 }
 
-function describeTarget({ key, usable, load, signals }: Target): TargetDescription {
+function describeTarget({ key, usable, load, signals, adapters }: Target): TargetDescription {
   return {
     key,
     usable,
@@ -95,7 +107,15 @@ function describeTarget({ key, usable, load, signals }: Target): TargetDescripti
       prefix_queries: known(signals.prefixQueries),
       prefix_hits: known(signals.prefixHits),
     },
+    adapters: describeAdapters(adapters),
   };
+}
+
+function describeAdapters({ reading, loaded }: TargetAdapters): TargetDescription["adapters"] {
+  const names = loaded();
+  if (!reading && names.length === 0) return null;
+  const { slots = null, running = [], waiting = [] } = reading ?? {};
+  return { slots, running, waiting, loaded: names };
 }
 
 const known = (value: number): number | null => (Number.isFinite(value) ? value : null);

@@ -1,8 +1,9 @@
-import type { EngineId, EngineRole, KvEventsSpec, TargetIndex } from "@espalier/common";
+import type { EngineId, EngineRole, KvEventsSpec, KvTransferSpec, TargetIndex } from "@espalier/common";
 import type { Breaker } from "./breaker.ts";
 import type { FetchOutcome } from "./control-fetch.ts";
 import type { EngineSignals } from "./engine-signals.ts";
 import type { ServedModel } from "./served-models.ts";
+import type { TargetAdapters } from "./target-adapters.ts";
 import type { TargetLoad } from "./target-load.ts";
 
 /**
@@ -35,6 +36,8 @@ export interface EngineRecord {
   readonly labels: Readonly<Record<string, string>>;
   /** Where it publishes KV events, as discovery says. */
   readonly kvEvents: KvEventsSpec | undefined;
+  /** How it takes part in requests that two engines serve together; undefined when it does not. */
+  readonly kvTransfer: KvTransferSpec | undefined;
   /** What it serves; undefined until it has told, or discovery has. The last that is known while it is down. */
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
@@ -59,6 +62,7 @@ export interface Target {
   readonly engine: EngineRecord;
   readonly load: TargetLoad;
   readonly signals: EngineSignals;
+  readonly adapters: TargetAdapters;
   /** Up, not draining, and allowed by the breaker. */
   readonly usable: boolean;
 }

@@ -34,7 +34,10 @@ export function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
     sameLabels(left.labels, right.labels) &&
     left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
     left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&
-    left.kvEvents?.topic === right.kvEvents?.topic
+    left.kvEvents?.topic === right.kvEvents?.topic &&
+    left.kvTransfer?.protocol === right.kvTransfer?.protocol &&
+    left.kvTransfer?.host === right.kvTransfer?.host &&
+    left.kvTransfer?.port === right.kvTransfer?.port
   );
 }
 

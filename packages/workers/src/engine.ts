@@ -17,6 +17,7 @@ import type { EngineMeters } from "./fleet-meters.ts";
 import type { FleetOptions } from "./fleet-options.ts";
 import type { FleetSharing } from "./fleet-sharing.ts";
 import { type ModelList, modelsFromNames, type ServedModel, sameModels } from "./served-models.ts";
+import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapters.ts";
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
 /** What about an engine changed. */
@@ -83,6 +84,10 @@ export class Engine implements EngineRecord {
 
   get kvEvents(): EngineSpec["kvEvents"] {
     return this.spec.kvEvents;
+  }
+
+  get kvTransfer(): EngineSpec["kvTransfer"] {
+    return this.spec.kvTransfer;
   }
 
   get labels(): EngineSpec["labels"] {
@@ -201,6 +206,7 @@ class RankTarget implements Target {
   readonly engine: Engine;
   readonly load: TargetLoad;
   readonly signals: OwnedSignals;
+  readonly adapters: OwnedTargetAdapters;
 
   constructor(engine: Engine, index: TargetIndex, rank: number, { clock, sharing }: EngineDeps) {
     this.index = index;
@@ -208,10 +214,12 @@ class RankTarget implements Target {
     this.key = targetKey(engine.id, rank);
     this.engine = engine;
     this.load = createTargetLoad({
+      clock,
       onInFlight: (change) => engine.inFlightChanged(change),
       ...(sharing ? { onChange: () => sharing.loadChanged(this) } : {}),
     });
     this.signals = createEngineSignals(clock);
+    this.adapters = createTargetAdapters(() => clock.nowMs());
   }
 
   get usable(): boolean {

@@ -17,7 +17,7 @@ import { samePlace, sameSpec, selectSpecs } from "./engine-specs.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
 import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
 import type { FleetSharing } from "./fleet-sharing.ts";
-import { buildModelIndex, type ModelEntry, type ModelIndex } from "./model-index.ts";
+import { buildModelIndex, type ManagedAdapter, type ModelEntry, type ModelIndex } from "./model-index.ts";
 
 /** What `apply` did. */
 export interface ApplyReport {
@@ -40,6 +40,8 @@ export interface FleetDeps {
   readonly meter: Meter;
   readonly options?: FleetOptionsInput;
   readonly sharing?: FleetSharing;
+  /** LoRA adapters that engines are told to load; none by default. */
+  readonly adapters?: readonly ManagedAdapter[];
 }
 
 export interface Fleet extends Startable {
@@ -86,6 +88,7 @@ const noTargets: readonly Target[] = [];
 
 class EngineFleet implements Fleet {
   readonly #logger: Logger;
+  readonly #adapters: readonly ManagedAdapter[];
   readonly #engineDeps: EngineDeps;
   readonly #active = new Map<EngineId, Engine>();
   /** Active engines and removed ones with requests in flight, in the order they were first seen. */
@@ -97,8 +100,9 @@ class EngineFleet implements Fleet {
   #engines: readonly EngineRecord[] | undefined;
   #index: ModelIndex | undefined;
 
-  constructor({ meter, options = {}, ...deps }: FleetDeps) {
+  constructor({ meter, options = {}, adapters = [], ...deps }: FleetDeps) {
     this.#logger = deps.logger;
+    this.#adapters = adapters;
     this.#engineDeps = {
       ...deps,
       options: completeFleetOptions(options),
@@ -194,7 +198,7 @@ class EngineFleet implements Fleet {
   #modelIndex(): ModelIndex {
     if (!this.#index) {
       const active = this.engines.filter((engine) => engine.state !== "removed");
-      this.#index = buildModelIndex(active);
+      this.#index = buildModelIndex(active, this.#adapters);
     }
     return this.#index;
   }

@@ -1,3 +1,4 @@
+import { type AdapterReading, type AdapterSamples, adapterMetric, createAdapterSamples } from "./adapter-reading.ts";
 import {
   type EngineDialect,
   type SignalSource,
@@ -5,7 +6,7 @@ import {
   signalSources,
   unknownSignals,
 } from "./engine-dialects.ts";
-import { parseSample } from "./metrics-sample.ts";
+import { parseSample, type Sample } from "./metrics-sample.ts";
 
 /** What one metrics page says. */
 export interface MetricsReading {
@@ -13,6 +14,8 @@ export interface MetricsReading {
   readonly dialect: EngineDialect | undefined;
   /** NaN where the page says nothing. */
   readonly values: Readonly<SignalValues>;
+  /** Absent where the page names no LoRA adapters. */
+  readonly adapters?: AdapterReading;
   /** Lines with a known name that could not be used. */
   readonly malformedLines: number;
 }
@@ -52,11 +55,17 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
   let dialect: EngineDialect | undefined;
   let malformedLines = 0;
   let samples = 0;
+  const adapterSamples = createAdapterSamples();
   let at = 0;
   while (at < page.length) {
     const newline = page.indexOf("\n", at);
     const end = newline < 0 ? page.length : newline;
-    const sources = hasKnownPrefix(page, at) ? sourcesByName.get(page.slice(at, nameEnd(page, at, end))) : undefined;
+    const name = hasKnownPrefix(page, at) ? page.slice(at, nameEnd(page, at, end)) : "";
+    const sources = name === "" ? undefined : sourcesByName.get(name);
+    if (name === adapterMetric) {
+      samples += 1;
+      if (samples > maxSamples || !addAdapters(page.slice(at, end), adapterSamples, ofRank)) malformedLines += 1;
+    }
     if (sources) {
       samples += 1;
       dialect ??= sources[0]!.source.dialect;
@@ -64,7 +73,8 @@ export function readMetricsPage(page: string, ofRank?: RankOfEngine): MetricsRea
     }
     at = end + 1;
   }
-  return { dialect, values: combine(found, ofRank), malformedLines };
+  const adapters = adapterSamples.newest();
+  return { dialect, values: combine(found, ofRank), ...(adapters && { adapters }), malformedLines };
 }
 
 /** Most lines of a page are comments, histogram buckets and process metrics; this rules most out by one character. */
@@ -100,8 +110,7 @@ function addSample(
 ): boolean {
   const sample = parseSample(line);
   if (!sample) return false;
-  const rank = sample.labels.get("dp_rank") ?? sample.labels.get("engine");
-  if (ofRank && rank !== undefined && rank !== String(ofRank.rank)) return true;
+  if (isOfOtherRank(sample, ofRank)) return true;
   let series: string | undefined;
   for (const { source, order } of sources) {
     if (source.where && sample.labels.get(source.where[0]) !== source.where[1]) continue;
@@ -114,6 +123,17 @@ function addSample(
     found[order].set(series, Math.max(value, found[order].get(series) ?? 0));
   }
   return true;
+}
+
+/** @returns false when the line is malformed */
+function addAdapters(line: string, samples: AdapterSamples, ofRank: RankOfEngine | undefined): boolean {
+  const sample = parseSample(line);
+  return sample !== undefined && (isOfOtherRank(sample, ofRank) || samples.add(sample));
+}
+
+function isOfOtherRank({ labels }: Sample, ofRank: RankOfEngine | undefined): boolean {
+  const rank = labels.get("dp_rank") ?? labels.get("engine");
+  return ofRank !== undefined && rank !== undefined && rank !== String(ofRank.rank);
 }
 
 function seriesKey(labels: ReadonlyMap<string, string>): string {

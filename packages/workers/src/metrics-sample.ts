@@ -36,6 +36,11 @@ export function parseSample(line: string): Sample | undefined {
   return line[at] === "}" ? withValue(labels, line.slice(at + 1)) : undefined;
 }
 
+/** The text of a label's value as it was before it was escaped for the page. */
+export function unescapeLabel(value: string): string {
+  return value.replace(/\\(.)/g, (_, character: string) => (character === "n" ? "\n" : character));
+}
+
 function withValue(labels: ReadonlyMap<string, string>, rest: string): Sample | undefined {
   const text = rest.trim().split(/\s/, 1)[0]!;
   if (text === "NaN") return { labels, value: Number.NaN };

@@ -38,17 +38,16 @@ export function createMetricsScrape(
     cancelExpiry();
     for (const target of engine.targets) target.signals.forget();
   };
-  const accept = (readings: readonly MetricsReading[], { startedMs, inFlight }: Moment): void => {
+  /** Unlike numbers of the moment, what is loaded stays so until the engine stops. */
+  const forgetAll = (): void => {
+    forget();
+    for (const { adapters } of engine.targets) adapters.forget();
+  };
+  const accept = (readings: readonly MetricsReading[], moment: Moment): void => {
     failures = 0;
     cancelExpiry();
-    cancelExpiry = scheduler.after(startedMs + options.forgetAfterMs - clock.nowMs(), forget);
-    let restarted = false;
-    for (const [rank, { signals }] of engine.targets.entries()) {
-      const reading = readings[rank]!;
-      restarted ||= reading.values.promptTokensTotal < signals.promptTokensTotal;
-      signals.accept(reading, startedMs, inFlight[rank]!);
-    }
-    if (restarted) hooks.onRestart();
+    cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
+    if (acceptReadings(engine, readings, moment)) hooks.onRestart();
   };
   const judge = (fetched: Fetched, moment: Moment): ScrapeOutcome => {
     if (fetched.outcome === "status" && fetched.status === 404) return "absent";
@@ -89,9 +88,24 @@ export function createMetricsScrape(
     },
     stop() {
       loop.stop();
-      forget();
+      forgetAll();
     },
   };
+}
+
+/** @returns whether a total has gone back */
+function acceptReadings({ targets }: Engine, readings: readonly MetricsReading[], moment: Moment): boolean {
+  const { startedMs, inFlight } = moment;
+  let restarted = false;
+  for (const [rank, { signals, adapters }] of targets.entries()) {
+    const reading = readings[rank]!;
+    const isRestart = reading.values.promptTokensTotal < signals.promptTokensTotal;
+    restarted ||= isRestart;
+    if (isRestart) adapters.forget();
+    adapters.accept(reading.adapters, startedMs, reading.dialect === "vllm");
+    signals.accept(reading, startedMs, inFlight[rank]!);
+  }
+  return restarted;
 }
 
 /** The numbers of each rank; those of the whole page are the only rank's. */

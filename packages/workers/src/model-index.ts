@@ -1,5 +1,6 @@
 import type { EngineId } from "@espalier/common";
 import type { EngineRecord, Target } from "./engine-record.ts";
+import type { ServedModel } from "./served-models.ts";
 
 /** A model as the fleet serves it, in the words of the OpenAI list of models. */
 export interface ModelEntry {
@@ -24,12 +25,22 @@ export interface ModelIndex {
   readonly entries: ReadonlyMap<string, ModelEntry>;
 }
 
-/** @param engines those that take work, in the order of the fleet */
-export function buildModelIndex(engines: Iterable<EngineRecord>): ModelIndex {
+/** A LoRA adapter that engines load when they are told to: whoever serves its model can serve it. */
+export interface ManagedAdapter {
+  readonly name: string;
+  /** The model that it is for. */
+  readonly model: string;
+}
+
+/**
+ * @param engines those that take work, in the order of the fleet
+ * @param adapters served by all that serve their model, besides those that have them
+ */
+export function buildModelIndex(engines: Iterable<EngineRecord>, adapters: readonly ManagedAdapter[] = []): ModelIndex {
   const pools = new Map<string, Target[]>();
   const entries = new Map<string, Writable<ModelEntry> & { engines: EngineId[] }>();
   for (const engine of engines) {
-    for (const model of engine.models ?? []) {
+    for (const model of modelsOf(engine, adapters)) {
       const entry = entries.get(model.id);
       if (!entry) {
         entries.set(model.id, {
@@ -53,6 +64,17 @@ export function buildModelIndex(engines: Iterable<EngineRecord>): ModelIndex {
   }
   const models = [...entries.values()].sort((left, right) => (left.id < right.id ? -1 : 1));
   return { pools, models, entries };
+}
+
+/** What an engine serves, and what it could serve with an adapter loaded. */
+function modelsOf({ models = [] }: EngineRecord, adapters: readonly ManagedAdapter[]): readonly ServedModel[] {
+  if (adapters.length === 0) return models;
+  const served = new Map(models.map((model) => [model.id, model]));
+  const loadable = adapters.flatMap(({ name, model }) => {
+    const parent = served.get(model);
+    return parent && !served.has(name) ? [{ ...parent, id: name, parent: model }] : [];
+  });
+  return [...models, ...loadable];
 }
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

@@ -1,3 +1,5 @@
+import type { Clock } from "@espalier/common";
+
 /** What is known about a request when it is sent. */
 export interface RequestSize {
   readonly promptTokens: number;
@@ -5,6 +7,8 @@ export interface RequestSize {
   readonly uncachedTokens?: number;
   /** Tokens the answer is expected to have; 0 when nothing is known. */
   readonly expectedOutputTokens: number;
+  /** Milliseconds that the target is expected to compute on the prompt; 0 when absent. */
+  readonly workMs?: number;
 }
 
 /** The part of a target's load that one request makes up. Every call is idempotent or safe to repeat after `end`. */
@@ -27,6 +31,12 @@ export interface TargetLoad {
   readonly decodeTokens: number;
   /** Tokens that requests in flight are still expected to generate. */
   readonly outstandingOutputTokens: number;
+  /** Milliseconds that the target is expected to compute on prompts that have not produced a token yet. */
+  readonly pendingWorkMs: number;
+  /** When such a prompt last was computed, on the monotonic clock; -Infinity before the first. */
+  readonly computedMs: number;
+  /** Since when there has been such a prompt without a break, on the same clock; Infinity when there is none. */
+  readonly pendingSinceMs: number;
   begin(size: RequestSize): LoadTicket;
 }
 
@@ -34,11 +44,12 @@ export interface TargetLoad {
  * Larger counts are cut to this, so that sums over every request a process can hold stay exact integers and come back
  * to exactly zero.
  */
-const maxTokens = 2 ** 31;
+const maxCount = 2 ** 31;
 
-const tokenCount = (value: number): number => (value > 0 ? Math.min(Math.floor(value), maxTokens) : 0);
+const wholeCount = (value: number): number => (value > 0 ? Math.min(Math.floor(value), maxCount) : 0);
 
-export interface TargetLoadObserver {
+export interface TargetLoadOptions {
+  readonly clock: Clock;
   /** A request began (+1) or ended (-1); the numbers have changed already. */
   readonly onInFlight?: (change: 1 | -1) => void;
   /** Any of the numbers changed. */
@@ -46,8 +57,8 @@ export interface TargetLoadObserver {
 }
 
 /** Begins idle. */
-export function createTargetLoad(observer: TargetLoadObserver = {}): TargetLoad {
-  return new Load(observer);
+export function createTargetLoad(options: TargetLoadOptions): TargetLoad {
+  return new Load(options);
 }
 
 const ignore = (): void => {};
@@ -57,10 +68,15 @@ class Load implements TargetLoad {
   pendingPrefillTokens = 0;
   decodeTokens = 0;
   outstandingOutputTokens = 0;
+  pendingWorkMs = 0;
+  computedMs = Number.NEGATIVE_INFINITY;
+  pendingSinceMs = Number.POSITIVE_INFINITY;
+  readonly #clock: Clock;
   readonly onInFlight: (change: 1 | -1) => void;
   readonly onChange: () => void;
 
-  constructor({ onInFlight = ignore, onChange = ignore }: TargetLoadObserver) {
+  constructor({ clock, onInFlight = ignore, onChange = ignore }: TargetLoadOptions) {
+    this.#clock = clock;
     this.onInFlight = onInFlight;
     this.onChange = onChange;
   }
@@ -68,11 +84,27 @@ class Load implements TargetLoad {
   begin(size: RequestSize): LoadTicket {
     const ticket = new Ticket(this, size);
     this.inFlight += 1;
-    this.pendingPrefillTokens += ticket.pending;
+    this.addPending(ticket.pending, ticket.workMs);
     this.outstandingOutputTokens += ticket.outstanding;
     this.onInFlight(1);
     this.onChange();
     return ticket;
+  }
+
+  addPending(tokens: number, workMs: number): void {
+    if (this.pendingWorkMs === 0 && workMs > 0) this.pendingSinceMs = this.#clock.nowMs();
+    this.pendingPrefillTokens += tokens;
+    this.pendingWorkMs += workMs;
+  }
+
+  removePending(tokens: number, workMs: number): void {
+    this.pendingPrefillTokens -= tokens;
+    this.pendingWorkMs -= workMs;
+    if (this.pendingWorkMs === 0) this.pendingSinceMs = Number.POSITIVE_INFINITY;
+  }
+
+  hasComputed(): void {
+    this.computedMs = this.#clock.nowMs();
   }
 }
 
@@ -82,31 +114,37 @@ class Ticket implements LoadTicket {
   #live = true;
   #decoding = false;
   pending: number;
+  workMs: number;
   readonly #promptTokens: number;
   #context = 0;
   outstanding: number;
 
-  constructor(load: Load, { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens }: RequestSize) {
+  constructor(load: Load, size: RequestSize) {
+    const { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens, workMs = 0 } = size;
     this.#load = load;
-    this.#promptTokens = tokenCount(promptTokens);
-    this.pending = Math.min(this.#promptTokens, tokenCount(uncachedTokens));
-    this.outstanding = tokenCount(expectedOutputTokens);
+    this.#promptTokens = wholeCount(promptTokens);
+    this.pending = Math.min(this.#promptTokens, wholeCount(uncachedTokens));
+    this.workMs = wholeCount(workMs);
+    this.outstanding = wholeCount(expectedOutputTokens);
   }
 
   firstToken(): void {
     if (!this.#live || this.#decoding) return;
     this.#decoding = true;
-    this.#load.pendingPrefillTokens -= this.pending;
+    // The first token of what is computed elsewhere says nothing of the prompts here.
+    if (this.workMs > 0) this.#load.hasComputed();
+    this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens += this.#promptTokens;
     this.#context = this.#promptTokens;
     this.pending = 0;
+    this.workMs = 0;
     this.#load.onChange();
   }
 
   progress(tokens: number): void {
     if (!this.#live) return;
     this.firstToken();
-    const generated = tokenCount(tokens);
+    const generated = wholeCount(tokens);
     const expected = Math.min(generated, this.outstanding);
     this.#context += generated;
     this.outstanding -= expected;
@@ -119,7 +157,7 @@ class Ticket implements LoadTicket {
     if (!this.#live) return;
     this.#live = false;
     this.#load.inFlight -= 1;
-    this.#load.pendingPrefillTokens -= this.pending;
+    this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens -= this.#context;
     this.#load.outstandingOutputTokens -= this.outstanding;
     this.#load.onInFlight(-1);

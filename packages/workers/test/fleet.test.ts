@@ -34,6 +34,7 @@ test("the report says what was added, changed and removed", () => {
 
 test.each<[string, Partial<EngineSpec>]>([
   ["role", { role: "prefill" }],
+  ["protocol of transfers", { kvTransfer: { protocol: "nixl", host: undefined, port: undefined } }],
   ["weight", { weight: 0.5 }],
   ["label's value", { labels: { zone: "b" } }],
   ["label more", { labels: { zone: "a", rack: "1" } }],

@@ -1,6 +1,9 @@
-import { type ModelEntry, maxModelNameLength, maxModelsPerEngine } from "@espalier/workers";
+import { createSeededRandom } from "@espalier/common";
+import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
+import { createFleet, type ModelEntry, maxModelNameLength, maxModelsPerEngine } from "@espalier/workers";
 import { expect, test } from "vitest";
-import { type Answer, type Harness, modelsAnswer, startHarness } from "./fleet-harness.ts";
+import { type Answer, type Harness, makeSpec, modelsAnswer, startHarness } from "./fleet-harness.ts";
+import { createRecordingMeter } from "./recording-meter.ts";
 
 const listAnswer = (...data: readonly unknown[]): Answer => ({
   status: 200,
@@ -321,4 +324,40 @@ test("an adapter names the model that it is one of", async () => {
   expect(harness.fleet.model("base")?.parent).toBeUndefined();
   expect(harness.fleet.model("odd")?.parent).toBeUndefined();
   expect(harness.fleet.model("stranger")).toBeUndefined();
+});
+
+test("an adapter that engines are told to load is a model of all that serve its own", async () => {
+  const time = createVirtualTime();
+  const bases: Record<string, readonly object[]> = {
+    "http://a:8000": [{ id: "base", owned_by: "vllm", max_model_len: 100 }],
+    "http://b:8000": [{ id: "base" }, { id: "sql", parent: "base", created: 7 }],
+    "http://c:8000": [{ id: "other" }],
+  };
+  const fleet = createFleet({
+    ...{ clock: time.clock, scheduler: time.scheduler, random: createSeededRandom(1) },
+    ...{ logger: createRecordingLogger(), meter: createRecordingMeter() },
+    http: async ({ url }) => {
+      const data = bases[url.replace("/v1/models", "")];
+      return { status: 200, headers: {}, body: data ? JSON.stringify({ object: "list", data }) : "" };
+    },
+    adapters: [
+      { name: "sql", model: "base" },
+      { name: "law", model: "base" },
+      { name: "lost", model: "nowhere" },
+    ],
+  });
+  fleet.apply(["a", "b", "c"].map((id) => makeSpec(id)));
+  await fleet.start();
+  await time.advanceAsync(0);
+  const keys = (model: string): string[] => fleet.pool(model).map(({ key }) => key);
+  expect(fleet.models().map(({ id }) => id)).toEqual(["base", "law", "other", "sql"]);
+  expect([keys("sql"), keys("law"), keys("lost")]).toEqual([["a", "b"], ["a", "b"], []]);
+  expect(fleet.model("sql")).toMatchObject({ parent: "base", engines: ["a", "b"], created: 7, max_model_len: 100 });
+  // What an engine itself tells stays as it is.
+  expect(fleet.engines.map(({ models }) => models?.map(({ id }) => id))).toEqual([
+    ["base"],
+    ["base", "sql"],
+    ["other"],
+  ]);
+  await fleet.stop();
 });

@@ -130,7 +130,10 @@ test("an engine is described as plain JSON", async () => {
   const body = 'vllm:num_requests_running 3\nvllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1\n';
   const engine = harness.engine(
     "a",
-    { role: "decode", weight: 2, labels: { zone: "z1" } },
+    {
+      ...{ role: "decode", weight: 2, labels: { zone: "z1" } },
+      kvTransfer: { protocol: "nixl", host: undefined, port: undefined },
+    },
     { "/metrics": { status: 200, body } },
   );
   await harness.apply(engine);
@@ -149,6 +152,7 @@ test("an engine is described as plain JSON", async () => {
     draining: false,
     models: ["m"],
     role: "decode",
+    kv_transfer: "nixl",
     weight: 2,
     labels: { zone: "z1" },
     breaker: { state: "closed", reason: "new" },
@@ -171,6 +175,7 @@ test("an engine is described as plain JSON", async () => {
           prefix_queries: null,
           prefix_hits: null,
         },
+        adapters: null,
       },
     ],
   });

@@ -1,6 +1,9 @@
+import { createVirtualTime } from "@espalier/testing";
 import { createTargetLoad, type LoadTicket, type TargetLoad } from "@espalier/workers";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+
+const { clock } = createVirtualTime();
 
 interface Totals {
   readonly inFlight: number;
@@ -24,7 +27,7 @@ const totals = (
 ): Totals => ({ inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens });
 
 test("a request moves from pending prefill to decoding to nothing", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: 100, expectedOutputTokens: 30 });
   expect(totalsOf(load)).toEqual(totals(1, 100, 0, 30));
   ticket.firstToken();
@@ -36,7 +39,7 @@ test("a request moves from pending prefill to decoding to nothing", () => {
 });
 
 test("what a target holds is not pending, but it is context once the answer begins", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: 100, uncachedTokens: 30, expectedOutputTokens: 0 });
   expect(totalsOf(load)).toEqual(totals(1, 30, 0, 0));
   const wrong = load.begin({ promptTokens: 10, uncachedTokens: 50, expectedOutputTokens: 0 });
@@ -49,7 +52,7 @@ test("what a target holds is not pending, but it is context once the answer begi
 });
 
 test("an answer longer than expected leaves nothing outstanding, not less than nothing", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: 10, expectedOutputTokens: 5 });
   ticket.progress(4);
   ticket.progress(4);
@@ -59,13 +62,13 @@ test("an answer longer than expected leaves nothing outstanding, not less than n
 });
 
 test("progress without a first token implies it", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   load.begin({ promptTokens: 7, expectedOutputTokens: 0 }).progress(1);
   expect(totalsOf(load)).toEqual(totals(1, 0, 8, 0));
 });
 
 test("every call may be repeated", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const other = load.begin({ promptTokens: 1, expectedOutputTokens: 1 });
   const ticket = load.begin({ promptTokens: 50, expectedOutputTokens: 9 });
   ticket.firstToken();
@@ -80,7 +83,7 @@ test("every call may be repeated", () => {
 });
 
 test("ending before the first token takes the prompt back", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   load.begin({ promptTokens: 50, expectedOutputTokens: 9 }).end();
   expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
 });
@@ -92,7 +95,7 @@ test.each([
   ["infinite", Number.POSITIVE_INFINITY, 2 ** 31],
   ["one past the bound", 2 ** 31 + 1, 2 ** 31],
 ])("a count that is %s is made usable", (_, given, counted) => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: given, expectedOutputTokens: given });
   expect(totalsOf(load)).toEqual(totals(1, counted, 0, counted));
   ticket.progress(given);
@@ -102,7 +105,7 @@ test.each([
 });
 
 test("a hundred thousand of the largest requests still sum exactly", () => {
-  const load = createTargetLoad();
+  const load = createTargetLoad({ clock });
   const tickets: LoadTicket[] = [];
   for (let i = 0; i < 100_000; i++) {
     tickets.push(load.begin({ promptTokens: 2 ** 31 - (i % 7), expectedOutputTokens: 2 ** 31 }));
@@ -115,6 +118,7 @@ test("a hundred thousand of the largest requests still sum exactly", () => {
 test("every begun and ended request is told of once, after the numbers have changed", () => {
   const told: string[] = [];
   const load: TargetLoad = createTargetLoad({
+    clock,
     onInFlight: (change) => told.push(`${change} -> ${load.inFlight}`),
   });
   const first = load.begin({ promptTokens: 1, expectedOutputTokens: 0 });
@@ -127,7 +131,10 @@ test("every begun and ended request is told of once, after the numbers have chan
 
 test("every change of a number is told of after it, and nothing else is", () => {
   const told: (readonly number[])[] = [];
-  const load: TargetLoad = createTargetLoad({ onChange: () => told.push([load.inFlight, load.decodeTokens]) });
+  const load: TargetLoad = createTargetLoad({
+    clock,
+    onChange: () => told.push([load.inFlight, load.decodeTokens]),
+  });
   const ticket = load.begin({ promptTokens: 5, expectedOutputTokens: 2 });
   ticket.firstToken();
   ticket.firstToken();
@@ -141,6 +148,74 @@ test("every change of a number is told of after it, and nothing else is", () => 
     [1, 8],
     [0, 0],
   ]);
+});
+
+describe("work", () => {
+  const never = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
+  const begun = () => {
+    const time = createVirtualTime();
+    const load = createTargetLoad({ clock: time.clock });
+    const startMs = time.clock.nowMs();
+    const begin = (workMs: number) => load.begin({ promptTokens: 100, expectedOutputTokens: 5, workMs });
+    /** Milliseconds that are pending, since when they are, and when some last were computed. */
+    const times = () => [load.pendingWorkMs, load.pendingSinceMs - startMs, load.computedMs - startMs];
+    return { time, load, begin, times };
+  };
+
+  test("is pending from its first request on until the last one's first token", () => {
+    const { time, begin, times } = begun();
+    expect(times()).toEqual([0, ...never]);
+    time.advance(5);
+    const first = begin(300);
+    time.advance(10);
+    const second = begin(40);
+    expect(times()).toEqual([340, 5, Number.NEGATIVE_INFINITY]);
+    time.advance(10);
+    first.firstToken();
+    expect(times()).toEqual([40, 5, 25]);
+    time.advance(10);
+    second.progress(1);
+    expect(times()).toEqual([0, Number.POSITIVE_INFINITY, 35]);
+    time.advance(10);
+    const third = begin(7);
+    first.end();
+    second.end();
+    expect(times()).toEqual([7, 45, 35]);
+    third.end();
+  });
+
+  test("of a request that ends before its first token is taken back, and was not computed", () => {
+    const { time, begin, times } = begun();
+    const stays = begin(20);
+    const goes = begin(300);
+    time.advance(50);
+    goes.end();
+    goes.firstToken();
+    expect(times()).toEqual([20, 0, Number.NEGATIVE_INFINITY]);
+    stays.end();
+    expect(times()).toEqual([0, ...never]);
+  });
+
+  test("is not computed by the first token of a request that has none here", () => {
+    const { time, begin, times } = begun();
+    begin(20);
+    time.advance(50);
+    begin(0).firstToken();
+    expect(times()).toEqual([20, 0, Number.NEGATIVE_INFINITY]);
+  });
+
+  test.each([
+    ["NaN", Number.NaN, 0],
+    ["negative", -3, 0],
+    ["a fraction", 7.9, 7],
+    ["one past the bound", 2 ** 31 + 1, 2 ** 31],
+  ])("that is %s is made usable", (_, given, counted) => {
+    const { begin, times } = begun();
+    const ticket = begin(given);
+    expect(times()[0]).toBe(counted);
+    ticket.end();
+    expect(times()[0]).toBe(0);
+  });
 });
 
 /** The obvious way: remember every request and add up on demand. */
@@ -173,7 +248,7 @@ function naiveTotals(requests: readonly NaiveRequest[]): Totals {
 test("any interleaving of any calls gives the totals of the naive account, and zero at the end", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
-      const load = createTargetLoad();
+      const load = createTargetLoad({ clock });
       const tickets: LoadTicket[] = [];
       const naive: NaiveRequest[] = [];
       for (const taken of steps) {

@@ -5,11 +5,12 @@ import { parseFault } from "./faults.ts";
 
 /** `GET /sim/state`: everything a test may want to know. */
 export function readState(context: EngineContext, exchange: Exchange): void {
-  const { id, flavour, models, engine, kvEvents, live, log, faults } = context;
+  const { id, flavour, models, adapters, engine, kvEvents, live, log, faults } = context;
   sendJson(exchange, 200, {
     id,
     flavour,
     models,
+    adapters: adapters.names,
     life: engine.life,
     engineMs: engine.nowMs(),
     parameters: engine.parameters,
@@ -42,13 +43,16 @@ export function clearFaults({ faults }: EngineContext, exchange: Exchange): void
 
 /** `POST /sim/reset`: the engine's process dies and starts again at once, on the same port. */
 export async function restart(context: EngineContext, exchange: Exchange): Promise<void> {
-  const { engine, kvEvents, live, log, storedResponses } = context;
+  const { engine, kvEvents, live, log, storedResponses, adapters, transfers } = context;
+  // The dead tell nobody that they want nothing any more.
+  transfers?.restart();
   for (const request of [...live]) request.kill();
   // The new life has its numbers before it says anything.
   const reopened = kvEvents?.restart();
   engine.restart();
   log.clear();
   storedResponses.clear();
+  adapters.reset();
   await reopened;
   sendJson(exchange, 200, { life: engine.life });
 }

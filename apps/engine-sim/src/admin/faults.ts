@@ -6,6 +6,7 @@ const faultKinds = [
   "hang-before-headers",
   "hang-mid-stream",
   "reset-before-headers",
+  "reset-mid-prefill",
   "reset-mid-stream",
   "cut-mid-stream",
   "status",
@@ -14,6 +15,9 @@ const faultKinds = [
   "unhealthy",
   "sick",
   "metrics-lie",
+  "transfer-refused",
+  "transfer-slow",
+  "transfer-broken",
 ] as const;
 
 export type FaultKind = (typeof faultKinds)[number];
@@ -46,6 +50,9 @@ export interface FaultBoard {
 }
 
 const maxFaults = 16;
+
+/** Where other engines fetch blocks, on the side channel. */
+export const transferPath = "/kv/claim";
 
 /** @param random draws for `probability` */
 export function createFaultBoard(random: Random): FaultBoard {
@@ -81,6 +88,10 @@ function matches({ kind, path: prefix }: Fault, path: string, isModelRequest: bo
       return path === "/health" || path === "/ping";
     case "metrics-lie":
       return path === "/metrics";
+    case "transfer-refused":
+    case "transfer-slow":
+    case "transfer-broken":
+      return path === transferPath;
     default:
       return isModelRequest;
   }
@@ -100,7 +111,7 @@ export function parseFault(body: Readonly<Record<string, unknown>>): Fault {
   const path = body.path;
   if (path !== undefined && typeof path !== "string") throw wrongField("path", "a string");
   const delayMs = numberIn(body, "delayMs", 0, maxDelayMs);
-  if (kind === "slow" && delayMs === undefined) throw missingField("delayMs");
+  if ((kind === "slow" || kind === "transfer-slow") && delayMs === undefined) throw missingField("delayMs");
   return {
     kind,
     count: integerIn(body, "count", 1, Number.MAX_SAFE_INTEGER),

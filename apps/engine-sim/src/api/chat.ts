@@ -5,7 +5,7 @@ import type { ChatPrompt } from "../text/chat-template.ts";
 import { type JsonObject, jsonText, optionalBoolean } from "./body-fields.ts";
 import { messagesOf } from "./messages-of.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
-import { modelOf, outputLimit, planSequences } from "./planning.ts";
+import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 
 const vllmShape: OpenAiShape = {
   objectName: "chat.completion",
@@ -79,7 +79,8 @@ export function chatCompletions(context: EngineContext, exchange: Exchange, body
   const prompt = context.text.chat(chatPromptOf(body));
   const limit = outputLimit(body, "max_completion_tokens", "max_tokens");
   const headers = exchange.request.headers;
-  const sequences = planSequences({ context, headers, body, prompts: [prompt], outputLimit: limit });
+  const planned = planSequences({ context, headers, body, prompts: [prompt], outputLimit: limit });
+  const { sequences, leg } = planLeg(context, exchange, body, planned);
   const format = openAiFormat({
     context,
     id: context.flavour === "vllm" ? `chatcmpl-${exchange.requestId}` : context.newId() + context.newId(),
@@ -89,7 +90,7 @@ export function chatCompletions(context: EngineContext, exchange: Exchange, body
     choicesPerPrompt: sequences.length,
     shape: context.flavour === "vllm" ? vllmShape : sglangShape,
   });
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 /**

@@ -4,7 +4,7 @@ import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
-import { modelOf, outputLimit, planSequences } from "./planning.ts";
+import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 
 const vllmShape: OpenAiShape = {
   objectName: "text_completion",
@@ -57,7 +57,8 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
   const prompts = promptsOf(context, body, "prompt");
   const limit = outputLimit(body, "max_tokens");
   const headers = exchange.request.headers;
-  const sequences = planSequences({ context, headers, body, prompts, outputLimit: limit });
+  const planned = planSequences({ context, headers, body, prompts, outputLimit: limit });
+  const { sequences, leg } = planLeg(context, exchange, body, planned);
   const format = openAiFormat({
     context,
     id: context.flavour === "vllm" ? `cmpl-${exchange.requestId}` : context.newId() + context.newId(),
@@ -67,7 +68,7 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
     choicesPerPrompt: sequences.length / prompts.length,
     shape: context.flavour === "vllm" ? vllmShape : sglangShape,
   });
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 /**

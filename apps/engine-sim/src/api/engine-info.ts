@@ -3,6 +3,7 @@ import { type Exchange, jsonType, send, sendJson, textType } from "../http/excha
 import { sglangMetrics } from "../metrics/sglang-metrics.ts";
 import { vllmMetrics } from "../metrics/vllm-metrics.ts";
 import { sglangEventFields } from "./kv-event-sources.ts";
+import { sglangTransferFields, vllmTransferFields } from "./transfer-info.ts";
 
 /** The versions whose interfaces are imitated, marked as a simulation. */
 const versions = { vllm: "0.32.0+simulated", sglang: "0.5.23+simulated" } as const;
@@ -14,7 +15,7 @@ export function listModels({ flavour, models, adapters, engine, clock }: EngineC
   const common = { object: "model", created, owned_by: flavour };
   const data = [
     ...models.map((id) => ({ id, ...common, root: models[0], parent: null, max_model_len: maxModelLength })),
-    ...adapters.map((id) => ({ id, ...common, root: id, parent: models[0], max_model_len: null })),
+    ...adapters.names.map((id) => ({ id, ...common, root: id, parent: models[0], max_model_len: null })),
   ];
   sendJson(exchange, 200, { object: "list", data });
 }
@@ -41,6 +42,7 @@ export function serverInfo(context: EngineContext, exchange: Exchange): void {
           max_total_num_tokens: blockCount * blockSize,
           served_model_name: models[0],
           enable_cache_report: true,
+          ...sglangTransferFields(context),
           ...sglangEventFields(context),
         }
       : {
@@ -51,6 +53,7 @@ export function serverInfo(context: EngineContext, exchange: Exchange): void {
             max_num_batched_tokens: maxBatchedTokens,
             block_size: blockSize,
             enable_prefix_caching: prefixCaching,
+            ...vllmTransferFields(context),
           },
         };
   sendJson(exchange, 200, info);
@@ -62,7 +65,7 @@ export function metrics({ flavour, models, adapters, engine, clock }: EngineCont
     engine,
     model: models[0],
     pretendsIdle: exchange.fault?.kind === "metrics-lie",
-    adapterCount: adapters.length,
+    adapterCount: adapters.names.length,
     nowS: clock.wallMs() / 1_000,
   };
   const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);

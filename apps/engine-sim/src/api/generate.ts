@@ -1,11 +1,12 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import type { AnswerFormat } from "../http/answer-format.ts";
 import { missingField, wrongField } from "../http/api-error.ts";
-import { type AnswerFormat, deliver } from "../http/delivery.ts";
+import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "./body-fields.ts";
-import { modelOf, outputLimit, planSequences } from "./planning.ts";
+import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 
 /** `POST /generate`, SGLang's own API: `text` or `input_ids`, each one or a list. */
 export function generate(context: EngineContext, exchange: Exchange, body: JsonObject): void {
@@ -14,10 +15,11 @@ export function generate(context: EngineContext, exchange: Exchange, body: JsonO
   const sampling = optionalObject(body, "sampling_params") ?? {};
   const limit = outputLimit(sampling, "max_new_tokens");
   const headers = exchange.request.headers;
-  const sequences = planSequences({ context, headers, body, prompts, outputLimit: limit, sampling });
+  const planned = planSequences({ context, headers, body, prompts, outputLimit: limit, sampling });
+  const { sequences, leg } = planLeg(context, exchange, body, planned);
   const ids = sequences.map(() => context.newId() + context.newId());
   const format = generateFormat(ids, sequences, isBatch || sequences.length > 1);
-  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+  deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format, leg });
 }
 
 function promptsOf(

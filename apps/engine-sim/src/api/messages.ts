@@ -1,6 +1,7 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { type AnswerFormat, deliver } from "../http/delivery.ts";
+import type { AnswerFormat } from "../http/answer-format.ts";
+import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { type JsonObject, jsonText, optionalBoolean, required } from "./body-fields.ts";

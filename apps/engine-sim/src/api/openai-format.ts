@@ -1,7 +1,8 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/delivery.ts";
+import type { AnswerFormat } from "../http/answer-format.ts";
 import type { EngineContext } from "../http/engine-context.ts";
+import { unquoteLongIntegers } from "../transfer/exact-integers.ts";
 import { type JsonObject, optionalBoolean, optionalObject } from "./body-fields.ts";
 import { countTokens, createdTokens, usageObject } from "./usage.ts";
 
@@ -21,7 +22,7 @@ export interface OpenAiShape {
   /** The end of a chunk that tells no usage. */
   readonly chunkEnd: string;
   /** An element of `choices` of a whole answer. */
-  choice(index: number, text: string, finishReason: string): unknown;
+  choice(index: number, text: string, finishReason: string): JsonObject;
   /** Fields after `usage` of a whole answer with so many generated tokens. */
   tail(completionTokens: number): JsonObject;
   readonly tellsCreatedTokens: boolean;
@@ -51,6 +52,7 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
   const tellsUsage = optionalBoolean(options, "include_usage") ?? false;
   const tellsAlways = tellsUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);
   const created = Math.floor(clock.wallMs() / 1000);
+  const origin = flavour === "vllm" ? { service_tier: null, system_fingerprint: systemFingerprint } : {};
   const identity = { id, object: shape.objectName, created, model };
   const head = `data: ${JSON.stringify({ ...identity, object: shape.chunkObjectName }).slice(0, -1)},"choices":[`;
   const parts = sequences.map((sequence, index) => {
@@ -90,13 +92,24 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
           : JSON.stringify(usage(reports));
       return `${head}],"usage":${told}}\n\ndata: [DONE]\n\n`;
     },
-    whole(reports) {
-      const choices = sequences.map(({ text, outputTokens, finishReason }, index) =>
-        shape.choice(index, text.text(outputTokens), finishReason),
-      );
-      const origin = flavour === "vllm" ? { service_tier: null, system_fingerprint: systemFingerprint } : {};
+    whole(reports, { top, choice }) {
+      const choices = sequences.map(({ text, outputTokens, finishReason }, index) => ({
+        ...shape.choice(index, text.text(outputTokens), finishReason),
+        ...choice,
+      }));
       const told = usage(reports);
-      return JSON.stringify({ ...identity, choices, ...origin, usage: told, ...shape.tail(told.completion_tokens) });
+      const body = { ...identity, choices, ...origin, usage: told, ...shape.tail(told.completion_tokens), ...top };
+      return choice ? unquoteLongIntegers(JSON.stringify(body)) : JSON.stringify(body);
+    },
+    nothing(finishReason) {
+      const { prompt } = sequences[0] as SequenceRequest;
+      const told = usageObject(flavour, { prompt: prompt.length, cached: 0, completion: 0 }, null);
+      const choices = [shape.choice(0, "", finishReason)];
+      const [before, after] = shape.chunk(0, finishReason);
+      return {
+        whole: JSON.stringify({ ...identity, choices, ...origin, usage: told, ...shape.tail(0) }),
+        events: `${head}${before}${after}${shape.chunkEnd}data: [DONE]\n\n`,
+      };
     },
   };
 }

@@ -2,8 +2,10 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import { ApiError, wrongField } from "../http/api-error.ts";
 import type { EngineContext } from "../http/engine-context.ts";
+import type { Exchange } from "../http/exchange.ts";
 import { createGeneratedText, naturalLength } from "../text/generated-text.ts";
 import { hashTokens } from "../text/token-hash.ts";
+import type { Leg } from "../transfer/leg.ts";
 import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
 
 /** Tokens of an answer whose length the caller does not limit. */
@@ -49,6 +51,29 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
     }
   }
   return sequences;
+}
+
+/** What the engine shall compute, and what other engines have to do with it. */
+interface PlannedLeg {
+  readonly sequences: readonly SequenceRequest[];
+  readonly leg: Leg | undefined;
+}
+
+/**
+ * The part that this engine has in a request. One that only computes the prompt for another engine generates one token,
+ * whatever was asked for.
+ *
+ * @throws ApiError 400 when its fields make no sense
+ */
+export function planLeg(
+  { transfers }: EngineContext,
+  exchange: Exchange,
+  body: JsonObject,
+  sequences: readonly SequenceRequest[],
+): PlannedLeg {
+  const leg = transfers?.legOf(exchange, body, sequences);
+  if (!leg?.onlyPrompt) return { sequences, leg };
+  return { sequences: sequences.map((each) => ({ ...each, outputTokens: 1, finishReason: "length" })), leg };
 }
 
 /**
@@ -152,7 +177,7 @@ export function outputLimit(body: JsonObject, ...names: readonly string[]): numb
 
 /** The LoRA adapter that the caller named as the model, if it is one. */
 function adapterOf({ adapters }: EngineContext, body: JsonObject): string | undefined {
-  return adapters.find((name) => name === body.model);
+  return adapters.names.find((name) => name === body.model);
 }
 
 /**
@@ -162,7 +187,7 @@ function adapterOf({ adapters }: EngineContext, body: JsonObject): string | unde
  */
 export function modelOf({ flavour, models, adapters }: EngineContext, body: JsonObject): string {
   const model = optionalString(body, "model") ?? models[0];
-  if (flavour === "sglang" || models.includes(model) || adapters.includes(model)) return model;
-  const known = [...models, ...adapters].join(", ");
+  if (flavour === "sglang" || models.includes(model) || adapters.names.includes(model)) return model;
+  const known = [...models, ...adapters.names].join(", ");
   throw new ApiError(404, `The model \`${model}\` does not exist. Valid aliases: ${known}.`, "model");
 }

@@ -1,7 +1,8 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import type { AnswerFormat } from "../http/answer-format.ts";
 import { ApiError, wrongField } from "../http/api-error.ts";
-import { type AnswerFormat, deliver } from "../http/delivery.ts";
+import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, jsonType, send, sendJson } from "../http/exchange.ts";
 import type { ChatMessage } from "../text/chat-template.ts";
@@ -35,7 +36,10 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
     completed(reports) {
       if (!store) return;
       const answer = textMessage("assistant", sequence.text.text(sequence.outputTokens));
-      context.storedResponses.add(words.id, { body: words.format.whole(reports), messages: [...conversation, answer] });
+      context.storedResponses.add(words.id, {
+        body: words.format.whole(reports, {}),
+        messages: [...conversation, answer],
+      });
     },
   });
 }

@@ -1,8 +1,10 @@
 import {
+  type AdapterUse,
   createEngine,
   type Engine,
   type EngineParameters,
   type EngineStats,
+  type ImportedPrompt,
   type KvEvent,
   type RequestReport,
 } from "@espalier/engine-model";
@@ -23,10 +25,16 @@ export interface SequenceRequest {
   /** Name of the LoRA adapter that computes it. */
   readonly adapter: string | undefined;
   readonly priority: number | undefined;
+  /** What comes of its prompt from another engine or a store. */
+  readonly imported?: ImportedPrompt;
+  /** Whether its blocks stay held, when it is complete, until `release`. */
+  readonly pinned?: boolean;
 }
 
 /** Told while the engine advances; must not call the engine, but may ask to be flushed. */
-interface SequenceListener {
+export interface SequenceListener {
+  /** What it wanted from outside is here: so many tokens. */
+  imported?(tokens: number): void;
   token(index: number): void;
   finished(report: RequestReport): void;
 }
@@ -53,6 +61,10 @@ export interface SimulatedEngine {
   submit(requests: readonly SequenceRequest[], listenerOf: (sequence: number) => SequenceListener): string[];
   /** The listener hears the report at once or, while a step runs, at its end. Unknown ids are ignored. */
   abort(sequenceId: string): void;
+  /** Gives back the blocks of a sequence that was to be pinned. Those of an earlier life are gone. */
+  release(sequenceId: string): void;
+  /** Tokens of a prompt that are cached. */
+  cachedTokens(request: SequenceRequest): number;
   /** Has `part` flushed once, after the engine has gone as far as it can. */
   flushLater(part: Flushable): void;
   /** @returns false when running requests prevent it */
@@ -148,14 +160,12 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
         return ids;
       }),
     abort: (sequenceId) => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
+    release: (sequenceId) => act((engine, nowMs) => void engine.release(sequenceId, nowMs)),
+    cachedTokens: (request) => act((engine, nowMs) => engine.cachedTokens(modelRequest("", request), nowMs)),
     flushLater: (part) => touched.push(part),
     resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
     stats: () => act((engine) => engine.stats()),
-    loraSamples(nowS) {
-      const { waiting } = act((engine) => engine.stats());
-      if (life.knowsAdapters) life.lora.note({ ...adaptersOf([...life.running.values()], waiting), seenS: nowS });
-      return life.lora.samples();
-    },
+    loraSamples: (nowS) => act((engine) => samplesOf(life.lora, life.knowsAdapters && engine.adapterUse(), nowS)),
     begin,
     restart() {
       lives++;
@@ -176,6 +186,7 @@ function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: 
       sequence.lastTokenMs = timeMs;
       sequence.listener.token(index);
     },
+    imported: (id: string, tokens: number): void => running.get(id)?.listener.imported?.(tokens),
     finished(report: RequestReport): void {
       const sequence = running.get(report.id);
       if (!sequence) return;
@@ -189,18 +200,10 @@ function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: 
   return { engine, tallies, running, lora: createLoraSeries(), knowsAdapters: false };
 }
 
-/**
- * The adapters of running and of waiting sequences. The model does not tell which ones wait: they are taken to be the last
- * to come of those without a token, which is wrong only for sequences that were preempted.
- */
-function adaptersOf(held: readonly Running[], waitingCount: number): Omit<LoraSample, "seenS"> {
-  const untouched = held.filter(({ lastTokenMs }) => Number.isNaN(lastTokenMs));
-  const waiting = new Set(untouched.slice(Math.max(0, untouched.length - waitingCount)));
-  const names = (sequences: readonly Running[]): string => {
-    const adapters = sequences.map(({ request }) => request.adapter).filter((adapter) => adapter !== undefined);
-    return [...new Set(adapters)].join(",");
-  };
-  return { running: names(held.filter((each) => !waiting.has(each))), waiting: names([...waiting]) };
+/** Notes the adapters in use, if there ever were any. */
+function samplesOf(lora: LoraSeries, use: AdapterUse | false, nowS: number): readonly LoraSample[] {
+  if (use) lora.note({ running: use.running.join(","), waiting: use.waiting.join(","), seenS: nowS });
+  return lora.samples();
 }
 
 /** Hands in all requests or, when one of them is refused, none. */
@@ -215,7 +218,7 @@ function submitAll(engine: Engine, ids: readonly string[], requests: readonly Se
 }
 
 function modelRequest(id: string, request: SequenceRequest) {
-  const { prompt, outputTokens, text, cacheSalt, adapter, priority } = request;
+  const { prompt, outputTokens, text, cacheSalt, adapter, priority, imported, pinned } = request;
   return {
     id,
     promptTokens: prompt,
@@ -224,5 +227,7 @@ function modelRequest(id: string, request: SequenceRequest) {
     ...(cacheSalt === undefined ? {} : { cacheSalt }),
     ...(adapter === undefined ? {} : { adapter }),
     ...(priority === undefined ? {} : { priority }),
+    ...(imported && { imported }),
+    ...(pinned && { pinned }),
   };
 }

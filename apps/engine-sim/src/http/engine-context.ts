@@ -2,10 +2,12 @@ import type { Clock, Scheduler } from "@espalier/common";
 import type { CacheFlavour } from "@espalier/engine-model";
 import type { FaultBoard } from "../admin/faults.ts";
 import type { StoredResponses } from "../api/stored-responses.ts";
+import type { AdapterRegistry } from "../engine/adapter-registry.ts";
 import type { RequestLog } from "../engine/request-log.ts";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../events/event-channel.ts";
 import type { ModelText } from "../text/model-text.ts";
+import type { Transfers } from "../transfer/transfers.ts";
 
 /** A request that the engine works on. */
 export interface LiveRequest {
@@ -21,13 +23,15 @@ export interface EngineContext {
   readonly flavour: CacheFlavour;
   /** Names that the one model goes by; at least one. */
   readonly models: readonly [string, ...string[]];
-  /** Names of LoRA adapters of the first model. */
-  readonly adapters: readonly string[];
+  /** LoRA adapters of the first model. */
+  readonly adapters: AdapterRegistry;
   readonly engine: SimulatedEngine;
   /** How it makes tokens of texts. */
   readonly text: ModelText;
   /** Where its KV events go; undefined when they go nowhere. */
   readonly kvEvents: EventChannel | undefined;
+  /** What it has to do with the requests of other engines; undefined when nothing. */
+  readonly transfers: Transfers | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** Mean number of tokens of an answer that nothing limits; 0 for answers that always reach their limit. */

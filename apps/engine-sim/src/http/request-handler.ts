@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
+import { quoteLongIntegers } from "../transfer/exact-integers.ts";
 import { ApiError, errorBody } from "./api-error.ts";
 import type { EngineContext } from "./engine-context.ts";
 import { type Exchange, headersForLog, jsonType, readBody, send } from "./exchange.ts";
@@ -102,7 +103,7 @@ function parseBody(text: string, { isModelRequest }: Route): JsonObject {
   if (text === "" && !isModelRequest) return {};
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = JSON.parse(quoteLongIntegers(text));
   } catch (error) {
     throw new ApiError(400, `[{'type': 'json_invalid', 'loc': ('body',), 'msg': 'JSON decode error: ${error}'}]`);
   }

@@ -1,11 +1,13 @@
 import { addFault, clearFaults, readState, restart } from "../admin/admin-routes.ts";
 import { breakKvEvents, mendKvEvents, readKvEvents } from "../admin/kv-events-routes.ts";
+import { readTransfers } from "../admin/transfer-routes.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import { chatCompletions } from "../api/chat.ts";
 import { completions } from "../api/completions.ts";
 import { flushCache, health, listModels, metrics, resetPrefixCache, serverInfo, version } from "../api/engine-info.ts";
 import { generate } from "../api/generate.ts";
 import { kvEventSources } from "../api/kv-event-sources.ts";
+import { loadAdapter, unloadAdapter } from "../api/lora-adapters.ts";
 import { messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
@@ -42,6 +44,8 @@ const routes: Readonly<Record<string, Route>> = {
   "/v1/score": model(score),
   "/score": model(score),
   "/v1/models": guarded({ GET: listModels }),
+  "/v1/load_lora_adapter": guarded({ POST: loadAdapter }),
+  "/v1/unload_lora_adapter": guarded({ POST: unloadAdapter }),
   "/tokenize": guarded({ POST: tokenize }),
   "/detokenize": guarded({ POST: detokenize }),
   "/reset_prefix_cache": guarded({ POST: resetPrefixCache }),
@@ -55,6 +59,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/sim/state": open({ GET: readState }),
   "/sim/faults": open({ POST: addFault, DELETE: clearFaults }),
   "/sim/kv-events": open({ GET: readKvEvents, POST: breakKvEvents, DELETE: mendKvEvents }),
+  "/sim/transfers": open({ GET: readTransfers }),
   "/sim/reset": open({ POST: restart }),
 };
 

@@ -24,6 +24,11 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
     stats.prefixQueries > 0 ? stats.prefixHits / stats.prefixQueries : 0,
   );
   page.gauge("sglang:max_total_num_tokens", "Tokens in the KV cache pool.", blockCount * blockSize);
+  if (parameters.cpuBlocks) {
+    const hostTokens = (blocks: number): number => blocks * blockSize;
+    page.gauge("sglang:hicache_host_used_tokens", "Tokens in host memory.", hostTokens(stats.cpuBlocks));
+    page.gauge("sglang:hicache_host_total_tokens", "Tokens that fit there.", hostTokens(parameters.cpuBlocks));
+  }
   page.gauge("sglang:page_size", "KV cache page size in tokens.", blockSize);
   page.gauge("sglang:num_pages", "Number of KV cache pages.", blockCount);
   page.gauge("sglang:context_len", "Maximum context length.", parameters.maxModelLength);
@@ -31,7 +36,8 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
   const requests = createExposition({ engine_type: "unified", model_name: model });
   requests.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
   requests.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", generated);
-  requests.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", stats.prefixHits);
+  const cachedTokens = stats.prefixHits + stats.loadedTokens;
+  requests.counter("sglang:cached_tokens_total", "Number of cached prompt tokens.", cachedTokens);
   requests.counter("sglang:num_requests_total", "Number of requests processed.", stop + length + abort);
   requests.counter("sglang:num_aborted_requests_total", "Number of requests aborted.", abort);
   requests.histogram("sglang:time_to_first_token_seconds", "Time to first token.", tallies.timeToFirstTokenSeconds);

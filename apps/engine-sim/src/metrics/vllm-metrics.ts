@@ -24,6 +24,15 @@ export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }:
   page.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", load(stats.kvUse));
   page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", stats.prefixQueries);
   page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.prefixHits);
+  if (parameters.cpuBlocks) {
+    const missed = stats.prefixQueries - stats.prefixHits;
+    page.counter(
+      "vllm:external_prefix_cache_queries_total",
+      "Prompt tokens looked up behind the prefix cache.",
+      missed,
+    );
+    page.counter("vllm:external_prefix_cache_hits_total", "Prompt tokens found behind it.", stats.loadedTokens);
+  }
   page.counter("vllm:num_preemptions_total", "Cumulative number of preemptions.", stats.preemptions);
   page.counter("vllm:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
   const generated = stats.generatedTokens - tallies.poolingTokens;
@@ -47,7 +56,7 @@ export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }:
   const lora = createExposition({});
   for (const { running, waiting, seenS } of engine.loraSamples(nowS)) {
     lora.gauge("vllm:lora_requests_info", "Running stats on lora requests.", seenS, {
-      max_lora: String(adapterCount),
+      max_lora: String(parameters.adapterSlots ?? adapterCount),
       running_lora_adapters: running,
       waiting_lora_adapters: waiting,
     });

@@ -7,6 +7,8 @@ export interface AdminOptions {
   readonly admin: string;
   readonly key?: string;
   readonly json?: boolean;
+  /** The flag that gave the address, where it is another one than `--admin`. */
+  readonly flag?: string;
 }
 
 export function addAdminOptions(command: Command): Command {
@@ -20,6 +22,13 @@ export function addAdminOptions(command: Command): Command {
     .option("--json", "print JSON");
 }
 
+/** What is sent besides the question, as JSON text. */
+export interface AdminBody {
+  readonly method: "PATCH" | "POST";
+  readonly json: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 const timeoutMs = 5_000;
 const maxBytes = 16_777_216;
 
@@ -29,17 +38,17 @@ const maxBytes = 16_777_216;
  * @throws EspalierError when it cannot be reached or refuses; its message says what to do
  */
 export async function askAdmin<Answer>(
-  { admin, key }: AdminOptions,
+  { admin, key, flag = "--admin" }: AdminOptions,
   path: string,
-  change?: { readonly method: "PATCH"; readonly body: unknown },
+  sent?: AdminBody,
 ): Promise<Answer> {
   try {
     const { status, body } = await withHttpClient((http) =>
       http({
         url: `${admin.replace(/\/$/, "")}${path}`,
-        ...(change ? { method: change.method, body: JSON.stringify(change.body) } : {}),
+        ...(sent ? { method: sent.method, body: sent.json } : {}),
         headers: {
-          ...(change ? { "content-type": "application/json" } : {}),
+          ...(sent ? { ...sent.headers, "content-type": "application/json" } : {}),
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
         },
         timeoutMs,
@@ -53,7 +62,7 @@ export async function askAdmin<Answer>(
     if (error instanceof EspalierError && error.code === "upstream_connect_failed") {
       throw new EspalierError(
         error.code,
-        `No router answers at ${admin}. Is it running? --admin names another address.`,
+        `No router answers at ${admin}. Is it running? ${flag} names another address.`,
       );
     }
     throw error;

@@ -12,10 +12,15 @@ export function addConfigFlags(command: Command): Command {
     const choices = entry.type.startsWith("one of") ? ` ${entry.type}.` : "";
     const option = new Option(
       `${entry.flag} <value>`,
-      `${entry.description}${choices.replace("one of", "One of")}${standard}`,
+      `${entry.description}${choices.replace("one of", "One of")}${alsoText(entry.aliases)}${standard}`,
     );
     if (entry.isRepeatable) option.argParser(collect);
     command.addOption(option.helpGroup(`${entry.group}`));
+    for (const alias of entry.aliases) {
+      const other = new Option(`${alias} <value>`, `The same as ${entry.flag}.`).hideHelp();
+      if (entry.isRepeatable) other.argParser(collect);
+      command.addOption(other);
+    }
   }
   return command;
 }
@@ -28,7 +33,7 @@ export function addConfigFlags(command: Command): Command {
 export function readConfig(command: Command): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
   const flags: Record<string, string | readonly string[]> = {};
-  for (const { flag } of flagCatalogue) {
+  for (const flag of flagCatalogue.flatMap((entry) => [entry.flag, ...entry.aliases])) {
     const value = values[optionName(flag)];
     if (value !== undefined) flags[flag] = value;
   }
@@ -38,6 +43,10 @@ export function readConfig(command: Command): CompiledConfig {
     env: process.env,
     flags: flags as FlagValues,
   });
+}
+
+function alsoText(aliases: readonly string[]): string {
+  return aliases.length === 0 ? "" : ` Also ${aliases.join(", ")}.`;
 }
 
 /** How commander names the value of a flag: `--listen-port` is `listenPort`. */

@@ -53,7 +53,7 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
   const child = command.command(name).argument("<id>", "the engine's id, as `workers` lists it").summary(summary);
   addAdminOptions(child).action(async (id: string, options: AdminOptions) => {
     const path = `/admin/workers/${encodeURIComponent(id)}`;
-    const worker = await askAdmin<Worker>(options, path, { method: "PATCH", body: { draining } });
+    const worker = await askAdmin<Worker>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
     if (options.json) writeJson(worker);
     else writeResult(formatTable([worker], columns));
   });

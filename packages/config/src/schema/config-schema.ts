@@ -1,5 +1,7 @@
 import { type Static, Type } from "typebox";
+import { admission } from "./admission.ts";
 import { section } from "./container.ts";
+import { disaggregation } from "./disaggregation.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
 import { flag } from "./leaf.ts";
 import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listeners.ts";
@@ -21,6 +23,8 @@ export const configSchema = section("Configuration of Espalier.", {
   policy,
   "session-key": sessionKey,
   pools,
+  admission,
+  disaggregation,
   models,
   tokenizers,
   tokenize,

@@ -1,9 +1,20 @@
 import { type TProperties, type TSchema, Type } from "typebox";
 
+/** Another name of a key: what another router calls the same. */
+export interface Alias {
+  readonly name: string;
+  /** Who calls it that. */
+  readonly of: string;
+  /** Whether it is a command-line flag there; it is then one here as well. */
+  readonly isFlag: boolean;
+}
+
 /** What the schema of a section says beyond JSON Schema, under the key `espalier`. */
 export interface SectionNotes {
   /** The key that a plain text in place of the section stands for: `policy: random` is `policy: {name: random}`. */
   readonly shorthand?: string;
+  /** Further names of keys. One that is the key itself is a flag of that name. */
+  readonly aliases?: Readonly<Record<string, readonly Alias[]>>;
 }
 
 export interface ListNotes {

@@ -1,3 +1,4 @@
+import { kvTransferProtocols } from "@espalier/common";
 import { Type } from "typebox";
 import { list, map, section } from "./container.ts";
 import { choice, duration, filePath, flag, integer, number, text } from "./leaf.ts";
@@ -59,6 +60,31 @@ export const engines = list(
             topic: text({ description: "Only events with a topic that starts so.", minLength: 0, default: "" }),
           },
           { shorthand: "endpoint" },
+        ),
+      ),
+      "kv-transfer": Type.Optional(
+        section(
+          "How it hands KV blocks over, for requests that two engines serve together. A plain text stands for the protocol.",
+          {
+            protocol: choice(kvTransferProtocols, { description: "The same at both sides.", default: "nixl" }),
+            host: Type.Optional(
+              text({
+                description: "Where other engines reach its side of the transfer; the URL's host unless given.",
+                maxLength: 253,
+                pattern: "^[A-Za-z0-9.:_-]+$",
+                expected: "a host name or an IP address",
+              }),
+            ),
+            port: Type.Optional(
+              integer({
+                description:
+                  "Of its bootstrap server (`sglang`, `mooncake`: 8998 unless given) or of its transfers (`p2p-nccl`: 14579).",
+                minimum: 1,
+                maximum: 65_535,
+              }),
+            ),
+          },
+          { shorthand: "protocol" },
         ),
       ),
       labels: map(text({ description: "A label's value.", minLength: 0, maxLength: 256 }), {

@@ -1,7 +1,7 @@
 import type { Decision, Picker } from "../decision.ts";
 import { estimateRequests } from "../load.ts";
+import { writeLoadBounds } from "../load-bounds.ts";
 import type { ChoiceReason, RequestFeatures } from "../policy.ts";
-import { weightOf } from "../weights.ts";
 import { createHashRing } from "./hash-ring.ts";
 import { createLeastCostPicker } from "./least-cost.ts";
 
@@ -35,7 +35,7 @@ export function createRingPicker(options: RingPickerOptions): Picker {
     }
     ring.enter(decision);
     estimateRequests(decision, loads);
-    writeBounds(decision, loads, loadFactor, bounds);
+    writeLoadBounds(decision, loads, loadFactor, bounds);
   };
   /** The bounds add up to more than all the load, so somebody is always below theirs. */
   const walk = (hash: number): { readonly home: number; readonly end: number } => {
@@ -84,20 +84,4 @@ export function createRingPicker(options: RingPickerOptions): Picker {
       };
     },
   };
-}
-
-function writeBounds(decision: Decision, loads: Float64Array, loadFactor: number, out: Float64Array): void {
-  const { candidates, eligible, eligibleCount } = decision;
-  let totalLoad = 0;
-  let totalWeight = 0;
-  for (let place = 0; place < eligibleCount; place++) {
-    const index = eligible[place]!;
-    totalLoad += loads[index]!;
-    totalWeight += weightOf(candidates, index);
-  }
-  const boundPerWeight = (loadFactor * (totalLoad + 1)) / totalWeight;
-  for (let place = 0; place < eligibleCount; place++) {
-    const index = eligible[place]!;
-    out[index] = loadFactor === 0 ? Number.POSITIVE_INFINITY : Math.ceil(boundPerWeight * weightOf(candidates, index));
-  }
 }

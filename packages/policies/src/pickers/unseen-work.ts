@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/common";
-import type { Decision, Scorer } from "../decision.ts";
+import type { Decision } from "../decision.ts";
 import { lowestFirst, type Order } from "./ordered-draw.ts";
 
 /**
@@ -22,9 +22,14 @@ export interface UnseenWork {
 }
 
 export interface UnseenWorkOptions {
-  /** The part of a cost that does not depend on the prompt, in tokens of prefill. */
-  readonly common: readonly Scorer[];
-  /** What one point of the tie-breaker is worth between equals, in tokens. */
+  /**
+   * How many of the policy's terms, from the first one on, do not depend on the prompt. Their scores, of weight 1, are what
+   * a candidate has to do whoever asks.
+   */
+  readonly commonTerms: number;
+  /** The unseen work in the unit of those scores; 0 where there is none. */
+  readonly amountOf: (decision: Decision) => number;
+  /** What one point of the tie-breaker is worth between equals, in the same unit. */
   readonly tieCost: number;
 }
 
@@ -44,7 +49,6 @@ class LeveledWork implements UnseenWork {
   readonly #options: UnseenWorkOptions;
   /** What each has to do whoever asks; for equals with their requests in flight. */
   #heights = new Float64Array(0);
-  #scores = new Float64Array(0);
   /** Those that are as good as the best. */
   #near: Indices = { indices: new Int32Array(0), count: 0 };
 
@@ -53,20 +57,20 @@ class LeveledWork implements UnseenWork {
   }
 
   level(decision: Decision): boolean {
-    const { eligible, eligibleCount, request } = decision;
-    const { unseenTokens = 0 } = request;
-    if (!(unseenTokens > 0)) return false;
+    const { eligible, eligibleCount } = decision;
+    const amount = this.#options.amountOf(decision);
+    if (!(amount > 0)) return false;
     this.#grow(decision.costs.length);
     const heights = this.#heights;
     for (let place = 0; place < eligibleCount; place++) heights[eligible[place]!] = 0;
-    for (const scorer of this.#options.common) {
-      scorer.score(decision, this.#scores);
+    for (let number = 0; number < this.#options.commonTerms; number++) {
+      const scores = decision.scores[number]!;
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
-        heights[index] = heights[index]! + this.#scores[index]!;
+        heights[index] = heights[index]! + scores[index]!;
       }
     }
-    const level = waterLevel({ indices: eligible, count: eligibleCount }, heights, unseenTokens);
+    const level = waterLevel({ indices: eligible, count: eligibleCount }, heights, amount);
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       this.costs[index] = decision.costs[index]! + Math.max(0, level - heights[index]!);
@@ -107,14 +111,13 @@ class LeveledWork implements UnseenWork {
   #grow(length: number): void {
     if (this.#heights.length >= length) return;
     this.#heights = new Float64Array(length);
-    this.#scores = new Float64Array(length);
     this.costs = new Float64Array(length);
     this.#near = { indices: new Int32Array(length), count: 0 };
   }
 
   /** Finds the equals, and the level to which the unseen work fills them. */
   #fillNear(decision: Decision, order: Order): number {
-    const { eligible, eligibleCount, request } = decision;
+    const { eligible, eligibleCount } = decision;
     const limit = lowestFirst(decision, order) + order.tolerance;
     const near = this.#near;
     near.count = 0;
@@ -124,7 +127,7 @@ class LeveledWork implements UnseenWork {
       near.indices[near.count++] = index;
       this.#heights[index] = this.#heights[index]! + this.#options.tieCost * order.second[index]!;
     }
-    return waterLevel(near, this.#heights, request.unseenTokens ?? 0);
+    return waterLevel(near, this.#heights, this.#options.amountOf(decision));
   }
 
   /** Leaves only those of this router among the equals, where there are any. @returns whether there are */

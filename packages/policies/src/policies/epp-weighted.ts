@@ -7,6 +7,7 @@ import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "..
 import { activeRequestScore } from "../scorers/active-requests.ts";
 import { type ColdOrder, createColdOrder } from "../scorers/cold-order.ts";
 import { kvUtilizationScore } from "../scorers/kv-utilization.ts";
+import { loraAffinityScore } from "../scorers/lora-affinity.ts";
 import { queueScore } from "../scorers/queue.ts";
 import { createTokenLoadScore } from "../scorers/token-load.ts";
 import { weightedOnly } from "../weights.ts";
@@ -56,6 +57,13 @@ export const eppWeighted: PolicyDefinition = {
         "Of the order in which engines last took a prompt that no cache had: 1 for the longest ago, 0 for the last; " +
         "0.5 for all when a cache has a part of the prompt.",
     }),
+    amount({
+      name: "lora-affinity-weight",
+      default: 0,
+      meaning:
+        "Of how an engine stands to the LoRA adapter that is asked for: 1 when it is loaded, 0.8 with a free slot, 0.6 " +
+        "when requests for it wait, 0 else. One that no engine has counts as loaded where its name's hash says.",
+    }),
     {
       name: "token-load-threshold",
       default: 4_194_304,
@@ -79,6 +87,7 @@ export const eppWeighted: PolicyDefinition = {
       { scorer: createMatchShare("prefix_cache", credits), weight: -option("prefix-cache-weight") },
       { scorer: activeRequestScore, weight: -option("active-request-weight") },
       { scorer: tokenLoad, weight: -option("token-load-weight") },
+      { scorer: loraAffinityScore, weight: -option("lora-affinity-weight") },
       { scorer: coldOrder.score, weight: -option("no-hit-lru-weight") },
     ];
     const highest = createNearTiePicker({ reason: "best_score", tolerance: roundingError });

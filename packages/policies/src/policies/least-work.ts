@@ -1,9 +1,10 @@
-import { composePolicy } from "../compose-policy.ts";
+import { composePolicy, type PolicyParts } from "../compose-policy.ts";
 import type { PolicyDefinition } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
 import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
+import { createAdapterLoad } from "../scorers/adapter-load.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
@@ -16,7 +17,8 @@ const requestTokens = 16;
 export const leastWork: PolicyDefinition = {
   summary:
     "The engine with the least prefill before the first token of the answer, for its weight: prompt tokens that wait " +
-    "there, and those of the prompt in hand that its cache lacks. Near equals by the fewest requests in flight, then " +
+    "there, and those of the prompt in hand that its cache lacks; a LoRA adapter that has to be loaded counts as more. " +
+    "Near equals by the fewest requests in flight, then " +
     "at random. With other routers beside this one, engines count as filled up evenly by what those send unseen, and " +
     "equals are drawn.",
   source: "least prompt-work left, with the work that caches save taken off",
@@ -29,26 +31,42 @@ export const leastWork: PolicyDefinition = {
         "Tokens of prefill, at weight 1, by which engines may differ and count as equal. The default takes less time " +
         "than a step of decoding.",
     }),
+    amount({
+      name: "adapter-load-tokens",
+      default: 1_024,
+      meaning:
+        "What loading a LoRA adapter costs an engine, in tokens of prefill; an adapter that has to be given up for it " +
+        "counts as much again.",
+    }),
     foreignRequestTokens,
     ...tierCreditOptions,
   ],
-  create: (option) =>
-    composePolicy({
-      name: "least_work",
-      filters: [weightedOnly],
-      terms: [
-        { scorer: pendingPrefill, weight: 1 },
-        { scorer: createForeignPrefill(option(foreignRequestTokens.name)), weight: 1 },
-        { scorer: createUncachedTokens(tierCredits(option)), weight: 1 },
-      ],
-      picker: createNearTiePicker({
-        reason: "least_work",
-        tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
-        tieBreaker: requestLoad,
-        unseen: createUnseenWork({
-          common: [pendingPrefill, createForeignPrefill(option(foreignRequestTokens.name))],
-          tieCost: requestTokens,
-        }),
+  create: (option) => composePolicy({ name: "least_work", filters: [weightedOnly], ...leastWorkParts(option) }),
+};
+
+/**
+ * What judges the engines by their work, and takes the one with the least.
+ *
+ * @param option gives the values of the options of `leastWork`
+ */
+export function leastWorkParts(option: (name: string) => number): Pick<PolicyParts, "terms" | "picker"> {
+  const loadTokens = option("adapter-load-tokens");
+  return {
+    terms: [
+      { scorer: pendingPrefill, weight: 1 },
+      { scorer: createForeignPrefill(option(foreignRequestTokens.name)), weight: 1 },
+      { scorer: createUncachedTokens(tierCredits(option)), weight: 1 },
+      ...(loadTokens > 0 ? [{ scorer: createAdapterLoad(loadTokens), weight: 1 }] : []),
+    ],
+    picker: createNearTiePicker({
+      reason: "least_work",
+      tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
+      tieBreaker: requestLoad,
+      unseen: createUnseenWork({
+        commonTerms: 2,
+        amountOf: ({ request }) => request.unseenTokens ?? 0,
+        tieCost: requestTokens,
       }),
     }),
-};
+  };
+}

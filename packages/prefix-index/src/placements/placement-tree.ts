@@ -10,6 +10,8 @@ export interface PlacementUse {
   readonly expiryMs: number;
   /** 0 when the engine has confirmed nothing. */
   readonly confirmedUntilMs: number;
+  /** A small number of the caller's. */
+  readonly by: number;
 }
 
 /** The part of a chain from `depth` to `blockCount` (exclusive), which is not placed yet. */
@@ -217,12 +219,13 @@ export class PlacementTree {
   }
 
   /** Marks a chain as used, from its end, so that the order of last use has deeper blocks as older. */
-  #touch(last: number, { nowMs, expiryMs, confirmedUntilMs }: PlacementUse): void {
+  #touch(last: number, { nowMs, expiryMs, confirmedUntilMs, by }: PlacementUse): void {
     const segments = this.#segments;
     for (let segment = last; segment !== noSegment; segment = segments.parent[segment]!) {
       this.#recency.remove(segment);
       this.#recency.insertNewest(segment);
       segments.lastUseMs[segment] = nowMs;
+      segments.lastUser[segment] = by;
       segments.expiryMs[segment] = Math.max(segments.expiryMs[segment]!, expiryMs);
       segments.confirmedUntilMs[segment] = Math.max(segments.confirmedUntilMs[segment]!, confirmedUntilMs);
     }
@@ -241,9 +244,7 @@ export class PlacementTree {
     const offset = segments.offset[rest]! >> 1;
     segments.write(head, 0, segments.pool.words, { from: offset, to: offset + blocks });
     segments.start[head] = segments.start[rest]!;
-    segments.lastUseMs[head] = segments.lastUseMs[rest]!;
-    segments.expiryMs[head] = segments.expiryMs[rest]!;
-    segments.confirmedUntilMs[head] = segments.confirmedUntilMs[rest]!;
+    segments.copyUse(head, rest);
     segments.firstChild[head] = noSegment;
     this.#unlink(rest);
     this.#link(head, parent);

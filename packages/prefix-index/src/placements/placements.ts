@@ -18,6 +18,8 @@ export interface PlacementsOptions {
 export interface PlacementTime {
   readonly nowMs: number;
   readonly ttlMs: number;
+  /** Who places it: a small number of the caller's, 0 unless given. */
+  readonly by?: number;
 }
 
 /** The blocks of a chain from `from` to `blockCount` (exclusive), which an engine turned out not to hold. */
@@ -35,6 +37,8 @@ export interface PlacementDepths {
   readonly depths: Int32Array;
   /** Time since the deepest of them was last used, in milliseconds. */
   readonly agesMs: Float64Array;
+  /** Who used it then. */
+  readonly users: Int32Array;
   /** Leading blocks that an engine has confirmed. */
   readonly confirmedDepths: Int32Array;
 }
@@ -46,6 +50,7 @@ export function createPlacementDepths(maxTargets: number): PlacementDepths {
     targets: new Int32Array(maxTargets),
     depths: new Int32Array(maxTargets),
     agesMs: new Float64Array(maxTargets),
+    users: new Int32Array(maxTargets),
     confirmedDepths: new Int32Array(maxTargets),
   };
 }
@@ -127,13 +132,13 @@ export class Placements {
    * Notes that a chain was sent to a target. Expiry only moves away: a later use with a shorter time to live does not
    * take back what an earlier one promised.
    */
-  place(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs }: PlacementTime): void {
-    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: 0 });
+  place(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
+    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: 0, by });
   }
 
   /** Notes that an engine has said itself that it holds a chain. */
-  confirm(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs }: PlacementTime): void {
-    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: nowMs + ttlMs });
+  confirm(target: number, words: Uint32Array, blockCount: number, { nowMs, ttlMs, by = 0 }: PlacementTime): void {
+    this.#use(target, words, blockCount, { nowMs, expiryMs: nowMs + ttlMs, confirmedUntilMs: nowMs + ttlMs, by });
   }
 
   /**
@@ -244,6 +249,7 @@ export class Placements {
     out.targets[index] = target;
     out.depths[index] = depth;
     out.agesMs[index] = Math.max(0, nowMs - segments.lastUseMs[last]!);
+    out.users[index] = segments.lastUser[last]!;
     out.confirmedDepths[index] = confirmedDepth;
   }
 }

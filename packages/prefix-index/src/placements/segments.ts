@@ -7,7 +7,7 @@ export const noSegment = 0xffff_ffff;
 /** Blocks of one segment; a longer run is a chain of several. */
 export const maxSegmentBlocks = 256;
 
-const wordColumns = 12;
+const wordColumns = 13;
 const floatColumns = 4;
 /** The pool rounds records up, by a third at most. */
 const poolSlack = 1.5;
@@ -42,6 +42,8 @@ export class Segments {
   tree!: Uint32Array;
   /** Next segment with the same hash of parent and first block. */
   nextInBucket!: Uint32Array;
+  /** Who used it last, by a number of the caller's. */
+  lastUser!: Uint32Array;
   /** Segments in use. */
   count = 0;
   readonly pool: WordPool;
@@ -79,6 +81,14 @@ export class Segments {
     this.length[segment] = blocks;
     this.count++;
     return segment;
+  }
+
+  /** Lets a segment have been used, and count, as another one was and does. */
+  copyUse(segment: number, from: number): void {
+    this.lastUseMs[segment] = this.lastUseMs[from]!;
+    this.lastUser[segment] = this.lastUser[from]!;
+    this.expiryMs[segment] = this.expiryMs[from]!;
+    this.confirmedUntilMs[segment] = this.confirmedUntilMs[from]!;
   }
 
   /** Gives a segment and its hashes back. */
@@ -140,8 +150,21 @@ export class Segments {
     for (const column of this.#words) column.ensure(capacity);
     for (const column of this.#floats) column.ensure(capacity * 2);
     this.#capacity = capacity;
-    const [offset, length, start, parent, firstChild, nextSibling, previousSibling, newer, older, place, tree, next] =
-      this.#words.map(({ words }) => words);
+    const [
+      offset,
+      length,
+      start,
+      parent,
+      firstChild,
+      nextSibling,
+      previousSibling,
+      newer,
+      older,
+      place,
+      tree,
+      next,
+      user,
+    ] = this.#words.map(({ words }) => words);
     const [lastUseMs, expiryMs, confirmedUntilMs, filedMs] = this.#floats.map(({ floats }) => floats);
     this.lastUseMs = lastUseMs!;
     this.expiryMs = expiryMs!;
@@ -159,5 +182,6 @@ export class Segments {
     this.heapPlace = place!;
     this.tree = tree!;
     this.nextInBucket = next!;
+    this.lastUser = user!;
   }
 }

@@ -44,6 +44,23 @@ test("what was placed is found with its age until it expires", () => {
   expect(match(words.subarray(0, 0), 130)).toEqual({});
 });
 
+test("who used the deepest of it last is told, by the number that was given", () => {
+  const { placements, found } = createPlacements();
+  const words = chain(600);
+  const userOf = (blocks: number): number | undefined => {
+    placements.match(words, blocks, 10, found);
+    return found.count === 0 ? undefined : found.users[0];
+  };
+  placements.place(3, words, 600, { nowMs: 0, ttlMs: 100, by: 7 });
+  expect(userOf(600)).toBe(7);
+  placements.place(3, words, 100, { nowMs: 1, ttlMs: 100 });
+  expect([userOf(100), userOf(600)]).toEqual([0, 7]);
+  placements.confirm(3, words, 300, { nowMs: 2, ttlMs: 100, by: 2 });
+  expect([userOf(50), userOf(300), userOf(301)]).toEqual([2, 2, 7]);
+  placements.place(3, words, 600, { nowMs: 3, ttlMs: 100, by: 9 });
+  expect([userOf(1), userOf(600)]).toEqual([9, 9]);
+});
+
 test("a query that leaves a run in its middle finds as much as it shares", () => {
   const { placements, match } = createPlacements();
   const words = chain(900);

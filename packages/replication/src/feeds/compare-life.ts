@@ -27,7 +27,10 @@ export function compareLife(
   if (verdicts.includes("different")) return "later";
   // The engine does not give what others had read, so this cannot be shown to be the same life.
   if (latest.sequence < earliest.sequence) return "later";
-  return newest.sequence < latest.sequence && isBefore(latest, newest, clockMarginUs) ? "later" : "unknown";
+  const isRenumbered = [latest, life].some(
+    (known) => newest.sequence < known.sequence && isBefore(known, newest, clockMarginUs),
+  );
+  return isRenumbered ? "later" : "unknown";
 }
 
 /** Whether the engine's clock tells that one message was made before the other. */

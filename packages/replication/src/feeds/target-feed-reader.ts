@@ -220,7 +220,7 @@ export class TargetFeedReader implements FeedReader {
         return;
       }
       // The first message may name a life that is over; then a later one does.
-      if (this.#run.marks.newest === undefined) this.#claimUnread(state);
+      if (this.#run.marks.newest === undefined) this.#claimUnread();
       else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
     });
   }
@@ -234,13 +234,13 @@ export class TargetFeedReader implements FeedReader {
 
   #knowsBetter(state: FoldState): boolean {
     const { newest } = this.#run.marks;
-    if (!this.#isComplete || state.isComplete || state.progress === "loading" || !newest) return false;
+    if (!this.#isComplete || state.isComplete || !newest) return false;
     return newest.sequence >= lastSequenceOf(state);
   }
 
-  /** An engine that has not published anything has an owner, too. */
-  #claimUnread(state: FoldState | undefined): void {
-    if (state?.last === undefined && this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
+  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
+  #claimUnread(): void {
+    if (this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
   }
 
   /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */

@@ -4,7 +4,7 @@ export const idleGauge: LoadGauge = {
   inFlight: 0,
   pendingPrefillTokens: 0,
   decodeTokens: 0,
-  outstandingOutputTokens: 0,
+  pendingWorkMs: 0,
 };
 
 export function isIdle(gauge: LoadGauge): boolean {
@@ -16,6 +16,6 @@ export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
     one.inFlight === other.inFlight &&
     one.pendingPrefillTokens === other.pendingPrefillTokens &&
     one.decodeTokens === other.decodeTokens &&
-    one.outstandingOutputTokens === other.outstandingOutputTokens
+    one.pendingWorkMs === other.pendingWorkMs
   );
 }

@@ -8,8 +8,8 @@ export interface LoadGauge {
   readonly pendingPrefillTokens: number;
   /** Context tokens of requests past their first token. */
   readonly decodeTokens: number;
-  /** Tokens that requests in flight are still expected to generate. */
-  readonly outstandingOutputTokens: number;
+  /** Milliseconds that the engine is expected to compute on those prompts. */
+  readonly pendingWorkMs: number;
 }
 
 /** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
@@ -17,7 +17,11 @@ export interface SharedLoad {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
-  readonly outstandingOutputTokens: Float64Array;
+  readonly pendingWorkMs: Float64Array;
+  /** When less of that work was last heard to be left, on the monotonic clock; -Infinity before the first time. */
+  readonly computedMs: Float64Array;
+  /** Since when there has been such work without a break; Infinity where there is none. */
+  readonly pendingSinceMs: Float64Array;
   /** Other routers whose leases run. */
   readonly originCount: number;
   /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */

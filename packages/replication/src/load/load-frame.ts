@@ -77,7 +77,7 @@ function writeReport(writer: ByteWriter, report: GaugeReport, relayedCounter: nu
   writer.varint(report.inFlight);
   writer.varint(report.pendingPrefillTokens);
   writer.varint(report.decodeTokens);
-  writer.varint(report.outstandingOutputTokens);
+  writer.varint(report.pendingWorkMs);
 }
 
 /** @throws EspalierError `mesh_frame_invalid` */
@@ -132,7 +132,7 @@ function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean
     inFlight: readGauge(reader),
     pendingPrefillTokens: readGauge(reader),
     decodeTokens: readGauge(reader),
-    outstandingOutputTokens: readGauge(reader),
+    pendingWorkMs: readGauge(reader),
   };
 }
 

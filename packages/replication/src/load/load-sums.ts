@@ -1,3 +1,4 @@
+import { idleGauge } from "./gauge-values.ts";
 import type { LoadGauge, SharedLoad } from "./load-exchange.ts";
 
 /** When an origin was last heard, on the monotonic clock. */
@@ -13,7 +14,9 @@ export class LoadSums implements SharedLoad {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
-  readonly outstandingOutputTokens: Float64Array;
+  readonly pendingWorkMs: Float64Array;
+  readonly computedMs: Float64Array;
+  readonly pendingSinceMs: Float64Array;
   /** Requests in flight by what silent origins last said. */
   readonly expiredInFlight: Float64Array;
   /** Of all slots. */
@@ -27,7 +30,9 @@ export class LoadSums implements SharedLoad {
     this.inFlight = column();
     this.pendingPrefillTokens = column();
     this.decodeTokens = column();
-    this.outstandingOutputTokens = column();
+    this.pendingWorkMs = column();
+    this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
+    this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
     this.expiredInFlight = column();
     this.#contributors = Array.from({ length: capacity }, () => []);
     this.#nowMs = nowMs;
@@ -45,13 +50,13 @@ export class LoadSums implements SharedLoad {
 
   /** Adds the gauge of an origin that has nothing in the sums at this slot. */
   add(slot: number, gauge: LoadGauge, by: Heard): void {
-    this.#change(slot, gauge, 1);
+    this.#change(slot, idleGauge, gauge);
     this.#contributors[slot]!.push(by);
   }
 
   /** Takes out what `add` added. */
   remove(slot: number, gauge: LoadGauge, by: Heard): void {
-    this.#change(slot, gauge, -1);
+    this.#change(slot, gauge, idleGauge);
     const contributors = this.#contributors[slot]!;
     const at = contributors.indexOf(by);
     contributors[at] = contributors.at(-1)!;
@@ -60,8 +65,7 @@ export class LoadSums implements SharedLoad {
 
   /** Replaces what `add` added. */
   replace(slot: number, was: LoadGauge, is: LoadGauge): void {
-    this.#change(slot, was, -1);
-    this.#change(slot, is, 1);
+    this.#change(slot, was, is);
   }
 
   addExpired(slot: number, inFlight: number): void {
@@ -69,10 +73,13 @@ export class LoadSums implements SharedLoad {
     this.expiredTotal += inFlight;
   }
 
-  #change(slot: number, gauge: LoadGauge, sign: 1 | -1): void {
-    this.inFlight[slot]! += sign * gauge.inFlight;
-    this.pendingPrefillTokens[slot]! += sign * gauge.pendingPrefillTokens;
-    this.decodeTokens[slot]! += sign * gauge.decodeTokens;
-    this.outstandingOutputTokens[slot]! += sign * gauge.outstandingOutputTokens;
+  #change(slot: number, was: LoadGauge, is: LoadGauge): void {
+    this.inFlight[slot]! += is.inFlight - was.inFlight;
+    this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
+    this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
+    this.pendingWorkMs[slot]! += is.pendingWorkMs - was.pendingWorkMs;
+    if (is.pendingWorkMs < was.pendingWorkMs) this.computedMs[slot] = this.#nowMs();
+    if (this.pendingWorkMs[slot] === 0) this.pendingSinceMs[slot] = Number.POSITIVE_INFINITY;
+    else if (this.pendingSinceMs[slot] === Number.POSITIVE_INFINITY) this.pendingSinceMs[slot] = this.#nowMs();
   }
 }

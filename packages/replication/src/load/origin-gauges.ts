@@ -131,12 +131,9 @@ export class OriginGauges implements Heard {
     return true;
   }
 
-  #change(
-    known: KnownGauge,
-    { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens }: LoadGauge,
-  ): void {
+  #change(known: KnownGauge, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs }: LoadGauge): void {
     const { sums, slots } = this.#options;
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens };
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
       sums.replace(known.slot, known.gauge, gauge);
       known.gauge = gauge;

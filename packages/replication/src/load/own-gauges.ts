@@ -126,7 +126,7 @@ function checked(gauge: LoadGauge): LoadGauge {
     inFlight: checkedValue(gauge.inFlight),
     pendingPrefillTokens: checkedValue(gauge.pendingPrefillTokens),
     decodeTokens: checkedValue(gauge.decodeTokens),
-    outstandingOutputTokens: checkedValue(gauge.outstandingOutputTokens),
+    pendingWorkMs: checkedValue(gauge.pendingWorkMs),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Clock, RouterId } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
-import { BindingTable, hashText } from "./binding-table.ts";
+import { type BindingEntry, BindingTable, hashText } from "./binding-table.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-record.ts";
 
@@ -27,6 +27,8 @@ export interface Bindings {
   /** @throws RangeError for a value over 1,024 bytes */
   set(key: string, value: string, ttlMs: number): void;
   get(key: string): string | undefined;
+  /** Milliseconds for which a key stays bound unless it is set again; 0 where it is not. */
+  leftMs(key: string): number;
   forget(key: string): void;
   /** Bindings that are kept, forgotten and expired ones included. */
   readonly size: number;
@@ -50,6 +52,10 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
     if (pending.size > capacity) pending.delete(firstKey(pending));
     touch();
   };
+  const find = (text: string): BindingEntry | undefined => {
+    const entry = table.get(hashOf(text));
+    return entry?.record.kind === "bind" && entry.expiresMs > clock.nowMs() ? entry : undefined;
+  };
   return {
     get size() {
       return table.size;
@@ -60,16 +66,16 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
       const stamp = laterThan(table.get(key)?.record.stamp, hlc);
       write({ kind: "bind", stamp, ttlMs: wholeTtl(ttlMs), key, value });
     },
-    get(text) {
-      const entry = table.get(hashOf(text));
-      return entry?.record.kind === "bind" && entry.expiresMs > clock.nowMs() ? entry.record.value : undefined;
+    get: (text) => find(text)?.record.value,
+    leftMs(text) {
+      const entry = find(text);
+      return entry ? entry.expiresMs - clock.nowMs() : 0;
     },
     forget(text) {
-      const key = hashOf(text);
-      const entry = table.get(key);
-      if (entry?.record.kind !== "bind" || entry.expiresMs <= clock.nowMs()) return;
+      const entry = find(text);
+      if (!entry) return;
       // It has to be remembered as forgotten for as long as anybody may still hear of the binding.
-      const { stamp, ttlMs } = entry.record;
+      const { stamp, ttlMs, key } = entry.record;
       write({ kind: "unbind", stamp: laterThan(stamp, hlc), ttlMs, key, value: "" });
     },
     takePending() {

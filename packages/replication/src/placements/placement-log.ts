@@ -1,4 +1,4 @@
-import type { Clock, Meter } from "@espalier/common";
+import type { Clock, Meter, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Life } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
@@ -10,6 +10,7 @@ import { type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-re
 import { maxPlacementTtlMs, maxRunBlocks } from "./placement-record.ts";
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 import { RecordDigest } from "./record-digest.ts";
+import { createRouterNumbers } from "./router-numbers.ts";
 
 export interface PlacementLogOptions {
   /** This life of this router. */
@@ -59,6 +60,8 @@ export interface PlacementLog {
   /** Takes an item of another router's placement log. One that cannot be read is counted and skipped. */
   receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void;
   journalDropped(origin: Origin): void;
+  /** The router that a number in the index stands for; undefined where it is not known any more. */
+  routerOf(number: number): RouterId | undefined;
   /**
    * The digest of the records of a journal that outlive a time of the wall clock, by their writer's stamps, but for those
    * that do so by less than `digestSpanMs`. Replicas that have received the same say the same.
@@ -77,6 +80,7 @@ export function createPlacementLog(options: PlacementLogOptions): PlacementLog {
 class Log implements PlacementLog {
   readonly #options: PlacementLogOptions;
   readonly #reader: PlacementReader;
+  readonly #numbers = createRouterNumbers();
   readonly #meters: ReturnType<typeof createPlacementMeters>;
   #writer: PlacementWriter;
   #digest = new RecordDigest();
@@ -88,6 +92,7 @@ class Log implements PlacementLog {
     this.#reader = new PlacementReader({
       ...options,
       meters: this.#meters,
+      numbers: this.#numbers,
       maxRunBytes: options.maxRunBytes ?? maxRunBytes,
     });
     this.#epoch = options.self().epoch;
@@ -128,6 +133,10 @@ class Log implements PlacementLog {
 
   journalDropped(origin: Origin): void {
     this.#reader.drop(origin);
+  }
+
+  routerOf(number: number): RouterId | undefined {
+    return number === 0 ? this.#options.self().router : this.#numbers.routerOf(number);
   }
 
   digest(origin: Origin, wallMs: number): readonly [number, number] {

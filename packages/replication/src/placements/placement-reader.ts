@@ -13,6 +13,7 @@ import { type LogRecord, maxRunBlocks, type PlacementRecord } from "./placement-
 import { ReadRuns } from "./read-runs.ts";
 import { RecordDigest } from "./record-digest.ts";
 import { bindingHash, placementHash } from "./record-hash.ts";
+import type { RouterNumbers } from "./router-numbers.ts";
 
 /** Bytes of the runs of all journals. */
 export const maxRunBytes = 268_435_456;
@@ -30,9 +31,12 @@ export interface PlacementReaderOptions {
   readonly lifeOf: (target: string) => Life | undefined;
   readonly meters: PlacementMeters;
   readonly maxRunBytes: number;
+  readonly numbers: RouterNumbers;
 }
 
 interface ReadJournal {
+  /** Its router's, in the index. */
+  readonly by: number;
   readonly runs: ReadRuns;
   readonly digest: RecordDigest;
 }
@@ -51,7 +55,7 @@ export class PlacementReader {
   receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void {
     const records = this.#read(item);
     if (!records) return;
-    const journal = this.#journalOf(originKey(origin));
+    const journal = this.#journalOf(origin);
     for (const record of records) {
       if ("run" in record) this.#meet(journal, record, declarationOf(record.feed));
       else {
@@ -102,24 +106,26 @@ export class PlacementReader {
     if (declaration.life && newest && isOlderLife(declaration.life, newest)) return "older-life";
     const slot = slots.slotOf(declaration.target);
     if (slot < 0) return "no-slot";
-    this.#apply(record, slot, blockCount);
+    this.#apply(record, slot, blockCount, journal.by);
     return "applied";
   }
 
-  #apply({ kind, ttlMs }: PlacementRecord, slot: number, blockCount: number): void {
+  #apply({ kind, ttlMs }: PlacementRecord, slot: number, blockCount: number, by: number): void {
     const { index, clock } = this.#options;
     const nowMs = clock.nowMs();
     const words = this.#chain;
-    if (kind === "place") index.place(slot, words, blockCount, { nowMs, ttlMs });
-    else if (kind === "confirm") index.confirm(slot, words, blockCount, { nowMs, ttlMs });
+    if (kind === "place") index.place(slot, words, blockCount, { nowMs, ttlMs, by });
+    else if (kind === "confirm") index.confirm(slot, words, blockCount, { nowMs, ttlMs, by });
     else index.refute(slot, words, { from: blockCount - 1, blockCount, nowMs });
   }
 
-  #journalOf(key: string): ReadJournal {
+  #journalOf(origin: Origin): ReadJournal {
+    const key = originKey(origin);
     let journal = this.#journals.get(key);
     if (!journal) {
       if (this.#journals.size >= maxPlacementJournals) this.#forgetOldestJournal();
-      journal = { runs: new ReadRuns(), digest: new RecordDigest() };
+      const by = this.#options.numbers.numberOf(origin.router);
+      journal = { by, runs: new ReadRuns(), digest: new RecordDigest() };
       this.#journals.set(key, journal);
     }
     return journal;

@@ -1,3 +1,4 @@
+import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { FeedRig, target } from "./feed-rig.ts";
 
@@ -75,6 +76,36 @@ describe("a backup that has what the owner has missed", () => {
     b.read();
     rig.settle();
     expect([b.takeovers("records"), b.takeovers("state")]).toEqual([0, 1]);
+    rig.expectTruth();
+  });
+
+  test("states it at once when all wait for a state that nobody has", () => {
+    const { rig, a, b, c } = pair(18);
+    rig.publish(10);
+    a.read();
+    rig.exchange();
+    rig.publish(6);
+    a.miss(3);
+    a.read();
+    rig.exchange();
+    // A reader that is gone has stated what comes later, and has written no records.
+    const origin = { router: asRouterId("gone"), epoch: 1 };
+    const { life, last } = c.fold.state(target)!;
+    for (const { fold } of [a, b, c]) {
+      fold.declare(origin, 1, { target, life: life! });
+      fold.apply(origin, [
+        { kind: "cut", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1, digest: [1, 1] },
+      ]);
+      expect(fold.state(target)).toMatchObject({ isComplete: false, progress: "loading" });
+    }
+    b.read();
+    expect(b.claimed).toBe(1);
+    expect(b.fold.state(target)).toMatchObject({ isComplete: true, last: { sequence: 15 } });
+    rig.publish(10);
+    a.read();
+    b.read();
+    rig.settle();
+    expect(b.takeovers("state")).toBe(1);
     rig.expectTruth();
   });
 

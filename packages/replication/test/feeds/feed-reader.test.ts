@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { lifeId } from "../../src/facts/life.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -51,6 +52,37 @@ describe("an owner", () => {
     a.reader.worth("partial", "partial", "gap", null);
     rig.exchange();
     expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "partial", stamp });
+  });
+
+  /** Nobody could claim it until the next message, so that all routers in turn took themselves for its owner. */
+  test.each([
+    ["complete", "nothing-published", true],
+    ["partial", "nothing-received", false],
+  ] as const)("claims a feed of which it hears nothing, though others have read it: %s, %s", (worth, reason, isNew) => {
+    const { rig, a, b, c } = pair(7);
+    rig.publish(20);
+    a.read();
+    rig.exchange();
+    const before = c.fold.state(target)!.life!;
+    a.reader.stop();
+    if (isNew) rig.engine.restart();
+    b.reader.setRole("owner");
+    b.reader.worth("void", "stale", "connecting", null);
+    rig.exchange();
+    expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
+    b.reader.worth(worth, "live", reason, null);
+    rig.exchange();
+    expect(b.reader.role).toBe("owner");
+    expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
+    expect(c.fold.state(target)?.life, "nothing is said of the engine before it says something").toEqual(before);
+    rig.publish(5);
+    if (!isNew) b.miss(20);
+    b.read();
+    rig.settle();
+    expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
+    rig.expectEqual();
+    if (isNew) rig.expectTruth();
+    if (isNew) expect(c.fold.state(target)?.life?.predecessor).toBe(lifeId(before));
   });
 
   test("without a feed any more takes its claim back", () => {

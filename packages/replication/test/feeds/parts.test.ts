@@ -36,6 +36,8 @@ describe("the marks of a run", () => {
 describe("lives are compared", () => {
   const life: Life = { ...mark(0), predecessor: null };
   const secondUs = 1_000_000;
+  /** Named by a message that was not its first; the latest is of 1 s after that. */
+  const inTheMiddle = { life: { ...mark(9), predecessor: null }, last: mark(1_000) };
   test.each([
     ["by the latest message", history(5, 20), { life, last: mark(15) }, "same"],
     ["by the one that names it", history(0, 3), { life, last: mark(15) }, "same"],
@@ -48,6 +50,8 @@ describe("lives are compared", () => {
     ["nothing of what others know is there", history(16, 20), { life, last: mark(15) }, "later"],
     ["a lower number, made much later", history(3, 8, 2 * secondUs), { life, last: mark(15) }, "later"],
     ["a lower number, made a little later", history(3, 8, 100_000), { life, last: mark(15) }, "unknown"],
+    ["a lower number than the one that names it, made much later", history(0, 2, 1_500_000), inTheMiddle, "later"],
+    ["a lower number than that, made a little later", history(0, 2, 1_005_000), inTheMiddle, "unknown"],
     ["what is read is older", history(3, 8), { life, last: mark(15) }, "older"],
     ["what is read is older and another life", history(0, 8, -secondUs), { life, last: mark(15) }, "older"],
     ["nothing was read", new MarkHistory(), { life, last: mark(15) }, "unknown"],

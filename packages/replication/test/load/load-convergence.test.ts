@@ -112,7 +112,7 @@ test.each([1, 2, 3, 4, 5, 6])("sums are never negative and equal the truth after
   for (const node of network.nodes) for (const target of targets) node.router.plane.set(target, gaugeOf(0));
   time.advance(1_500);
   for (const { router } of network.nodes) {
-    for (const column of [router.plane.shared.inFlight, router.plane.shared.outstandingOutputTokens]) {
+    for (const column of [router.plane.shared.inFlight, router.plane.shared.pendingWorkMs]) {
       expect([...column].every((sum) => sum === 0)).toBe(true);
     }
     expect(targets.every((_, slot) => router.plane.shared.ageMs(slot) === 0)).toBe(true);

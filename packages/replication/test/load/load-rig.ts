@@ -58,7 +58,7 @@ export function gaugeOf(inFlight: number): LoadGauge {
     inFlight,
     pendingPrefillTokens: inFlight * 10,
     decodeTokens: inFlight * 100,
-    outstandingOutputTokens: inFlight * 7,
+    pendingWorkMs: inFlight * 7,
   };
 }
 
@@ -70,7 +70,7 @@ export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge 
     inFlight: shared.inFlight[slot] ?? 0,
     pendingPrefillTokens: shared.pendingPrefillTokens[slot] ?? 0,
     decodeTokens: shared.decodeTokens[slot] ?? 0,
-    outstandingOutputTokens: shared.outstandingOutputTokens[slot] ?? 0,
+    pendingWorkMs: shared.pendingWorkMs[slot] ?? 0,
   };
 }
 

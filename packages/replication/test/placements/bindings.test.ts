@@ -52,6 +52,23 @@ test("the last word holds, also after a binding by a router whose clock is far a
   expect([a, b].map(({ bindings }) => bindings.get("key"))).toEqual([undefined, undefined]);
 });
 
+test("how long a binding lasts is told from when this router heard of it, 0 where there is none", () => {
+  const { time, routers } = routersOf(2);
+  const [a, b] = routers as [LogRouter, LogRouter];
+  a.bindings.set("session", "engine-3", 10_000);
+  time.advance(3_000);
+  exchange(routers);
+  time.advance(1_000);
+  expect([a, b].map(({ bindings }) => bindings.leftMs("session"))).toEqual([6_000, 9_000]);
+  b.bindings.set("session", "engine-3", 10_000);
+  exchange(routers);
+  expect([a, b].map(({ bindings }) => bindings.leftMs("session"))).toEqual([10_000, 10_000]);
+  a.bindings.forget("session");
+  expect([a.bindings.leftMs("session"), a.bindings.leftMs("another")]).toEqual([0, 0]);
+  time.advance(10_000);
+  expect(b.bindings.leftMs("session")).toBe(0);
+});
+
 test("forgetting what is not bound writes nothing, and of two words between flushes only the last is written", () => {
   const { routers } = routersOf(1);
   const [a] = routers as [LogRouter];

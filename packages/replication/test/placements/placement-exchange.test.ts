@@ -1,3 +1,4 @@
+import { createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { maxPlacementItemBytes } from "../../src/documents/own-journal.ts";
@@ -39,6 +40,25 @@ describe("placements through the journals", () => {
     time.advance(20);
     for (const [at, chain] of chains.entries()) expectPlaced(nodes, "x", chain, 6 + at);
     for (const chain of chains) expectPlaced(nodes, "y", chain, 0);
+  });
+
+  test("every router knows by whom a chain was sent there last", () => {
+    const time = createVirtualTime();
+    const nodes = nodesOf(["a", "b", "c"], time);
+    const chain = chainOf(1, 10);
+    const matches = createPrefixMatches(nodes[0]!.slots.capacity);
+    const placers = (): (string | undefined)[] =>
+      nodes.map(({ replica, index, slots }) => {
+        index.match(chain, 10, time.clock.nowMs(), matches);
+        return replica.placements.routerOf(matches.placedBy[slots.slotOf("x")]!);
+      });
+    nodes[0]!.replica.placements.place("x", chain, 10, minute);
+    time.advance(20);
+    expect(placers()).toEqual(["a", "a", "a"]);
+    nodes[2]!.replica.placements.place("x", chain, 10, minute);
+    time.advance(20);
+    expect(placers()).toEqual(["c", "c", "c"]);
+    expect(nodes[0]!.replica.placements.routerOf(77)).toBeUndefined();
   });
 
   test("one that joins late has them all, and they expire for it too", () => {

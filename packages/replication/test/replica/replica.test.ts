@@ -61,7 +61,7 @@ test("placements, load and bindings of one router reach the other", () => {
     inFlight: 2,
     pendingPrefillTokens: 480,
     decodeTokens: 0,
-    outstandingOutputTokens: 20,
+    pendingWorkMs: 20,
   });
   a.replica.bindings.set("resp_1", "engine", 60_000);
   expect(b.replica.load.shared.inFlight[b.slots.find("engine")]).toBe(2);

@@ -3,6 +3,7 @@ import type { CandidateSet } from "@espalier/policies";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { CacheMeters } from "./cache-meters.ts";
+import { type PrefixEvidence, prefixEvidence } from "./prefix-evidence.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
 
@@ -18,6 +19,8 @@ export interface PrefixKnowledge {
   match(prompt: PromptBlocks): void;
   /** Writes what a target is thought to hold of the prompt into the candidate set. */
   describe(target: RoutingTarget, prompt: PromptBlocks, candidates: CandidateSet, index: number): void;
+  /** Where that comes from, for people; undefined for a target that nothing is kept of. */
+  evidence(target: TargetIndex): PrefixEvidence | undefined;
   /**
    * The prompt is being sent to the target.
    *
@@ -97,11 +100,13 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       candidates.heldTokens[at] =
         heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
       if (matches.isListed[number] !== 1) return;
-      const cut = cutToEngine(prompt, target.signals.blockSize);
+      const { blockSize } = prompt;
+      const most = usableTokens(prompt);
+      const unit = target.signals.blockSize > 0 ? target.signals.blockSize : blockSize;
       const trusted = standing === "complete" || standing === "partial";
       const facts = trusted ? matches.gpuBlocks[number]! : 0;
       const placed = matches.placedBlocks[number]!;
-      let held = cut(Math.max(facts, placed));
+      let held = wholeBlocks(Math.max(facts, placed) * blockSize, most, unit);
       candidates.matchedTokens[at] = held;
       candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
       if (!trusted || matches.factBlocks[number]! <= facts) return;
@@ -110,11 +115,12 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       let depth = facts;
       for (let slower = 0; slower < columns.length; slower++) {
         depth += matches.tierBlocks[slower + 1]![number]!;
-        const reached = Math.max(held, cut(depth));
+        const reached = Math.max(held, wholeBlocks(depth * blockSize, most, unit));
         columns[slower]![at] = reached - held;
         held = reached;
       }
     },
+    evidence: (target) => (target < maxKnownTargets ? prefixEvidence(matches, target, standingOf(target)) : undefined),
     place: (target, prompt, matchedTokens) => new PlacedPrompt(placing, target, prompt, matchedTokens),
     renew() {
       for (const placed of waiting) placed.renew();
@@ -136,14 +142,14 @@ function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStand
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
-/**
- * From a depth in blocks to tokens that the engine can use: whole blocks of its own, and never the last token of the
- * prompt, which it always computes.
- */
-function cutToEngine({ tokens, blockSize, from }: PromptBlocks, engineBlock: number): (depth: number) => number {
-  const unit = engineBlock > 0 ? engineBlock : blockSize;
-  const most = from === "bytes" ? tokens : tokens - 1;
-  return (depth) => Math.max(0, Math.floor(Math.min(depth * blockSize, most) / unit) * unit);
+/** The engine always computes the last token of a prompt. How many bytes a token has, nobody knows. */
+function usableTokens({ tokens, from }: PromptBlocks): number {
+  return from === "bytes" ? tokens : tokens - 1;
+}
+
+/** Of so many tokens, those that an engine can use: in whole blocks of its own, `unit` tokens each. */
+function wholeBlocks(tokens: number, most: number, unit: number): number {
+  return Math.max(0, Math.floor(Math.min(tokens, most) / unit) * unit);
 }
 
 interface PlacedPromptOptions extends KnowledgeOptions {

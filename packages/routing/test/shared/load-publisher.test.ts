@@ -13,7 +13,7 @@ describe("what this router has sent to an engine", () => {
     const target: ScriptedTarget = scriptedTarget(0, "engine-a", { onLoad: () => publisher.changed(target) });
     return { time, told, publisher, target };
   }
-  const size = { promptTokens: 100, uncachedTokens: 60, expectedOutputTokens: 30 };
+  const size = { promptTokens: 100, uncachedTokens: 60, expectedOutputTokens: 30, workMs: 30 };
 
   test("is told at once when a request begins, and soon when it reaches its first token and ends", async () => {
     const { time, told, publisher, target } = publish();
@@ -27,9 +27,9 @@ describe("what this router has sent to an engine", () => {
     ticket.end();
     time.advance(8);
     expect(told).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, outstandingOutputTokens: 30 }],
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, outstandingOutputTokens: 30 }],
-      ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, outstandingOutputTokens: 0 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0 }],
+      ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 }],
     ]);
     await publisher.stop();
   });
@@ -61,9 +61,7 @@ describe("what this router has sent to an engine", () => {
     for (let at = 0; at < 20; at++) ticket.progress(1);
     expect(told).toEqual([]);
     time.advance(50);
-    expect(told).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 120, outstandingOutputTokens: 10 }],
-    ]);
+    expect(told).toEqual([["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 120, pendingWorkMs: 0 }]]);
     time.advance(1_000);
     expect(told).toHaveLength(1);
     ticket.progress(5);

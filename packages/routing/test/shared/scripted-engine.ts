@@ -7,6 +7,7 @@ import type { FeedCondition, FeedOutput } from "../../src/feeds/feed-output.ts";
 export const connectMs = 10;
 
 const connecting: FeedCondition = { standing: "void", state: "connecting", reason: "connecting", unusable: undefined };
+const lost: FeedCondition = { standing: "void", state: "stale", reason: "socket-lost", unusable: undefined };
 const stopped: FeedCondition = { standing: "none", state: "off", reason: "stopped", unusable: undefined };
 const live: FeedCondition = { standing: "complete", state: "live", reason: "complete", unusable: undefined };
 
@@ -18,6 +19,7 @@ export class ScriptedEngine {
   /** One chain for each message of the present life. */
   #messages: Uint32Array[] = [];
   #life = 1;
+  #isUp = true;
   /** Readings that this says no to are never connected. */
   isReachedBy: (reader: string) => boolean = () => true;
 
@@ -49,6 +51,23 @@ export class ScriptedEngine {
     for (const { output } of this.#connected()) output.newLife();
   }
 
+  /** Its process ends, and another one comes up later. */
+  restartAfter(downMs: number): void {
+    this.#isUp = false;
+    const before = this.#connected();
+    for (const reading of before) {
+      reading.isConnected = false;
+      reading.output.condition(lost);
+    }
+    this.#scheduler.after(downMs, () => {
+      this.#isUp = true;
+      this.#messages = [];
+      this.#life += 1;
+      for (const reading of before) if (this.#readings.has(reading)) reading.output.newLife();
+      for (const reading of this.#readings) this.#connect(reading);
+    });
+  }
+
   /** A message gets lost on its way to those who read now. */
   lose(chain: Uint32Array): void {
     const sequence = this.#messages.push(chain) - 1;
@@ -61,9 +80,13 @@ export class ScriptedEngine {
   opened(reading: ScriptedReading): void {
     this.#readings.add(reading);
     reading.output.condition(connecting);
+    this.#connect(reading);
+  }
+
+  #connect(reading: ScriptedReading): void {
     if (!this.isReachedBy(reading.reader)) return;
     this.#scheduler.after(connectMs, () => {
-      if (!this.#readings.has(reading)) return;
+      if (!this.#readings.has(reading) || !this.#isUp || reading.isConnected) return;
       reading.isConnected = true;
       for (const sequence of this.#messages.keys()) this.#tell(reading, sequence);
       reading.output.condition(live);

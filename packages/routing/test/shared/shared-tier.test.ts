@@ -208,4 +208,33 @@ describe("a new life of an engine", () => {
       expect(one.held(engine.key, chainOf(1, 4))).toBe(0);
     }
   });
+
+  /** Of three routers each took itself for the reader in turn, and nobody read along, until the engine said something. */
+  test.each([true, false])(
+    "that is silent has one reader, and one reads along; the last reader gone: %s",
+    async (isGone) => {
+      await readTogether();
+      const third = cluster.add("c");
+      await third.tier.start();
+      third.read(engine);
+      const all = [one, other, third];
+      engine.store(chainOf(1, 4));
+      cluster.until(() => all.every((router) => router.held(engine.key, chainOf(1, 4)) === 4));
+      cluster.time.advance(3_000);
+      engine.restartAfter(isGone ? 0 : 3_000);
+      cluster.time.advance(100);
+      const last = all.find((router) => roleOf(router) === "owner")!;
+      if (isGone) await last.tier.stop();
+      const rest = all.filter((router) => !isGone || router !== last);
+      cluster.time.advance(9_000);
+      const expected = isGone ? ["backup", "owner"] : ["backup", "none", "owner"];
+      expect(rest.map((router) => roleOf(router)).sort()).toEqual(expected);
+      const reader = rest.find((router) => roleOf(router) === "owner")!;
+      for (const { tier } of rest) expect(tier.ownership.ownerOf(engine.key)).toBe(reader.name);
+      engine.store(chainOf(2, 3));
+      cluster.until(() => rest.every((router) => router.held(engine.key, chainOf(2, 3)) === 3));
+      for (const router of rest) expect(router.held(engine.key, chainOf(1, 4))).toBe(0);
+      await third.tier.stop();
+    },
+  );
 });

@@ -7,6 +7,7 @@ import fastify, { type FastifyHttpOptions, type FastifyInstance } from "fastify"
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
+import { type Explain, registerExplain } from "./explain-route.ts";
 
 export interface AdminDependencies {
   readonly fleet: Fleet;
@@ -21,6 +22,10 @@ export interface AdminDependencies {
   readonly mesh: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
+  /** For `POST /admin/explain`. */
+  readonly explain: Explain;
+  /** The longest body that may be explained. */
+  readonly maxExplainedBytes: number;
   readonly tls: TlsMaterial | undefined;
   /** SHA-256 of the key that admin requests must carry; undefined leaves the listener open. */
   readonly keySha256: Buffer | undefined;
@@ -56,6 +61,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     guarded.get("/admin/config", async () => dependencies.describeConfig());
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
+    registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
     guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map((engine) => describeEngine(engine)) }));
     guarded.patch<{ Params: { id: string } }>("/admin/workers/:id", async ({ params, body }) => {
       const draining = readDraining(body);

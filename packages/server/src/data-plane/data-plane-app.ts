@@ -12,7 +12,7 @@ import { authenticate } from "./api-keys.ts";
 import { type ClientErrors, createClientErrors } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
-import type { PlannedRequest } from "./inference-exchange.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
@@ -30,6 +30,11 @@ declare module "fastify" {
     readonly endpointId?: PlannedRequest["endpointId"];
     /** Takes a body of any content type. */
     readonly anyBody?: boolean;
+  }
+
+  interface FastifyRequest {
+    /** Name of the key that it came with; undefined where none is needed. */
+    apiKeyName: string | undefined;
   }
 }
 
@@ -51,6 +56,7 @@ export function createDataPlaneApp(
   const clientErrors = createClientErrors();
   const app = createFastify(context, listener, clientErrors);
   clientErrors.watch(app);
+  app.decorateRequest("apiKeyName", undefined);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
   app.setErrorHandler((error, request, reply) => {
@@ -122,7 +128,7 @@ function createFastify(
 /** What is checked before a body is read, so that a refusal costs nothing. */
 function admit(context: RouterContext, request: FastifyRequest): void {
   const { settings, inFlight } = context;
-  authenticate(settings.apiKeys, request.headers);
+  request.apiKeyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   const encoding = request.headers["content-encoding"];
   if (encoding !== undefined && encoding !== "identity") throw new EspalierError("unsupported_encoding");

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { PlannedRequest } from "./inference-exchange.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
 import { answer, passOn } from "./run-exchange.ts";

@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http";
+import type { Admission, AdmissionTicket } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
-import type { ApiFamily, Endpoint } from "@espalier/openai";
+import type { ApiFamily } from "@espalier/openai";
 import type {
   AttemptFailure,
   BodyFilter,
@@ -9,29 +10,15 @@ import type {
   ExchangeOutcome,
   Upstream,
 } from "@espalier/proxy";
-import type { Placement, RoutedRequest, Selection } from "@espalier/routing";
+import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
-import type { PoolSettings } from "../routing/pools.ts";
+import { servesAlone } from "../disaggregation/pair-roles.ts";
+import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
+import { outcomeStatus } from "./outcome-status.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import type { RouterContext } from "./router-context.ts";
-
-/** Everything that is known of one request before an engine is chosen. */
-export interface PlannedRequest
-  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId">,
-    RoutedRequest {
-  readonly ownHeaders: readonly string[];
-  /** Names the route in metrics. */
-  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
-  readonly pool: PoolSettings;
-  readonly targets: readonly Target[];
-  readonly onlyEngine: string | undefined;
-  /** Whether the router asked for the usage event of a stream and must take it out again. */
-  readonly stripUsage: boolean;
-  /** Whether the answer's id names a response that the engine keeps. */
-  readonly storesResponse: boolean;
-  /** When the request was complete, on the clock's monotonic axis. */
-  readonly acceptedMs: number;
-}
+import { upstreamHeaders } from "./upstream-headers.ts";
 
 /**
  * One request on its way: chooses the engine of each attempt, charges and releases its load, feeds the circuit
@@ -48,18 +35,30 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly forwardAuthorization: boolean;
   readonly response: ServerResponse;
   readonly observer: ExchangeObserver = this;
+  readonly judge?: NonNullable<Exchange["judge"]>;
 
   readonly #context: RouterContext;
   readonly #plan: PlannedRequest;
   readonly #tried = new Set<string>();
+  /** Undefined in a pool whose engines hand over no KV blocks. */
+  readonly #split: SplitRun | undefined;
   #selection: Selection<Target> | undefined;
   #placement: Placement | undefined;
   #ticket: LoadTicket | undefined;
+  #work: PromptWork | undefined;
   #permit: Permit | undefined;
+  #queue: Admission<Target> | undefined;
+  #admitted: AdmissionTicket | undefined;
+  /** Targets with room for the first attempt; a further one may go anywhere. */
+  #open: readonly Target[] | undefined;
   #watch: AnswerWatch | undefined;
   #attempts = 0;
+  /** As seen in a stream, about. */
+  #outputTokens = 0;
   #dispatchedMs = Number.NaN;
   #firstByteMs = Number.NaN;
+  #isStream = false;
+  #isFinished = false;
 
   constructor(context: RouterContext, plan: PlannedRequest, response: ServerResponse) {
     this.#context = context;
@@ -73,35 +72,101 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.family = plan.family;
     this.forwardAuthorization = plan.pool.forwardAuthorization;
     this.response = response;
+    if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return;
+    const split = new SplitRun(context, plan);
+    this.#split = split;
+    this.judge = (_, status, head, ended) => split.judge(status, head, ended);
   }
 
-  next(): Upstream | undefined {
-    const { pool, targets, features, prompt, onlyEngine } = this.#plan;
-    const { selector, metrics, prefix } = this.#context;
-    const selection = selector.select(pool, targets, this.#plan, { tried: this.#tried, onlyEngine });
+  /** Its turn has come. It goes to one of these targets. */
+  admitted(queue: Admission<Target>, ticket: AdmissionTicket, open: readonly Target[]): void {
+    this.#queue = queue;
+    this.#admitted = ticket;
+    this.#open = open;
+  }
+
+  next(): Upstream | undefined | Promise<Upstream | undefined> {
+    const step = this.#split?.next(this.#tried);
+    // While the engines of a pair are asked, the client may go away.
+    if (step instanceof Promise) return step.then((due) => (this.#isFinished ? undefined : this.#dispatch(due)));
+    return this.#dispatch(step);
+  }
+
+  #dispatch(step: SplitStep | undefined): Upstream | undefined | Promise<Upstream | undefined> {
+    const { pool, features, prompt } = this.#plan;
+    const { metrics, prefix } = this.#context;
+    const selection = step?.selection ?? this.#selectAlone();
     if (!selection) return undefined;
     const { target, reason, matchedTokens } = selection;
     metrics.decided(pool.policy.name, reason);
-    this.#tried.add(target.key);
     this.#selection = selection;
+    this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
-    const uncachedTokens = Math.max(1, features.promptTokens - matchedTokens);
-    this.#ticket = target.load.begin({ ...features, uncachedTokens });
+    // What another engine computes is not computed here.
+    const ownTokens = this.#split?.prefillWorker === undefined ? features.promptTokens - matchedTokens : 0;
+    this.#work = ownTokens > 0 ? selection.work : undefined;
+    const workMs = this.#work?.sent() ?? 0;
+    this.#ticket = target.load.begin({ ...features, uncachedTokens: Math.max(1, ownTokens), workMs });
+    this.#admitted?.dispatched(Math.max(1, features.promptTokens - matchedTokens));
     // Before the request goes out, so that its siblings of one burst find it.
     this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens);
-    return { key: target.key, url: target.engine.url, headers: upstreamHeaders(pool, target) };
+    const headers = upstreamHeaders(pool, target);
+    const upstream = { key: target.key, url: target.engine.url, headers };
+    return this.#withAdapter(
+      target,
+      step?.leg
+        ? { ...upstream, key: step.key, headers: [...headers, ...step.leg.headers], body: step.leg.body }
+        : upstream,
+    );
   }
 
-  attemptStarted(): void {
+  /** At once where the engine serves the adapter that is asked for; else when it does, or the next one that can. */
+  #withAdapter(target: Target, upstream: Upstream): Upstream | Promise<Upstream | undefined> {
+    const { pool, features } = this.#plan;
+    const { adapter } = features;
+    if (adapter === undefined) return upstream;
+    const loading = this.#context.adapterLoader.load(target.engine, adapter, pool.upstreamHeaders);
+    if (!loading) {
+      target.adapters.sent(adapter);
+      return upstream;
+    }
+    return loading.then((isLoaded) => {
+      if (this.#isFinished) return undefined;
+      if (isLoaded) {
+        // What the loading took is not to be learned as prefill.
+        this.#work = undefined;
+        target.adapters.sent(adapter);
+        return upstream;
+      }
+      this.#tried.add(target.key);
+      this.#ticket?.end();
+      this.#withdraw();
+      this.#permit?.release();
+      return this.next();
+    });
+  }
+
+  #selectAlone(): Selection<Target> | undefined {
+    const { pool, onlyEngine } = this.#plan;
+    const targets = (this.#tried.size === 0 ? this.#open : undefined) ?? this.#plan.targets;
+    const restriction = { tried: this.#tried, onlyEngine, accepts: servesAlone };
+    return this.#context.selector.select(pool, targets, this.#plan, restriction);
+  }
+
+  attemptStarted(_: Upstream, __: number, withdraw: () => void): void {
     this.#attempts++;
-    // Time that a failed engine took is not the router's.
-    if (this.#attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs();
+    this.#split?.started(withdraw);
+    // Time that a failed engine took is not the router's, nor is that in which all engines were busy.
+    if (this.#attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs() - (this.#admitted?.waitedMs ?? 0);
   }
 
   attemptFailed(_: Upstream, failure: AttemptFailure): void {
+    const isOwnDoing = failure.kind === "declined" || failure.kind === "withdrawn";
+    if (this.#selection && !isOwnDoing) this.#tried.add(this.#selection.target.key);
+    this.#split?.failed(failure.kind);
     this.#ticket?.end();
     if (failure.beforeFirstByte) this.#withdraw();
-    if (failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
+    if (isOwnDoing || failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
     else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
     // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
     else this.#selection?.target.engine.breaker.begin()?.failure(failure.error.code);
@@ -128,26 +193,38 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       "x-request-id",
       this.requestId,
     ];
+    const queuedMs = this.#admitted?.waitedMs ?? 0;
+    if (queuedMs > 0) headers.push("x-espalier-queued-ms", queuedMs.toFixed(3));
     if (this.#plan.prompt) headers.push("x-espalier-cache-hit-tokens", String(this.#selection?.matchedTokens ?? 0));
+    const prefillWorker = this.#split?.prefillWorker;
+    if (prefillWorker !== undefined) headers.push("x-espalier-prefill-worker", prefillWorker);
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
   }
 
   firstByte(): void {
     this.#firstByteMs = this.#context.clock.nowMs();
+    // An answer that is not streamed comes when all of it is there.
+    if (this.#isStream) this.#work?.firstToken();
     this.#ticket?.firstToken();
     this.#placement?.computed();
+    this.#split?.firstByte();
+    this.#queue?.eased();
   }
 
   bodyFilter(status: number, contentType: string): BodyFilter | undefined {
     if (status !== 200) return undefined;
+    this.#isStream = contentType.startsWith("text/event-stream");
     const { stripUsage, storesResponse } = this.#plan;
     const ticket = this.#ticket;
     this.#watch = watchAnswer({
       contentType,
       stripUsage,
       readId: storesResponse,
-      onTokens: (count) => ticket?.progress(count),
+      onTokens: (count) => {
+        this.#outputTokens += count;
+        ticket?.progress(count);
+      },
     });
     return this.#watch;
   }
@@ -156,18 +233,31 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   finish(outcome: ExchangeOutcome): EspalierError | undefined {
     const { clock, metrics, storedResponses } = this.#context;
     const { endpointId, pool, acceptedMs } = this.#plan;
+    this.#isFinished = true;
     this.#ticket?.end();
     this.#permit?.release();
     const usage = this.#watch?.usage();
+    if (outcome.kind === "completed" && this.#isStream)
+      this.#work?.ended(usage?.completionTokens ?? this.#outputTokens);
     const responseId = this.#watch?.responseId();
     const target = this.#selection?.target;
     if (responseId !== undefined && target) storedResponses.remember(responseId, target.engine.id);
-    this.#placement?.answered(outcome.kind === "completed" ? usage?.cachedTokens : undefined);
+    const isCompleted = outcome.kind === "completed";
+    // Tokens that came from another engine say nothing of this one's cache.
+    const isComparable = isCompleted && this.#split?.prefillWorker === undefined;
+    this.#placement?.answered(isComparable ? usage?.cachedTokens : undefined);
+    this.#split?.finish({
+      isAnswered: isCompleted && outcome.status < 400,
+      uncachedTokens: this.#plan.features.promptTokens - (this.#selection?.matchedTokens ?? 0),
+      outputTokens: usage?.completionTokens ?? 0,
+    });
+    this.#admitted?.ended(usage?.completionTokens ?? this.#outputTokens);
+    this.#queue?.eased();
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     metrics.finished({
       endpoint: endpointId,
       model: pool.model,
-      status: statusOf(outcome, error),
+      status: outcomeStatus(outcome, error),
       durationS: (clock.nowMs() - acceptedMs) / 1_000,
       firstByteS: (this.#firstByteMs - acceptedMs) / 1_000,
       promptTokens: usage?.promptTokens,
@@ -204,18 +294,4 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       logger.warn("request failed", { ...fields, code: outcome.error.code });
     } else logger.debug("request", fields);
   }
-}
-
-/** A rank of an engine with several is asked for by the header that vLLM and SGLang know. */
-function upstreamHeaders({ upstreamHeaders: credentials }: PoolSettings, { engine, rank }: Target): readonly string[] {
-  return engine.targets.length === 1 ? credentials : [...credentials, "x-data-parallel-rank", String(rank)];
-}
-
-/** Nginx's 499 stands for a client that went away, in metrics only. */
-const clientClosedStatus = 499;
-
-function statusOf(outcome: ExchangeOutcome, error: EspalierError | undefined): number {
-  if (outcome.kind === "completed") return outcome.status;
-  if (outcome.kind === "client_closed") return clientClosedStatus;
-  return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }

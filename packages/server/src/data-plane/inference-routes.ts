@@ -9,7 +9,9 @@ import {
 import { policyCatalogue } from "@espalier/policies";
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { PlannedRequest } from "./inference-exchange.ts";
+import { planService } from "../admission/plan-service.ts";
+import type { SplitSource } from "../disaggregation/split-source.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import { locateResponse } from "./locate-response.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -27,13 +29,17 @@ export function registerInferenceRoutes(app: FastifyInstance, context: RouterCon
       url: endpoint.path,
       config: { family: endpoint.family, endpointId: endpoint.id },
       handler: (request, reply) =>
-        answer(context, request, reply, endpoint.family, () => plan(context, endpoint, request)),
+        answer(context, request, reply, endpoint.family, () => planInference(context, endpoint, request)),
     });
   }
 }
 
-/** @throws EspalierError for everything that keeps the request from being sent to an engine */
-function plan(
+/**
+ * What is to be done with a request, before an engine is chosen for it.
+ *
+ * @throws EspalierError for everything that keeps the request from being sent to an engine
+ */
+export function planInference(
   context: RouterContext,
   endpoint: Endpoint,
   request: FastifyRequest,
@@ -65,11 +71,16 @@ function planView(
   const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
   const stripUsage = context.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
   const renamed = view.model !== undefined && view.model !== model;
-  const body = editBody(received, view, {
-    ...(renamed ? { model } : {}),
-    ...(stripUsage ? { includeUsage: true as const } : {}),
-  });
+  const { service, bodyFields } = planService(context.admission.config, request, view);
+  const edit: SplitSource["edit"] = (set, isAnswer) =>
+    editBody(received, view, {
+      ...(renamed ? { model } : {}),
+      ...(stripUsage && isAnswer ? { includeUsage: true as const } : {}),
+      set: { ...bodyFields, ...set },
+    });
+  const body = edit({}, true);
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
+  const parent = context.fleet.model(model)?.parent;
   const plan = (prompt: PromptBlocks | undefined): PlannedRequest => ({
     endpointId: endpoint.id,
     family: endpoint.family,
@@ -89,15 +100,18 @@ function planView(
         endpoint.kind === "generate" ? (view.maxOutputTokens ?? usualOutputTokens) * view.choices : 0,
       sessionKey,
       prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
+      adapter: parent === undefined ? undefined : model,
     },
     stripUsage,
+    ...(endpoint.kind === "generate" ? { split: { view, edit } } : {}),
     storesResponse: endpoint.id === "responses",
+    ...(service ? { service } : {}),
     acceptedMs,
   });
   if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
   const prompt = context.prefix.reader.read({
     model,
-    parent: context.fleet.model(model)?.parent,
+    parent,
     endpoint: endpoint.id,
     fields: view.fields,
     estimatedTokens,

@@ -3,9 +3,12 @@ import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type { TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
+import type { AdmissionParts } from "../admission/admission-parts.ts";
+import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
+import type { AdapterLoader } from "../routing/adapter-loader.ts";
 import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { ApiKey } from "./api-keys.ts";
@@ -33,8 +36,14 @@ export interface RouterContext {
   readonly proxy: EngineProxy;
   readonly modelRouter: ModelRouter;
   readonly pools: Pools;
+  readonly adapterLoader: AdapterLoader;
   readonly selector: TargetSelector;
+  readonly admission: AdmissionParts;
+  /** Decides as `selector` does, of requests that are not sent. */
+  readonly quietSelector: TargetSelector;
   readonly prefix: PrefixParts;
+  /** For requests that two engines serve together. */
+  readonly split: SplitParts;
   /** Undefined when nothing is shared with other routers. */
   readonly mesh: MeshParts | undefined;
   readonly metrics: RequestMetrics;

@@ -1,8 +1,10 @@
 import { asEspalierError, type EspalierError } from "@espalier/common";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { forwardAdmitted } from "../admission/forward-admitted.ts";
 import { replyWithError } from "./error-reply.ts";
-import { InferenceExchange, type PlannedRequest } from "./inference-exchange.ts";
+import { InferenceExchange } from "./inference-exchange.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import { readTraceparent } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 
@@ -25,9 +27,10 @@ export async function answer(
   if (response.destroyed) return;
   let error: EspalierError | undefined;
   try {
-    const planned = plan();
-    const exchange = new InferenceExchange(context, planned instanceof Promise ? await planned : planned, response);
-    error = exchange.finish(await context.proxy.forward(exchange));
+    const planning = plan();
+    const planned = planning instanceof Promise ? await planning : planning;
+    const exchange = new InferenceExchange(context, planned, response);
+    error = exchange.finish(await forwardAdmitted(context, planned, exchange));
   } catch (thrown) {
     error = asEspalierError(thrown);
     if (error.code === "internal_error")

@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { parseStoredResponsePath } from "@espalier/openai";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { PlannedRequest } from "./inference-exchange.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import { locateResponse } from "./locate-response.ts";
 import type { RouterContext } from "./router-context.ts";
 import { answer, passOn } from "./run-exchange.ts";

@@ -1,4 +1,6 @@
+import type { Clock } from "@espalier/common";
 import type { Policy } from "@espalier/policies";
+import { PoolWork } from "@espalier/routing";
 import { globPattern } from "./glob-pattern.ts";
 
 /** What the engines of one model share: how they are chosen and what they are told. */
@@ -6,6 +8,8 @@ export interface PoolSettings {
   /** The served model's name, or `*` for requests that name none. */
   readonly model: string;
   readonly policy: Policy;
+  /** What is learned of the times that its engines take. */
+  readonly work: PoolWork;
   /** Flat name and value pairs added to every request to an engine of the pool: its credentials. */
   readonly upstreamHeaders: readonly string[];
   /** Whether the client's own `authorization` is passed on. */
@@ -31,7 +35,7 @@ export const maxPools = 1_024;
 /**
  * @param rules the first one whose pattern fits decides; the last one must fit every model
  */
-export function createPools(rules: readonly PoolRule[]): Pools {
+export function createPools(rules: readonly PoolRule[], clock: Clock): Pools {
   const compiled = rules.map((rule) => ({ rule, patterns: rule.models.map(globPattern) }));
   const fallback = rules.at(-1);
   if (!fallback) throw new RangeError("at least one pool rule is needed");
@@ -39,7 +43,13 @@ export function createPools(rules: readonly PoolRule[]): Pools {
 
   const create = (model: string, rule: PoolRule): PoolSettings => {
     const { upstreamHeaders, forwardAuthorization } = rule;
-    const created = { model, policy: rule.createPolicy(), upstreamHeaders, forwardAuthorization };
+    const created = {
+      model,
+      policy: rule.createPolicy(),
+      work: new PoolWork(clock),
+      upstreamHeaders,
+      forwardAuthorization,
+    };
     settings.set(model, created);
     return created;
   };

@@ -12,10 +12,12 @@ import {
   createTargetSelector,
   type FeedStanding,
   maxKnownTargets,
+  PoolWork,
   type PromptBlocks,
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
-import { InferenceExchange, type PlannedRequest } from "../../src/data-plane/inference-exchange.ts";
+import { InferenceExchange } from "../../src/data-plane/inference-exchange.ts";
+import type { PlannedRequest } from "../../src/data-plane/planned-request.ts";
 import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import type { RouterContext } from "../../src/data-plane/router-context.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
@@ -31,6 +33,8 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
   readonly index: PrefixIndex;
   readonly time: VirtualTime;
   readonly meter: SeriesMeter;
+  /** What is learned of both engines. */
+  readonly work: PoolWork;
   /** One request, as the proxy has it. */
   exchange(changes?: Partial<PlannedRequest>): InferenceExchange;
   /** Tokens of the prompt that a target is thought to hold. */
@@ -40,10 +44,12 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
 export interface ExchangeRigOptions {
   /** What the events of both engines are worth. */
   readonly standing?: FeedStanding;
+  /** Loading an adapter that an engine has not; engines serve every adapter when left out. */
+  readonly loadAdapter?: () => Promise<boolean>;
 }
 
 /** Requests to engines `a` and `b`, of which the one with more of the prompt is chosen. */
-export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
+export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
   const scripted = await startScriptedFleet();
   const { time } = scripted;
   const { clock } = time;
@@ -58,9 +64,11 @@ export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}
     onPlaced: () => {},
   });
   await scripted.apply(specOf("a"), specOf("b"));
+  const work = new PoolWork(clock);
   const pool = {
     model: "m",
     policy: createPolicy("cache_aware"),
+    work,
     upstreamHeaders: ["authorization", "Bearer engines"],
     forwardAuthorization: false,
   };
@@ -70,7 +78,9 @@ export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}
     prefix: { knowledge },
     metrics: createRequestMetrics(meter),
     selector: createTargetSelector(createSeededRandom(3), knowledge),
+    quietSelector: createTargetSelector(createSeededRandom(3), knowledge),
     storedResponses: createStoredResponses(10),
+    adapterLoader: { load: () => loadAdapter?.() },
     drain: { started: false },
   } as unknown as RouterContext;
   const plan: PlannedRequest = {
@@ -80,7 +90,7 @@ export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },
   };
   return {
-    ...{ index, time, meter, target: scripted.target, engine: scripted.engine },
+    ...{ index, time, meter, work, target: scripted.target, engine: scripted.engine },
     exchange: (changes = {}) =>
       new InferenceExchange(context, { ...plan, ...changes }, new PassThrough() as unknown as ServerResponse),
     held(key, of = prompt) {
@@ -95,8 +105,9 @@ export async function exchangeRig({ standing = "none" }: ExchangeRigOptions = {}
 
 /** Begins an attempt; the key of its target is `key`. */
 export function begin(exchange: InferenceExchange): Upstream {
-  const upstream = exchange.next()!;
-  exchange.attemptStarted();
+  const upstream = exchange.next();
+  if (!upstream || upstream instanceof Promise) throw new Error("no engine was chosen at once");
+  exchange.attemptStarted(upstream, 0, () => {});
   return upstream;
 }
 

@@ -22,6 +22,7 @@ export interface Asked {
   readonly index: number;
   readonly outputTokens: number;
   readonly className: string | undefined;
+  readonly adapter?: string | undefined;
 }
 
 /** One conversation as it grows: prompt, answer, more prompt, and so on. */
@@ -74,10 +75,10 @@ export function createConversation(options: ConversationOptions): Conversation {
     },
     own: append,
     cut: (tokens) => chain.cut(Math.min(chain.blocks, Math.floor(tokens / blockTokens))),
-    ask({ index, outputTokens, className }) {
+    ask({ index, outputTokens, className, adapter }) {
       const promptTokens = chain.tokens;
       append(outputTokens);
-      const named = className === undefined ? undefined : { className };
+      const named = { ...(className !== undefined && { className }), ...(adapter !== undefined && { adapter }) };
       const request = { index, session, turn, promptTokens, outputTokens, chain: chain.view(), ...named };
       turn += 1;
       ownTexts = 0;

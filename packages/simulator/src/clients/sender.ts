@@ -11,6 +11,7 @@ export interface SendLimits {
 export interface Sending {
   readonly outputTokens: number;
   readonly className?: string | undefined;
+  readonly adapter?: string | undefined;
 }
 
 /** The way of all clients of a run to its driver: it numbers requests and ends sending at the limits. */
@@ -49,9 +50,9 @@ export function createSender(driver: WorkloadDriver, { requests, durationS }: Se
         if (!isOver) task();
       });
     },
-    send(conversation, { outputTokens, className }, ended) {
+    send(conversation, { outputTokens, className, adapter }, ended) {
       if (isOver) return;
-      const request = conversation.ask({ index: sent, outputTokens, className });
+      const request = conversation.ask({ index: sent, outputTokens, className, adapter });
       sent += 1;
       driver.send(request, ended);
       if (sent >= most) finish();

@@ -6,6 +6,8 @@ export interface SessionScript {
   /** Requests, at least 1. */
   readonly turns: number;
   readonly className?: string;
+  /** The LoRA adapter that all of its requests are for; sessions with different ones must share no text. */
+  readonly adapter?: string;
   /** Tokens of the whole conversation at its end, roughly. */
   readonly expectedTokens: number;
   /** Milliseconds before a turn's request: after the previous answer, or after the session's start. Asked in order. */
@@ -41,7 +43,8 @@ export function runSession(
     }
     sender.after(script.pauseMs(turn), () => {
       const outputTokens = script.write(turn, conversation);
-      sender.send(conversation, { outputTokens, className: script.className }, next);
+      const { className, adapter } = script;
+      sender.send(conversation, { outputTokens, className, adapter }, next);
     });
   };
   next();

@@ -1,8 +1,11 @@
 import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
 import {
+  type BindingStore,
   createCacheMeters,
+  createLocalBindings,
   createPrefixKnowledge,
   createRecentPrompts,
+  createSessionBindings,
   type FeedStanding,
   type KnowledgeOptions,
   type RoutingTarget,
@@ -22,6 +25,7 @@ import {
   silentTeller,
 } from "./load-teller.ts";
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
+import { SessionBoard } from "./session-board.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
 
 export interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
@@ -62,6 +66,7 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   const times = deliveryTimes(sharing, routers, options.timing);
   const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
   const load = createLoadParts(options, times);
+  const bindingsOf = createBindingParts(options, times);
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
@@ -73,7 +78,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
       const teller = load?.tellerOf(router, targets) ?? silentTeller;
       const sharedLoad = load?.board.seenBy(router) ?? createUnsharedLoad();
       const isOwn = (target: number): boolean => target % routers === router;
-      return createView(options, storeOf(options, router, shared), { teller, sharedLoad, isOwn });
+      const sessions = createSessionBindings(bindingsOf(router));
+      return createView(options, storeOf(options, router, shared), { teller, sharedLoad, sessions, isOwn });
     },
   };
 }
@@ -88,6 +94,16 @@ function storeOf(
   return sharing === "events-only"
     ? createPrivateStore(engines, clock, shared)
     : createDelayedStore(router, shared, clock);
+}
+
+/** Where routers tell each other of nothing but events, each binds the sessions that it sees for itself. */
+function createBindingParts(
+  { sharing, clock }: DelayedTierOptions,
+  { placementsDueMs }: DeliveryTimes,
+): (router: number) => BindingStore {
+  if (sharing === "none" || sharing === "events-only") return () => createLocalBindings(clock);
+  const board = new SessionBoard({ clock, dueMs: placementsDueMs });
+  return (router) => board.seenBy(router);
 }
 
 interface LoadParts {
@@ -114,8 +130,9 @@ function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): Loa
 function createView(
   { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
   store: RouterStore,
-  { teller, sharedLoad, isOwn }: { readonly teller: LoadTeller } & Pick<RouterView, "sharedLoad" | "isOwn">,
+  parts: { readonly teller: LoadTeller } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn">,
 ): RouterView {
+  const { teller, ...seen } = parts;
   const standing: FeedStanding = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
     clock,
@@ -131,9 +148,8 @@ function createView(
   });
   let cancelUpkeep: Cancel = () => {};
   return {
+    ...seen,
     knowledge,
-    sharedLoad,
-    isOwn,
     isSettled: true,
     waitingFor: [],
     loadChanged: (target) => teller.changed(target),

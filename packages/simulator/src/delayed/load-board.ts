@@ -11,7 +11,9 @@ interface LoadColumns {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
-  readonly outstandingOutputTokens: Float64Array;
+  readonly pendingWorkMs: Float64Array;
+  readonly computedMs: Float64Array;
+  readonly pendingSinceMs: Float64Array;
 }
 
 function loadColumns(targets: number): LoadColumns {
@@ -20,7 +22,9 @@ function loadColumns(targets: number): LoadColumns {
     inFlight: column(),
     pendingPrefillTokens: column(),
     decodeTokens: column(),
-    outstandingOutputTokens: column(),
+    pendingWorkMs: column(),
+    computedMs: column().fill(Number.NEGATIVE_INFINITY),
+    pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
   };
 }
 
@@ -51,19 +55,23 @@ export class LoadBoard {
     const inFlight = report.inFlight - told.inFlight[target]!;
     const pending = report.pendingPrefillTokens - told.pendingPrefillTokens[target]!;
     const decode = report.decodeTokens - told.decodeTokens[target]!;
-    const outstanding = report.outstandingOutputTokens - told.outstandingOutputTokens[target]!;
+    const work = report.pendingWorkMs - told.pendingWorkMs[target]!;
     told.inFlight[target]! += inFlight;
     told.pendingPrefillTokens[target]! += pending;
     told.decodeTokens[target]! += decode;
-    told.outstandingOutputTokens[target]! += outstanding;
-    this.#heardMs[router]![target] = this.#clock.nowMs();
+    told.pendingWorkMs[target]! += work;
+    const nowMs = this.#clock.nowMs();
+    this.#heardMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
       if (other === router) continue;
       const sums = this.#others[other]!;
       sums.inFlight[target]! += inFlight;
       sums.pendingPrefillTokens[target]! += pending;
       sums.decodeTokens[target]! += decode;
-      sums.outstandingOutputTokens[target]! += outstanding;
+      sums.pendingWorkMs[target]! += work;
+      if (work < 0) sums.computedMs[target] = nowMs;
+      if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;
+      else if (sums.pendingSinceMs[target] === Number.POSITIVE_INFINITY) sums.pendingSinceMs[target] = nowMs;
     }
   }
 

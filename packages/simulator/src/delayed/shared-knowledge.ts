@@ -1,6 +1,7 @@
 import type { Clock } from "@espalier/common";
-import { type BlockChanges, blockChange } from "@espalier/engine-model";
-import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
+import type { BlockChanges } from "@espalier/engine-model";
+import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import { blockMoveOf } from "../fleet/block-moves.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { DeliveryTimes } from "./delivery-times.ts";
 import { DueQueue } from "./due-queue.ts";
@@ -107,8 +108,9 @@ export class SharedKnowledge {
     const { runs, kinds, ends, words } = changes;
     for (let run = 0, from = 0; run < runs; run++) {
       const to = ends[run]!;
-      if (kinds[run] === blockChange.stored) this.index.storeFacts(target, tier.gpu, words, from, to);
-      else if (kinds[run] === blockChange.removed) this.index.removeFacts(target, tier.gpu, words, from, to);
+      const move = blockMoveOf(kinds[run]!);
+      if (move?.isStored) this.index.storeFacts(target, move.tier, words, from, to);
+      else if (move) this.index.removeFacts(target, move.tier, words, from, to);
       else this.index.clearFacts(target);
       from = to;
     }

@@ -1,30 +1,33 @@
-/** Blocks by their chain hashes: for readers that have missed something, which is rare, so plain. */
+import type { Tier } from "@espalier/prefix-index";
+import type { BlockMove } from "./block-moves.ts";
+
+/** Blocks by their chain hashes, tier by tier: for readers that have missed something, which is rare, so plain. */
 export class BlockSet {
-  readonly #hashes = new Set<bigint>();
+  readonly #tiers = new Map<Tier, Set<bigint>>();
 
-  get size(): number {
-    return this.#hashes.size;
+  size(inTier: Tier): number {
+    return this.#tiers.get(inTier)?.size ?? 0;
   }
 
-  /** @returns whether it was not in the set */
-  add(words: Uint32Array, block: number): boolean {
-    const before = this.#hashes.size;
-    this.#hashes.add(hashAt(words, block));
-    return this.#hashes.size > before;
-  }
-
-  /** @returns whether it was in the set */
-  delete(words: Uint32Array, block: number): boolean {
-    return this.#hashes.delete(hashAt(words, block));
+  /** @returns whether that changed anything */
+  apply({ tier, isStored }: BlockMove, words: Uint32Array, block: number): boolean {
+    const hashes = this.#tiers.get(tier) ?? new Set();
+    this.#tiers.set(tier, hashes);
+    const before = hashes.size;
+    if (isStored) hashes.add(hashAt(words, block));
+    else hashes.delete(hashAt(words, block));
+    return hashes.size !== before;
   }
 
   clear(): void {
-    this.#hashes.clear();
+    this.#tiers.clear();
   }
 
-  /** Two words a block, low word first. */
-  toWords(): Uint32Array {
-    return new Uint32Array(BigUint64Array.from(this.#hashes).buffer);
+  /** Gives the blocks of each tier that has any, two words a block, low word first. */
+  forEachTier(visit: (tier: Tier, words: Uint32Array) => void): void {
+    for (const [tier, hashes] of this.#tiers) {
+      if (hashes.size > 0) visit(tier, new Uint32Array(BigUint64Array.from(hashes).buffer));
+    }
   }
 }
 

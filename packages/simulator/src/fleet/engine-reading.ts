@@ -1,7 +1,7 @@
 import type { Cancel, Scheduler } from "@espalier/common";
-import { blockChange } from "@espalier/engine-model";
-import { type LedgerSink, tier } from "@espalier/prefix-index";
+import { type LedgerSink, type Tier, tier } from "@espalier/prefix-index";
 import type { EventReading, FeedOutput, FeedStanding, FeedStatus } from "@espalier/routing";
+import { blockMoveOf } from "./block-moves.ts";
 import { BlockSet } from "./block-set.ts";
 import type { EngineMessage, SimEngine } from "./sim-engine.ts";
 
@@ -27,6 +27,8 @@ class EngineReading implements EventReading {
   readonly #options: EngineReadingOptions;
   readonly #ends: Cancel[] = [];
   #life = 0;
+  /** What the engine has published in that life, which may be over before this reader hears of it. */
+  #published: readonly EngineMessage[] = [];
   /** The sequence that is read next. */
   #next = 0;
   #isComplete = true;
@@ -65,13 +67,14 @@ class EngineReading implements EventReading {
   attach(): void {}
 
   tellAll(sink: LedgerSink): void {
-    const words = (this.#held ?? this.#heldByLog()).toWords();
-    if (words.length > 0) sink.stored(tier.gpu, words, 0, words.length / 2);
+    const held = this.#held ?? this.#heldByLog();
+    held.forEachTier((inTier, words) => sink.stored(inTier, words, 0, words.length / 2));
   }
 
   describe(): FeedStatus {
     const { key } = this.#options.engine;
-    const blocks = { gpu: this.#held?.size ?? 0, cpu: 0, disk: 0, external: 0 };
+    const count = (inTier: Tier): number => this.#held?.size(inTier) ?? 0;
+    const blocks = { gpu: count(tier.gpu), cpu: count(tier.cpu), disk: 0, external: 0 };
     const state = this.#standing === "complete" ? "live" : "partial";
     const unread = { role: null, owner: null, floatingBlocks: 0, unusable: null };
     return { target: key, state, reason: state, blocks, ...unread };
@@ -88,6 +91,7 @@ class EngineReading implements EventReading {
     if (engine.lives !== this.#life) {
       const isFirst = this.#life === 0;
       this.#life = engine.lives;
+      this.#published = engine.messages;
       this.#held = undefined;
       const known = isFirst ? engine.messages.length : 0;
       const from = canReplay() ? engine.firstReplayed : known;
@@ -102,10 +106,10 @@ class EngineReading implements EventReading {
 
   #arrived(life: number, message: EngineMessage): void {
     if (this.#isStopped || this.#life === 0) return;
-    const { engine, canReplay, output } = this.#options;
+    const { engine, output } = this.#options;
     if (life !== this.#life || !engine.isUp) return;
     if (message.sequence < this.#next) return;
-    if (message.sequence > this.#next && canReplay()) this.#replay(message.sequence);
+    this.#replay(message.sequence);
     if (message.sequence > this.#next) {
       this.#held ??= this.#heldByLog();
       this.#isComplete = false;
@@ -116,12 +120,12 @@ class EngineReading implements EventReading {
     this.#read(message);
   }
 
-  /** Reads what the engine still has of what was missed, up to a sequence. */
+  /** Reads what the engine still has of what was missed, up to a sequence. What a process had sent is gone with it. */
   #replay(until = Number.POSITIVE_INFINITY): void {
     const { engine, canReplay } = this.#options;
-    if (!canReplay() || this.#next < engine.firstReplayed) return;
-    const end = Math.min(until, engine.messages.length);
-    while (this.#next < end) this.#read(engine.messages[this.#next]!);
+    if (!canReplay() || engine.lives !== this.#life || this.#next < engine.firstReplayed) return;
+    const end = Math.min(until, this.#published.length);
+    while (this.#next < end) this.#read(this.#published[this.#next]!);
   }
 
   #read(message: EngineMessage): void {
@@ -137,17 +141,18 @@ class EngineReading implements EventReading {
     const { sink } = this.#options.output;
     let unknown = 0;
     forEachRun(changes, (kind, from, to) => {
-      if (kind === blockChange.cleared) {
+      const move = blockMoveOf(kind);
+      if (!move) {
         held.clear();
         sink.cleared();
         this.#options.output.emptied();
         return;
       }
       for (let block = from; block < to; block++) {
-        const isNews = kind === blockChange.stored ? held.add(changes.words, block) : held.delete(changes.words, block);
-        if (!isNews) unknown += kind === blockChange.removed ? 1 : 0;
-        else if (kind === blockChange.stored) sink.stored(tier.gpu, changes.words, block, block + 1);
-        else sink.removed(tier.gpu, changes.words, block, block + 1);
+        const isNews = held.apply(move, changes.words, block);
+        if (!isNews) unknown += move.isStored ? 0 : 1;
+        else if (move.isStored) sink.stored(move.tier, changes.words, block, block + 1);
+        else sink.removed(move.tier, changes.words, block, block + 1);
       }
     });
     return unknown;
@@ -156,15 +161,11 @@ class EngineReading implements EventReading {
   /** What a reader that has heard everything up to its sequence holds. */
   #heldByLog(): BlockSet {
     const held = new BlockSet();
-    const { messages, lives } = this.#options.engine;
-    if (lives !== this.#life) return held;
-    for (const { changes } of messages.slice(0, this.#next)) {
+    for (const { changes } of this.#published.slice(0, this.#next)) {
       forEachRun(changes, (kind, from, to) => {
-        if (kind === blockChange.cleared) held.clear();
-        for (let block = from; block < to; block++) {
-          if (kind === blockChange.stored) held.add(changes.words, block);
-          else held.delete(changes.words, block);
-        }
+        const move = blockMoveOf(kind);
+        if (!move) held.clear();
+        else for (let block = from; block < to; block++) held.apply(move, changes.words, block);
       });
     }
     return held;
@@ -185,8 +186,9 @@ class EngineReading implements EventReading {
 function tellChanges({ changes }: EngineMessage, output: FeedOutput): number {
   const { sink } = output;
   forEachRun(changes, (kind, from, to) => {
-    if (kind === blockChange.stored) sink.stored(tier.gpu, changes.words, from, to);
-    else if (kind === blockChange.removed) sink.removed(tier.gpu, changes.words, from, to);
+    const move = blockMoveOf(kind);
+    if (move?.isStored) sink.stored(move.tier, changes.words, from, to);
+    else if (move) sink.removed(move.tier, changes.words, from, to);
     else {
       sink.cleared();
       output.emptied();

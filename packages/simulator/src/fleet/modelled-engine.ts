@@ -7,10 +7,11 @@ import {
   type EngineParameters,
   type EngineStats,
 } from "@espalier/engine-model";
+import type { AdapterReading } from "@espalier/workers";
 import type { SimRequest } from "../clients/workload.ts";
 import { blockTokens } from "../clients/workload.ts";
 import { ListenerSet } from "./listener-set.ts";
-import type { AnswerObserver, EngineMessage, SimEngine } from "./sim-engine.ts";
+import type { AnswerObserver, EngineMessage, LegWishes, SimEngine } from "./sim-engine.ts";
 
 export interface ModelledEngineOptions {
   readonly number: number;
@@ -25,6 +26,8 @@ export interface ModelledEngineOptions {
 
 /** Messages that vLLM keeps for replay unless told otherwise (`buffer_steps`). */
 const replayedMessages = 10_000;
+/** Slots of an engine that never gives up an adapter. */
+const maxAdapterSlots = 65_536;
 /** In a millisecond. */
 const microseconds = 1_000;
 
@@ -48,6 +51,11 @@ class ModelledEngine implements SimEngine {
   #model: BlockEngine;
   #cancel: Cancel | undefined;
   #dueMs = Number.NaN;
+  /** Whether a request for an adapter came: in this life, and ever. */
+  #usesAdapters = false;
+  #hasUsedAdapters = false;
+  /** In lives that are over. */
+  #earlierLoads = 0;
   readonly #advance = (): void => {
     const dueMs = this.#dueMs;
     this.#cancel = undefined;
@@ -74,13 +82,33 @@ class ModelledEngine implements SimEngine {
     return this.#model.stats();
   }
 
-  submit(request: SimRequest, observer: AnswerObserver): boolean {
+  adapterReading(): AdapterReading | undefined {
+    if (!this.#usesAdapters) return undefined;
+    const { adapterSlots = maxAdapterSlots } = this.#options.parameters;
+    return { slots: adapterSlots, ...this.#model.adapterUse() };
+  }
+
+  get adapterLoads(): number {
+    return this.#hasUsedAdapters ? this.#earlierLoads + this.#model.stats().adapterLoads : Number.NaN;
+  }
+
+  submit(request: SimRequest, observer: AnswerObserver, wishes: LegWishes = {}): boolean {
     if (!this.isUp) return false;
-    const { index, promptTokens, outputTokens, chain } = request;
-    this.#model.submit({ id: index, promptTokens, outputTokens, chain }, this.#options.clock.nowMs());
+    const { index, promptTokens, outputTokens, chain, adapter } = request;
+    const named = adapter === undefined ? undefined : { adapter };
+    if (named) this.#hasUsedAdapters = this.#usesAdapters = true;
+    this.#model.submit(
+      { id: index, promptTokens, outputTokens, chain, ...named, ...wishes },
+      this.#options.clock.nowMs(),
+    );
     this.#answers.set(index, observer);
     this.#reschedule();
     return true;
+  }
+
+  release({ index }: SimRequest): void {
+    if (!this.isUp || !this.#model.release(index, this.#options.clock.nowMs())) return;
+    this.#reschedule();
   }
 
   abort({ index }: SimRequest): void {
@@ -105,6 +133,8 @@ class ModelledEngine implements SimEngine {
     this.#dueMs = Number.NaN;
     const lost = [...this.#answers.values()];
     this.#answers.clear();
+    this.#earlierLoads += this.#model.stats().adapterLoads;
+    this.#usesAdapters = false;
     // What is gone runs nothing and holds nothing.
     this.#model = this.#createModel();
     this.#lifeListeners.tell();
@@ -130,6 +160,7 @@ class ModelledEngine implements SimEngine {
         firstToken: (id, timeMs) => this.#answers.get(id)?.firstToken(timeMs),
         progress: (id, tokens) => this.#answers.get(id)?.progress(tokens),
         finished: (report) => this.#finished(report),
+        imported: (id) => this.#answers.get(id)?.imported?.(),
         ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(life, changes, timeMs) } : {}),
       },
     });

@@ -17,12 +17,14 @@ import {
   createCacheMeters,
   createPrefixKnowledge,
   createRecentPrompts,
+  createSessionBindings,
   createSharedTier,
   type EventReading,
   type FeedOutput,
   type HostedFeed,
   type PrefixKnowledge,
   type RoutingTarget,
+  type SessionBindings,
   type SharedTier,
 } from "@espalier/routing";
 import { blockTokens } from "../clients/workload.ts";
@@ -60,6 +62,7 @@ export class RealView implements RouterView {
   readonly tier: SharedTier;
   readonly knowledge: PrefixKnowledge;
   readonly sharedLoad: SharedLoad;
+  readonly sessions: SessionBindings;
   readonly #options: RealViewOptions;
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};
@@ -95,6 +98,7 @@ export class RealView implements RouterView {
       },
     });
     this.sharedLoad = this.tier.load;
+    this.sessions = createSessionBindings(this.tier.replica.bindings);
     this.knowledge = createPrefixKnowledge({
       ...{ ...knowledgeDefaults, clock, index: this.index },
       placements: this.tier.placements,

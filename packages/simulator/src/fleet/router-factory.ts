@@ -1,4 +1,12 @@
-import { type Clock, createSeededRandom, type Logger, type Meter, type Random } from "@espalier/common";
+import type { AdmissionSettings } from "@espalier/admission";
+import {
+  type Clock,
+  createSeededRandom,
+  type EngineRole,
+  type Logger,
+  type Meter,
+  type Random,
+} from "@espalier/common";
 import type { MemoryNetwork } from "@espalier/mesh";
 import { createPolicy } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
@@ -11,12 +19,19 @@ import type { RouterSeat } from "./router-seat.ts";
 import type { RouterView } from "./router-view.ts";
 import type { SimEngine } from "./sim-engine.ts";
 import { SimRouter } from "./sim-router.ts";
+import type { SplitSettings } from "./sim-split.ts";
 import { createReadings, SimTarget } from "./sim-target.ts";
 
 export interface RouterFactoryOptions {
   readonly policy: string;
   readonly policyOptions: Readonly<Record<string, number>>;
+  /** How requests wait while engines are busy; they go at once when undefined. */
+  readonly admission: AdmissionSettings | undefined;
+  /** How two engines serve a request together; one always does when undefined. */
+  readonly split: SplitSettings | undefined;
   readonly engines: readonly SimEngine[];
+  /** Of the engines by their number; `both` for those beyond. */
+  readonly roles: readonly EngineRole[];
   readonly events: EventFaults;
   readonly timing: SimTiming;
   readonly seed: number;
@@ -38,12 +53,17 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
   const random = createSeededRandom(seed * 65_537 + seat.number * 257 + seat.lives);
   const readings = createReadings(engines.length);
   const onChange = (target: SimTarget): void => view.loadChanged(target);
-  const targets = engines.map((model) => new SimTarget({ model, index: model.number, clock, readings, onChange }));
+  const targets = engines.map(
+    (model) =>
+      new SimTarget({ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] }),
+  );
   const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
   const { hopDelayMs, scrapeMs } = timing;
   return new SimRouter({
     ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
     policy: createPolicy(policy, policyOptions),
+    admission: options.admission,
+    split: options.split,
   });
 }
 

@@ -1,12 +1,13 @@
 import type { Startable, TargetIndex } from "@espalier/common";
 import type { SharedLoad } from "@espalier/replication";
-import type { PrefixKnowledge, RoutingTarget } from "@espalier/routing";
+import type { PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
 
 /** What one router sees of caches and of load, and how it tells others of its own decisions. */
 export interface RouterView extends Startable {
   readonly knowledge: PrefixKnowledge;
   /** What other routers have in flight, by the index of a target. */
   readonly sharedLoad: SharedLoad;
+  readonly sessions: SessionBindings;
   /** Shares targets out among routers; see `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
   /** The router's own load of a target has changed. */

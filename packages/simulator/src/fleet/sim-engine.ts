@@ -1,6 +1,7 @@
 import type { Cancel } from "@espalier/common";
-import type { BlockChanges, BlockReport, EngineStats } from "@espalier/engine-model";
+import type { BlockChanges, BlockReport, BlockRequest, EngineStats } from "@espalier/engine-model";
 import type { BatchMark } from "@espalier/replication";
+import type { AdapterReading } from "@espalier/workers";
 import type { SimRequest } from "../clients/workload.ts";
 
 /** One message of an engine's KV events. */
@@ -14,9 +15,14 @@ export interface AnswerObserver {
   /** So many tokens more, the first one not counted. */
   progress(tokens: number): void;
   finished(report: BlockReport): void;
+  /** What was wanted from another engine is here. */
+  imported?(): void;
   /** The engine is gone. */
   lost(): void;
 }
+
+/** What is different about a request that another engine has a part in. */
+export type LegWishes = Pick<BlockRequest, "imported" | "pinned">;
 
 /** An engine of the simulated fleet: the model of one, driven by the virtual scheduler, with its KV events. */
 export interface SimEngine {
@@ -30,11 +36,17 @@ export interface SimEngine {
   /** KV tokens that it holds. */
   readonly kvTokens: number;
   stats(): EngineStats;
+  /** What its metrics say of LoRA adapters; undefined before its first request for one. */
+  adapterReading(): AdapterReading | undefined;
+  /** LoRA adapters that it has loaded, in all its lives; NaN before its first request for one. */
+  readonly adapterLoads: number;
   /** @returns false when it is gone: the connection is refused */
-  submit(request: SimRequest, observer: AnswerObserver): boolean;
+  submit(request: SimRequest, observer: AnswerObserver, wishes?: LegWishes): boolean;
+  /** Gives back the blocks of a request that was to be pinned. Nothing happens when it has none. */
+  release(request: SimRequest): void;
   /** The connection of a request is closed; its observer hears nothing more. */
   abort(request: SimRequest): void;
-  /** Messages of the present life in order of their sequence, from 0. */
+  /** Messages of the present life in order of their sequence, from 0. Each life has a list of its own. */
   readonly messages: readonly EngineMessage[];
   /** Messages before this sequence are not told again: engines keep only the last ones for replay. */
   readonly firstReplayed: number;

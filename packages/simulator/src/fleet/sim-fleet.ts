@@ -1,4 +1,5 @@
-import { createSeededRandom, type Logger, type Meter, type Random } from "@espalier/common";
+import type { AdmissionSettings } from "@espalier/admission";
+import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
 import type { EngineParameters } from "@espalier/engine-model";
 import { createMemoryNetwork, type MemoryNetwork } from "@espalier/mesh";
 import type { ReplicaPorts } from "@espalier/replication";
@@ -15,6 +16,7 @@ import { createSimRouter, type RouterFactoryOptions } from "./router-factory.ts"
 import { RouterSeat, refused } from "./router-seat.ts";
 import type { SimEngine } from "./sim-engine.ts";
 import type { FrontOutcome, SimFront } from "./sim-front.ts";
+import type { SplitSettings } from "./sim-split.ts";
 
 /** The policy of a fleet that has no router. */
 export const clusterIp = "clusterip";
@@ -28,6 +30,12 @@ export interface SimFleetOptions {
   /** A policy by name, or `clusterip`. */
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number>>;
+  /** How requests wait in routers while engines are busy; they go at once when left out. */
+  readonly admission?: AdmissionSettings;
+  /** Of the engines by their number; `both` for those beyond. */
+  readonly roles?: readonly EngineRole[];
+  /** How two engines serve a request together; one always does when left out. */
+  readonly split?: SplitSettings;
   readonly sharing: Sharing;
   readonly links: LinkModel;
   readonly timing: SimTiming;
@@ -81,6 +89,7 @@ export class SimFleet implements FleetControls {
       ...{ network: this.network, trueClock: clock },
       seeds: this.seats.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
+      ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
     };
     this.#service =

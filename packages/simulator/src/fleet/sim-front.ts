@@ -4,6 +4,8 @@ import type { RequestOutcome, SimRequest } from "../clients/workload.ts";
 export interface FrontOutcome extends RequestOutcome {
   /** -1 for none. */
   readonly engine: number;
+  /** The engine that computed the prompt for it, where that was another one. */
+  readonly prefillEngine?: number;
   /** Prompt tokens that the engine was thought to hold. */
   readonly predictedTokens: number;
   readonly isSpill: boolean;

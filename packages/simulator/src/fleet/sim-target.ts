@@ -1,6 +1,13 @@
-import { asEngineId, asTargetIndex, type Clock, type EngineId, type TargetIndex } from "@espalier/common";
+import {
+  asEngineId,
+  asTargetIndex,
+  type Clock,
+  type EngineId,
+  type EngineRole,
+  type TargetIndex,
+} from "@espalier/common";
 import type { RoutingTarget } from "@espalier/routing";
-import { createTargetLoad, type TargetLoad } from "@espalier/workers";
+import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters, type TargetLoad } from "@espalier/workers";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
@@ -76,9 +83,11 @@ class SimSignals {
 export class SimTarget implements RoutingTarget {
   readonly index: TargetIndex;
   readonly key: string;
-  readonly engine: { readonly id: EngineId; readonly role: "both"; readonly weight: number };
+  readonly engine: { readonly id: EngineId; readonly role: EngineRole; readonly weight: number };
   readonly load: TargetLoad;
   readonly signals: SimSignals;
+  readonly adapters: OwnedTargetAdapters;
+  readonly #clock: Clock;
   /** The engine itself, to which requests go. */
   readonly model: SimEngine;
   usable = true;
@@ -91,14 +100,33 @@ export class SimTarget implements RoutingTarget {
     /** From `createReadings`, of all targets of one router. */
     readonly readings: Float64Array;
     readonly onChange: (target: SimTarget) => void;
+    /** `both` when left out. */
+    readonly role?: EngineRole | undefined;
   }) {
-    const { model, index, clock, readings, onChange } = options;
+    const { model, index, clock, readings, onChange, role = "both" } = options;
     this.model = model;
     this.index = asTargetIndex(index);
     this.key = model.key;
-    this.engine = { id: asEngineId(model.key), role: "both", weight: 1 };
-    this.load = createTargetLoad({ onChange: () => onChange(this) });
+    this.engine = { id: asEngineId(model.key), role, weight: 1 };
+    this.load = createTargetLoad({ clock, onChange: () => onChange(this) });
+    this.#clock = clock;
+    this.adapters = createTargetAdapters(() => clock.nowMs());
     this.signals = new SimSignals({ clock, blockCount: model.kvTokens / blockTokens, readings, index });
+  }
+
+  /**
+   * Reads the engine's metrics, which are vLLM's.
+   *
+   * @param othersInFlight requests that other routers have in flight there
+   */
+  read(othersInFlight: number): void {
+    this.signals.read(this.model, this.load.inFlight + othersInFlight);
+    this.adapters.accept(this.model.adapterReading(), this.#clock.nowMs(), true);
+  }
+
+  forget(): void {
+    this.signals.forget();
+    this.adapters.forget();
   }
 
   /** A request was refused, or the engine went away while it answered. */

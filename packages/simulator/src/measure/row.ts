@@ -24,8 +24,12 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   /** Share of the knee. */
   readonly load?: number;
   readonly seed: number;
+  /** LoRA adapters that engines loaded; absent where no request was for one. */
+  readonly adapter_loads_per_1000?: number;
   /** Sent over links of routers. */
   readonly bytes_per_s_per_router?: number;
+  /** Share of requests whose prompt another engine computed than the one that answered; absent where none was. */
+  readonly split_share?: number;
   /** Requests that went elsewhere because their first choice was overloaded or gone. */
   readonly spills: number;
   /** Ratios to what the same policy does in one all-knowing router: see `withOracleGaps`. */
@@ -79,12 +83,19 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     seed,
     ...summary,
     engines,
+    ...finite({ adapter_loads_per_1000: (1_000 * record.adapterLoads) / record.results.length }),
     ...finite({ bytes_per_s_per_router: record.linkBytes / summary.duration_s / routers }),
+    ...splitShare(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
     wall_s: record.wallS,
     ...finite({ realtime_factor: summary.duration_s / record.wallS }),
   };
+}
+
+function splitShare({ results }: RunRecord): Pick<SimulateRow, "split_share"> {
+  const split = results.filter(({ prefillEngine }) => prefillEngine !== undefined).length;
+  return split === 0 ? {} : { split_share: split / results.length };
 }
 
 function finite<Names extends string>(figures: Readonly<Record<Names, number>>): Partial<Record<Names, number>> {

@@ -52,5 +52,7 @@ export interface RunOptions {
   readonly durationS?: number;
   readonly trace?: readonly TraceRequest[];
   readonly parameters?: Partial<EngineParameters>;
+  /** Whether requests wait in routers, by class, while engines are busy; as the scenario or its variant says when left out. */
+  readonly admission?: boolean;
   readonly timing?: Partial<SimTiming>;
 }

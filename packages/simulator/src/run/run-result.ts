@@ -9,6 +9,8 @@ export interface SimResult extends RequestOutcome {
   readonly router: number;
   /** The engine that answered; -1 for none. */
   readonly engine: number;
+  /** The engine that computed the prompt for it, where that was another one. */
+  readonly prefillEngine?: number;
   /** Prompt tokens that the router thought the engine held. */
   readonly predictedTokens: number;
   /** It went elsewhere because its first choice was overloaded or gone. */
@@ -31,6 +33,8 @@ export interface RunRecord {
   readonly samples: readonly FleetSample[];
   /** Virtual duration, from the first request to the last end. */
   readonly durationMs: number;
+  /** LoRA adapters that engines have loaded, in all; NaN where no request was for one. */
+  readonly adapterLoads: number;
   /** Sent over links of routers, in all; NaN where nothing is carried. */
   readonly linkBytes: number;
   /** Moments of the fault, where there was one: it began, it was over. */

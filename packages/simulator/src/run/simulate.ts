@@ -1,8 +1,11 @@
+import { defaultAdmissionSettings } from "@espalier/admission";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
+import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
 import { createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
 import { runFaults } from "../faults/run-faults.ts";
-import { SimFleet } from "../fleet/sim-fleet.ts";
+import { SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
+import { kvLinkOf } from "../fleet/sim-split.ts";
 import { type BoundsMeter, createBoundsMeter } from "../measure/bounds.ts";
 import type { RunOptions } from "./run-options.ts";
 import type { FleetSample, RunRecord, SimResult } from "./run-result.ts";
@@ -11,6 +14,8 @@ import { defaultTiming } from "./timing.ts";
 /** A run that lasts longer hangs, or asks for more than its fleet will ever do. */
 const maxDurationMs = 48 * 3_600_000;
 const sampleMs = 1_000;
+/** Of routers unless configured otherwise: `disaggregation.min-tokens` and `max-tokens`. */
+const usualThreshold = { minTokens: 2_048, maxTokens: 131_072 } as const;
 
 /** What runs tell while they go on. */
 export type Progress = (share: number) => void;
@@ -29,6 +34,29 @@ export async function simulate(options: RunOptions, nowMs: () => number, onProgr
 /** The engines of a run. */
 export function parametersOf({ scenario, parameters }: RunOptions): EngineParameters {
   return { ...enginePresets[scenario.fleet.preset].parameters, ...scenario.fleet.parameters, ...parameters };
+}
+
+/** Options that are given, else those of the variant as far as the policy has them. */
+function policyOptionsOf({ scenario, variant, policy, policyOptions }: RunOptions): Readonly<Record<string, number>> {
+  const { policyOptions: varied = {} } = scenario.variants.find(({ name }) => name === variant) ?? {};
+  const known = isPolicy(policy) ? policyCatalogue[policy].options.map(({ name }) => name) : [];
+  return policyOptions ?? Object.fromEntries(Object.entries(varied).filter(([name]) => known.includes(name)));
+}
+
+const isPolicy = (name: string): name is PolicyName => Object.hasOwn(policyCatalogue, name);
+
+function hasAdmission({ scenario, variant, admission }: RunOptions): boolean {
+  const { admission: varied } = scenario.variants.find(({ name }) => name === variant) ?? {};
+  return admission ?? varied ?? scenario.admission ?? false;
+}
+
+/** Engines' roles, and how requests are split between them. */
+function splitOf({ scenario, variant }: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
+  const { split, fleet, variants } = scenario;
+  if (!split) return {};
+  const { roles = split.roles, splitTokens: fixedTokens } = variants.find(({ name }) => name === variant) ?? {};
+  const link = kvLinkOf(split, enginePresets[fleet.preset].kvBytesPerToken);
+  return { roles, split: { link, fixedTokens, ...usualThreshold } };
 }
 
 /** The fault of a scenario that has one. @throws RangeError when the fleet is too small for it, or the run too short */
@@ -60,13 +88,16 @@ class Run {
       ...(durationS === undefined ? {} : { durationS }),
     });
     this.#faults = faultsOf(options);
-    this.#bounds = createBoundsMeter({ capacityBlocks: engines * parameters.blockCount });
+    const { blockCount, cpuBlocks = 0 } = parameters;
+    this.#bounds = createBoundsMeter({ capacityBlocks: engines * (blockCount + cpuBlocks) });
     this.#fleet = new SimFleet({
       ...{ engines, parameters, seed, policy: options.policy, sharing: options.sharing, links: options.links },
       routers: routers + (this.#faults?.spareRouters ?? 0),
       startedRouters: routers,
       timing: { ...defaultTiming, ...options.timing },
-      ...(options.policyOptions && { policyOptions: options.policyOptions }),
+      policyOptions: policyOptionsOf(options),
+      ...splitOf(options),
+      ...(hasAdmission(options) && { admission: defaultAdmissionSettings }),
     });
   }
 
@@ -94,12 +125,14 @@ class Run {
       onProgress(this.#isOver() ? 1 : Math.min(1, share));
     }
     const linkBytes = fleet.network.bytesSent - bytesBefore;
+    const adapterLoads = sumOfKnown(fleet.engines.map((engine) => engine.adapterLoads));
     const wallS = (nowMs() - realStartMs) / 1_000;
     await fleet.stop();
     return {
       results: this.#results,
       samples: this.#samples,
       durationMs: this.#results.reduce((last, { endMs }) => Math.max(last, endMs), 0),
+      adapterLoads,
       linkBytes: linkBytes === 0 ? Number.NaN : linkBytes,
       faultMs: this.#faults && { fromMs: this.#faults.fromMs, toMs: this.#faults.toMs },
       bounds: this.#bounds.result(),
@@ -137,4 +170,10 @@ class Run {
       kvUse: Float64Array.from(stats, ({ kvUse }) => kvUse),
     });
   }
+}
+
+/** NaN where nothing is known. */
+function sumOfKnown(values: readonly number[]): number {
+  const known = values.filter((value) => !Number.isNaN(value));
+  return known.length === 0 ? Number.NaN : known.reduce((sum, value) => sum + value, 0);
 }

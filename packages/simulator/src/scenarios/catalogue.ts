@@ -1,11 +1,12 @@
-import { EspalierError } from "@espalier/common";
+import { EspalierError, nearestName } from "@espalier/common";
 import { a10g8 } from "./a10g-8.ts";
 import { agents300 } from "./agents-300.ts";
 import { baseten4 } from "./baseten-4.ts";
 import { evict } from "./evict.ts";
 import { faultScenarios } from "./fault-scenarios.ts";
+import { lora64 } from "./lora-64.ts";
 import { mooncakeConversation } from "./mooncake-conversation.ts";
-import { nearestName } from "./nearest-name.ts";
+import { pdMixes } from "./pd-mix.ts";
 import { rag } from "./rag.ts";
 import { scaleOut } from "./scale-out.ts";
 import type { Scenario } from "./scenario.ts";
@@ -14,6 +15,7 @@ import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
 import { sharedPrefix150x5 } from "./shared-prefix-150x5.ts";
 import { sloMix } from "./slo-mix.ts";
 import { smg240 } from "./smg-240.ts";
+import { tiers } from "./tiers.ts";
 import { toolagent } from "./toolagent.ts";
 
 const catalogue = new Map(
@@ -31,6 +33,9 @@ const catalogue = new Map(
     toolagent,
     evict,
     sloMix,
+    lora64,
+    tiers,
+    ...pdMixes,
     ...faultScenarios,
   ].map((one) => [one.name, one]),
 );

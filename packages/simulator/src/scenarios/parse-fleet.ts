@@ -1,7 +1,12 @@
-import { EspalierError } from "@espalier/common";
-import { type EngineParameters, enginePresets, type PresetName, presetNames } from "@espalier/engine-model";
+import { EspalierError, nearestName } from "@espalier/common";
+import {
+  type EngineParameters,
+  enginePresets,
+  maxCpuBlocks,
+  type PresetName,
+  presetNames,
+} from "@espalier/engine-model";
 import { blockTokens } from "../clients/workload.ts";
-import { nearestName } from "./nearest-name.ts";
 import type { ScenarioFleet } from "./scenario.ts";
 
 /** The largest fleet of a file. */
@@ -17,6 +22,11 @@ const count: Check = (value) =>
   Number.isInteger(value) && (value as number) >= 1 && (value as number) <= maxCount
     ? undefined
     : `must be a whole number from 1 to ${maxCount}`;
+
+const cpuCount: Check = (value) =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= maxCpuBlocks
+    ? undefined
+    : `must be a whole number from 0 to ${maxCpuBlocks}`;
 
 const duration: Check = (value) =>
   Number.isFinite(value) && (value as number) >= 0 ? undefined : "must be a number of milliseconds from 0 up";
@@ -41,6 +51,10 @@ const parameterChecks: Readonly<Record<keyof EngineParameters, Check>> = {
   decodeMsPerContextToken: duration,
   prefixCaching: oneOf(true, false),
   freeOrder: oneOf("uncached-first", "by-age"),
+  adapterSlots: count,
+  adapterLoadMs: duration,
+  cpuBlocks: cpuCount,
+  cpuLoadMsPerBlock: duration,
 };
 
 const fields = ["engines", "routers", "preset", "parameters"];

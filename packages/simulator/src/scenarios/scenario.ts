@@ -1,3 +1,4 @@
+import type { EngineRole } from "@espalier/common";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
 import type { Workload } from "../clients/workload.ts";
@@ -47,6 +48,15 @@ export interface PublishedResult {
   readonly baselineSharing?: Sharing;
 }
 
+/** A fleet in which one engine may compute a prompt for another one. */
+export interface ScenarioSplit {
+  /** Of the engines by their number; `both` for those beyond. */
+  readonly roles: readonly EngineRole[];
+  /** What every transfer of KV blocks takes, and how fast it is. */
+  readonly setupMs: number;
+  readonly bytesPerS: number;
+}
+
 /** The same workload with another fleet or another scale. */
 export interface ScenarioVariant {
   readonly name: string;
@@ -54,6 +64,14 @@ export interface ScenarioVariant {
   readonly routers?: number;
   readonly scale?: number;
   readonly parameters?: Partial<EngineParameters>;
+  /** In place of the scenario's own. */
+  readonly admission?: boolean;
+  /** In place of the scenario's own. */
+  readonly roles?: readonly EngineRole[];
+  /** Uncached tokens from which on two engines serve a request, in place of a number that follows the load. */
+  readonly splitTokens?: number;
+  /** For the policies that have them. */
+  readonly policyOptions?: Readonly<Record<string, number>>;
 }
 
 /** A fleet, its clients, and what others have published of them. Everything but `createWorkload` is data. */
@@ -72,6 +90,10 @@ export interface Scenario {
   readonly isOpenLoop: boolean;
   /** Name of the trace file that it replays, which the user gives. */
   readonly trace?: string;
+  /** Whether requests wait in routers, by class, while engines are busy; they go at once when left out. */
+  readonly admission?: boolean;
+  /** How two engines serve a request; one always does when left out. */
+  readonly split?: ScenarioSplit;
   /** The fault in the middle of the run; see `faults/`. */
   readonly fault?: FaultName;
   createWorkload(options: WorkloadOptions): Workload;

@@ -41,19 +41,28 @@ export const sloMixParameters = {
   jobsPerS: 4,
   /** Shares of the knee. */
   loads: [0.7, 0.85, 1, 1.1],
+  /** At which people's requests meet nobody. */
+  unloaded: 0.05,
   durationS: 300,
 } as const;
 
-const { chatsPerS, jobsPerS, loads, durationS } = sloMixParameters;
+const { chatsPerS, jobsPerS, loads, unloaded, durationS } = sloMixParameters;
 const startsPerS = chatsPerS + jobsPerS;
 const meanTurns = (chatsPerS * (1 + interactive.followups.mean) + jobsPerS) / startsPerS;
 
 export const sloMix: Scenario = {
   name: "slo-mix",
-  summary: "Interactive chats together with batch jobs of 10,000 tokens, at 0.7 to 1.1 of what the fleet can do.",
+  summary:
+    "Interactive chats together with batch jobs of 10,000 tokens, at 0.7 to 1.1 of what the fleet can do: by class, and " +
+    "first come, first served (fifo).",
   fleet: { preset: "h100-70b-tp4", parameters: {}, engines: 8, routers: 2 },
   policies: ["round_robin", "least_connections", "least_work"],
-  variants: loads.map((load) => ({ name: `load-${load}`, scale: load })),
+  variants: [
+    ...loads.map((load) => ({ name: `load-${load}`, scale: load })),
+    ...loads.map((load) => ({ name: `fifo-${load}`, scale: load, admission: false })),
+    { name: "unloaded", scale: unloaded },
+  ],
+  admission: true,
   published: [],
   durationS,
   isOpenLoop: true,

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { LoadBoard } from "../../src/delayed/load-board.ts";
 import { type RouterRig, routerRig, type TierRig, tierRig } from "./tier-rig.ts";
 
-const size = { promptTokens: 100, expectedOutputTokens: 40 };
+const size = { promptTokens: 100, expectedOutputTokens: 40, workMs: 25 };
 
 describe("load", () => {
   test.each([
@@ -21,7 +21,7 @@ describe("load", () => {
     }
     expect(routers.map((router) => router.othersAt(1))).toEqual([0, 1, 1]);
     expect(routers[2]!.view.sharedLoad.pendingPrefillTokens[1]).toBe(100);
-    expect(routers[2]!.view.sharedLoad.outstandingOutputTokens[1]).toBe(40);
+    expect(routers[2]!.view.sharedLoad.pendingWorkMs[1]).toBe(25);
     expect(routers[2]!.othersAt(0)).toBe(0);
   });
 
@@ -107,7 +107,7 @@ describe("load", () => {
     time.advance(2_000);
     expect([0, 1, 2].map((engine) => other!.othersAt(engine))).toEqual([0, 0, 0]);
     // Its next life begins with nothing, and is heard.
-    const again = routerRig(tier, 0, engines);
+    const again = routerRig(tier, 0, engines, time.clock);
     await again.view.start();
     again.target(1).load.begin(size);
     time.advance(2_000);
@@ -127,7 +127,9 @@ function runTraffic(rig: TierRig, seed: number, check: () => void): void {
     const ticket = open[random.integer(Math.max(1, open.length))];
     if (kind === 0 || !ticket) {
       const target = router.target(random.integer(rig.engines.length));
-      open.push(target.load.begin({ promptTokens: random.integer(5_000), expectedOutputTokens: random.integer(300) }));
+      const promptTokens = random.integer(5_000);
+      const expectedOutputTokens = random.integer(300);
+      open.push(target.load.begin({ promptTokens, expectedOutputTokens, workMs: random.integer(600) }));
     } else if (kind === 1) ticket.firstToken();
     else if (kind === 2) ticket.progress(random.integer(40));
     else open.splice(open.indexOf(ticket), 1)[0]!.end();
@@ -137,8 +139,8 @@ function runTraffic(rig: TierRig, seed: number, check: () => void): void {
   for (const ticket of open) ticket.end();
 }
 
-type Column = "inFlight" | "pendingPrefillTokens" | "decodeTokens" | "outstandingOutputTokens";
-const columns: readonly Column[] = ["inFlight", "pendingPrefillTokens", "decodeTokens", "outstandingOutputTokens"];
+type Column = "inFlight" | "pendingPrefillTokens" | "decodeTokens" | "pendingWorkMs";
+const columns: readonly Column[] = ["inFlight", "pendingPrefillTokens", "decodeTokens", "pendingWorkMs"];
 
 function seen({ view }: RouterRig): number[][] {
   return columns.map((column) => [...view.sharedLoad[column]]);
@@ -206,7 +208,7 @@ test("sums of reports are what each router but one's own last said", () => {
     const router = random.integer(3);
     const target = random.integer(2);
     const inFlight = random.integer(50);
-    const report = { router, target, inFlight, pendingPrefillTokens: 0, decodeTokens: 0, outstandingOutputTokens: 0 };
+    const report = { router, target, inFlight, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 };
     board.heard(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
@@ -215,4 +217,41 @@ test("sums of reports are what each router but one's own last said", () => {
     }
   }
   expect(wrong).toEqual([]);
+});
+
+test("work of others is pending since it was first heard of, and computed when some of it was last heard to be gone", () => {
+  const time = createVirtualTime();
+  const board = new LoadBoard({ routers: 3, targets: 1 }, time.clock);
+  const seen = board.seenBy(2);
+  const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
+  const say = (router: number, pendingWorkMs: number) => {
+    board.heard({
+      router,
+      target: 0,
+      inFlight: 3,
+      pendingPrefillTokens: pendingWorkMs,
+      decodeTokens: 0,
+      pendingWorkMs,
+    });
+    time.advance(10);
+  };
+  const startMs = time.clock.nowMs();
+  const never = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
+  expect(times()).toEqual([0, ...never]);
+  say(0, 0);
+  expect(times()).toEqual([0, ...never]);
+  say(0, 300);
+  say(1, 50);
+  expect(times()).toEqual([350, startMs + 10, Number.NEGATIVE_INFINITY]);
+  say(0, 100);
+  expect(times()).toEqual([150, startMs + 10, startMs + 30]);
+  say(1, 0);
+  expect(times()).toEqual([100, startMs + 10, startMs + 40]);
+  say(0, 0);
+  expect(times()).toEqual([0, Number.POSITIVE_INFINITY, startMs + 50]);
+  say(1, 7);
+  expect(times()).toEqual([7, startMs + 60, startMs + 50]);
+  // One's own work is not that of others.
+  say(2, 900);
+  expect(times()).toEqual([7, startMs + 60, startMs + 50]);
 });

@@ -1,9 +1,9 @@
-import { asEngineId, asTargetIndex, type Cancel } from "@espalier/common";
+import { asEngineId, asTargetIndex, type Cancel, type Clock } from "@espalier/common";
 import { type BlockChanges, blockChange, type EngineStats } from "@espalier/engine-model";
 import { createCandidateSet } from "@espalier/policies";
 import type { Placement, PromptBlocks, RoutingTarget } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createTargetLoad } from "@espalier/workers";
+import { createTargetAdapters, createTargetLoad } from "@espalier/workers";
 import { createDelayedTier, type DelayedTier } from "../../src/delayed/delayed-tier.ts";
 import { ListenerSet } from "../../src/fleet/listener-set.ts";
 import type { RouterView } from "../../src/fleet/router-view.ts";
@@ -27,6 +27,7 @@ export class ScriptedEngine implements SimEngine {
   readonly kvTokens = 1_000_000;
   readonly messages: EngineMessage[] = [];
   readonly firstReplayed = 0;
+  readonly adapterLoads = Number.NaN;
   isUp = true;
   lives = 1;
   readonly #messageListeners = new ListenerSet<EngineMessage>();
@@ -70,9 +71,13 @@ export class ScriptedEngine implements SimEngine {
     throw new Error("a scripted engine has no metrics");
   }
 
+  adapterReading(): undefined {}
+
   submit(): boolean {
     return false;
   }
+
+  release(): void {}
 
   abort(): void {}
 }
@@ -121,7 +126,7 @@ export async function tierRig(sharing: Sharing, routerCount = 2, engineCount = 3
     ...knowledge,
     ...{ sharing, routers: routerCount, engines, timing, clock, scheduler },
   });
-  const routers = Array.from({ length: routerCount }, (_, router) => routerRig(tier, router, engines));
+  const routers = Array.from({ length: routerCount }, (_, router) => routerRig(tier, router, engines, clock));
   for (const { view } of routers) await view.start();
   return {
     ...{ time, tier, engines, routers },
@@ -131,8 +136,8 @@ export async function tierRig(sharing: Sharing, routerCount = 2, engineCount = 3
   };
 }
 
-export function routerRig(tier: DelayedTier, router: number, engines: readonly SimEngine[]): RouterRig {
-  const targets = engines.map(({ number, key }) => targetOf(number, key, (target) => view.loadChanged(target)));
+export function routerRig(tier: DelayedTier, router: number, engines: readonly SimEngine[], clock: Clock): RouterRig {
+  const targets = engines.map((engine) => targetOf(engine, clock, (target) => view.loadChanged(target)));
   const view = tier.viewOf(router, targets);
   const candidates = createCandidateSet();
   const look = (engine: number, prompt: PromptBlocks): number => {
@@ -153,18 +158,19 @@ export function routerRig(tier: DelayedTier, router: number, engines: readonly S
   };
 }
 
-function targetOf(index: number, key: string, changed: (target: RoutingTarget) => void): RoutingTarget {
+function targetOf({ number, key }: SimEngine, clock: Clock, changed: (target: RoutingTarget) => void): RoutingTarget {
   const unknown = Number.NaN;
   const target: RoutingTarget = {
-    index: asTargetIndex(index),
+    index: asTargetIndex(number),
     key,
     engine: { id: asEngineId(key), role: "both", weight: 1 },
-    load: createTargetLoad({ onChange: () => changed(target) }),
+    load: createTargetLoad({ clock, onChange: () => changed(target) }),
     signals: {
       ...{ running: unknown, waiting: unknown, kvUse: unknown, blockSize: 16, blockCount: 50_000 },
       ...{ promptTokensTotal: unknown, generationTokensTotal: unknown, prefixQueries: unknown, prefixHits: unknown },
       ...{ inFlightAtScrape: unknown, ageMs: () => Number.POSITIVE_INFINITY },
     },
+    adapters: createTargetAdapters(() => clock.nowMs()),
     usable: true,
   };
   return target;

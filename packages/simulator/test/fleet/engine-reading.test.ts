@@ -1,7 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
+import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { createEngineReading } from "../../src/fleet/engine-reading.ts";
 import { createEventFaults } from "../../src/fleet/event-faults.ts";
+import { createNodeTime } from "../../src/time/node-time.ts";
 import { createEngineRig, type EngineRigOptions } from "./engine-rig.ts";
 import { heldAfter } from "./held-blocks.ts";
 import { recordedAnswer } from "./recorded-answer.ts";
@@ -10,8 +12,8 @@ import { requestOf } from "./requests.ts";
 
 const delayMs = 5;
 const second = 1_000;
-/** Small enough that blocks go. */
-const small = { parameters: { blockCount: 60 } };
+/** Small enough that blocks go: to CPU memory, and from there. */
+const small = { parameters: { blockCount: 60, cpuBlocks: 40 } };
 
 function createRig(options: EngineRigOptions = small) {
   const rig = createEngineRig(options);
@@ -27,10 +29,11 @@ function createRig(options: EngineRigOptions = small) {
         time.advance(second);
       }
     },
-    async read() {
+    /** @param scheduler of a reader that has one of its own */
+    async read(scheduler = time.scheduler) {
       const output = recordedOutput();
       const reading = createEngineReading({
-        ...{ engine, output, scheduler: time.scheduler, delayMs },
+        ...{ engine, output, scheduler, delayMs },
         isLost: ({ sequence }) => faults.isLost(0, sequence),
         canReplay: () => faults.canReplay(0),
       });
@@ -104,7 +107,9 @@ test("who comes late without a replay knows a part, tells nothing wrong, and cou
   expect(output.held().every((name) => truth.has(name))).toBe(true);
   expect(output.held().length).toBeGreaterThan(0);
   expect(toldAtOnce(reading)).toEqual(output.held());
-  expect(reading.describe()).toMatchObject({ state: "partial", blocks: { gpu: output.held().length } });
+  const cpu = output.held().filter((name) => name.startsWith(`${tier.cpu}/`)).length;
+  expect(cpu).toBeGreaterThan(0);
+  expect(reading.describe()).toMatchObject({ state: "partial", blocks: { gpu: output.held().length - cpu, cpu } });
 });
 
 test("lost messages are replayed when the next one shows the gap", async () => {
@@ -183,6 +188,44 @@ test("messages of a life that ended on the way are not taken for those of the ne
   expect(output.held()).toEqual([]);
 });
 
+test("what was heard of a life is known until the reader hears of its end", async () => {
+  const rig = createRig();
+  const { output, reading } = await rig.read();
+  rig.answer(6);
+  const held = heldAfter(rig.told);
+  expect(held.length).toBeGreaterThan(0);
+  rig.engine.kill();
+  expect(toldAtOnce(reading)).toEqual(held);
+  rig.engine.start();
+  rig.time.advance(delayMs - 0.01);
+  expect(toldAtOnce(reading)).toEqual(held);
+  rig.time.advance(0.02);
+  expect(output.news).toContain("new life");
+  expect(toldAtOnce(reading)).toEqual([]);
+});
+
+test("what was missed of a life that has ended is a gap, and is not read from the next one", async () => {
+  const rig = createRig();
+  const reader = createNodeTime(rig.time);
+  const { output, reading } = await rig.read(reader.scheduler);
+  rig.answer(6);
+  const from = rig.told.length;
+  reader.pause();
+  rig.faults.lose(0, 1);
+  rig.answer(1);
+  rig.engine.kill();
+  rig.engine.start();
+  const next = rig.told.length;
+  rig.answer(12);
+  expect(rig.engine.messages.length).toBeGreaterThan(next);
+  reader.resume();
+  rig.time.advance(second);
+  expect(output.news.slice(0, 4)).toEqual(["complete", `gap ${from}-${from}`, "partial", "new life"]);
+  expect(output.held()).toEqual(heldAfter(rig.engine.messages));
+  expect(reading.standing).toBe("complete");
+  expect(toldAtOnce(reading)).toEqual(output.held());
+});
+
 test("who has stopped hears nothing, and leaves no timer", async () => {
   const rig = createRig();
   const { output, reading } = await rig.read();
@@ -215,6 +258,7 @@ for (let seed = 1; seed <= 40; seed++) {
       else if (kind === 2 || kind === 3) rig.engine.start();
       else rig.answer(1 + random.integer(3));
       rig.time.advance(random.integer(4) * delayMs);
+      expect(toldAtOnce(reading)).toEqual(output.held());
     }
     rig.engine.start();
     rig.time.advance(second);

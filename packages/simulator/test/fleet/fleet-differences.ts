@@ -1,5 +1,5 @@
-import { blockChange } from "@espalier/engine-model";
-import { createPrefixIndex, tier } from "@espalier/prefix-index";
+import { createPrefixIndex } from "@espalier/prefix-index";
+import { blockMoveOf } from "../../src/fleet/block-moves.ts";
 import type { RealView } from "../../src/fleet/real-view.ts";
 import type { SimEngine } from "../../src/fleet/sim-engine.ts";
 import type { SimFleet } from "../../src/fleet/sim-fleet.ts";
@@ -46,9 +46,9 @@ function digestOf({ messages }: SimEngine): string {
     let from = 0;
     for (let run = 0; run < changes.runs; run++) {
       const to = changes.ends[run]!;
-      const kind = changes.kinds[run];
-      if (kind === blockChange.stored) index.storeFacts(0, tier.gpu, changes.words, from, to);
-      else if (kind === blockChange.removed) index.removeFacts(0, tier.gpu, changes.words, from, to);
+      const move = blockMoveOf(changes.kinds[run]!);
+      if (move?.isStored) index.storeFacts(0, move.tier, changes.words, from, to);
+      else if (move) index.removeFacts(0, move.tier, changes.words, from, to);
       else index.clearFacts(0);
       from = to;
     }

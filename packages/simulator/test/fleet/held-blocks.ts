@@ -1,4 +1,5 @@
-import { blockChange } from "@espalier/engine-model";
+import { type Tier, tier } from "@espalier/prefix-index";
+import { blockMoveOf } from "../../src/fleet/block-moves.ts";
 import type { EngineMessage } from "../../src/fleet/sim-engine.ts";
 
 /** What messages leave behind, one entry a block, by a set of names. */
@@ -8,15 +9,21 @@ export function heldAfter(messages: readonly EngineMessage[]): string[] {
     const { runs, kinds, ends, words } = changes;
     let block = 0;
     for (let run = 0; run < runs; run++) {
-      if (kinds[run] === blockChange.cleared) held.clear();
+      const move = blockMoveOf(kinds[run]!);
+      if (!move) held.clear();
       for (; block < ends[run]!; block++) {
-        const name = nameOf(words, block);
-        if (kinds[run] === blockChange.stored) held.add(name);
+        const name = nameIn(move!.tier, words, block);
+        if (move!.isStored) held.add(name);
         else held.delete(name);
       }
     }
   }
   return [...held].sort();
+}
+
+/** What is not in GPU memory says so. */
+export function nameIn(inTier: Tier, words: Uint32Array, block: number): string {
+  return `${inTier === tier.gpu ? "" : `${inTier}/`}${nameOf(words, block)}`;
 }
 
 export function nameOf(words: Uint32Array, block: number): string {

@@ -1,6 +1,6 @@
-import type { LedgerSink } from "@espalier/prefix-index";
+import type { LedgerSink, Tier } from "@espalier/prefix-index";
 import type { FeedOutput } from "@espalier/routing";
-import { nameOf } from "./held-blocks.ts";
+import { nameIn } from "./held-blocks.ts";
 
 /** What a reading has told, and what its blocks come to. */
 export interface RecordedOutput extends FeedOutput {
@@ -20,14 +20,16 @@ export interface RecordedSink extends LedgerSink {
 /** @throws Error from a sink that is told what makes no sense: a block twice, or one removed that is not there */
 export function recordedSink(): RecordedSink {
   const held = new Set<string>();
-  const each = (words: Uint32Array, from: number, to: number, visit: (name: string) => boolean): void => {
+  type Visit = (name: string) => boolean;
+  const each = (inTier: Tier, words: Uint32Array, [from, to]: readonly [number, number], visit: Visit): void => {
     for (let block = from; block < to; block++) {
-      if (!visit(nameOf(words, block))) throw new Error(`block ${block} was no news`);
+      if (!visit(nameIn(inTier, words, block))) throw new Error(`block ${block} was no news`);
     }
   };
   return {
-    stored: (_, words, from, to) => each(words, from, to, (name) => !held.has(name) && held.add(name).size > 0),
-    removed: (_, words, from, to) => each(words, from, to, (name) => held.delete(name)),
+    stored: (inTier, words, from, to) =>
+      each(inTier, words, [from, to], (name) => !held.has(name) && held.add(name).size > 0),
+    removed: (inTier, words, from, to) => each(inTier, words, [from, to], (name) => held.delete(name)),
     orphaned() {},
     holeGone() {},
     cleared: () => held.clear(),

@@ -1,4 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
+import type { AdmissionSettings } from "@espalier/admission";
+import { createSeededRandom, type EngineRole } from "@espalier/common";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { Placement, PrefixKnowledge } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
@@ -9,6 +10,7 @@ import type { RouterView } from "../../src/fleet/router-view.ts";
 import type { SimEngine } from "../../src/fleet/sim-engine.ts";
 import type { FrontOutcome } from "../../src/fleet/sim-front.ts";
 import { SimRouter } from "../../src/fleet/sim-router.ts";
+import type { SplitSettings } from "../../src/fleet/sim-split.ts";
 import { createReadings, SimTarget } from "../../src/fleet/sim-target.ts";
 import { defaultTiming } from "../../src/run/timing.ts";
 import { engineParameters, type RequestShape, requestOf } from "./requests.ts";
@@ -35,12 +37,18 @@ export interface RouterRig {
 export interface RouterRigOptions {
   readonly engines?: number;
   readonly policy?: PolicyName;
+  readonly admission?: AdmissionSettings;
+  readonly roles?: readonly EngineRole[];
+  readonly split?: SplitSettings;
 }
 
 /** One router alone, started, in front of engines whose events it reads. */
 export async function createRouterRig({
   engines: count = 3,
   policy = "least_work",
+  admission,
+  roles = [],
+  split,
 }: RouterRigOptions = {}): Promise<RouterRig> {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
@@ -52,7 +60,9 @@ export async function createRouterRig({
   const view: { value?: RouterView } = {};
   const readings = createReadings(count);
   const onChange = (target: SimTarget): void => view.value?.loadChanged(target);
-  const targets = engines.map((model) => new SimTarget({ model, index: model.number, clock, readings, onChange }));
+  const targets = engines.map(
+    (model) => new SimTarget({ model, index: model.number, clock, readings, onChange, role: roles[model.number] }),
+  );
   const tier = createDelayedTier({
     ...{ sharing: "mesh", routers: 1, engines, timing: defaultTiming, clock, scheduler },
     ...knowledgeDefaults,
@@ -69,6 +79,8 @@ export async function createRouterRig({
     ...{ view: view.value, targets, clock, trueClock: clock, scheduler, hopDelayMs, scrapeMs: 1_000 },
     random: createSeededRandom(3),
     policy: createPolicy(policy),
+    admission,
+    split,
   });
   await router.start();
   const outcomes: FrontOutcome[] = [];

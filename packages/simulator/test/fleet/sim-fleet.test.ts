@@ -1,6 +1,8 @@
+import { tier } from "@espalier/prefix-index";
 import { expect, test, vi } from "vitest";
 import { differencesIn } from "./fleet-differences.ts";
 import { createFleetRig, viewsOf } from "./fleet-rig.ts";
+import { engineParameters } from "./requests.ts";
 
 const second = 1_000;
 
@@ -28,6 +30,23 @@ test("routers that have started know of each other and of every engine, and come
   expect(rig.ended.every(({ error }) => error === undefined)).toBe(true);
   expect(new Set(rig.ended.map(({ router }) => router))).toEqual(new Set([0, 1, 2]));
   expect(rig.fleet.network.bytesSent).toBeGreaterThan(0);
+});
+
+test("what goes to CPU memory is known to all routers, by whichever of them it was read", async () => {
+  const parameters = { ...engineParameters, blockCount: 120, cpuBlocks: 150 };
+  const rig = createFleetRig({ parameters });
+  await rig.fleet.start();
+  await rig.load({ durationMs: 6 * second, perS: 20 });
+  await rig.drain();
+  await rig.pass(second);
+  expect(differencesIn(rig.fleet)).toEqual([]);
+  for (const engine of rig.fleet.engines) {
+    const { cpuBlocks, loadedTokens } = engine.stats();
+    expect(Math.min(cpuBlocks, loadedTokens)).toBeGreaterThan(0);
+    for (const view of viewsOf(rig.fleet).values()) {
+      expect(view.index.factBlockCount(engine.number, tier.cpu)).toBe(cpuBlocks);
+    }
+  }
 });
 
 test("the times that a client sees have four hops in them", async () => {

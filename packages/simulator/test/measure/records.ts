@@ -29,6 +29,7 @@ export function runRecord(parts: Partial<RunRecord>): RunRecord {
     results: [],
     samples: [],
     durationMs: 0,
+    adapterLoads: Number.NaN,
     linkBytes: Number.NaN,
     faultMs: undefined,
     bounds: { infiniteCache: Number.NaN, infiniteCacheFollowup: Number.NaN, pooledLru: Number.NaN },

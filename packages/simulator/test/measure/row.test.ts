@@ -132,3 +132,10 @@ test("an answer of one token has no gaps", () => {
   expect(createRow(runRecord({ results: [results[0]!] }), options)).not.toHaveProperty("itl_mean_s");
   expect(createRow(runRecord({ results: [results[1]!] }), options).itl_mean_s).toBeCloseTo(0.25);
 });
+
+test("loads of adapters are for each thousand requests, and absent where no request was for one", () => {
+  expect(createRow({ ...record, adapterLoads: 6 }, options).adapter_loads_per_1000).toBeCloseTo(2_000);
+  expect(createRow({ ...record, adapterLoads: 0 }, options).adapter_loads_per_1000).toBe(0);
+  expect(createRow(record, options)).not.toHaveProperty("adapter_loads_per_1000");
+  expect(createRow(runRecord({}), options)).not.toHaveProperty("adapter_loads_per_1000");
+});

@@ -6,6 +6,7 @@ import { blockTokens } from "../../src/clients/workload.ts";
 import type { RealView } from "../../src/fleet/real-view.ts";
 import type { RouterSeat } from "../../src/fleet/router-seat.ts";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
+import type { RunOptions } from "../../src/run/run-options.ts";
 import { parametersOf } from "../../src/run/simulate.ts";
 import { defaultTiming } from "../../src/run/timing.ts";
 import { viewsOf } from "../fleet/fleet-rig.ts";
@@ -40,7 +41,7 @@ const markTokens = 2 ** 24;
 export async function measureDelays(options: DelayMeasurement): Promise<MeasuredDelays> {
   const { seed, routers, engines, startsPerS, durationS } = options;
   const scenario = smallScenario({ startsPerS, durationS });
-  const run = smallRun({ scenario, routers, engines, links: "real", seed });
+  const run: Omit<RunOptions, "admission"> = smallRun({ scenario, routers, engines, links: "real", seed });
   const fleet = new SimFleet({ ...run, parameters: parametersOf(run), timing: defaultTiming });
   await fleet.start();
   const facts: number[] = [];

@@ -2,7 +2,6 @@ import { enginePresets } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
 import { scenario, scenarioNames } from "../../src/scenarios/catalogue.ts";
-import { nearestName } from "../../src/scenarios/nearest-name.ts";
 import type { WorkloadOptions } from "../../src/scenarios/scenario.ts";
 import { bySession, hashesOf, recordRun, type SentRequest, sharedBlocks } from "../clients/recorded-run.ts";
 
@@ -36,7 +35,7 @@ const contents = (sent: readonly SentRequest[]): ReadonlyMap<string, string> =>
   );
 
 /** Whose requests are single, or come back with a prompt from scratch. */
-const withoutFollowups = ["sglang-prefix-groups", "a10g-8", "rag", "evict", "shared-prefix-150x5"];
+const withoutFollowups = ["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5"];
 
 describe.each(scenarioNames)("clients of %s", (name) => {
   const one = scenario(name);
@@ -180,23 +179,4 @@ test("a10g-8: every prefix is asked for about as often, in no order", () => {
   for (const count of counts) expect(Math.abs(count - 9_000 / 64)).toBeLessThan(6 * Math.sqrt(9_000 / 64));
   const inTurn = order.filter((group, at) => at >= 64 && order[at - 64] === group).length;
   expect(inTurn / order.length).toBeLessThan(0.04);
-});
-
-describe("the nearest name", () => {
-  test("is the one with the fewest edits, case aside", () => {
-    expect(nearestName("RAGS", ["evict", "rag", "smg-240"])).toBe("rag");
-    expect(nearestName("evitc", ["evict", "rag"])).toBe("evict");
-  });
-
-  test("is none when more than half of the letters differ", () => {
-    expect(nearestName("abcd", ["abxy"])).toBe("abxy");
-    expect(nearestName("abcd", ["axyz"])).toBeUndefined();
-    expect(nearestName("", ["rag"])).toBeUndefined();
-  });
-
-  test("is not looked for past 100 letters", () => {
-    const long = "a".repeat(100);
-    expect(nearestName(long, [long])).toBe(long);
-    expect(nearestName(`${long}a`, [`${long}a`])).toBeUndefined();
-  });
 });

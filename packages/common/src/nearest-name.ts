@@ -1,16 +1,21 @@
+/** Letters that are compared: more costs time, and no name is as long. */
+const maxCompared = 100;
+
 /**
- * The candidate that a writer most likely meant: the one with the least edit distance, when that is no more than
- * half the length of the longer of the two. Case and separators do not count, so `maxBodyBytes` finds `max-body-bytes`.
+ * The name that a writer most likely meant: the one with the least edit distance, when that is no more than half the
+ * length of the longer of the two. Case and separators do not count, so `maxBodyBytes` finds `max-body-bytes`.
+ *
+ * @returns undefined when none is near
  */
-export function nearest(written: string, candidates: readonly string[]): string | undefined {
-  const plain = simplify(written.slice(0, 100));
+export function nearestName(written: string, names: readonly string[]): string | undefined {
+  const plain = simplify(written);
   let best: string | undefined;
   let bestDistance = Number.POSITIVE_INFINITY;
-  for (const candidate of candidates) {
-    const simple = simplify(candidate);
+  for (const name of names) {
+    const simple = simplify(name);
     const distance = editDistance(plain, simple);
     if (distance < bestDistance && distance <= Math.max(plain.length, simple.length) / 2) {
-      best = candidate;
+      best = name;
       bestDistance = distance;
     }
   }
@@ -18,7 +23,7 @@ export function nearest(written: string, candidates: readonly string[]): string 
 }
 
 function simplify(text: string): string {
-  return text.toLowerCase().replace(/[-_.]/g, "");
+  return text.slice(0, maxCompared).toLowerCase().replace(/[-_.]/g, "");
 }
 
 /** Levenshtein, "Binary codes capable of correcting deletions, insertions and reversals" (1966), one row at a time. */

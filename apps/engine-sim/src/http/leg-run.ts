@@ -1,0 +1,163 @@
+import type { RequestReport } from "@espalier/engine-model";
+import type { SequenceRequest } from "../engine/simulated-engine.ts";
+import type { AnswerExtra, Arrival, Exporter, Importer, Leg } from "../transfer/leg.ts";
+import type { Transfers } from "../transfer/transfers.ts";
+import type { Answer } from "./answer.ts";
+import type { AnswerFormat } from "./answer-format.ts";
+import { ApiError } from "./api-error.ts";
+import type { EngineContext } from "./engine-context.ts";
+
+interface LegRun {
+  readonly context: EngineContext;
+  readonly transfers: Transfers;
+  readonly answer: Answer;
+  readonly leg: Leg;
+  readonly sequence: SequenceRequest;
+  readonly format: AnswerFormat;
+}
+
+/** Computes a request that other engines have a part in: waits for them, fetches from them, offers to them. */
+export async function runLeg(run: LegRun): Promise<void> {
+  const { answer, leg, transfers } = run;
+  const over = new AbortController();
+  const state = { isComputed: false };
+  answer.whenSettled(() => {
+    over.abort();
+    if (!state.isComputed) leg.exporter?.cancelled();
+  });
+  try {
+    await leg.exporter?.ready();
+    const arrival = leg.importer && (await fetchPrompt(run, leg.importer, over.signal));
+    if (answer.isOver) {
+      arrival?.done();
+      return;
+    }
+    const shared = arrival ? sharedTokens(arrival.tokens, run.sequence.prompt) : 0;
+    if (isBelowThreshold(run, shared)) {
+      arrival?.done();
+      transfers.tallies.belowThreshold++;
+      answer.endWithout("cache_threshold");
+      return;
+    }
+    submitLeg(run, { arrival, shared, state });
+  } catch (error) {
+    answer.fail(error instanceof ApiError ? error : new ApiError(500, String(error)));
+  }
+}
+
+/**
+ * What was computed elsewhere; undefined when it is to be computed here.
+ *
+ * @throws (rejects) ApiError when the request fails without
+ */
+async function fetchPrompt(
+  { transfers: { tallies }, answer }: LegRun,
+  importer: Importer,
+  signal: AbortSignal,
+): Promise<Arrival | undefined> {
+  tallies.fetching++;
+  try {
+    return await importer.open(signal);
+  } catch (error) {
+    if (answer.isOver) return undefined;
+    return failOrRecompute(importer, tallies, error instanceof Error ? error.message : String(error));
+  } finally {
+    tallies.fetching--;
+  }
+}
+
+/** @throws ApiError when the request fails without its blocks */
+function failOrRecompute(importer: Importer, tallies: Transfers["tallies"], reason: string): undefined {
+  const failure = importer.failure(reason);
+  if (failure) tallies.failed++;
+  else tallies.recomputed++;
+  if (failure) throw failure;
+}
+
+function isBelowThreshold({ leg, context, sequence, format }: LegRun, sharedCount: number): boolean {
+  const { cacheHitThreshold: threshold } = leg;
+  if (threshold === undefined || !format.nothing) return false;
+  const cached = Math.max(sharedCount, context.engine.cachedTokens(sequence));
+  return cached / sequence.prompt.length < threshold;
+}
+
+interface Fetched {
+  readonly arrival: Arrival | undefined;
+  /** How many tokens of the prompt it is for. */
+  readonly shared: number;
+  readonly state: { isComputed: boolean };
+}
+
+/** Hands the request in, and looks after its blocks until they are here. */
+function submitLeg(run: LegRun, { arrival, shared, state }: Fetched): void {
+  const { context, answer, leg, sequence, transfers } = run;
+  const { engine } = context;
+  const { tallies, transfer } = transfers;
+  const { exporter, importer } = leg;
+  const plain = { ...sequence, pinned: exporter?.pins ?? false };
+  const hooks = {
+    ...(exporter && {
+      computed: (reports: readonly RequestReport[]) => offerPrompt({ engine, exporter, state }, reports),
+    }),
+    // The engine is telling of a step, and can be called only after that.
+    unwanted: ({ id }: RequestReport) => queueMicrotask(() => engine.release(id)),
+  };
+  if (arrival && shared < Math.min(arrival.tokens.length, sequence.prompt.length)) tallies.mismatched++;
+  if (!arrival || !importer || shared === 0) {
+    arrival?.done();
+    answer.submit([plain], hooks);
+    return;
+  }
+  let isHere = false;
+  const imported = (tokens: number): void => {
+    isHere = true;
+    tallies.imported++;
+    tallies.importedTokens += tokens;
+    arrival.done();
+  };
+  answer.whenSettled(() => arrival.done());
+  arrival.whenBroken((reason) => {
+    if (isHere || answer.isOver) return;
+    isHere = true;
+    try {
+      failOrRecompute(importer, tallies, reason);
+      answer.submit([plain], hooks);
+    } catch (error) {
+      answer.fail(error instanceof ApiError ? error : new ApiError(500, String(error)));
+    }
+  });
+  const { setupMs, msPerToken } = transfer;
+  answer.submit([{ ...plain, imported: { tokens: shared, setupMs, msPerToken } }], { ...hooks, imported });
+}
+
+interface Offer {
+  readonly engine: EngineContext["engine"];
+  readonly exporter: Exporter;
+  readonly state: Fetched["state"];
+}
+
+async function offerPrompt(
+  { engine, exporter, state }: Offer,
+  reports: readonly RequestReport[],
+): Promise<AnswerExtra> {
+  // The engine is telling of a step, and can be called only after that.
+  await Promise.resolve();
+  const report = reports[0] as RequestReport;
+  try {
+    return await exporter.computed(report);
+  } catch (error) {
+    // What could not be offered is held for nobody.
+    engine.release(report.id);
+    throw error;
+  } finally {
+    state.isComputed = true;
+  }
+}
+
+/** How many tokens two prompts have in common from the first on. */
+function sharedTokens(a: Uint32Array, b: Uint32Array): number {
+  const most = Math.min(a.length, b.length);
+  let at = 0;
+  while (at < most && a[at] === b[at]) at++;
+  return at;
+}

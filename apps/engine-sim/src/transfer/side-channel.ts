@@ -1,0 +1,143 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Scheduler } from "@espalier/common";
+import { type FaultBoard, transferPath } from "../admin/faults.ts";
+import { isObject, type JsonObject } from "../api/body-fields.ts";
+import { ApiError } from "../http/api-error.ts";
+import { readBody } from "../http/exchange.ts";
+import type { BlockStore } from "./block-store.ts";
+import type { ExportBoard } from "./export-board.ts";
+import type { Inbox } from "./inbox.ts";
+
+/** What stands behind an engine's side channel. */
+export interface SideChannelParts {
+  /** Name of the engine's process, another one in each life. */
+  readonly engineId: () => string;
+  readonly exports: ExportBoard;
+  readonly inbox: Inbox;
+  readonly store: BlockStore;
+  readonly faults: FaultBoard;
+  readonly scheduler: Scheduler;
+}
+
+const pushPath = "/kv/push/";
+
+/** What other engines ask of this one, and what SGLang's and Mooncake's bootstrap servers tell. */
+export function createSideChannel(parts: SideChannelParts) {
+  return (request: IncomingMessage, response: ServerResponse): void => {
+    answer(parts, request, response).catch((error: unknown) => {
+      if (response.headersSent || request.socket.destroyed) {
+        response.destroy();
+        return;
+      }
+      const status = error instanceof ApiError ? error.status : 404;
+      sendText(response, status, error instanceof Error ? error.message : String(error));
+    });
+  };
+}
+
+async function answer(parts: SideChannelParts, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const path = (request.url ?? "/").split("?", 1)[0] as string;
+  const { exports, inbox, store, engineId } = parts;
+  switch (`${request.method} ${path}`) {
+    case "GET /health":
+      return sendText(response, 200, "OK");
+    // Mooncake's bootstrap server: one data-parallel rank.
+    case "GET /query":
+      return sendJson(response, { "0": { engine_id: engineId(), worker_addr: { "0": { "0": addressOf(request) } } } });
+    // SGLang's bootstrap server.
+    case "GET /route":
+      return sendJson(response, { attn_tp_size: 1, dp_size: 1, pp_size: 1, follow_bootstrap_room: true });
+    case `POST ${transferPath}`:
+      return answerClaim(parts, request, response, objectOf(await readBody(request)));
+    case "POST /storage/lookup":
+      return sendJson(response, { found: store.countFirst(namesOf(objectOf(await readBody(request)))) });
+    case "POST /storage/put":
+      store.put(namesOf(objectOf(await readBody(request))));
+      return sendJson(response, {});
+    default:
+  }
+  if (request.method === "DELETE" && path.startsWith(`${transferPath}/`)) {
+    exports.done(decodeURIComponent(path.slice(transferPath.length + 1)));
+    return sendJson(response, {});
+  }
+  if (request.method === "PUT" && path.startsWith(pushPath)) {
+    inbox.put(decodeURIComponent(path.slice(pushPath.length)), Uint32Array.from(tokensOf(await readBody(request))));
+    return sendJson(response, {});
+  }
+  throw new ApiError(404, "Not Found");
+}
+
+/** Sends the tokens of a prompt, and leaves the answer open until the other engine is done. */
+async function answerClaim(
+  { exports, engineId, faults, scheduler }: SideChannelParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { ticket, engineId: wantedId, waits }: JsonObject,
+): Promise<void> {
+  if (typeof ticket !== "string") throw new ApiError(400, "a claim needs a ticket");
+  if (typeof wantedId === "string" && wantedId !== engineId()) throw new Error(`engine ${wantedId} is not here`);
+  const fault = faults.take(transferPath, false);
+  if (fault?.kind === "transfer-refused") throw new ApiError(503, "injected fault: transfer-refused");
+  if (fault?.kind === "transfer-slow") {
+    await new Promise<void>((resolve) => scheduler.after(fault.delayMs ?? 0, resolve));
+  }
+  let isOver = false;
+  response.on("close", () => {
+    if (!isOver) exports.lost(ticket);
+    isOver = true;
+  });
+  const { tokens, over } = await exports.claim(ticket, waits === true).catch((error: unknown) => {
+    isOver = true;
+    throw error;
+  });
+  const bytes = Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength);
+  response.writeHead(200, { "content-type": "application/octet-stream", "x-kv-tokens": tokens.length });
+  if (fault?.kind === "transfer-broken") {
+    response.write(bytes.subarray(0, bytes.length / 2), () => request.socket.resetAndDestroy());
+    return;
+  }
+  response.write(bytes);
+  const end = (): void => {
+    isOver = true;
+    response.end();
+  };
+  over.then(end, () => {
+    isOver = true;
+    request.socket.resetAndDestroy();
+  });
+}
+
+function addressOf({ socket }: IncomingMessage): string {
+  return `${socket.localAddress}:${socket.localPort}`;
+}
+
+function objectOf(text: string): JsonObject {
+  const value: unknown = JSON.parse(text);
+  if (!isObject(value)) throw new ApiError(400, "not an object");
+  return value;
+}
+
+function namesOf({ blocks }: JsonObject): readonly string[] {
+  if (Array.isArray(blocks) && blocks.every((name) => typeof name === "string")) return blocks;
+  throw new ApiError(400, "blocks must be a list of names");
+}
+
+function tokensOf(text: string): readonly number[] {
+  const value: unknown = JSON.parse(text);
+  if (Array.isArray(value) && value.every((token) => Number.isInteger(token))) return value;
+  throw new ApiError(400, "not a list of tokens");
+}
+
+function sendJson(response: ServerResponse, body: unknown): void {
+  const text = JSON.stringify(body);
+  response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) });
+  response.end(text);
+}
+
+function sendText(response: ServerResponse, status: number, text: string): void {
+  response.writeHead(status, {
+    "content-type": "text/plain; charset=utf-8",
+    "content-length": Buffer.byteLength(text),
+  });
+  response.end(text);
+}

@@ -1,0 +1,245 @@
+import { createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
+import { blockNames, createBlockStore, maxStoredBlocks } from "../src/transfer/block-store.ts";
+import { quoteLongIntegers, unquoteLongIntegers } from "../src/transfer/exact-integers.ts";
+import { ExportBoard, maxExports } from "../src/transfer/export-board.ts";
+import { createInbox, type Inbox, maxInbox } from "../src/transfer/inbox.ts";
+import { createKvLinks, maxKvLinks } from "../src/transfer/kv-link.ts";
+
+const tokens = Uint32Array.of(1, 2, 3);
+
+function createBoard(timeoutMs = 1_000) {
+  const time = createVirtualTime();
+  const board = new ExportBoard({ clock: time.clock, scheduler: time.scheduler, timeoutMs });
+  const released: string[] = [];
+  const offer = (name: string) => ({ tokens, release: () => void released.push(name) });
+  return { time, board, released, offer };
+}
+
+describe("tickets", () => {
+  test("one that was offered is claimed, done and given back once", async () => {
+    const { board, released, offer } = createBoard();
+    const begun = board.begin("t", "hold");
+    begun.offer(offer("t"));
+    const { tokens: fetched, over } = await board.claim("t", false);
+    expect(fetched).toBe(tokens);
+    expect(board.describe()).toMatchObject([{ ticket: "t", phase: "held", isClaimed: true, tokens: 3 }]);
+    await expect(board.claim("t", true)).rejects.toThrow("being fetched already");
+    board.done("t");
+    board.done("t");
+    begun.cancel("too late");
+    await over;
+    await begun.fetched;
+    expect(released).toEqual(["t"]);
+    expect(board.describe()).toEqual([]);
+    expect(board.totals).toEqual({ offered: 1, fetched: 1, expired: 0, lost: 0 });
+  });
+
+  test("a claim waits for an offer, however long it is computed", async () => {
+    const { board, time, offer } = createBoard();
+    const claim = board.claim("t", true);
+    const begun = board.begin("t", "hold");
+    await begun.joined;
+    await time.advanceAsync(5_000);
+    begun.offer(offer("t"));
+    expect((await claim).tokens).toBe(tokens);
+    // As long as somebody fetches, time does not run out.
+    await time.advanceAsync(5_000);
+    expect(board.describe()).toHaveLength(1);
+    board.lost("t");
+    await time.advanceAsync(1_000);
+    expect(board.totals).toMatchObject({ expired: 1, lost: 1 });
+  });
+
+  test("a claim that must not wait, or waits in vain", async () => {
+    const { board, time } = createBoard();
+    await expect(board.claim("t", false)).rejects.toThrow("there is nothing for t");
+    const claim = board.claim("t", true);
+    claim.catch(() => {});
+    await time.advanceAsync(999);
+    expect(board.describe()).toMatchObject([{ phase: "asked", ageMs: 999 }]);
+    await time.advanceAsync(1);
+    await expect(claim).rejects.toThrow("timed out after 1000 ms");
+    expect(board.describe()).toEqual([]);
+  });
+
+  test("who asks and goes away leaves nothing behind", async () => {
+    const { board } = createBoard();
+    const claim = board.claim("t", true);
+    claim.catch(() => {});
+    board.lost("t");
+    await expect(claim).rejects.toThrow("might be dead");
+    board.lost("t");
+    expect(board.describe()).toEqual([]);
+  });
+
+  test("an offer after the end is given back at once", () => {
+    const { board, released, offer } = createBoard();
+    const begun = board.begin("t", "hold");
+    begun.cancel("the caller is gone");
+    begun.offer(offer("t"));
+    expect(released).toEqual(["t"]);
+    expect(board.describe()).toEqual([]);
+  });
+
+  test("an offer that nobody wants any more is given back at once", () => {
+    const { board, released, offer } = createBoard();
+    const begun = board.begin("t", "hold");
+    board.done("t");
+    expect(board.describe()).toHaveLength(1);
+    begun.offer(offer("t"));
+    expect(released).toEqual(["t"]);
+  });
+
+  test("blocks for one engine alone are dropped with it", async () => {
+    const { board, released, offer } = createBoard();
+    const begun = board.begin("t", "drop");
+    begun.offer(offer("t"));
+    await board.claim("t", false);
+    board.lost("t");
+    await expect(begun.fetched).rejects.toThrow("might be dead");
+    expect(released).toEqual(["t"]);
+  });
+
+  test("the death of the engine gives nothing back: the memory is gone", async () => {
+    const { board, released, offer } = createBoard();
+    const begun = board.begin("t", "hold");
+    begun.offer(offer("t"));
+    board.clear();
+    await expect(begun.fetched).rejects.toThrow("started over");
+    expect(released).toEqual([]);
+  });
+
+  test(`at most ${maxExports} at a time, each once`, async () => {
+    const { board } = createBoard();
+    for (let at = 0; at < maxExports; at++) board.begin(`${at}`, "hold");
+    expect(() => board.begin("one more", "hold")).toThrow(RangeError);
+    await expect(board.claim("one more", true)).rejects.toThrow(RangeError);
+    board.clear();
+    board.begin("0", "hold");
+    expect(() => board.begin("0", "hold")).toThrow("the ticket 0 is in use");
+  });
+});
+
+describe("the inbox", () => {
+  const createBox = () => {
+    const time = createVirtualTime();
+    return { time, inbox: createInbox({ scheduler: time.scheduler, timeoutMs: 1_000 }) };
+  };
+  const take = (inbox: Inbox, ticket: string) => inbox.take(ticket, new AbortController().signal);
+
+  test("keeps what came for a time, and gives it out once", async () => {
+    const { inbox, time } = createBox();
+    inbox.put("t", tokens);
+    expect(await take(inbox, "t")).toBe(tokens);
+    expect(inbox.size()).toBe(0);
+    inbox.put("t", tokens);
+    await time.advanceAsync(1_000);
+    expect(inbox.size()).toBe(0);
+  });
+
+  test(`holds ${maxInbox} prompts, and the oldest gives way`, async () => {
+    const { inbox } = createBox();
+    for (let at = 0; at <= maxInbox; at++) inbox.put(`${at}`, Uint32Array.of(at));
+    expect(inbox.size()).toBe(maxInbox);
+    expect(await take(inbox, "1")).toEqual(Uint32Array.of(1));
+    const first = take(inbox, "0");
+    first.catch(() => {});
+    expect(inbox.waiting()).toBe(1);
+    inbox.clear();
+    await expect(first).rejects.toThrow("started over");
+    expect([inbox.size(), inbox.waiting()]).toEqual([0, 0]);
+  });
+
+  test(`lets ${maxInbox} requests wait, each for its own`, async () => {
+    const { inbox, time } = createBox();
+    const waiting = Array.from({ length: maxInbox }, (_, at) => take(inbox, `${at}`));
+    const given = Promise.allSettled(waiting);
+    await expect(take(inbox, "one more")).rejects.toThrow(`more than ${maxInbox}`);
+    inbox.put("7", tokens);
+    await time.advanceAsync(1_000);
+    expect((await given).filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect(inbox.waiting()).toBe(0);
+  });
+
+  test("two cannot wait for the same", async () => {
+    const { inbox } = createBox();
+    const first = take(inbox, "t");
+    await expect(take(inbox, "t")).rejects.toThrow("waited for already");
+    inbox.put("t", tokens);
+    expect(await first).toBe(tokens);
+  });
+});
+
+test(`at most ${maxKvLinks} prompts are fetched at a time`, async () => {
+  const links = createKvLinks();
+  const open = () => links.open(source, new AbortController().signal);
+  // Nothing is sent before this turn of the event loop is over, and then they are cut.
+  const source = { host: "127.0.0.1", port: 9, ticket: "t", engineId: undefined, waits: false };
+  const opened = Array.from({ length: maxKvLinks }, open);
+  const ends = Promise.allSettled(opened);
+  await expect(open()).rejects.toThrow(`more than ${maxKvLinks}`);
+  links.cut();
+  expect((await ends).every(({ status }) => status === "rejected")).toBe(true);
+});
+
+describe("the store", () => {
+  test("counts what is there from the first block on, and forgets what was used longest ago", () => {
+    const store = createBlockStore(3);
+    store.put(["a", "b", "c"]);
+    expect(store.countFirst(["a", "b", "x", "c"])).toBe(2);
+    store.put(["d"]);
+    expect(store.size()).toBe(3);
+    // `c` was not looked at.
+    expect([store.countFirst(["c"]), store.countFirst(["a", "b", "d"])]).toEqual([0, 3]);
+  });
+
+  test(`keeps ${maxStoredBlocks} names and no more`, () => {
+    const store = createBlockStore(maxStoredBlocks);
+    store.put(Array.from({ length: maxStoredBlocks + 1 }, (_, at) => `${at}`));
+    expect(store.size()).toBe(maxStoredBlocks);
+    expect([store.countFirst(["0"]), store.countFirst(["1"])]).toEqual([0, 1]);
+  });
+
+  test("names depend on everything before, on block size, adapter and salt", () => {
+    const content = {
+      prompt: Uint32Array.from({ length: 9 }, (_, at) => at),
+      adapter: undefined,
+      cacheSalt: undefined,
+    };
+    const names = blockNames(content, 4);
+    expect(names).toHaveLength(2);
+    expect(blockNames({ ...content, prompt: content.prompt.slice(0, 4) }, 4)).toEqual(names.slice(0, 1));
+    const others = [
+      blockNames({ ...content, adapter: "a" }, 4),
+      blockNames({ ...content, cacheSalt: "a" }, 4),
+      blockNames({ ...content, prompt: Uint32Array.of(5, ...content.prompt.slice(1)) }, 4),
+      blockNames(content, 2),
+    ].flat();
+    expect(new Set([...names, ...others]).size).toBe(names.length + others.length);
+  });
+});
+
+describe("long numbers", () => {
+  const json = '{"bootstrap_room": 9223372036854775783,"x":{"ctx_request_id":1234567890123456}}';
+
+  test("pass through JSON with every digit", () => {
+    expect(JSON.parse(quoteLongIntegers(json))).toEqual({
+      bootstrap_room: "9223372036854775783",
+      x: { ctx_request_id: "1234567890123456" },
+    });
+    const there = JSON.stringify(JSON.parse(quoteLongIntegers(json)));
+    expect(unquoteLongIntegers(there)).toBe(json.replace(": 9", ":9"));
+  });
+
+  test.each([
+    '{"bootstrap_room":123456789012345}',
+    '{"bootstrap_room":1234567890123456.5}',
+    '{"bootstrap_room":1e300}',
+    '{"other":9223372036854775783}',
+    JSON.stringify({ prompt: '{"bootstrap_room": 9223372036854775783}' }),
+    JSON.stringify({ prompt: 'say "bootstrap_room":9223372036854775783, please' }),
+  ])("%s stays as it is", (text) => {
+    expect(quoteLongIntegers(text)).toBe(text);
+  });
+});

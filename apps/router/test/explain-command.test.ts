@@ -1,0 +1,223 @@
+import { describe, expect, test } from "vitest";
+import { registerExplain } from "../src/commands/explain.ts";
+import { describeExplanation, type ExplainReport } from "../src/output/explain-report.ts";
+import { isUsageRefusal, runCommand } from "./run-command.ts";
+import { type SeenRequest, temporaryFile, temporaryServer } from "./temporary.ts";
+
+const signals = {
+  own: { inFlight: 2, pendingPrefillTokens: 900 },
+  others: { inFlight: 1, pendingPrefillTokens: 0, ageMs: 12.4 },
+};
+const feed = { state: "live", readBy: "west", life: "0.17.ab", ageMs: 340, lagMs: 1.25 };
+
+const report: ExplainReport = {
+  router: "east",
+  endpoint: "chat",
+  model: "tiny",
+  policy: "epp_weighted",
+  reason: "best_score",
+  choice: { key: "a:1", probability: 1 },
+  split: null,
+  service: null,
+  sessionKey: "seven",
+  prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens" },
+  unseenTokens: 0,
+  weights: { queue: -2, prefix: -3, load: 1 },
+  candidates: [
+    {
+      key: "a:1",
+      eligible: true,
+      probability: 1,
+      cost: -4.25,
+      scores: { queue: 1, prefix: 0.96, load: 0.63 },
+      terms: { queue: -2, prefix: -2.88, load: 0.63, turn: 3 },
+      load: signals,
+      facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, standing: "complete", feed },
+      placement: { blocks: 24, confirmedBlocks: 0, ageMs: 1_250.4, by: "west" },
+    },
+    {
+      key: "b:1",
+      eligible: true,
+      probability: 0,
+      cost: null,
+      scores: { queue: null, prefix: 0, load: 0 },
+      terms: { queue: null, prefix: 0, load: 0, turn: null },
+      load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
+      facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, standing: "none", feed: null },
+      placement: null,
+    },
+    {
+      key: "c:1",
+      eligible: false,
+      probability: 0,
+      cost: null,
+      scores: {},
+      terms: {},
+      load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
+      facts: null,
+      placement: null,
+    },
+  ],
+  leftOut: [{ key: "d:1", reasons: ["down: probe timed out", "an operator has drained it"] }],
+};
+
+async function routerWith(answer: object, status = 200) {
+  const seen: SeenRequest[] = [];
+  const url = await temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(answer));
+  });
+  return { url, seen };
+}
+
+const body = '{"model": "tiny", "messages": []}';
+const explain = (...args: readonly string[]) => runCommand(registerExplain, "explain", ...args);
+
+describe("for people", () => {
+  const [head = "", terms = "", load = "", known = "", left = ""] = describeExplanation(report).split("\n\n");
+  const cells = (text: string) => text.split("\n").map((line) => line.trim().split(/ {2,}/));
+
+  test("the choice, the request and the prompt", () => {
+    expect(head.split("\n")).toEqual([
+      "choice    a:1: best_score",
+      "request   chat, model tiny, session seven",
+      "prompt    400 tokens (counted), 25 blocks of 16",
+      "policy    epp_weighted, at router east",
+    ]);
+  });
+
+  test("every term with its score and weight, the choice marked", () => {
+    expect(cells(terms)).toEqual([
+      ["candidate", "chance", "cost", "queue x -2", "prefix x -3", "load", "turn"],
+      ["->", "a:1", "100 %", "-4.25", "1 = -2", "0.96 = -2.88", "0.63", "3"],
+      ["b:1", "0 %", "-", "-", "0 = 0", "0", "-"],
+      ["c:1", "filtered", "-", "-", "-", "-", "-"],
+    ]);
+  });
+
+  test("the load, of this router and of others, and when that was heard", () => {
+    expect(cells(load)).toEqual([
+      ["load", "in flight", "to prefill (tokens)", "others in flight", "others to prefill (tokens)", "heard (ms ago)"],
+      ["a:1", "2", "900", "1", "0", "12"],
+      ["b:1", "0", "0", "-", "-", "-"],
+      ["c:1", "0", "0", "-", "-", "-"],
+    ]);
+  });
+
+  test("what is known of the prompt, by whom and since when", () => {
+    const [header, ...rows] = cells(known);
+    expect(header).toEqual([
+      ...["known of the prompt", "announced (blocks)", "worth", "feed", "read by", "life", "last message (ms ago)"],
+      ...["lag (ms)", "sent there (blocks)", "confirmed", "sent by", "sent (ms ago)"],
+    ]);
+    expect(rows[0]).toEqual([
+      ...["a:1", "20 gpu, 4 cpu", "complete", "live", "west", "0.17.ab", "340", "1.3", "24", "0", "west", "1250"],
+    ]);
+    expect(rows[1]).toEqual(["b:1", "0", "none", ...Array.from({ length: 9 }, () => "-")]);
+    expect(rows[2]).toEqual(["c:1", ...Array.from({ length: 11 }, () => "-")]);
+  });
+
+  test("who is left out", () => {
+    expect(left).toBe("left out\n  d:1: down: probe timed out; an operator has drained it\n");
+  });
+
+  test("a prompt that is not looked up, chance, and a router that shares nothing", () => {
+    const said = describeExplanation({
+      ...report,
+      router: null,
+      sessionKey: null,
+      reason: "random",
+      choice: { key: "a:1", probability: 1 / 3 },
+      prompt: { tokens: 12, blocks: null, blockSize: null, from: "size" },
+      unseenTokens: 812.4,
+      leftOut: [],
+    });
+    expect(said.split("\n").slice(0, 5)).toEqual([
+      "choice    a:1 (likeliest, 33.3 %): random",
+      "request   chat, model tiny",
+      "prompt    12 tokens (by its size), not looked up",
+      "policy    epp_weighted",
+      "unseen    812 tokens that other routers are thought to have sent just now",
+    ]);
+    expect(said).not.toContain("known of the prompt");
+    expect(said).not.toContain("left out");
+  });
+
+  test("two engines for one request, or why not; the class and what is due", () => {
+    const pair = { protocol: "nixl", prefill: "p:1", decode: "d:1" };
+    const service = { class: "interactive", tenant: "acme", deadlineMs: 500 };
+    const both = describeExplanation({
+      ...report,
+      split: { reason: "threshold", pair, thresholdTokens: 3_000 },
+      service,
+    });
+    expect(both).toContain("\nsplit     p:1 computes the prompt, d:1 answers, by nixl: threshold\n");
+    expect(both).toContain("\nclass     interactive of acme, first token due within 500 ms\n");
+    const split = { reason: "below_threshold", pair: null, thresholdTokens: null };
+    const one = describeExplanation({ ...report, split, service: { ...service, tenant: "", deadlineMs: null } });
+    expect(one).toContain("\nsplit     not: below_threshold\nclass     interactive\n");
+  });
+
+  test("nobody", () => {
+    const said = describeExplanation({ ...report, choice: null, reason: null, candidates: [] });
+    expect(said).toMatch(/^choice {4}none\n/);
+    expect(said).toMatch(/left out\n {2}d:1: .*\n\nno engine can take it\n$/);
+  });
+});
+
+describe("the command", () => {
+  test("sends the file as it is, with the key, the endpoint and headers of the request", async () => {
+    const { url, seen } = await routerWith(report);
+    const file = temporaryFile("request.json", body);
+    const outcome = await explain(
+      ...["--url", url, "--file", file, "--key", "secret", "--endpoint", "/v1/messages"],
+      ...["--header", "X-Session-Id: 7", "--header", "x-empty:"],
+    );
+    expect(outcome).toMatchObject({ error: undefined, exitCode: undefined, stderr: "" });
+    expect(outcome.stdout).toBe(describeExplanation(report));
+    expect(seen).toMatchObject([
+      {
+        method: "POST",
+        path: "/admin/explain?endpoint=%2Fv1%2Fmessages",
+        body,
+        headers: { authorization: "Bearer secret", "x-session-id": "7", "x-empty": "" },
+      },
+    ]);
+  });
+
+  test("with --json prints what the router said, and fails where nobody can take the request", async () => {
+    const nobody = { ...report, choice: null, reason: null, candidates: [] };
+    const { url } = await routerWith(nobody);
+    const outcome = await explain("--url", url, "--json", "--file", temporaryFile("request.json", body));
+    expect([JSON.parse(outcome.stdout), outcome.exitCode]).toEqual([nobody, 1]);
+  });
+
+  test("passes on why a request would be refused, and says when no router is there", async () => {
+    const file = temporaryFile("request.json", body);
+    const { url } = await routerWith({ error: { message: "No such model.", code: "model_not_found" } }, 404);
+    expect((await explain("--url", url, "--file", file)).error).toMatchObject({
+      code: "model_not_found",
+      message: expect.stringContaining("No such model."),
+    });
+    expect((await explain("--url", "http://127.0.0.1:1", "--file", file)).error).toMatchObject({
+      code: "upstream_connect_failed",
+      message: "No router answers at http://127.0.0.1:1. Is it running? --url names another address.",
+    });
+  });
+
+  test("needs a file that can be read", async () => {
+    expect(isUsageRefusal((await explain()).error)).toBe(true);
+    expect((await explain("--file", "/nowhere/request.json")).error).toMatchObject({
+      name: "UsageError",
+      message: expect.stringContaining("--file cannot be read: ENOENT"),
+    });
+  });
+
+  test.each(["no colon", ": empty", "bad name: x", "content-length: 7", "Authorization: Bearer x", "x: é"])(
+    "refuses the header %j",
+    async (header) => {
+      const file = temporaryFile("request.json", body);
+      expect((await explain("--file", file, "--header", header)).error).toMatchObject({ name: "UsageError" });
+    },
+  );
+});

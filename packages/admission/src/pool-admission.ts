@@ -1,0 +1,255 @@
+import { type Cancel, type Clock, EspalierError, type Scheduler } from "@espalier/common";
+import type { Admission, AdmissionOptions } from "./admission.ts";
+import type { ShedReason } from "./admission-meters.ts";
+import type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
+import type { AdmissionTarget } from "./admission-target.ts";
+import { type ClassLine, createLines } from "./class-line.ts";
+import type { ClassQueue, ScanState } from "./class-queue.ts";
+import { ClassTurns } from "./class-turns.ts";
+import { DrainRate } from "./drain-rate.ts";
+import type { TenantUsage } from "./fleet-usage.ts";
+import { Lanes } from "./lanes.ts";
+import { OpenTargets } from "./open-targets.ts";
+import type { AdmissionSettings } from "./settings.ts";
+import { type TicketOwner, WaitingRequest } from "./waiting-request.ts";
+
+/** Requests that one scan tries at most. */
+export const maxScanned = 256;
+/** How often those that wait are looked at when nothing has told of an engine with room. */
+export const rescanMs = 20;
+/** Retry-After is between these. */
+const retryBoundsS = { least: 1, most: 60 } as const;
+
+/** See `createAdmission`. */
+export class PoolAdmission<Target extends AdmissionTarget> implements Admission<Target>, TicketOwner<Target> {
+  readonly #settings: AdmissionSettings;
+  readonly #clock: Clock;
+  readonly #scheduler: Scheduler;
+  readonly #lines: readonly ClassLine<Target>[];
+  readonly #lineOf: ReadonlyMap<string, ClassLine<Target>>;
+  readonly #turns: ClassTurns<WaitingRequest<Target>>;
+  readonly #open: OpenTargets<Target>;
+  readonly #lanes = new Lanes();
+  readonly #drain = new DrainRate();
+  queued = 0;
+  #sizeBytes = 0;
+  #sequence = 0;
+  #cancelRescan: Cancel | undefined;
+  #isScanning = false;
+  #isEasedAgain = false;
+
+  constructor({ settings, clock, scheduler, meters, others, fleet }: AdmissionOptions) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#scheduler = scheduler;
+    this.#lines = createLines(settings, { meters, fleet });
+    this.#lineOf = new Map(this.#lines.map((line) => [line.name, line]));
+    this.#turns = new ClassTurns(
+      settings.between,
+      this.#lines.map(({ queue }) => queue),
+    );
+    this.#open = new OpenTargets(settings, others, this.#lanes);
+  }
+
+  enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
+    const nowMs = this.#clock.nowMs();
+    const line = this.#lineOf.get(request.className ?? "") ?? this.#lineOf.get(this.#settings.defaultClass)!;
+    const uncachedTokens = line.expectUncached(request.promptTokens);
+    this.#lanes.offered(line.settings.yields, { uncachedTokens, outputTokens: request.expectedOutputTokens }, nowMs);
+    const entry = { request, listener, line, uncachedTokens, arrivedMs: nowMs, owner: this };
+    const waiting = new WaitingRequest<Target>({ ...entry, sequence: this.#sequence++ });
+    if (!this.#hasWaitingBefore(line)) {
+      const targets = this.#open.find(listener.targets(), line.settings, request.onlyEngine, nowMs);
+      if (targets) {
+        listener.admitted(targets, waiting);
+        return waiting;
+      }
+    }
+    waiting.dueMs = nowMs + (request.deadlineMs ?? line.settings.targetMs ?? Number.POSITIVE_INFINITY);
+    return this.#queue(waiting) ? waiting : undefined;
+  }
+
+  eased(): void {
+    if (this.queued > 0) this.#scan();
+  }
+
+  usage(): readonly TenantUsage[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#lines.flatMap(({ name, queue }) =>
+      [...queue.served.entries(nowMs)].map(([tenant, tokens]) => ({ className: name, tenant, tokens })),
+    );
+  }
+
+  left(request: WaitingRequest<Target>): void {
+    this.#take(request);
+    request.line.meters.shed("client_gone");
+  }
+
+  served({ line, request }: WaitingRequest<Target>, tokens: number): void {
+    const nowMs = this.#clock.nowMs();
+    line.queue.served.charge(request.tenant, tokens, nowMs);
+    this.#turns.charge(line.queue, tokens, nowMs);
+  }
+
+  /** A request of a class that is as high, or higher. Lower ones that wait have no claim to what it takes. */
+  #hasWaitingBefore(line: ClassLine<Target>): boolean {
+    if (this.queued === 0) return false;
+    if (this.#settings.between === "deficit") return true;
+    for (let rank = 0; rank <= line.rank; rank++) if (this.#lines[rank]!.queue.count > 0) return true;
+    return false;
+  }
+
+  /** @returns whether it was taken in, so that it waits or went */
+  #queue(waiting: WaitingRequest<Target>): boolean {
+    if (waiting.dueMs < Number.POSITIVE_INFINITY && waiting.arrivedMs + this.#predictMs(waiting) > waiting.dueMs) {
+      if (!this.#demote(waiting)) return false;
+    }
+    if (!this.#makeRoom(waiting)) {
+      this.#refuse(waiting, "queue_full");
+      return false;
+    }
+    this.#add(waiting);
+    this.#scan();
+    return true;
+  }
+
+  /** Milliseconds until its turn comes, by how fast requests have gone lately; 0 while that is not known. */
+  #predictMs({ line, uncachedTokens }: WaitingRequest<Target>): number {
+    let tokens = uncachedTokens;
+    for (let rank = 0; rank <= line.rank; rank++) tokens += this.#lines[rank]!.queue.uncachedTokens;
+    return this.#drain.predictMs(tokens, this.#clock.nowMs()) ?? 0;
+  }
+
+  /** Takes its missed deadline off a request, and a class with it. @returns false when that refuses it instead */
+  #demote(waiting: WaitingRequest<Target>): boolean {
+    const { line } = waiting;
+    if (line.settings.onMiss === "reject") {
+      this.#refuse(waiting, "deadline_missed");
+      return false;
+    }
+    line.meters.shed("demoted");
+    waiting.dueMs = Number.POSITIVE_INFINITY;
+    waiting.line = this.#lines[line.rank + 1] ?? line;
+    return true;
+  }
+
+  #add(waiting: WaitingRequest<Target>): void {
+    const { queue, meters } = waiting.line;
+    const nowMs = this.#clock.nowMs();
+    if (queue.count === 0) this.#turns.arrived(queue, nowMs);
+    this.#drain.waiting(this.queued === 0, nowMs);
+    queue.add(waiting, nowMs);
+    meters.queued(1);
+    waiting.isWaiting = true;
+    this.queued += 1;
+    this.#sizeBytes += waiting.request.sizeBytes;
+    this.#cancelRescan ??= this.#scheduler.every(rescanMs, () => this.#scan());
+  }
+
+  #take(waiting: WaitingRequest<Target>): void {
+    const { queue, meters } = waiting.line;
+    queue.remove(waiting);
+    meters.queued(-1);
+    waiting.isWaiting = false;
+    this.#drain.waiting(false, this.#clock.nowMs());
+    this.queued -= 1;
+    this.#sizeBytes -= waiting.request.sizeBytes;
+    if (this.queued > 0) return;
+    this.#cancelRescan?.();
+    this.#cancelRescan = undefined;
+  }
+
+  /** Refuses requests of lower classes, or of a tenant that crowds its class, until there is a place. */
+  #makeRoom({ line, request }: WaitingRequest<Target>): boolean {
+    const { maxQueued, maxQueuedBytes } = this.#settings;
+    const isFull = (): boolean => this.queued >= maxQueued || this.#sizeBytes + request.sizeBytes > maxQueuedBytes;
+    if (!isFull()) return true;
+    if (maxQueued === 0 || request.sizeBytes > maxQueuedBytes) return false;
+    for (let rank = this.#lines.length - 1; rank > line.rank; rank--) {
+      const { queue } = this.#lines[rank]!;
+      for (let last = queue.youngest(); last && isFull(); last = queue.youngest()) this.#preempt(last);
+    }
+    while (isFull()) {
+      const crowding = line.queue.crowdingTenant(request.tenant);
+      const last = crowding === undefined ? undefined : line.queue.youngest(crowding);
+      if (!last) return false;
+      this.#preempt(last);
+    }
+    return true;
+  }
+
+  #preempt(waiting: WaitingRequest<Target>): void {
+    this.#take(waiting);
+    this.#refuse(waiting, "preempted");
+  }
+
+  #refuse(waiting: WaitingRequest<Target>, reason: ShedReason): void {
+    waiting.line.meters.shed(reason);
+    const waitS = this.#predictMs(waiting) / 1_000;
+    const retryAfterSeconds = Math.min(retryBoundsS.most, Math.max(retryBoundsS.least, waitS));
+    const code = reason === "deadline_missed" ? reason : "queue_full";
+    waiting.listener.refused(new EspalierError(code, undefined, { retryAfterSeconds }));
+  }
+
+  #scan(): void {
+    this.#isEasedAgain = this.#isScanning;
+    if (this.#isScanning) return;
+    this.#isScanning = true;
+    try {
+      this.#dropOverdue();
+      do {
+        this.#isEasedAgain = false;
+        this.#dispatchOpen();
+      } while (this.#isEasedAgain);
+    } finally {
+      this.#isScanning = false;
+    }
+  }
+
+  #dropOverdue(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const { queue } of this.#lines) {
+      for (const waiting of queue.overdue(nowMs)) {
+        if (!waiting.isWaiting) continue;
+        this.#take(waiting);
+        if (this.#demote(waiting)) this.#add(waiting);
+      }
+    }
+  }
+
+  #dispatchOpen(): void {
+    const nowMs = this.#clock.nowMs();
+    const scans = new Map(this.#lines.map(({ queue }) => [queue, new Map() as ScanState]));
+    const canGo = (queue: ClassQueue<WaitingRequest<Target>>): boolean => {
+      const first = queue.next(scans.get(queue)!, nowMs);
+      // Requests of a pool share its targets: what wants one of them has no room where there is none at any.
+      return first !== undefined && this.#find(first, undefined, nowMs) !== undefined;
+    };
+    for (let tried = 0; tried < maxScanned && this.queued > 0; tried++) {
+      const queue = this.#turns.next(canGo, nowMs);
+      const scan = queue && scans.get(queue);
+      const waiting = scan && queue.next(scan, nowMs);
+      if (!waiting) return;
+      const { tenant, onlyEngine } = waiting.request;
+      const targets = this.#find(waiting, onlyEngine, nowMs);
+      if (targets) this.#dispatch(waiting, targets, nowMs);
+      else scan.set(tenant, (scan.get(tenant) ?? 0) + 1);
+    }
+  }
+
+  #find(
+    { listener, line }: WaitingRequest<Target>,
+    onlyEngine: string | undefined,
+    nowMs: number,
+  ): readonly Target[] | undefined {
+    return this.#open.find(listener.targets(), line.settings, onlyEngine, nowMs);
+  }
+
+  #dispatch(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number): void {
+    this.#take(waiting);
+    this.#drain.left(waiting.uncachedTokens, nowMs);
+    waiting.waitedMs = nowMs - waiting.arrivedMs;
+    waiting.line.meters.waited(waiting.waitedMs);
+    waiting.listener.admitted(targets, waiting);
+  }
+}

@@ -1,0 +1,67 @@
+import { DecayedSum } from "./decayed-sum.ts";
+
+/** Owners whose tokens are remembered; beyond it, those that were served longest ago are forgotten. */
+export const maxServedOwners = 4_096;
+
+interface Account {
+  readonly served: DecayedSum;
+  /** What keeps an owner that was away from catching up on what it did not ask for. */
+  readonly lift: DecayedSum;
+}
+
+/**
+ * Who has been served how much, so that the one with the least goes next. An owner that comes back is lifted to the
+ * least of those that are waiting: time without requests saves nothing up (Sheng and others, "Fairness in Serving Large
+ * Language Models", OSDI 2024). Old service is forgotten at a steady rate, so that counters of several routers can be
+ * added up whenever each began to count.
+ */
+export class ServedTokens {
+  readonly #halfLifeMs: number;
+  readonly #elsewhere: (owner: string) => number;
+  readonly #accounts = new Map<string, Account>();
+
+  /** @param elsewhere tokens that others have served to an owner, decayed in the same way */
+  constructor(halfLifeMs: number, elsewhere: (owner: string) => number) {
+    this.#halfLifeMs = halfLifeMs;
+    this.#elsewhere = elsewhere;
+  }
+
+  charge(owner: string, tokens: number, nowMs: number): void {
+    const account = this.#account(owner);
+    account.served.add(tokens, nowMs);
+    // The map's order is that of service, the latest last.
+    this.#accounts.delete(owner);
+    this.#accounts.set(owner, account);
+  }
+
+  /** Tokens served here and elsewhere, and the lift: the owner with the least of them has the next turn. */
+  standing(owner: string, nowMs: number): number {
+    const account = this.#accounts.get(owner);
+    const own = account ? account.served.at(nowMs) + account.lift.at(nowMs) : 0;
+    return own + this.#elsewhere(owner);
+  }
+
+  /** An owner begins to wait, beside others that do. */
+  arrived(owner: string, waiting: Iterable<string>, nowMs: number): void {
+    let least = Number.POSITIVE_INFINITY;
+    for (const other of waiting) {
+      if (other !== owner) least = Math.min(least, this.standing(other, nowMs));
+    }
+    const missing = least - this.standing(owner, nowMs);
+    if (missing > 0 && least < Number.POSITIVE_INFINITY) this.#account(owner).lift.add(missing, nowMs);
+  }
+
+  /** Tokens served here, by owner. */
+  *entries(nowMs: number): Iterable<readonly [owner: string, tokens: number]> {
+    for (const [owner, { served }] of this.#accounts) yield [owner, served.at(nowMs)];
+  }
+
+  #account(owner: string): Account {
+    const known = this.#accounts.get(owner);
+    if (known) return known;
+    if (this.#accounts.size >= maxServedOwners) this.#accounts.delete(this.#accounts.keys().next().value ?? owner);
+    const account = { served: new DecayedSum(this.#halfLifeMs), lift: new DecayedSum(this.#halfLifeMs) };
+    this.#accounts.set(owner, account);
+    return account;
+  }
+}

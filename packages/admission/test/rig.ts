@@ -1,0 +1,159 @@
+import {
+  type Admission,
+  type AdmissionRequest,
+  type AdmissionSettings,
+  type AdmissionTarget,
+  type AdmissionTicket,
+  type ClassSettings,
+  createAdmission,
+  createAdmissionMeters,
+  defaultAdmissionSettings,
+  type FleetUsage,
+  noFleetUsage,
+  noOthersLoad,
+  type OthersLoad,
+} from "@espalier/admission";
+import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
+
+/** An engine whose load a test sets. */
+export interface TestTarget extends AdmissionTarget {
+  usable: boolean;
+  readonly engine: { readonly id: string; role: string; weight: number };
+  readonly load: { inFlight: number; pendingPrefillTokens: number };
+  readonly signals: { waiting: number; kvUse: number; inFlightAtScrape: number; age: number; ageMs(): number };
+}
+
+function testTarget(index: number): TestTarget {
+  const signals = {
+    waiting: Number.NaN,
+    kvUse: Number.NaN,
+    inFlightAtScrape: Number.NaN,
+    age: 0,
+    ageMs: (): number => signals.age,
+  };
+  return {
+    index,
+    key: `engine-${index}`,
+    usable: true,
+    engine: { id: `engine-${index}`, role: "both", weight: 1 },
+    load: { inFlight: 0, pendingPrefillTokens: 0 },
+    signals,
+  };
+}
+
+/** What became of one request, in order. */
+export interface Sent {
+  readonly name: string;
+  readonly ticket: AdmissionTicket | undefined;
+  /** Index of its target; -1 while it waits or when it was refused. */
+  target: number;
+  /** Code and Retry-After of its refusal. */
+  refusal: string | undefined;
+  /** Of the targets that it might have gone to. */
+  open: readonly number[];
+}
+
+export interface Rig {
+  readonly time: VirtualTime;
+  readonly targets: TestTarget[];
+  readonly admission: Admission<TestTarget>;
+  readonly meter: SeriesMeter;
+  /** Names of requests in the order in which they went. */
+  readonly went: string[];
+  /** Sends a request; it goes to the open target with the least waiting. */
+  send(name: string, request?: Partial<AdmissionRequest>): Sent;
+  /** Every engine gets so much that nothing more goes there. */
+  fill(tokens?: number): void;
+  /** Engines are idle again, and the queue is told. */
+  ease(): void;
+  /** The first token of what went there. */
+  done(target: number): void;
+}
+
+export interface RigOptions {
+  readonly targets?: number;
+  readonly settings?: Partial<AdmissionSettings>;
+  readonly others?: OthersLoad;
+  readonly fleet?: FleetUsage;
+  readonly time?: VirtualTime;
+}
+
+/** More than the knee of any class by default. */
+export const full = 1_000_000;
+
+export function createRig({
+  targets: count = 2,
+  settings = {},
+  others = noOthersLoad,
+  fleet = noFleetUsage,
+  time = createVirtualTime(),
+}: RigOptions = {}): Rig {
+  const meter = createSeriesMeter();
+  const admission = createAdmission<TestTarget>({
+    settings: { ...defaultAdmissionSettings, ...settings },
+    ...{ clock: time.clock, scheduler: time.scheduler, others, fleet },
+    meters: createAdmissionMeters(meter),
+  });
+  const targets = Array.from({ length: count }, (_, index) => testTarget(index));
+  const went: string[] = [];
+  return {
+    ...{ time, targets, admission, meter, went },
+    send(name, request = {}) {
+      const whole = { ...plain, ...request };
+      const sent = { name, target: -1, refusal: undefined as string | undefined, open: [] as readonly number[] };
+      const ticket = admission.enter(whole, {
+        targets: () => targets,
+        admitted(open, admitted) {
+          went.push(name);
+          const target = leastPending(open.filter(({ usable }) => usable)) ?? open[0];
+          sent.open = open.map(({ index }) => index);
+          if (!target) return;
+          sent.target = target.index;
+          target.load.inFlight += 1;
+          target.load.pendingPrefillTokens += whole.promptTokens;
+          admitted.dispatched(whole.promptTokens);
+        },
+        refused: ({ code, retryAfterSeconds }) => {
+          sent.refusal = `${code} ${retryAfterSeconds}`;
+        },
+      });
+      return Object.assign(sent, { ticket });
+    },
+    fill(tokens = full) {
+      for (const { load } of targets) load.pendingPrefillTokens = tokens;
+    },
+    ease() {
+      for (const { load } of targets) load.pendingPrefillTokens = 0;
+      admission.eased();
+    },
+    done(target) {
+      targets[target]!.load.pendingPrefillTokens = 0;
+      admission.eased();
+    },
+  };
+}
+
+const plain: AdmissionRequest = {
+  className: undefined,
+  tenant: "",
+  promptTokens: 1_000,
+  expectedOutputTokens: 0,
+  sizeBytes: 100,
+  deadlineMs: undefined,
+  onlyEngine: undefined,
+};
+
+function leastPending(open: readonly TestTarget[]): TestTarget | undefined {
+  return open.reduce<TestTarget | undefined>(
+    (least, one) => (least && least.load.pendingPrefillTokens <= one.load.pendingPrefillTokens ? least : one),
+    undefined,
+  );
+}
+
+/** A class for tests: everything at once, one request at a time. */
+export function testClass(name: string, changes: Partial<ClassSettings> = {}): ClassSettings {
+  return {
+    ...{ name, order: "fcfs", share: 0, targetMs: undefined, onMiss: "reject", maxPendingTokens: 1, yields: false },
+    ...changes,
+  };
+}

@@ -1,0 +1,21 @@
+/**
+ * Requests that two engines serve together: when that is better than one, how the two are told in the wire protocols of
+ * the engines, what moving KV blocks costs, and how many engines each of the two roles needs. Pure and synchronous.
+ */
+export { cacheVerdict } from "./cache-verdict.ts";
+export { type ChosenSignals, type ProbedPolicy, probePolicy } from "./chosen-signals.ts";
+export { decideSplit, type SplitChoices, type SplitDecision } from "./decide-split.ts";
+export { createDecodePolicy } from "./decode-policy.ts";
+export { isSplittable } from "./is-splittable.ts";
+export { createPrefillPolicy } from "./prefill-policy.ts";
+export { createRoleBalance, type RoleBalance, type RoleBalanceOptions, type ServedTokens } from "./role-balance.ts";
+export { type SplitSituation, type SplitThresholdOptions, splitThreshold } from "./split-threshold.ts";
+export {
+  createTransferCost,
+  defaultTransferCost,
+  type TransferCost,
+  type TransferCostOptions,
+} from "./transfer-cost.ts";
+export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocol.ts";
+export { transferProtocols } from "./transfer-protocols.ts";
+export { transferVerdict } from "./transfer-verdict.ts";

@@ -1,0 +1,71 @@
+import { type BlockLru, createBlockLru } from "./block-lru.ts";
+import type { CacheLog } from "./cache-log.ts";
+import type { HashChain } from "./hash-chain.ts";
+
+/** Where the blocks go that an engine's KV memory gives up, and come back from. */
+export interface OffloadTier {
+  /** KV memory gives up content that it has no other copy of: pairs of lanes, in order of position. */
+  keep(lanes: Uint32Array): void;
+  /**
+   * How far a chain goes on here behind its first `fromTokens` tokens, which are whole blocks. Looking counts as a use.
+   *
+   * @param limitTokens no token from there on is looked for
+   * @returns the tokens up to there; `fromTokens` where it does not go on
+   */
+  reach(chain: HashChain, fromTokens: number, limitTokens: number): number;
+  /** Sends so many tokens back, behind those that are on their way already. Returns when the last one is there. */
+  sendBack(tokens: number, nowMs: number): number;
+  /** Blocks that are here. */
+  blocks(): number;
+  clear(): void;
+}
+
+export interface OffloadTierOptions {
+  /** In blocks. */
+  readonly capacity: number;
+  readonly blockSize: number;
+  /** What one block takes on its way back, in milliseconds. */
+  readonly loadMsPerBlock: number;
+  readonly log: Pick<CacheLog<HashChain>, "offloaded" | "discarded">;
+}
+
+/**
+ * CPU memory behind the KV memory, as SGLang's HiCache with the policy `write_back` and vLLM's offloading connector have it:
+ * least recently used goes first, and what was sent back stays here as well. Writing costs nothing, for it happens beside
+ * the engine's steps; all that comes back shares one link.
+ */
+export function createOffloadTier({ capacity, blockSize, loadMsPerBlock, log }: OffloadTierOptions): OffloadTier {
+  const held: BlockLru = createBlockLru(capacity);
+  const gone = new Uint32Array(2);
+  const kept = new Uint32Array(2);
+  let linkFreeMs = Number.NEGATIVE_INFINITY;
+  return {
+    keep(lanes) {
+      // The last block first, so that the end of a prompt goes before its beginning.
+      for (let at = Math.min(lanes.length / 2, capacity) - 1; at >= 0; at--) {
+        const [a, b] = [lanes[2 * at]!, lanes[2 * at + 1]!];
+        if (held.touch(a, b)) continue;
+        if (held.put(a, b, gone)) log.discarded(gone);
+        kept[0] = a;
+        kept[1] = b;
+        log.offloaded(kept);
+      }
+    },
+    reach(chain, fromTokens, limitTokens) {
+      const from = fromTokens / blockSize;
+      const limit = Math.floor(limitTokens / blockSize);
+      chain.hashBlocks(limit);
+      const { lanes } = chain;
+      let end = from;
+      while (end < limit && held.has(lanes[2 * end]!, lanes[2 * end + 1]!)) end++;
+      for (let at = end - 1; at >= from; at--) held.touch(lanes[2 * at]!, lanes[2 * at + 1]!);
+      return end * blockSize;
+    },
+    sendBack(tokens, nowMs) {
+      linkFreeMs = Math.max(linkFreeMs, nowMs) + (tokens / blockSize) * loadMsPerBlock;
+      return linkFreeMs;
+    },
+    blocks: () => held.size(),
+    clear: () => held.clear(),
+  };
+}

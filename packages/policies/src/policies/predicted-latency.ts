@@ -1,0 +1,56 @@
+import { composePolicy } from "../compose-policy.ts";
+import type { Decision } from "../decision.ts";
+import type { PolicyDefinition } from "../definition.ts";
+import { requestLoad } from "../load.ts";
+import { createNearTiePicker } from "../pickers/near-tie.ts";
+import { createUnseenWork } from "../pickers/unseen-work.ts";
+import { foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
+import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
+import { backlog, createForeignBacklog, createKvPressure, createOwnWork, tokenMsOf } from "../scorers/prefill-time.ts";
+import { weightedOnly } from "../weights.ts";
+
+/** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
+const nearTieMs = 8;
+/** What a request in flight costs the next one: a few steps of a batch that is larger by one. */
+const requestMs = 1;
+
+export const predictedLatency: PolicyDefinition = {
+  summary:
+    "The engine that answers first, what that costs those who come later counted in: the time until the prompts before " +
+    "this one are computed there, by dead reckoning; the time that its own takes, which counts the more the busier the " +
+    "engines are; and the KV blocks that it holds where few are left. Times are learned from answers. Near equals, and " +
+    "other routers beside this one, as for least_work.",
+  source: "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates",
+  readsPrefixes: true,
+  options: [foreignRequestTokens, ...tierCreditOptions],
+  create: (option) => {
+    const credits = tierCredits(option);
+    return composePolicy({
+      name: "predicted_latency",
+      filters: [weightedOnly],
+      terms: [
+        { scorer: backlog, weight: 1 },
+        { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
+        { scorer: createOwnWork(credits), weight: 1 },
+        { scorer: createKvPressure(credits), weight: 1 },
+        { scorer: createAdapterLoadMs(), weight: 1 },
+      ],
+      picker: createNearTiePicker({
+        reason: "least_time",
+        tolerance: nearTieMs,
+        tieBreaker: requestLoad,
+        unseen: createUnseenWork({ commonTerms: 2, amountOf: unseenMs, tieCost: requestMs }),
+      }),
+    });
+  },
+};
+
+/** What other routers are expected to have sent unseen, in milliseconds of the mean candidate. */
+function unseenMs(decision: Decision): number {
+  const { request, eligible, eligibleCount } = decision;
+  const { unseenTokens = 0 } = request;
+  if (!(unseenTokens > 0)) return 0;
+  let sum = 0;
+  for (let place = 0; place < eligibleCount; place++) sum += tokenMsOf(decision, eligible[place]!);
+  return (unseenTokens * sum) / eligibleCount;
+}

@@ -1,0 +1,217 @@
+import { createPolicy, type RequestFeatures } from "@espalier/policies";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
+
+/** 4,000 tokens of a prompt, a tenth of a millisecond each. */
+const prompt: RequestFeatures = ofTokens(4_000);
+const learned = { backlogMs: 0, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0 };
+
+function explain(rows: readonly CandidateRow[], request = prompt, options: Readonly<Record<string, number>> = {}) {
+  const known = rows.map(({ key, ...row }) => ({ key, ...learned, ...row }));
+  return createPolicy("predicted_latency", options).explain(request, candidatesOf(known));
+}
+const shares = (...args: Parameters<typeof explain>) => byKey(explain(...args));
+const costs = (...args: Parameters<typeof explain>) =>
+  Object.fromEntries(explain(...args).candidates.map((one) => [one.key, one.cost]));
+const termsOf = (...args: Parameters<typeof explain>) =>
+  Object.fromEntries(explain(...args).candidates.map(({ key, terms }) => [key, terms]));
+
+test("a worked example: the time until the first token, and what that costs others", () => {
+  const rows: CandidateRow[] = [
+    // 300 ms are to be computed before; of the prompt 1,000 tokens are left, 100 ms.
+    { key: "warm", backlogMs: 300, matchedTokens: 3_000 },
+    { key: "cold", backlogMs: 20 },
+    // Twice as slow: 800 ms.
+    { key: "slow", prefillMsPerToken: 0.2 },
+  ];
+  // Where engines are idle: 300 + 100, 20 + 400, 0 + 800.
+  expect(costs(rows)).toEqual({ warm: 400, cold: 420, slow: 800 });
+  // Where three are busy for four fifths of the time each millisecond costs others 0.8^1.83 / 0.2 = 3.32 besides.
+  const dear = costs(rows, { ...prompt, busyShare: 0.8 });
+  expect(dear.warm).toBeCloseTo(300 + 4.325 * 100, 0);
+  expect(dear.cold).toBeCloseTo(20 + 4.325 * 400, 0);
+  expect(dear.slow).toBeCloseTo(4.325 * 800, -1);
+  expect(shares(rows)).toEqual({ warm: 1, cold: 0, slow: 0 });
+  expect(explain(rows).reason).toBe("least_time");
+});
+
+describe("own work", () => {
+  test("affinity grows with load: a cold engine is taken while time is cheap, and the warm one when it is dear", () => {
+    const rows: CandidateRow[] = [{ key: "warm", backlogMs: 500, matchedTokens: 4_000 }, { key: "cold" }];
+    expect(shares(rows)).toEqual({ warm: 0, cold: 1 });
+    expect(shares(rows, { ...prompt, busyShare: 0.7 })).toEqual({ warm: 1, cold: 0 });
+  });
+
+  test("tokens that are attended to count, those in the cache as well", () => {
+    const rows: CandidateRow[] = [
+      { key: "none", prefillMsPerTokenPair: 1e-5 },
+      { key: "half", prefillMsPerTokenPair: 1e-5, matchedTokens: 2_000 },
+    ];
+    const { none = 0, half = 0 } = costs(rows);
+    expect(none).toBeCloseTo(400 + 4_000 * 2_000 * 1e-5, 9);
+    expect(half).toBeCloseTo(200 + 2_000 * 3_000 * 1e-5, 9);
+  });
+
+  test("slower tiers save less, and the last token is always computed", () => {
+    const rows: CandidateRow[] = [
+      { key: "cpu", matchedCpuTokens: 1_000 },
+      { key: "disk", matchedDiskTokens: 1_000 },
+      { key: "external", matchedExternalTokens: 1_000 },
+      { key: "all", matchedTokens: 9_000 },
+    ];
+    expect(costs(rows)).toEqual({ cpu: 325, disk: 375, external: 350, all: 0.1 });
+    const options = { "cpu-credit": 1, "disk-credit": 0, "external-credit": 0.9 };
+    expect(costs(rows, prompt, options)).toEqual({ cpu: 300, disk: 400, external: 310, all: 0.1 });
+  });
+
+  test("each request in flight slows it by one in a hundred", () => {
+    expect(costs([{ key: "a", inFlight: 25 }, { key: "b" }])).toEqual({ a: 500, b: 400 });
+  });
+
+  test("an engine of weight 2 counts for half", () => {
+    expect(costs([{ key: "a", weight: 2, backlogMs: 60 }, { key: "b" }])).toEqual({ a: 230, b: 400 });
+  });
+});
+
+test("as long as nothing is learned, 8,000 tokens a second are believed, of what is pending too", () => {
+  const rows = [{ key: "a", pendingPrefillTokens: 800, matchedTokens: 2_400 }, { key: "b" }];
+  const { candidates } = createPolicy("predicted_latency").explain(prompt, candidatesOf(rows));
+  expect(candidates.map(({ cost }) => cost)).toEqual([100 + 200, 500]);
+});
+
+test("queued requests of other clients take their time", () => {
+  const fresh = { signalAgeMs: 100, inFlightAtSignal: 2, inFlight: 0, running: 10 };
+  const rows: CandidateRow[] = [
+    { key: "queue", ...fresh, waiting: 3 },
+    { key: "batch", ...fresh, waiting: 0 },
+  ];
+  expect(costs(rows, prompt, { "foreign-request-tokens": 100 })).toEqual({ queue: 430, batch: 400 });
+});
+
+describe("KV blocks", () => {
+  const full = { kvCapacityTokens: 41_000, kvUse: 1 };
+  const request = { ...prompt, expectedOutputTokens: 100, msPerOutputToken: 20 };
+
+  test("cost their share of the engine's, for as long as they are held, where few are left", () => {
+    const rows: CandidateRow[] = [
+      { key: "full", ...full },
+      { key: "half", ...full, kvUse: 0.5 },
+      { key: "empty", ...full, kvUse: 0 },
+      { key: "silent" },
+    ];
+    const pressure = Object.values(termsOf(rows, request)).map((terms) => terms.kv_pressure_ms);
+    // A tenth of the blocks, for 400 ms of prefill and 2 s of answer.
+    expect(pressure).toEqual([240, 15, 0, 0]);
+  });
+
+  test("that others hold already are shared", () => {
+    const { a } = termsOf([{ key: "a", ...full, matchedTokens: 4_000 }, { key: "b" }], request);
+    expect(a?.kv_pressure_ms).toBeCloseTo((100 / 41_000) * (0.1 + 2_000), 9);
+  });
+
+  test("are never given back by a match that is longer than the prompt", () => {
+    const { a } = termsOf([{ key: "a", ...full, matchedTokens: 9_000 }, { key: "b" }], request);
+    expect(a?.kv_pressure_ms).toBeGreaterThan(0);
+  });
+});
+
+test("a LoRA adapter that has to be loaded costs its load", () => {
+  const rows: CandidateRow[] = [
+    { key: "none", adapterState: 0 },
+    { key: "room", adapterState: 2 },
+    { key: "active", adapterState: 3 },
+  ];
+  expect(costs(rows, { ...prompt, adapter: "sql" })).toEqual({ none: 656, room: 528, active: 400 });
+  expect(costs(rows)).toEqual({ none: 400, room: 400, active: 400 });
+});
+
+describe("near ties", () => {
+  const rows: CandidateRow[] = [
+    { key: "a", backlogMs: 0, weight: 1 },
+    { key: "b", backlogMs: 8 },
+    { key: "c", backlogMs: 8.01 },
+  ];
+
+  test("within eight milliseconds chance decides between those with as few requests", () => {
+    expect(shares(rows)).toEqual({ a: 0.5, b: 0.5, c: 0 });
+    const known = rows.map(({ key, ...row }) => ({ key, ...learned, ...row }));
+    const { byKey: taken, reasons } = tally(createPolicy("predicted_latency"), known, 2_000, prompt);
+    expect(chiSquareExcess([taken.a!, taken.b!], [1_000, 1_000])).toBeLessThan(1);
+    expect(taken.c).toBe(0);
+    expect([...reasons]).toEqual(["least_time"]);
+  });
+
+  test("fewer requests decide before it, but for what they slow the prompt by", () => {
+    // One request more slows 10 tokens of a tenth of a millisecond by nothing that counts.
+    const few = ofTokens(10);
+    expect(shares([{ key: "a", inFlight: 1 }, { key: "b" }], few)).toEqual({ a: 0, b: 1 });
+  });
+});
+
+describe("work that other routers send unseen", () => {
+  const rows: CandidateRow[] = [
+    { key: "idle", backlogMs: 10 },
+    { key: "busy", backlogMs: 30 },
+  ];
+  const among = (unseenTokens: number) => ({ ...prompt, unseenTokens });
+
+  test("fills engines evenly, in milliseconds: a prompt is drawn by what each is below the level", () => {
+    // 1,000 tokens are 100 ms, which fill both to 70: 60 and 40 are below it, a request of each counted in.
+    const { idle, busy } = shares(rows, among(1_000));
+    expect(idle).toBeCloseTo(0.6, 9);
+    expect(busy).toBeCloseTo(0.4, 9);
+    expect(shares(rows, among(0))).toEqual({ idle: 1, busy: 0 });
+    expect(shares(rows, among(100))).toEqual({ idle: 1, busy: 0 });
+  });
+
+  test("is the mean candidate's, whatever the order of candidates", () => {
+    const mixed: CandidateRow[] = [
+      { key: "fast", prefillMsPerToken: 0.1, matchedTokens: 4_000 },
+      { key: "slow", prefillMsPerToken: 0.3, matchedTokens: 4_000, backlogMs: 20 },
+    ];
+    const forwards = shares(mixed, among(500));
+    const backwards = shares([...mixed].reverse(), among(500));
+    for (const key of ["fast", "slow"]) expect(backwards[key]).toBeCloseTo(forwards[key]!, 9);
+    expect(forwards.slow).toBeGreaterThan(0.3);
+  });
+});
+
+test("decides as the rule written down plainly does", () => {
+  const values = fc.array(
+    fc.record({
+      weight: fc.constantFrom(0.5, 1, 2),
+      inFlight: fc.integer({ min: 0, max: 30 }),
+      backlogMs: fc.integer({ min: 0, max: 40 }).map((n) => n * 25),
+      matchedTokens: fc.integer({ min: 0, max: 20 }).map((n) => n * 50),
+      prefillMsPerToken: fc.constantFrom(0.05, 0.1, 0.4),
+      prefillMsPerTokenPair: fc.constantFrom(0, 1e-5),
+      kvUse: fc.constantFrom(0, 0.5, 1),
+      kvCapacityTokens: fc.constantFrom(5_000, 100_000),
+    }),
+    { minLength: 2, maxLength: 7 },
+  );
+  fc.assert(
+    fc.property(values, fc.constantFrom(0, 0.5, 0.9), (rows, busyShare) => {
+      const forAll = 1 + busyShare ** (Math.sqrt(2 * (rows.length + 1)) - 1) / (1 - busyShare);
+      const request = { ...ofTokens(1_000), expectedOutputTokens: 50, busyShare, msPerOutputToken: 10 };
+      const cost = rows.map((row) => {
+        const uncached = Math.max(1, 1_000 - row.matchedTokens);
+        const pairs = uncached * (row.matchedTokens + uncached / 2);
+        const ownMs = row.prefillMsPerToken * uncached + row.prefillMsPerTokenPair * pairs;
+        const blocks = (1_000 - row.matchedTokens + 50) / row.kvCapacityTokens;
+        const kvMs = blocks * (ownMs + 500) * row.kvUse ** 4;
+        return (row.backlogMs + ownMs * (forAll + row.inFlight / 100) + kvMs) / row.weight;
+      });
+      const { candidates } = explain(
+        rows.map((row, i) => ({ key: `e${i}`, ...row })),
+        request,
+      );
+      for (const [i, one] of candidates.entries()) {
+        expect(one.cost! / cost[i]!).toBeCloseTo(1, 9);
+        if (cost[i]! > Math.min(...cost) + 8.000_001) expect(one.probability).toBe(0);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,107 @@
+import { EspalierError } from "@espalier/common";
+import { Attempt, type AttemptLimits, type AttemptOwner } from "./attempt.ts";
+import type { Deadlines } from "./deadlines.ts";
+import type { Exchange, Upstream } from "./exchange.ts";
+import type { FailureKind } from "./failure.ts";
+import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
+import { joinBody } from "./join-body.ts";
+import type { UpstreamPools } from "./upstream-pools.ts";
+
+/** A request beside a client's own, to one engine, whose answer the client does not see. */
+export interface SideRequest
+  extends Pick<Exchange, "method" | "path" | "headers" | "ownHeaders" | "body" | "requestId" | "forwardAuthorization"> {
+  readonly upstream: Upstream;
+  /** Bytes of the answer that are kept; what comes beyond is read and dropped. */
+  readonly keptBytes: number;
+}
+
+export type SideOutcome =
+  /** The answer is complete. `body` is undefined when it was longer than what is kept. */
+  | { readonly kind: "answered"; readonly status: number; readonly body: Buffer | undefined }
+  | { readonly kind: "failed"; readonly failure: FailureKind; readonly error: EspalierError }
+  /** By its caller, or with the proxy. */
+  | { readonly kind: "cancelled" };
+
+export interface SideCall {
+  /** Never rejected. */
+  readonly outcome: Promise<SideOutcome>;
+  /** Ends it at once, and its connection with it, which the engine takes for a client that went away. */
+  cancel(): void;
+}
+
+interface SideContext {
+  readonly pools: UpstreamPools;
+  readonly deadlines: Deadlines;
+  readonly options: AttemptLimits;
+}
+
+/** Sends one side request, over the same connections and under the same limits in time as those of clients. */
+export function sendSideRequest({ pools, deadlines, options }: SideContext, request: SideRequest): SideCall {
+  let settle: (outcome: SideOutcome) => void = () => {};
+  const outcome = new Promise<SideOutcome>((resolve) => {
+    settle = resolve;
+  });
+  let attempt: Attempt | undefined;
+  try {
+    const { upstream, method, path } = request;
+    const pool = pools.of(upstream.url);
+    const headers = withUpstreamHeaders(requestHeaders(request), upstream);
+    const wire = { method, path: pool.pathPrefix + path, headers, body: joinBody(request.body) };
+    const owner = new SideAnswer(request.keptBytes, settle);
+    attempt = new Attempt(owner, pool, wire, deadlines, options, Number.POSITIVE_INFINITY);
+    if (!attempt.start()) settle({ kind: "failed", failure: "overloaded", error: new EspalierError("overloaded") });
+  } catch (thrown) {
+    const error = new EspalierError("upstream_connect_failed", undefined, { cause: thrown });
+    settle({ kind: "failed", failure: "connect", error });
+  }
+  return {
+    outcome,
+    cancel() {
+      attempt?.cancel();
+      settle({ kind: "cancelled" });
+    },
+  };
+}
+
+/** Collects an answer up to a size. */
+class SideAnswer implements AttemptOwner {
+  readonly #keptBytes: number;
+  readonly #settle: (outcome: SideOutcome) => void;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  #status = 0;
+
+  constructor(keptBytes: number, settle: (outcome: SideOutcome) => void) {
+    this.#keptBytes = keptBytes;
+    this.#settle = settle;
+  }
+
+  answered(status: number): boolean {
+    this.#status = status;
+    return true;
+  }
+
+  received(chunk: Buffer): boolean {
+    this.#bytes += chunk.length;
+    if (this.#bytes > this.#keptBytes) this.#chunks = [];
+    else this.#chunks.push(Buffer.from(chunk));
+    return true;
+  }
+
+  ended(): void {
+    const body = this.#bytes > this.#keptBytes ? undefined : Buffer.concat(this.#chunks);
+    this.#settle({ kind: "answered", status: this.#status, body });
+  }
+
+  failed(failure: FailureKind, error: EspalierError): void {
+    this.#settle({ kind: "failed", failure, error });
+  }
+
+  refused(): void {
+    this.#settle({ kind: "cancelled" });
+  }
+
+  stalled(): void {
+    this.#settle({ kind: "cancelled" });
+  }
+}

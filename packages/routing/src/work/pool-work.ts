@@ -1,0 +1,101 @@
+import type { Clock } from "@espalier/common";
+import type { CandidateSet } from "@espalier/policies";
+import type { SharedLoad } from "@espalier/replication";
+import type { RoutingTarget } from "../routing-target.ts";
+import { AnswerPace } from "./answer-pace.ts";
+import { BusyShare } from "./busy-share.ts";
+import { PrefillRates, type PromptPart } from "./prefill-rates.ts";
+
+/** Time that the engines of one pool need, as learned from what this router sees of its own requests. */
+export class PoolWork {
+  readonly rates = new PrefillRates();
+  readonly pace = new AnswerPace();
+  readonly busy: BusyShare;
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.busy = new BusyShare(clock);
+  }
+
+  /** Writes what the target has to do before a prompt that is sent now, and what it would need for that. */
+  describe(candidates: CandidateSet, index: number, target: RoutingTarget, shared: SharedLoad): void {
+    const factor = this.rates.factorOf(target);
+    candidates.prefillMsPerToken[index] = factor * this.rates.msPerToken;
+    candidates.prefillMsPerTokenPair[index] = factor * this.rates.msPerTokenPair;
+    candidates.backlogMs[index] = backlogMs(target, shared, this.#clock.nowMs());
+  }
+
+  /** A prompt that may be sent to a target. */
+  prompt(target: RoutingTarget, part: PromptPart, shared: SharedLoad): PromptWork {
+    return new PromptWork({ pool: this, clock: this.#clock, target, part, shared });
+  }
+}
+
+/** Of work that was not done when it should have been, so much is still to come: something must be left of it. */
+const leastLeft = 0.05;
+
+/**
+ * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them,
+ * less the time since it last was seen to finish one, or since it began.
+ */
+function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, nowMs: number): number {
+  let { pendingWorkMs, pendingSinceMs, computedMs } = load;
+  if (index < shared.inFlight.length) {
+    pendingWorkMs += shared.pendingWorkMs[index]!;
+    pendingSinceMs = Math.min(pendingSinceMs, shared.pendingSinceMs[index]!);
+    computedMs = Math.max(computedMs, shared.computedMs[index]!);
+  }
+  if (pendingWorkMs <= 0) return 0;
+  const doneMs = Math.max(0, nowMs - Math.max(pendingSinceMs, computedMs));
+  return Math.max(leastLeft * pendingWorkMs, pendingWorkMs - doneMs);
+}
+
+interface PromptWorkParts {
+  readonly pool: PoolWork;
+  readonly clock: Clock;
+  readonly target: RoutingTarget;
+  readonly part: PromptPart;
+  readonly shared: SharedLoad;
+}
+
+/** What one prompt asks of a target. The pool learns from it once it is sent. */
+export class PromptWork {
+  readonly #parts: PromptWorkParts;
+  #sentMs = Number.NaN;
+  #hasWaited = false;
+  #firstTokenMs = Number.NaN;
+
+  constructor(parts: PromptWorkParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * It is sent now. To be called before the load is told.
+   *
+   * @returns milliseconds of computing that it is expected to need, rounded up
+   */
+  sent(): number {
+    const { pool, clock, target, part, shared } = this.#parts;
+    const workMs = pool.rates.workMs(target, part);
+    pool.busy.sent(workMs);
+    this.#sentMs = clock.nowMs();
+    this.#hasWaited = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) > 0;
+    return Math.ceil(workMs);
+  }
+
+  /** Its first token came, as soon as it was there. To be called before the load is told. */
+  firstToken(): void {
+    const { pool, clock, target, part, shared } = this.#parts;
+    this.#firstTokenMs = clock.nowMs();
+    const computedMs = Math.max(target.load.computedMs, shared.computedMs[target.index] ?? Number.NEGATIVE_INFINITY);
+    const elapsedMs = this.#firstTokenMs - Math.max(this.#sentMs, computedMs);
+    pool.rates.observe(target, { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs });
+  }
+
+  /** All of the answer came. @param tokens of it */
+  ended(tokens: number): void {
+    const { pool, clock } = this.#parts;
+    pool.pace.observe(tokens, clock.nowMs() - this.#firstTokenMs);
+  }
+}

@@ -1,0 +1,170 @@
+import { NonNegativeFit } from "./least-squares.ts";
+
+/** What a prompt asks of a target's engine. */
+export interface PromptPart {
+  /** Tokens to compute. */
+  readonly uncachedTokens: number;
+  /** Tokens before them that need no computing, but are attended to. */
+  readonly matchedTokens: number;
+}
+
+/** How long a prompt took. */
+export interface PrefillSample extends PromptPart {
+  /** From when its engine could begin with it until its first token. */
+  readonly elapsedMs: number;
+  /** Whether others were before it, which blurs when its engine began. */
+  readonly hasWaited: boolean;
+}
+
+/** A target by its place in this process and by its name, which tells it from one that had the place before. */
+export interface RatedTarget {
+  readonly index: number;
+  readonly key: string;
+}
+
+interface TargetRatio {
+  readonly key: string;
+  /** Logarithm of what the target takes over what the fit says, smoothed. */
+  log: number;
+}
+
+/**
+ * What prefill costs at each target of a pool, learned from the times to first tokens. One fit serves the pool, for its
+ * engines are of one model and mostly alike; a target whose times are off it by a lasting factor gets that factor.
+ */
+export class PrefillRates {
+  #fit = believedFit(1);
+  /** Samples of the beginning, until there are `startSamples`. */
+  #first: PrefillSample[] | undefined = [];
+  readonly #ratios: (TargetRatio | undefined)[] = [];
+  #samples = 0;
+
+  /** For a token of the prompt, at a target of factor 1. */
+  get msPerToken(): number {
+    return this.#fit.coefficients[0]! / 1e3;
+  }
+
+  /** For a token of the prompt and one before it that it attends to, at a target of factor 1. */
+  get msPerTokenPair(): number {
+    return this.#fit.coefficients[1]! / 1e6;
+  }
+
+  /** What a first token takes besides computing its prompt: a step that runs already, and the way there and back. */
+  get fixedMs(): number {
+    return this.#fit.coefficients[2]!;
+  }
+
+  get samples(): number {
+    return this.#samples;
+  }
+
+  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  factorOf({ index, key }: RatedTarget): number {
+    const known = this.#ratios[index];
+    return known?.key === key && Math.abs(known.log) > likeness ? Math.exp(known.log) : 1;
+  }
+
+  /** Milliseconds of computing, without what a first token takes besides. */
+  workMs(target: RatedTarget, { uncachedTokens, matchedTokens }: PromptPart): number {
+    const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
+    return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
+  }
+
+  /** Of a target at a place from `maxRatedTargets` on only the pool learns. */
+  observe(target: RatedTarget, sample: PrefillSample): void {
+    const { elapsedMs, uncachedTokens, matchedTokens } = sample;
+    if (!(elapsedMs >= 0 && elapsedMs + uncachedTokens + matchedTokens < Number.POSITIVE_INFINITY)) return;
+    this.#samples++;
+    if (this.#first) this.#begin(this.#first, sample);
+    else this.#goOn(target, sample);
+  }
+
+  /**
+   * The first samples are judged together, for what is believed may be far off, and so may any of them: an engine's first
+   * prompts take long. The fit is made anew around the median of how far they are off, the belief counted in.
+   */
+  #begin(first: PrefillSample[], sample: PrefillSample): void {
+    first.push(sample);
+    const believed = believedFit(1);
+    const ratios = [1, ...first.map((one) => ratioOf(one, believed, 1))].sort((one, other) => one - other);
+    const fit = believedFit(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
+    // What each is compared with must not move on the way.
+    const parts = first.map((one) => ({ one, expectedMs: expectedMsOf(one, fit) }));
+    for (const { one, expectedMs } of parts) learn(fit, one, { expectedMs, ratio: one.elapsedMs / expectedMs });
+    this.#fit = fit;
+    if (first.length === startSamples) this.#first = undefined;
+  }
+
+  #goOn(target: RatedTarget, sample: PrefillSample): void {
+    const factor = this.factorOf(target);
+    const ratio = ratioOf(sample, this.#fit, factor);
+    learn(this.#fit, sample, { expectedMs: expectedMsOf(sample, this.#fit), ratio });
+    if (!sample.hasWaited) this.#noteRatio(target, Math.log(ratio * factor));
+  }
+
+  #noteRatio({ index, key }: RatedTarget, log: number): void {
+    if (index >= maxRatedTargets) return;
+    let known = this.#ratios[index];
+    if (known?.key !== key) {
+      known = { key, log: 0 };
+      this.#ratios[index] = known;
+    }
+    known.log += ratioGain * Math.max(-ratioStep, Math.min(ratioStep, log - known.log));
+  }
+}
+
+/** Targets of a higher place are taken to be like their pool. */
+export const maxRatedTargets = 4_096;
+
+/** To begin with: an engine of 8,000 tokens a second. One sample in its place counts as much. */
+const believed = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
+const startSamples = 16;
+/** No engine is faster than a thousand times what is believed. */
+const leastScale = 0.001;
+/** 500 samples later one counts by a third. */
+const memory = 0.998;
+/** A sample is taken to be off by no more. */
+const outlierBound = 3;
+/** Logarithm up to which a sample is off by chance; beyond it samples pull no harder (Huber's loss). */
+const usualError = 0.25;
+const errorFloorMs = 10;
+const waitedWeight = 0.2;
+/** A lasting difference below this (e^0.2: 22 %) is not told from chance: engines that are alike must look alike. */
+const likeness = 0.2;
+const ratioGain = 0.05;
+/** A sample moves the logarithm of a target's factor by no more than if it were off by this. */
+const ratioStep = 0.5;
+
+function believedFit(scale: number): NonNegativeFit {
+  const { msPerKilotoken, msPerMegapair, fixedMs } = believed;
+  return new NonNegativeFit([scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs], memory);
+}
+
+function expectedMsOf(sample: PromptPart, fit: NonNegativeFit): number {
+  return Math.max(1, fit.value(...featuresOf(sample)));
+}
+
+/** How far a sample is off. */
+function ratioOf(sample: PrefillSample, fit: NonNegativeFit, factor: number): number {
+  return sample.elapsedMs / (factor * expectedMsOf(sample, fit));
+}
+
+/** @param ratio of what the sample took to what was expected of its target */
+function learn(
+  fit: NonNegativeFit,
+  sample: PrefillSample,
+  { expectedMs, ratio }: { readonly expectedMs: number; readonly ratio: number },
+): void {
+  const bounded = Math.min(outlierBound, Math.max(1 / outlierBound, ratio));
+  // Errors count by their share of the whole: what matters of a long prompt is not a few milliseconds.
+  const scale = 1 / (expectedMs + errorFloorMs);
+  const [one, two, three] = featuresOf(sample);
+  const trust = Math.min(1, usualError / Math.abs(Math.log(bounded)));
+  const weight = trust * (sample.hasWaited ? waitedWeight : 1);
+  fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight);
+}
+
+function featuresOf({ uncachedTokens, matchedTokens }: PromptPart): [number, number, number] {
+  const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
+  return [uncachedTokens / 1e3, pairs / 1e6, 1];
+}

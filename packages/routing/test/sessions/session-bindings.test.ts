@@ -1,0 +1,78 @@
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createLocalBindings } from "../../src/sessions/local-bindings.ts";
+import { type BindingStore, createSessionBindings, quietSessions } from "../../src/sessions/session-bindings.ts";
+
+const ttlMs = 4_000;
+const session = { model: "tiny", key: "one" };
+
+/** Sessions over a store that counts what is written. */
+function rig() {
+  const { clock, ...time } = createVirtualTime();
+  const store = createLocalBindings(clock);
+  const written: string[] = [];
+  const counting: BindingStore = {
+    ...store,
+    set(key, value, lastsMs) {
+      written.push(value);
+      store.set(key, value, lastsMs);
+    },
+  };
+  const sessions = createSessionBindings(counting);
+  return { time, store, written, sessions, send: (target: string) => sessions.sent(session, { target, ttlMs }) };
+}
+
+test("a session is bound to where its last request went", () => {
+  const { sessions, send } = rig();
+  expect(sessions.targetOf(session)).toBeUndefined();
+  send("e1");
+  expect(sessions.targetOf(session)).toBe("e1");
+  send("e2");
+  expect(sessions.targetOf(session)).toBe("e2");
+});
+
+test("requests to where it is bound write nothing until a quarter of the time is over", () => {
+  const { time, written, send } = rig();
+  for (let turn = 0; turn < 100; turn++) {
+    send("e1");
+    time.advance(10);
+  }
+  expect(written).toEqual(["e1"]);
+  time.advance(1);
+  for (let turn = 0; turn < 3; turn++) send("e1");
+  expect(written).toEqual(["e1", "e1"]);
+});
+
+test("a session that goes on stays bound for ever, and one that pauses for three quarters of the time at least", () => {
+  const { time, sessions, send } = rig();
+  for (let turn = 0; turn < 50; turn++) {
+    send("e1");
+    time.advance(999);
+    expect(sessions.targetOf(session)).toBe("e1");
+  }
+  time.advance((ttlMs * 3) / 4 - 999);
+  expect(sessions.targetOf(session)).toBe("e1");
+  time.advance(ttlMs / 4);
+  expect(sessions.targetOf(session)).toBeUndefined();
+});
+
+test("sessions of one key are apart by model, and what is bound besides sessions is none", () => {
+  const { store, sessions, send } = rig();
+  send("e1");
+  store.set("one", "e7", ttlMs);
+  store.set("tiny", "e7", ttlMs);
+  expect(sessions.targetOf({ model: "small", key: "one" })).toBeUndefined();
+  expect(sessions.targetOf({ model: "", key: "one" })).toBeUndefined();
+  sessions.sent({ model: "small", key: "one" }, { target: "e2", ttlMs });
+  expect([session, { model: "small", key: "one" }].map((one) => sessions.targetOf(one))).toEqual(["e1", "e2"]);
+});
+
+test("quiet ones read what others bind, and bind nothing", () => {
+  const { written, sessions, send } = rig();
+  const quiet = quietSessions(sessions);
+  quiet.sent(session, { target: "e1", ttlMs });
+  expect([quiet.targetOf(session), written]).toEqual([undefined, []]);
+  send("e2");
+  quiet.sent(session, { target: "e1", ttlMs });
+  expect(quiet.targetOf(session)).toBe("e2");
+});

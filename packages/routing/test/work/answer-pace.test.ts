@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { AnswerPace } from "../../src/work/answer-pace.ts";
+
+test("the first answer is believed; the first token is not of its pace", () => {
+  const pace = new AnswerPace();
+  expect(pace.msPerToken).toBe(0);
+  pace.observe(101, 2_000);
+  expect(pace.msPerToken).toBe(20);
+});
+
+test("later ones move it a little, and those that are far off no more than others", () => {
+  const pace = new AnswerPace();
+  pace.observe(101, 2_000);
+  pace.observe(101, 3_000);
+  expect(pace.msPerToken).toBeCloseTo(20.2, 9);
+  const one = new AnswerPace();
+  one.observe(101, 2_000);
+  one.observe(2, 1e9);
+  expect(one.msPerToken).toBeCloseTo(20.8, 9);
+});
+
+test("a lasting change is learned", () => {
+  const pace = new AnswerPace();
+  pace.observe(11, 200);
+  for (let at = 0; at < 300; at++) pace.observe(11, 400);
+  expect(pace.msPerToken).toBeCloseTo(40, 0);
+});
+
+test.each([
+  ["one token", 1, 100],
+  ["none", 0, 100],
+  ["tokens that nobody counted", Number.NaN, 100],
+  ["a first token that nobody saw", 10, Number.NaN],
+  ["a time that runs backwards", 10, -1],
+])("an answer of %s tells nothing", (_, tokens, elapsedMs) => {
+  const pace = new AnswerPace();
+  pace.observe(11, 200);
+  pace.observe(tokens, elapsedMs);
+  expect(pace.msPerToken).toBe(20);
+});

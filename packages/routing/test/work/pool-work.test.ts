@@ -1,0 +1,286 @@
+import { createSeededRandom } from "@espalier/common";
+import { createCandidateSet, createPolicy, type Policy, type RequestFeatures } from "@espalier/policies";
+import type { SharedLoad } from "@espalier/replication";
+import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createTargetSelector } from "../../src/select-target.ts";
+import { PoolWork } from "../../src/work/pool-work.ts";
+import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
+
+type Columns = { -readonly [Name in keyof SharedLoad]: SharedLoad[Name] };
+
+let time: VirtualTime;
+let work: PoolWork;
+let target: ScriptedTarget;
+let shared: Columns;
+
+const sharedLoad = (capacity: number): Columns => ({
+  inFlight: new Float64Array(capacity),
+  pendingPrefillTokens: new Float64Array(capacity),
+  decodeTokens: new Float64Array(capacity),
+  pendingWorkMs: new Float64Array(capacity),
+  computedMs: new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY),
+  pendingSinceMs: new Float64Array(capacity).fill(Number.POSITIVE_INFINITY),
+  originCount: 1,
+  ageMs: () => 0,
+});
+
+beforeEach(() => {
+  time = createVirtualTime();
+  // So that no time is zero by chance.
+  time.advance(1_000);
+  work = new PoolWork(time.clock);
+  target = scriptedTarget(0, "engine-a", { clock: time.clock });
+  shared = sharedLoad(2);
+});
+
+function backlogMs(of = target): number {
+  const candidates = createCandidateSet();
+  const index = candidates.add(of.key, 0);
+  work.describe(candidates, index, of, shared);
+  return candidates.backlogMs[index]!;
+}
+
+const begin = (workMs: number) => target.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs });
+
+/** What other routers have at the target, as it was heard now. */
+function hear(pendingWorkMs: number): void {
+  const nowMs = time.clock.nowMs();
+  if (pendingWorkMs < shared.pendingWorkMs[0]!) shared.computedMs[0] = nowMs;
+  if (pendingWorkMs === 0) shared.pendingSinceMs[0] = Number.POSITIVE_INFINITY;
+  else if (shared.pendingWorkMs[0] === 0) shared.pendingSinceMs[0] = nowMs;
+  shared.pendingWorkMs[0] = pendingWorkMs;
+}
+
+describe("the backlog", () => {
+  test("is nothing where nothing was sent", () => {
+    expect(backlogMs()).toBe(0);
+    time.advance(10_000);
+    expect(backlogMs()).toBe(0);
+  });
+
+  test("is what was sent, less the time since, and begins anew at each first token", () => {
+    const first = begin(400);
+    expect(backlogMs()).toBe(400);
+    time.advance(100);
+    begin(200);
+    expect(backlogMs()).toBe(500);
+    time.advance(250);
+    expect(backlogMs()).toBe(250);
+    // It took less time than was expected of it: 200 are left, and nothing of them is done.
+    first.firstToken();
+    expect(backlogMs()).toBe(200);
+    time.advance(50);
+    expect(backlogMs()).toBe(150);
+  });
+
+  test("is never less than a twentieth of what should be done and is not", () => {
+    const first = begin(400);
+    time.advance(390);
+    expect(backlogMs()).toBe(20);
+    time.advance(60_000);
+    expect(backlogMs()).toBe(20);
+    first.end();
+    expect(backlogMs()).toBe(0);
+  });
+
+  test("runs from when an idle engine got work, not from its last first token", () => {
+    begin(100).firstToken();
+    time.advance(5_000);
+    begin(300);
+    expect(backlogMs()).toBe(300);
+    time.advance(100);
+    expect(backlogMs()).toBe(200);
+  });
+
+  test("is that of all routers, and done by whoever's first token was the last", () => {
+    hear(500);
+    time.advance(100);
+    const own = begin(200);
+    expect(backlogMs()).toBe(600);
+    time.advance(100);
+    expect(backlogMs()).toBe(500);
+    hear(300);
+    expect(backlogMs()).toBe(500);
+    time.advance(100);
+    own.firstToken();
+    expect(backlogMs()).toBe(300);
+    time.advance(40);
+    expect(backlogMs()).toBe(260);
+    hear(0);
+    expect(backlogMs()).toBe(0);
+  });
+
+  test("of others is not known of a target beyond their columns: one past the last has its own alone", () => {
+    hear(500);
+    const beyond = scriptedTarget(2, "engine-c", { clock: time.clock });
+    beyond.load.begin({ promptTokens: 10, expectedOutputTokens: 1, workMs: 30 });
+    expect(backlogMs(beyond)).toBe(30);
+    expect(backlogMs(scriptedTarget(1, "engine-b", { clock: time.clock }))).toBe(0);
+  });
+});
+
+describe("a prompt", () => {
+  const part = { uncachedTokens: 1_000, matchedTokens: 0 };
+  const prompt = (of = part) => work.prompt(target, of, shared);
+  /** Sends it, and tells its load. */
+  const send = (of = part) => {
+    const sent = prompt(of);
+    const ticket = begin(sent.sent());
+    return {
+      answer() {
+        sent.firstToken();
+        ticket.firstToken();
+      },
+      sent,
+      ticket,
+    };
+  };
+
+  test("asks for what is believed, rounded up, and makes the pool busy", () => {
+    expect(prompt().sent()).toBe(Math.ceil(125 + 0.5));
+    expect(prompt({ uncachedTokens: 1, matchedTokens: 0 }).sent()).toBe(1);
+    expect(work.busy.of(1, 1)).toBeCloseTo((1.15 * 125.6) / 1_000, 2);
+  });
+
+  test("that is not sent costs nothing and teaches nothing", () => {
+    const chosen = prompt();
+    chosen.firstToken();
+    expect(work.busy.of(1, 1)).toBe(0);
+    expect(work.rates.samples).toBe(0);
+  });
+
+  test("teaches what an engine needs, from when it was sent to its first token", () => {
+    for (let at = 0; at < 50; at++) {
+      const { answer } = send();
+      time.advance(300);
+      answer();
+      time.advance(100);
+    }
+    expect(work.rates.fixedMs + work.rates.workMs(target, part)).toBeCloseTo(300, -1);
+    expect(work.rates.samples).toBe(50);
+  });
+
+  test("that waits for another one begins when that is computed", () => {
+    for (let round = 0; round < 60; round++) {
+      const first = send();
+      const second = send();
+      time.advance(300);
+      first.answer();
+      time.advance(300);
+      second.answer();
+      time.advance(50);
+    }
+    expect(work.rates.fixedMs + work.rates.workMs(target, part)).toBeCloseTo(300, -1);
+    expect(work.rates.factorOf(target)).toBe(1);
+  });
+
+  test("that waits for another router's begins when that is heard to be computed", () => {
+    for (let round = 0; round < 60; round++) {
+      hear(500);
+      const own = send();
+      time.advance(700);
+      hear(0);
+      time.advance(300);
+      own.answer();
+    }
+    expect(work.rates.fixedMs + work.rates.workMs(target, part)).toBeCloseTo(300, -1);
+  });
+
+  test("whose request fails before its first token teaches nothing, and is no work any more", () => {
+    const { ticket } = send();
+    time.advance(5_000);
+    ticket.end();
+    expect(work.rates.samples).toBe(0);
+    expect(backlogMs()).toBe(0);
+  });
+
+  test("that is sent again to another target is learned of from then on", () => {
+    const { ticket } = send();
+    time.advance(30_000);
+    ticket.end();
+    const other = scriptedTarget(1, "engine-b", { clock: time.clock });
+    const again = work.prompt(other, part, shared);
+    again.sent();
+    time.advance(130);
+    again.firstToken();
+    expect(work.rates.fixedMs + work.rates.workMs(other, part)).toBeLessThan(160);
+  });
+
+  test("teaches the pace of its answer, from its first token on", () => {
+    const { sent, answer } = send();
+    time.advance(300);
+    answer();
+    time.advance(1_000);
+    sent.ended(51);
+    expect(work.pace.msPerToken).toBe(20);
+  });
+
+  test("without a first token teaches no pace", () => {
+    const { sent } = send();
+    time.advance(300);
+    sent.ended(51);
+    expect(work.pace.msPerToken).toBe(0);
+  });
+});
+
+describe("a decision", () => {
+  const knowledge = { match() {}, describe() {} };
+  const features: RequestFeatures = {
+    ...{ promptTokens: 1_000, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined },
+  };
+  const none = { tried: new Set<string>() };
+  const selectorOf = () =>
+    createTargetSelector(
+      createSeededRandom(1),
+      knowledge as unknown as Parameters<typeof createTargetSelector>[1],
+      shared,
+    );
+
+  test("sees what was learned: of each candidate its times and backlog, of all how busy they are and how they answer", () => {
+    work.prompt(target, { uncachedTokens: 1_000, matchedTokens: 0 }, shared).sent();
+    work.pace.observe(11, 200);
+    const ticket = begin(400);
+    time.advance(100);
+    const policy = createPolicy("least_work");
+    let seen: RequestFeatures | undefined;
+    const backlogs: number[] = [];
+    const noting: Policy = {
+      ...policy,
+      choose(request, candidates, random) {
+        seen = request;
+        backlogs.push(...candidates.backlogMs.subarray(0, candidates.count));
+        expect(candidates.prefillMsPerToken[0]).toBe(work.rates.msPerToken);
+        expect(candidates.prefillMsPerTokenPair[0]).toBe(work.rates.msPerTokenPair);
+        return policy.choose(request, candidates, random);
+      },
+    };
+    const other = scriptedTarget(1, "engine-b", { clock: time.clock });
+    const pool = { policy: noting, work };
+    const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
+    expect(backlogs).toEqual([300, 0]);
+    // Two engines, and one other router that is taken to send as much.
+    expect(seen).toMatchObject({ busyShare: work.busy.of(2, 2), msPerOutputToken: 20 });
+    expect(seen?.busyShare).toBeGreaterThan(0);
+    expect(selection?.work?.sent()).toBe(
+      Math.ceil(work.rates.workMs(other, { uncachedTokens: 1_000, matchedTokens: 0 })),
+    );
+    ticket.end();
+  });
+
+  test("of a pool that learns nothing sees nothing of it", () => {
+    const policy = createPolicy("least_work");
+    let seen: RequestFeatures | undefined;
+    const noting: Policy = {
+      ...policy,
+      choose(request, candidates, random) {
+        seen = request;
+        expect(candidates.backlogMs[0]).toBeNaN();
+        return policy.choose(request, candidates, random);
+      },
+    };
+    const selection = selectorOf().select({ policy: noting }, [target], { features, prompt: undefined }, none);
+    expect(seen).toBe(features);
+    expect(selection?.work).toBeUndefined();
+  });
+});

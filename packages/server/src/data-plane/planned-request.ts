@@ -1,0 +1,29 @@
+import type { Endpoint } from "@espalier/openai";
+import type { Exchange } from "@espalier/proxy";
+import type { RoutedRequest } from "@espalier/routing";
+import type { Target } from "@espalier/workers";
+import type { ServiceClass } from "../admission/service-class.ts";
+import type { SplitSource } from "../disaggregation/split-source.ts";
+import type { PoolSettings } from "../routing/pools.ts";
+
+/** Everything that is known of one request before an engine is chosen. */
+export interface PlannedRequest
+  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId">,
+    RoutedRequest {
+  readonly ownHeaders: readonly string[];
+  /** Names the route in metrics. */
+  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
+  readonly pool: PoolSettings;
+  readonly targets: readonly Target[];
+  readonly onlyEngine: string | undefined;
+  /** Whether the router asked for the usage event of a stream and must take it out again. */
+  readonly stripUsage: boolean;
+  /** Whether the answer's id names a response that the engine keeps. */
+  readonly storesResponse: boolean;
+  /** What the legs of two engines are made of; absent for what one engine serves in any case. */
+  readonly split?: SplitSource;
+  /** Undefined for what never waits: it costs engines next to nothing. */
+  readonly service?: ServiceClass;
+  /** When the request was complete, on the clock's monotonic axis. */
+  readonly acceptedMs: number;
+}

@@ -1,0 +1,84 @@
+import type { Meter } from "@espalier/common";
+
+/** Why a request of a pool whose engines hand over KV blocks was served by two of them, or by one. */
+export type SplitReason =
+  /** It had enough to compute. */
+  | "threshold"
+  /** There was no engine that could have served it alone. */
+  | "required"
+  | "below_threshold"
+  /** The request, or the answer that it continues, is none that can be split. */
+  | "unsupported"
+  | "no_prefill_engine"
+  | "no_decode_engine"
+  /** The prefill engine refused or failed. */
+  | "prefill_failed"
+  /** Nobody could go on with the prompt that was computed. */
+  | "decode_failed"
+  /** The decode engine could not get what was computed. */
+  | "transfer_failed"
+  /** The prefill engine's answer named nothing to fetch. */
+  | "nothing_transferred"
+  /** The decode engine found enough of the prompt in the caches in its reach. */
+  | "cached";
+
+export interface SplitMetrics {
+  finished(path: "disaggregated" | "aggregated", reason: SplitReason): void;
+  /** From the dispatch of the prefill leg to the end of its answer. */
+  prefill(seconds: number): void;
+  /** From the end of the prefill to the first byte of the answer. */
+  transfer(seconds: number): void;
+  threshold(tokens: number): void;
+  /** @param share of the engines of a model, and how many of them, that should compute prompts */
+  balance(model: string, share: number, engines: number): void;
+}
+
+const legBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+export function createSplitMetrics(meter: Meter): SplitMetrics {
+  const requests = meter.counter({
+    name: "espalier_disaggregation_requests_total",
+    help: "Requests in pools whose engines hand over KV blocks, by whether two engines served them, and why.",
+    labels: ["path", "reason"],
+  });
+  const prefill = meter
+    .histogram({
+      name: "espalier_disaggregation_prefill_seconds",
+      help: "From the dispatch of a prefill leg to the end of its answer.",
+      buckets: legBuckets,
+    })
+    .series();
+  const transfer = meter
+    .histogram({
+      name: "espalier_disaggregation_transfer_seconds",
+      help: "From the end of a prefill leg to the first byte of the decode engine's answer.",
+      buckets: legBuckets,
+    })
+    .series();
+  const threshold = meter
+    .gauge({
+      name: "espalier_disaggregation_threshold_tokens",
+      help: "Uncached prompt tokens from which on the last request that could be split would have been.",
+    })
+    .series();
+  const share = meter.gauge({
+    name: "espalier_disaggregation_advised_prefill_ratio",
+    help: "Share of a model's engines that should compute prompts, by the tokens of recent requests.",
+    labels: ["model"],
+  });
+  const engines = meter.gauge({
+    name: "espalier_disaggregation_advised_prefill_engines",
+    help: "How many engines of a model that is.",
+    labels: ["model"],
+  });
+  return {
+    finished: (path, reason) => requests.series(path, reason).add(),
+    prefill: (seconds) => prefill.observe(seconds),
+    transfer: (seconds) => transfer.observe(seconds),
+    threshold: (tokens) => threshold.set(tokens),
+    balance(model, ratio, count) {
+      share.series(model).set(ratio);
+      engines.series(model).set(count);
+    },
+  };
+}

@@ -1,0 +1,78 @@
+import { EspalierError } from "@espalier/common";
+import type { SideOutcome } from "@espalier/proxy";
+import { expect, test } from "vitest";
+import { choosePair } from "../../src/disaggregation/choose-pair.ts";
+import { PrefillLeg, type PrefillOutcome } from "../../src/disaggregation/prefill-leg.ts";
+import { answered, failed, type SplitRig, splitRig } from "./split-rig.ts";
+
+const engines = { p: ["prefill", "nixl"], d: ["decode", "nixl"] } as const;
+const untried = { any: new Set<string>(), prefill: new Set<string>() };
+
+function begin(rig: SplitRig, keptBytes = 100): PrefillLeg {
+  const plan = rig.plan();
+  const pair = choosePair(rig.context, plan, untried);
+  if (!pair.protocol) throw new Error("no pair");
+  return new PrefillLeg(rig.context, {
+    ...{ plan, selection: pair.prefill, body: [Buffer.from("{}")], headers: ["x-leg", "1"], keptBytes },
+  });
+}
+
+async function settle(rig: SplitRig, outcome: SideOutcome): Promise<PrefillOutcome> {
+  const leg = begin(rig);
+  rig.legs.at(-1)!.settle(outcome);
+  return leg.outcome;
+}
+
+const rigOf = () => splitRig({ engines, options: { minTokens: 1, maxTokens: 1 } });
+
+/** Failures in a row that open a breaker, by default. */
+const openAfter = 5;
+
+test.each<readonly [string, SideOutcome, string]>([
+  ["fails", failed, "open"],
+  ["answers with 500", answered({}, 500), "open"],
+  ["answers with 503", answered({}, 503), "open"],
+  ["answers with 429", answered({}, 429), "closed"],
+  ["answers with 400", answered({}, 400), "closed"],
+  ["answers", answered({}), "closed"],
+  ["is cancelled", { kind: "cancelled" }, "closed"],
+  [
+    "is not asked, because too many wait for it",
+    { kind: "failed", failure: "overloaded", error: new EspalierError("overloaded") },
+    "closed",
+  ],
+])("an engine that %s again and again: its breaker, and no load is left", async (_, outcome, state) => {
+  const rig = await rigOf();
+  for (let time = 0; time < openAfter; time++) await settle(rig, outcome);
+  expect(rig.fleet.engine("p").breaker.state).toBe(state);
+  const { inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens } = rig.fleet.target("p").load;
+  expect([inFlight, pendingPrefillTokens, decodeTokens, outstandingOutputTokens]).toEqual([0, 0, 0, 0]);
+});
+
+test("what came before the end and how long it took is told", async () => {
+  const rig = await rigOf();
+  const leg = begin(rig);
+  await rig.fleet.time.advanceAsync(250);
+  rig.legs[0]!.settle(answered({ a: 1 }));
+  expect(await leg.outcome).toEqual({
+    ...{ isDone: true, answer: Buffer.from('{"a":1}'), doneMs: rig.fleet.time.clock.nowMs() },
+  });
+  leg.cancel();
+  expect(rig.fleet.target("p").load.inFlight).toBe(0);
+});
+
+test("it goes where the client's request would, with the pool's credentials and the leg's own headers", async () => {
+  const rig = await rigOf();
+  begin(rig, 7);
+  expect(rig.legs[0]!.request).toMatchObject({
+    ...{ method: "POST", path: "/v1/chat/completions", requestId: "r-1", keptBytes: 7 },
+    upstream: { url: "http://p:8000", headers: ["authorization", "Bearer engines", "x-leg", "1"] },
+  });
+});
+
+test("what it found in the engine's cache is not charged", async () => {
+  const rig = await rigOf();
+  rig.matched.p = 6_000;
+  begin(rig);
+  expect(rig.fleet.target("p").load.pendingPrefillTokens).toBe(2_000);
+});

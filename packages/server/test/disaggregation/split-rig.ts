@@ -1,0 +1,156 @@
+import {
+  createSeededRandom,
+  type EngineRole,
+  EspalierError,
+  type KvTransferProtocol,
+  type Meter,
+  silentLogger,
+} from "@espalier/common";
+import type { SplitThresholdOptions } from "@espalier/disaggregation";
+import { editBody, endpoints, readRequestView } from "@espalier/openai";
+import { createPolicy } from "@espalier/policies";
+import type { SideOutcome, SideRequest } from "@espalier/proxy";
+import { createTargetSelector, type PrefixKnowledge, type PromptBlocks } from "@espalier/routing";
+import { createSeriesMeter, type SeriesMeter } from "@espalier/testing";
+import type { PlannedRequest } from "../../src/data-plane/planned-request.ts";
+import type { RouterContext } from "../../src/data-plane/router-context.ts";
+import { createSplitParts } from "../../src/disaggregation/split-parts.ts";
+import type { SplitStep } from "../../src/disaggregation/split-run.ts";
+import { type ScriptedFleet, specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
+
+/** A prefill leg that a test settles. */
+export interface SeenLeg {
+  readonly engine: string;
+  readonly request: SideRequest;
+  isCancelled: boolean;
+  settle(outcome: SideOutcome): void;
+}
+
+export interface SplitRig {
+  readonly context: RouterContext;
+  readonly fleet: ScriptedFleet;
+  readonly meter: SeriesMeter;
+  /** Tokens that an engine is thought to hold of any prompt. */
+  readonly matched: Record<string, number>;
+  readonly legs: SeenLeg[];
+  /** What became of placements: `place e`, `computed e`, `withdraw e`, `answered e`. */
+  readonly placements: string[];
+  plan(changes?: Partial<PlannedRequest> & { readonly body?: never }, body?: object): PlannedRequest;
+  /** Requests in flight by engine; those with none are left out. */
+  inFlight(): Readonly<Record<string, number>>;
+}
+
+export interface SplitRigOptions {
+  /** Engines by name: role and protocol. */
+  readonly engines: Readonly<Record<string, readonly [EngineRole, KvTransferProtocol?]>>;
+  readonly options?: Partial<SplitThresholdOptions>;
+}
+
+export const answered = (body: object | undefined, status = 200): SideOutcome => ({
+  ...{ kind: "answered", status, body: body && Buffer.from(JSON.stringify(body)) },
+});
+
+export const failed: SideOutcome = { kind: "failed", failure: "reset", error: new EspalierError("upstream_reset") };
+
+export const chatBody = { model: "m", messages: [{ role: "user", content: "x" }], max_tokens: 50 };
+
+export async function splitRig({ engines, options = {} }: SplitRigOptions): Promise<SplitRig> {
+  const fleet = await startScriptedFleet();
+  const specs = Object.entries(engines).map(([id, [role, protocol]]) =>
+    specOf(id, {
+      role,
+      ...(protocol ? { kvTransfer: { protocol, host: undefined, port: undefined } } : {}),
+    }),
+  );
+  await fleet.apply(...specs);
+  const meter = createSeriesMeter();
+  const matched: Record<string, number> = {};
+  const placements: string[] = [];
+  const legs: SeenLeg[] = [];
+  const { clock } = fleet.time;
+  const random = createSeededRandom(4);
+  const knowledge = stubKnowledge(matched, placements);
+  const selector = createTargetSelector(random, knowledge);
+  const limits = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384, ...options };
+  const context = {
+    ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, quietSelector: selector },
+    split: createSplitParts({
+      ...{ config: { disaggregation: limits }, clock, http: fleet.http, fleet: fleet.fleet, meter: meter as Meter },
+    }),
+    proxy: { sendBeside: (request: SideRequest) => sendBeside(legs, request) },
+  } as unknown as RouterContext;
+  return {
+    ...{ context, fleet, meter, matched, legs, placements },
+    plan: (changes = {}, body = chatBody) => ({ ...planOf(fleet, body), ...changes }),
+    inFlight: () =>
+      Object.fromEntries(
+        fleet.fleet.engines.flatMap(({ id, targets }) => {
+          const count = targets[0]?.load.inFlight ?? 0;
+          return count > 0 ? [[id, count]] : [];
+        }),
+      ),
+  };
+}
+
+function sendBeside(legs: SeenLeg[], request: SideRequest) {
+  let settle: (outcome: SideOutcome) => void = () => {};
+  const outcome = new Promise<SideOutcome>((resolve) => {
+    settle = resolve;
+  });
+  const leg: SeenLeg = { engine: new URL(request.upstream.url).hostname, request, isCancelled: false, settle };
+  legs.push(leg);
+  return {
+    outcome,
+    cancel() {
+      leg.isCancelled = true;
+      settle({ kind: "cancelled" });
+    },
+  };
+}
+
+function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
+  const endpoint = endpoints.find(({ path }) => path === "/v1/chat/completions")!;
+  const bytes = Buffer.from(JSON.stringify(body));
+  const view = readRequestView(endpoint, bytes, { maxDepth: 64 });
+  const pool = {
+    ...{ model: "m", policy: createPolicy("least_work"), upstreamHeaders: ["authorization", "Bearer engines"] },
+    forwardAuthorization: false,
+  };
+  return {
+    ...{ family: "openai", method: "POST", path: endpoint.path, headers: [], ownHeaders: [], body: [bytes] },
+    ...{ requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
+    ...{ targets: fleet.fleet.pool("m"), onlyEngine: undefined },
+    features: { promptTokens: 8_000, expectedOutputTokens: 50, sessionKey: undefined, prefixKey: undefined },
+    ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },
+    split: { view, edit: (set) => editBody(bytes, view, { set }) },
+  };
+}
+
+/** Of no content: the rig's knowledge does not look. */
+const prompt = { tokens: 8_000, blockCount: 1, blockSize: 16 } as unknown as PromptBlocks;
+
+function stubKnowledge(matched: Readonly<Record<string, number>>, placements: string[]): PrefixKnowledge {
+  return {
+    match() {},
+    describe({ key }, _, candidates, index) {
+      candidates.matchedTokens[index] = matched[key] ?? 0;
+    },
+    evidence: () => undefined,
+    place({ key }) {
+      const note = (what: string) => () => void placements.push(`${what} ${key}`);
+      note("place")();
+      return { computed: note("computed"), withdraw: note("withdraw"), answered: note("answered") };
+    },
+    renew() {},
+    forget() {},
+    forgetPlacements() {},
+  };
+}
+
+/** What the decode engine, or the one that answers alone, is sent. */
+export function bodyOf(step: SplitStep | undefined): Record<string, unknown> {
+  return JSON.parse(Buffer.concat([...(step?.leg?.body ?? [])]).toString());
+}
+
+export const bodyOfLeg = ({ request }: SeenLeg): Record<string, unknown> =>
+  JSON.parse(Buffer.concat([...request.body]).toString());

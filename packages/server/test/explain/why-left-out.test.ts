@@ -1,0 +1,52 @@
+import type { Target } from "@espalier/workers";
+import { expect, test } from "vitest";
+import { whyLeftOut } from "../../src/explain/why-left-out.ts";
+
+interface EngineChanges {
+  readonly state?: string;
+  readonly draining?: boolean;
+  readonly role?: string;
+  readonly breaker?: object;
+}
+
+const targetOf = (key: string, changes: EngineChanges = {}): Target => {
+  const engine = {
+    id: key,
+    state: "up",
+    stateReason: "probe timed out",
+    draining: false,
+    role: "both",
+    breaker: { allows: true, state: "closed", reason: "new" },
+    ...changes,
+  };
+  return { key, engine } as unknown as Target;
+};
+
+const reasons = (changes: EngineChanges, onlyEngine?: string) =>
+  whyLeftOut([targetOf("a", changes)], () => false, onlyEngine)[0]?.reasons;
+
+test("candidates are not listed, the others in their order", () => {
+  const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));
+  const listed = whyLeftOut([a!, b!, c!], (target) => target === b, undefined);
+  expect(listed.map(({ key }) => key)).toEqual(["a", "c"]);
+});
+
+test.each<[EngineChanges, string]>([
+  [{ state: "down" }, "down: probe timed out"],
+  [{ draining: true }, "an operator has drained it"],
+  [{ breaker: { allows: false, state: "open", reason: "5 failures" } }, "its circuit breaker is open: 5 failures"],
+  [{ role: "prefill" }, "its role is prefill: it serves no request alone"],
+  [{}, "it is not among the candidates of this request"],
+])("%j", (changes, reason) => {
+  expect(reasons(changes)).toEqual([reason]);
+});
+
+test("every reason there is", () => {
+  expect(reasons({ state: "starting", draining: true, role: "prefill" }, "b")).toEqual([
+    "starting: probe timed out",
+    "an operator has drained it",
+    "the response that this one follows is at b",
+    "its role is prefill: it serves no request alone",
+  ]);
+  expect(reasons({}, "a")).toEqual(["it is not among the candidates of this request"]);
+});

@@ -1,0 +1,59 @@
+import { createOpenLoop } from "../clients/open-loop.ts";
+import { type AdapterParameters, adapterScripts } from "../clients/scripts/adapter-script.ts";
+import { limitsOf } from "./limits-of.ts";
+import type { Scenario } from "./scenario.ts";
+
+/**
+ * As many adapters as the fleet has slots: each can be loaded once and stay, if routers see to it. Popularity is Zipf's,
+ * so the first adapter has a fifth of all requests, more than an engine's share. Lengths are chosen.
+ */
+const requests = {
+  adapters: 64,
+  zipf: 1,
+  sharedTokens: 600,
+  ownTokens: 300,
+  outputTokens: 150,
+} satisfies AdapterParameters;
+
+export const lora64Parameters = {
+  requests,
+  engines: 8,
+  slots: 8,
+  /**
+   * An adapter of rank 16 on all linear layers of a 7B model has 40 M parameters, 80 MB. vLLM keeps no more of them in
+   * host memory than there are slots (`max_cpu_loras`), so it is read from disk, and the step waits: 80 MB at 0.5 GB/s and
+   * 40 ms to unpack and copy them (estimates).
+   */
+  loadMs: 200,
+  /**
+   * At 10 a second routers that know of no adapters still get through: every second request then loads one, for which an
+   * engine spends an eighth of its time beside 0.3 of it on prefill. At twice the rate they do not.
+   */
+  ratePerS: 10,
+  /** Multiples of that. */
+  scales: [1, 1.5, 2],
+  durationS: 300,
+} as const;
+
+const { engines, slots, loadMs, ratePerS, scales, durationS } = lora64Parameters;
+
+export const lora64: Scenario = {
+  name: "lora-64",
+  summary: "Requests for 64 LoRA adapters, popular as Zipf has it, on eight engines with eight slots each.",
+  fleet: { preset: "a10g-7b", parameters: { adapterSlots: slots, adapterLoadMs: loadMs }, engines, routers: 2 },
+  policies: ["round_robin", "least_connections", "cache_aware", "epp_weighted", "least_work"],
+  variants: scales.map((scale) => ({ name: `${scale}x`, scale })),
+  published: [],
+  durationS,
+  isOpenLoop: true,
+  createWorkload(options) {
+    const { seed, scale } = options;
+    return createOpenLoop({
+      seed,
+      startsPerS: ratePerS * scale,
+      meanTurns: 1,
+      scriptOf: adapterScripts(requests, seed),
+      limits: limitsOf(options, durationS),
+    });
+  },
+};

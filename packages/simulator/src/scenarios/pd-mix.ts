@@ -1,0 +1,83 @@
+import { createOpenLoop } from "../clients/open-loop.ts";
+import { type LengthParameters, lengthScripts } from "../clients/scripts/length-script.ts";
+import { limitsOf } from "./limits-of.ts";
+import type { Scenario, ScenarioVariant } from "./scenario.ts";
+
+interface PdMix {
+  readonly summary: string;
+  readonly lengths: LengthParameters;
+  /** What the fleet can just do, by its knee with `least_work`. */
+  readonly ratePerS: number;
+}
+
+const output = { least: 100, most: 1_000 } as const;
+
+export const pdMixParameters = {
+  mixes: {
+    "pd-mix": {
+      summary: "Prompts of 1,000 to 100,000 tokens, answers of 100 to 1,000",
+      lengths: { inputTokens: { least: 1_000, most: 100_000 }, outputTokens: output },
+      ratePerS: 2.2,
+    },
+    "pd-mix-long-in": {
+      summary: "Prompts of 10,000 to 100,000 tokens, answers of 100 to 200",
+      lengths: { inputTokens: { least: 10_000, most: 100_000 }, outputTokens: { least: 100, most: 200 } },
+      ratePerS: 1.1,
+    },
+    "pd-mix-long-out": {
+      summary: "Prompts of 1,000 to 10,000 tokens, answers of 500 to 1,000",
+      lengths: { inputTokens: { least: 1_000, most: 10_000 }, outputTokens: { least: 500, most: 1_000 } },
+      ratePerS: 11.5,
+    },
+  } as Readonly<Record<string, PdMix>>,
+  roles: ["prefill", "prefill", "decode", "decode", "both", "both", "both", "both"],
+  /** A link of 400 Gbit/s, four fifths of which are reached, and the hand-shake (both estimates). */
+  split: { setupMs: 10, bytesPerS: 4e10 },
+  /** In tokens; `dynamic` follows the load. */
+  thresholds: {
+    dynamic: undefined,
+    always: 0,
+    2048: 2_048,
+    4096: 4_096,
+    8192: 8_192,
+    16384: 16_384,
+    never: Number.POSITIVE_INFINITY,
+  } as Readonly<Record<string, number | undefined>>,
+  /** Shares of the rates. */
+  loads: [0.5, 0.85],
+  durationS: 300,
+} as const;
+
+const { mixes, roles, split, thresholds, loads, durationS } = pdMixParameters;
+
+const variants: readonly ScenarioVariant[] = loads.flatMap((scale) => [
+  ...Object.entries(thresholds).map(([name, splitTokens]) => ({
+    ...{ name: `${name}-${scale}`, scale },
+    ...(splitTokens !== undefined && { splitTokens }),
+  })),
+  // Eight engines that all do everything.
+  { name: `unsplit-${scale}`, scale, roles: [], splitTokens: Number.POSITIVE_INFINITY },
+]);
+
+/** Requests that two engines may serve: from which length of a prompt they should, by mix and load. */
+export const pdMixes: readonly Scenario[] = Object.entries(mixes).map(([name, { summary, lengths, ratePerS }]) => ({
+  name,
+  summary: `${summary}; 2 engines prefill, 2 decode, 4 do both, and hand KV blocks to each other.`,
+  fleet: { preset: "h100-70b-tp4", parameters: {}, engines: roles.length, routers: 2 },
+  policies: ["least_work"],
+  split: { roles, ...split },
+  variants,
+  published: [],
+  durationS,
+  isOpenLoop: true,
+  createWorkload(options) {
+    const { seed, scale } = options;
+    return createOpenLoop({
+      seed,
+      startsPerS: ratePerS * scale,
+      meanTurns: 1,
+      scriptOf: lengthScripts(lengths, seed),
+      limits: limitsOf(options, durationS),
+    });
+  },
+}));

@@ -1,0 +1,76 @@
+/** `pd-mix`: what its clients ask for, and that the threshold which follows the load is as good as a fixed one. */
+import { describe, expect, test } from "vitest";
+import { createRow, type SimulateRow } from "../../src/measure/row.ts";
+import type { RunOptions } from "../../src/run/run-options.ts";
+import { simulate } from "../../src/run/simulate.ts";
+import { pdMixes, pdMixParameters } from "../../src/scenarios/pd-mix.ts";
+import { recordRun, sharedBlocks } from "../clients/recorded-run.ts";
+
+const { mixes, roles, thresholds, loads } = pdMixParameters;
+const [, longIn] = pdMixes;
+
+describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) => {
+  const { lengths, ratePerS } = mixes[name]!;
+  const workload = one.createWorkload({ seed: 3, engines: 8, kvTokens: 400_000, scale: 1, durationS: 400 });
+  const { sent } = recordRun(workload, { answerMs: 100 });
+
+  test("lengths are log-uniform between their bounds, and nothing is shared", () => {
+    const { inputTokens, outputTokens } = lengths;
+    for (const { promptTokens, outputTokens: output } of sent) {
+      expect(promptTokens).toBeGreaterThanOrEqual(inputTokens.least);
+      expect(promptTokens).toBeLessThanOrEqual(inputTokens.most);
+      expect(output).toBeGreaterThanOrEqual(outputTokens.least);
+      expect(output).toBeLessThanOrEqual(outputTokens.most);
+    }
+    const middle = Math.sqrt(inputTokens.least * inputTokens.most);
+    const below = sent.filter(({ promptTokens }) => promptTokens < middle).length / sent.length;
+    expect(Math.abs(below - 0.5)).toBeLessThan(0.1);
+    expect(sharedBlocks(sent[0]!.chain, sent[1]!.chain)).toBe(0);
+    expect(Math.abs(sent.length / 400 / ratePerS - 1)).toBeLessThan(0.15);
+  });
+
+  test("each threshold stands at each load, beside engines that all do everything", () => {
+    expect(one.variants).toHaveLength(loads.length * (Object.keys(thresholds).length + 1));
+    expect(one.split!.roles).toHaveLength(one.fleet.engines);
+    expect(roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
+    expect(one.variants.find((variant) => variant.name === "8192-0.5")).toEqual({
+      ...{ name: "8192-0.5", scale: 0.5, splitTokens: 8_192 },
+    });
+    expect(one.variants.find((variant) => variant.name === "dynamic-0.85")).toEqual({
+      ...{ name: "dynamic-0.85", scale: 0.85 },
+    });
+  });
+});
+
+/** Runs of seconds, on machines that do other things beside. */
+const patienceMs = 120_000;
+
+async function run(variant: string): Promise<SimulateRow> {
+  const { scale = 1 } = longIn!.variants.find(({ name }) => name === variant)!;
+  const options: RunOptions = {
+    ...{ scenario: longIn!, variant, policy: "least_work", routers: 2, engines: 8 },
+    ...{ sharing: "mesh", links: "delays", seed: 1, scale, durationS: 100 },
+  };
+  return createRow(await simulate(options, () => 0), options);
+}
+
+test(
+  "answers are complete earlier than with any fixed threshold, and all of them come",
+  async () => {
+    const [dynamic, always, longest, never] = [
+      await run("dynamic-0.85"),
+      await run("always-0.85"),
+      await run("16384-0.85"),
+      await run("never-0.85"),
+    ];
+    for (const fixed of [always, longest, never]) {
+      expect(dynamic.e2e_mean_s!).toBeLessThan(1.02 * fixed.e2e_mean_s!);
+      expect(dynamic.ttft_mean_s!).toBeLessThan(1.02 * fixed.ttft_mean_s!);
+    }
+    expect([dynamic, always, longest, never].map(({ errors }) => errors)).toEqual([0, 0, 0, 0]);
+    expect([always.split_share, never.split_share]).toEqual([1, undefined]);
+    expect(dynamic.split_share!).toBeGreaterThan(0.1);
+    expect(dynamic.split_share!).toBeLessThan(0.9);
+  },
+  patienceMs,
+);

@@ -1,0 +1,103 @@
+import { type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
+import { afterEach, expect, test } from "vitest";
+import { chat, eventData } from "./client.ts";
+import { ask, countOf, longChat, nothingLeaks, pairRouter, pairSims } from "./disaggregation-rig.ts";
+import { createRig } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+test.each(kvTransferProtocols)("%s: one engine computes the prompt, another one answers", async (protocol) => {
+  const sims = await pairSims(rig, { protocol, roles: ["prefill", "decode"] });
+  const [prefill, decode] = sims;
+  const router = await pairRouter(rig, sims);
+
+  const whole = await ask(router, longChat("a"));
+  expect([whole.status, whole.workers]).toEqual([200, [prefill!.id, decode!.id]]);
+  expect(whole.json.usage).toMatchObject({ completion_tokens: 6 });
+  const stream = await ask(router, longChat("b", { stream: true }));
+  expect([stream.status, stream.workers]).toEqual([200, [prefill!.id, decode!.id]]);
+  expect(eventData(stream.text).at(-1)).toBe("[DONE]");
+
+  const { totals } = await decode!.transfers();
+  expect(totals.imported).toBe(2);
+  expect(totals.importedTokens).toBeGreaterThan(600);
+  await nothingLeaks(router, sims);
+  expect(await countOf(router, "disaggregated", decodesAlone.has(protocol) ? "threshold" : "required")).toBe(2);
+  const page = await router.metrics();
+  expect(page.sum("espalier_disaggregation_prefill_seconds_count")).toBe(2);
+  expect(page.sum("espalier_disaggregation_advised_prefill_engines")).toBe(1);
+});
+
+/** Whose decode engines can also do without a prefill engine. */
+const decodesAlone = new Set<KvTransferProtocol>(["nixl", "mooncake", "shared-storage", "trtllm"]);
+
+test.each([...decodesAlone])("%s: a short prompt is answered by one engine", async (protocol) => {
+  const sims = await pairSims(rig, { protocol, roles: ["prefill", "decode"] });
+  const router = await pairRouter(rig, sims);
+  const answer = await ask(router, chat());
+  expect([answer.status, answer.workers]).toEqual([200, ["-", sims[1]!.id]]);
+  expect(await countOf(router, "aggregated", "below_threshold")).toBe(1);
+  expect(await sims[0]!.requests()).toEqual([]);
+  await nothingLeaks(router, sims);
+});
+
+test("a prompt that the decode engine holds is not computed again", async () => {
+  const sims = await pairSims(rig, { protocol: "nixl", roles: ["prefill", "decode"] });
+  const router = await pairRouter(rig, sims);
+  const first = await ask(router, longChat("a"));
+  const second = await ask(router, longChat("a"));
+  expect([first.workers[0], second.workers[0]]).toEqual([sims[0]!.id, "-"]);
+  expect(Number(second.headers["x-espalier-cache-hit-tokens"])).toBeGreaterThan(300);
+  await nothingLeaks(router, sims);
+});
+
+test("shared storage: a decode engine that finds the prompt in the store needs no prefill engine", async () => {
+  const roles = ["prefill", "decode", "decode"] as const;
+  const sims = await pairSims(rig, { protocol: "shared-storage", roles });
+  const router = await pairRouter(rig, sims, { policy: "round_robin" });
+  const answers = [];
+  for (let index = 0; index < 4; index++) answers.push(await ask(router, longChat("a", { stream: index % 2 === 1 })));
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(answers.map(({ workers }) => workers[0])).toEqual([sims[0]!.id, "-", "-", "-"]);
+  expect(await countOf(router, "aggregated", "cached")).toBe(3);
+  await nothingLeaks(router, sims);
+});
+
+test("what cannot be split is served by one engine", async () => {
+  const sims = await pairSims(rig, { protocol: "nixl", roles: ["prefill", "decode"] });
+  const router = await pairRouter(rig, sims);
+  for (const [at, fields] of [{ n: 2 }, { max_tokens: 1 }, { kv_transfer_params: null }].entries()) {
+    const answer = await ask(router, longChat(`story ${at}`, fields));
+    expect([answer.status, answer.workers]).toEqual([200, ["-", sims[1]!.id]]);
+  }
+  expect(await countOf(router, "aggregated", "unsupported")).toBe(3);
+  await nothingLeaks(router, sims);
+});
+
+test("engines of both roles pair up where the protocol lets them", async () => {
+  const sims = await pairSims(rig, { protocol: "nixl", roles: ["both", "both"] });
+  const router = await pairRouter(rig, sims);
+  const { status, workers } = await ask(router, longChat("a"));
+  expect([status, new Set(workers)]).toEqual([200, new Set(sims.map(({ id }) => id))]);
+  await nothingLeaks(router, sims);
+});
+
+test("the same request id reaches both engines, and neither the client's choice of a stream nor of usage the first", async () => {
+  const sims = await pairSims(rig, { protocol: "nixl", roles: ["prefill", "decode"] });
+  const router = await pairRouter(rig, sims);
+  const answer = await ask(router, longChat("a", { stream: true, stream_options: { include_usage: true } }));
+  const usage = eventData(answer.text).at(-2) ?? "";
+  expect(JSON.parse(usage).usage).toMatchObject({ completion_tokens: 6 });
+  const ids = (await Promise.all(sims.map((sim) => sim.requests()))).map(([seen]) => seen?.headers["x-request-id"]);
+  expect(ids).toEqual([answer.headers["x-request-id"], answer.headers["x-request-id"]]);
+});
+
+test("many at once", async () => {
+  const sims = await pairSims(rig, { protocol: "sglang", roles: ["prefill", "prefill", "decode", "decode"] });
+  const router = await pairRouter(rig, sims);
+  const answers = await Promise.all(Array.from({ length: 24 }, (_, at) => ask(router, longChat(`story ${at}`))));
+  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+  expect(new Set(answers.flatMap(({ workers }) => workers))).toEqual(new Set(sims.map(({ id }) => id)));
+  await nothingLeaks(router, sims);
+});

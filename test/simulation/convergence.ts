@@ -68,9 +68,7 @@ function factDifferences(
 /** Nothing is under way, so nobody has anything in flight. */
 function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
   const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = view.sharedLoad;
-  const others = [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs].map((values) =>
-    Math.max(...values),
-  );
+  const others = [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs].map((values) => Math.max(...values));
   const own = ownLoads.map(({ load }) => load.inFlight + load.pendingPrefillTokens + load.decodeTokens);
   const most = Math.max(...others, ...own);
   return most === 0 ? [] : [`${number} has phantom load: others ${others.join(", ")}; own ${own.join(", ")}`];

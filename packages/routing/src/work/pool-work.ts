@@ -5,10 +5,12 @@ import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BusyShare } from "./busy-share.ts";
 import { PrefillRates, type PromptPart } from "./prefill-rates.ts";
+import { SharedSteps } from "./shared-steps.ts";
 
 /** Time that the engines of one pool need, as learned from what this router sees of its own requests. */
 export class PoolWork {
   readonly rates = new PrefillRates();
+  readonly steps = new SharedSteps(this.rates);
   readonly pace = new AnswerPace();
   readonly busy: BusyShare;
   readonly #clock: Clock;
@@ -62,6 +64,7 @@ interface PromptWorkParts {
 /** What one prompt asks of a target. The pool learns from it once it is sent. */
 export class PromptWork {
   readonly #parts: PromptWorkParts;
+  #workMs = 0;
   #sentMs = Number.NaN;
   #hasWaited = false;
   #firstTokenMs = Number.NaN;
@@ -79,9 +82,10 @@ export class PromptWork {
     const { pool, clock, target, part, shared } = this.#parts;
     const workMs = pool.rates.workMs(target, part);
     pool.busy.sent(workMs);
+    this.#workMs = Math.ceil(workMs);
     this.#sentMs = clock.nowMs();
     this.#hasWaited = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) > 0;
-    return Math.ceil(workMs);
+    return this.#workMs;
   }
 
   /** Its first token came, as soon as it was there. To be called before the load is told. */
@@ -90,7 +94,9 @@ export class PromptWork {
     this.#firstTokenMs = clock.nowMs();
     const computedMs = Math.max(target.load.computedMs, shared.computedMs[target.index] ?? Number.NEGATIVE_INFINITY);
     const elapsedMs = this.#firstTokenMs - Math.max(this.#sentMs, computedMs);
-    pool.rates.observe(target, { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs });
+    const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
+    const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
+    pool.steps.computed(target, sample, isLast);
   }
 
   /** All of the answer came. @param tokens of it */

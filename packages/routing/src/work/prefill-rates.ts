@@ -14,6 +14,8 @@ export interface PrefillSample extends PromptPart {
   readonly elapsedMs: number;
   /** Whether others were before it, which blurs when its engine began. */
   readonly hasWaited: boolean;
+  /** Prompts that were computed in the same step, so that the time is of all of them. */
+  readonly beside?: readonly PromptPart[];
 }
 
 /** A target by its place in this process and by its name, which tells it from one that had the place before. */
@@ -72,8 +74,8 @@ export class PrefillRates {
 
   /** Of a target at a place from `maxRatedTargets` on only the pool learns. */
   observe(target: RatedTarget, sample: PrefillSample): void {
-    const { elapsedMs, uncachedTokens, matchedTokens } = sample;
-    if (!(elapsedMs >= 0 && elapsedMs + uncachedTokens + matchedTokens < Number.POSITIVE_INFINITY)) return;
+    const [tokens, pairs] = featuresOf(sample);
+    if (!(sample.elapsedMs >= 0 && sample.elapsedMs + tokens + pairs < Number.POSITIVE_INFINITY)) return;
     this.#samples++;
     if (this.#first) this.#begin(this.#first, sample);
     else this.#goOn(target, sample);
@@ -140,7 +142,7 @@ function believedFit(scale: number): NonNegativeFit {
   return new NonNegativeFit([scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs], memory);
 }
 
-function expectedMsOf(sample: PromptPart, fit: NonNegativeFit): number {
+function expectedMsOf(sample: PrefillSample, fit: NonNegativeFit): number {
   return Math.max(1, fit.value(...featuresOf(sample)));
 }
 
@@ -164,7 +166,12 @@ function learn(
   fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight);
 }
 
-function featuresOf({ uncachedTokens, matchedTokens }: PromptPart): [number, number, number] {
-  const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
-  return [uncachedTokens / 1e3, pairs / 1e6, 1];
+function featuresOf({ uncachedTokens, matchedTokens, beside = [] }: PrefillSample): [number, number, number] {
+  let tokens = 0;
+  let pairs = 0;
+  for (const part of [{ uncachedTokens, matchedTokens }, ...beside]) {
+    tokens += part.uncachedTokens;
+    pairs += part.uncachedTokens * (part.matchedTokens + part.uncachedTokens / 2);
+  }
+  return [tokens / 1e3, pairs / 1e6, 1];
 }

@@ -1,8 +1,8 @@
 import { EspalierError } from "@espalier/common";
 import { parseStoredResponsePath } from "@espalier/openai";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { PlannedRequest } from "./planned-request.ts";
 import { locateResponse } from "./locate-response.ts";
+import type { PlannedRequest } from "./planned-request.ts";
 import type { RouterContext } from "./router-context.ts";
 import { answer, passOn } from "./run-exchange.ts";
 

@@ -85,7 +85,7 @@ describe("one engine or two", () => {
 
 describe("who prefills for another engine", () => {
   const policy = createPrefillPolicy();
-  const request = { promptTokens: 10_000, expectedOutputTokens: 100 };
+  const request = { promptTokens: 10_000, expectedOutputTokens: 100, sessionKey: undefined, prefixKey: undefined };
   type Column =
     | "inFlight"
     | "running"

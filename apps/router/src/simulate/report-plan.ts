@@ -33,10 +33,21 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "slo-mix",
-    flags: { ...full, variant: "load-0.7,load-1" },
+    flags: { ...full, variant: "load-0.7,fifo-0.7,load-1,fifo-1,unloaded" },
     quick: { ...quickly, variant: "load-0.85", duration: "30s" },
   },
   { scenario: "evict", flags: { ...full, variant: "1x,2x" }, quick: { ...quickly, requests: "600", variant: "1x" } },
+  { scenario: "lora-64", flags: full, quick: { ...quickly, requests: "600" } },
+  {
+    scenario: "tiers",
+    flags: { ...full, policy: "least_work,predicted_latency", variant: "cpu-credit,gpu-credit", seeds: "1" },
+    quick: { ...quickly, requests: "1000", variant: "cpu-credit" },
+  },
+  ...["pd-mix", "pd-mix-long-in", "pd-mix-long-out"].map((scenario) => ({
+    scenario,
+    flags: { seeds: "1", links: "delays", variant: "dynamic-0.85,always-0.85,never-0.85", duration: "100s" },
+    quick: { variant: "dynamic-0.5", duration: "40s" },
+  })),
   {
     scenario: "scale-out",
     flags: { seeds: "1", links: "delays", variant: "1-engines,2-engines,4-engines" },

@@ -25,7 +25,7 @@ export class PoolWork {
     const factor = this.rates.factorOf(target);
     candidates.prefillMsPerToken[index] = factor * this.rates.msPerToken;
     candidates.prefillMsPerTokenPair[index] = factor * this.rates.msPerTokenPair;
-    candidates.backlogMs[index] = backlogMs(target, shared, this.#clock.nowMs());
+    candidates.backlogMs[index] = backlogMs(target, shared, this.#clock);
   }
 
   /** A prompt that may be sent to a target. */
@@ -41,7 +41,7 @@ const leastLeft = 0.05;
  * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them,
  * less the time since it last was seen to finish one, or since it began.
  */
-function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, nowMs: number): number {
+function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, clock: Clock): number {
   let { pendingWorkMs, pendingSinceMs, computedMs } = load;
   if (index < shared.inFlight.length) {
     pendingWorkMs += shared.pendingWorkMs[index]!;
@@ -49,7 +49,7 @@ function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, nowMs: nu
     computedMs = Math.max(computedMs, shared.computedMs[index]!);
   }
   if (pendingWorkMs <= 0) return 0;
-  const doneMs = Math.max(0, nowMs - Math.max(pendingSinceMs, computedMs));
+  const doneMs = Math.max(0, clock.nowMs() - Math.max(pendingSinceMs, computedMs));
   return Math.max(leastLeft * pendingWorkMs, pendingWorkMs - doneMs);
 }
 

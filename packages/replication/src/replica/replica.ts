@@ -286,15 +286,20 @@ class JournaledReplica implements Replica {
     }
   }
 
-  /** The old journal is given up. Lives of engines that it named are named again: nobody else may know of them. */
+  /**
+   * The old journal is given up. Lives of engines that it named are named again: nobody else may know of them. Only then do
+   * the readers let go, since one that is told at once to read on claims its feed in the journal of the moment.
+   */
   #renewEpoch(above: number): void {
-    for (const reader of [...this.#desk.readers]) reader.setRole("none");
+    const { origin } = this.store.own;
     const declared = this.store.own.declarations();
-    this.#coverage.forget(this.store.own.origin);
+    this.#coverage.forget(origin);
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
     for (const { target, life } of declared) {
       const newest = this.fold.state(target)?.life;
       if (life && newest && lifeId(life) === lifeId(newest)) this.#journal.declareFeed({ target, life });
     }
+    for (const reader of [...this.#desk.readers]) reader.setRole("none");
+    this.#desk.dropOrigin(origin);
   }
 }

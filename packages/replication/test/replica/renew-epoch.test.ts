@@ -82,6 +82,25 @@ test("its claims end with the life, until it is told again what to read", () => 
   expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
 });
 
+test("a reader that is told to read on in the moment in which its claim ends claims the feed in the new life", () => {
+  const { a, b, time, nodes } = setUp();
+  const { reader, read } = ownerOf(a);
+  read(0, chainOf(1, 4));
+  time.advance(20);
+  a.replica.onClaims((target) => {
+    if (a.replica.claimOf(target) === undefined && reader.role === "none") reader.setRole("owner");
+  });
+  a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
+  tellMembers(nodes, nodes);
+  time.advance(20);
+  const { origin } = a.replica.ports;
+  for (const { replica } of nodes) expect(replica.claimOf("engine")?.origin).toEqual(origin);
+  expect(a.replica.claimsOf("engine").map((claim) => claim.origin)).toEqual([origin]);
+  read(1, chainOf(2, 4));
+  time.advance(lifeIsClearMs);
+  expect(b.heldBlocks("engine", chainOf(2, 4))).toBe(4);
+});
+
 /**
  * A router that starts alone with a clock that was set back reads an engine that others know for long, cannot see that it
  * does, and names a life of it. Once it hears the others it begins a later life of its own and gives its journal up; what

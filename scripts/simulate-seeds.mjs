@@ -1,6 +1,4 @@
-// `npm run simulate:seeds`: routers and engines in virtual time, with faults that a seed draws. `-- --count N` runs N seeds
-// that nobody has tried before, `--seed N` begins at that one (and runs it alone without a count), `--jobs N` runs so many
-// processes, `--only kinds` leaves all other kinds of faults out (`none` for all), `--trace` writes what happens.
+// `npm run simulate:seeds`: routers and engines in virtual time, with faults that a seed draws.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -13,15 +11,25 @@ const progressMs = 2_000;
 /** With so many seeds, everything that is counted must have been reached. */
 const enoughSeeds = 100;
 
-const { values } = parseArgs({
-  options: {
-    count: { type: "string" },
-    seed: { type: "string" },
-    jobs: { type: "string" },
-    only: { type: "string" },
-    trace: { type: "boolean" },
-  },
-});
+const usage = `usage: npm run simulate:seeds -- [--seed N] [--count N] [--jobs N] [--only KINDS] [--trace]
+
+Runs routers and engines in virtual time, with faults that a seed draws, and checks the tier's invariants after every step.
+
+  --seed N      the first seed; without it one that nobody has tried before
+  --count N     how many seeds, one after the other (default 1)
+  --jobs N      processes at a time, at most ${maxJobs} (default: one per processor)
+  --only KINDS  leaves all other kinds of faults out; names with commas between them, or none
+  --trace       writes what happens, with one seed only
+  --help        this text
+
+The last line counts the seeds that passed and that failed; for one that failed it tells the command that runs it again.
+Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
+
+const values = readFlags();
+if (values.help) {
+  console.log(usage);
+  process.exit(0);
+}
 const count = wholeNumber("count", values.count ?? "1");
 const first = values.seed === undefined ? Date.now() % 1_000_000_000 : wholeNumber("seed", values.seed);
 const jobs = Math.min(count, maxJobs, wholeNumber("jobs", values.jobs ?? String(availableParallelism())));
@@ -97,6 +105,24 @@ function missedCounts() {
   if (reports.length > 1) console.log(JSON.stringify(totals));
   if (values.only !== undefined || reports.length < enoughSeeds) return [];
   return Object.keys(totals).filter((name) => totals[name] === 0);
+}
+
+function readFlags() {
+  try {
+    return parseArgs({
+      options: {
+        count: { type: "string" },
+        seed: { type: "string" },
+        jobs: { type: "string" },
+        only: { type: "string" },
+        trace: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+      },
+    }).values;
+  } catch (error) {
+    const [sentence] = error.message.split(/[.\n]/);
+    return fail(`${sentence}; \`npm run simulate:seeds -- --help\` lists the flags`);
+  }
 }
 
 function wholeNumber(flag, text) {

@@ -3,7 +3,7 @@ import { afterAll, expect, onTestFinished, test } from "vitest";
 import { createRig } from "../integration/rig.ts";
 import { since } from "./deadlines.ts";
 import { startFleet, untilWhole } from "./fleet.ts";
-import { areFeedsOwned } from "./mesh-views.ts";
+import { areFeedsOwned, stateOf } from "./mesh-views.ts";
 import type { RouterProcess } from "./router-process.ts";
 import { pause, startTraffic } from "./traffic.ts";
 
@@ -51,8 +51,8 @@ test("three routers are restarted one after the other: no request fails, no stre
     expect(await router.exited).toBe(0);
     routers.delete(id);
     for (const other of others) {
-      const seen = (await other.mesh()).members.find((member) => member.router === id);
-      expect(seen?.state ?? "left").toBe("left");
+      const hasLeft = async (): Promise<boolean> => ["left", undefined].includes(await stateOf(other, id));
+      await waitFor(hasLeft, { what: `${id} that has left, as ${other.id} sees it` });
       const page = await other.metrics();
       expect(page.sum("espalier_mesh_member_changes_total", { state: "down" })).toBe(0);
     }

@@ -101,16 +101,17 @@ export class Cluster {
   }
 
   /**
-   * Passes time until the condition holds.
+   * Passes time until the condition holds, with as much patience as the environment asks for.
    *
    * @returns how long that took, in milliseconds
    * @throws Error with what `why` says when it does not hold in time
    */
   async until(condition: () => boolean, timeoutMs: number, why: () => string): Promise<number> {
-    const { clock } = this.environment;
+    const { clock, patience } = this.environment;
     const startMs = clock.nowMs();
+    const deadlineMs = timeoutMs * patience;
     while (!condition()) {
-      if (clock.nowMs() - startMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${why()}`);
+      if (clock.nowMs() - startMs >= deadlineMs) throw new Error(`not within ${deadlineMs} ms: ${why()}`);
       await this.environment.pass(10);
     }
     return clock.nowMs() - startMs;

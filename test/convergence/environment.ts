@@ -13,6 +13,8 @@ export interface BackendRequest {
 export interface Environment {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+  /** What deadlines are multiplied by: 1 in virtual time, more where other work of the machine takes time away. */
+  readonly patience: number;
   /** Makes the backend of a router that is about to start, or of its next life. */
   createBackend(request: BackendRequest): Backend;
   /** Lets time pass. */

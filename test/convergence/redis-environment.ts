@@ -1,7 +1,7 @@
 import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
 import { createRedisBackend } from "@espalier/mesh";
 import type { Environment } from "./environment.ts";
-import { passRealTime } from "./pass-real-time.ts";
+import { passRealTime, realTimePatience } from "./pass-real-time.ts";
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
 import { startTcpRelay, type TcpRelay } from "./tcp-relay.ts";
 
@@ -24,6 +24,7 @@ export async function createRedisEnvironment(names: readonly string[]): Promise<
     server,
     clock: systemClock,
     scheduler: systemScheduler,
+    patience: realTimePatience,
     createBackend({ name, replica, random }) {
       relayOf(name).setCut(false);
       const url = `redis://127.0.0.1:${relayOf(name).port}`;

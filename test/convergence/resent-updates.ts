@@ -37,6 +37,7 @@ export function withResentUpdates(ports: ReplicaPorts, random: Random, resent: (
       apply,
     },
     load: ports.load,
+    notes: ports.notes,
     snapshots: ports.snapshots,
     statements: () => ports.statements(),
     compareStatement: (statement, from) => ports.compareStatement(statement, from),

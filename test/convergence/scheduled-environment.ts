@@ -24,6 +24,7 @@ export function createScheduledEnvironment(random: Random): ScheduledEnvironment
   return {
     clock,
     scheduler,
+    patience: 1,
     network,
     advance,
     createBackend({ name, replica, random: own }) {

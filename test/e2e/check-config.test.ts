@@ -91,7 +91,7 @@ time-outs: {}
     expect(lines.some((written) => written.includes(line))).toBe(true);
   }
   expect(stderr).toMatch(/engines\[0\]\.url: "ftp:\/\/x" is not an http:\/\/ or https:\/\/ URL/);
-  expect(stderr).toMatch(/policy.name: "robin" is not one of least_work, /);
+  expect(stderr).toMatch(/policy.name: "robin" is not one of predicted_latency, /);
   expect(stderr).toContain("(config_invalid)");
 });
 

@@ -3,6 +3,8 @@ import { engines } from "./files.ts";
 import { childrenOf, type Program, start, untilGone } from "./program.ts";
 
 const freePorts = ["--port", "0", "--admin-port", "0"];
+/** On a machine that may be busy; what is waited for otherwise lasts for minutes. */
+const atOnceMs = 5_000;
 
 /** Starts a demo as `npm start` does, and waits until it greets. */
 async function demo(...args: string[]): Promise<Program> {
@@ -43,8 +45,8 @@ test("what it prints can be pasted, and Ctrl-C ends every process at once", asyn
   const startMs = performance.now();
   program.killGroup("SIGINT");
   expect(await program.ended).toMatchObject({ code: 0, signal: null });
-  await untilGone(children, 1_000);
-  expect(performance.now() - startMs).toBeLessThan(2_000);
+  await untilGone(children, atOnceMs);
+  expect(performance.now() - startMs).toBeLessThan(atOnceMs);
 });
 
 test("Ctrl-C ends it while answers are open, and while it starts", async () => {
@@ -61,8 +63,8 @@ test("Ctrl-C ends it while answers are open, and while it starts", async () => {
   const startMs = performance.now();
   busy.killGroup("SIGINT");
   expect((await busy.ended).code).toBe(0);
-  await untilGone(children, 1_000);
-  expect(performance.now() - startMs).toBeLessThan(2_000);
+  await untilGone(children, atOnceMs);
+  expect(performance.now() - startMs).toBeLessThan(atOnceMs);
   await open.body?.cancel().catch(() => {});
 
   const starting = start([...freePorts], { script: "scripts/start.mjs" });
@@ -70,7 +72,7 @@ test("Ctrl-C ends it while answers are open, and while it starts", async () => {
   const early = childrenOf(starting.pid);
   starting.killGroup("SIGINT");
   expect(await starting.ended).toMatchObject({ code: 0, stdout: "", stderr: "" });
-  await untilGone(early, 1_000);
+  await untilGone(early, atOnceMs);
 });
 
 // A router whose standard error was a pipe to a dead process used to wait for its log to be written, for ever.
@@ -91,7 +93,7 @@ test("a load for some time ends with a table, without errors", async () => {
   const [header = "", row = ""] = stdout.trimEnd().split("\n").slice(-2);
   expect(header).toMatch(/^policy +routers +sharing +engines +requests +errors +ttft mean \(s\) /);
   const cells = Object.fromEntries(row.split(/ {2,}/).map((cell, at) => [header.split(/ {2,}/)[at], cell]));
-  expect(cells).toMatchObject({ policy: "least_work", errors: "0" });
+  expect(cells).toMatchObject({ policy: "predicted_latency", errors: "0" });
   expect(Number(cells.requests)).toBeGreaterThan(5);
   expect(Number(cells["ttft mean (s)"])).toBeGreaterThan(0);
 });

@@ -124,7 +124,7 @@ test("without engines that publish there is nothing to list, nor without a route
     run(["feeds", "--json", "--admin", router.adminUrl]),
     run(["feeds", "--admin", "http://127.0.0.1:1"]),
   ]);
-  expect([none.code, none.stdout]).toEqual([0, "no engine publishes KV events\n"]);
+  expect([none.code, none.stdout]).toEqual([0, "no engine or pool publishes KV events\n"]);
   expect([json.code, JSON.parse(json.stdout)]).toEqual([0, []]);
   expect([nowhere.code, nowhere.stdout]).toEqual([1, ""]);
   expect(nowhere.stderr).toContain("No router answers at http://127.0.0.1:1");

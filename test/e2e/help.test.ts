@@ -90,3 +90,17 @@ test("a reader that has seen enough is no failure", async () => {
     "warning: No engines are configured; the router is not ready until some are added.\n",
   ]);
 });
+
+test("the seeds of faults are run by a script that explains itself, too", async () => {
+  const script = "scripts/simulate-seeds.mjs";
+  const [help, unknown, wrong] = await Promise.all([
+    run(["--help"], { script }),
+    run(["--sede", "7"], { script }),
+    run(["--count", "0"], { script }),
+  ]);
+  expect(help).toMatchObject({ code: 0, stderr: "" });
+  for (const flag of ["seed N", "count N", "jobs N", "only KINDS", "trace"]) expect(help.stdout).toContain(`--${flag}`);
+  expect([unknown.code, unknown.stdout, wrong.code, wrong.stdout]).toEqual([2, "", 2, ""]);
+  expect(unknown.stderr).toMatch(/^error: Unknown option '--sede'; .* lists the flags\n$/);
+  expect(wrong.stderr).toMatch(/^error: --count must be a whole number/);
+});

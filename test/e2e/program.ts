@@ -72,7 +72,7 @@ export function start(args: readonly string[], { env = {}, script }: ProgramOpti
     ended,
     kill: (signal) => process.kill(pid, signal),
     killGroup,
-    async until(pattern, deadlineMs = 20_000) {
+    async until(pattern, deadlineMs = 60_000) {
       const look = () => pattern.exec(stdout + stderr) ?? undefined;
       try {
         return await waitFor(look, { what: String(pattern), deadlineMs });

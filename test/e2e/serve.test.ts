@@ -80,7 +80,7 @@ test("a running router tells how it is, lists its engines, and takes one out for
     inFlight: 0,
   });
   const [header, ...rows] = table.stdout.trimEnd().split("\n");
-  expect(header).toMatch(/^id +state +breaker +in flight +running +waiting +kv use \(%\) +models +why$/);
+  expect(header).toMatch(/^id +state +breaker +in flight +running +waiting +kv use \(%\) +role +models +why$/);
   expect(rows.map((row) => row.split(/ {2,}/).slice(0, 3))).toEqual([
     [one, "up", "closed"],
     [other, "up", "closed"],
@@ -148,7 +148,8 @@ test("an address that is taken ends it with 1 and a hint, for clients' and for o
 
 test("on SIGTERM it goes on for the time of the delay, every open stream comes to its end, and the exit code is 0", async () => {
   const urls = await engines({ engines: 2 });
-  const router = await serve(urls, "--drain-delay", "300ms");
+  // Long enough for a request that comes when it is known to be no longer ready.
+  const router = await serve(urls, "--drain-delay", "2s");
   const streams = await Promise.all(Array.from({ length: 6 }, () => stream(router.url, 40)));
   router.kill("SIGTERM");
   await waitFor(async () => (await fetch(`${router.url}/readyz`)).status === 503, { what: "not ready" });
@@ -173,7 +174,8 @@ test("on Ctrl-C it takes no new requests but ends its answers; the second time i
   const startMs = performance.now();
   router.killGroup("SIGINT");
   expect((await router.ended).code).toBe(0);
-  expect(performance.now() - startMs).toBeLessThan(1_500);
+  // The answer would go on for minutes.
+  expect(performance.now() - startMs).toBeLessThan(5_000);
   expect(await open.whole).toBe(false);
 });
 

@@ -59,12 +59,12 @@ describe("least_work", () => {
     }
     for (const [adapter, where] of homes) expect(where.size, adapter).toBe(1);
     expect(await loads(engines)).toBe(adapters.length);
-    let loaded = 0;
-    for (const engine of engines) {
-      await waitFor(async () => (await known(router, engine))?.slots === 8, { what: "metrics of adapters" });
-      loaded += (await known(router, engine))!.loaded.length;
-    }
-    expect(loaded).toBe(adapters.length);
+    const areKnown = async (): Promise<boolean> => {
+      const views = await Promise.all(engines.map((engine) => known(router, engine)));
+      const loaded = views.reduce((sum, view) => sum + (view?.loaded.length ?? 0), 0);
+      return views.every((view) => view?.slots === 8) && loaded === adapters.length;
+    };
+    await waitFor(areKnown, { what: "metrics of adapters" });
   });
 
   test("where round robin loads again and again", async () => {
@@ -77,7 +77,8 @@ describe("least_work", () => {
   test("routers that share nothing take the same engine for an adapter that none of them knows", async () => {
     const engines = await sims(3, 8);
     // Nothing is scraped while they ask, so that only the names can tell.
-    const routers = [await routerFor(engines, { scrape: {} }), await routerFor(engines, { scrape: {} })];
+    const scrape = { interval: "1m" };
+    const routers = [await routerFor(engines, { scrape }), await routerFor(engines, { scrape })];
     const homes: string[] = [];
     for (const adapter of adapters) {
       const [one, other] = [await ask(routers[0]!, adapter), await ask(routers[1]!, adapter)];

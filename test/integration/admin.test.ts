@@ -55,7 +55,7 @@ test("metrics parse as Prometheus' text format and tell what was asked", async (
   expect(page.sum("espalier_request_duration_seconds_count", { endpoint: "chat", model: "tiny" })).toBe(3);
   expect(page.sum("espalier_time_to_first_byte_seconds_count", { endpoint: "chat" })).toBe(3);
   expect(page.sum("espalier_overhead_seconds_count")).toBe(4);
-  expect(page.sum("espalier_decisions_total", { policy: "least_work" })).toBe(4);
+  expect(page.sum("espalier_decisions_total", { policy: "predicted_latency" })).toBe(4);
   expect(page.sum("espalier_proxy_attempts_total", { outcome: "answered" })).toBe(4);
   expect(page.sum("espalier_engine_up", { engine: sim!.id })).toBe(1);
   expect(page.types.get("espalier_requests_total")).toBe("counter");
@@ -64,16 +64,21 @@ test("metrics parse as Prometheus' text format and tell what was asked", async (
 test("what clients send cannot add series to the metrics", async () => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });
-  const series = async () =>
-    (await router.metrics()).samples.filter(({ name }) => name === "espalier_requests_total").length;
+  /** Of so many requests, once all are counted. */
+  const series = async (requests: number): Promise<number> => {
+    const isCounted = async (): Promise<boolean> =>
+      (await router.metrics()).sum("espalier_requests_total") === requests;
+    await waitFor(isCounted, { what: `${requests} counted requests` });
+    return (await router.metrics()).samples.filter(({ name }) => name === "espalier_requests_total").length;
+  };
   await post(`${router.url}/v1/chat/completions`, chat({ model: "m" }));
   await call(`${router.url}/x`);
-  const before = await series();
+  const before = await series(2);
   for (let i = 0; i < 20; i++) {
     await post(`${router.url}/v1/chat/completions`, chat({ model: `model-${i}` }));
     await call(`${router.url}/path-${i}`);
   }
-  expect(await series()).toBe(before);
+  expect(await series(2 + 2 * 20)).toBe(before);
 });
 
 test("workers are described, and one is taken out and put back", async () => {

@@ -1,4 +1,4 @@
-import { defaultAdmissionSettings } from "@espalier/admission";
+import { classSpanMs, defaultAdmissionSettings } from "@espalier/admission";
 import { loadConfig } from "@espalier/config";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
@@ -118,6 +118,7 @@ test("a full queue is 429 with Retry-After, and a higher class takes the place o
   expect((await job.head).statusCode).toBe(429);
   await drain(one, 2);
   expect((await person.head).statusCode).toBe(200);
+  await one.router.untilIdle();
   const metrics = await one.router.metrics();
   expect(metrics.sum("espalier_admission_shed_total", { class: "batch", reason: "queue_full" })).toBe(2);
   expect(metrics.sum("espalier_admission_shed_total", { class: "batch", reason: "preempted" })).toBe(1);
@@ -186,6 +187,26 @@ test("the priority of a body names a class where the configuration says how, and
   expect((await named).status).toBe(200);
   const told = one.engine.requests.map(({ body }) => (JSON.parse(body.toString("utf8")) as Json).priority);
   expect(told).toEqual([1, -1, undefined, 0, -1]);
+});
+
+test("engines that order by it are told where a prompt stands: by what is to be computed, and by its age", async () => {
+  const one = await line({}, { "engine-priority": "lower-first", "engine-order": "shortest" });
+  const fromMs = Date.now();
+  for (const prompt of ["first", `long ${"y".repeat(40_000)}`, "second"]) {
+    await one.send(prompt);
+    await drain(one, one.engine.requests.length);
+  }
+  await one.send("job", { "x-espalier-priority": "batch" });
+  await drain(one, 4);
+  const [first, long, second, job] = one.engine.requests.map(({ body }) => {
+    return (JSON.parse(body.toString("utf8")) as { priority: number }).priority;
+  });
+  expect(first).toBeGreaterThanOrEqual(fromMs);
+  expect(second).toBeGreaterThan(first!);
+  // 10,000 tokens take more than a second, by what is believed of engines that have not answered: 20 s of age.
+  expect(long).toBeGreaterThan(first! + 20_000);
+  expect(long).toBeGreaterThan(second!);
+  expect(job).toBeGreaterThan(fromMs + classSpanMs);
 });
 
 test("a body's priority goes to the engine as it came where nothing is configured", async () => {

@@ -34,8 +34,9 @@ async function bigEngine(): Promise<{ engine: HttpEngine; sent: () => number }> 
   return { engine, sent: () => sent };
 }
 
-/** Waits until a number has not changed over some looks at it. */
+/** Waits until a number that grows has not changed over some looks at it. */
 async function untilSteady(read: () => number): Promise<number> {
+  await waitFor(() => read() > 0, { what: "a beginning", deadlineMs: 10_000 });
   let last = -1;
   let looks = 0;
   await waitFor(

@@ -15,8 +15,7 @@ beforeAll(async () => {
     if (stream) response.writeHead(200, { "content-type": "text/event-stream" }).write("data: {}\n\n");
     else response.writeHead(200, { "content-length": text.length }).end(text);
   });
-  const config = { limits: { "max-header-bytes": 2_048 }, timeouts: { "request-receive": "100ms" } };
-  router = await rig.router({ engines: [engine.url], config });
+  router = await rig.router({ engines: [engine.url], config: { limits: { "max-header-bytes": 2_048 } } });
 });
 afterAll(() => rig.close());
 
@@ -180,9 +179,11 @@ test("garbage behind a request does not get into the answer that is under way", 
 });
 
 test("a request that does not arrive whole in time: 408; an answer may take longer", async () => {
-  const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
+  const config = { timeouts: { "request-receive": "100ms" } };
+  const hasty = await rig.router({ engines: [engine.url], config });
+  const stream = openPost(`${hasty.url}/v1/chat/completions`, chat({ stream: true }));
   await waitFor(() => stream.received() !== "", { what: "beginning of the stream" });
-  const connection = await rawConnection(router.port);
+  const connection = await rawConnection(hasty.port);
   connection.write(rawPost("/v1/chat/completions", "{").replace("content-length: 1", "content-length: 2"));
   const text = await connection.until(/"code":"request_timeout"/);
   expect(text).toMatch(/^HTTP\/1\.1 408 /);

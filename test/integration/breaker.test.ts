@@ -15,7 +15,9 @@ async function untilBreaker(router: RunningRouter, state: string): Promise<void>
 
 test("failed requests open an engine's breaker, and good trials close it", async () => {
   const [sim] = await rig.sims(1);
-  const router = await rig.router({ engines: [sim!.url], config: { breaker } });
+  // Open for long enough to be looked at.
+  const config = { breaker: { ...breaker, open: "1s", "max-open": "1s" } };
+  const router = await rig.router({ engines: [sim!.url], config });
   const url = `${router.url}/v1/chat/completions`;
   await sim!.fault({ kind: "sick" });
 

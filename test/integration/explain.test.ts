@@ -3,7 +3,7 @@ import { cacheRouter, publishingSims, quietSims } from "./cache-rig.ts";
 import { ask, tokensOf, wordsOf } from "./cached-turns.ts";
 import { chat, type ErrorObject, type Json } from "./client.ts";
 import { ask as askPair, longChat, pairRouter, pairSims } from "./disaggregation-rig.ts";
-import { meshRouters, untilFolded, untilRead, untilSpread } from "./mesh-rig.ts";
+import { meshRouters, untilFolded, untilQuiet, untilRead, untilSpread } from "./mesh-rig.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 
 const rig = createRig();
@@ -67,6 +67,7 @@ describe("two routers", () => {
     const idle = sims.find((sim) => sim !== holder)!;
     await untilFolded(routers, sims);
     await untilSpread(routers, 1);
+    for (const router of routers) await untilQuiet(router);
 
     const reports = await Promise.all(routers.map((router) => explain(router, request(prompt))));
     const readers = new Set(reports.map((report) => of(report, holder).facts?.feed?.readBy));

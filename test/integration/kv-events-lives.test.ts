@@ -71,7 +71,7 @@ test("a restarted engine has no credit, and soon is complete again", async () =>
     await untilHeard(router, sims);
     expect(await turn()).toMatchObject({ predicted: 192, cached: 192 });
     await restartEngine(sims[0]!);
-    await waitFor(async () => (await feedsOf(router))[0]?.restarts === life, { what: "new life", deadlineMs: 1_000 });
+    await waitFor(async () => (await feedsOf(router))[0]?.restarts === life, { what: "new life" });
     expect((await feedsOf(router))[0]?.blocks).toMatchObject({ gpu: 0 });
   }
 });
@@ -90,7 +90,7 @@ test("an engine that tells nothing is found out by its own metrics", async () =>
   };
   await waitFor(async () => (await prompted()) === 400, { what: "scraped counters" });
   await restartEngine(sims[0]!);
-  await waitFor(async () => (await prompted()) < 400, { what: "scraped restart", deadlineMs: 1_000 });
+  await waitFor(async () => (await prompted()) < 400, { what: "scraped restart" });
   expect(await turn()).toMatchObject({ predicted: 0, cached: 0 });
 });
 
@@ -167,7 +167,7 @@ test("eight engines restarted one after the other under load: only what had begu
     await restartEngine(sim);
     const feed = async () => (await feedsOf(router)).find(({ target }) => target === sim.id);
     const isKnown = async () => Number((await feed())?.restarts) > 0;
-    await waitFor(isKnown, { what: `new life of ${sim.id}`, deadlineMs: 1_000 });
+    await waitFor(isKnown, { what: `new life of ${sim.id}` });
   }
   await load.end();
   const count = (fate: Stream["fate"]) => load.streams.filter((stream) => stream.fate === fate).length;

@@ -176,8 +176,9 @@ describe("engines that dial", () => {
     const second = await publisher({ connect: listen, topic: sim!.id });
     await waitFor(() => second.subscriptions > 0, { what: "subscription" });
     second.publish([stored(tokensOf(2, 100))]);
-    const feed = await untilFeed(router, sim!, "live complete");
-    expect(feed).toMatchObject({ restarts: 1, lastSequence: 0, blocks: { gpu: 6 } });
+    await expect
+      .poll(() => feedsOf(router), { timeout: 5_000 })
+      .toMatchObject([{ state: "live", reason: "complete", restarts: 1, lastSequence: 0, blocks: { gpu: 6 } }]);
     expect((await complete(router, tokensOf(2, 100))).predicted).toBe(96);
     expect((await complete(router, tokensOf(1, 200))).predicted).toBe(0);
   });

@@ -116,13 +116,13 @@ const overviewOf = (doc: Y.Doc): Partial<Overview> => doc.getMap("overview").toJ
 test("the overview tells of engines, load, links and the largest prefixes, and follows them", async () => {
   const { sims, one } = await twoRouters();
   const doc = await followed(one, "overview/router-0");
-  await waitFor(() => (overviewOf(doc).links?.links.length ?? 0) === 1, { what: "links" });
-  const { engines, load, links } = overviewOf(doc) as Overview;
-  expect(engines.map(({ id, state, draining, models }) => ({ id, state, draining, models }))).toEqual(
-    sims.map(({ id }) => ({ id, state: "up", draining: false, models: ["tiny"] })),
-  );
-  expect(load.map(({ own, others }) => own + others)).toEqual([0, 0]);
-  expect(links).toMatchObject({ router: "router-0", links: [{ router: "router-1", isLinked: true }] });
+  await expect
+    .poll(() => overviewOf(doc), { timeout: 5_000 })
+    .toMatchObject({
+      engines: sims.map(({ id }) => ({ id, state: "up", draining: false, models: ["tiny"] })),
+      load: sims.map(() => ({ own: 0, others: 0 })),
+      links: { router: "router-0", links: [{ router: "router-1", isLinked: true }] },
+    });
   const common = tokensOf(1, 320);
   for (let at = 0; at < 3; at++) {
     await ask(one, "/v1/completions", { prompt: [...common, ...tokensOf(10 + at, 64)], max_tokens: 1 });

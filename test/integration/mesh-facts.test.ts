@@ -24,8 +24,9 @@ async function rolesOf(routers: readonly RunningRouter[], sim: Sim): Promise<rea
   return feeds.map((list) => String(list.find(({ target }) => target.startsWith(sim.id))?.role));
 }
 
-const indexOfRole = async (routers: readonly RunningRouter[], sim: Sim, role: string): Promise<RunningRouter> =>
-  routers[(await rolesOf(routers, sim)).indexOf(role)]!;
+/** The first router that has this to do with an engine's events, as soon as there is one. */
+const untilRole = (routers: readonly RunningRouter[], sim: Sim, role: string): Promise<RunningRouter> =>
+  waitFor(async () => routers[(await rolesOf(routers, sim)).indexOf(role)], { what: `a router whose role is ${role}` });
 
 describe("three routers", () => {
   async function three(engines: number) {
@@ -58,19 +59,21 @@ describe("three routers", () => {
 
   test("each engine's events are read by an owner and a backup, and each router tells who it is", async () => {
     const { sims, routers } = await three(4);
-    for (const sim of sims) {
-      await waitFor(async () => [...(await rolesOf(routers, sim))].sort().join(" ") === "backup none owner", {
-        what: "an owner and a backup",
-      });
-      const owner = await indexOfRole(routers, sim, "owner");
-      const { router: name } = await meshOf(owner);
-      for (const router of routers) {
-        expect((await feedsOf(router)).find(({ target }) => target.startsWith(sim.id))?.owner).toBe(name);
-      }
-    }
-    const views = await Promise.all(routers.map(meshOf));
-    expect(views.reduce((sum, { feeds }) => sum + feeds.owned, 0)).toBe(4);
-    expect(views.reduce((sum, { feeds }) => sum + feeds.backup, 0)).toBe(4);
+    const hasItsReaders = async (sim: Sim): Promise<boolean> => {
+      const roles = await rolesOf(routers, sim);
+      if ([...roles].sort().join(" ") !== "backup none owner") return false;
+      const { router: name } = await meshOf(routers[roles.indexOf("owner")]!);
+      const feeds = (await Promise.all(routers.map(feedsOf))).flat();
+      return feeds.filter(({ target }) => target.startsWith(sim.id)).every(({ owner }) => owner === name);
+    };
+    const areRead = async (): Promise<boolean> => {
+      const views = await Promise.all(routers.map(meshOf));
+      const [owned, backup] = (["owned", "backup"] as const).map((what) =>
+        views.reduce((sum, { feeds }) => sum + feeds[what], 0),
+      );
+      return owned === 4 && backup === 4 && (await Promise.all(sims.map(hasItsReaders))).every(Boolean);
+    };
+    await waitFor(areRead, { what: "an owner and a backup of each, by the same names everywhere" });
   });
 
   test("an engine's restart voids its facts at routers that do not read it", async () => {
@@ -79,8 +82,7 @@ describe("three routers", () => {
     const prompt = tokensOf(1, 200);
     await fill(sim, prompt);
     await untilFolded(routers, sims);
-    await waitFor(async () => (await rolesOf(routers, sim)).includes("none"), { what: "a router that does not read" });
-    const onlooker = await indexOfRole(routers, sim, "none");
+    const onlooker = await untilRole(routers, sim, "none");
     expect(await complete(onlooker, prompt)).toMatchObject({ predicted: 192, cached: 192 });
     const { life } = (await targetOf(onlooker, sim))!;
     await restartEngine(sim);
@@ -101,7 +103,7 @@ describe("three routers", () => {
     const { sims, routers } = await three(2);
     for (const [at, sim] of sims.entries()) await fill(sim, tokensOf(at, 200));
     await untilFolded(routers, sims);
-    const leaving = await indexOfRole(routers, sims[0]!, "owner");
+    const leaving = await untilRole(routers, sims[0]!, "owner");
     const others = routers.filter((router) => router !== leaving);
     await leaving.router.stop();
     for (const [at, sim] of sims.entries()) await fill(sim, tokensOf(10 + at, 200));

@@ -112,11 +112,13 @@ export async function untilRead(routers: readonly RunningRouter[], targets: numb
   });
 }
 
-/** Waits until every router has folded everything that the engines have published. */
+/** Waits until every router has folded everything that the engines have published, and knows that it is all. */
 export async function untilFolded(routers: readonly RunningRouter[], sims: readonly Sim[]): Promise<void> {
   const isFolded = async (router: RunningRouter, sim: Sim): Promise<boolean> => {
     const last = Number((await eventsOf(sim)).nextSequence) - 1;
-    return last < 0 || (await targetOf(router, sim))?.sequence === last;
+    if (last < 0) return true;
+    const target = await targetOf(router, sim);
+    return target?.sequence === last && target.worth === "complete";
   };
   const pairs = routers.flatMap((router) => sims.map((sim) => [router, sim] as const));
   await waitFor(async () => (await Promise.all(pairs.map(([router, sim]) => isFolded(router, sim)))).every(Boolean), {
@@ -128,6 +130,13 @@ export async function untilFolded(routers: readonly RunningRouter[], sims: reado
 /** What a router knows of an engine's first target. */
 export async function targetOf(router: RunningRouter, sim: Sim): Promise<TargetView | undefined> {
   return (await meshOf(router)).targets.find(({ target }) => target.startsWith(sim.id));
+}
+
+/** Waits until a router has nothing in flight and knows of nothing that others have. */
+export async function untilQuiet(router: RunningRouter): Promise<void> {
+  await router.untilIdle();
+  const isQuiet = async (): Promise<boolean> => (await meshOf(router)).load.every(({ inFlight }) => inFlight === 0);
+  await waitFor(isQuiet, { what: "no requests of other routers" });
 }
 
 /** Waits until every router has read what the others have guessed, this many placements at least in all. */

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { type Clock, systemClock } from "@espalier/common";
+import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { type Answer, chat, errorOf, post } from "./client.ts";
 import { httpEngine, jsonEngine, rawEngine } from "./engines.ts";
@@ -137,7 +138,7 @@ test("an engine that is silent for too long: 504, and its connection is given up
   const answer = await post(`${router.url}/v1/chat/completions`, chat());
   expect([answer.status, errorOf(answer).code]).toEqual([504, "upstream_timeout"]);
   await router.untilIdle();
-  expect(closed).toBe(true);
+  await waitFor(() => closed, { what: "end of the connection" });
 });
 
 test("time spent on a failed engine does not count as the router's own", async () => {

@@ -60,6 +60,7 @@ export function watchPorts(
         return load.receive(frame);
       },
     },
+    notes: ports.notes,
     snapshots: {
       exportFrames: (maxBytes, targets) => snapshots.exportFrames(maxBytes, targets),
       onRequest: (listener) => snapshots.onRequest(listener),

@@ -183,6 +183,8 @@ Prefill and decode apart
   --kv-transfer-timeout-ms N        real time that blocks, and engines, wait for each other (480000)
   --kv-transfer-failure fail|recompute  what vLLM does when blocks do not come (fail)
   --kv-storage URL         side channel of the engine that keeps shared-storage's blocks (the first one here)
+  --kv-pool-events DIALECT publishes what shared-storage keeps here over ZMQ, as a pool of its own does
+  --kv-pool-events-port P  port of these events, their replay on the next one; 0 for free ports (0)
 
 How
   --speed X                engine time per real time (1)

@@ -102,7 +102,7 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     naturalLengthMean,
     apiKey: options.apiKey,
     kvEvents: options.kvEvents && resolveKvEvents(options.kvEvents, { flavour, engines, host }),
-    transfer: options.transfer && resolveTransfer(options.transfer, { engines, preset }),
+    transfer: options.transfer && resolveTransfer(options.transfer, { engines, preset, flavour, host }),
     tokenizer: options.tokenizer,
     adapters,
     clock: options.clock ?? systemClock,

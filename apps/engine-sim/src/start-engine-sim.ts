@@ -5,7 +5,7 @@ import { createAdapterRegistry } from "./engine/adapter-registry.ts";
 import { createRequestLog } from "./engine/request-log.ts";
 import { createSimulatedEngine, type SimulatedEngine } from "./engine/simulated-engine.ts";
 import { createEventChannel, type EventChannel } from "./events/event-channel.ts";
-import { portsPerEngine } from "./events/kv-event-options.ts";
+import { portsPerEngine, type ResolvedKvEvents } from "./events/kv-event-options.ts";
 import type { EngineContext } from "./http/engine-context.ts";
 import { createListener, type Listener } from "./http/listener.ts";
 import { createRequestHandler } from "./http/request-handler.ts";
@@ -111,7 +111,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
   const { parameters, models, adapters, clock, scheduler, naturalLengthMean, host, port, apiKey } = options;
   const seed = options.seed + index * seedStride;
   const id = `engine-${index}`;
-  const kvEvents = createChannel(options, index);
+  const kvEvents = createChannel(options, options.kvEvents, index);
   const onEvents = kvEvents?.publish;
   const engine = createSimulatedEngine({ parameters, seed, driver, onEvents });
   const faults = createFaultBoard(createSeededRandom(seed));
@@ -151,17 +151,23 @@ interface PartTransfers {
 }
 
 function createPartTransfers(
-  { transfer, clock, scheduler, host }: ResolvedOptions,
+  options: ResolvedOptions,
   { storageUrl }: SharedParts,
   { engine, faults, index }: PartTransfers,
 ): Transfers | undefined {
+  const { transfer, clock, scheduler, host } = options;
   if (!transfer) return undefined;
   const port = transfer.port === 0 ? 0 : transfer.port + index;
-  return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId });
+  // The store of a process is that of its first engine.
+  const poolEvents = index === 0 ? createChannel(options, transfer.poolEvents, index) : undefined;
+  return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId, poolEvents });
 }
 
-function createChannel(options: ResolvedOptions, index: number): EventChannel | undefined {
-  const { kvEvents, clock, scheduler, logger } = options;
+function createChannel(
+  { clock, scheduler, logger }: ResolvedOptions,
+  kvEvents: ResolvedKvEvents | undefined,
+  index: number,
+): EventChannel | undefined {
   if (!kvEvents) return undefined;
   const port = kvEvents.port === 0 ? 0 : kvEvents.port + portsPerEngine * index;
   const name = `engine-sim-${hexadecimal(systemRandom.integer(2 ** 32))}-${index}`;

@@ -1,3 +1,4 @@
+import { dialectNames, type KvEventOptions } from "./events/kv-event-options.ts";
 import { engineRoles, type TransferOptions, transferProtocols } from "./transfer/transfer-options.ts";
 
 /** The flags about prefill and decode on different engines. */
@@ -11,7 +12,11 @@ export const transferFlags = {
   "kv-transfer-timeout-ms": { type: "string" },
   "kv-transfer-failure": { type: "string" },
   "kv-storage": { type: "string" },
+  "kv-pool-events": { type: "string" },
+  "kv-pool-events-port": { type: "string" },
 } as const;
+
+const poolPortFlag = "kv-pool-events-port";
 
 type TransferFlags = { readonly [Flag in keyof typeof transferFlags]?: string | undefined };
 
@@ -38,6 +43,10 @@ export function transferOptionsOf(
   if (failure !== undefined && failure !== "fail" && failure !== "recompute") {
     throw new RangeError(`--kv-transfer-failure is fail or recompute, not "${failure}"`);
   }
+  const { "kv-pool-events": poolDialect, "kv-pool-events-port": poolPort } = values;
+  if (poolDialect === undefined && poolPort !== undefined) {
+    throw new RangeError("--kv-pool-events-port needs --kv-pool-events");
+  }
   const numbers = {
     port: numberOf(values["kv-transfer-port"], "kv-transfer-port"),
     bytesPerToken: numberOf(values["kv-transfer-bytes-per-token"], "kv-transfer-bytes-per-token"),
@@ -45,6 +54,15 @@ export function transferOptionsOf(
     setupMs: numberOf(values["kv-transfer-setup-ms"], "kv-transfer-setup-ms"),
     timeoutMs: numberOf(values["kv-transfer-timeout-ms"], "kv-transfer-timeout-ms"),
   };
-  const given = Object.entries({ role, onFailure: failure, storageUrl: values["kv-storage"], ...numbers });
+  const poolEvents =
+    poolDialect === undefined ? undefined : poolEventsOf(poolDialect, numberOf(poolPort, poolPortFlag));
+  const storageUrl = values["kv-storage"];
+  const given = Object.entries({ role, onFailure: failure, storageUrl, poolEvents, ...numbers });
   return { protocol, ...Object.fromEntries(given.filter(([, value]) => value !== undefined)) };
+}
+
+function poolEventsOf(name: string, port: number | undefined): KvEventOptions {
+  const dialect = dialectNames.find((known) => known === name);
+  if (!dialect) throw new RangeError(`--kv-pool-events is one of ${dialectNames.join(", ")}, not "${name}"`);
+  return { dialect, ...(port === undefined ? {} : { port }) };
 }

@@ -30,11 +30,12 @@ test.each(["vllm", "sglang"] as const)(
   "%s: adapters share no blocks with the model, nor with each other",
   async (flavour) => {
     const sim = await startWithAdapters({ parameters: { flavour, blockSize: 16 } });
-    for (const model of ["tiny", "adapter-a", "adapter-b"]) {
-      expect(await cachedFor(sim, { model })).toBe(0);
-      expect(await cachedFor(sim, { model })).toBe(96);
+    const named = (model: string) => (flavour === "sglang" ? { model, lora_path: model } : { model });
+    for (const asked of [{ model: "tiny" }, named("adapter-a"), named("adapter-b")]) {
+      expect(await cachedFor(sim, asked)).toBe(0);
+      expect(await cachedFor(sim, asked)).toBe(96);
     }
-    expect(await cachedFor(sim, { model: "adapter-a", cache_salt: "s" })).toBe(0);
+    expect(await cachedFor(sim, { ...named("adapter-a"), cache_salt: "s" })).toBe(0);
   },
 );
 

@@ -194,6 +194,17 @@ describe("the store", () => {
     expect([store.countFirst(["c"]), store.countFirst(["a", "b", "d"])]).toEqual([0, 3]);
   });
 
+  test("tells what came, by place, and what gave way, by name", () => {
+    const store = createBlockStore(3);
+    expect(store.put(["a", "b"])).toEqual({ added: [0, 1], removed: [] });
+    expect(store.put(["a", "b", "c"])).toEqual({ added: [2], removed: [] });
+    expect(store.put(["a", "d", "e"])).toEqual({ added: [1, 2], removed: ["b", "c"] });
+    expect(store.put(["a", "d", "e"])).toEqual({ added: [], removed: [] });
+    // More than there is room for: the first ones go at once.
+    expect(store.put(["p", "q", "r", "s"])).toEqual({ added: [0, 1, 2, 3], removed: ["a", "d", "e", "p"] });
+    expect(store.put([])).toEqual({ added: [], removed: [] });
+  });
+
   test(`keeps ${maxStoredBlocks} names and no more`, () => {
     const store = createBlockStore(maxStoredBlocks);
     store.put(Array.from({ length: maxStoredBlocks + 1 }, (_, at) => `${at}`));

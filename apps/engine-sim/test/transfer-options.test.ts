@@ -24,6 +24,12 @@ test("flags make the options", () => {
   });
   const shared = parseCommandLine(["--kv-transfer", "shared-storage", "--kv-storage", "http://127.0.0.1:1"]);
   expect(shared.options.transfer).toEqual({ protocol: "shared-storage", storageUrl: "http://127.0.0.1:1" });
+  const pool = "--kv-transfer shared-storage --kv-pool-events vllm-0.32 --kv-pool-events-port 7000";
+  expect(parseCommandLine(pool.split(" ")).options.transfer).toEqual({
+    protocol: "shared-storage",
+    poolEvents: { dialect: "vllm-0.32", port: 7_000 },
+  });
+  expect(parseCommandLine(pool.split(" ").slice(0, 4)).options.transfer?.poolEvents).toEqual({ dialect: "vllm-0.32" });
   expect(parseCommandLine([]).options.transfer).toBeUndefined();
 });
 
@@ -33,6 +39,10 @@ test.each([
   ["--kv-transfer smoke-signals", "--kv-transfer is one of nixl"],
   ["--kv-transfer nixl --role cook", "--role is one of prefill, decode, both"],
   ["--kv-transfer nixl --kv-transfer-failure cry", "--kv-transfer-failure is fail or recompute"],
+  ["--kv-pool-events auto", "--kv-pool-events needs --kv-transfer"],
+  ["--kv-transfer shared-storage --kv-pool-events latin", "--kv-pool-events is one of auto"],
+  ["--kv-transfer shared-storage --kv-pool-events-port 1", "--kv-pool-events-port needs --kv-pool-events"],
+  ["--kv-transfer shared-storage --kv-pool-events auto --kv-pool-events-port x", "--kv-pool-events-port is a number"],
   ["--kv-transfer nixl --kv-transfer-setup-ms soon", "--kv-transfer-setup-ms is a number"],
 ])("%s is refused", (flags, message) => {
   expect(() => parseCommandLine(flags.split(" "))).toThrow(message);
@@ -52,6 +62,10 @@ test.each<[Transfer, string]>([
   [{ protocol: "nixl", onFailure: "cry" as "fail" }, "failure"],
   [{ protocol: "nixl", storageUrl: "http://127.0.0.1:1" }, "kv-storage"],
   [{ protocol: "shared-storage", storageUrl: "over there" }, "kv-storage"],
+  [{ protocol: "nixl", poolEvents: { dialect: "auto" } }, "kv-pool-events"],
+  [{ protocol: "shared-storage", storageUrl: "http://127.0.0.1:1", poolEvents: { dialect: "auto" } }, "kv-pool-events"],
+  [{ protocol: "shared-storage", poolEvents: { dialect: "latin" as "auto" } }, "kv-pool-events must be one of"],
+  [{ protocol: "shared-storage", poolEvents: { dialect: "auto", port: 65_535 } }, "the ports of kv-pool-events"],
 ])("refuses %j and names it", async (transfer, word) => {
   await expect(startEngineSim({ engines: 2, transfer })).rejects.toThrow(RangeError);
   await expect(startEngineSim({ engines: 2, transfer })).rejects.toThrow(word);

@@ -71,7 +71,7 @@ test("engines, then routers, then how to use them; all are stopped, the last fir
   const { stdout, stderr, exitCode, error } = await demo("--duration", "1ms", "--routers", "2");
   expect([error, exitCode]).toEqual([undefined, undefined]);
   expect(events).toEqual(["+engines", "+router 1", "+router 2", "-router 2", "-router 1", "-engines"]);
-  expect(stdout).toContain("4 simulated engines (h100-32b-tp2), policy least_work");
+  expect(stdout).toContain("4 simulated engines (h100-32b-tp2), policy predicted_latency");
   expect(stdout).toContain('"model": "sim-model"');
   expect(stdout).toContain("http://127.0.0.1:9081 http://127.0.0.1:9082");
   expect(stderr).toMatch(/up in \d+\.\d s/);
@@ -124,12 +124,14 @@ test("engines of one's own: none are started, no tokenizer is given, and what th
   const [[options]] = vi.mocked(startLocalRouter).mock.calls as [Parameters<typeof startLocalRouter>];
   expect(options).toEqual({
     engineUrls: ["http://10.0.0.1:8000", "http://10.0.0.2:8000"],
-    policy: "least_work",
+    policy: "predicted_latency",
     port: 8_080,
     adminPort: 9_090,
   });
   expect(stdout).toContain('"model": "of-the-engine"');
-  expect(stdout).toContain("engines   http://10.0.0.1:8000 http://10.0.0.2:8000\n          engines, policy least_work");
+  expect(stdout).toContain(
+    "engines   http://10.0.0.1:8000 http://10.0.0.2:8000\n          engines, policy predicted_latency",
+  );
 });
 
 test("engines of one's own that are not up yet: said, and gone on without", async () => {
@@ -186,7 +188,7 @@ test("a load is sent to the routers for its time, and ends with a table", async 
   expect(stderr).toMatch(/load [█░]{24} \d+\/60 {2}\d+ s {2}0 errors/);
   const [header, row] = stdout.trimEnd().split("\n").slice(-2);
   expect(header).toMatch(/^policy +routers +sharing +engines +requests +errors /);
-  expect(row).toMatch(/^least_work +- +- +- +\d+ +0 /);
+  expect(row).toMatch(/^predicted_latency +- +- +- +\d+ +0 /);
 });
 
 test.each([["--preset", "abacus"], ["--policy", "robin"], ["--sharing", "some"], ["--engines"], ["extra"]])(

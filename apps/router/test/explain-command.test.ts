@@ -33,6 +33,7 @@ const report: ExplainReport = {
       terms: { queue: -2, prefix: -2.88, load: 0.63, turn: 3 },
       load: signals,
       facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, standing: "complete", feed },
+      pools: [],
       placement: { blocks: 24, confirmedBlocks: 0, ageMs: 1_250.4, by: "west" },
     },
     {
@@ -44,6 +45,7 @@ const report: ExplainReport = {
       terms: { queue: null, prefix: 0, load: 0, turn: null },
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, standing: "none", feed: null },
+      pools: [],
       placement: null,
     },
     {
@@ -55,11 +57,14 @@ const report: ExplainReport = {
       terms: {},
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: null,
+      pools: null,
       placement: null,
     },
   ],
   leftOut: [{ key: "d:1", reasons: ["down: probe timed out", "an operator has drained it"] }],
 };
+
+type Row = ExplainReport["candidates"][number];
 
 async function routerWith(answer: object, status = 200) {
   const seen: SeenRequest[] = [];
@@ -102,6 +107,16 @@ describe("for people", () => {
       ["b:1", "0", "0", "-", "-", "-"],
       ["c:1", "0", "0", "-", "-", "-"],
     ]);
+  });
+
+  test("what pools hold has a column where a candidate can fetch from one", () => {
+    const [first, second, third] = report.candidates as [Row, Row, Row];
+    const shared = { pool: "shared", blocks: 25, standing: "complete" };
+    const lost = { pool: "lost", blocks: 3, standing: "void" };
+    const candidates = [{ ...first, pools: [shared, lost] }, { ...second, pools: [shared] }, third];
+    const rows = cells(describeExplanation({ ...report, candidates }).split("\n\n")[3] ?? "");
+    expect(rows.map((row) => row.at(-1))).toEqual(["in pools (blocks)", "shared 25, lost 3 (void)", "shared 25", "-"]);
+    expect(known).not.toContain("pools");
   });
 
   test("what is known of the prompt, by whom and since when", () => {

@@ -104,7 +104,7 @@ test("of a feed that another router reads, what only that one knows is a dash", 
 test("no feeds: a sentence for people, an empty list for programs", async () => {
   const { admin } = await routerWith([]);
   const people = await runCommand(registerFeeds, "feeds", "--admin", admin);
-  expect(people.stdout).toBe("no engine publishes KV events\n");
+  expect(people.stdout).toBe("no engine or pool publishes KV events\n");
   const programs = await runCommand(registerFeeds, "feeds", "--admin", admin, "--json");
   expect(JSON.parse(programs.stdout)).toEqual([]);
 });

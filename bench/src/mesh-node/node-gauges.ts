@@ -66,6 +66,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
           return received;
         },
       },
+      notes: ports.notes,
       snapshots: ports.snapshots,
       statements: () => ports.statements(),
       compareStatement: (statement, from) => ports.compareStatement(statement, from),

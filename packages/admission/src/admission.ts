@@ -28,7 +28,7 @@ export interface Admission<Target extends AdmissionTarget> {
   eased(): void;
   /** Requests that wait. */
   readonly queued: number;
-  /** What this router has served to whom, for the fleets of other routers to count in. */
+  /** What this router has served to whom. */
   usage(): readonly TenantUsage[];
 }
 

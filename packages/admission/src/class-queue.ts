@@ -1,5 +1,6 @@
+import { usageHalfLifeMs } from "@espalier/common";
 import { type Entry, orderKey } from "./entry.ts";
-import { type FleetUsage, usageHalfLifeMs } from "./fleet-usage.ts";
+import type { FleetUsage } from "./fleet-usage.ts";
 import { ServedTokens } from "./served-tokens.ts";
 import type { ClassSettings } from "./settings.ts";
 
@@ -11,6 +12,7 @@ export class ClassQueue<Waiting extends Entry> {
   readonly settings: ClassSettings;
   /** Whom the class has served how much. */
   readonly served: ServedTokens;
+  readonly #fleet: FleetUsage;
   readonly #byTenant = new Map<string, Waiting[]>();
   count = 0;
   sizeBytes = 0;
@@ -21,7 +23,11 @@ export class ClassQueue<Waiting extends Entry> {
 
   constructor(settings: ClassSettings, fleet: FleetUsage) {
     this.settings = settings;
-    this.served = new ServedTokens(usageHalfLifeMs, (tenant) => fleet.servedElsewhere(settings.name, tenant));
+    this.#fleet = fleet;
+    this.served = new ServedTokens(usageHalfLifeMs, {
+      of: (tenant) => fleet.elsewhere(settings.name, tenant),
+      lifted: (tenant, tokens) => fleet.lifted(settings.name, tenant, tokens),
+    });
   }
 
   add(entry: Waiting, nowMs: number): void {
@@ -31,6 +37,7 @@ export class ClassQueue<Waiting extends Entry> {
     else {
       this.served.arrived(tenant, this.#byTenant.keys(), nowMs);
       this.#byTenant.set(tenant, [entry]);
+      this.#fleet.waits(this.settings.name, tenant, true);
     }
     this.count += 1;
     this.sizeBytes += sizeBytes;
@@ -45,7 +52,10 @@ export class ClassQueue<Waiting extends Entry> {
     const at = entries ? entries.indexOf(entry) : -1;
     if (!entries || at < 0) return false;
     entries.splice(at, 1);
-    if (entries.length === 0) this.#byTenant.delete(tenant);
+    if (entries.length === 0) {
+      this.#byTenant.delete(tenant);
+      this.#fleet.waits(this.settings.name, tenant, false);
+    }
     this.count -= 1;
     this.sizeBytes -= sizeBytes;
     this.uncachedTokens -= entry.uncachedTokens;

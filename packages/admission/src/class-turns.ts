@@ -1,6 +1,6 @@
+import { usageHalfLifeMs } from "@espalier/common";
 import type { ClassQueue } from "./class-queue.ts";
 import type { Entry } from "./entry.ts";
-import { usageHalfLifeMs } from "./fleet-usage.ts";
 import { ServedTokens } from "./served-tokens.ts";
 import type { ClassRule } from "./settings.ts";
 
@@ -11,7 +11,7 @@ const leastWeight = 1e-3;
 export class ClassTurns<Waiting extends Entry> {
   readonly #rule: ClassRule;
   readonly #queues: readonly ClassQueue<Waiting>[];
-  readonly #served = new ServedTokens(usageHalfLifeMs, () => 0);
+  readonly #served = new ServedTokens(usageHalfLifeMs);
 
   /** @param queues the highest class first */
   constructor(rule: ClassRule, queues: readonly ClassQueue<Waiting>[]) {

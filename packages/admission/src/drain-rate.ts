@@ -1,4 +1,4 @@
-import { DecayedSum } from "./decayed-sum.ts";
+import { DecayedSum } from "@espalier/common";
 
 const halfLifeMs = 10_000;
 /** A queue that was empty for so long begins anew to learn how fast it drains. */

@@ -7,7 +7,8 @@ export { type Admission, type AdmissionOptions, createAdmission } from "./admiss
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
 export type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
 export { type AdmissionTarget, noOthersLoad, type OthersLoad } from "./admission-target.ts";
-export { type FleetUsage, noFleetUsage, type TenantUsage, usageHalfLifeMs } from "./fleet-usage.ts";
+export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
+export { type FleetUsage, noFleetUsage, type TenantElsewhere, type TenantUsage } from "./fleet-usage.ts";
 export { maxScanned, rescanMs } from "./pool-admission.ts";
 export { maxServedOwners } from "./served-tokens.ts";
 export {
@@ -22,3 +23,4 @@ export {
   type QueueOrder,
   queueOrders,
 } from "./settings.ts";
+export { mostYieldMs } from "./yielding.ts";

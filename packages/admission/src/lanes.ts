@@ -1,5 +1,5 @@
+import { DecayedSum } from "@espalier/common";
 import type { AdmissionTarget } from "./admission-target.ts";
-import { DecayedSum } from "./decayed-sum.ts";
 
 /** Half of what was offered is forgotten in this time. */
 const offeredHalfLifeMs = 30_000;

@@ -7,11 +7,12 @@ import { type ClassLine, createLines } from "./class-line.ts";
 import type { ClassQueue, ScanState } from "./class-queue.ts";
 import { ClassTurns } from "./class-turns.ts";
 import { DrainRate } from "./drain-rate.ts";
-import type { TenantUsage } from "./fleet-usage.ts";
+import type { FleetUsage, TenantUsage } from "./fleet-usage.ts";
 import { Lanes } from "./lanes.ts";
 import { OpenTargets } from "./open-targets.ts";
 import type { AdmissionSettings } from "./settings.ts";
 import { type TicketOwner, WaitingRequest } from "./waiting-request.ts";
+import { Yielding } from "./yielding.ts";
 
 /** Requests that one scan tries at most. */
 export const maxScanned = 256;
@@ -31,6 +32,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   readonly #open: OpenTargets<Target>;
   readonly #lanes = new Lanes();
   readonly #drain = new DrainRate();
+  readonly #fleet: FleetUsage;
+  readonly #yielding: Yielding<Target>;
   queued = 0;
   #sizeBytes = 0;
   #sequence = 0;
@@ -42,6 +45,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#settings = settings;
     this.#clock = clock;
     this.#scheduler = scheduler;
+    this.#fleet = fleet;
+    this.#yielding = new Yielding(fleet, others);
     this.#lines = createLines(settings, { meters, fleet });
     this.#lineOf = new Map(this.#lines.map((line) => [line.name, line]));
     this.#turns = new ClassTurns(
@@ -60,7 +65,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     const waiting = new WaitingRequest<Target>({ ...entry, sequence: this.#sequence++ });
     if (!this.#hasWaitingBefore(line)) {
       const targets = this.#open.find(listener.targets(), line.settings, request.onlyEngine, nowMs);
-      if (targets) {
+      if (targets && !this.#mustWait(waiting, targets, nowMs)) {
         listener.admitted(targets, waiting);
         return waiting;
       }
@@ -88,6 +93,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   served({ line, request }: WaitingRequest<Target>, tokens: number): void {
     const nowMs = this.#clock.nowMs();
     line.queue.served.charge(request.tenant, tokens, nowMs);
+    this.#fleet.served(line.name, request.tenant, tokens);
     this.#turns.charge(line.queue, tokens, nowMs);
   }
 
@@ -229,9 +235,13 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       const queue = this.#turns.next(canGo, nowMs);
       const scan = queue && scans.get(queue);
       const waiting = scan && queue.next(scan, nowMs);
-      if (!waiting) return;
+      if (!waiting) {
+        this.#yielding.noRoom();
+        return;
+      }
       const { tenant, onlyEngine } = waiting.request;
       const targets = this.#find(waiting, onlyEngine, nowMs);
+      if (targets && this.#mustWait(waiting, targets, nowMs)) return;
       if (targets) this.#dispatch(waiting, targets, nowMs);
       else scan.set(tenant, (scan.get(tenant) ?? 0) + 1);
     }
@@ -243,6 +253,11 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     nowMs: number,
   ): readonly Target[] | undefined {
     return this.#open.find(listener.targets(), line.settings, onlyEngine, nowMs);
+  }
+
+  #mustWait({ line, request, uncachedTokens }: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {
+    const standing = line.queue.served.standing(request.tenant, nowMs);
+    return this.#yielding.mustWait({ className: line.name, standing, uncachedTokens, targets }, nowMs);
   }
 
   #dispatch(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number): void {

@@ -1,5 +1,5 @@
-import { type FleetUsage, maxServedOwners, usageHalfLifeMs } from "@espalier/admission";
-import { createSeededRandom } from "@espalier/common";
+import { type FleetUsage, maxServedOwners, noFleetUsage } from "@espalier/admission";
+import { createSeededRandom, usageHalfLifeMs } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createRig, type Rig, testClass } from "./rig.ts";
@@ -95,12 +95,16 @@ function connectedRigs(count: number): readonly Rig[] {
   const time = createVirtualTime();
   const rigs: Rig[] = [];
   const fleetOf = (self: number): FleetUsage => ({
-    servedElsewhere: (className, tenant) =>
-      rigs
+    ...noFleetUsage,
+    elsewhere: (className, tenant) => ({
+      tokens: rigs
         .filter((_, router) => router !== self)
         .flatMap(({ admission }) => admission.usage())
         .filter((one) => one.className === className && one.tenant === tenant)
         .reduce((sum, { tokens }) => sum + tokens, 0),
+      lift: 0,
+      waits: true,
+    }),
   });
   for (let router = 0; router < count; router++) {
     rigs.push(createRig({ targets: 1, settings: { classes, maxQueued: 10_000 }, fleet: fleetOf(router), time }));

@@ -6,6 +6,7 @@ export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
 export { ByteReader } from "./byte-reader.ts";
 export { ByteWriter } from "./byte-writer.ts";
 export { type Cancel, type Clock, type Scheduler, systemClock, systemScheduler } from "./clock.ts";
+export { DecayedSum } from "./decayed-sum.ts";
 export {
   type EngineRole,
   type EngineSpec,
@@ -42,3 +43,4 @@ export {
 export { nearestName } from "./nearest-name.ts";
 export { createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { type Startable, startTogether } from "./startable.ts";
+export { usageHalfLifeMs } from "./usage-half-life.ts";

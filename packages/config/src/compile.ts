@@ -26,6 +26,10 @@ export function compileConfig(tree: ConfigTree): CompiledConfig {
   };
 }
 
+function compileModels({ models: { "max-loaded-adapters": maxLoaded, ...names } }: ConfigTree) {
+  return { ...names, maxLoaded };
+}
+
 function compileTls(tls: ConfigTree["listen"]["tls"]): ListenerTls | undefined {
   return tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] };
 }
@@ -82,8 +86,9 @@ function compileRouting(tree: ConfigTree) {
       fixedTokens: tree.disaggregation["threshold-tokens"],
       minTokens: tree.disaggregation["min-tokens"],
       maxTokens: tree.disaggregation["max-tokens"],
+      appliesRoleBalance: tree.disaggregation["apply-role-balance"],
     },
-    models: tree.models,
+    models: compileModels(tree),
     tokenizers: tree.tokenizers.map(({ models, mode, path }) => ({ models, mode, path })),
     tokenize: {
       budgetMs: tree.tokenize.budget,
@@ -101,6 +106,10 @@ function compileRouting(tree: ConfigTree) {
       listen: tree["kv-events"].listen,
       maxReplays: tree["kv-events"]["max-replays"],
     },
+    kvPools: tree["kv-pools"].map(({ name, endpoint, replay, topic, models, labels }) => ({
+      ...{ name, models, labels },
+      events: { endpoint, replayEndpoint: replay, topic },
+    })),
     forwardPaths: tree["forward-paths"],
     injectUsage: tree["inject-usage"],
   };
@@ -123,6 +132,7 @@ function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
     maxKvUse: admission["max-kv-use"],
     bodyPriority: admission["body-priority"],
     enginePriority: admission["engine-priority"],
+    engineOrder: admission["engine-order"],
   };
 }
 

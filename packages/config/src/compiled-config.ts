@@ -1,4 +1,4 @@
-import type { EngineSpec } from "@espalier/common";
+import type { EngineSpec, KvEventsSpec } from "@espalier/common";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import type { Secret } from "./secret.ts";
 
@@ -35,6 +35,17 @@ export interface TokenizerConfig {
   readonly mode: "local" | "engine" | "bytes";
   /** Folder of the model's files; there is one with `local`. */
   readonly path: string | undefined;
+}
+
+/** A pool of KV blocks outside the engines, and which engines fetch from it. */
+export interface KvPoolConfig {
+  readonly name: string;
+  /** One stream of events: `endpoint` and `replayEndpoint` are those of the pool, whatever the rank. */
+  readonly events: KvEventsSpec;
+  /** Names of models, in which `*` stands for any run of characters: an engine in reach serves one of them, */
+  readonly models: readonly string[];
+  /** and has all of these labels. */
+  readonly labels: Readonly<Record<string, string>>;
 }
 
 export interface WeightedModel {
@@ -74,6 +85,7 @@ export interface AdmissionConfig {
   readonly maxKvUse: number;
   readonly bodyPriority: PriorityDirection;
   readonly enginePriority: PriorityDirection;
+  readonly engineOrder: "arrival" | "shortest";
 }
 
 /** What the router shares with others, and how. */
@@ -128,12 +140,16 @@ export interface CompiledConfig {
     readonly fixedTokens: number | undefined;
     readonly minTokens: number;
     readonly maxTokens: number;
+    /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+    readonly appliesRoleBalance: boolean;
   };
   readonly models: {
     readonly aliases: Readonly<Record<string, string>>;
     readonly splits: Readonly<Record<string, readonly WeightedModel[]>>;
     /** LoRA adapters that engines are told to load: the model that each is for, and where engines find it. */
     readonly adapters: Readonly<Record<string, { readonly model: string; readonly path: string }>>;
+    /** How many of them an engine has loaded at once. */
+    readonly maxLoaded: number;
   };
   /** How prompts become tokens: the first with a matching pattern counts. */
   readonly tokenizers: readonly TokenizerConfig[];
@@ -152,6 +168,7 @@ export interface CompiledConfig {
     readonly listen: string | undefined;
     readonly maxReplays: number;
   };
+  readonly kvPools: readonly KvPoolConfig[];
   readonly mesh: MeshConfig;
   /** Paths, each of which may end in `*`. */
   readonly forwardPaths: readonly string[];

@@ -26,6 +26,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["disaggregation"], () => checkDisaggregation(tree)],
     [["models"], () => checkModels(tree)],
     [["tokenizers"], () => checkTokenizers(tree)],
+    [["kv-pools", "kv-events"], () => checkKvPools(tree)],
     [["mesh"], () => checkMesh(tree)],
   ];
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
@@ -121,6 +122,30 @@ function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
   });
 }
 
+function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree): Problem[] {
+  const problems: Problem[] = [];
+  const firstWithName = new Map<string, number>();
+  const firstWithStream = new Map<string, number>();
+  for (const [at, { name, endpoint, topic }] of pools.entries()) {
+    const path = ["kv-pools", at];
+    const stream = `${endpoint} ${topic}`;
+    const [sameName, sameStream] = [firstWithName.get(name), firstWithStream.get(stream)];
+    if (sameName !== undefined) {
+      problems.push({ path: [...path, "name"], message: `${name} is the name of pool ${sameName} as well` });
+    }
+    if (sameStream !== undefined) {
+      const message = `${endpoint} is the endpoint of pool ${sameStream} as well, with the same topic`;
+      problems.push({ path: [...path, "endpoint"], message });
+    }
+    firstWithName.set(name, sameName ?? at);
+    firstWithStream.set(stream, sameStream ?? at);
+  }
+  if (pools.length > 0 && mode === "off") {
+    problems.push({ path: ["kv-pools"], message: "are of no use, because kv-events.mode is off" });
+  }
+  return problems;
+}
+
 function checkMesh({ mesh }: ConfigTree): Problem[] {
   const { host, port, seeds, secret, tls, "redis-url": redisUrl } = mesh;
   const backend = meshBackend(mesh);
@@ -156,6 +181,10 @@ function checkAdmission({ admission }: ConfigTree): Problem[] {
   const shares = admission.classes.reduce((sum, { share }) => sum + share, 0);
   if (shares > 1 + shareRounding) {
     problems.push({ path: ["admission", "classes"], message: "have shares of more than 1 together" });
+  }
+  // Engines that take the highest number first run less urgent work no further as soon as numbers are far apart.
+  if (admission["engine-order"] === "shortest" && admission["engine-priority"] !== "lower-first") {
+    problems.push({ path: ["admission", "engine-order"], message: "needs engine-priority: lower-first" });
   }
   return problems;
 }

@@ -6,6 +6,7 @@ export type {
   AdmissionConfig,
   ApiKey,
   CompiledConfig,
+  KvPoolConfig,
   ListenerTls,
   MeshConfig,
   PolicyConfig,

@@ -85,6 +85,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["admission.max-queued-bytes", "1023", "1KiB", "64GiB", "64.1GiB"],
   ["admission.max-waiting", "0", "1", "1000000", "1000001"],
   ["admission.max-kv-use", "-0.01", "0", "1", "1.01"],
+  ["models.max-loaded-adapters", "0", "1", "200", "201"],
   ["disaggregation.threshold-tokens", "0", "1", "10000000", "10000001"],
   ["disaggregation.min-tokens", "0", "1", "10000000", "10000001"],
   ["disaggregation.max-tokens", "2047", "2048", "10000000", "10000001"],
@@ -138,6 +139,17 @@ const counts: readonly (readonly [string, number, (count: number) => string])[] 
   ["patterns of a pool", 1_000, (n) => `pools: [{ models: [${repeated(n, (at) => `m${at}`)}] }]`],
   ["classes", 16, (n) => `admission: { default-class: c0, classes: [${repeated(n, (at) => `{ name: c${at} }`)}] }`],
   ["adapters", 1_000, (n) => `models: { adapters: { ${repeated(n, (at) => `a${at}: { model: m, path: /p }`)} } }`],
+  ["KV pools", 64, (n) => `kv-pools: [${repeated(n, (at) => `{ name: p${at}, endpoint: "tcp://p${at}:1" }`)}]`],
+  [
+    "patterns of a KV pool",
+    1_000,
+    (n) => `kv-pools: [{ name: p, endpoint: "tcp://p:1", models: [${repeated(n, (at) => `m${at}`)}] }]`,
+  ],
+  [
+    "labels of a KV pool",
+    64,
+    (n) => `kv-pools: [{ name: p, endpoint: "tcp://p:1", labels: { ${repeated(n, (at) => `l${at}: v`)} } }]`,
+  ],
   ["aliases", 10_000, (n) => `models: { aliases: { ${repeated(n, (at) => `a${at}: m`)} } }`],
   ["splits", 10_000, (n) => `models: { splits: { ${repeated(n, (at) => `s${at}: [{ model: m, weight: 1 }]`)} } }`],
   [
@@ -167,6 +179,7 @@ const lengths: readonly (readonly [string, number, (length: number) => string])[
   ["a model's name", 256, (n) => `engines: [{ url: http://e, models: [${"m".repeat(n)}] }]`],
   ["a host of transfers", 253, (n) => `engines: [{ url: http://e, kv-transfer: { host: ${"h".repeat(n)} } }]`],
   ["a label", 256, (n) => `engines: [{ url: http://e, labels: { a: ${"v".repeat(n)} } }]`],
+  ["the name of a KV pool", 128, (n) => `kv-pools: [{ name: ${"n".repeat(n)}, endpoint: "tcp://p:1" }]`],
   ["an adapter's path", 4_096, (n) => `models: { adapters: { a: { model: m, path: ${"p".repeat(n)} } } }`],
   ["an engine's key", 4_096, (n) => `pools: [{ models: [a], engine-api-key: ${"k".repeat(n)} }]`],
   ["a session key source", 133, (n) => `session-key: ["body:${"f".repeat(n - 5)}"]`],

@@ -84,7 +84,7 @@ test.each([
   ],
   [
     "policy: { load-factor: 2 }",
-    "policy.load-factor: is no option of least_work, which takes near-tie-tokens, adapter-load-tokens, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
+    "policy.load-factor: is no option of predicted_latency, which takes foreign-request-tokens, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: cache_aware, queue-weight: 2 }",
@@ -111,7 +111,8 @@ test.each([
   ["policy: { name: least_tokens, foreign-request-tokens: 0 }", { "foreign-request-tokens": 0 }],
   ["policy: { name: cache_aware, cache-threshold: 0 }", { "cache-threshold": 0 }],
   ["policy: { name: epp_weighted, queue-weight: 0, cpu-credit: 0 }", { "queue-weight": 0, "cpu-credit": 0 }],
-  ["policy: { near-tie-tokens: 0 }", { "near-tie-tokens": 0 }],
+  ["policy: { name: least_work, near-tie-tokens: 0 }", { "near-tie-tokens": 0 }],
+  ["policy: { foreign-request-tokens: 0 }", { "foreign-request-tokens": 0 }],
 ])("%s keeps the option, even if it is 0", (text, options) => {
   expect(load(text).policy.options).toEqual(options);
 });
@@ -238,10 +239,20 @@ test.each([
     "{ classes: [{ name: default, share: 0.6 }, { name: b, share: 0.5 }] }",
     "classes: have shares of more than 1 together",
   ],
-])("classes that do not fit together are refused: %s", (admission, expected) => {
+  ["{ engine-order: shortest }", "engine-order: needs engine-priority: lower-first"],
+  ["{ engine-priority: higher-first, engine-order: shortest }", "engine-order: needs engine-priority: lower-first"],
+])("settings of admission that do not fit together are refused: %s", (admission, expected) => {
   expect(problemsOf(`admission: ${admission}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([
     `admission.${expected}`,
   ]);
+});
+
+test.each([
+  "{ engine-priority: lower-first, engine-order: shortest }",
+  "{ engine-priority: higher-first, engine-order: arrival }",
+  "{ engine-order: arrival }",
+])("the order inside engines %s is allowed", (admission) => {
+  expect(problemsOf(`admission: ${admission}`)).toEqual([]);
 });
 
 test("shares that add up to all of it are fine, however they are rounded", () => {

@@ -21,7 +21,7 @@ test("without any source the configuration is complete", () => {
     engines: [],
     enginesFile: undefined,
     engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
-    policy: { name: "least_work", options: {} },
+    policy: { name: "predicted_latency", options: {} },
     sessionKey: [
       { from: "header", name: "x-espalier-session-id" },
       { from: "header", name: "x-session-id" },
@@ -47,13 +47,15 @@ test("without any source the configuration is complete", () => {
       maxKvUse: 0.95,
       bodyPriority: "off",
       enginePriority: "off",
+      engineOrder: "arrival",
     },
-    disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072 },
-    models: { adapters: {}, aliases: {}, splits: {} },
+    disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072, appliesRoleBalance: false },
+    models: { adapters: {}, maxLoaded: 128, aliases: {}, splits: {} },
     tokenizers: [],
     tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
     prefix: { blockSize: 16, seed: "espalier-fleet", placementTtlMs: 600_000, placementTokens: 524_288 },
     kvEvents: { mode: "auto", listen: undefined, maxReplays: 8 },
+    kvPools: [],
     mesh: {
       backend: "off",
       routerId: undefined,
@@ -144,10 +146,12 @@ admission:
   max-waiting: 3
   max-kv-use: 0.8
   body-priority: lower-first
-  engine-priority: higher-first
-disaggregation: { threshold-tokens: 4096, min-tokens: 1024, max-tokens: 8192 }
+  engine-priority: lower-first
+  engine-order: shortest
+disaggregation: { threshold-tokens: 4096, min-tokens: 1024, max-tokens: 8192, apply-role-balance: true }
 models:
   adapters: { sql: { model: llama-70b, path: /adapters/sql } }
+  max-loaded-adapters: 9
   aliases: { gpt-4: llama-70b }
   splits: { mine: [{ model: a, weight: 90 }, { model: b, weight: 10 }] }
 tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], mode: bytes }]
@@ -195,11 +199,13 @@ test("every key of the file has its place in the compiled form", () => {
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],
       ...{ defaultClass: "others", between: "deficit", maxQueued: 5, maxQueuedBytes: 1_048_576 },
-      ...{ maxWaiting: 3, maxKvUse: 0.8, bodyPriority: "lower-first", enginePriority: "higher-first" },
+      ...{ maxWaiting: 3, maxKvUse: 0.8, bodyPriority: "lower-first", enginePriority: "lower-first" },
+      engineOrder: "shortest",
     },
-    disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192 },
+    disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192, appliesRoleBalance: true },
     models: {
       adapters: { sql: { model: "llama-70b", path: "/adapters/sql" } },
+      maxLoaded: 9,
       aliases: { "gpt-4": "llama-70b" },
       splits: {
         mine: [

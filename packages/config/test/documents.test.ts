@@ -105,7 +105,7 @@ const fitting = [
   "policy: cache_aware",
   "policy: { name: cache_aware, cache-threshold: 0.5, balance-abs-threshold: 32, balance-rel-threshold: 1.1 }",
   "policy: { name: epp_weighted, prefix-cache-weight: 1.5, no-hit-lru-weight: 1 }",
-  "policy: { near-tie-tokens: 16 }",
+  "policy: { foreign-request-tokens: 16 }",
   "policy: { name: dynamo, router-temperature: 0.5 }",
   "policy: { name: affinity_filter, affinityThreshold: 0.9, maxTTFTPenaltyMs: 5000 }",
   "policy: { name: consistent_hashing, load-factor: 0 }",

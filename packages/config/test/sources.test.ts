@@ -182,10 +182,13 @@ const samples: Readonly<Record<string, string>> = {
   "admission.max-waiting": "7",
   "admission.max-kv-use": "0.7",
   "admission.body-priority": "lower-first",
-  "admission.engine-priority": "higher-first",
+  "admission.engine-priority": "lower-first",
+  "admission.engine-order": "shortest",
   "disaggregation.threshold-tokens": "7",
   "disaggregation.min-tokens": "7",
   "disaggregation.max-tokens": "7000",
+  "disaggregation.apply-role-balance": "true",
+  "models.max-loaded-adapters": "7",
   tokenizers: "/models/a",
   "tokenize.budget": "7s",
   "tokenize.threads": "7",
@@ -292,6 +295,7 @@ const companions: Readonly<Record<string, string>> = {
   "policy.cpu-credit": "policy: lmetric",
   "policy.disk-credit": "policy: cache_aware",
   "policy.external-credit": "policy: epp_weighted",
+  "admission.engine-order": "admission: { engine-priority: lower-first }",
 };
 
 const secretSamples: Readonly<Record<string, string>> = {

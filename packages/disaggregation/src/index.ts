@@ -6,9 +6,27 @@ export { cacheVerdict } from "./cache-verdict.ts";
 export { type ChosenSignals, type ProbedPolicy, probePolicy } from "./chosen-signals.ts";
 export { decideSplit, type SplitChoices, type SplitDecision } from "./decide-split.ts";
 export { createDecodePolicy } from "./decode-policy.ts";
+export {
+  createDutyCount,
+  type DutyCount,
+  type DutyDecision,
+  dutyBand,
+  dutyHoldMs,
+  dutySettleMs,
+} from "./duty-count.ts";
 export { isSplittable } from "./is-splittable.ts";
+export { type DutyEngine, prefillDuties } from "./prefill-duties.ts";
 export { createPrefillPolicy } from "./prefill-policy.ts";
-export { createRoleBalance, type RoleBalance, type RoleBalanceOptions, type ServedTokens } from "./role-balance.ts";
+export {
+  balanceHalfLifeMs,
+  createRoleBalance,
+  promptWorkMs,
+  type RoleBalance,
+  type RoleBalanceOptions,
+  type RoleWork,
+  type ServedTokens,
+} from "./role-balance.ts";
+export { createRoleDuties, type RoleDuties } from "./role-duties.ts";
 export { type SplitSituation, type SplitThresholdOptions, splitThreshold } from "./split-threshold.ts";
 export {
   createTransferCost,

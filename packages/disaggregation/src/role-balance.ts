@@ -1,10 +1,18 @@
 import type { Clock } from "@espalier/common";
+import type { ChosenSignals } from "./chosen-signals.ts";
 
 /** What a finished request made engines do. */
 export interface ServedTokens {
   /** Prompt tokens that had to be computed. */
   readonly uncachedTokens: number;
   readonly outputTokens: number;
+  /** What they take an engine that does nothing else; by the usual rate where it is not known. */
+  readonly prefillMs?: number | undefined;
+  /**
+   * How long the answer was being written, times the share of the engine's KV blocks that it held: as many milliseconds
+   * of a full engine. NaN where that is not known.
+   */
+  readonly heldMs?: number | undefined;
 }
 
 /** How much of the work of a pool is prefill. */
@@ -14,6 +22,14 @@ export interface RoleBalance {
   prefillShare(): number;
   /** How many of so many engines: at least one for each of the two roles where there are two engines. */
   prefillEngines(engineCount: number): number;
+  /** Milliseconds of engines, those of long ago counting less. */
+  work(): RoleWork;
+}
+
+/** Work of the two roles, in milliseconds of engines that do nothing else. */
+export interface RoleWork {
+  readonly prefillMs: number;
+  readonly decodeMs: number;
 }
 
 export interface RoleBalanceOptions {
@@ -21,32 +37,46 @@ export interface RoleBalanceOptions {
   /** What an engine takes for a prompt token, and for a token of output when its batch is as full as it should be. */
   readonly prefillMsPerToken?: number;
   readonly decodeMsPerToken?: number;
+  /** Work that other routers have seen; none by default. */
+  readonly others?: () => RoleWork;
 }
 
 /** What came so long ago counts half. */
-const halfLifeMs = 300_000;
+export const balanceHalfLifeMs = 300_000;
 /** 10,000 prompt tokens, and 2,000 tokens of output in a batch of 64, a second. */
 const usual = { prefillMsPerToken: 0.1, decodeMsPerToken: 0.5 };
+/** The share of its KV blocks up to which an engine that writes answers should be filled: more come in bursts. */
+const fullShare = 0.6;
+const nothing: RoleWork = { prefillMs: 0, decodeMs: 0 };
 
-/** Weighs the work of recent requests, each in milliseconds of an engine that does nothing else. */
-export function createRoleBalance({ clock, ...rates }: RoleBalanceOptions): RoleBalance {
+/**
+ * Weighs the work of recent requests, each in milliseconds of an engine that does nothing else. An answer takes the more of
+ * two: its part of the steps of a full batch, or of the memory in which the batch has to be; long prompts fill that first.
+ */
+export function createRoleBalance({ clock, others = () => nothing, ...rates }: RoleBalanceOptions): RoleBalance {
   const { prefillMsPerToken, decodeMsPerToken } = { ...usual, ...rates };
   let prefillMs = 0;
   let decodeMs = 0;
   let updatedMs = clock.nowMs();
   const decay = (): void => {
     const now = clock.nowMs();
-    const kept = 0.5 ** (Math.max(0, now - updatedMs) / halfLifeMs);
+    const kept = 0.5 ** (Math.max(0, now - updatedMs) / balanceHalfLifeMs);
     updatedMs = now;
     prefillMs *= kept;
     decodeMs *= kept;
   };
-  const share = (): number => prefillMs / (prefillMs + decodeMs);
+  const share = (): number => {
+    decay();
+    const other = others();
+    const prefill = prefillMs + other.prefillMs;
+    return prefill / (prefill + decodeMs + other.decodeMs);
+  };
   return {
-    observe({ uncachedTokens, outputTokens }) {
+    observe({ uncachedTokens, outputTokens, prefillMs: ownMs, heldMs = 0 }) {
       decay();
-      prefillMs += Math.max(0, uncachedTokens) * prefillMsPerToken;
-      decodeMs += Math.max(0, outputTokens) * decodeMsPerToken;
+      prefillMs += ownMs ?? Math.max(0, uncachedTokens) * prefillMsPerToken;
+      const held = Number.isFinite(heldMs) ? Math.max(0, heldMs) : 0;
+      decodeMs += Math.max(Math.max(0, outputTokens) * decodeMsPerToken, held / fullShare);
     },
     prefillShare: share,
     prefillEngines(engineCount) {
@@ -54,5 +84,18 @@ export function createRoleBalance({ clock, ...rates }: RoleBalanceOptions): Role
       if (engineCount < 2 || Number.isNaN(wanted)) return 0;
       return Math.min(engineCount - 1, Math.max(1, wanted));
     },
+    work() {
+      decay();
+      return { prefillMs, decodeMs };
+    },
   };
+}
+
+/** What a prompt takes an engine, in milliseconds, by what is learned of one like it. */
+export function promptWorkMs(
+  { prefillMsPerToken, prefillMsPerTokenPair }: Pick<ChosenSignals, "prefillMsPerToken" | "prefillMsPerTokenPair">,
+  { promptTokens, uncachedTokens }: { readonly promptTokens: number; readonly uncachedTokens: number },
+): number {
+  const uncached = Math.max(0, uncachedTokens);
+  return uncached * (prefillMsPerToken + prefillMsPerTokenPair * (promptTokens - uncached / 2));
 }

@@ -6,6 +6,7 @@ import { createExchange, type Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-limits.ts";
 import { LinkKnowledge } from "./exchange/link-knowledge.ts";
 import { createLoopLag, type LoopLag } from "./exchange/loop-lag.ts";
+import { noteCapability } from "./exchange/note-carrier.ts";
 import { PeerRates } from "./exchange/peer-rates.ts";
 import { Readiness } from "./exchange/readiness.ts";
 import type { Channel, DialFailure, Link, LinkEnd, LinkObserver } from "./link/link.ts";
@@ -29,6 +30,8 @@ const ratesPeriodMs = 1_000;
 const epochSpreadMs = 65_536;
 /** Addresses whose first dial was answered that are remembered: as many as links may dial. */
 const maxAnswered = 256;
+/** Optional parts of the protocol that this router can do. */
+const capabilities = [noteCapability];
 
 export interface MeshOptions {
   readonly replica: ReplicaPorts;
@@ -245,7 +248,7 @@ class RouterMesh implements Mesh, LinkObserver {
   #identity() {
     const { replica, cluster, fleetSeed, blockSizeTokens } = this.#options;
     const { origin } = replica;
-    return { origin, address: this.address || undefined, cluster, fleetSeed, blockSizeTokens, capabilities: [] };
+    return { origin, address: this.address || undefined, cluster, fleetSeed, blockSizeTokens, capabilities };
   }
 
   #answer(address: string): void {

@@ -10,6 +10,7 @@ import {
   type ReplicaPorts,
   type SnapshotRequest,
 } from "@espalier/replication";
+import { FakeNotes } from "./fake-notes.ts";
 
 /** As replicas of facts have it: they do not make smaller frames of a snapshot. */
 const minSnapshotFrameBytes = 65_536;
@@ -121,6 +122,8 @@ export class LogReplica implements ReplicaPorts {
       return () => this.#updateListeners.delete(listener);
     },
   };
+
+  readonly notes = new FakeNotes(() => this.origin);
 
   readonly load: LoadExchange = {
     onFrame: (listener) => {

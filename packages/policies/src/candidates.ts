@@ -47,6 +47,8 @@ export interface CandidateSet {
   readonly matchedDiskTokens: Float64Array;
   /** Those beyond them that it can fetch from a pool outside. */
   readonly matchedExternalTokens: Float64Array;
+  /** Of `matchedExternalTokens` those that the engine never said it had: a pool that it can fetch from says so. */
+  readonly matchedPoolTokens: Float64Array;
   /** Milliseconds since the prediction behind the match was made. NaN when the engine itself announced the blocks. */
   readonly matchAgeMs: Float64Array;
   /** Tokens that the engine's cache is believed to hold in all, whoever they belong to. */
@@ -92,6 +94,7 @@ const columnDefaults = {
   matchedCpuTokens: 0,
   matchedDiskTokens: 0,
   matchedExternalTokens: 0,
+  matchedPoolTokens: 0,
   matchAgeMs: Number.NaN,
   heldTokens: Number.NaN,
   own: 0,
@@ -130,6 +133,7 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     matchedCpuTokens: column("matchedCpuTokens"),
     matchedDiskTokens: column("matchedDiskTokens"),
     matchedExternalTokens: column("matchedExternalTokens"),
+    matchedPoolTokens: column("matchedPoolTokens"),
     matchAgeMs: column("matchAgeMs"),
     heldTokens: column("heldTokens"),
     own: column("own"),

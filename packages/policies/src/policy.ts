@@ -38,6 +38,11 @@ export interface RequestFeatures {
    * there are none.
    */
   readonly unseenTokens?: number;
+  /**
+   * What prompts that are cold from the same place on have in common, an unsigned 32-bit number: routers to which such prompts
+   * come at the same time are to send them to the same candidate. Absent where nothing is unseen, and where nothing is cold.
+   */
+  readonly coldKey?: number;
   /** Share of the time in which the candidates compute prompts, 0 to below 1, as learned. Absent where nothing is. */
   readonly busyShare?: number;
   /** Milliseconds that an answer takes for each token after its first, as learned. Absent where nothing is. */

@@ -29,7 +29,7 @@ export type CandidateRow = { readonly key: string } & Partial<Record<CandidateCo
 
 /** Candidates from rows; the target of row i is 100 + i, so that an index cannot pass for a target. */
 export function candidatesOf(rows: readonly CandidateRow[]): CandidateSet {
-  const set = createCandidateSet(2);
+  const set = createCandidateSet(rows.length);
   for (const [position, { key, ...signals }] of rows.entries()) {
     const index = set.add(key, 100 + position);
     for (const [column, value] of Object.entries(signals)) set[column as CandidateColumn][index] = value;

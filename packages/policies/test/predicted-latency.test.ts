@@ -12,8 +12,9 @@ function explain(rows: readonly CandidateRow[], request = prompt, options: Reado
   return createPolicy("predicted_latency", options).explain(request, candidatesOf(known));
 }
 const shares = (...args: Parameters<typeof explain>) => byKey(explain(...args));
+/** Without what the requests in flight and the one in hand cost, a millisecond each. */
 const costs = (...args: Parameters<typeof explain>) =>
-  Object.fromEntries(explain(...args).candidates.map((one) => [one.key, one.cost]));
+  Object.fromEntries(explain(...args).candidates.map(({ key, cost, terms }) => [key, cost! - terms.requests!]));
 const termsOf = (...args: Parameters<typeof explain>) =>
   Object.fromEntries(explain(...args).candidates.map(({ key, terms }) => [key, terms]));
 
@@ -60,13 +61,15 @@ describe("own work", () => {
       { key: "external", matchedExternalTokens: 1_000 },
       { key: "all", matchedTokens: 9_000 },
     ];
-    expect(costs(rows)).toEqual({ cpu: 325, disk: 375, external: 350, all: 0.1 });
+    expect(costs(rows)).toEqual({ cpu: 325, disk: 375, external: 350, all: expect.closeTo(0.1, 9) });
     const options = { "cpu-credit": 1, "disk-credit": 0, "external-credit": 0.9 };
-    expect(costs(rows, prompt, options)).toEqual({ cpu: 300, disk: 400, external: 310, all: 0.1 });
+    expect(costs(rows, prompt, options)).toEqual({ cpu: 300, disk: 400, external: 310, all: expect.closeTo(0.1, 9) });
   });
 
-  test("each request in flight slows it by one in a hundred", () => {
-    expect(costs([{ key: "a", inFlight: 25 }, { key: "b" }])).toEqual({ a: 500, b: 400 });
+  test("each request in flight slows it by one in a hundred, and costs a millisecond besides", () => {
+    const rows: CandidateRow[] = [{ key: "a", inFlight: 25 }, { key: "b" }];
+    expect(costs(rows)).toEqual({ a: 500, b: 400 });
+    expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([526, 401]);
   });
 
   test("an engine of weight 2 counts for half", () => {
@@ -77,7 +80,7 @@ describe("own work", () => {
 test("as long as nothing is learned, 8,000 tokens a second are believed, of what is pending too", () => {
   const rows = [{ key: "a", pendingPrefillTokens: 800, matchedTokens: 2_400 }, { key: "b" }];
   const { candidates } = createPolicy("predicted_latency").explain(prompt, candidatesOf(rows));
-  expect(candidates.map(({ cost }) => cost)).toEqual([100 + 200, 500]);
+  expect(candidates.map(({ cost }) => cost)).toEqual([100 + 200 + 1, 500 + 1]);
 });
 
 test("queued requests of other clients take their time", () => {
@@ -201,7 +204,8 @@ test("decides as the rule written down plainly does", () => {
         const ownMs = row.prefillMsPerToken * uncached + row.prefillMsPerTokenPair * pairs;
         const blocks = (1_000 - row.matchedTokens + 50) / row.kvCapacityTokens;
         const kvMs = blocks * (ownMs + 500) * row.kvUse ** 4;
-        return (row.backlogMs + ownMs * (forAll + row.inFlight / 100) + kvMs) / row.weight;
+        const requestsMs = row.inFlight + 1;
+        return (row.backlogMs + requestsMs + ownMs * (forAll + row.inFlight / 100) + kvMs) / row.weight;
       });
       const { candidates } = explain(
         rows.map((row, i) => ({ key: `e${i}`, ...row })),

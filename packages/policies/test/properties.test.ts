@@ -203,7 +203,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
           const after = probabilityOf(raised, heavier, asked);
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
-        { numRuns: 300 },
+        { numRuns: 150 },
       );
     },
   );
@@ -226,7 +226,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
             expect(after).toBeLessThanOrEqual(before + 1e-9);
           },
         ),
-        { numRuns: 300 },
+        { numRuns: 150 },
       );
     },
   );
@@ -248,7 +248,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
             expect(after).toBeGreaterThanOrEqual(before - 1e-9);
           },
         ),
-        { numRuns: 300 },
+        { numRuns: 150 },
       );
     },
   );
@@ -290,7 +290,7 @@ describe.each(variants.filter(([name]) => !blind.includes(name)))("%s %j", (name
             .probability;
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
-        { numRuns: 300 },
+        { numRuns: 150 },
       );
     },
   );

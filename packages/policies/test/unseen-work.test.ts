@@ -123,3 +123,60 @@ describe("with it", () => {
     expect(distinct / 200).toBeGreaterThan(7);
   });
 });
+
+describe("prompts that are cold from the same place on", () => {
+  const random = createSeededRandom(3);
+  const chosen = (rows: readonly CandidateRow[], coldKey: number, unseen = 14_000): string => {
+    const candidates = candidatesOf(rows);
+    const request = { ...among(unseen), coldKey };
+    const { index } = policy.choose(request, candidates, random);
+    const key = rows[index]?.key ?? "";
+    expect(byKey(policy.explain(request, candidates))[key], "as explained").toBe(1);
+    return key;
+  };
+
+  test("meet at one of the equals, whatever order and loads below the level a router sees", () => {
+    const rows = idleRows(16);
+    for (let coldKey = 1; coldKey <= 50; coldKey++) {
+      const place = chosen(rows, coldKey);
+      expect(chosen([...rows].reverse(), coldKey)).toBe(place);
+      expect(chosen(rows, coldKey, 0), "of equals, when nothing is unseen").toBe(place);
+      expect(
+        chosen(
+          rows.map((row, at) => ({ ...row, pendingPrefillTokens: at, inFlight: at % 5 })),
+          coldKey,
+        ),
+      ).toBe(place);
+      expect(
+        chosen(
+          rows.filter((_row, at) => at % 2 === 0 || rows[at]?.key === place),
+          coldKey,
+        ),
+      ).toBe(place);
+    }
+  });
+
+  test("spread where they have nothing in common", () => {
+    const rows = idleRows(16);
+    const counts = new Map<string, number>();
+    for (let coldKey = 0; coldKey < 8_000; coldKey++) {
+      const place = chosen(rows, (coldKey * 2_654_435_761) >>> 0);
+      counts.set(place, (counts.get(place) ?? 0) + 1);
+    }
+    expect(
+      chiSquareExcess(
+        [...counts.values()],
+        rows.map(() => 500),
+      ),
+    ).toBeLessThan(1);
+  });
+
+  test("do not meet at an engine above the level, nor away from one that holds more of the prompt", () => {
+    const busy = (row: CandidateRow, at: number) => ({ ...row, pendingPrefillTokens: at === 0 ? 0 : 50_000 });
+    const held = (row: CandidateRow, at: number) => ({ ...row, matchedTokens: at === 3 ? 1_600 : 0 });
+    for (let coldKey = 1; coldKey <= 50; coldKey++) {
+      expect(chosen(idleRows(8).map(busy), coldKey)).toBe(idleRows(8)[0]?.key);
+      expect(chosen(idleRows(8).map(held), coldKey)).toBe(idleRows(8)[3]?.key);
+    }
+  });
+});

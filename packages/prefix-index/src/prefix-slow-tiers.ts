@@ -24,6 +24,8 @@ export class SlowTierWalk {
   readonly #tierNow: Int8Array;
   readonly #since: Int32Array;
   readonly #maxTargets: number;
+  /** Whether one of the targets that are walked has any blocks on its GPU; a pool that many engines fetch from has not. */
+  #isAnyOnGpu = false;
 
   constructor(gpu: HolderTable, slow: HolderTable, maxTargets: number) {
     this.#gpu = gpu;
@@ -51,7 +53,7 @@ export class SlowTierWalk {
     let lastSlow = none;
     for (; block < blockCount && (active > 0 || next < pending); block++) {
       if (active === 0) block = Math.floor(this.#pending[next]! / this.#maxTargets);
-      const gpuSet = this.#gpu.setOf(words, block);
+      const gpuSet = this.#isAnyOnGpu ? this.#gpu.setOf(words, block) : 0;
       const slowSet = this.#slow.setOf(words, block);
       if (gpuSet !== lastGpu || slowSet !== lastSlow) active = this.#advance(active, { block, gpuSet, slowSet }, out);
       lastGpu = gpuSet;
@@ -70,6 +72,7 @@ export class SlowTierWalk {
   /** Collects the targets that have the block behind their GPU blocks in a slow tier. */
   #gather(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): number {
     let pending = 0;
+    this.#isAnyOnGpu = false;
     let lastStart = none;
     let set = 0;
     for (const target of candidates) {
@@ -77,7 +80,9 @@ export class SlowTierWalk {
       if (start >= blockCount) continue;
       if (start !== lastStart) set = this.#slow.setOf(words, start);
       lastStart = start;
-      if (this.#fastest(target, 0, set) !== none) this.#pending[pending++] = start * this.#maxTargets + target;
+      if (this.#fastest(target, 0, set) === none) continue;
+      this.#pending[pending++] = start * this.#maxTargets + target;
+      this.#isAnyOnGpu ||= this.#gpu.blockCount(target) > 0;
     }
     return pending;
   }

@@ -16,7 +16,8 @@ export { createLocalOutput } from "./feeds/local-output.ts";
 export { createPeerTraffic, type PeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
 export { createLocalPlacements } from "./prefix/local-placements.ts";
-export type { PlacementEvidence, PrefixEvidence } from "./prefix/prefix-evidence.ts";
+export type { KnownPool, PoolReach } from "./prefix/pool-reach.ts";
+export type { PlacementEvidence, PoolEvidence, PrefixEvidence } from "./prefix/prefix-evidence.ts";
 export {
   createPrefixKnowledge,
   type FeedStanding,
@@ -48,4 +49,5 @@ export {
 export { createLoadPublisher, type LoadPublisher } from "./shared/load-publisher.ts";
 export { createSharedTier, type SharedTier, type SharedTierOptions } from "./shared/shared-tier.ts";
 export { createTargetIndices } from "./shared/target-indices.ts";
+export { createFleetLearning, type FleetLearning } from "./work/fleet-learning.ts";
 export { PoolWork, type PromptWork } from "./work/pool-work.ts";

@@ -21,6 +21,8 @@ export interface Selection<Target extends RoutingTarget> {
   readonly reason: ChoiceReason;
   /** Tokens of the prompt that the target is thought to hold in any tier. */
   readonly matchedTokens: number;
+  /** Those of them that it does not hold itself, but can fetch from a pool. */
+  readonly pooledTokens: number;
   /** What the prompt asks of the target; undefined in a pool that learns nothing. */
   readonly work: PromptWork | undefined;
 }
@@ -78,6 +80,7 @@ export function createTargetSelector(
       candidates.reset();
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
+      let sentWork = 0;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
         if (!target.usable || !accepts(target)) continue;
@@ -87,23 +90,31 @@ export function createTargetSelector(
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         addAdapter(candidates, index, target, features.adapter);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
-        pool.work?.describe(candidates, index, target, shared);
+        if (pool.work) {
+          pool.work.describe(candidates, index, target, shared);
+          sentWork += pool.work.busy.sentTo(target.index);
+        }
+        addUnseen(candidates, index, traffic.unseenAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       if (candidates.count === 0) return undefined;
       const session = sessionOf(pool, features);
       const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
-      const request = withTraffic(asked, pool.work, { unseenTokens, engines: candidates.count, shared });
+      const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
+      const coldKey = isMeeting ? coldKeyOf(prompt, candidates) : undefined;
+      const seen = { unseenTokens, coldKey, sentWork, engines: candidates.count, shared };
+      const request = withTraffic(asked, pool.work, seen);
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
       const uncachedTokens = Math.max(1, features.promptTokens - matched);
-      traffic.sent(uncachedTokens);
       const target = targets[choice.target]!;
+      traffic.sent({ target: target.index, uncachedTokens, matchedTokens: matched });
       if (session) sessions.sent(session, { target: target.key, ttlMs: pool.policy.bindingTtlMs });
       return {
         target,
         reason: choice.reason,
         matchedTokens: matched,
+        pooledTokens: candidates.matchedPoolTokens[choice.index]!,
         work: pool.work?.prompt(target, { uncachedTokens, matchedTokens: matched }, shared),
       };
     },
@@ -123,6 +134,9 @@ function withBinding(features: RequestFeatures, boundKey: string | undefined): R
 
 interface Surroundings {
   readonly unseenTokens: number;
+  readonly coldKey: number | undefined;
+  /** To the candidates. */
+  readonly sentWork: number;
   readonly engines: number;
   readonly shared: SharedLoad;
 }
@@ -131,12 +145,16 @@ interface Surroundings {
 function withTraffic(
   features: RequestFeatures,
   work: PoolWork | undefined,
-  { unseenTokens, engines, shared }: Surroundings,
+  { unseenTokens, coldKey, sentWork, engines, shared }: Surroundings,
 ): RequestFeatures {
-  if (!work) return unseenTokens > 0 ? { ...features, unseenTokens } : features;
-  const busyShare = work.busy.of(engines, shared.originCount + 1);
-  const learned = { busyShare, msPerOutputToken: work.pace.msPerToken };
-  return unseenTokens > 0 ? { ...features, ...learned, unseenTokens } : { ...features, ...learned };
+  if (!work && unseenTokens === 0 && coldKey === undefined) return features;
+  const busyShare = work?.busy.of(sentWork, engines, shared.originCount + 1);
+  return {
+    ...features,
+    ...(unseenTokens > 0 && { unseenTokens }),
+    ...(coldKey !== undefined && { coldKey }),
+    ...(busyShare !== undefined && { busyShare, msPerOutputToken: work!.times.msPerOutputToken }),
+  };
 }
 
 /** A router that shares nothing. */
@@ -153,13 +171,34 @@ const noSharedLoad: SharedLoad = {
 
 const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 
-const noTraffic: PeerTraffic = { sent() {}, unseenTokens: () => 0, isOwn: () => false };
+const noTraffic: PeerTraffic = {
+  sent() {},
+  unseenTokens: () => 0,
+  unseenAt: () => 0,
+  shouldMeet: () => false,
+  isOwn: () => false,
+};
 
 /** Adds what other routers have sent to a target. */
 function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {
   candidates.inFlight[index]! += shared.inFlight[target]!;
   candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
   candidates.decodeTokens[index]! += shared.decodeTokens[target]!;
+}
+
+/** Adds what other routers are expected to have sent to a target. */
+function addUnseen(candidates: CandidateSet, index: number, tokens: number): void {
+  if (tokens === 0) return;
+  candidates.pendingPrefillTokens[index]! += tokens;
+  candidates.backlogMs[index]! += tokens * candidates.prefillMsPerToken[index]!;
+}
+
+/** What prompts that are cold in the same place have in common: the hash of the first block that no candidate holds. */
+function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, candidates: CandidateSet): number | undefined {
+  let deepest = 0;
+  for (let index = 0; index < candidates.count; index++) deepest = Math.max(deepest, matchedTokens(candidates, index));
+  const block = Math.floor(deepest / blockSize);
+  return block < blockCount ? chain[2 * block] : undefined;
 }
 
 function matchedTokens(candidates: CandidateSet, index: number): number {

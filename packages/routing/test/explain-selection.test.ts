@@ -89,7 +89,7 @@ test("what other routers may have sent is read, and nothing is expected of them 
   const selector = createTargetSelector(createSeededRandom(1), knowledge, shared, quietTraffic(traffic));
   const explain = () => explainSelection(selector, { policy }, targets, { features, prompt }, none)!;
   expect(explain().unseenTokens).toBe(0);
-  traffic.sent(10_000);
+  traffic.sent({ target: targets[1]!.index, uncachedTokens: 10_000, matchedTokens: 0 });
   const expected = traffic.unseenTokens();
   expect(expected).toBeGreaterThan(0);
   for (let again = 0; again < 3; again++) {
@@ -114,9 +114,11 @@ describe("the evidence of a target", () => {
     expect(knowledge.evidence(target.index)).toEqual({
       standing: "complete",
       factBlocks: { gpu: 4, cpu: 2, disk: 0, external: 1 },
+      pools: [],
       placement: { blocks: 6, confirmedBlocks: 0, ageMs: 250, by: 0 },
     });
-    expect(knowledge.evidence(other.index)).toEqual({ standing: "complete", factBlocks: nothing, placement: null });
+    const unknown = { standing: "complete", factBlocks: nothing, pools: [], placement: null };
+    expect(knowledge.evidence(other.index)).toEqual(unknown);
     knowledge.match(promptOf(tokensOf("b", 160)));
     expect(knowledge.evidence(target.index)).toMatchObject({ factBlocks: nothing, placement: null });
 

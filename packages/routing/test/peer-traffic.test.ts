@@ -1,6 +1,12 @@
+import { asTargetIndex } from "@espalier/common";
 import { createPeerTraffic } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+
+const cold = (uncachedTokens: number) => ({ target: asTargetIndex(0), uncachedTokens, matchedTokens: 0 });
+const matched = (target: number, uncachedTokens: number) => {
+  return { target: asTargetIndex(target), uncachedTokens, matchedTokens: 1_000 };
+};
 
 function rig(originCount: number) {
   const time = createVirtualTime();
@@ -11,7 +17,7 @@ function rig(originCount: number) {
 /** Sends prompts of one size at an even rate for ten seconds. */
 function sendEvenly({ time, traffic }: ReturnType<typeof rig>, tokens: number, everyMs: number): void {
   for (let at = 0; at < 10_000; at += everyMs) {
-    traffic.sent(tokens);
+    traffic.sent(cold(tokens));
     time.advance(everyMs);
   }
 }
@@ -43,5 +49,63 @@ describe("what other routers may have sent unseen", () => {
     expect(here.traffic.unseenTokens()).toBeCloseTo(before / Math.E, 6);
     here.shared.originCount = 0;
     expect(here.traffic.unseenTokens()).toBe(0);
+  });
+});
+
+describe("a burst", () => {
+  test("of cold prompts is expected at the others too, but for the largest of them, until its loads are known", () => {
+    const { traffic, time } = rig(7);
+    traffic.sent(cold(500));
+    const alone = traffic.unseenTokens();
+    expect(alone).toBeCloseTo((7 * 500 * 6) / 2_000, 6);
+    traffic.sent(cold(800));
+    traffic.sent(cold(300));
+    expect(traffic.unseenTokens()).toBeCloseTo(7 * 800, 6);
+    time.advance(6);
+    expect(traffic.unseenTokens()).toBeCloseTo((7 * 800) / Math.E, 6);
+    time.advance(100);
+    expect(traffic.unseenTokens()).toBeLessThan(7 * 1_600 * 0.003);
+  });
+
+  test("that follows a match is expected where that is, and nowhere else", () => {
+    const { traffic, time } = rig(3);
+    for (const tokens of [200, 900, 100]) traffic.sent(matched(4, tokens));
+    expect(traffic.unseenAt(asTargetIndex(4))).toBeCloseTo(3 * 300, 6);
+    expect(traffic.shouldMeet(1_000)).toBe(true);
+    expect(traffic.unseenAt(asTargetIndex(5))).toBe(0);
+    expect(traffic.unseenTokens()).toBeCloseTo((3 * 1_200 * 6) / 2_000, 6);
+    time.advance(12);
+    expect(traffic.unseenAt(asTargetIndex(4))).toBeCloseTo((3 * 300) / Math.E ** 2, 6);
+  });
+
+  test("is one of several prompts, and of several routers", () => {
+    const [alone, three] = [rig(0), rig(3)];
+    for (const { traffic } of [alone, three]) traffic.sent(matched(4, 900));
+    expect(three.traffic.unseenAt(asTargetIndex(4))).toBe(0);
+    alone.traffic.sent(matched(4, 900));
+    expect(alone.traffic.unseenAt(asTargetIndex(4))).toBe(0);
+  });
+});
+
+describe("prompts should meet", () => {
+  test("where little is unseen, so that nothing else meets there, and in a burst; never without other routers", () => {
+    const [here, alone] = [rig(7), rig(0)];
+    expect([here.traffic.shouldMeet(1_000), alone.traffic.shouldMeet(1_000)]).toEqual([true, false]);
+    for (const one of [here, alone]) sendEvenly(one, 1_000, 10);
+    // 4,200 tokens are unseen.
+    expect([here.traffic.shouldMeet(1_000), here.traffic.shouldMeet(100_000)]).toEqual([false, true]);
+    for (let prompts = 0; prompts < 6; prompts++) here.traffic.sent(cold(1_000));
+    expect(here.traffic.shouldMeet(1_000)).toBe(true);
+    here.time.advance(20);
+    expect(here.traffic.shouldMeet(1_000)).toBe(false);
+  });
+
+  test("and a few prompts that happen to come together in even traffic are no burst", () => {
+    const { traffic, ...rest } = rig(7);
+    sendEvenly({ traffic, ...rest }, 1_000, 10);
+    const even = traffic.unseenTokens();
+    for (let prompts = 0; prompts < 2; prompts++) traffic.sent(matched(4, 1_000));
+    expect(traffic.unseenAt(asTargetIndex(4))).toBe(0);
+    expect(traffic.unseenTokens()).toBeLessThan(1.05 * even);
   });
 });

@@ -120,6 +120,7 @@ describe("what a policy sees of a target", () => {
         matchedCpuTokens: 0,
         matchedDiskTokens: 0,
         matchedExternalTokens: 0,
+        matchedPoolTokens: 0,
         matchAgeMs: Number.NaN,
         heldTokens: Number.NaN,
         own: 0,

@@ -16,6 +16,7 @@ import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
 import {
+  createFleetLearning,
   createLocalBindings,
   createPeerTraffic,
   createSessionBindings,
@@ -28,6 +29,8 @@ import {
 } from "@espalier/routing";
 import { createMetrics } from "@espalier/telemetry";
 import { createFleet } from "@espalier/workers";
+import { createAdapterLoader } from "./adapters/adapter-loader.ts";
+import { createAdapterUse } from "./adapters/adapter-use.ts";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createAdmissionParts } from "./admission/admission-parts.ts";
 import { createControlClient } from "./control-client.ts";
@@ -42,9 +45,9 @@ import { createDrain, type Drain } from "./lifecycle/drain.ts";
 import { createEngineSources } from "./lifecycle/engine-sources.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createMeshParts } from "./mesh/mesh-parts.ts";
+import { poolTargets } from "./prefix/pool-targets.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { dataPlaneSettings, fleetOptions, listenerSettings, proxyOptions, readTls } from "./router-options.ts";
-import { createAdapterLoader } from "./routing/adapter-loader.ts";
 import { createModelRouter } from "./routing/model-router.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
@@ -87,7 +90,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, inFlight, proxy, prefix, mesh } = context;
+  const { fleet, drain, inFlight, proxy, prefix, mesh, learning } = context;
   const readiness = (): Readiness => readinessOf(context);
 
   const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
@@ -106,6 +109,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       mesh: mesh?.describe() ?? null,
     }),
     mesh: () => mesh?.describe(),
+    dutyOf: context.split.dutyOf,
     describeConfig: () => describeConfig(config),
     feeds: () => prefix.feeds?.describe() ?? [],
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
@@ -120,7 +124,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     if (change === "gone") proxy.drop(engine.url);
   });
   return {
-    ...startTogether([proxy, ...(mesh ? [mesh] : []), prefix, fleet, sources, admin, data]),
+    ...startTogether([proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, admin, data]),
     get url() {
       return data.url;
     },
@@ -146,16 +150,22 @@ export function createContext(
   const inFlight = { count: 0 };
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, clock, scheduler, random, logger, meter });
+  const pools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
   const fleet = createFleet({
     ...{ clock, scheduler, random, http, logger, meter, options: fleetOptions(config) },
     adapters: Object.entries(config.models.adapters).map(([name, { model }]) => ({ name, model })),
-    ...(mesh ? { sharing: mesh.fleetSharing } : {}),
+    ...(mesh ? { sharing: mesh.fleetSharing } : { firstIndex: pools.length }),
   });
   const sharing = mesh?.prefixSharing;
-  const prefix = createPrefixParts({ config, fleet, http, index, sharing, clock, scheduler, random, logger, meter });
+  const prefix = createPrefixParts({
+    ...{ config, fleet, http, index, sharing, pools },
+    ...{ clock, scheduler, random, logger, meter },
+  });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
+  const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
+  const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const createSelector = (of: PeerTraffic | undefined, bindings: SessionBindings) =>
     createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings);
   return {
@@ -165,14 +175,19 @@ export function createContext(
     settings: dataPlaneSettings(config),
     fleet,
     prefix,
-    split: createSplitParts({ config, clock, http, fleet, meter }),
+    split: createSplitParts({ config, clock, http, fleet, meter, board: mesh?.replica.notes }),
     proxy,
     modelRouter: createModelRouter(config.models, random),
-    adapterLoader: createAdapterLoader({ adapters: config.models.adapters, fleet, http, clock, logger, meter }),
-    pools: createPools(poolRules(config), clock),
+    adapterUse,
+    adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
+    pools: createPools(poolRules(config), (model) => learning.workOf(model)),
+    learning,
     mesh,
     selector: createSelector(traffic, sessions),
-    admission: createAdmissionParts({ config: config.admission, clock, scheduler, meter, others: mesh?.load }),
+    admission: createAdmissionParts({
+      ...{ config: config.admission, clock, scheduler, meter },
+      ...{ others: mesh?.load, usage: mesh?.replica.usage },
+    }),
     quietSelector: createSelector(traffic && quietTraffic(traffic), quietSessions(sessions)),
     metrics: createRequestMetrics(meter),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),

@@ -25,6 +25,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     status: () => ({ ready: true }),
     feeds: () => rig.feeds.describe(),
     mesh: () => undefined,
+    dutyOf: () => undefined,
     describeConfig: () => ({ policy: "least_work" }),
     explain: async () => ({}),
     maxExplainedBytes: 100_000,

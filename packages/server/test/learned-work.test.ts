@@ -44,7 +44,7 @@ describe("a streamed answer", () => {
     }
     complete(exchange);
     expect(rig.work.pace.msPerToken).toBeCloseTo(30, 0);
-    expect(rig.work.busy.of(2, 1)).toBeGreaterThan(0);
+    expect(rig.work.busy.sentTo(0)).toBeGreaterThan(0);
   });
 
   test("that is cut teaches no pace", () => {

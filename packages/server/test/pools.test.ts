@@ -1,12 +1,14 @@
 import { EspalierError } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { createPolicy } from "@espalier/policies";
+import { PoolWork } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { poolRules } from "../src/routing/pool-rules.ts";
 import { createPools, maxPools, type PoolRule } from "../src/routing/pools.ts";
 
 const { clock } = createVirtualTime();
+const workOf = (): PoolWork => new PoolWork(clock);
 
 const rule = (models: readonly string[], policy: string, forwardAuthorization = false): PoolRule => ({
   models,
@@ -18,7 +20,7 @@ const rule = (models: readonly string[], policy: string, forwardAuthorization = 
 test("the first rule whose pattern fits decides, the last one takes the rest", () => {
   const pools = createPools(
     [rule(["llama-*", "qwen"], "random", true), rule(["llama-70b"], "round_robin"), rule(["*"], "least_tokens")],
-    clock,
+    workOf,
   );
   expect(pools.settingsFor("llama-70b")).toMatchObject({ model: "llama-70b", forwardAuthorization: true });
   expect(pools.settingsFor("llama-70b").policy.name).toBe("random");
@@ -27,19 +29,19 @@ test("the first rule whose pattern fits decides, the last one takes the rest", (
 });
 
 test("a star stands for any run of characters, everything else for itself", () => {
-  const pools = createPools([rule(["a.b*c"], "random"), rule(["*"], "round_robin")], clock);
+  const pools = createPools([rule(["a.b*c"], "random"), rule(["*"], "round_robin")], workOf);
   for (const name of ["a.bc", "a.b/x/c"]) expect(pools.settingsFor(name).policy.name, name).toBe("random");
   for (const name of ["aXbc", "a.bc2", "xa.bc"]) expect(pools.settingsFor(name).policy.name, name).toBe("round_robin");
 });
 
 test("each model has a policy of its own, and keeps it", () => {
-  const pools = createPools([rule(["*"], "round_robin")], clock);
+  const pools = createPools([rule(["*"], "round_robin")], workOf);
   expect(pools.settingsFor("a").policy).toBe(pools.settingsFor("a").policy);
   expect(pools.settingsFor("a").policy).not.toBe(pools.settingsFor("b").policy);
 });
 
 test("models beyond the bound share the settings of the last rule", () => {
-  const pools = createPools([rule(["special"], "random"), rule(["*"], "round_robin")], clock);
+  const pools = createPools([rule(["special"], "random"), rule(["*"], "round_robin")], workOf);
   for (let i = 0; i < maxPools; i++) pools.settingsFor(`model-${i}`);
   expect(pools.settingsFor("one-more")).toBe(pools.settingsFor("and-another"));
   expect(pools.settingsFor("one-more")).toMatchObject({ model: "*" });

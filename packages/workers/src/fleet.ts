@@ -40,6 +40,8 @@ export interface FleetDeps {
   readonly meter: Meter;
   readonly options?: FleetOptionsInput;
   readonly sharing?: FleetSharing;
+  /** Without `sharing`, target indices below this one are not given to targets; 0 by default. */
+  readonly firstIndex?: number;
   /** LoRA adapters that engines are told to load; none by default. */
   readonly adapters?: readonly ManagedAdapter[];
 }
@@ -89,6 +91,7 @@ const noTargets: readonly Target[] = [];
 class EngineFleet implements Fleet {
   readonly #logger: Logger;
   readonly #adapters: readonly ManagedAdapter[];
+  readonly #firstIndex: number;
   readonly #engineDeps: EngineDeps;
   readonly #active = new Map<EngineId, Engine>();
   /** Active engines and removed ones with requests in flight, in the order they were first seen. */
@@ -100,9 +103,10 @@ class EngineFleet implements Fleet {
   #engines: readonly EngineRecord[] | undefined;
   #index: ModelIndex | undefined;
 
-  constructor({ meter, options = {}, adapters = [], ...deps }: FleetDeps) {
+  constructor({ meter, options = {}, adapters = [], firstIndex = 0, ...deps }: FleetDeps) {
     this.#logger = deps.logger;
     this.#adapters = adapters;
+    this.#firstIndex = firstIndex;
     this.#engineDeps = {
       ...deps,
       options: completeFleetOptions(options),
@@ -250,7 +254,7 @@ class EngineFleet implements Fleet {
     const { sharing } = this.#engineDeps;
     if (sharing) return Array.from({ length: count }, (_, rank) => sharing.indexOf(targetKey(id, rank)));
     const free: TargetIndex[] = [];
-    for (let index = 0; free.length < count; index++) {
+    for (let index = this.#firstIndex; free.length < count; index++) {
       if (this.#targets[index] === undefined) free.push(asTargetIndex(index));
     }
     return free;

@@ -12,6 +12,8 @@ export interface TargetAdapters {
   stateOf(adapter: string): AdapterState | undefined;
   /** A request for the adapter is being sent there. */
   sent(adapter: string): void;
+  /** The target was told to give the adapter up. */
+  unloaded(adapter: string): void;
   /** Adapters thought to be loaded, the one used longest ago first. */
   loaded(): readonly string[];
   /** What the target's metrics said last. */
@@ -80,6 +82,9 @@ export function createTargetAdapters(nowMs: () => number): OwnedTargetAdapters {
       use(adapter, nowMs());
       waiting.delete(adapter);
       giveUp();
+    },
+    unloaded(adapter) {
+      usedMs.delete(adapter);
     },
     accept(next, sampledMs, tellsAdapters) {
       // What waited when it was last asked, and does so no more, has had its slot since.

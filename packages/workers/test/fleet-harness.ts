@@ -68,7 +68,12 @@ export async function startHarness(options: FleetOptionsInput = {}, seed = 1): P
   return harness;
 }
 
-export function createHarness(options: FleetOptionsInput = {}, seed = 1, sharing?: FleetSharing): Harness {
+export function createHarness(
+  options: FleetOptionsInput = {},
+  seed = 1,
+  sharing?: FleetSharing,
+  firstIndex = 0,
+): Harness {
   const time = createVirtualTime();
   const logger = createRecordingLogger();
   const meter = createRecordingMeter();
@@ -77,7 +82,7 @@ export function createHarness(options: FleetOptionsInput = {}, seed = 1, sharing
   const { clock, scheduler } = time;
   const fleet = createFleet({
     ...{ clock, scheduler, random: createSeededRandom(seed), http, logger, meter, options },
-    ...(sharing ? { sharing } : {}),
+    ...(sharing ? { sharing } : { firstIndex }),
   });
   const record = (id: string): EngineRecord => fleet.engine(asEngineId(id))!;
   return {

@@ -377,3 +377,13 @@ test("an engine has a target for each rank, and other ranks make it another engi
   harness.fleet.apply([named("before"), named("a"), named("after"), named("late", { ranks: 2 })]);
   expect(harness.record("late").targets.map(({ index }) => index)).toEqual([2, 3]);
 });
+
+test("numbers below the first index are left to others, also when an engine is replaced", () => {
+  const { fleet } = createHarness({}, 1, undefined, 3);
+  fleet.apply([named("a", { ranks: 2 }), named("b")]);
+  const indices = () => fleet.pool("m").map(({ key, index }) => `${key} ${index}`);
+  expect(indices()).toEqual(["a 3", "a#1 4", "b 5"]);
+  fleet.apply([named("b"), named("c")]);
+  expect(indices()).toEqual(["b 5", "c 3"]);
+  expect(fleet.target(asTargetIndex(0))).toBeUndefined();
+});

@@ -125,8 +125,9 @@ test("a page of the greatest size is read in a small share of a second, however 
     "v".repeat(size),
   ];
   for (const page of pages) {
-    const startMs = performance.now();
+    // Of the processor, which others may take away for a while.
+    const before = process.cpuUsage();
     readMetricsPage(page);
-    expect(performance.now() - startMs).toBeLessThan(1_000);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(1_000);
   }
 });

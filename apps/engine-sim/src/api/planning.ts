@@ -175,9 +175,22 @@ export function outputLimit(body: JsonObject, ...names: readonly string[]): numb
   return undefined;
 }
 
-/** The LoRA adapter that the caller named as the model, if it is one. */
-function adapterOf({ adapters }: EngineContext, body: JsonObject): string | undefined {
-  return adapters.names.find((name) => name === body.model);
+/**
+ * The LoRA adapter that the caller asks for. vLLM knows it by the model's name; SGLang by what stands behind a colon there,
+ * else by `lora_path` (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`).
+ *
+ * @throws ApiError 400 when SGLang has not loaded it
+ */
+function adapterOf({ flavour, adapters }: EngineContext, body: JsonObject): string | undefined {
+  if (flavour !== "sglang") return adapters.names.find((name) => name === body.model);
+  const [, named] = /:(.+)/.exec(optionalString(body, "model") ?? "") ?? [];
+  const adapter = named?.trim() || optionalString(body, "lora_path");
+  if (adapter === undefined || adapters.names.includes(adapter)) return adapter;
+  const loaded = adapters.names.join(", ");
+  throw new ApiError(
+    400,
+    `The following requested LoRA adapters are not loaded: ${adapter}\nLoaded adapters: ${loaded}.`,
+  );
 }
 
 /**

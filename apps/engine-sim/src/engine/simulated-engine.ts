@@ -10,6 +10,7 @@ import {
 } from "@espalier/engine-model";
 import type { GeneratedText } from "../text/generated-text.ts";
 import type { Driven, TimeDriver } from "../time-driver.ts";
+import { type AdapterLeases, createAdapterLeases } from "./adapter-leases.ts";
 import { createEngineTallies, type EngineTallies } from "./engine-tallies.ts";
 import { createLoraSeries, type LoraSample, type LoraSeries } from "./lora-series.ts";
 
@@ -76,6 +77,8 @@ export interface SimulatedEngine {
    * @param nowS Unix seconds
    */
   loraSamples(nowS: number): readonly LoraSample[];
+  /** Settled when no sequence of this life is for the LoRA adapter. */
+  untilFreeOf(adapter: string): Promise<void>;
   /** Says what an engine says when it starts. */
   begin(): void;
   /** Drops all requests without a report and starts over as a new process would: empty cache, counters at zero, other engine hashes. */
@@ -103,6 +106,7 @@ interface Life {
   readonly tallies: EngineTallies;
   readonly running: Map<string, Running>;
   readonly lora: LoraSeries;
+  readonly leases: AdapterLeases;
   /** Whether a request for an adapter was handed in. */
   knowsAdapters: boolean;
 }
@@ -154,7 +158,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
         submitAll(engine, ids, requests, nowMs);
         for (const [at, id] of ids.entries()) {
           const request = requests[at] as SequenceRequest;
-          if (request.adapter !== undefined) life.knowsAdapters = true;
+          noteAdapter(life, request);
           life.running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
         }
         return ids;
@@ -166,9 +170,11 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
     resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
     stats: () => act((engine) => engine.stats()),
     loraSamples: (nowS) => act((engine) => samplesOf(life.lora, life.knowsAdapters && engine.adapterUse(), nowS)),
+    untilFreeOf: (adapter) => life.leases.untilFree(adapter),
     begin,
     restart() {
       lives++;
+      life.leases.clear();
       life = createLife(options, seed + lives);
       begin();
     },
@@ -178,6 +184,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
 function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: number): Life {
   const running = new Map<string, Running>();
   const tallies = createEngineTallies(parameters.flavour);
+  const leases = createAdapterLeases();
   const observer = {
     token(id: string, index: number, _token: number, timeMs: number): void {
       const sequence = running.get(id);
@@ -193,11 +200,18 @@ function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: 
       running.delete(report.id);
       tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
       sequence.listener.finished(report);
+      if (sequence.request.adapter !== undefined) leases.released(sequence.request.adapter);
     },
     ...(onEvents && { events: onEvents }),
   };
   const engine = createEngine({ parameters, hashSeed, observer });
-  return { engine, tallies, running, lora: createLoraSeries(), knowsAdapters: false };
+  return { engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
+}
+
+function noteAdapter(life: Life, { adapter }: SequenceRequest): void {
+  if (adapter === undefined) return;
+  life.knowsAdapters = true;
+  life.leases.taken(adapter);
 }
 
 /** Notes the adapters in use, if there ever were any. */

@@ -1,6 +1,5 @@
 import type { Cancel, Scheduler, Startable } from "@espalier/common";
-import type { KvEvent } from "@espalier/engine-model";
-import { type EventDialect, encodeEventMessage } from "@espalier/kv-events";
+import { type EventDialect, encodeEventMessage, type WireEvent } from "@espalier/kv-events";
 import type { EventFault } from "./event-faults.ts";
 import { createEventStream, type EventStreamOptions } from "./event-stream.ts";
 import { createMessageFaults, type MessageFault } from "./message-faults.ts";
@@ -27,7 +26,7 @@ export interface EventChannel extends Startable {
   /** Ports are known once the channel is started. */
   describe(): EventChannelDescription;
   /** Publishes the events of one step as one message. */
-  publish(events: readonly KvEvent[]): void;
+  publish(events: readonly WireEvent[]): void;
   /**
    * A process that starts again: numbers from 0, nothing to replay, every connection lost. Resolves when its sockets are
    * open again.

@@ -40,20 +40,23 @@ interface EngineFacts {
   readonly flavour: CacheFlavour;
   readonly engines: number;
   readonly host: string;
+  /** What the flag is called that asks for them; `kv-events` by default. */
+  readonly flag?: string;
 }
 
 /** @throws RangeError naming the option that makes no sense */
-export function resolveKvEvents(options: KvEventOptions, { flavour, engines, host }: EngineFacts): ResolvedKvEvents {
+export function resolveKvEvents(options: KvEventOptions, facts: EngineFacts): ResolvedKvEvents {
+  const { flavour, engines, host, flag = "kv-events" } = facts;
   const { dialect, port = 0, replay = true, bufferSteps = defaultBufferSteps, topic = "" } = options;
-  check(dialectNames.includes(dialect), `kv-events must be one of ${dialectNames.join(", ")}`);
-  check(isWhole(port, 0, 65_535), "kv-events-port must be a whole number from 0 to 65535");
-  check(port === 0 || port + portsPerEngine * engines <= 65_536, "the ports of the KV events must not pass 65535");
+  check(dialectNames.includes(dialect), `${flag} must be one of ${dialectNames.join(", ")}`);
+  check(isWhole(port, 0, 65_535), `${flag}-port must be a whole number from 0 to 65535`);
+  check(port === 0 || port + portsPerEngine * engines <= 65_536, `the ports of ${flag} must not pass 65535`);
   check(
     isWhole(bufferSteps, 1, maxBufferSteps),
-    `kv-events-buffer must be a whole number from 1 to ${maxBufferSteps.toLocaleString("en")}`,
+    `${flag}-buffer must be a whole number from 1 to ${maxBufferSteps.toLocaleString("en")}`,
   );
   const address = host === "localhost" ? "127.0.0.1" : host;
-  check(isIPv4(address), "kv-events need a host that is an IPv4 address");
+  check(isIPv4(address), `${flag} need a host that is an IPv4 address`);
   const ownDialect = flavour === "sglang" ? "sglang-0.5.23" : "vllm-0.32";
   return { dialect: dialect === "auto" ? ownDialect : dialect, port, replay, bufferSteps, topic, host: address };
 }

@@ -16,7 +16,7 @@ interface RequestHandlerOptions {
 export function createRequestHandler({ context, apiKey }: RequestHandlerOptions) {
   return (request: IncomingMessage, response: ServerResponse): void => {
     const path = (request.url ?? "/").split("?", 1)[0] as string;
-    const route = routeFor(path);
+    const route = routeFor(path, context.flavour);
     const isAdmin = path.startsWith("/sim/");
     const requestId = request.headers["x-request-id"];
     const exchange: Exchange = {

@@ -1,5 +1,6 @@
+import type { CacheFlavour } from "@espalier/engine-model";
 import { addFault, clearFaults, readState, restart } from "../admin/admin-routes.ts";
-import { breakKvEvents, mendKvEvents, readKvEvents } from "../admin/kv-events-routes.ts";
+import { kvEventMethods, kvPoolMethods } from "../admin/kv-events-routes.ts";
 import { readTransfers } from "../admin/transfer-routes.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import { chatCompletions } from "../api/chat.ts";
@@ -11,6 +12,7 @@ import { loadAdapter, unloadAdapter } from "../api/lora-adapters.ts";
 import { messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
+import { loadSglangAdapter, unloadSglangAdapter } from "../api/sglang-adapters.ts";
 import { detokenize, tokenize } from "../api/tokenize.ts";
 import type { EngineContext } from "./engine-context.ts";
 import type { Exchange } from "./exchange.ts";
@@ -26,6 +28,8 @@ export interface Route {
   readonly isModelRequest: boolean;
   /** Whether it asks for the API key, when there is one. */
   readonly isGuarded: boolean;
+  /** Whose engines have it; all unless given. */
+  readonly onlyFor?: CacheFlavour;
 }
 
 const model = (handler: Handler): Route => ({ methods: { POST: handler }, isModelRequest: true, isGuarded: true });
@@ -44,8 +48,10 @@ const routes: Readonly<Record<string, Route>> = {
   "/v1/score": model(score),
   "/score": model(score),
   "/v1/models": guarded({ GET: listModels }),
-  "/v1/load_lora_adapter": guarded({ POST: loadAdapter }),
-  "/v1/unload_lora_adapter": guarded({ POST: unloadAdapter }),
+  "/v1/load_lora_adapter": { ...guarded({ POST: loadAdapter }), onlyFor: "vllm" },
+  "/v1/unload_lora_adapter": { ...guarded({ POST: unloadAdapter }), onlyFor: "vllm" },
+  "/load_lora_adapter": { ...guarded({ POST: loadSglangAdapter }), onlyFor: "sglang" },
+  "/unload_lora_adapter": { ...guarded({ POST: unloadSglangAdapter }), onlyFor: "sglang" },
   "/tokenize": guarded({ POST: tokenize }),
   "/detokenize": guarded({ POST: detokenize }),
   "/reset_prefix_cache": guarded({ POST: resetPrefixCache }),
@@ -58,16 +64,18 @@ const routes: Readonly<Record<string, Route>> = {
   "/metrics": open({ GET: metrics }),
   "/sim/state": open({ GET: readState }),
   "/sim/faults": open({ POST: addFault, DELETE: clearFaults }),
-  "/sim/kv-events": open({ GET: readKvEvents, POST: breakKvEvents, DELETE: mendKvEvents }),
+  "/sim/kv-events": open(kvEventMethods),
+  "/sim/kv-pool": open(kvPoolMethods),
   "/sim/transfers": open({ GET: readTransfers }),
   "/sim/reset": open({ POST: restart }),
 };
 
 const storedResponsePath = "/v1/responses/";
 
-/** What is served at a path, if anything. */
-export function routeFor(path: string): Route | undefined {
-  if (Object.hasOwn(routes, path)) return routes[path];
+/** What an engine serves at a path, if anything. */
+export function routeFor(path: string, flavour: CacheFlavour): Route | undefined {
+  const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
+  if (route) return route.onlyFor === undefined || route.onlyFor === flavour ? route : undefined;
   const id = path.startsWith(storedResponsePath) ? path.slice(storedResponsePath.length) : "";
   if (id === "" || id.includes("/")) return undefined;
   return guarded({

@@ -2,10 +2,19 @@ import { createHash } from "node:crypto";
 
 /** Which blocks a store outside the engines holds. Only their names are kept: what is in them follows from the content. */
 export interface BlockStore {
-  put(blocks: readonly string[]): void;
+  /** @param blocks of one prompt, in their order */
+  put(blocks: readonly string[]): StoreChange;
   /** How many of these blocks, from the first one on, are there. */
   countFirst(blocks: readonly string[]): number;
   readonly size: () => number;
+}
+
+/** What came of blocks that were put into a store. */
+export interface StoreChange {
+  /** Places in the list of those that were not there. */
+  readonly added: readonly number[];
+  /** Names of those that gave way, after the others had come. */
+  readonly removed: readonly string[];
 }
 
 /** Names of blocks that an engine's store keeps. */
@@ -20,11 +29,15 @@ export function createBlockStore(capacity: number): BlockStore {
   };
   return {
     put(blocks) {
+      const added = Array.from(blocks.keys()).filter((place) => !held.has(blocks[place] as string));
       for (const block of blocks) touch(block);
+      const removed: string[] = [];
       for (const oldest of held) {
         if (held.size <= capacity) break;
         held.delete(oldest);
+        removed.push(oldest);
       }
+      return { added, removed };
     },
     countFirst(blocks) {
       let count = 0;
@@ -35,7 +48,8 @@ export function createBlockStore(capacity: number): BlockStore {
   };
 }
 
-interface PromptContent {
+/** What a prompt's blocks are made of. */
+export interface PromptContent {
   readonly prompt: Uint32Array;
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;

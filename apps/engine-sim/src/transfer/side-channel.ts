@@ -4,9 +4,10 @@ import { type FaultBoard, transferPath } from "../admin/faults.ts";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
 import { ApiError } from "../http/api-error.ts";
 import { readBody } from "../http/exchange.ts";
-import type { BlockStore } from "./block-store.ts";
+import type { BlockStore, StoreChange } from "./block-store.ts";
 import type { ExportBoard } from "./export-board.ts";
 import type { Inbox } from "./inbox.ts";
+import type { PutPrompt } from "./pool-events.ts";
 
 /** What stands behind an engine's side channel. */
 export interface SideChannelParts {
@@ -15,6 +16,8 @@ export interface SideChannelParts {
   readonly exports: ExportBoard;
   readonly inbox: Inbox;
   readonly store: BlockStore;
+  /** Told what came of the blocks of a prompt that were put into the store. */
+  readonly onPut: (change: StoreChange, prompt: PutPrompt) => void;
   readonly faults: FaultBoard;
   readonly scheduler: Scheduler;
 }
@@ -51,9 +54,11 @@ async function answer(parts: SideChannelParts, request: IncomingMessage, respons
       return answerClaim(parts, request, response, objectOf(await readBody(request)));
     case "POST /storage/lookup":
       return sendJson(response, { found: store.countFirst(namesOf(objectOf(await readBody(request)))) });
-    case "POST /storage/put":
-      store.put(namesOf(objectOf(await readBody(request))));
+    case "POST /storage/put": {
+      const prompt = promptOf(objectOf(await readBody(request)));
+      parts.onPut(store.put(prompt.names), prompt);
       return sendJson(response, {});
+    }
     default:
   }
   if (request.method === "DELETE" && path.startsWith(`${transferPath}/`)) {
@@ -122,8 +127,22 @@ function namesOf({ blocks }: JsonObject): readonly string[] {
   throw new ApiError(400, "blocks must be a list of names");
 }
 
+function promptOf(body: JsonObject): PutPrompt {
+  const { tokens, blockSize, adapter, cacheSalt } = body;
+  const names = namesOf(body);
+  const prompt = Uint32Array.from(checkedTokens(tokens));
+  if (typeof blockSize !== "number" || prompt.length !== names.length * blockSize) {
+    throw new ApiError(400, "tokens must be blockSize for each block");
+  }
+  const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+  return { names, prompt, blockSize, adapter: textOf(adapter), cacheSalt: textOf(cacheSalt) };
+}
+
 function tokensOf(text: string): readonly number[] {
-  const value: unknown = JSON.parse(text);
+  return checkedTokens(JSON.parse(text));
+}
+
+function checkedTokens(value: unknown): readonly number[] {
   if (Array.isArray(value) && value.every((token) => Number.isInteger(token))) return value;
   throw new ApiError(400, "not a list of tokens");
 }

@@ -1,4 +1,5 @@
-import { enginePresets, type PresetName } from "@espalier/engine-model";
+import { type CacheFlavour, enginePresets, type PresetName } from "@espalier/engine-model";
+import { type KvEventOptions, type ResolvedKvEvents, resolveKvEvents } from "../events/kv-event-options.ts";
 
 /** How KV blocks go from one engine to another. */
 export const transferProtocols = [
@@ -39,6 +40,11 @@ export interface TransferOptions {
   readonly onFailure?: LoadFailurePolicy;
   /** Side channel of an engine that keeps the blocks of `shared-storage`; by default the first one of this process. */
   readonly storageUrl?: string;
+  /**
+   * Has the first engine of the process publish what `shared-storage` keeps there, as a pool outside the engines does:
+   * blocks with their tokens, of the medium EXTERNAL. None by default.
+   */
+  readonly poolEvents?: KvEventOptions;
 }
 
 /** The same with every default filled in. */
@@ -52,6 +58,7 @@ export interface ResolvedTransfer {
   readonly timeoutMs: number;
   readonly onFailure: LoadFailurePolicy;
   readonly storageUrl: string | undefined;
+  readonly poolEvents: ResolvedKvEvents | undefined;
 }
 
 /** As long as vLLM keeps blocks that nobody fetches (`VLLM_NIXL_ABORT_REQUEST_TIMEOUT`). */
@@ -61,12 +68,16 @@ const maxTimeoutMs = 86_400_000;
 interface TransferDefaults {
   readonly engines: number;
   readonly preset: PresetName;
+  readonly flavour: CacheFlavour;
+  readonly host: string;
 }
 
 /** @throws RangeError naming the option that makes no sense */
-export function resolveTransfer(options: TransferOptions, { engines, preset }: TransferDefaults): ResolvedTransfer {
+export function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): ResolvedTransfer {
+  const { engines, preset, flavour, host } = defaults;
   const { protocol, role = "both", port = 0, setupMs = 5, timeoutMs = defaultTimeoutMs, onFailure = "fail" } = options;
   const { bytesPerToken = enginePresets[preset].kvBytesPerToken, linkBytesPerSecond = 12.5e9, storageUrl } = options;
+  const { poolEvents } = options;
   check(transferProtocols.includes(protocol), `kv-transfer must be one of ${transferProtocols.join(", ")}`);
   check(engineRoles.includes(role), `role must be one of ${engineRoles.join(", ")}`);
   check(protocol !== "p2p-nccl" || role !== "both", "p2p-nccl needs the role prefill or decode");
@@ -85,8 +96,15 @@ export function resolveTransfer(options: TransferOptions, { engines, preset }: T
   check(onFailure === "fail" || onFailure === "recompute", "kv-transfer-failure must be fail or recompute");
   check(storageUrl === undefined || protocol === "shared-storage", "kv-storage needs kv-transfer shared-storage");
   check(storageUrl === undefined || URL.canParse(storageUrl), "kv-storage must be a URL");
+  check(poolEvents === undefined || protocol === "shared-storage", "kv-pool-events needs kv-transfer shared-storage");
+  check(poolEvents === undefined || storageUrl === undefined, "kv-pool-events go with the blocks, not with kv-storage");
+  const resolvedEvents =
+    poolEvents && resolveKvEvents(poolEvents, { flavour, engines: 1, host, flag: "kv-pool-events" });
   const msPerToken = (bytesPerToken / linkBytesPerSecond) * 1_000;
-  return { protocol, role, port, setupMs, msPerToken, timeoutMs, onFailure, storageUrl };
+  return {
+    ...{ protocol, role, port, setupMs, msPerToken, timeoutMs, onFailure, storageUrl },
+    poolEvents: resolvedEvents,
+  };
 }
 
 const isPositive = (value: number): boolean => Number.isFinite(value) && value > 0;

@@ -2,6 +2,7 @@ import type { Clock, Scheduler } from "@espalier/common";
 import type { FaultBoard } from "../admin/faults.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
+import type { EventChannel } from "../events/event-channel.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
@@ -12,13 +13,14 @@ import { createInbox } from "./inbox.ts";
 import { createKvLinks } from "./kv-link.ts";
 import type { Leg } from "./leg.ts";
 import type { LegInput, LegParts } from "./leg-input.ts";
+import { poolEventsOf } from "./pool-events.ts";
 import { mooncakeLeg } from "./protocols/mooncake.ts";
 import { nixlLeg } from "./protocols/nixl.ts";
 import { p2pNcclLeg } from "./protocols/p2p-nccl.ts";
 import { sglangLeg } from "./protocols/sglang-bootstrap.ts";
 import { sharedStorageLeg } from "./protocols/shared-storage.ts";
 import { trtllmLeg } from "./protocols/trtllm.ts";
-import { createSideChannel } from "./side-channel.ts";
+import { createSideChannel, type SideChannelParts } from "./side-channel.ts";
 import type { ResolvedTransfer, TransferProtocol } from "./transfer-options.ts";
 
 /** What an engine has to do with the requests of others. */
@@ -38,6 +40,8 @@ export interface Transfers {
    */
   legOf(exchange: Exchange, body: JsonObject, sequences: readonly SequenceRequest[]): Leg | undefined;
   readonly tallies: ImportTallies;
+  /** Tells what the store holds; undefined where it tells nobody. */
+  readonly poolEvents: EventChannel | undefined;
   /** What `/sim/transfers` tells. */
   describe(): JsonObject;
 }
@@ -63,6 +67,7 @@ interface TransfersOptions {
   /** Where shared blocks are when the options do not say. */
   readonly storageUrl: () => string;
   readonly newId: () => string;
+  readonly poolEvents: EventChannel | undefined;
 }
 
 export function createTransfers(options: TransfersOptions): Transfers {
@@ -74,7 +79,9 @@ export function createTransfers(options: TransfersOptions): Transfers {
   const store: BlockStore = createBlockStore(maxStoredBlocks);
   let processId = newId();
   const engineId = (): string => processId;
-  const onRequest = createSideChannel({ engineId, exports, inbox, store, faults, scheduler });
+  const { poolEvents } = options;
+  const onPut = publishPuts(poolEvents);
+  const onRequest = createSideChannel({ engineId, exports, inbox, store, onPut, faults, scheduler });
   const listener = createListener({ host, port: options.port, scheduler, onRequest });
   const storageUrl = (): string => transfer.storageUrl ?? options.storageUrl();
   const parts: LegParts = {
@@ -94,12 +101,15 @@ export function createTransfers(options: TransfersOptions): Transfers {
     get port() {
       return listener.port;
     },
-    start: () => listener.listen(),
-    stop() {
+    async start() {
+      await poolEvents?.start();
+      await listener.listen();
+    },
+    async stop() {
       links.cut();
       exports.clear();
       inbox.clear();
-      return listener.stop();
+      await Promise.all([listener.stop(), poolEvents?.stop()]);
     },
     restart() {
       links.cut();
@@ -116,6 +126,7 @@ export function createTransfers(options: TransfersOptions): Transfers {
       return legs[protocol]({ parts, exchange, body, sequence });
     },
     tallies,
+    poolEvents,
     describe() {
       const { pinned, importing } = engine.stats();
       return {
@@ -127,5 +138,13 @@ export function createTransfers(options: TransfersOptions): Transfers {
         totals: { ...exports.totals, ...tallies },
       };
     },
+  };
+}
+
+/** Tells what comes of blocks that are put into a store, where there is anything to tell and somewhere to tell it. */
+function publishPuts(channel: EventChannel | undefined): SideChannelParts["onPut"] {
+  return (change, prompt) => {
+    const events = channel ? poolEventsOf(change, prompt) : [];
+    if (events.length > 0) channel?.publish(events);
   };
 }

@@ -38,7 +38,9 @@ export function registerDemo(program: Command): void {
     .optionsGroup("Routers:")
     .option("--routers <n>", "routers beside each other", "3")
     .addOption(new Option("--sharing <way>", "what they share").choices(sharings).default("mesh"))
-    .addOption(new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("least_work"))
+    .addOption(
+      new Option("--policy <name>", "how an engine is chosen").choices(policyNames).default("predicted_latency"),
+    )
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
     .optionsGroup("Load:")

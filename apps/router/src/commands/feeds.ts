@@ -42,12 +42,12 @@ export function registerFeeds(program: Command): void {
     .command("feeds")
     .summary("list the KV event feeds of a running router")
     .description(
-      "Lists the targets whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
+      "Lists the targets and pools whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
         "known to be current) or off. Engines that publish none are not listed.",
     );
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const { feeds } = await askAdmin<{ readonly feeds: readonly Feed[] }>(options, "/admin/feeds");
     if (options.json) writeJson(feeds);
-    else writeResult(feeds.length === 0 ? "no engine publishes KV events" : formatTable(feeds, columns));
+    else writeResult(feeds.length === 0 ? "no engine or pool publishes KV events" : formatTable(feeds, columns));
   });
 }

@@ -45,7 +45,7 @@ export function registerReplay(program: Command): void {
     .option(
       "--policy <names>",
       `policies to compare, separated by commas: ${policyNames.join(", ")}`,
-      "round_robin,cache_aware,least_work",
+      "round_robin,cache_aware,predicted_latency",
     )
     .option(
       "--kv-events <states>",

@@ -10,6 +10,9 @@ interface Worker {
   readonly state: string;
   readonly reason: string;
   readonly draining: boolean;
+  readonly role: string;
+  /** The side that an engine of role `both` keeps to; null where it does not. */
+  readonly duty: string | null;
   readonly models: readonly string[] | null;
   readonly breaker: { readonly state: string };
   readonly targets: readonly {
@@ -30,6 +33,7 @@ const columns: readonly TableColumn<Worker>[] = [
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
   { header: "kv use (%)", value: ({ targets }) => percent(targets[0]?.signals.kv_use), digits: 1 },
+  { header: "role", value: ({ role, duty }) => (duty === null ? role : `${role}, ${duty}`) },
   { header: "models", value: (worker) => worker.models?.join(", ") },
   { header: "why", value: (worker) => (worker.state === "up" ? undefined : worker.reason) },
 ];

@@ -51,6 +51,8 @@ interface CandidateRow {
       readonly lagMs: number | null;
     } | null;
   } | null;
+  /** What pools hold that the candidate can fetch from; null where prompts are not looked at. */
+  readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly standing: string }[] | null;
   readonly placement: {
     readonly blocks: number;
     readonly confirmedBlocks: number;
@@ -68,7 +70,11 @@ export function describeExplanation(report: ExplainReport): string {
     parts.push(formatTable(candidates, [{ header: "load", value: ({ key }) => key }, ...loadColumns]));
     if (prompt.blocks !== null) {
       parts.push(
-        formatTable(candidates, [{ header: "known of the prompt", value: ({ key }) => key }, ...knownColumns]),
+        formatTable(candidates, [
+          { header: "known of the prompt", value: ({ key }) => key },
+          ...knownColumns,
+          ...poolColumns(candidates),
+        ]),
       );
     }
   }
@@ -166,6 +172,14 @@ const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "sent by", value: ({ placement }) => (placement ? (placement.by ?? "this router") : undefined) },
   { header: "sent (ms ago)", value: ({ placement }) => placement?.ageMs },
 ];
+
+/** Where some candidate has pools in reach: what they hold, and what that is worth. */
+function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  if (!candidates.some(({ pools }) => pools?.length)) return [];
+  const shown = ({ pool, blocks, standing }: NonNullable<CandidateRow["pools"]>[number]): string =>
+    `${pool} ${blocks}${standing === "complete" ? "" : ` (${standing})`}`;
+  return [{ header: "in pools (blocks)", value: ({ pools }) => pools?.map(shown).join(", ") || undefined }];
+}
 
 /** Tiers that hold something of the prompt. */
 function tiers(blocks: Readonly<Record<string, number>>): string {

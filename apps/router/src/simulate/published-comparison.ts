@@ -23,7 +23,7 @@ export const maxDeviation = 0.25;
 
 /** Compares with every published result of a scenario of which the runs have at least the baseline. */
 export function compareWithPublished(scenario: Scenario, rows: readonly MedianRow[]): readonly PublishedComparison[] {
-  const ourPolicy = scenario.policies.at(-1) ?? "least_work";
+  const ourPolicy = scenario.policies.at(-1) ?? "predicted_latency";
   return scenario.published.flatMap((result) => {
     const baseline = figureOfRun(scenario, rows, result, {
       policy: result.baseline,

@@ -55,14 +55,14 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   ...["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"].map((scenario) => ({
     scenario,
-    flags: { policy: "least_work", seeds: "1", duration: "90s" },
+    flags: { policy: "predicted_latency", seeds: "1", duration: "90s" },
     quick: { duration: "60s", engines: "24", routers: "4" },
   })),
   {
     scenario: "smg-240",
     flags: {
       ...full,
-      policy: "least_work",
+      policy: "predicted_latency",
       routers: "1,2,4,8",
       sharing: "mesh,none,events-only,gossip-1s,oracle",
       duration: "40s",

@@ -61,7 +61,7 @@ export function planKnees(selection: RunSelection, scenario: Scenario): readonly
 }
 
 function kneeJob(selection: RunSelection, scenario: Scenario, fleet: FleetCase): KneeJob {
-  const policy = scenario.policies.at(-1) ?? "least_work";
+  const policy = scenario.policies.at(-1) ?? "predicted_latency";
   return { kind: "knee", ...base(selection, fleet, policy, 1), routers: 1, sharing: "oracle", links: "delays" };
 }
 

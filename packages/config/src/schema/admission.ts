@@ -120,4 +120,10 @@ export const admission = section("Who waits in the router, and who goes next, wh
       "vLLM with `--scheduling-policy priority`, `higher-first` for SGLang with `--enable-priority-scheduling`.",
     default: "off",
   }),
+  "engine-order": choice(["arrival", "shortest"], {
+    description:
+      "Which of the requests of a class goes first that wait in an engine. `shortest` tells engines in the same number whose " +
+      "prompt they compute least on, with an age that lets none wait for ever; it needs `engine-priority: lower-first`.",
+    default: "arrival",
+  }),
 });

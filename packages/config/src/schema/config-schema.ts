@@ -6,7 +6,7 @@ import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from 
 import { flag } from "./leaf.ts";
 import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listeners.ts";
 import { mesh } from "./mesh.ts";
-import { kvEvents, prefix, tokenize, tokenizers } from "./prefix.ts";
+import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./prefix.ts";
 import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
 
 /**
@@ -30,6 +30,7 @@ export const configSchema = section("Configuration of Espalier.", {
   tokenize,
   prefix,
   "kv-events": kvEvents,
+  "kv-pools": kvPools,
   mesh,
   "forward-paths": forwardPaths,
   "inject-usage": flag({

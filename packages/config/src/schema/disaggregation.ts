@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { section } from "./container.ts";
-import { integer } from "./leaf.ts";
+import { flag, integer } from "./leaf.ts";
 
 const tokens = { minimum: 1, maximum: 10_000_000 };
 
@@ -16,5 +16,11 @@ export const disaggregation = section(
     ),
     "min-tokens": integer({ ...tokens, description: "Bound below what is found for a request.", default: 2_048 }),
     "max-tokens": integer({ ...tokens, description: "Bound above it.", default: 131_072 }),
+    "apply-role-balance": flag({
+      description:
+        "Keep each engine of role `both` that hands over KV blocks to one side, as many to each as the mix of recent " +
+        "requests asks for.",
+      default: false,
+    }),
   },
 );

@@ -7,8 +7,8 @@ const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
 /** Names of policies, each with the options that it takes. */
 export const policyOptions = {
-  least_work: ["near-tie-tokens", "adapter-load-tokens", "foreign-request-tokens", ...tierCredits],
   predicted_latency: ["foreign-request-tokens", ...tierCredits],
+  least_work: ["near-tie-tokens", "adapter-load-tokens", "foreign-request-tokens", ...tierCredits],
   epp_weighted: [
     "queue-weight",
     "kv-cache-utilization-weight",
@@ -243,7 +243,7 @@ export const policyOf = (description: string) =>
   section(
     description,
     {
-      name: choice(policyNames, { description: "How an engine is chosen.", default: "least_work" }),
+      name: choice(policyNames, { description: "How an engine is chosen.", default: "predicted_latency" }),
       ...optionSchemas,
     },
     { shorthand: "name", aliases: policyAliases },

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { list, section } from "./container.ts";
+import { list, map, section } from "./container.ts";
 import { choice, duration, filePath, integer, size, text } from "./leaf.ts";
 
 /** An endpoint of ZeroMQ over TCP. */
@@ -60,6 +60,36 @@ export const kvEvents = section("KV events, by which engines tell what they cach
     maximum: 1_000,
   }),
 });
+
+export const kvPools = list(
+  section("A pool of KV blocks outside the engines, which publishes what it holds as engines publish KV events.", {
+    name: text({
+      description: "Unique name. Routers of a mesh know the pool by it.",
+      maxLength: 128,
+      pattern: "^[\\x21-\\x7e]+$",
+      expected: "a name of at most 128 visible ASCII characters",
+    }),
+    endpoint: zmqEndpoint("Where it publishes; one stream for the whole pool.", { wildcard: false }),
+    replay: Type.Optional(zmqEndpoint("Where missed events can be asked for.", { wildcard: false })),
+    topic: text({ description: "Only events with a topic that starts so.", minLength: 0, default: "" }),
+    models: list(text({ description: "A model's name, in which `*` stands for any text.", maxLength: 256 }), {
+      description:
+        "Only engines that serve one of these fetch from it. Blocks of different models must not meet in a pool.",
+      default: ["*"],
+      minItems: 1,
+      maxItems: 1_000,
+    }),
+    labels: map(text({ description: "A label's value.", minLength: 0, maxLength: 256 }), {
+      description: "Only engines with all of these labels fetch from it.",
+      maxProperties: 64,
+    }),
+  }),
+  {
+    description:
+      "Pools of KV blocks that engines fetch from, like those of LMCache: what is in them counts for each of these engines.",
+    maxItems: 64,
+  },
+);
 
 export const tokenizers = list(
   section(

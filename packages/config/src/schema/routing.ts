@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { list, map, section } from "./container.ts";
-import { flag, number, text } from "./leaf.ts";
+import { flag, integer, number, text } from "./leaf.ts";
 import { policyOf } from "./policies.ts";
 
 const modelName = (description: string) => text({ description, maxLength: 256 });
@@ -41,10 +41,18 @@ export const models = section("Names that clients may use besides those that eng
     {
       description:
         "LoRA adapters by name that the router has engines load when they are asked for: vLLM's with " +
-        "`VLLM_ALLOW_RUNTIME_LORA_UPDATING`.",
+        "`VLLM_ALLOW_RUNTIME_LORA_UPDATING`, SGLang's with `--enable-lora`.",
       maxProperties: 1_000,
     },
   ),
+  "max-loaded-adapters": integer({
+    description:
+      "How many of `adapters` an engine has loaded at once. For one more, the one used longest ago is unloaded, if " +
+      "nobody uses it; else another engine is taken.",
+    minimum: 1,
+    maximum: 200,
+    default: 128,
+  }),
   aliases: map(modelName("The model it stands for."), {
     description: "Further names of models.",
     maxProperties: 10_000,

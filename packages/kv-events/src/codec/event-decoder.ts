@@ -110,7 +110,7 @@ class ColumnDecoder implements EventDecoder {
     if (part === eventsPart) return this.#readEvents();
     if (part === timestampPart) {
       if (cursor.readNil()) return undefined;
-      this.batch.timestampS = cursor.readNumber();
+      this.batch.timestampS = inSeconds(cursor.readNumber());
       // A float may be NaN, which says as little as nil; then the cursor has moved.
       return Number.isNaN(this.batch.timestampS) && cursor.at === start ? this.#misfit(start) : undefined;
     }
@@ -151,6 +151,11 @@ class ColumnDecoder implements EventDecoder {
     return this.#cursor.skip() ? "envelope" : this.#cursor.failure;
   }
 }
+
+/** Unix seconds of the year 5138: what is beyond is in milliseconds, as Mooncake's master has it (`kv_event_publisher.cpp`). */
+const maxTimestampS = 1e11;
+
+const inSeconds = (timestamp: number): number => (timestamp > maxTimestampS ? timestamp / 1_000 : timestamp);
 
 /** Places of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */
 const timestampPart = 0;

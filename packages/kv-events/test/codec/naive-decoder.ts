@@ -58,7 +58,7 @@ export function decodeNaively(payload: Uint8Array): NaiveMessage {
     }
   }
   return {
-    timestampS: ts === null ? Number.NaN : Number(ts),
+    timestampS: ts === null ? Number.NaN : Number(ts) > 1e11 ? Number(ts) / 1_000 : Number(ts),
     rank: Number(rank ?? -1),
     events: read,
     unknown,

@@ -1,7 +1,16 @@
 import type { CounterSeries, Meter } from "@espalier/common";
 
 /** What of a link is counted, by kind. */
-export type ExchangeKind = "update" | "relay" | "vector" | "want" | "piece" | "snapshot" | "load" | "statement";
+export type ExchangeKind =
+  | "update"
+  | "relay"
+  | "vector"
+  | "want"
+  | "piece"
+  | "snapshot"
+  | "load"
+  | "statement"
+  | "note";
 
 /** Metrics of the exchange. */
 export interface ExchangeMeter {

@@ -18,6 +18,7 @@ import { defaultExchangeLimits, type ExchangeLimits } from "./exchange-limits.ts
 import { createExchangeMeter } from "./exchange-meter.ts";
 import { LoadExchangeCarrier } from "./load-exchange-carrier.ts";
 import type { MeshPeers } from "./mesh-peers.ts";
+import { NoteCarrier } from "./note-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 import { StatementExchange } from "./statement-exchange.ts";
 
@@ -73,6 +74,7 @@ class LinkExchange implements Exchange {
   readonly #snapshots: SnapshotExchange;
   readonly #statements: StatementExchange;
   readonly #load: LoadExchangeCarrier;
+  readonly #notes: NoteCarrier;
   readonly #links = new Set<Link>();
   #timers: Cancel[] = [];
 
@@ -97,6 +99,7 @@ class LinkExchange implements Exchange {
     this.#documents.isHeld = isJoining;
     this.#statements = new StatementExchange(parts);
     this.#load = new LoadExchangeCarrier({ ...parts, load: replica.load });
+    this.#notes = new NoteCarrier({ ...parts, notes: replica.notes });
   }
 
   readonly conditions = {
@@ -109,6 +112,7 @@ class LinkExchange implements Exchange {
     const { scheduler } = this.#deps;
     this.#documents.start();
     this.#load.start();
+    this.#notes.start();
     this.#snapshots.start();
     this.#timers = [
       scheduler.every(sweepPeriodMs, () => this.#sweep()),
@@ -121,6 +125,7 @@ class LinkExchange implements Exchange {
     for (const cancel of this.#timers.splice(0)) cancel();
     this.#documents.stop();
     this.#load.stop();
+    this.#notes.stop();
     this.#snapshots.stop();
     this.#sender.stop();
   }
@@ -130,6 +135,7 @@ class LinkExchange implements Exchange {
     this.#sender.linkUp(link);
     this.#receiver.linkUp(link);
     this.#load.linkUp(link);
+    this.#notes.linkUp(link);
     this.#documents.linkUp(link);
     this.#statements.linkUp(link);
     this.#snapshots.linkUp(link);
@@ -139,6 +145,7 @@ class LinkExchange implements Exchange {
   linkDown(link: Link): void {
     if (!this.#links.delete(link)) return;
     this.#load.linkDown(link);
+    this.#notes.linkDown(link);
     this.#statements.linkDown(link);
     this.#documents.linkDown(link);
     this.#sender.linkDown(link);
@@ -149,6 +156,7 @@ class LinkExchange implements Exchange {
   drained(link: Link, channel: Channel): void {
     if (!this.#links.has(link)) return;
     if (channel === "load") this.#load.drained(link);
+    if (channel === "notes") this.#notes.drained(link);
     if (channel === "documents") this.#documents.drained(link);
     if (channel !== "bulk") return;
     this.#sender.drained(link);
@@ -159,6 +167,7 @@ class LinkExchange implements Exchange {
     if (!this.#links.has(link)) return;
     try {
       if (channel === "load") this.#load.frame(link, frame);
+      else if (channel === "notes") this.#notes.frame(link, frame);
       else if (channel === "documents") this.#document(link, decodeDocumentMessage(frame));
       else this.#bulk(link, frame);
     } catch (error) {

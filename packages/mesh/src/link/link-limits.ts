@@ -35,7 +35,7 @@ export const defaultLinkLimits: LinkLimits = {
   redialMs: 1_000,
   silentMs: 1_500,
   maxFrameBytes: 1_024 * kib - 2,
-  queueBytes: { load: 256 * kib, membership: 64 * kib, documents: 4_096 * kib, bulk: 1_024 * kib },
+  queueBytes: { load: 256 * kib, membership: 64 * kib, documents: 4_096 * kib, bulk: 1_024 * kib, notes: 256 * kib },
   windowBytes: { documents: 512 * kib, bulk: 256 * kib },
 };
 

@@ -2,9 +2,10 @@ import type { Origin } from "@espalier/replication";
 
 /**
  * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
- * behind documents; `bulk` (snapshots, diffs) has a credit of its own.
+ * behind documents; `bulk` (snapshots, diffs) has a credit of its own; `notes` wait for all else, and go only to peers that
+ * have the capability of this name.
  */
-export const channels = ["load", "membership", "documents", "bulk"] as const;
+export const channels = ["load", "membership", "documents", "bulk", "notes"] as const;
 
 export type Channel = (typeof channels)[number];
 

@@ -36,7 +36,7 @@ export class PeerLink implements Link {
   readonly #deps: PeerLinkDeps;
   readonly #queue: SendQueue;
   /** Bytes received and not credited, by channel. */
-  readonly #owedBytes: Record<Channel, number> = { load: 0, membership: 0, documents: 0, bulk: 0 };
+  readonly #owedBytes: Record<Channel, number> = { load: 0, membership: 0, documents: 0, bulk: 0, notes: 0 };
   #isFlushing = false;
   #hasEnded = false;
 

@@ -13,6 +13,7 @@ const answerDelayMs = 10;
 export interface MessageChannelsOptions {
   readonly origin: () => Origin;
   readonly load: ReplicaPorts["load"];
+  readonly notes: ReplicaPorts["notes"];
   readonly keys: RedisKeys;
   readonly limits: RedisLimits;
   readonly scheduler: Scheduler;
@@ -22,11 +23,11 @@ export interface MessageChannelsOptions {
   readonly onGauges: (from: Origin) => void;
 }
 
-/** Gauges and messages among routers, which Redis passes on and does not keep. */
+/** Gauges, notes and messages among routers, which Redis passes on and does not keep. */
 export class MessageChannels {
   readonly #options: MessageChannelsOptions;
   readonly #received = new Map<string, { bytes: number }>();
-  readonly #cancelFrames: Cancel;
+  readonly #cancelFrames: readonly Cancel[];
   #session: RedisSession | undefined;
   #publishing = 0;
   #sentBytes = 0;
@@ -36,13 +37,17 @@ export class MessageChannels {
 
   constructor(options: MessageChannelsOptions) {
     this.#options = options;
-    this.#cancelFrames = options.load.onFrame((frame) => this.#sendGauges(frame));
+    this.#cancelFrames = [
+      options.load.onFrame((frame) => this.#sendGauges(frame)),
+      options.notes.onFrame((frame) => this.#sendNotes(frame)),
+    ];
   }
 
-  /** From now on messages go out; all gauges do at once. */
+  /** From now on messages go out; all gauges and notes do at once. */
   attach(session: RedisSession): void {
     this.#session = session;
     this.#sendGauges(this.#options.load.fullFrame());
+    this.#sendAllNotes();
   }
 
   detach(): void {
@@ -63,15 +68,18 @@ export class MessageChannels {
 
   /** Takes a message as it came. */
   receive(channel: string, bytes: Buffer): void {
-    if (channel === this.#options.keys.load) this.#receiveGauges(bytes);
+    const { keys } = this.#options;
+    if (channel === keys.load) this.#receiveGauges(bytes);
+    else if (channel === keys.notes) this.#receiveNotes(bytes);
     else this.#receiveControl(bytes);
   }
 
-  /** Sends all own gauges soon, for somebody who has just come. */
+  /** Sends all own gauges and notes soon, for somebody who has just come. */
   sendAllGaugesSoon(): void {
     this.#cancelAnswer ??= this.#options.scheduler.after(answerDelayMs, () => {
       this.#cancelAnswer = undefined;
       this.#sendGauges(this.#options.load.fullFrame());
+      this.#sendAllNotes();
     });
   }
 
@@ -90,7 +98,7 @@ export class MessageChannels {
   stop(): void {
     this.#session = undefined;
     this.#cancelAnswer?.();
-    this.#cancelFrames();
+    for (const cancel of this.#cancelFrames) cancel();
   }
 
   async #put(to: RedisSession, channel: string, message: RedisArgument): Promise<void> {
@@ -118,6 +126,28 @@ export class MessageChannels {
     }
     this.#owesGauges = false;
     void this.#put(this.#session, keys.load, encodeLoadEnvelope(origin(), frame));
+  }
+
+  #sendAllNotes(): void {
+    for (const frame of this.#options.notes.fullFrames()) this.#sendNotes(frame);
+  }
+
+  /** Notes that find no room are told again by themselves, some time later. */
+  #sendNotes(frame: Uint8Array): void {
+    const { keys, limits, count } = this.#options;
+    if (!this.#session) return;
+    if (this.#publishing >= limits.maxPublishing) count("message-dropped");
+    else void this.#put(this.#session, keys.notes, Buffer.from(frame.buffer, frame.byteOffset, frame.byteLength));
+  }
+
+  #receiveNotes(bytes: Buffer): void {
+    const { notes, count } = this.#options;
+    try {
+      notes.receive(bytes);
+    } catch (error) {
+      if (!(error instanceof EspalierError)) throw error;
+      count("note-invalid");
+    }
   }
 
   #receiveGauges(bytes: Buffer): void {

@@ -6,6 +6,7 @@ export type RedisIncident =
   | "update-refused"
   | "message-invalid"
   | "load-invalid"
+  | "note-invalid"
   | "lease-invalid"
   | "key-of-other-type"
   | "gap"

@@ -4,6 +4,8 @@ import type { Origin } from "@espalier/replication";
 export interface RedisKeys {
   /** Channel of gauges. */
   readonly load: string;
+  /** Channel of notes. Older routers do not listen to it. */
+  readonly notes: string;
   /** Channel of everything else that need not be kept. */
   readonly control: string;
   /** Set of router ids whose leases are worth looking for. */
@@ -27,6 +29,7 @@ export function createRedisKeys(cluster: string): RedisKeys {
   const of = ({ router, epoch }: Origin, incarnation: number): string => `${router}:${epoch}:${incarnation}`;
   return {
     load: `${base}load`,
+    notes: `${base}notes`,
     control: `${base}control`,
     members: `${base}members`,
     origins: `${base}origins`,

@@ -56,16 +56,16 @@ export interface RedisParts {
 
 export function makeRedisParts(options: RedisBackendOptions, limits: RedisLimits, hooks: RedisHooks): RedisParts {
   const { replica, cluster, clock, meter } = options;
-  const { documents, load, snapshots } = replica;
+  const { documents, load, notes, snapshots } = replica;
   const keys = createRedisKeys(cluster);
   const origin = (): Origin => replica.origin;
   const shared = { ...options, origin, keys, limits, count: createIncidentCounter(meter), isReady: hooks.isReady };
   const join = new JoinWatch(clock, limits);
   const onGauges = (from: Origin): void => join.gaugesFrom(from);
-  const channels = new MessageChannels({ ...shared, load, onControl: hooks.onControl, onGauges });
+  const channels = new MessageChannels({ ...shared, load, notes, onControl: hooks.onControl, onGauges });
   const connector = new RedisConnector({
     ...shared,
-    channels: [keys.load, keys.control],
+    channels: [keys.load, keys.notes, keys.control],
     onMessage: (channel, message) => channels.receive(channel, message),
     onSession: hooks.onSession,
     onEnd: hooks.onSessionEnd,

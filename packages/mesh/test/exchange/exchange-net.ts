@@ -17,6 +17,8 @@ class Node {
   readonly exchange: Exchange;
   readonly links = new Map<string, NetLink>();
   isLooking = false;
+  /** What it says it can do; an older router can do nothing more. */
+  readonly capabilities = ["notes"];
 
   constructor(net: ExchangeNet, router: string, limits: Partial<ExchangeLimits>, meter: Meter) {
     this.replica = new LogReplica(router);
@@ -67,7 +69,7 @@ class NetLink implements Link {
   constructor(net: ExchangeNet, from: string, to: Node) {
     this.#net = net;
     this.from = from;
-    this.peer = { origin: to.replica.origin, address: undefined, version: 1 };
+    this.peer = { origin: to.replica.origin, address: undefined, version: 1, capabilities: to.capabilities };
   }
 
   get bufferedBytes(): number {

@@ -149,8 +149,8 @@ test("frames that come in one go with the last of the handshake are read", async
 
 test("an empty frame of every channel comes as one", async () => {
   const { router, peer } = await peerAt("link");
-  const channels = ["load", "membership", "documents", "bulk"] as const;
+  const channels = ["load", "membership", "documents", "bulk", "notes"] as const;
   peer.send(...channels.map((channel) => encodeData(channel, new Uint8Array(0))));
   expect(router.frames).toEqual(channels.map((channel) => `${channel} `));
-  expect(router.to("raw").stats.receivedBytes).toBe(8);
+  expect(router.to("raw").stats.receivedBytes).toBe(10);
 });

@@ -64,9 +64,9 @@ describe("the order of frames", () => {
     for (let seed = 0; seed < 20; seed++) {
       const random = createSeededRandom(seed);
       const { rig, b, link } = await slowPair(2_000 + random.integer(50_000));
-      const sent: Record<Channel, string[]> = { load: [], membership: [], documents: [], bulk: [] };
+      const sent: Record<Channel, string[]> = { load: [], membership: [], documents: [], bulk: [], notes: [] };
       for (let index = 0; index < 400; index++) {
-        const channel = channels[random.integer(4)]!;
+        const channel = channels[random.integer(channels.length)]!;
         const frame = new Uint8Array(4 + random.integer(channel === "load" ? 300 : 20_000));
         new DataView(frame.buffer).setUint32(0, index);
         if (link.send(channel, frame)) sent[channel].push(frameText(channel, frame));

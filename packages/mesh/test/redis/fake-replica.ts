@@ -9,6 +9,7 @@ import {
   type ReplicatedDocuments,
   type SnapshotRequest,
 } from "@espalier/replication";
+import { FakeNotes } from "../fake-notes.ts";
 
 const registryName = "registry/default";
 const encode = (value: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
@@ -112,6 +113,8 @@ export class FakeReplica implements ReplicaPorts {
       return () => this.#updateListeners.delete(listener);
     },
   };
+
+  readonly notes = new FakeNotes(() => this.origin);
 
   readonly load: ReplicaPorts["load"] = {
     onFrame: (listener) => {

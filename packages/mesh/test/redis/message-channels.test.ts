@@ -16,6 +16,7 @@ function makeChannels(limits: Partial<RedisLimits> = {}) {
     ...shared,
     origin: () => replica.origin,
     load: replica.load,
+    notes: replica.notes,
     onControl: (message) => void heard.push(message),
     onGauges: ({ router }) => void gauges.push(router),
   });
@@ -145,5 +146,53 @@ describe("messages that come in", () => {
     channels.forget("a");
     channels.receive(keys.control, hello("c"));
     expect([of("a"), of("c")]).toEqual([0, hello("c").length]);
+  });
+});
+
+describe("notes", () => {
+  const frameOf = (id: string, text: string): Buffer => {
+    const sender = new FakeReplica(id);
+    const frames: Uint8Array[] = [];
+    sender.notes.onFrame((frame) => frames.push(frame));
+    sender.notes.post(text);
+    return Buffer.from(frames[0]!);
+  };
+
+  test("go out on a channel of their own: at once, whole with a session and whenever somebody comes", async () => {
+    const { time, channels, replica, session, sent } = makeChannels();
+    replica.notes.post("one");
+    expect(sent(keys.notes)).toBe(0);
+    channels.attach(session);
+    await time.advanceAsync(0);
+    expect(sent(keys.notes)).toBe(1);
+    replica.notes.post("another");
+    await time.advanceAsync(0);
+    expect(sent(keys.notes)).toBe(2);
+    channels.sendAllGaugesSoon();
+    await time.advanceAsync(10);
+    expect(sent(keys.notes)).toBe(3);
+    channels.stop();
+    replica.notes.post("yet another");
+    await time.advanceAsync(0);
+    expect(sent(keys.notes)).toBe(3);
+  });
+
+  test("are dropped and counted when too much waits", () => {
+    const { channels, replica, session, incidents } = makeChannels({ maxPublishing: 2 });
+    channels.attach(session);
+    replica.notes.post("one");
+    expect(incidents).toEqual([]);
+    replica.notes.post("another");
+    expect(incidents).toEqual(["message-dropped"]);
+  });
+
+  test("that come in are told, those of the own router and of other kinds left out; what cannot be read is counted", () => {
+    const { channels, replica, incidents } = makeChannels();
+    channels.receive(keys.notes, frameOf("a", "learned"));
+    channels.receive(keys.notes, frameOf("me", "mine"));
+    channels.receive(keys.notes, Buffer.from('{"router":"b","epoch":1}'));
+    channels.receive(keys.notes, Buffer.of(200));
+    expect([...replica.notes.heard]).toEqual([["a@1", "learned"]]);
+    expect(incidents).toEqual(["note-invalid"]);
   });
 });

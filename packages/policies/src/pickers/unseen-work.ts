@@ -1,5 +1,6 @@
 import type { Random } from "@espalier/common";
 import type { Decision } from "../decision.ts";
+import { hashString } from "../hash.ts";
 import { lowestFirst, type Order } from "./ordered-draw.ts";
 
 /**
@@ -10,11 +11,15 @@ import { lowestFirst, type Order } from "./ordered-draw.ts";
  * with a probability in proportion to what it is below the level to which the unseen work fills them alone, requests in
  * flight counted in. If every router does so, none is expected to rise above it, which is the lowest level there can be
  * (the equilibrium of Wardrop, 1952).
+ *
+ * Prompts that are cold from the same place on should meet, whichever routers they come to: of the equals below the level
+ * such a prompt takes the one that comes first in an order of its own, which every router knows (rendezvous hashing: Thaler
+ * and Ravishankar, 1998). Prompts that have nothing in common have other orders, and so spread.
  */
 export interface UnseenWork {
   /** Costs with the engines filled up to the level; of the last decision for which `level` said yes. */
   readonly costs: Float64Array;
-  /** @returns whether there is unseen work to think of */
+  /** @returns whether there is unseen work to think of, or other routers to meet */
   level(decision: Decision): boolean;
   draw(decision: Decision, order: Order, random: Random): number;
   /** Writes, by candidate index, the probability with which `draw` takes each; `out` comes zeroed. */
@@ -59,7 +64,7 @@ class LeveledWork implements UnseenWork {
   level(decision: Decision): boolean {
     const { eligible, eligibleCount } = decision;
     const amount = this.#options.amountOf(decision);
-    if (!(amount > 0)) return false;
+    if (!(amount > 0) && decision.request.coldKey === undefined) return false;
     this.#grow(decision.costs.length);
     const heights = this.#heights;
     for (let place = 0; place < eligibleCount; place++) heights[eligible[place]!] = 0;
@@ -81,6 +86,7 @@ class LeveledWork implements UnseenWork {
   draw(decision: Decision, order: Order, random: Random): number {
     const level = this.#fillNear(decision, order);
     const near = this.#near;
+    if (decision.request.coldKey !== undefined) return this.#meetingPlace(decision, level);
     if (this.#keepOwn(decision)) return leastOf(near, order.second, random);
     let chosen = near.indices[0]!;
     let sum = 0;
@@ -97,6 +103,10 @@ class LeveledWork implements UnseenWork {
 
   explain(decision: Decision, order: Order, out: Float64Array): void {
     const level = this.#fillNear(decision, order);
+    if (decision.request.coldKey !== undefined) {
+      out[this.#meetingPlace(decision, level)] = 1;
+      return;
+    }
     const hasOwn = this.#keepOwn(decision);
     const near = this.#near.indices.subarray(0, this.#near.count);
     const least = near.reduce((lowest, index) => Math.min(lowest, order.second[index]!), Number.POSITIVE_INFINITY);
@@ -128,6 +138,22 @@ class LeveledWork implements UnseenWork {
       this.#heights[index] = this.#heights[index]! + this.#options.tieCost * order.second[index]!;
     }
     return waterLevel(near, this.#heights, this.#options.amountOf(decision));
+  }
+
+  /** The equal with room for which a hash of its key and the prompts' is highest. */
+  #meetingPlace({ candidates, request }: Decision, level: number): number {
+    const near = this.#near;
+    let chosen = near.indices[0]!;
+    let highest = -1;
+    for (let place = 0; place < near.count; place++) {
+      const index = near.indices[place]!;
+      if (this.#heights[index]! > level) continue;
+      const hash = hashString(candidates.key[index]!, request.coldKey!);
+      if (hash <= highest) continue;
+      highest = hash;
+      chosen = index;
+    }
+    return chosen;
   }
 
   /** Leaves only those of this router among the equals, where there are any. @returns whether there are */

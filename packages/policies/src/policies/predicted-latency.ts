@@ -11,7 +11,10 @@ import { weightedOnly } from "../weights.ts";
 
 /** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
 const nearTieMs = 8;
-/** What a request in flight costs the next one: a few steps of a batch that is larger by one. */
+/**
+ * What a request in flight costs the next one and those beside it: steps of a batch that is larger by one. Scores of terms that
+ * do not depend on the prompt have weight 1.
+ */
 const requestMs = 1;
 
 export const predictedLatency: PolicyDefinition = {
@@ -31,6 +34,7 @@ export const predictedLatency: PolicyDefinition = {
       terms: [
         { scorer: backlog, weight: 1 },
         { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
+        { scorer: requestLoad, weight: requestMs },
         { scorer: createOwnWork(credits), weight: 1 },
         { scorer: createKvPressure(credits), weight: 1 },
         { scorer: createAdapterLoadMs(), weight: 1 },
@@ -39,7 +43,7 @@ export const predictedLatency: PolicyDefinition = {
         reason: "least_time",
         tolerance: nearTieMs,
         tieBreaker: requestLoad,
-        unseen: createUnseenWork({ commonTerms: 2, amountOf: unseenMs, tieCost: requestMs }),
+        unseen: createUnseenWork({ commonTerms: 3, amountOf: unseenMs, tieCost: 0 }),
       }),
     });
   },

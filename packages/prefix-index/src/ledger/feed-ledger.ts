@@ -1,6 +1,6 @@
 import { type EngineEventBatch, eventKind } from "../engine-events.ts";
 import type { Hash64 } from "../hash/hash64.ts";
-import { tierNames } from "../tiers.ts";
+import { tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import type { BlockDigests } from "./block-digests.ts";
 import { blockShapeOf } from "./block-shape.ts";
@@ -38,7 +38,7 @@ export interface FeedLedgerOptions {
 
 /**
  * Why a feed cannot be followed: the engine's blocks are neither a multiple nor a fraction of the router's, or their
- * size has changed in the middle of a life.
+ * size in the GPU has changed in the middle of a life.
  */
 export type UnusableReason = "block-size-ratio" | "block-size-changed";
 
@@ -160,8 +160,7 @@ export class FeedLedger {
   #applyEvent(batch: EngineEventBatch, event: number): void {
     const kind = batch.kind[event]!;
     const hashes = batch.hashStart[event + 1]! - batch.hashStart[event]!;
-    const tier = batch.tier[event]!;
-    const isOutOfBounds = tier >= tierNames.length || hashes > this.#limits.maxEventHashes;
+    const isOutOfBounds = batch.tier[event]! >= tierNames.length || hashes > this.#limits.maxEventHashes;
     if (this.#unusable !== undefined || isOutOfBounds) this.#report.refusedEvents++;
     else if (kind === eventKind.stored) this.#applyStored(batch, event);
     else if (kind === eventKind.removed) this.#applyRemoved(batch, event);
@@ -187,7 +186,7 @@ export class FeedLedger {
     const blocks = batch.hashStart[event + 1]! - firstHash;
     const size = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
     if (size * blocks !== tokens || !Number.isInteger(size)) return false;
-    const held = this.#heldFor(size, batch);
+    const held = this.#heldFor(size, batch.tier[event]!, batch);
     if (held === undefined) return false;
     const detail = batch.detail[event];
     const run: NamedRun = {
@@ -234,9 +233,11 @@ export class FeedLedger {
   }
 
   /** The blocks of a feed whose engine has blocks of this size; undefined when that cannot be followed. */
-  #heldFor(engineBlockSize: number, batch: EngineEventBatch): HeldBlocks | undefined {
-    if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize)
-      return this.#refuse("block-size-changed");
+  #heldFor(engineBlockSize: number, inTier: number, batch: EngineEventBatch): HeldBlocks | undefined {
+    if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize) {
+      // What an engine offloads may be in chunks of another size (LMCache: 256 tokens): that does not concern its own blocks.
+      return inTier === tier.gpu ? this.#refuse("block-size-changed") : undefined;
+    }
     if (this.#held !== undefined) return this.#held;
     const shape = blockShapeOf({ engine: engineBlockSize, router: this.#blockSize });
     if (shape === undefined) return this.#refuse("block-size-ratio");

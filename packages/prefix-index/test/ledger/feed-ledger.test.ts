@@ -191,6 +191,34 @@ test.each([
   expect(apply(stored([1n], [100]))).toMatchObject({ storedBlocks: 1 });
 });
 
+// LMCache tells of its chunks of 256 tokens in the stream of an engine with blocks of 16: all that was known of the engine
+// used to be given up for that.
+test.each(["cpu", "disk", "external"] as const)(
+  "blocks of another size in the tier %s are left out, and those in the GPU stay",
+  (name) => {
+    const { sink, ledger, apply } = setUp();
+    const chunk = stored([2n], [100, 200], { blockSize: 8, tier: tier[name] });
+    expect(apply(stored([1n], [100]), chunk, stored([3n], [300], { parent: 1n }))).toMatchObject({
+      storedBlocks: 2,
+      refusedEvents: 1,
+    });
+    expect(ledger.stats()).toMatchObject({ unusable: undefined, engineBlockSize: 4, nodes: 2, blocks: [2, 0, 0, 0] });
+    expect(sink.blocks[tier.gpu]!.size).toBe(2);
+    expect(apply({ kind: "removed", hashes: [2n], tier: tier[name] })).toMatchObject({ unknownRemovals: 1 });
+    apply(stored([1n], [100], { tier: tier[name] }));
+    expect(sink.blocks[tier[name]]!.size).toBe(1);
+  },
+);
+
+test("a stream of chunks alone is followed by the size of the first", () => {
+  const { sink, ledger, apply } = setUp();
+  const chunk = (hash: bigint, ...blocks: readonly number[]) =>
+    stored([hash], blocks, { blockSize: 4 * blocks.length, tier: tier.external });
+  expect(apply(chunk(1n, 100, 200), chunk(2n, 500), chunk(3n, 300, 400))).toMatchObject({ refusedEvents: 1 });
+  expect(ledger.stats()).toMatchObject({ engineBlockSize: 8, blocks: [0, 0, 0, 4] });
+  expect(sink.blocks[tier.external]!.size).toBe(4);
+});
+
 test("a change of the block size ends what is known of the feed", () => {
   const { sink, ledger, apply } = setUp();
   apply(stored([1n], [100]), stored([2n], [100, 200], { blockSize: 8 }));

@@ -2,6 +2,7 @@ import type { RouterId } from "@espalier/common";
 import type { JournalStore } from "../documents/journal.ts";
 import type { FactFold, FoldStatement } from "../facts/fact-fold.ts";
 import type { LoadExchange } from "../load/load-exchange.ts";
+import type { NoteExchange } from "../notes/note-exchange.ts";
 import type { ReplicaPorts, SnapshotSink } from "../replica-ports.ts";
 import type { SnapshotRequests } from "./snapshot-requests.ts";
 
@@ -9,6 +10,7 @@ export interface BackendPortsParts {
   readonly store: JournalStore;
   readonly fold: FactFold;
   readonly load: LoadExchange;
+  readonly notes: NoteExchange;
   readonly requests: SnapshotRequests;
   /** Targets whose events this router journals. */
   readonly ownedTargets: () => Iterable<string>;
@@ -17,13 +19,14 @@ export interface BackendPortsParts {
 
 /** The replica as those see it who carry what it shares. */
 export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
-  const { store, fold, load, requests, ownedTargets, renewEpoch } = parts;
+  const { store, fold, load, notes, requests, ownedTargets, renewEpoch } = parts;
   return {
     get origin() {
       return store.own.origin;
     },
     documents: store,
     load,
+    notes,
     snapshots: {
       exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
       beginImport(): SnapshotSink {

@@ -1,83 +1,35 @@
-import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
-import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import type { JournalObserver, JournalStats } from "../documents/journal.ts";
+import type { Cancel } from "@espalier/common";
+import type { LedgerSink } from "@espalier/prefix-index";
+import type { JournalObserver } from "../documents/journal.ts";
 import { createJournalStore, type Journals } from "../documents/journal-store.ts";
 import { createFactFold } from "../facts/create-fact-fold.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
-import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import type { FactFold } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
-import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
+import { joinNoteExchanges } from "../notes/join-note-exchanges.ts";
+import { noteKind } from "../notes/note-frame.ts";
+import { createNotePlane, type NotePlane } from "../notes/note-plane.ts";
 import type { Origin } from "../origin.ts";
 import { type Bindings, createBindings } from "../placements/bindings.ts";
 import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.ts";
 import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
 import { createRegistry, type Registry } from "../registry/registry.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
+import { usageNoteKind } from "../usage/usage-frame.ts";
+import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
 import { createBackendPorts, loadingTargets } from "./backend-ports.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedDesk } from "./feed-desk.ts";
 import { JournalCoverage } from "./journal-coverage.ts";
+import type { Replica, ReplicaDescription, ReplicaOptions } from "./replica-api.ts";
 import { shareRegistry } from "./shared-registry.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 import { createTouchingJournal, type TouchingJournal } from "./touching-journal.ts";
 import { createWelcome, type Welcome } from "./welcome.ts";
-
-export interface ReplicaOptions {
-  readonly router: RouterId;
-  /** Filled by the replica; nobody else writes facts to it. */
-  readonly index: PrefixIndex;
-  readonly slots: TargetSlots;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly logger: Logger;
-  readonly meter: Meter;
-  /** The longest time that a placement is believed. */
-  readonly placementTtlMs: number;
-  /** Least time between two transactions of the own journal. Default: 15 ms. */
-  readonly tickMs?: number;
-}
-
-/** All that this router shares with the others, as one thing. It moves nothing by itself: a backend does, by `ports`. */
-export interface Replica extends Startable {
-  readonly ports: ReplicaPorts;
-  readonly store: Journals;
-  readonly fold: FactFold;
-  readonly load: LoadPlane;
-  readonly placements: PlacementLog;
-  readonly bindings: Bindings;
-  readonly registry: Registry;
-  /**
-   * Begins to read a target's feed for all routers.
-   *
-   * @param tellAll tells a sink everything that the reader's ledger holds
-   */
-  openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader;
-  /** Claims of every journal that is held, those of dead routers included. */
-  claimsOf(target: string): readonly PostedClaim[];
-  /** The claim that holds, among those of living routers. */
-  claimOf(target: string): PostedClaim | undefined;
-  /** What facts of a target are worth now. */
-  worthOf(target: string): FeedWorth;
-  /** Told when claims, or what facts of a target are worth, may have changed. */
-  onClaims(listener: (target: string) => void): Cancel;
-  /** To be told whenever it changes who lives. */
-  setMembers(members: readonly Member[]): void;
-  /** The target's engine is not in this router's fleet. */
-  forgetTarget(target: string): void;
-  describe(): ReplicaDescription;
-}
-
-export interface ReplicaDescription {
-  readonly origin: Origin;
-  readonly journals: JournalStats;
-  readonly foldBytes: number;
-  readonly targets: readonly FoldState[];
-  readonly load: ReturnType<LoadPlane["describe"]>;
-}
 
 const upkeepMs = 1_000;
 const defaultTickMs = 15;
@@ -94,6 +46,8 @@ class JournaledReplica implements Replica {
   readonly store: Journals;
   readonly fold: FactFold;
   readonly load: LoadPlane;
+  readonly notes: NotePlane;
+  readonly usage: UsagePlane;
   readonly placements: PlacementLog;
   readonly bindings: Bindings;
   readonly registry: Registry;
@@ -139,6 +93,8 @@ class JournaledReplica implements Replica {
       (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
     );
     this.load = createLoadPlane({ self, slots, clock, scheduler, meter });
+    this.usage = createUsagePlane({ self, clock, scheduler, meter });
+    this.notes = createNotePlane({ self, clock, scheduler, meter });
     const touch = (): void => this.#schedule.touch();
     const hlc = this.#hybrid;
     this.bindings = createBindings({ self, clock, hlc, touch });
@@ -153,7 +109,18 @@ class JournaledReplica implements Replica {
       placementTtlMs: options.placementTtlMs,
     });
     this.ports = createBackendPorts({
-      ...{ store: this.store, fold: this.fold, load: this.load.exchange, requests: this.#requests },
+      ...{
+        store: this.store,
+        fold: this.fold,
+        load: this.load.exchange,
+        notes: joinNoteExchanges(
+          new Map([
+            [noteKind, this.notes.exchange],
+            [usageNoteKind, this.usage.exchange],
+          ]),
+        ),
+        requests: this.#requests,
+      },
       ownedTargets: () => this.#desk.owned(),
       renewEpoch: (above) => this.#renewEpoch(above),
     });
@@ -163,6 +130,8 @@ class JournaledReplica implements Replica {
 
   async start(): Promise<void> {
     this.load.start();
+    this.usage.start();
+    this.notes.start();
     this.#cancelUpkeep = this.#options.scheduler.every(upkeepMs, () => this.#upkeep());
   }
 
@@ -170,6 +139,8 @@ class JournaledReplica implements Replica {
     this.#cancelUpkeep();
     this.#schedule.stop();
     this.load.stop();
+    this.usage.stop();
+    this.notes.stop();
   }
 
   openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader {

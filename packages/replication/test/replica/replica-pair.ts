@@ -4,7 +4,8 @@ import type { VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import type { Origin } from "../../src/origin.ts";
-import { createReplica, type Replica } from "../../src/replica/replica.ts";
+import { createReplica } from "../../src/replica/replica.ts";
+import type { Replica } from "../../src/replica/replica-api.ts";
 import type { Member } from "../../src/replica-ports.ts";
 
 /** A replica with its index. */

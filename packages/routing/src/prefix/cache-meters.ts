@@ -7,6 +7,8 @@ export interface CacheMeters {
   read(from: PromptBlocks["from"]): void;
   /** An engine said how many tokens of a prompt it had found in its cache. */
   compared(predictedTokens: number, reportedTokens: number): void;
+  /** A prompt was sent to an engine that is to fetch so many tokens of it from a pool. */
+  pooled(tokens: number): void;
   /** Sizes of the index, in blocks and bytes. */
   size(facts: number, placements: number, bytes: number): void;
 }
@@ -25,6 +27,12 @@ export function createCacheMeters(meter: Meter): CacheMeters {
       "over and under the reports, added up request by request.",
     labels: ["kind"],
   });
+  const pooled = meter
+    .counter({
+      name: "espalier_pool_tokens_total",
+      help: "Prompt tokens that engines were expected to fetch from a pool of KV blocks, of requests sent to them.",
+    })
+    .series();
   const blocks = meter.gauge({
     name: "espalier_prefix_index_blocks",
     help: "Blocks that engines are known (facts) or predicted (placements) to hold, counted for each target.",
@@ -50,6 +58,7 @@ export function createCacheMeters(meter: Meter): CacheMeters {
       over.add(Math.max(0, predictedTokens - reportedTokens));
       under.add(Math.max(0, reportedTokens - predictedTokens));
     },
+    pooled: (tokens) => pooled.add(tokens),
     size(factBlocks, placedBlocks, sizeBytes) {
       facts.set(factBlocks);
       placements.set(placedBlocks);

@@ -1,5 +1,6 @@
 import type { TargetIndex } from "@espalier/common";
 import { type PrefixMatches, type TierName, tierNames } from "@espalier/prefix-index";
+import type { KnownPool } from "./pool-reach.ts";
 import type { FeedStanding } from "./prefix-knowledge.ts";
 
 /** What is known and guessed of a prompt at one target, as it is found in the index: in blocks, before it is judged. */
@@ -8,8 +9,23 @@ export interface PrefixEvidence {
   readonly standing: FeedStanding;
   /** Leading blocks that the engine has announced, each in the fastest tier that has it. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
+  /** What pools hold that the target can fetch from. */
+  readonly pools: readonly PoolEvidence[];
   /** Leading blocks that were sent there; null where none were. */
   readonly placement: PlacementEvidence | null;
+}
+
+export interface PoolEvidence {
+  readonly pool: string;
+  readonly standing: FeedStanding;
+  /** Leading blocks of the prompt, in whatever memory of the pool. */
+  readonly blocks: number;
+}
+
+/** Where a target stands: its feed, and the pools in its reach with theirs. */
+export interface EvidenceSources {
+  readonly pools: readonly KnownPool[];
+  readonly standingOf: (target: TargetIndex) => FeedStanding;
 }
 
 export interface PlacementEvidence {
@@ -22,7 +38,11 @@ export interface PlacementEvidence {
   readonly by: number;
 }
 
-export function prefixEvidence(matches: PrefixMatches, target: TargetIndex, standing: FeedStanding): PrefixEvidence {
+export function prefixEvidence(
+  matches: PrefixMatches,
+  target: TargetIndex,
+  { pools, standingOf }: EvidenceSources,
+): PrefixEvidence {
   const gpu = matches.gpuBlocks[target]!;
   const blocksIn = (name: TierName, inTier: number): [TierName, number] => [
     name,
@@ -31,8 +51,13 @@ export function prefixEvidence(matches: PrefixMatches, target: TargetIndex, stan
   ];
   const blocks = matches.placedBlocks[target]!;
   return {
-    standing,
+    standing: standingOf(target),
     factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
+    pools: pools.map(({ name, index }) => ({
+      pool: name,
+      standing: standingOf(index),
+      blocks: matches.factBlocks[index]!,
+    })),
     placement:
       blocks === 0
         ? null

@@ -3,9 +3,11 @@ import type { CandidateSet } from "@espalier/policies";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { CacheMeters } from "./cache-meters.ts";
+import { noPools, type PoolReach } from "./pool-reach.ts";
 import { type PrefixEvidence, prefixEvidence } from "./prefix-evidence.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
+import { createMatchWriter } from "./write-match.ts";
 
 /**
  * What the events of a target are worth. `complete`: they tell everything that it holds. `partial`: what they told is so,
@@ -25,14 +27,20 @@ export interface PrefixKnowledge {
    * The prompt is being sent to the target.
    *
    * @param matchedTokens of it, as predicted at the decision
+   * @param outside how many of them the target has to fetch from a pool; none unless given
    */
-  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number): Placement;
+  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, outside?: FetchedPart): Placement;
   /** Goes on believing in prompts that still wait to be computed; to be called more often than every five seconds. */
   renew(): void;
   /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
   forget(target: TargetIndex): void;
   /** The target runs anew: nothing that is guessed of it holds. */
   forgetPlacements(target: TargetIndex): void;
+}
+
+/** What of a prompt a target does not hold itself, but a pool does. */
+export interface FetchedPart {
+  readonly pooledTokens: number;
 }
 
 /** One prompt at one target. */
@@ -66,6 +74,8 @@ export interface KnowledgeOptions {
   readonly recent: RecentPrompts;
   readonly meters: CacheMeters;
   readonly standingOf: (target: TargetIndex) => FeedStanding;
+  /** Pools whose blocks count for the targets that can fetch them; none unless given. */
+  readonly pools?: PoolReach;
   /** How long a guess is believed that no events will confirm. */
   readonly placementTtlMs: number;
   /** Capacity of a target whose metrics do not tell it. */
@@ -85,8 +95,9 @@ const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 
 /** Writes guesses through `placements` and reads all that is known from `index`, which must be where they end up. */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
-  const { clock, index, standingOf } = options;
+  const { clock, index, standingOf, pools = noPools } = options;
   const matches = createPrefixMatches(maxKnownTargets);
+  const write = createMatchWriter(matches, pools, standingOf);
   const waiting = new Set<PlacedPrompt>();
   const placing: PlacedPromptOptions = { ...options, waiting };
   return {
@@ -99,29 +110,14 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       const standing = standingOf(number);
       candidates.heldTokens[at] =
         heldBlocks(index, number, prompt.from === "bytes" ? "none" : standing) * prompt.blockSize;
-      if (matches.isListed[number] !== 1) return;
-      const { blockSize } = prompt;
-      const most = usableTokens(prompt);
-      const unit = target.signals.blockSize > 0 ? target.signals.blockSize : blockSize;
-      const trusted = standing === "complete" || standing === "partial";
-      const facts = trusted ? matches.gpuBlocks[number]! : 0;
-      const placed = matches.placedBlocks[number]!;
-      let held = wholeBlocks(Math.max(facts, placed) * blockSize, most, unit);
-      candidates.matchedTokens[at] = held;
-      candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
-      if (!trusted || matches.factBlocks[number]! <= facts) return;
-      // What lower tiers add begins where the GPU ends; a guess may reach into it.
-      const columns = [candidates.matchedCpuTokens, candidates.matchedDiskTokens, candidates.matchedExternalTokens];
-      let depth = facts;
-      for (let slower = 0; slower < columns.length; slower++) {
-        depth += matches.tierBlocks[slower + 1]![number]!;
-        const reached = Math.max(held, wholeBlocks(depth * blockSize, most, unit));
-        columns[slower]![at] = reached - held;
-        held = reached;
-      }
+      write(target, prompt, standing, candidates, at);
     },
-    evidence: (target) => (target < maxKnownTargets ? prefixEvidence(matches, target, standingOf(target)) : undefined),
-    place: (target, prompt, matchedTokens) => new PlacedPrompt(placing, target, prompt, matchedTokens),
+    evidence: (target) =>
+      target < maxKnownTargets
+        ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), standingOf })
+        : undefined,
+    place: (target, prompt, matchedTokens, { pooledTokens } = nothingFetched) =>
+      new PlacedPrompt(placing, target, prompt, { matchedTokens, pooledTokens }),
     renew() {
       for (const placed of waiting) placed.renew();
     },
@@ -134,6 +130,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
   };
 }
 
+const nothingFetched: FetchedPart = { pooledTokens: 0 };
+
 /**
  * What was sent to a target fills its cache as far as the router knows. By events a full cache is full, and one that answers
  * slowly seems to have room: that would draw the next prompts to it, so there the room is left unknown.
@@ -142,14 +140,8 @@ function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStand
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
-/** The engine always computes the last token of a prompt. How many bytes a token has, nobody knows. */
-function usableTokens({ tokens, from }: PromptBlocks): number {
-  return from === "bytes" ? tokens : tokens - 1;
-}
-
-/** Of so many tokens, those that an engine can use: in whole blocks of its own, `unit` tokens each. */
-function wholeBlocks(tokens: number, most: number, unit: number): number {
-  return Math.max(0, Math.floor(Math.min(tokens, most) / unit) * unit);
+interface PredictedParts extends FetchedPart {
+  readonly matchedTokens: number;
 }
 
 interface PlacedPromptOptions extends KnowledgeOptions {
@@ -165,14 +157,17 @@ class PlacedPrompt implements Placement {
   readonly #target: TargetIndex;
   readonly #prompt: PromptBlocks;
   readonly #matchedTokens: number;
+  readonly #pooledTokens: number;
   #isComputed = false;
   #expiresMs = 0;
 
-  constructor(options: PlacedPromptOptions, target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number) {
+  constructor(options: PlacedPromptOptions, target: RoutingTarget, prompt: PromptBlocks, predicted: PredictedParts) {
     this.#options = options;
     this.#target = target.index;
     this.#prompt = prompt;
-    this.#matchedTokens = matchedTokens;
+    this.#matchedTokens = predicted.matchedTokens;
+    this.#pooledTokens = predicted.pooledTokens;
+    if (predicted.pooledTokens > 0) options.meters.pooled(predicted.pooledTokens);
     if (!this.#isKept) return;
     const { signals } = target;
     const capacityTokens = signals.blockSize * signals.blockCount;
@@ -205,11 +200,9 @@ class PlacedPrompt implements Placement {
   withdraw(): void {
     this.#options.waiting.delete(this);
     if (!this.#isKept) return;
-    this.#options.placements.refute(
-      this.#target,
-      this.#prompt,
-      Math.floor(this.#matchedTokens / this.#prompt.blockSize),
-    );
+    // What it was to fetch it has not fetched.
+    const ownTokens = this.#matchedTokens - this.#pooledTokens;
+    this.#options.placements.refute(this.#target, this.#prompt, Math.floor(ownTokens / this.#prompt.blockSize));
   }
 
   answered(cachedTokens: number | undefined): void {

@@ -4,7 +4,7 @@ import type { RoutingTarget } from "../routing-target.ts";
 
 /** Tokens of answers change all the time; they are told this often. */
 const progressMs = 50;
-/** What became less is told so late: nobody is sent anywhere for believing in a little more load. */
+/** A prompt that has been computed is told so late: many first tokens go together then. */
 const easedMs = 8;
 
 /** Tells the other routers what this one has sent to its engines. */
@@ -20,8 +20,10 @@ interface Told {
 const idle: Told = { inFlight: 0, pendingPrefillTokens: 0 };
 
 /**
- * What is sent to an engine is told at once, since another router may be about to send there too; what ends or reaches
- * its first token a little later, and the progress of answers now and then.
+ * What is sent to an engine is told at once, since another router may be about to send there too. So is what ends: the
+ * next turn of a conversation may come to any router as soon as the answer is there, and one that still counts the last
+ * turn may hold the engine that has it all in its cache for one that is at its bound. What reaches its first token is
+ * told a little later, and the progress of answers now and then.
  */
 export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Scheduler): LoadPublisher {
   const told = new Map<RoutingTarget, Told>();
@@ -45,10 +47,9 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
     changed(target) {
       const before = told.get(target) ?? idle;
       const { inFlight, pendingPrefillTokens } = target.load;
-      if (inFlight > before.inFlight || pendingPrefillTokens > before.pendingPrefillTokens) tell(target);
-      else if (inFlight === before.inFlight && pendingPrefillTokens === before.pendingPrefillTokens) {
-        progressed.add(target);
-      } else {
+      if (inFlight !== before.inFlight || pendingPrefillTokens > before.pendingPrefillTokens) tell(target);
+      else if (pendingPrefillTokens === before.pendingPrefillTokens) progressed.add(target);
+      else {
         eased.add(target);
         cancelEased ??= scheduler.after(easedMs, tellEased);
       }

@@ -11,6 +11,7 @@ export class NonNegativeFit {
   /** The normal equations: a symmetric matrix by rows, and the right side. */
   readonly #matrix = new Float64Array(size * size);
   readonly #right = new Float64Array(size);
+  #weight = 0;
 
   /**
    * @param belief the coefficients to begin with, above zero
@@ -25,6 +26,11 @@ export class NonNegativeFit {
     }
   }
 
+  /** Of all samples, as far as they still count; the belief is not one of them. */
+  get weight(): number {
+    return this.#weight;
+  }
+
   /** What the sum is expected to be. */
   value(first: number, second: number, third: number): number {
     const [one, two, three] = this.coefficients;
@@ -36,6 +42,7 @@ export class NonNegativeFit {
     const matrix = this.#matrix;
     const right = this.#right;
     const kept = this.#memory ** weight;
+    this.#weight = this.#weight * kept + weight;
     for (let row = 0; row < size; row++) {
       for (let column = 0; column < size; column++) {
         const place = row * size + column;

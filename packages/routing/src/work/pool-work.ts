@@ -4,27 +4,48 @@ import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BusyShare } from "./busy-share.ts";
+import { FleetTimes } from "./fleet-times.ts";
+import type { LearnedTimes } from "./learned-times.ts";
+import { PoolTimes } from "./pool-times.ts";
 import { PrefillRates, type PromptPart } from "./prefill-rates.ts";
 import { SharedSteps } from "./shared-steps.ts";
 
-/** Time that the engines of one pool need, as learned from what this router sees of its own requests. */
+/** Time that the engines of one pool need, as learned from what this router sees of its own requests, and others of theirs. */
 export class PoolWork {
   readonly rates = new PrefillRates();
   readonly steps = new SharedSteps(this.rates);
   readonly pace = new AnswerPace();
+  /** What other routers have learned. */
+  readonly fleet: FleetTimes;
+  /** What is expected of the engines by all of this. */
+  readonly times: PoolTimes;
   readonly busy: BusyShare;
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.busy = new BusyShare(clock);
+    this.fleet = new FleetTimes(clock);
+    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fleet: this.fleet, clock });
+  }
+
+  /** What this router has learned itself, to be told to others. */
+  get learned(): LearnedTimes {
+    return {
+      fit: this.rates.fit,
+      samples: this.rates.weight,
+      msPerOutputToken: this.pace.msPerToken,
+      answers: this.pace.answers,
+      ageMs: this.times.ownAgeMs,
+      targets: [...this.rates.differences()],
+    };
   }
 
   /** Writes what the target has to do before a prompt that is sent now, and what it would need for that. */
   describe(candidates: CandidateSet, index: number, target: RoutingTarget, shared: SharedLoad): void {
-    const factor = this.rates.factorOf(target);
-    candidates.prefillMsPerToken[index] = factor * this.rates.msPerToken;
-    candidates.prefillMsPerTokenPair[index] = factor * this.rates.msPerTokenPair;
+    const factor = this.times.factorOf(target);
+    candidates.prefillMsPerToken[index] = factor * this.times.msPerToken;
+    candidates.prefillMsPerTokenPair[index] = factor * this.times.msPerTokenPair;
     candidates.backlogMs[index] = backlogMs(target, shared, this.#clock);
   }
 
@@ -73,15 +94,21 @@ export class PromptWork {
     this.#parts = parts;
   }
 
+  /** Milliseconds of computing that it would need, by what is learned by now. */
+  get expectedMs(): number {
+    const { pool, target, part } = this.#parts;
+    return pool.times.workMs(target, part);
+  }
+
   /**
    * It is sent now. To be called before the load is told.
    *
    * @returns milliseconds of computing that it is expected to need, rounded up
    */
   sent(): number {
-    const { pool, clock, target, part, shared } = this.#parts;
-    const workMs = pool.rates.workMs(target, part);
-    pool.busy.sent(workMs);
+    const { pool, clock, target, shared } = this.#parts;
+    const workMs = this.expectedMs;
+    pool.busy.sent(target.index, workMs);
     this.#workMs = Math.ceil(workMs);
     this.#sentMs = clock.nowMs();
     this.#hasWaited = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) > 0;
@@ -97,6 +124,7 @@ export class PromptWork {
     const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
     const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
     pool.steps.computed(target, sample, isLast);
+    pool.times.learns();
   }
 
   /** All of the answer came. @param tokens of it */

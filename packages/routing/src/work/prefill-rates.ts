@@ -1,3 +1,4 @@
+import type { PrefillFit } from "./learned-times.ts";
 import { NonNegativeFit } from "./least-squares.ts";
 
 /** What a prompt asks of a target's engine. */
@@ -26,9 +27,21 @@ export interface RatedTarget {
 
 interface TargetRatio {
   readonly key: string;
-  /** Logarithm of what the target takes over what the fit says, smoothed. */
+  /** Logarithm of what the target takes over what the fit says, smoothed from 0 on. */
   log: number;
+  /** The share of the smoothed that is the 0 which it began with. */
+  doubt: number;
 }
+
+/** What is known of one target. */
+export interface RatedDifference {
+  /** Logarithm of what it takes over what the pool's fit says, smoothed from 0 on. */
+  readonly log: number;
+  /** The share of `log` that is of samples, 0 to below 1. */
+  readonly known: number;
+}
+
+const nothingKnown: RatedDifference = { log: 0, known: 0 };
 
 /**
  * What prefill costs at each target of a pool, learned from the times to first tokens. One fit serves the pool, for its
@@ -60,10 +73,31 @@ export class PrefillRates {
     return this.#samples;
   }
 
+  /** Samples that the fit rests on: those of long ago, and those that are doubted, count for less. */
+  get weight(): number {
+    return this.#fit.weight;
+  }
+
+  /** In milliseconds. */
+  get fit(): PrefillFit {
+    const [msPerKilotoken, msPerMegapair, fixedMs] = this.#fit.coefficients;
+    return { msPerKilotoken: msPerKilotoken!, msPerMegapair: msPerMegapair!, fixedMs: fixedMs! };
+  }
+
+  differenceOf({ index, key }: RatedTarget): RatedDifference {
+    const ratio = this.#ratios[index];
+    return ratio?.key === key ? { log: ratio.log, known: 1 - ratio.doubt } : nothingKnown;
+  }
+
+  /** Every target that something is known of. */
+  *differences(): Generator<RatedDifference & { readonly key: string }, void, undefined> {
+    for (const ratio of this.#ratios) if (ratio) yield { key: ratio.key, log: ratio.log, known: 1 - ratio.doubt };
+  }
+
   /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
   factorOf({ index, key }: RatedTarget): number {
     const known = this.#ratios[index];
-    return known?.key === key && Math.abs(known.log) > likeness ? Math.exp(known.log) : 1;
+    return known?.key === key ? factorOfLog(known.log) : 1;
   }
 
   /** Milliseconds of computing, without what a first token takes besides. */
@@ -108,11 +142,17 @@ export class PrefillRates {
     if (index >= maxRatedTargets) return;
     let known = this.#ratios[index];
     if (known?.key !== key) {
-      known = { key, log: 0 };
+      known = { key, log: 0, doubt: 1 };
       this.#ratios[index] = known;
     }
     known.log += ratioGain * Math.max(-ratioStep, Math.min(ratioStep, log - known.log));
+    known.doubt *= 1 - ratioGain;
   }
+}
+
+/** What a target takes over others: 1 unless it differs by more than chance does. */
+export function factorOfLog(log: number): number {
+  return Math.abs(log) > likeness ? Math.exp(log) : 1;
 }
 
 /** Targets of a higher place are taken to be like their pool. */

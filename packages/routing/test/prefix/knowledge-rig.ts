@@ -3,6 +3,7 @@ import { createPrefixIndex, type PrefixIndex, type TierName, tier } from "@espal
 import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
 import { createLocalPlacements } from "../../src/prefix/local-placements.ts";
+import type { KnownPool } from "../../src/prefix/pool-reach.ts";
 import {
   createPrefixKnowledge,
   type FeedStanding,
@@ -36,12 +37,16 @@ export interface Seen {
   readonly cpu: number;
   readonly disk: number;
   readonly external: number;
+  /** Of `external`, what a pool alone has. */
+  readonly pooled: number;
   readonly ageMs: number;
   readonly held: number;
 }
 
 export interface RigOptions {
-  readonly standing?: FeedStanding | (() => FeedStanding);
+  readonly standing?: FeedStanding | ((target: number) => FeedStanding);
+  /** Pools in the reach of target 0. */
+  readonly pools?: readonly KnownPool[];
   readonly engineBlock?: number;
   readonly engineBlocks?: number;
   readonly placementTokens?: number;
@@ -67,7 +72,8 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
     placements: createLocalPlacements(index, time.clock),
     recent,
     meters: createCacheMeters(meter),
-    standingOf: () => (typeof standing === "function" ? standing() : standing),
+    standingOf: (number) => (typeof standing === "function" ? standing(number) : standing),
+    ...(options.pools ? { pools: { poolsOf: (number) => (number === 0 ? options.pools! : []) } } : {}),
     placementTtlMs: ttlMs,
     placementTokens,
     onPlaced: (target) => placed.push(target),
@@ -83,6 +89,7 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
       cpu: candidates.matchedCpuTokens[at]!,
       disk: candidates.matchedDiskTokens[at]!,
       external: candidates.matchedExternalTokens[at]!,
+      pooled: candidates.matchedPoolTokens[at]!,
       ageMs: candidates.matchAgeMs[at]!,
       held: candidates.heldTokens[at]!,
     };

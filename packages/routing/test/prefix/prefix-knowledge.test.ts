@@ -8,7 +8,7 @@ import { knowledgeRig, type RigOptions, type Seen, targetLike, ttlMs } from "./k
 const [first, second] = [asTargetIndex(0), asTargetIndex(1)];
 const prompt = promptOf(tokensOf("a", 100));
 const other = promptOf(tokensOf("b", 100));
-const nothing = { gpu: 0, cpu: 0, disk: 0, external: 0, ageMs: Number.NaN };
+const nothing = { gpu: 0, cpu: 0, disk: 0, external: 0, pooled: 0, ageMs: Number.NaN };
 
 describe("what a target is thought to hold", () => {
   test("of a prompt that nobody saw it holds nothing, and its room is unknown where events tell all", () => {

@@ -15,7 +15,7 @@ describe("what this router has sent to an engine", () => {
   }
   const size = { promptTokens: 100, uncachedTokens: 60, expectedOutputTokens: 30, workMs: 30 };
 
-  test("is told at once when a request begins, and soon when it reaches its first token and ends", async () => {
+  test("is told at once when a request begins and ends, and soon when it reaches its first token", async () => {
     const { time, told, publisher, target } = publish();
     await publisher.start();
     const ticket = target.load.begin(size);
@@ -25,7 +25,6 @@ describe("what this router has sent to an engine", () => {
     time.advance(8);
     expect(told).toHaveLength(2);
     ticket.end();
-    time.advance(8);
     expect(told).toEqual([
       ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30 }],
       ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0 }],
@@ -34,21 +33,38 @@ describe("what this router has sent to an engine", () => {
     await publisher.stop();
   });
 
-  test("what ends while another request begins is told with it", async () => {
+  test("a first token is told with the end that comes soon after it, and with another request that begins", async () => {
     const { time, told, publisher, target } = publish();
     await publisher.start();
     const first = target.load.begin(size);
     const second = target.load.begin(size);
     told.length = 0;
+    first.firstToken();
     first.end();
+    second.firstToken();
     const third = target.load.begin({ ...size, uncachedTokens: 90 });
-    expect(told.map(([, { inFlight, pendingPrefillTokens }]) => [inFlight, pendingPrefillTokens])).toEqual([[2, 150]]);
+    const numbers = told.map(([, { inFlight, pendingPrefillTokens }]) => [inFlight, pendingPrefillTokens]);
+    expect(numbers).toEqual([
+      [1, 60],
+      [2, 90],
+    ]);
     time.advance(1_000);
-    expect(told).toHaveLength(1);
+    expect(told).toHaveLength(2);
     second.end();
     third.end();
-    await publisher.stop();
     expect(told.at(-1)?.[1].inFlight).toBe(0);
+    await publisher.stop();
+    expect(told).toHaveLength(4);
+  });
+
+  test("an end among others is told at once, too: at its bound an engine is passed by for one request", async () => {
+    const { told, publisher, target } = publish();
+    await publisher.start();
+    const tickets = [1, 2, 3].map(() => target.load.begin(size));
+    told.length = 0;
+    for (const ticket of tickets) ticket.end();
+    expect(told.map(([, { inFlight }]) => inFlight)).toEqual([2, 1, 0]);
+    await publisher.stop();
   });
 
   test("is told every 50 ms while answers go on, and only then", async () => {
@@ -66,6 +82,7 @@ describe("what this router has sent to an engine", () => {
     expect(told).toHaveLength(1);
     ticket.progress(5);
     ticket.end();
+    expect(told).toHaveLength(2);
     time.advance(1_000);
     expect(told.at(-1)?.[1]).toMatchObject({ inFlight: 0, decodeTokens: 0 });
     expect(told).toHaveLength(2);

@@ -8,7 +8,11 @@ const caution = 1.15;
 /** Sends work of `workMs` every `everyMs`, for `durationMs`. */
 function busyAt({ workMs, everyMs, durationMs }: Record<"workMs" | "everyMs" | "durationMs", number>) {
   const time = createVirtualTime();
-  const busy = new BusyShare(time.clock);
+  const share = new BusyShare(time.clock);
+  const busy = {
+    sent: (work: number) => share.sent(3, work),
+    of: (engines: number, routers: number) => share.of(share.sentTo(3), engines, routers),
+  };
   const send = (forMs: number, work = workMs) => {
     for (let atMs = 0; atMs < forMs; atMs += everyMs) {
       busy.sent(work);
@@ -16,7 +20,7 @@ function busyAt({ workMs, everyMs, durationMs }: Record<"workMs" | "everyMs" | "
     }
   };
   send(durationMs);
-  return { time, busy, send };
+  return { time, busy, send, share };
 }
 
 test("nobody is busy before anything was sent", () => {
@@ -61,4 +65,28 @@ test("it stays below 1, whatever is sent, and where no engine is left", () => {
   expect(busy.of(0, 100)).toBe(maxBusyShare);
   expect(busy.of(1_000, 1)).toBeCloseTo(caution * 0.005, 3);
   expect(maxBusyShare).toBeLessThan(1);
+});
+
+test("what other engines are sent makes nobody wait at those that are asked about", () => {
+  const { share, send, time } = busyAt({ workMs: 300, everyMs: 1_000, durationMs: 600_000 });
+  for (let second = 0; second < 600; second++) {
+    share.sent(40, 800);
+    send(1_000);
+  }
+  const [one, other] = [share.sentTo(3), share.sentTo(40)];
+  expect(share.of(one, 1, 1)).toBeCloseTo(caution * 0.3, 1);
+  expect(share.of(other, 1, 1)).toBe(maxBusyShare);
+  expect(share.of(one + other, 2, 1)).toBeCloseTo(caution * 0.55, 1);
+  expect(share.sentTo(4)).toBe(0);
+  expect(share.sentTo(100_000)).toBe(0);
+  time.advance(600_000);
+  expect(share.of(share.sentTo(40), 1, 1)).toBeLessThan(0.001);
+});
+
+test("after hours it says the same of the last minutes", () => {
+  const { share, send, busy } = busyAt({ workMs: 300, everyMs: 1_000, durationMs: 600_000 });
+  const early = busy.of(1, 1);
+  send(12 * 3_600_000);
+  expect(busy.of(1, 1)).toBeCloseTo(early, 3);
+  expect(Number.isFinite(share.sentTo(3))).toBe(true);
 });

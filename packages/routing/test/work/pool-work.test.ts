@@ -140,13 +140,14 @@ describe("a prompt", () => {
   test("asks for what is believed, rounded up, and makes the pool busy", () => {
     expect(prompt().sent()).toBe(Math.ceil(125 + 0.5));
     expect(prompt({ uncachedTokens: 1, matchedTokens: 0 }).sent()).toBe(1);
-    expect(work.busy.of(1, 1)).toBeCloseTo((1.15 * 125.6) / 1_000, 2);
+    expect(prompt().expectedMs).toBeCloseTo(125 + 0.5, 9);
+    expect(work.busy.of(work.busy.sentTo(target.index), 1, 1)).toBeCloseTo((1.15 * 125.6) / 1_000, 2);
   });
 
   test("that is not sent costs nothing and teaches nothing", () => {
     const chosen = prompt();
     chosen.firstToken();
-    expect(work.busy.of(1, 1)).toBe(0);
+    expect(work.busy.of(work.busy.sentTo(target.index), 1, 1)).toBe(0);
     expect(work.rates.samples).toBe(0);
   });
 
@@ -260,7 +261,7 @@ describe("a decision", () => {
     const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
     expect(backlogs).toEqual([300, 0]);
     // Two engines, and one other router that is taken to send as much.
-    expect(seen).toMatchObject({ busyShare: work.busy.of(2, 2), msPerOutputToken: 20 });
+    expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2, 2), msPerOutputToken: 20 });
     expect(seen?.busyShare).toBeGreaterThan(0);
     expect(selection?.work?.sent()).toBe(
       Math.ceil(work.rates.workMs(other, { uncachedTokens: 1_000, matchedTokens: 0 })),

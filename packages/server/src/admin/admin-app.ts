@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
 import { asEngineId, EspalierError, type Logger } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
-import { describeEngine, type Fleet } from "@espalier/workers";
+import { describeEngine, type EngineRecord, type Fleet } from "@espalier/workers";
 import fastify, { type FastifyHttpOptions, type FastifyInstance } from "fastify";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
@@ -22,6 +22,8 @@ export interface AdminDependencies {
   readonly mesh: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
+  /** Which side of pairs an engine keeps to, by the balance of roles; undefined where it does not. */
+  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
   /** For `POST /admin/explain`. */
   readonly explain: Explain;
   /** The longest body that may be explained. */
@@ -62,14 +64,18 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
-    guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map((engine) => describeEngine(engine)) }));
+    const describe = (engine: EngineRecord) => ({
+      ...describeEngine(engine),
+      duty: dependencies.dutyOf(engine) ?? null,
+    });
+    guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map(describe) }));
     guarded.patch<{ Params: { id: string } }>("/admin/workers/:id", async ({ params, body }) => {
       const draining = readDraining(body);
       const engine = fleet.engine(asEngineId(params.id));
       if (!engine) throw new EspalierError("worker_not_found");
       fleet.setDraining(engine.id, draining);
       logger.info("worker drain set by an operator", { worker: engine.id, draining });
-      return describeEngine(engine);
+      return describe(engine);
     });
   });
   return app;

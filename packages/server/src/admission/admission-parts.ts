@@ -8,6 +8,7 @@ import {
 } from "@espalier/admission";
 import type { Clock, Meter, Scheduler } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
+import type { UsagePlane } from "@espalier/replication";
 import type { Target } from "@espalier/workers";
 import type { PoolSettings } from "../routing/pools.ts";
 
@@ -25,22 +26,26 @@ export interface AdmissionPartsOptions {
   readonly meter: Meter;
   /** What other routers have sent; undefined when nothing is shared. */
   readonly others: OthersLoad | undefined;
+  /** What routers tell each other of tenants, by the model of the pool; undefined likewise. */
+  readonly usage: Pick<UsagePlane, "of"> | undefined;
 }
 
 /** @throws RangeError for a configuration that was not checked */
 export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionParts {
-  const { config, clock, scheduler, meter, others = noOthersLoad } = options;
+  const { config, clock, scheduler, meter, others = noOthersLoad, usage } = options;
   const queues = new WeakMap<PoolSettings, Admission<Target>>();
   const meters = createAdmissionMeters(meter);
-  const create = (): Admission<Target> =>
-    createAdmission({ settings: config, clock, scheduler, meters, others, fleet: noFleetUsage });
+  const create = ({ model }: PoolSettings): Admission<Target> => {
+    const fleet = usage?.of(model) ?? noFleetUsage;
+    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet });
+  };
   return {
     config,
     of(pool) {
       if (!config.isOn) return undefined;
       let queue = queues.get(pool);
       if (!queue) {
-        queue = create();
+        queue = create(pool);
         queues.set(pool, queue);
       }
       return queue;

@@ -1,3 +1,4 @@
+import type { Clock } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
 import type { RequestView } from "@espalier/openai";
 import type { FastifyRequest } from "fastify";
@@ -7,17 +8,34 @@ import { readServiceClass, type ServiceClass } from "./service-class.ts";
 export interface PlannedService {
   /** For the plan of the request; nothing where admission is off. */
   readonly service?: ServiceClass;
-  /** What engines are told of it in the body, as JSON texts. */
-  readonly bodyFields: Readonly<Record<string, string>>;
+  /** What engines are told of it in the body, as JSON texts, as long as nobody knows which engine that will be. */
+  readonly bodyFields: BodyFields;
+  /**
+   * The same for an engine that is expected to compute so many milliseconds on its prompt; absent where that makes no
+   * difference.
+   */
+  readonly fieldsFor?: (workMs: number) => BodyFields;
 }
 
-const noService: PlannedService = { bodyFields: {} };
+export type BodyFields = Readonly<Record<string, string>>;
+
+const noFields: BodyFields = {};
 
 /** @throws EspalierError `invalid_header` */
-export function planService(config: AdmissionConfig, request: FastifyRequest, view: RequestView): PlannedService {
-  if (!config.isOn) return noService;
+export function planService(
+  config: AdmissionConfig,
+  request: FastifyRequest,
+  view: RequestView,
+  clock: Pick<Clock, "wallMs">,
+): PlannedService {
+  if (!config.isOn) return { bodyFields: noFields };
   const written = { bodyPriority: view.priority, apiKey: request.apiKeyName };
   const service = readServiceClass(config, request.headers, written);
-  const priority = enginePriority(config, view.endpoint, service.className, view.priority);
-  return { service, bodyFields: priority === undefined ? noService.bodyFields : { priority: String(priority) } };
+  const { className } = service;
+  const told = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };
+  const priority = enginePriority(config, told);
+  if (!priority) return { service, bodyFields: noFields };
+  const fieldsFor = (workMs: number): BodyFields => ({ priority: String(priority(workMs)) });
+  const bodyFields = fieldsFor(0);
+  return config.engineOrder === "arrival" ? { service, bodyFields } : { service, bodyFields, fieldsFor };
 }

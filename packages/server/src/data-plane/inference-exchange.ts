@@ -12,6 +12,7 @@ import type {
 } from "@espalier/proxy";
 import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
+import { AdapterRun } from "../adapters/adapter-run.ts";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
@@ -42,6 +43,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly #tried = new Set<string>();
   /** Undefined in a pool whose engines hand over no KV blocks. */
   readonly #split: SplitRun | undefined;
+  /** Undefined for a request that is for no LoRA adapter. */
+  readonly #adapter: AdapterRun | undefined;
   #selection: Selection<Target> | undefined;
   #placement: Placement | undefined;
   #ticket: LoadTicket | undefined;
@@ -72,10 +75,14 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.family = plan.family;
     this.forwardAuthorization = plan.pool.forwardAuthorization;
     this.response = response;
-    if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return;
-    const split = new SplitRun(context, plan);
-    this.#split = split;
-    this.judge = (_, status, head, ended) => split.judge(status, head, ended);
+    const { adapter } = plan.features;
+    this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
+    if (plan.targets.some(({ engine }) => engine.kvTransfer)) this.#split = new SplitRun(context, plan);
+    if (!this.#split && !this.#adapter?.isManaged) return;
+    this.judge = (_, status, head, ended) => {
+      const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
+      return verdict === "pass" && this.#split ? this.#split.judge(status, head, ended) : verdict;
+    };
   }
 
   /** Its turn has come. It goes to one of these targets. */
@@ -109,35 +116,23 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#ticket = target.load.begin({ ...features, uncachedTokens: Math.max(1, ownTokens), workMs });
     this.#admitted?.dispatched(Math.max(1, features.promptTokens - matchedTokens));
     // Before the request goes out, so that its siblings of one burst find it.
-    this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens);
+    this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens, selection);
     const headers = upstreamHeaders(pool, target);
-    const upstream = { key: target.key, url: target.engine.url, headers };
-    return this.#withAdapter(
-      target,
-      step?.leg
-        ? { ...upstream, key: step.key, headers: [...headers, ...step.leg.headers], body: step.leg.body }
-        : upstream,
-    );
+    const body = workMs > 0 && !this.#adapter ? this.#plan.bodyWith?.({}, workMs) : undefined;
+    const upstream = { key: target.key, url: target.engine.url, headers, ...(body && { body }) };
+    const leg = step?.leg && { key: step.key, headers: [...headers, ...step.leg.headers], body: step.leg.body };
+    return this.#withAdapter(target, { ...upstream, ...leg }, workMs);
   }
 
   /** At once where the engine serves the adapter that is asked for; else when it does, or the next one that can. */
-  #withAdapter(target: Target, upstream: Upstream): Upstream | Promise<Upstream | undefined> {
-    const { pool, features } = this.#plan;
-    const { adapter } = features;
-    if (adapter === undefined) return upstream;
-    const loading = this.#context.adapterLoader.load(target.engine, adapter, pool.upstreamHeaders);
-    if (!loading) {
-      target.adapters.sent(adapter);
-      return upstream;
-    }
-    return loading.then((isLoaded) => {
+  #withAdapter(target: Target, upstream: Upstream, workMs: number): Upstream | Promise<Upstream | undefined> {
+    const ready = this.#adapter?.prepare(target, upstream, workMs) ?? upstream;
+    if (!(ready instanceof Promise)) return ready;
+    return ready.then((loaded) => {
       if (this.#isFinished) return undefined;
-      if (isLoaded) {
-        // What the loading took is not to be learned as prefill.
-        this.#work = undefined;
-        target.adapters.sent(adapter);
-        return upstream;
-      }
+      // What the loading took is not to be learned as prefill.
+      this.#work = undefined;
+      if (loaded) return loaded;
       this.#tried.add(target.key);
       this.#ticket?.end();
       this.#withdraw();
@@ -149,7 +144,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   #selectAlone(): Selection<Target> | undefined {
     const { pool, onlyEngine } = this.#plan;
     const targets = (this.#tried.size === 0 ? this.#open : undefined) ?? this.#plan.targets;
-    const restriction = { tried: this.#tried, onlyEngine, accepts: servesAlone };
+    const accepts = this.#split ? this.#context.split.alonePredicate(pool, targets, this.#tried) : servesAlone;
+    const restriction = { tried: this.#tried, onlyEngine, accepts };
     return this.#context.selector.select(pool, targets, this.#plan, restriction);
   }
 
@@ -165,6 +161,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     if (this.#selection && !isOwnDoing) this.#tried.add(this.#selection.target.key);
     this.#split?.failed(failure.kind);
     this.#ticket?.end();
+    this.#adapter?.ended();
     if (failure.beforeFirstByte) this.#withdraw();
     if (isOwnDoing || failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
     else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
@@ -235,6 +232,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const { endpointId, pool, acceptedMs } = this.#plan;
     this.#isFinished = true;
     this.#ticket?.end();
+    this.#adapter?.ended();
     this.#permit?.release();
     const usage = this.#watch?.usage();
     if (outcome.kind === "completed" && this.#isStream)
@@ -248,8 +246,9 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#placement?.answered(isComparable ? usage?.cachedTokens : undefined);
     this.#split?.finish({
       isAnswered: isCompleted && outcome.status < 400,
-      uncachedTokens: this.#plan.features.promptTokens - (this.#selection?.matchedTokens ?? 0),
+      selection: this.#selection,
       outputTokens: usage?.completionTokens ?? 0,
+      writingMs: this.#isStream ? clock.nowMs() - this.#firstByteMs : 0,
     });
     this.#admitted?.ended(usage?.completionTokens ?? this.#outputTokens);
     this.#queue?.eased();

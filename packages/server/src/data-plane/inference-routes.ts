@@ -71,14 +71,14 @@ function planView(
   const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
   const stripUsage = context.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
   const renamed = view.model !== undefined && view.model !== model;
-  const { service, bodyFields } = planService(context.admission.config, request, view);
-  const edit: SplitSource["edit"] = (set, isAnswer) =>
+  const { service, bodyFields, fieldsFor } = planService(context.admission.config, request, view, context.clock);
+  const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>
     editBody(received, view, {
       ...(renamed ? { model } : {}),
       ...(stripUsage && isAnswer ? { includeUsage: true as const } : {}),
-      set: { ...bodyFields, ...set },
+      set: { ...(fieldsFor?.(workMs) ?? bodyFields), ...set },
     });
-  const body = edit({}, true);
+  const body = edit({}, { isAnswer: true, workMs: 0 });
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
   const plan = (prompt: PromptBlocks | undefined): PlannedRequest => ({
@@ -104,6 +104,7 @@ function planView(
     },
     stripUsage,
     ...(endpoint.kind === "generate" ? { split: { view, edit } } : {}),
+    ...(parent === undefined && !fieldsFor ? {} : { bodyWith: (set, workMs) => edit(set, { isAnswer: true, workMs }) }),
     storesResponse: endpoint.id === "responses",
     ...(service ? { service } : {}),
     acceptedMs,

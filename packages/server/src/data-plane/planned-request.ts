@@ -20,6 +20,11 @@ export interface PlannedRequest
   readonly stripUsage: boolean;
   /** Whether the answer's id names a response that the engine keeps. */
   readonly storesResponse: boolean;
+  /**
+   * The body with further keys set, as JSON text, for an engine that is expected to compute so many milliseconds on the
+   * prompt; for requests for a LoRA adapter, and where engines are told what they compute.
+   */
+  readonly bodyWith?: (set: Readonly<Record<string, string>>, workMs: number) => readonly Buffer[];
   /** What the legs of two engines are made of; absent for what one engine serves in any case. */
   readonly split?: SplitSource;
   /** Undefined for what never waits: it costs engines next to nothing. */

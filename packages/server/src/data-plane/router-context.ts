@@ -1,14 +1,15 @@
 import type { Clock, Logger, Random } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
-import type { TargetSelector } from "@espalier/routing";
+import type { FleetLearning, TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
+import type { AdapterLoader } from "../adapters/adapter-loader.ts";
+import type { AdapterUse } from "../adapters/adapter-use.ts";
 import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
-import type { AdapterLoader } from "../routing/adapter-loader.ts";
 import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { ApiKey } from "./api-keys.ts";
@@ -36,7 +37,10 @@ export interface RouterContext {
   readonly proxy: EngineProxy;
   readonly modelRouter: ModelRouter;
   readonly pools: Pools;
+  /** Of the times that engines take. */
+  readonly learning: FleetLearning;
   readonly adapterLoader: AdapterLoader;
+  readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
   /** Decides as `selector` does, of requests that are not sent. */

@@ -42,12 +42,14 @@ export function choosePair(
   const { targets, pool } = plan;
   if (!plan.split || plan.onlyEngine !== undefined) return alone("unsupported");
   const probe = split.probeOf(pool);
+  split.updateDuties(pool, targets);
+  const accepts = split.alonePredicate(pool, targets, tried.any);
   const probed = { ...pool, policy: probe.policy };
   const chosen = decideSplit<Selection<Target>, Sides, SplitReason>(
     {
       promptTokens: plan.features.promptTokens,
       canServeAlone: targets.some((target) => target.usable && servesAlone(target) && !tried.any.has(target.key)),
-      whole: () => selector.select(probed, targets, plan, { tried: tried.any, accepts: servesAlone }),
+      whole: () => selector.select(probed, targets, plan, { tried: tried.any, accepts }),
       pair: () => findPair(context, plan, tried),
       seenAlone: probe.chosen,
       seenPrefill: split.prefillProbe.chosen,
@@ -76,6 +78,7 @@ function findPair(context: RouterContext, plan: PlannedRequest, tried: TriedTarg
     target.engine !== engine &&
     protocolOf(target.engine) === protocol &&
     takesSide(target.engine, "prefill") &&
+    split.isOnDuty(plan.pool, target.engine, "prefill") &&
     !tried.prefill.has(target.key);
   const { policy } = split.prefillProbe;
   const prefill = quietSelector.select({ ...plan.pool, policy }, plan.targets, plan, { tried: tried.any, accepts });
@@ -92,6 +95,7 @@ export function chooseDecode(
   const accepts = ({ engine }: Target): boolean => {
     const spoken = protocolOf(engine);
     if (!spoken || (protocol && spoken !== protocol) || !takesSide(engine, "decode")) return false;
+    if (!split.isOnDuty(plan.pool, engine, "decode")) return false;
     return plan.split !== undefined && isSplittable(plan.split.view, spoken);
   };
   return quietSelector.select({ ...plan.pool, policy: split.decodePolicy }, plan.targets, plan, { tried, accepts });

@@ -52,7 +52,7 @@ export class PrefillLeg {
       expectedOutputTokens: 1,
     });
     if (features.adapter !== undefined) target.adapters.sent(features.adapter);
-    this.#placement = prompt && context.prefix.knowledge.place(target, prompt, matchedTokens);
+    this.#placement = prompt && context.prefix.knowledge.place(target, prompt, matchedTokens, selection);
     this.#call = context.proxy.sendBeside({
       method: plan.method,
       path: plan.path,

@@ -31,6 +31,8 @@ export interface SplitMetrics {
   threshold(tokens: number): void;
   /** @param share of the engines of a model, and how many of them, that should compute prompts */
   balance(model: string, share: number, engines: number): void;
+  /** @param engines of a model that compute prompts for others, by role and by duty */
+  duties(model: string, engines: number): void;
 }
 
 const legBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -71,7 +73,13 @@ export function createSplitMetrics(meter: Meter): SplitMetrics {
     help: "How many engines of a model that is.",
     labels: ["model"],
   });
+  const duties = meter.gauge({
+    name: "espalier_disaggregation_prefill_engines",
+    help: "How many engines of a model compute prompts for others, where the balance of roles is applied.",
+    labels: ["model"],
+  });
   return {
+    duties: (model, count) => duties.series(model).set(count),
     finished: (path, reason) => requests.series(path, reason).add(),
     prefill: (seconds) => prefill.observe(seconds),
     transfer: (seconds) => transfer.observe(seconds),

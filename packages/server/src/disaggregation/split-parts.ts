@@ -3,17 +3,18 @@ import type { CompiledConfig } from "@espalier/config";
 import {
   createDecodePolicy,
   createPrefillPolicy,
-  createRoleBalance,
   createTransferCost,
   type ProbedPolicy,
   probePolicy,
-  type RoleBalance,
   type TransferCost,
 } from "@espalier/disaggregation";
 import type { Policy } from "@espalier/policies";
-import type { Fleet } from "@espalier/workers";
+import type { NoteBoard } from "@espalier/replication";
+import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import type { RouterContext } from "../data-plane/router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
+import { createFleetRoles, type ModelRoles } from "./fleet-roles.ts";
+import { protocolOf, servesAlone } from "./pair-roles.ts";
 import { createPeerIds, type PeerIds } from "./peer-ids.ts";
 import { createSplitMetrics, type SplitMetrics } from "./split-metrics.ts";
 
@@ -29,7 +30,20 @@ export interface SplitParts {
   readonly decodePolicy: Policy;
   /** A pool's own policy, watched at its choices. */
   probeOf(pool: PoolSettings): ProbedPolicy;
-  balanceOf(pool: PoolSettings): RoleBalance;
+  /** Those of the model that the pool is of, or is an adapter of. */
+  rolesOf(pool: PoolSettings): ModelRoles;
+  /** Looks again which side engines of role `both` are on, where they keep to one. */
+  updateDuties(pool: PoolSettings, targets: readonly Target[]): void;
+  /** Whether an engine may be on a side, as far as its duty goes. */
+  isOnDuty(pool: PoolSettings, engine: EngineRecord, side: "prefill" | "decode"): boolean;
+  /** Which side an engine of role `both` keeps to; undefined where it does not. */
+  dutyOf(engine: EngineRecord): "prefill" | "decode" | undefined;
+  /** Who may serve a request alone: those whose duty it is, as long as there are any that have not been tried. */
+  alonePredicate(
+    pool: PoolSettings,
+    targets: readonly Target[],
+    tried: ReadonlySet<string>,
+  ): (target: Target) => boolean;
 }
 
 export interface SplitPartsOptions {
@@ -38,17 +52,24 @@ export interface SplitPartsOptions {
   readonly http: HttpClient;
   readonly fleet: Fleet;
   readonly meter: Meter;
+  /** Where routers tell each other what they see of the work of roles; undefined where they do not. */
+  readonly board?: NoteBoard | undefined;
 }
 
-export function createSplitParts({ config, clock, http, fleet, meter }: SplitPartsOptions): SplitParts {
+export function createSplitParts({ config, clock, http, fleet, meter, board }: SplitPartsOptions): SplitParts {
   const cost = createTransferCost();
   const probes = new WeakMap<Policy, ProbedPolicy>();
-  const balances = new WeakMap<PoolSettings, RoleBalance>();
+  const options = config.disaggregation;
+  const metrics = createSplitMetrics(meter);
+  const roles = createFleetRoles(clock, board);
+  const rolesOf = ({ model }: PoolSettings): ModelRoles => roles.of(fleet.model(model)?.parent ?? model);
+  const isOnDuty: SplitParts["isOnDuty"] = (pool, engine, side) =>
+    !options.appliesRoleBalance || !hasDuty(engine) || rolesOf(pool).duties.allows(engine, side);
   return {
-    options: config.disaggregation,
+    options,
     cost,
     peers: createPeerIds({ http, fleet }),
-    metrics: createSplitMetrics(meter),
+    metrics,
     prefillProbe: probePolicy(createPrefillPolicy()),
     decodePolicy: createDecodePolicy(cost),
     probeOf({ policy }) {
@@ -56,10 +77,31 @@ export function createSplitParts({ config, clock, http, fleet, meter }: SplitPar
       probes.set(policy, known);
       return known;
     },
-    balanceOf(pool) {
-      const known = balances.get(pool) ?? createRoleBalance({ clock });
-      balances.set(pool, known);
-      return known;
+    rolesOf,
+    isOnDuty,
+    dutyOf(engine) {
+      if (!options.appliesRoleBalance || !hasDuty(engine)) return undefined;
+      const model = engine.models?.find(({ parent }) => parent === undefined);
+      return model && roles.of(model.id).duties.dutyOf(engine);
+    },
+    updateDuties(pool, targets) {
+      if (!options.appliesRoleBalance) return;
+      const { duties, balance } = rolesOf(pool);
+      const engines = (): EngineRecord[] => [
+        ...new Set(targets.filter(({ usable }) => usable).map(({ engine }) => engine)).values(),
+      ];
+      duties.update(() => engines().filter(hasDuty), balance.prefillShare);
+      if (duties.prefillCount !== undefined) metrics.duties(pool.model, duties.prefillCount);
+    },
+    alonePredicate(pool, targets, tried) {
+      if (!options.appliesRoleBalance) return servesAlone;
+      const onDuty = (target: Target): boolean => servesAlone(target) && isOnDuty(pool, target.engine, "decode");
+      return targets.some((target) => target.usable && onDuty(target) && !tried.has(target.key)) ? onDuty : servesAlone;
     },
   };
+}
+
+/** Whether an engine is for one side of pairs, or may be told to be. */
+function hasDuty(engine: EngineRecord): boolean {
+  return engine.role !== "both" ? engine.kvTransfer !== undefined : (protocolOf(engine)?.pairsBoth ?? false);
 }

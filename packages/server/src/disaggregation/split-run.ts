@@ -2,9 +2,11 @@ import { cacheVerdict, type LegEdits, type LegEngine, type PairLegs, transferVer
 import type { FailureKind } from "@espalier/proxy";
 import type { Selection } from "@espalier/routing";
 import type { LoadTicket, Target } from "@espalier/workers";
+import { adapterCallsOf } from "../adapters/adapter-calls.ts";
 import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
 import { type ChosenPair, chooseDecode, choosePair } from "./choose-pair.ts";
+import { noteServed, type SplitEnd } from "./note-served.ts";
 import { servesAlone } from "./pair-roles.ts";
 import { PrefillLeg, type PrefillOutcome } from "./prefill-leg.ts";
 import type { SplitReason } from "./split-metrics.ts";
@@ -16,14 +18,6 @@ export interface SplitStep {
   readonly key: string;
   /** Undefined for the client's own request to one engine. */
   readonly leg: { readonly body: readonly Buffer[]; readonly headers: readonly string[] } | undefined;
-}
-
-/** How a request ended, as far as it matters here. */
-export interface SplitEnd {
-  /** The client has a whole answer, and no error. */
-  readonly isAnswered: boolean;
-  readonly uncachedTokens: number;
-  readonly outputTokens: number;
 }
 
 /** Pairs that are tried for a request that no engine can serve alone. */
@@ -128,7 +122,8 @@ export class SplitRun {
   }
 
   /** The request is over: what still runs for it ends, unless the client has its whole answer. */
-  finish({ isAnswered, uncachedTokens, outputTokens }: SplitEnd): void {
+  finish(end: SplitEnd): void {
+    const { isAnswered } = end;
     this.#isOver = true;
     this.#reservation?.end();
     // SGLang's prefill engine takes a caller that goes away for a request that is aborted.
@@ -138,11 +133,7 @@ export class SplitRun {
     const { split } = this.#context;
     split.metrics.finished(this.#stage === "decoding" ? "disaggregated" : "aggregated", this.#reason);
     if (!isAnswered) return;
-    const { pool, targets } = this.#plan;
-    const balance = split.balanceOf(pool);
-    balance.observe({ uncachedTokens, outputTokens });
-    const engines = new Set(targets.map(({ engine }) => engine)).size;
-    split.metrics.balance(pool.model, balance.prefillShare(), balance.prefillEngines(engines));
+    noteServed(split, this.#plan, end);
   }
 
   #decide(): SplitStep | undefined | Promise<SplitStep | undefined> {
@@ -208,11 +199,13 @@ export class SplitRun {
 
   #beginPrefill(keptBytes: number): PrefillLeg {
     const { set, headers } = this.#legs!.prefill;
+    const selection = this.#pair!.prefill;
+    const workMs = selection.work?.expectedMs ?? 0;
     this.#prefillDoneMs = Number.NaN;
     this.#leg = new PrefillLeg(this.#context, {
       plan: this.#plan,
-      selection: this.#pair!.prefill,
-      body: this.#plan.split!.edit(set, false),
+      selection,
+      body: this.#plan.split!.edit(this.#withAdapter(selection, set), { isAnswer: false, workMs }),
       headers,
       keptBytes,
     });
@@ -258,8 +251,15 @@ export class SplitRun {
   }
 
   #step(selection: Selection<Target>, { set, headers }: LegEdits): SplitStep {
-    const body = this.#plan.split!.edit(set, true);
+    // What another engine computes is not computed here.
+    const body = this.#plan.split!.edit(this.#withAdapter(selection, set), { isAnswer: true, workMs: 0 });
     return { selection, key: `${selection.target.key} leg ${++this.#steps}`, leg: { body, headers } };
+  }
+
+  /** What an engine has to be told of the LoRA adapter besides what the protocol sets. */
+  #withAdapter({ target }: Selection<Target>, set: LegEdits["set"]): LegEdits["set"] {
+    const { adapter } = this.#plan.features;
+    return adapter === undefined ? set : { ...set, ...adapterCallsOf(target.engine).fields(adapter) };
   }
 
   /** From the later of the prefill's end and the dispatch of the decode leg; NaN while the prefill has not ended. */

@@ -4,7 +4,6 @@ import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
 import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
-import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { endpointOf } from "./endpoint-of.ts";
 import { explainSplit, type SplitReport } from "./explain-split.ts";
 import { type CandidateReport, describeCandidates } from "./explained-candidates.ts";
@@ -68,7 +67,8 @@ export async function explainRequest(
   const body = Buffer.isBuffer(request.body) ? request.body : noBody;
   const plan = await planInference(context, endpointOf({ named, headers: request.headers, body }), request);
   const { pool, targets, features, onlyEngine } = plan;
-  const restriction = { tried: noneTried, onlyEngine, accepts: servesAlone };
+  const accepts = context.split.alonePredicate(pool, targets, noneTried);
+  const restriction = { tried: noneTried, onlyEngine, accepts };
   const explained = explainSelection(context.quietSelector, pool, targets, plan, restriction);
   const candidates = explained
     ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
@@ -90,7 +90,7 @@ export async function explainRequest(
     unseenTokens: explained?.unseenTokens ?? 0,
     weights: explained?.explanation.weights ?? {},
     candidates,
-    leftOut: whyLeftOut(targets, (target) => among.has(target), onlyEngine),
+    leftOut: whyLeftOut(targets, (target) => among.has(target), { onlyEngine, dutyOf: context.split.dutyOf }),
   };
 }
 

@@ -5,12 +5,15 @@ import type { FeedStanding, PrefixEvidence } from "@espalier/routing";
 import type { Target, TargetLoad } from "@espalier/workers";
 import type { RouterContext } from "../data-plane/router-context.ts";
 import type { TargetFeedDescription } from "../prefix/engine-feeds.ts";
+import { poolKey } from "../prefix/pool-targets.ts";
 
 /** A candidate as its policy sees it, with where that comes from. Ages and delays in milliseconds. */
 export interface CandidateReport extends Omit<ExplainedCandidate, "target"> {
   readonly load: { readonly own: LoadReport; readonly others: (LoadReport & { readonly ageMs: number }) | null };
   /** What the engine has announced of the prompt; null where the policy does not look at prompts. */
   readonly facts: FactsReport | null;
+  /** What pools hold of it that the engine can fetch from; null where the policy does not look at prompts. */
+  readonly pools: readonly PoolReport[] | null;
   /** What was sent there of the prompt; null where nothing was. */
   readonly placement: PlacementReport | null;
 }
@@ -23,6 +26,14 @@ export interface FactsReport {
   /** What they are worth: only those that are `complete` or `partial` are believed. */
   readonly standing: FeedStanding;
   /** The feed they come by; null for an engine that publishes none. */
+  readonly feed: FeedReport | null;
+}
+
+export interface PoolReport {
+  readonly pool: string;
+  /** Leading blocks of the prompt, in whatever memory of the pool. */
+  readonly blocks: number;
+  readonly standing: FeedStanding;
   readonly feed: FeedReport | null;
 }
 
@@ -71,6 +82,7 @@ export function describeCandidates(
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
       facts: found ? { blocks: found.factBlocks, standing: found.standing, feed: feeds(target.key) } : null,
+      pools: found ? found.pools.map((pool) => ({ ...pool, feed: feeds(poolKey(pool.pool)) })) : null,
       placement: found ? placementOf(context, found) : null,
     };
   });

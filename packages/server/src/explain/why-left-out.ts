@@ -1,4 +1,4 @@
-import type { Target } from "@espalier/workers";
+import type { EngineRecord, Target } from "@espalier/workers";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 
 /** A target of the pool that is no candidate, and why. */
@@ -8,21 +8,25 @@ export interface LeftOut {
   readonly reasons: readonly string[];
 }
 
-/**
- * @param isCandidate of the targets that the decision was made among
- * @param onlyEngine the one that holds what the request builds on, where there is one
- */
+export interface LeftOutReasons {
+  /** The one that holds what the request builds on, where there is one. */
+  readonly onlyEngine: string | undefined;
+  /** Which side of pairs an engine keeps to; undefined where it does not. */
+  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
+}
+
+/** @param isCandidate of the targets that the decision was made among */
 export function whyLeftOut(
   targets: readonly Target[],
   isCandidate: (target: Target) => boolean,
-  onlyEngine: string | undefined,
+  known: LeftOutReasons,
 ): readonly LeftOut[] {
   return targets
     .filter((target) => !isCandidate(target))
-    .map((target) => ({ key: target.key, reasons: reasonsOf(target, onlyEngine) }));
+    .map((target) => ({ key: target.key, reasons: reasonsOf(target, known) }));
 }
 
-function reasonsOf({ engine }: Target, onlyEngine: string | undefined): readonly string[] {
+function reasonsOf({ engine }: Target, { onlyEngine, dutyOf }: LeftOutReasons): readonly string[] {
   const { state, stateReason, draining, breaker, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up") reasons.push(`${state}: ${stateReason}`);
@@ -31,6 +35,7 @@ function reasonsOf({ engine }: Target, onlyEngine: string | undefined): readonly
   if (onlyEngine !== undefined && id !== onlyEngine)
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);
+  if (dutyOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
   // What filters beyond these are, this list must not keep to itself.
   return reasons.length > 0 ? reasons : ["it is not among the candidates of this request"];
 }

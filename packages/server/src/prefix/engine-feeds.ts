@@ -8,12 +8,20 @@ import {
   type TargetIndex,
 } from "@espalier/common";
 import { createEventDecoder, createReplayGate, type FeedEndpoints, type KvFeedDescription } from "@espalier/kv-events";
-import { type FeedHost, type FeedStanding, type FeedStatus, type HostedFeed, maxKnownTargets } from "@espalier/routing";
+import {
+  type FeedHost,
+  type FeedStanding,
+  type FeedStatus,
+  type FeedTarget,
+  type HostedFeed,
+  maxKnownTargets,
+} from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { findEventSources, sourceBySpec } from "./find-event-sources.ts";
+import type { PoolTarget } from "./pool-targets.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
-/** The KV events of the fleet's engines: finds out where they are, and keeps a feed for each target. */
+/** The KV events of the fleet's engines, and of pools: finds out where they are, and keeps a feed for each target. */
 export interface EngineFeeds extends Startable {
   standingOf(target: TargetIndex): FeedStanding;
   /** A prompt was placed at a target: what its feed could not place may follow from it. */
@@ -23,7 +31,11 @@ export interface EngineFeeds extends Startable {
 }
 
 /** What is known of a target's feed; where another router reads it, only what that one tells. */
-export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> & FeedStatus;
+export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "reason">> &
+  FeedStatus & {
+    /** Blocks that it told of in this life without their tokens, and that nothing else is known of: they count for nothing. */
+    readonly unplacedBlocks?: number;
+  };
 
 export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "replayGate"> {
   readonly fleet: Fleet;
@@ -33,6 +45,8 @@ export interface EngineFeedsOptions extends Omit<TargetFeedParts, "decoder" | "r
   readonly listen: string | undefined;
   readonly maxReplays: number;
   readonly host: FeedHost;
+  /** Read from the start to the end, whatever engines there are; none unless given. */
+  readonly pools?: readonly PoolTarget[];
 }
 
 /** How an engine that does not answer is asked again where its events are. */
@@ -59,6 +73,7 @@ class FleetFeeds implements EngineFeeds {
   readonly #parts: TargetFeedParts;
   readonly #entries = new Map<EngineId, EngineEntry>();
   readonly #byTarget: (HostedFeed | undefined)[] = [];
+  readonly #pools: HostedFeed[] = [];
   #unsubscribe = (): void => {};
 
   constructor(options: EngineFeedsOptions) {
@@ -71,7 +86,11 @@ class FleetFeeds implements EngineFeeds {
   }
 
   async start(): Promise<void> {
-    const { fleet } = this.#options;
+    const { fleet, pools = [] } = this.#options;
+    for (const pool of pools) {
+      const endpoints = sourceBySpec(pool.config.events, 0);
+      if (endpoints) this.#pools.push(this.#open(pool, endpoints));
+    }
     for (const engine of fleet.engines) this.#look(engine);
     this.#unsubscribe = fleet.onChange((change, engine) => {
       if (change === "gone") this.#drop(engine);
@@ -87,6 +106,7 @@ class FleetFeeds implements EngineFeeds {
       return entry.feeds;
     });
     this.#entries.clear();
+    feeds.push(...this.#pools.splice(0));
     await Promise.all(feeds.map((feed) => feed.stop()));
   }
 
@@ -99,7 +119,8 @@ class FleetFeeds implements EngineFeeds {
   }
 
   describe(): readonly TargetFeedDescription[] {
-    return [...this.#entries.values()].flatMap(({ feeds }) => feeds.map((feed) => feed.describe()));
+    const feeds = [...this.#entries.values()].flatMap((entry) => entry.feeds);
+    return [...feeds, ...this.#pools].map((feed) => feed.describe());
   }
 
   /** Sees to it that an engine that can be reached has the feeds it should have. */
@@ -149,10 +170,14 @@ class FleetFeeds implements EngineFeeds {
     entry.made = made;
     this.#stopFeeds(entry);
     for (const { target, endpoints } of wanted) {
-      const feed = this.#options.host.open(target, (output) => new TargetFeed(this.#parts, target, endpoints, output));
-      entry.feeds.push(feed);
-      this.#byTarget[target.index] = feed;
+      entry.feeds.push(this.#open(target, endpoints));
     }
+  }
+
+  #open(target: FeedTarget, endpoints: FeedEndpoints): HostedFeed {
+    const feed = this.#options.host.open(target, (output) => new TargetFeed(this.#parts, target, endpoints, output));
+    this.#byTarget[target.index] = feed;
+    return feed;
   }
 
   #drop(engine: EngineRecord): void {

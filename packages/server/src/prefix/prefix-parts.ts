@@ -28,6 +28,8 @@ import {
 import { createTokenizerPool } from "@espalier/tokenizer";
 import type { Fleet, Target } from "@espalier/workers";
 import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
+import { createFleetPoolReach } from "./fleet-pool-reach.ts";
+import type { PoolTarget } from "./pool-targets.ts";
 import { createPromptReader, type PromptReader } from "./prompt-reader.ts";
 
 /** Everything that has to do with what engines cache. */
@@ -56,6 +58,8 @@ export interface PrefixPartsOptions {
   readonly index: PrefixIndex;
   /** Undefined when nothing is shared with other routers. */
   readonly sharing: PrefixSharing | undefined;
+  /** No target of the fleet has one of their numbers. None unless given. */
+  readonly pools?: readonly PoolTarget[];
   readonly http: HttpClient;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -77,6 +81,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const { blockSize, seed, placementTtlMs, placementTokens } = config.prefix;
   const meters = createCacheMeters(meter);
   const recent = createRecentPrompts();
+  const reach = createFleetPoolReach(fleet, options.pools ?? []);
   const knowledge = createPrefixKnowledge({
     clock,
     index,
@@ -84,6 +89,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     meters,
     placementTtlMs,
     placementTokens,
+    pools: reach,
     placements: sharing?.placements ?? createLocalPlacements(index, clock),
     standingOf: (target) => sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none",
     onPlaced: (target) => feeds?.attach(target),
@@ -131,6 +137,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     start: parts.start,
     async stop() {
       unsubscribe();
+      reach.stop();
       await parts.stop();
     },
   };

@@ -19,8 +19,7 @@ import {
   type TierName,
   tierNames,
 } from "@espalier/prefix-index";
-import type { FeedOutput, FeedStanding, RecentPrompts } from "@espalier/routing";
-import type { Target } from "@espalier/workers";
+import type { FeedOutput, FeedStanding, FeedTarget, RecentPrompts } from "@espalier/routing";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
 
 /** What the feeds of a router share. */
@@ -55,10 +54,16 @@ function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
   }
 }
 
+/** -1 for what is no time that routers can tell each other. */
+function microsecondsOf(timestampS: number): number {
+  const timestampUs = Math.round(timestampS * 1_000_000);
+  return Number.isSafeInteger(timestampUs) && timestampUs >= 0 ? timestampUs : -1;
+}
+
 /** The events of one target on their way into the index. */
 export class TargetFeed {
   readonly #parts: TargetFeedParts;
-  readonly #target: Target;
+  readonly #target: FeedTarget;
   readonly #ledger: FeedLedger;
   readonly #feed: KvFeed;
   readonly #output: FeedOutput;
@@ -69,11 +74,13 @@ export class TargetFeed {
   #lastSequence: number | undefined;
   /** Every message of the present life was read. */
   #isComplete = false;
+  /** Blocks that were told of without their tokens, and that nothing else is known of. */
+  #unplacedBlocks = 0;
   /** Its blocks cannot be told in blocks of the index. */
   #isUnusable = false;
 
   /** `output` is told everything; it begins with a target of which nothing is known. */
-  constructor(parts: TargetFeedParts, target: Target, endpoints: FeedEndpoints, output: FeedOutput) {
+  constructor(parts: TargetFeedParts, target: FeedTarget, endpoints: FeedEndpoints, output: FeedOutput) {
     const { digests, blockSize } = parts;
     this.#parts = parts;
     this.#target = target;
@@ -89,6 +96,7 @@ export class TargetFeed {
           this.#ledger.clear();
           this.#lastSequence = undefined;
           this.#isUnusable = false;
+          this.#unplacedBlocks = 0;
           output.newLife();
         },
         state: (state, reason) => {
@@ -135,6 +143,7 @@ export class TargetFeed {
       ...this.#feed.describe(),
       blocks: held as Record<TierName, number>,
       floatingBlocks,
+      unplacedBlocks: this.#unplacedBlocks,
       unusable: unusable ?? null,
     };
   }
@@ -145,12 +154,13 @@ export class TargetFeed {
     this.#isComplete = sequence === expected && (this.#lastSequence === undefined || this.#isComplete);
     if (sequence > expected && this.#lastSequence !== undefined) this.#output.gap(expected, sequence - 1);
     this.#lastSequence = sequence;
-    const { floatedBlocks, refusedEvents, unknownRemovals } = this.#ledger.apply(batch);
+    const { floatedBlocks, refusedEvents, unknownMoves, unknownRemovals } = this.#ledger.apply(batch);
+    this.#unplacedBlocks += unknownMoves;
     this.#hasFloating ||= floatedBlocks > 0;
     const wasUnusable = this.#isUnusable;
     if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
     this.attach();
-    const timestampUs = Number.isNaN(batch.timestampS) ? -1 : Math.round(batch.timestampS * 1_000_000);
+    const timestampUs = microsecondsOf(batch.timestampS);
     this.#output.batch({ sequence, timestampUs, checksum }, { isComplete: this.#isComplete, unknownRemovals });
     if (this.#isUnusable !== wasUnusable) this.#tellCondition();
   }

@@ -1,6 +1,5 @@
-import type { Clock } from "@espalier/common";
 import type { Policy } from "@espalier/policies";
-import { PoolWork } from "@espalier/routing";
+import type { PoolWork } from "@espalier/routing";
 import { globPattern } from "./glob-pattern.ts";
 
 /** What the engines of one model share: how they are chosen and what they are told. */
@@ -34,8 +33,9 @@ export const maxPools = 1_024;
 
 /**
  * @param rules the first one whose pattern fits decides; the last one must fit every model
+ * @param workOf gives what is learned of the engines of a model
  */
-export function createPools(rules: readonly PoolRule[], clock: Clock): Pools {
+export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
   const compiled = rules.map((rule) => ({ rule, patterns: rule.models.map(globPattern) }));
   const fallback = rules.at(-1);
   if (!fallback) throw new RangeError("at least one pool rule is needed");
@@ -46,7 +46,7 @@ export function createPools(rules: readonly PoolRule[], clock: Clock): Pools {
     const created = {
       model,
       policy: rule.createPolicy(),
-      work: new PoolWork(clock),
+      work: workOf(model),
       upstreamHeaders,
       forwardAuthorization,
     };

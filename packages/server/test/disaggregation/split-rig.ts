@@ -6,7 +6,7 @@ import {
   type Meter,
   silentLogger,
 } from "@espalier/common";
-import type { SplitThresholdOptions } from "@espalier/disaggregation";
+import type { CompiledConfig } from "@espalier/config";
 import { editBody, endpoints, readRequestView } from "@espalier/openai";
 import { createPolicy } from "@espalier/policies";
 import type { SideOutcome, SideRequest } from "@espalier/proxy";
@@ -43,7 +43,7 @@ export interface SplitRig {
 export interface SplitRigOptions {
   /** Engines by name: role and protocol. */
   readonly engines: Readonly<Record<string, readonly [EngineRole, KvTransferProtocol?]>>;
-  readonly options?: Partial<SplitThresholdOptions>;
+  readonly options?: Partial<CompiledConfig["disaggregation"]>;
 }
 
 export const answered = (body: object | undefined, status = 200): SideOutcome => ({
@@ -71,7 +71,8 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
   const random = createSeededRandom(4);
   const knowledge = stubKnowledge(matched, placements);
   const selector = createTargetSelector(random, knowledge);
-  const limits = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384, ...options };
+  const usual = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384, appliesRoleBalance: false };
+  const limits = { ...usual, ...options };
   const context = {
     ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, quietSelector: selector },
     split: createSplitParts({

@@ -1,5 +1,7 @@
+import { PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
 import { SplitRun, type SplitStep } from "../../src/disaggregation/split-run.ts";
+import type { LegBody, SplitSource } from "../../src/disaggregation/split-source.ts";
 import { answered, bodyOf, bodyOfLeg, chatBody, failed, type SplitRig, splitRig } from "./split-rig.ts";
 
 const low = { minTokens: 1_000, maxTokens: 1_000 };
@@ -8,7 +10,7 @@ const nixlPair = { p: ["prefill", "nixl"], d: ["decode", "nixl"] } as const;
 const sglangPair = { p: ["prefill", "sglang"], d: ["decode", "sglang"] } as const;
 const kept = { do_remote_prefill: true, remote_engine_id: "p", remote_block_ids: [[1]] };
 const prefilled = answered({ choices: [{ finish_reason: "length" }], kv_transfer_params: kept });
-const done = { isAnswered: true, uncachedTokens: 8_000, outputTokens: 10 };
+const done = { isAnswered: true, selection: undefined, outputTokens: 10, writingMs: 0 };
 const gone = { ...done, isAnswered: false };
 
 const counted = ({ meter }: SplitRig, path: string, reason: string) =>
@@ -19,6 +21,29 @@ function atOnce(step: ReturnType<SplitRun["next"]>): SplitStep | undefined {
   if (step instanceof Promise) throw new Error("the next step is not known yet");
   return step;
 }
+
+test("each leg is told what its engine computes: the prompt as far as it has to, or nothing", async () => {
+  const rig = await splitRig({ engines: nixlPair, options: low });
+  rig.matched.p = 2_000;
+  const { pool, split } = rig.plan();
+  const work = new PoolWork(rig.fleet.time.clock);
+  const expectedMs = work.rates.workMs(rig.fleet.target("p"), { uncachedTokens: 6_000, matchedTokens: 2_000 });
+  expect(expectedMs).toBeGreaterThan(700);
+  const told: LegBody[] = [];
+  const edit: SplitSource["edit"] = (set, leg) => {
+    told.push(leg);
+    return split!.edit(set, leg);
+  };
+  const run = new SplitRun(rig.context, rig.plan({ pool: { ...pool, work }, split: { ...split!, edit } }));
+  const next = run.next(none);
+  rig.legs[0]!.settle(prefilled);
+  await next;
+  expect(told).toEqual([
+    { isAnswer: false, workMs: expectedMs },
+    { isAnswer: true, workMs: 0 },
+  ]);
+  run.finish(gone);
+});
 
 describe("one leg after the other", () => {
   test("the decode leg goes out with what the prefill leg brought; loads are charged and released", async () => {

@@ -22,12 +22,15 @@ const targetOf = (key: string, changes: EngineChanges = {}): Target => {
   return { key, engine } as unknown as Target;
 };
 
-const reasons = (changes: EngineChanges, onlyEngine?: string) =>
-  whyLeftOut([targetOf("a", changes)], () => false, onlyEngine)[0]?.reasons;
+const reasons = (changes: EngineChanges, onlyEngine?: string, duty?: "prefill" | "decode") =>
+  whyLeftOut([targetOf("a", changes)], () => false, { onlyEngine, dutyOf: () => duty })[0]?.reasons;
 
 test("candidates are not listed, the others in their order", () => {
   const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));
-  const listed = whyLeftOut([a!, b!, c!], (target) => target === b, undefined);
+  const listed = whyLeftOut([a!, b!, c!], (target) => target === b, {
+    onlyEngine: undefined,
+    dutyOf: () => undefined,
+  });
   expect(listed.map(({ key }) => key)).toEqual(["a", "c"]);
 });
 
@@ -48,5 +51,7 @@ test("every reason there is", () => {
     "the response that this one follows is at b",
     "its role is prefill: it serves no request alone",
   ]);
+  expect(reasons({}, undefined, "prefill")).toEqual(["it computes prompts for others, by the balance of roles"]);
+  expect(reasons({}, undefined, "decode")).toEqual(["it is not among the candidates of this request"]);
   expect(reasons({}, "a")).toEqual(["it is not among the candidates of this request"]);
 });

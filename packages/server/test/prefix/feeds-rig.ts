@@ -9,6 +9,7 @@ import {
   type RecentPrompts,
 } from "@espalier/routing";
 import { createEngineFeeds, type EngineFeeds } from "../../src/prefix/engine-feeds.ts";
+import type { PoolTarget } from "../../src/prefix/pool-targets.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
 import { blockSize, digests } from "./prompts.ts";
 import { type ScriptedFleet, startScriptedFleet } from "./scripted-fleet.ts";
@@ -27,10 +28,11 @@ export interface FeedsRig extends ScriptedFleet {
 export interface FeedsRigOptions {
   readonly listen?: string;
   readonly maxReplays?: number;
+  readonly pools?: readonly PoolTarget[];
 }
 
 /** The feeds of a scripted fleet, not started yet. */
-export async function feedsRig({ listen, maxReplays = 8 }: FeedsRigOptions = {}): Promise<FeedsRig> {
+export async function feedsRig({ listen, maxReplays = 8, pools = [] }: FeedsRigOptions = {}): Promise<FeedsRig> {
   const scripted = await startScriptedFleet();
   const { time, fleet, http } = scripted;
   const transport = createFakeTransport();
@@ -38,7 +40,7 @@ export async function feedsRig({ listen, maxReplays = 8 }: FeedsRigOptions = {})
   const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 });
   const feeds = createEngineFeeds({
     ...time,
-    ...{ fleet, http, recent, digests, blockSize, listen, maxReplays },
+    ...{ fleet, http, recent, digests, blockSize, listen, maxReplays, pools },
     host: createLocalHost((target) =>
       createLocalOutput(
         {

@@ -22,6 +22,8 @@ export interface SimRequest {
   readonly chain: Uint32Array;
   /** Class of service, where a scenario mixes several. */
   readonly className?: string;
+  /** Whose turn it takes among the requests of its class; the session's own when absent. */
+  readonly tenant?: string;
   /** The LoRA adapter that it is for. Chains for different adapters have nothing in common. */
   readonly adapter?: string;
 }

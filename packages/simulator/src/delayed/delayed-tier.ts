@@ -1,4 +1,6 @@
+import { noFleetUsage } from "@espalier/admission";
 import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
+import { createNotePlane, type NotePlane, type Origin, type UsagePlane } from "@espalier/replication";
 import {
   type BindingStore,
   createCacheMeters,
@@ -24,9 +26,11 @@ import {
   type LoadTellerOptions,
   silentTeller,
 } from "./load-teller.ts";
+import { createNoteLinks, type NoteLinks } from "./note-links.ts";
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
 import { SessionBoard } from "./session-board.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
+import { createUsageLinks, type UsageLinks } from "./usage-links.ts";
 
 export interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
   readonly sharing: Sharing;
@@ -67,6 +71,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
   const load = createLoadParts(options, times);
   const bindingsOf = createBindingParts(options, times);
+  const usage = createUsageParts(options, times);
+  const notes = createNoteParts(options, times);
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
@@ -79,7 +85,12 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
       const sharedLoad = load?.board.seenBy(router) ?? createUnsharedLoad();
       const isOwn = (target: number): boolean => target % routers === router;
       const sessions = createSessionBindings(bindingsOf(router));
-      return createView(options, storeOf(options, router, shared), { teller, sharedLoad, sessions, isOwn });
+      const told = usage?.planeOf(router);
+      return createView(options, storeOf(options, router, shared), {
+        ...{ teller, sharedLoad, sessions, isOwn },
+        notePlane: notes?.planeOf(router),
+        ...{ usagePlane: told, usage: told?.of("simulated") ?? noFleetUsage },
+      });
     },
   };
 }
@@ -106,6 +117,21 @@ function createBindingParts(
   return (router) => board.seenBy(router);
 }
 
+/** @returns undefined where routers know only what they have learned themselves */
+function createNoteParts(options: DelayedTierOptions, times: DeliveryTimes): NoteLinks<NotePlane> | undefined {
+  const { sharing, routers, clock, scheduler } = options;
+  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
+  const createPlane = (self: () => Origin) => createNotePlane({ self, clock, scheduler, meter: silentMeter });
+  return createNoteLinks({ createPlane, dueMs: times.loadDueMs, clock, scheduler });
+}
+
+/** @returns undefined where routers know only whom they have served themselves */
+function createUsageParts(options: DelayedTierOptions, times: DeliveryTimes): UsageLinks | undefined {
+  const { sharing, routers, clock, scheduler } = options;
+  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
+  return createUsageLinks({ dueMs: times.loadDueMs, clock, scheduler });
+}
+
 interface LoadParts {
   readonly board: LoadBoard;
   tellerOf(router: number, targets: readonly RoutingTarget[]): LoadTeller;
@@ -130,9 +156,13 @@ function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): Loa
 function createView(
   { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
   store: RouterStore,
-  parts: { readonly teller: LoadTeller } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn">,
+  parts: {
+    readonly teller: LoadTeller;
+    readonly usagePlane: UsagePlane | undefined;
+    readonly notePlane: NotePlane | undefined;
+  } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn" | "usage">,
 ): RouterView {
-  const { teller, ...seen } = parts;
+  const { teller, usagePlane, notePlane, ...seen } = parts;
   const standing: FeedStanding = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
     clock,
@@ -149,6 +179,7 @@ function createView(
   let cancelUpkeep: Cancel = () => {};
   return {
     ...seen,
+    notes: notePlane,
     knowledge,
     isSettled: true,
     waitingFor: [],
@@ -156,10 +187,14 @@ function createView(
     setDraining() {},
     async start() {
       cancelUpkeep = scheduler.every(upkeepMs, () => store.maintain());
+      usagePlane?.start();
+      notePlane?.start();
       await teller.start();
     },
     async stop() {
       cancelUpkeep();
+      usagePlane?.stop();
+      notePlane?.stop();
       await teller.stop();
     },
   };

@@ -1,3 +1,4 @@
+import type { FleetUsage } from "@espalier/admission";
 import {
   asRouterId,
   asTargetIndex,
@@ -12,7 +13,13 @@ import {
 } from "@espalier/common";
 import { createMesh, type Transport } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import { createTargetSlots, type Replica, type ReplicaPorts, type SharedLoad } from "@espalier/replication";
+import {
+  createTargetSlots,
+  type NoteBoard,
+  type Replica,
+  type ReplicaPorts,
+  type SharedLoad,
+} from "@espalier/replication";
 import {
   createCacheMeters,
   createPrefixKnowledge,
@@ -63,6 +70,8 @@ export class RealView implements RouterView {
   readonly knowledge: PrefixKnowledge;
   readonly sharedLoad: SharedLoad;
   readonly sessions: SessionBindings;
+  readonly usage: FleetUsage;
+  readonly notes: NoteBoard;
   readonly #options: RealViewOptions;
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};
@@ -99,6 +108,8 @@ export class RealView implements RouterView {
     });
     this.sharedLoad = this.tier.load;
     this.sessions = createSessionBindings(this.tier.replica.bindings);
+    this.notes = this.tier.replica.notes;
+    this.usage = this.tier.replica.usage.of(cluster.cluster);
     this.knowledge = createPrefixKnowledge({
       ...{ ...knowledgeDefaults, clock, index: this.index },
       placements: this.tier.placements,

@@ -1,4 +1,4 @@
-import type { AdmissionSettings } from "@espalier/admission";
+import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import {
   type Clock,
   createSeededRandom,
@@ -27,6 +27,8 @@ export interface RouterFactoryOptions {
   readonly policyOptions: Readonly<Record<string, number>>;
   /** How requests wait while engines are busy; they go at once when undefined. */
   readonly admission: AdmissionSettings | undefined;
+  /** In which order engines are told to take what waits in them. */
+  readonly engineOrder: EngineOrder;
   /** How two engines serve a request together; one always does when undefined. */
   readonly split: SplitSettings | undefined;
   readonly engines: readonly SimEngine[];
@@ -63,6 +65,7 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
     ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
     policy: createPolicy(policy, policyOptions),
     admission: options.admission,
+    engineOrder: options.engineOrder,
     split: options.split,
   });
 }

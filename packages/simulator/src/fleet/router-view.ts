@@ -1,5 +1,6 @@
+import type { FleetUsage } from "@espalier/admission";
 import type { Startable, TargetIndex } from "@espalier/common";
-import type { SharedLoad } from "@espalier/replication";
+import type { NoteBoard, SharedLoad } from "@espalier/replication";
 import type { PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
 
 /** What one router sees of caches and of load, and how it tells others of its own decisions. */
@@ -8,6 +9,10 @@ export interface RouterView extends Startable {
   /** What other routers have in flight, by the index of a target. */
   readonly sharedLoad: SharedLoad;
   readonly sessions: SessionBindings;
+  /** What other routers have served to tenants. */
+  readonly usage: FleetUsage;
+  /** Where routers tell each other what they have learned; undefined where they do not. */
+  readonly notes: NoteBoard | undefined;
   /** Shares targets out among routers; see `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
   /** The router's own load of a target has changed. */

@@ -21,8 +21,8 @@ export interface AnswerObserver {
   lost(): void;
 }
 
-/** What is different about a request that another engine has a part in. */
-export type LegWishes = Pick<BlockRequest, "imported" | "pinned">;
+/** What a router tells an engine of a request besides what the client does: of its other leg, and where it stands. */
+export type LegWishes = Pick<BlockRequest, "imported" | "pinned" | "priority">;
 
 /** An engine of the simulated fleet: the model of one, driven by the virtual scheduler, with its KV events. */
 export interface SimEngine {

@@ -3,6 +3,7 @@ import type { BlockReport } from "@espalier/engine-model";
 import type { Placement, PromptBlocks, PromptWork, RoutedRequest, Selection } from "@espalier/routing";
 import type { LoadTicket } from "@espalier/workers";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
+import { placeWish } from "./engine-wishes.ts";
 import type { AnswerObserver } from "./sim-engine.ts";
 import type { FrontOutcome } from "./sim-front.ts";
 import { SimPrefillLeg } from "./sim-prefill-leg.ts";
@@ -31,12 +32,14 @@ export class SimExchange implements AnswerObserver {
   #predictedTokens = 0;
   #firstTokenMs = Number.NaN;
   #isOver = false;
+  readonly #arrivedWallMs: number;
 
   constructor(router: SimRouter, request: SimRequest, ended: (outcome: FrontOutcome) => void) {
     const { promptTokens, outputTokens, session, adapter } = request;
     this.#router = router;
     this.#request = request;
     this.#ended = ended;
+    this.#arrivedWallMs = router.options.clock.wallMs();
     const features = {
       promptTokens,
       expectedOutputTokens: outputTokens,
@@ -54,8 +57,8 @@ export class SimExchange implements AnswerObserver {
       this.#attempt(targets);
       return;
     }
-    const { promptTokens, outputTokens, session, className } = this.#request;
-    const request = { className, tenant: `session-${session}`, promptTokens, expectedOutputTokens: outputTokens };
+    const { promptTokens, outputTokens, session, className, tenant = `session-${session}` } = this.#request;
+    const request = { className, tenant, promptTokens, expectedOutputTokens: outputTokens };
     const free = { sizeBytes: 0, deadlineMs: undefined, onlyEngine: undefined };
     this.#admitted = admission.enter(
       { ...request, ...free },
@@ -90,6 +93,7 @@ export class SimExchange implements AnswerObserver {
       request: this.#request,
       routed: this.#routed,
       selection: prefill,
+      arrivedWallMs: this.#arrivedWallMs,
       settled: (isDone) => {
         this.#reservation?.end();
         if (isDone) {
@@ -113,16 +117,16 @@ export class SimExchange implements AnswerObserver {
     this.#tried.add(target.key);
     this.#target = target;
     this.#predictedTokens = this.#leg?.matchedTokens ?? matchedTokens;
-    this.#ticket = target.load.begin({
-      ...features,
-      uncachedTokens: computedTokens,
-      workMs: this.#work?.sent() ?? 0,
-    });
+    const workMs = this.#work?.sent() ?? 0;
+    this.#ticket = target.load.begin({ ...features, uncachedTokens: computedTokens, workMs });
     this.#admitted?.dispatched(Math.max(1, promptTokens - matchedTokens));
     if (adapter !== undefined) target.adapters.sent(adapter);
     this.#placement = prompt && view.knowledge.place(target, prompt, matchedTokens);
     this.#leg?.handedOver(Math.max(1, promptTokens - matchedTokens));
-    const wanted = this.#leg && split ? { imported: { tokens: promptTokens, ...split.link } } : {};
+    const wanted = {
+      ...(this.#leg && split ? { imported: { tokens: promptTokens, ...split.link } } : {}),
+      ...placeWish(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
+    };
     options.scheduler.after(options.hopDelayMs, () => {
       if (!this.#isOver && !target.model.submit(this.#request, this, wanted)) this.lost();
     });
@@ -160,7 +164,12 @@ export class SimExchange implements AnswerObserver {
     const cachedTokens = this.#leg?.cachedTokens ?? report.cachedTokens;
     this.#soon(() => {
       this.#ticket?.end();
-      this.#work?.ended(this.#request.outputTokens);
+      const { promptTokens, outputTokens } = this.#request;
+      const answeredMs = this.#router.options.trueClock.nowMs() - this.#firstTokenMs;
+      const heldMs = ((promptTokens + outputTokens) / (this.#target?.model.kvTokens ?? Infinity)) * answeredMs;
+      const uncachedTokens = promptTokens - this.#predictedTokens;
+      this.#router.split?.served({ promptTokens, uncachedTokens, outputTokens, heldMs });
+      this.#work?.ended(outputTokens);
       this.#placement?.answered(this.#leg ? undefined : cachedTokens);
       this.#admitted?.ended(this.#request.outputTokens);
       this.#finish(cachedTokens, undefined);

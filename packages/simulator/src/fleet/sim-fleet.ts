@@ -1,4 +1,4 @@
-import type { AdmissionSettings } from "@espalier/admission";
+import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
 import type { EngineParameters } from "@espalier/engine-model";
 import { createMemoryNetwork, type MemoryNetwork } from "@espalier/mesh";
@@ -32,6 +32,8 @@ export interface SimFleetOptions {
   readonly policyOptions?: Readonly<Record<string, number>>;
   /** How requests wait in routers while engines are busy; they go at once when left out. */
   readonly admission?: AdmissionSettings;
+  /** In which order engines are told to take what waits in them; `arrival` when left out. */
+  readonly engineOrder?: EngineOrder;
   /** Of the engines by their number; `both` for those beyond. */
   readonly roles?: readonly EngineRole[];
   /** How two engines serve a request together; one always does when left out. */
@@ -89,6 +91,7 @@ export class SimFleet implements FleetControls {
       ...{ network: this.network, trueClock: clock },
       seeds: this.seats.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,
+      engineOrder: options.engineOrder ?? "arrival",
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
     };

@@ -2,6 +2,7 @@ import type { BlockReport } from "@espalier/engine-model";
 import type { Placement, PromptWork, RoutedRequest, Selection } from "@espalier/routing";
 import type { LoadTicket } from "@espalier/workers";
 import type { SimRequest } from "../clients/workload.ts";
+import { placeWish } from "./engine-wishes.ts";
 import type { AnswerObserver } from "./sim-engine.ts";
 import type { SimRouter } from "./sim-router.ts";
 import type { SimTarget } from "./sim-target.ts";
@@ -10,6 +11,8 @@ export interface SimPrefillLegOptions {
   readonly request: SimRequest;
   readonly routed: RoutedRequest;
   readonly selection: Selection<SimTarget>;
+  /** When the request came to the router, by its wall clock. */
+  readonly arrivedWallMs: number;
   /** Called once, unless the leg is cancelled before. */
   readonly settled: (isDone: boolean) => void;
 }
@@ -45,8 +48,10 @@ export class SimPrefillLeg implements AnswerObserver {
     this.#ticket = target.load.begin({ workMs, promptTokens, uncachedTokens, expectedOutputTokens: 1 });
     if (adapter !== undefined) target.adapters.sent(adapter);
     this.#placement = routed.prompt && router.view.knowledge.place(target, routed.prompt, matchedTokens);
+    const place = placeWish(router.options, request, { arrivedWallMs: options.arrivedWallMs, workMs });
+    const wishes = { pinned: true, ...place };
     scheduler.after(hopDelayMs, () => {
-      if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, { pinned: true })) this.lost();
+      if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, wishes)) this.lost();
     });
   }
 

@@ -3,14 +3,15 @@ import {
   type AdmissionSettings,
   createAdmission,
   createAdmissionMeters,
-  noFleetUsage,
+  type EngineOrder,
 } from "@espalier/admission";
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/common";
 import { type Policy, policyCatalogue } from "@espalier/policies";
 import {
+  createFleetLearning,
   createPeerTraffic,
   createTargetSelector,
-  PoolWork,
+  type FleetLearning,
   quietSessions,
   quietTraffic,
   type SelectablePool,
@@ -38,12 +39,16 @@ export interface SimRouterOptions {
   readonly scrapeMs: number;
   /** How requests wait while engines are busy; they go at once when left out. */
   readonly admission?: AdmissionSettings | undefined;
+  /** In which order engines are told to take what waits in them; as it came when left out. */
+  readonly engineOrder?: EngineOrder;
   /** How two engines serve a request together; one always does when left out. */
   readonly split?: SplitSettings | undefined;
 }
 
 /** How often routers probe engines' health by default. */
 const probeMs = 2_000;
+/** Engines of a simulation all serve one model. */
+const simulatedModel = "simulated";
 
 /** A router without its HTTP side: the selection, knowledge and load accounting of the real one. */
 export class SimRouter implements SimFront {
@@ -56,6 +61,7 @@ export class SimRouter implements SimFront {
   readonly admission: Admission<SimTarget> | undefined;
   readonly split: SimSplit | undefined;
   readonly #exchanges = new Set<SimExchange>();
+  readonly #learning: FleetLearning;
   #ends: readonly Cancel[] = [];
 
   constructor(options: SimRouterOptions) {
@@ -63,20 +69,23 @@ export class SimRouter implements SimFront {
     this.options = options;
     this.view = view;
     this.targets = options.targets;
-    this.pool = { policy: options.policy, work: new PoolWork(clock) };
+    const { scheduler } = options;
+    this.#learning = createFleetLearning({ board: view.notes, clock, scheduler, meter: silentMeter });
+    this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
     this.readsPrefixes = policyCatalogue[options.policy.name].readsPrefixes;
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
     this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions);
     const quiet = [quietTraffic(traffic), quietSessions(sessions)] as const;
     const quietSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
-    this.split = settings && new SimSplit({ settings, pool: this.pool, selector: this.selector, quietSelector });
+    this.split = settings && new SimSplit({ settings, clock, pool: this.pool, selector: this.selector, quietSelector });
     this.admission = admissionOf(options);
   }
 
   async start(): Promise<void> {
     const { scheduler, scrapeMs } = this.options;
     await this.view.start();
+    await this.#learning.start();
     const scrape = (): void => {
       for (const target of this.targets) {
         if (target.model.isUp) target.read(this.#othersInFlight(target));
@@ -94,6 +103,7 @@ export class SimRouter implements SimFront {
 
   async stop(): Promise<void> {
     for (const end of this.#ends) end();
+    await this.#learning.stop();
     await this.view.stop();
   }
 
@@ -124,6 +134,6 @@ export class SimRouter implements SimFront {
 
 function admissionOf({ admission: settings, view, clock, scheduler }: SimRouterOptions): SimRouter["admission"] {
   if (!settings) return undefined;
-  const parts = { meters: createAdmissionMeters(silentMeter), others: view.sharedLoad, fleet: noFleetUsage };
+  const parts = { meters: createAdmissionMeters(silentMeter), others: view.sharedLoad, fleet: view.usage };
   return createAdmission({ settings, clock, scheduler, ...parts });
 }

@@ -7,6 +7,7 @@ import { runFaults } from "../faults/run-faults.ts";
 import { SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
 import { kvLinkOf } from "../fleet/sim-split.ts";
 import { type BoundsMeter, createBoundsMeter } from "../measure/bounds.ts";
+import type { ScenarioVariant } from "../scenarios/scenario.ts";
 import type { RunOptions } from "./run-options.ts";
 import type { FleetSample, RunRecord, SimResult } from "./run-result.ts";
 import { defaultTiming } from "./timing.ts";
@@ -50,13 +51,20 @@ function hasAdmission({ scenario, variant, admission }: RunOptions): boolean {
   return admission ?? varied ?? scenario.admission ?? false;
 }
 
+/** In which order a variant has engines take what waits in them. */
+function engineOrderOf({ scenario, variant }: RunOptions): Pick<SimFleetOptions, "engineOrder"> {
+  const { engineOrder = "arrival" } = scenario.variants.find(({ name }) => name === variant) ?? {};
+  return { engineOrder };
+}
+
 /** Engines' roles, and how requests are split between them. */
 function splitOf({ scenario, variant }: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
   const { split, fleet, variants } = scenario;
   if (!split) return {};
-  const { roles = split.roles, splitTokens: fixedTokens } = variants.find(({ name }) => name === variant) ?? {};
+  const varied: Partial<ScenarioVariant> = variants.find(({ name }) => name === variant) ?? {};
+  const { roles = split.roles, splitTokens: fixedTokens, appliesBalance = false } = varied;
   const link = kvLinkOf(split, enginePresets[fleet.preset].kvBytesPerToken);
-  return { roles, split: { link, fixedTokens, ...usualThreshold } };
+  return { roles, split: { link, fixedTokens, appliesBalance, ...usualThreshold } };
 }
 
 /** The fault of a scenario that has one. @throws RangeError when the fleet is too small for it, or the run too short */
@@ -97,6 +105,7 @@ class Run {
       timing: { ...defaultTiming, ...options.timing },
       policyOptions: policyOptionsOf(options),
       ...splitOf(options),
+      ...engineOrderOf(options),
       ...(hasAdmission(options) && { admission: defaultAdmissionSettings }),
     });
   }

@@ -25,7 +25,7 @@ export const a10g8: Scenario = {
   summary: "9,000 prompts behind 64 prefixes of 2,000 tokens, 512 at a time, on eight small GPUs with 60k KV tokens.",
   // The preset is this GPU and model, 60,000 KV tokens included.
   fleet: { preset: "a10g-7b", parameters: {}, engines: 8, routers: 1 },
-  policies: ["clusterip", "epp_weighted", "least_work"],
+  policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
   variants: [],
   published: [
     {

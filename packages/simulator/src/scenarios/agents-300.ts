@@ -34,7 +34,7 @@ export const agents300: Scenario = {
   // The preset that holds them: 300 conversations of 26,000 tokens on average are 5.4 M tokens beyond the system
   // prompt, and three engines of it have 9.4 M.
   fleet: { preset: "b200-moe", parameters: {}, engines: 3, routers: 1 },
-  policies: ["clusterip", "epp_weighted", "least_work"],
+  policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
   variants: [{ name: "1-engine", engines: 1 }],
   published: [
     compared("cached_share", 0.95, 0.62),

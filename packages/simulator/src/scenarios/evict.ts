@@ -39,7 +39,7 @@ export const evict: Scenario = {
   name: "evict",
   summary: "400 documents of 8,000 tokens asked about again and again; they are 0.5 to 3 times what the engines hold.",
   fleet: { preset: "h100-70b-tp4", parameters: { ...holding(1) }, engines, routers: 2 },
-  policies: ["round_robin", "cache_aware", "least_work"],
+  policies: ["round_robin", "cache_aware", "least_work", "predicted_latency"],
   variants: workingSets.map((workingSet) => ({ name: `${workingSet}x`, parameters: { ...holding(workingSet) } })),
   published: [],
   durationS: evictParameters.durationS,

@@ -16,7 +16,7 @@ const faultSummaries: Readonly<Record<FaultName, string>> = {
 
 export const faultScenarios: readonly Scenario[] = faultNames.map((fault) =>
   smg240With({
-    ...{ name: fault, summary: faultSummaries[fault], fault, policies: ["least_work"], published: [] },
+    ...{ name: fault, summary: faultSummaries[fault], fault, policies: ["predicted_latency"], published: [] },
     ...{ engines, isPerEngine: true },
   }),
 );

@@ -41,7 +41,7 @@ export const lora64: Scenario = {
   name: "lora-64",
   summary: "Requests for 64 LoRA adapters, popular as Zipf has it, on eight engines with eight slots each.",
   fleet: { preset: "a10g-7b", parameters: { adapterSlots: slots, adapterLoadMs: loadMs }, engines, routers: 2 },
-  policies: ["round_robin", "least_connections", "cache_aware", "epp_weighted", "least_work"],
+  policies: ["round_robin", "least_connections", "cache_aware", "epp_weighted", "least_work", "predicted_latency"],
   variants: scales.map((scale) => ({ name: `${scale}x`, scale })),
   published: [],
   durationS,

@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/common";
 import { mooncakeStepMs } from "@espalier/workload";
 import { createTraceReplay } from "../clients/trace-replay.ts";
 import { limitsOf } from "./limits-of.ts";
-import type { PublishedResult, Scenario } from "./scenario.ts";
+import type { PublishedResult, Scenario, ScenarioVariant } from "./scenario.ts";
 
 /** The fleets of Dynamo 1.6.1's own offline replay of the file, and twice its speed. */
 export const mooncakeParameters = {
@@ -14,7 +14,7 @@ export const mooncakeParameters = {
 
 const blocksOf = (kilotokens: number): number => (kilotokens * 1_000) / 16;
 
-const variants = mooncakeParameters.engines.flatMap((engines) =>
+const sizes: readonly ScenarioVariant[] = mooncakeParameters.engines.flatMap((engines) =>
   Object.entries(mooncakeParameters.kvKilotokens).flatMap(([kv, kilotokens]) =>
     mooncakeParameters.speeds.map((speed) => ({
       name: `${engines}x${kv}${speed === 1 ? "" : `-x${speed}`}`,
@@ -24,6 +24,9 @@ const variants = mooncakeParameters.engines.flatMap((engines) =>
     })),
   ),
 );
+
+/** Engines that take those first on which they compute least. */
+const ordered: ScenarioVariant = { name: "8x3.15M-ordered", engines: 8, engineOrder: "shortest" };
 
 interface Replayed {
   readonly hit: number;
@@ -52,8 +55,8 @@ export const mooncakeConversation: Scenario = {
   name: "mooncake-conversation",
   summary: "The conversation trace of Mooncake, 12,031 requests in an hour, jittered inside its steps of 3 s.",
   fleet: { preset: "b200-moe", parameters: {}, engines: 8, routers: 1 },
-  policies: ["round_robin", "epp_weighted", "least_work"],
-  variants,
+  policies: ["round_robin", "epp_weighted", "least_work", "predicted_latency"],
+  variants: [...sizes, ordered],
   published: [
     ...compared("KV router", { hit: 0.286, ttftMs: 246 }, eight, "8x3.15M"),
     ...compared("best knobs", { hit: 0.308, ttftMs: 233 }, eight, "8x3.15M"),

@@ -25,7 +25,7 @@ export function ownScenario({ name, fleet }: OwnScenarioOptions): Scenario {
     name,
     summary: `The trace ${name} on ${fleet.engines} engines.`,
     fleet,
-    policies: ["round_robin", "least_work"],
+    policies: ["round_robin", "predicted_latency"],
     variants: [],
     published: [],
     isOpenLoop: true,

@@ -1,3 +1,4 @@
+import type { EngineRole } from "@espalier/common";
 import { createOpenLoop } from "../clients/open-loop.ts";
 import { type LengthParameters, lengthScripts } from "../clients/scripts/length-script.ts";
 import { limitsOf } from "./limits-of.ts";
@@ -43,18 +44,38 @@ export const pdMixParameters = {
     16384: 16_384,
     never: Number.POSITIVE_INFINITY,
   } as Readonly<Record<string, number | undefined>>,
+  /** Engines without a side, and fixed numbers of those that only prefill. */
+  duties: {
+    flexible: 0,
+    "1-to-7": 1,
+    "2-to-6": 2,
+    "3-to-5": 3,
+    "4-to-4": 4,
+    "5-to-3": 5,
+    "6-to-2": 6,
+    "7-to-1": 7,
+  } as Readonly<Record<string, number>>,
   /** Shares of the rates. */
   loads: [0.5, 0.85],
   durationS: 300,
 } as const;
 
-const { mixes, roles, split, thresholds, loads, durationS } = pdMixParameters;
+const { mixes, roles, split, thresholds, duties, loads, durationS } = pdMixParameters;
+
+const dutyRoles: Readonly<Record<string, readonly EngineRole[]>> = Object.fromEntries(
+  Object.entries(duties).map(([name, prefill]) => [
+    name,
+    Array.from(roles, (_, at): EngineRole => (prefill === 0 ? "both" : at < prefill ? "prefill" : "decode")),
+  ]),
+);
 
 const variants: readonly ScenarioVariant[] = loads.flatMap((scale) => [
   ...Object.entries(thresholds).map(([name, splitTokens]) => ({
     ...{ name: `${name}-${scale}`, scale },
     ...(splitTokens !== undefined && { splitTokens }),
   })),
+  ...Object.entries(dutyRoles).map(([name, roles]) => ({ name: `${name}-${scale}`, scale, roles })),
+  { name: `applied-${scale}`, scale, roles: [], appliesBalance: true },
   // Eight engines that all do everything.
   { name: `unsplit-${scale}`, scale, roles: [], splitTokens: Number.POSITIVE_INFINITY },
 ]);
@@ -64,7 +85,7 @@ export const pdMixes: readonly Scenario[] = Object.entries(mixes).map(([name, { 
   name,
   summary: `${summary}; 2 engines prefill, 2 decode, 4 do both, and hand KV blocks to each other.`,
   fleet: { preset: "h100-70b-tp4", parameters: {}, engines: roles.length, routers: 2 },
-  policies: ["least_work"],
+  policies: ["least_work", "predicted_latency"],
   split: { roles, ...split },
   variants,
   published: [],

@@ -28,7 +28,7 @@ export const rag: Scenario = {
   name: "rag",
   summary: "Questions about 2 to 4 of 500 documents of 1,000 to 6,000 tokens, popular ones first.",
   fleet: { preset: "h100-70b-tp4", parameters: {}, engines: 8, routers: 2 },
-  policies: ["round_robin", "cache_aware", "least_work"],
+  policies: ["round_robin", "cache_aware", "least_work", "predicted_latency"],
   variants: [],
   published: [],
   durationS: ragParameters.durationS,

@@ -23,7 +23,7 @@ export const scaleOut: Scenario = {
   name: "scale-out",
   summary: "The agents of agents-300, 100 for each engine, on 1 to 16 engines.",
   fleet: { preset: "b200-moe", parameters: {}, engines: 4, routers: 1 },
-  policies: ["round_robin", "least_work"],
+  policies: ["round_robin", "least_work", "predicted_latency"],
   variants: engines.map(fleetOf),
   published: [],
   isOpenLoop: false,

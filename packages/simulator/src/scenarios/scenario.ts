@@ -1,3 +1,4 @@
+import type { EngineOrder } from "@espalier/admission";
 import type { EngineRole } from "@espalier/common";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
@@ -66,8 +67,12 @@ export interface ScenarioVariant {
   readonly parameters?: Partial<EngineParameters>;
   /** In place of the scenario's own. */
   readonly admission?: boolean;
+  /** In which order engines are told to take what waits in them; `arrival` when left out. */
+  readonly engineOrder?: EngineOrder;
   /** In place of the scenario's own. */
   readonly roles?: readonly EngineRole[];
+  /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+  readonly appliesBalance?: boolean;
   /** Uncached tokens from which on two engines serve a request, in place of a number that follows the load. */
   readonly splitTokens?: number;
   /** For the policies that have them. */

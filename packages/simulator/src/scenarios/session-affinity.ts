@@ -46,7 +46,7 @@ export const sessionAffinity: Scenario = {
     engines: 8,
     routers: 1,
   },
-  policies: ["round_robin", "consistent_hashing", "least_work"],
+  policies: ["round_robin", "consistent_hashing", "least_work", "predicted_latency"],
   variants: [],
   // Published as factors alone.
   published: [

@@ -35,7 +35,7 @@ export const sglangPrefixGroups: Scenario = {
     engines,
     routers: 1,
   },
-  policies: ["round_robin", "cache_aware", "least_work"],
+  policies: ["round_robin", "cache_aware", "least_work", "predicted_latency"],
   variants: [],
   published: [
     {

@@ -48,7 +48,7 @@ export const sharedPrefix150x5: Scenario = {
     "150 customers with 5 users each, prompts of 6,000 shared and 1,200 own tokens, 3 to 60 requests/s in steps.",
   // The source ran Qwen3-32B on pairs of H100.
   fleet: { preset: "h100-32b-tp2", parameters: { blockCount: kvTokens / 16 }, engines: 8, routers: 1 },
-  policies: ["random", "epp_weighted", "least_work"],
+  policies: ["random", "epp_weighted", "least_work", "predicted_latency"],
   variants: [],
   published: [
     {

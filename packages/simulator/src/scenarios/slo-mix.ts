@@ -56,7 +56,7 @@ export const sloMix: Scenario = {
     "Interactive chats together with batch jobs of 10,000 tokens, at 0.7 to 1.1 of what the fleet can do: by class, and " +
     "first come, first served (fifo).",
   fleet: { preset: "h100-70b-tp4", parameters: {}, engines: 8, routers: 2 },
-  policies: ["round_robin", "least_connections", "least_work"],
+  policies: ["round_robin", "least_connections", "least_work", "predicted_latency"],
   variants: [
     ...loads.map((load) => ({ name: `load-${load}`, scale: load })),
     ...loads.map((load) => ({ name: `fifo-${load}`, scale: load, admission: false })),

@@ -71,6 +71,6 @@ export const smg240: Scenario = smg240With({
   name: "smg-240",
   ...{ engines, isPerEngine: false },
   summary: "240 engines behind 8 routers, 611 sessions a second with few follow-ups and 200 system prompts.",
-  policies: ["random", "cache_aware", "least_work"],
+  policies: ["random", "cache_aware", "least_work", "predicted_latency"],
   published,
 });

@@ -43,7 +43,7 @@ export const tiers: Scenario = {
     engines,
     routers: 2,
   },
-  policies: ["round_robin", "cache_aware", "dynamo", "least_work"],
+  policies: ["round_robin", "cache_aware", "dynamo", "least_work", "predicted_latency"],
   variants: [
     { name: "cpu-credit" },
     // What routers do that look at GPU memory only.

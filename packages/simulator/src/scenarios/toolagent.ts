@@ -32,7 +32,7 @@ export const toolagent: Scenario = {
   name: "toolagent",
   summary: "Calls of three kinds of agents: prompts that begin alike, answers of a few tokens.",
   fleet: { preset: "b200-moe", parameters: {}, engines: 8, routers: 1 },
-  policies: ["round_robin", "epp_weighted", "least_work"],
+  policies: ["round_robin", "epp_weighted", "least_work", "predicted_latency"],
   variants: [],
   // What is published is a share of the run's own bound, not a ratio to another policy.
   published: [],

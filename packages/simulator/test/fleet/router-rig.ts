@@ -1,4 +1,4 @@
-import type { AdmissionSettings } from "@espalier/admission";
+import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole } from "@espalier/common";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { Placement, PrefixKnowledge } from "@espalier/routing";
@@ -38,6 +38,7 @@ export interface RouterRigOptions {
   readonly engines?: number;
   readonly policy?: PolicyName;
   readonly admission?: AdmissionSettings;
+  readonly engineOrder?: EngineOrder;
   readonly roles?: readonly EngineRole[];
   readonly split?: SplitSettings;
 }
@@ -47,6 +48,7 @@ export async function createRouterRig({
   engines: count = 3,
   policy = "least_work",
   admission,
+  engineOrder = "arrival",
   roles = [],
   split,
 }: RouterRigOptions = {}): Promise<RouterRig> {
@@ -80,6 +82,7 @@ export async function createRouterRig({
     random: createSeededRandom(3),
     policy: createPolicy(policy),
     admission,
+    engineOrder,
     split,
   });
   await router.start();

@@ -6,7 +6,7 @@ import { simulate } from "../../src/run/simulate.ts";
 import { pdMixes, pdMixParameters } from "../../src/scenarios/pd-mix.ts";
 import { recordRun, sharedBlocks } from "../clients/recorded-run.ts";
 
-const { mixes, roles, thresholds, loads } = pdMixParameters;
+const { mixes, roles, thresholds, duties, loads } = pdMixParameters;
 const [, longIn] = pdMixes;
 
 describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) => {
@@ -30,7 +30,7 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
   });
 
   test("each threshold stands at each load, beside engines that all do everything", () => {
-    expect(one.variants).toHaveLength(loads.length * (Object.keys(thresholds).length + 1));
+    expect(one.variants).toHaveLength(loads.length * (Object.keys(thresholds).length + Object.keys(duties).length + 2));
     expect(one.split!.roles).toHaveLength(one.fleet.engines);
     expect(roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
     expect(one.variants.find((variant) => variant.name === "8192-0.5")).toEqual({
@@ -38,6 +38,23 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
     });
     expect(one.variants.find((variant) => variant.name === "dynamic-0.85")).toEqual({
       ...{ name: "dynamic-0.85", scale: 0.85 },
+    });
+  });
+
+  test("fixed numbers of engines compute prompts, beside the number that is applied", () => {
+    const rolesOf = (variant: string) => one.variants.find((each) => each.name === variant)!.roles;
+    expect(
+      rolesOf("5-to-3-0.5")!
+        .map((role) => role[0])
+        .join(""),
+    ).toBe("pppppddd");
+    expect(
+      rolesOf("flexible-0.5")!
+        .map((role) => role[0])
+        .join(""),
+    ).toBe("bbbbbbbb");
+    expect(one.variants.find((variant) => variant.name === "applied-0.85")).toEqual({
+      ...{ name: "applied-0.85", scale: 0.85, roles: [], appliesBalance: true },
     });
   });
 });
@@ -71,6 +88,17 @@ test(
     expect([always.split_share, never.split_share]).toEqual([1, undefined]);
     expect(dynamic.split_share!).toBeGreaterThan(0.1);
     expect(dynamic.split_share!).toBeLessThan(0.9);
+  },
+  patienceMs,
+);
+
+test(
+  "with one side for each engine, answers are complete earlier than with both for all",
+  async () => {
+    const [applied, flexible] = [await run("applied-0.85"), await run("flexible-0.85")];
+    expect(applied.e2e_mean_s!).toBeLessThan(flexible.e2e_mean_s!);
+    expect(applied.split_share!).toBeGreaterThan(flexible.split_share!);
+    expect([applied.errors, flexible.errors]).toEqual([0, 0]);
   },
   patienceMs,
 );

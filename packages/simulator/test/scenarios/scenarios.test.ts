@@ -69,7 +69,7 @@ describe.each(scenarioNames)("%s", (name) => {
     expect(one.fleet.engines).toBeGreaterThanOrEqual(1);
     const known = [...policyNames, "clusterip"];
     for (const policy of one.policies) expect(known).toContain(policy);
-    expect(one.policies.at(-1)).toBe("least_work");
+    expect(one.policies.at(-1)).toBe("predicted_latency");
     const variants = one.variants.map((variant) => variant.name);
     expect(new Set(variants).size).toBe(variants.length);
     for (const { policy, baseline, variant, policyValue, baselineValue } of one.published) {
@@ -190,7 +190,8 @@ test("agents-300: 300 at once, lengths as given, and memory that does not copy w
 test("mooncake-conversation: needs the trace, has each published fleet, and spreads the steps", () => {
   const one = scenario("mooncake-conversation");
   expect(() => run(one, { trace: [] })).toThrow(expect.objectContaining({ code: "config_invalid", param: "trace" }));
-  expect(one.variants).toHaveLength(8);
+  expect(one.variants).toHaveLength(9);
+  expect(one.variants.at(-1)).toEqual({ name: "8x3.15M-ordered", engines: 8, engineOrder: "shortest" });
   expect(one.variants.find((variant) => variant.name === "4x1.05M-x2")).toEqual({
     name: "4x1.05M-x2",
     engines: 4,

@@ -38,12 +38,16 @@ function storeImporter({ parts, sequence }: LegInput, blocks: readonly string[])
   };
 }
 
-function storeExporter({ parts }: LegInput, blocks: readonly string[]): Exporter {
+function storeExporter({ parts, sequence }: LegInput, blocks: readonly string[]): Exporter {
+  const { prompt, adapter, cacheSalt } = sequence;
+  const { blockSize } = parts.engine.parameters;
   return {
     pins: false,
     ready: () => Promise.resolve(),
     async computed() {
-      await callPeer({ url: `${parts.storageUrl()}/storage/put`, method: "POST", body: { blocks } }).catch(() => {});
+      const tokens = Array.from(prompt.subarray(0, blocks.length * blockSize));
+      const body = { blocks, tokens, blockSize, adapter, cacheSalt };
+      await callPeer({ url: `${parts.storageUrl()}/storage/put`, method: "POST", body }).catch(() => {});
       return {};
     },
     cancelled() {},

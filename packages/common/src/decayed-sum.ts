@@ -9,7 +9,12 @@ export class DecayedSum {
   }
 
   add(amount: number, nowMs: number): void {
-    this.#sum = this.at(nowMs) + amount;
+    this.set(this.at(nowMs) + amount, nowMs);
+  }
+
+  /** From `nowMs` on the sum is `sum`, whatever it was. */
+  set(sum: number, nowMs: number): void {
+    this.#sum = sum;
     this.#atMs = nowMs;
   }
 

@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import { load, problemsOf } from "./loading.ts";
+
+const endpoint = "tcp://pool:5557";
+
+test("a pool has a name and an endpoint; all engines fetch from it unless it says otherwise", () => {
+  expect(load(`kv-pools: [{ name: shared, endpoint: "${endpoint}" }]`).kvPools).toEqual([
+    { name: "shared", events: { endpoint, replayEndpoint: undefined, topic: "" }, models: ["*"], labels: {} },
+  ]);
+});
+
+test("everything that can be said of a pool has its place", () => {
+  const text = `
+kv-pools:
+  - { name: a, endpoint: "tcp://[::1]:5557", replay: "tcp://pool:5657", topic: "kv@", models: ["llama-*", qwen], labels: { zone: a, rack: "" } }
+  - { name: b, endpoint: "${endpoint}" }
+  - { name: c, endpoint: "${endpoint}", topic: c }
+`;
+  const [first, ...others] = load(text).kvPools;
+  expect(first).toEqual({
+    name: "a",
+    events: { endpoint: "tcp://[::1]:5557", replayEndpoint: "tcp://pool:5657", topic: "kv@" },
+    models: ["llama-*", "qwen"],
+    labels: { zone: "a", rack: "" },
+  });
+  expect(others.map(({ name, events }) => [name, events.endpoint, events.topic])).toEqual([
+    ["b", endpoint, ""],
+    ["c", endpoint, "c"],
+  ]);
+});
+
+test.each([
+  ["no name", `{ endpoint: "${endpoint}" }`, "kv-pools[0].name: is required"],
+  ["no endpoint", "{ name: a }", "kv-pools[0].endpoint: is required"],
+  [
+    "a name with a space",
+    `{ name: "a b", endpoint: "${endpoint}" }`,
+    'kv-pools[0].name: "a b" is not a name of at most 128 visible ASCII characters',
+  ],
+  [
+    "an endpoint to listen at",
+    '{ name: a, endpoint: "tcp://*:1" }',
+    'kv-pools[0].endpoint: "tcp://*:1" is not tcp://HOST:PORT',
+  ],
+  [
+    "an endpoint of another kind",
+    '{ name: a, endpoint: "http://pool:1" }',
+    'kv-pools[0].endpoint: "http://pool:1" is not tcp://HOST:PORT',
+  ],
+  [
+    "a replay endpoint that is none",
+    `{ name: a, endpoint: "${endpoint}", replay: pool }`,
+    'kv-pools[0].replay: "pool" is not tcp://HOST:PORT',
+  ],
+  ["no engine in reach", `{ name: a, endpoint: "${endpoint}", models: [] }`, "kv-pools[0].models: "],
+  [
+    "a name that another has",
+    `{ name: a, endpoint: "${endpoint}" }, { name: a, endpoint: "tcp://other:1" }`,
+    "kv-pools[1].name: a is the name of pool 0 as well",
+  ],
+  [
+    "a stream that another has",
+    `{ name: a, endpoint: "${endpoint}" }, { name: b, endpoint: "${endpoint}" }`,
+    `kv-pools[1].endpoint: ${endpoint} is the endpoint of pool 0 as well, with the same topic`,
+  ],
+])("a pool with %s is refused", (_, pools, expected) => {
+  const problems = problemsOf(`kv-pools: [${pools}]`).map((line) => line.replace(/ \(e\.yaml.*/, ""));
+  expect(problems).toHaveLength(1);
+  expect(problems[0]).toMatch(expected.endsWith(": ") ? /^kv-pools\[0\]\.models: / : /./);
+  if (!expected.endsWith(": ")) expect(problems[0]).toBe(expected);
+});
+
+test("pools are refused where no events are read at all", () => {
+  const pools = `kv-pools: [{ name: a, endpoint: "${endpoint}" }]`;
+  expect(problemsOf(`kv-events: { mode: "off" }\n${pools}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([
+    "kv-pools: are of no use, because kv-events.mode is off",
+  ]);
+  expect(problemsOf(`kv-events: { mode: auto }\n${pools}`)).toEqual([]);
+  expect(problemsOf('kv-events: { mode: "off" }\nkv-pools: []')).toEqual([]);
+});

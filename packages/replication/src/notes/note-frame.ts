@@ -1,0 +1,102 @@
+import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+
+/** A longer frame is refused. */
+export const maxNoteFrameBytes = 131_072;
+/** A frame with more notes is refused. */
+export const maxFrameNotes = 256;
+/** UTF-8 bytes of a key, and of a router's id. */
+export const maxNoteKeyBytes = 255;
+/** Bytes of what a note says. */
+export const maxNoteBytes = 16_384;
+
+/** The first byte of a frame of notes. */
+export const noteKind = 1;
+
+/** A note as a frame has it. */
+export interface WrittenNote {
+  readonly key: string;
+  /** Rises with every note that a life of a router writes. */
+  readonly counter: number;
+  /** Since it was written, as far as the frame's sender knows. */
+  readonly ageMs: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface NoteFrame {
+  readonly origin: Origin;
+  readonly notes: readonly WrittenNote[];
+}
+
+/**
+ * Layout: the kind, a byte; router as text; epoch and number of notes as varints; notes. A note is its key as text, varints of
+ * its counter and its age in milliseconds, and its bytes behind their number.
+ */
+export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
+  const writer = new ByteWriter();
+  writer.u8(noteKind);
+  writer.text(origin.router);
+  writer.varint(origin.epoch);
+  writer.varint(notes.length);
+  for (const { key, counter, ageMs, bytes } of notes) {
+    writer.text(key);
+    writer.varint(counter);
+    writer.varint(Math.ceil(ageMs));
+    writer.bytes(bytes);
+  }
+  return writer.copy();
+}
+
+/**
+ * What follows the notes is left alone, so that a later version may add to a frame.
+ *
+ * @throws EspalierError `mesh_frame_invalid`
+ */
+export function readNoteFrame(bytes: Uint8Array): NoteFrame {
+  try {
+    return readFrame(bytes);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new EspalierError("mesh_frame_invalid", `A frame of notes: ${error.message}.`, { cause: error });
+  }
+}
+
+function readFrame(bytes: Uint8Array): NoteFrame {
+  if (bytes.length > maxNoteFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+  const reader = new ByteReader(bytes);
+  const kind = reader.u8();
+  if (kind !== noteKind) throw new RangeError(`kind ${kind} is not known`);
+  const router = reader.text(maxNoteKeyBytes);
+  if (router === "") throw new RangeError("the router has no name");
+  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const count = reader.varint();
+  if (count > maxFrameNotes) throw new RangeError(`${count} notes are too many`);
+  const notes: WrittenNote[] = [];
+  for (let index = 0; index < count; index++) {
+    const key = reader.text(maxNoteKeyBytes);
+    const counter = reader.varint();
+    const ageMs = reader.varint();
+    // A copy, so that a note that is kept does not keep the whole frame.
+    notes.push({ key, counter, ageMs, bytes: reader.bytes(maxNoteBytes).slice() });
+  }
+  return { origin, notes };
+}
+
+/** Cuts notes into as few lists as fit into frames; none when there are none. */
+export function splitNotes(notes: readonly WrittenNote[]): readonly (readonly WrittenNote[])[] {
+  const lists: WrittenNote[][] = [];
+  let bytes = Number.POSITIVE_INFINITY;
+  for (const note of notes) {
+    const more = note.bytes.length + maxNoteHeadBytes;
+    if (bytes + more > maxNoteFrameBytes || lists.at(-1)!.length === maxFrameNotes) {
+      lists.push([]);
+      bytes = maxNoteHeadBytes + 16;
+    }
+    lists.at(-1)!.push(note);
+    bytes += more;
+  }
+  return lists;
+}
+
+/** What a note takes at most beside what it says: its key, counter, age and three lengths. */
+const maxNoteHeadBytes = maxNoteKeyBytes + 2 * 8 + 3 * 3;

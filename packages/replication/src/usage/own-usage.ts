@@ -1,0 +1,129 @@
+import { OwnTenant, type OwnUsageReport } from "./own-tenant.ts";
+import type { UsageLimits } from "./usage-limits.ts";
+import type { UsageElsewhere } from "./usage-sums.ts";
+
+/** What this router has done for whom, and what others have to be told of it. */
+export class OwnUsage {
+  readonly #limits: UsageLimits;
+  /** The one served latest last. */
+  readonly #tenants = new Map<number, OwnTenant>();
+  readonly #changed = new Set<OwnTenant>();
+  readonly #waiting = new Set<OwnTenant>();
+  #namedCount = 0;
+  #turn: Iterator<OwnTenant> = [].values();
+  #turnsLeft = 0;
+
+  constructor(limits: UsageLimits) {
+    this.#limits = limits;
+  }
+
+  get hasChanges(): boolean {
+    return this.#changed.size > 0;
+  }
+
+  /** Tenants that the others are not told of. */
+  get untold(): number {
+    return this.#tenants.size - this.#namedCount;
+  }
+
+  /** Tokens served to a tenant over all routers, and its lift. */
+  standing(key: number, { tokens, lift }: Pick<UsageElsewhere, "tokens" | "lift">, nowMs: number): number {
+    const own = this.#tenants.get(key);
+    return own ? own.served.at(nowMs) + tokens + Math.max(own.lift.at(nowMs), lift) : tokens + lift;
+  }
+
+  served(key: number, tokens: number, nowMs: number): void {
+    this.#touch(key).served.add(tokens, nowMs);
+  }
+
+  lifted(key: number, tokens: number, nowMs: number): void {
+    this.#touch(key).lift.set(tokens, nowMs);
+  }
+
+  waits(key: number, isWaiting: boolean): void {
+    const tenant = this.#touch(key);
+    tenant.isWaiting = isWaiting;
+    if (isWaiting) this.#waiting.add(tenant);
+    else this.#waiting.delete(tenant);
+  }
+
+  /** Those of whom others would think too differently by now. */
+  takeChanges(nowMs: number): readonly OwnUsageReport[] {
+    const changed = [...this.#changed].filter((tenant) => tenant.hasNews(this.#limits.tellShare, nowMs));
+    this.#changed.clear();
+    return changed.map((tenant) => tenant.tell(nowMs));
+  }
+
+  /** Those that wait, and the next few others, in turn. Forgets tenants that have next to nothing any more. */
+  takeRefresh(nowMs: number): readonly OwnUsageReport[] {
+    const told = new Set([...this.#waiting].filter(({ isNamed }) => isNamed));
+    const most = told.size + this.#limits.refreshTenants;
+    for (let seen = this.#tenants.size; seen > 0 && told.size < most; seen--) {
+      const tenant = this.#next();
+      if (!tenant) continue;
+      if (tenant.isIdle(nowMs)) this.#forget(tenant);
+      else if (tenant.isNamed) told.add(tenant);
+    }
+    return [...told].map((tenant) => tenant.tell(nowMs));
+  }
+
+  /** All that others are told of. */
+  all(nowMs: number): readonly OwnUsageReport[] {
+    return [...this.#tenants.values()].filter(({ isNamed }) => isNamed).map((tenant) => tenant.report(nowMs));
+  }
+
+  /** From here on others are told of those that wait, and of those with the most tokens. */
+  rank(nowMs: number): void {
+    if (this.#tenants.size <= this.#limits.maxTold) return;
+    const ranked = [...this.#tenants.values()]
+      .map((tenant) => ({ tenant, isWaiting: Number(tenant.isWaiting), tokens: tenant.served.at(nowMs) }))
+      .sort((one, other) => other.isWaiting - one.isWaiting || other.tokens - one.tokens);
+    for (const [place, { tenant }] of ranked.entries()) {
+      const isNamed = place < this.#limits.maxTold;
+      if (isNamed && !tenant.isNamed) this.#changed.add(tenant);
+      if (!isNamed) this.#changed.delete(tenant);
+      tenant.isNamed = isNamed;
+    }
+    this.#namedCount = this.#limits.maxTold;
+  }
+
+  /** In one round as many as there are: those that are served meanwhile move to the end, and would prolong it for ever. */
+  #next(): OwnTenant | undefined {
+    if (this.#turnsLeft <= 0) {
+      this.#turn = this.#tenants.values();
+      this.#turnsLeft = this.#tenants.size;
+    }
+    this.#turnsLeft -= 1;
+    const next = this.#turn.next();
+    if (next.done !== true) return next.value;
+    this.#turnsLeft = 0;
+    return undefined;
+  }
+
+  #touch(key: number): OwnTenant {
+    const tenant = this.#tenants.get(key) ?? this.#begin(key);
+    this.#tenants.delete(key);
+    this.#tenants.set(key, tenant);
+    if (tenant.isNamed) this.#changed.add(tenant);
+    return tenant;
+  }
+
+  #begin(key: number): OwnTenant {
+    if (this.#tenants.size >= this.#limits.maxTenants) {
+      for (const oldest of this.#tenants.values()) {
+        this.#forget(oldest);
+        break;
+      }
+    }
+    const isNamed = this.#namedCount < this.#limits.maxTold;
+    if (isNamed) this.#namedCount += 1;
+    return new OwnTenant(key, isNamed);
+  }
+
+  #forget(tenant: OwnTenant): void {
+    this.#tenants.delete(tenant.key);
+    this.#changed.delete(tenant);
+    this.#waiting.delete(tenant);
+    if (tenant.isNamed) this.#namedCount -= 1;
+  }
+}

@@ -1,0 +1,110 @@
+import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+
+/** The kind of note that a frame of usage is: its first byte. */
+export const usageNoteKind = 2;
+/** A longer frame is refused. */
+export const maxUsageFrameBytes = 65_536;
+/** A frame that tells of more tenants is refused. */
+export const maxUsageReports = 2_048;
+/** More tokens of one tenant are refused. */
+export const maxUsageTokens = 2 ** 40;
+
+const maxRouterBytes = 255;
+const flag = { relayed: 1 } as const;
+
+/** What one router has done for one tenant. */
+export interface UsageReport {
+  /** See `usageKey`. */
+  readonly key: number;
+  /** The counter of the frame of the origin that told this; as the frame's own unless a relay made the frame. */
+  readonly counter: number;
+  /** Served, as of the making of the frame; half of them are forgotten in every `usageHalfLifeMs`. */
+  readonly tokens: number;
+  /** Tokens by which it was lifted after an absence, decayed likewise. */
+  readonly lift: number;
+  /** Requests of it wait at the router. */
+  readonly isWaiting: boolean;
+}
+
+export interface UsageFrame {
+  readonly origin: Origin;
+  /** Rises with every frame that an origin makes. */
+  readonly counter: number;
+  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
+  readonly relayedAgeMs: number | undefined;
+  readonly reports: readonly UsageReport[];
+}
+
+/**
+ * Layout: kind and flags, a byte each; router as text; varints: epoch, counter, the relay's age if flagged, number of
+ * reports. A report: seven bytes of key, the lowest first, in a relay's frame the varint by which its counter lies back, and
+ * varints of 4 x tokens + (2 when a lift follows) + (1 when it waits) and of the lift: 9 to 15 bytes.
+ */
+export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: UsageFrame): Uint8Array {
+  const isRelayed = relayedAgeMs !== undefined;
+  const writer = new ByteWriter(64 + reports.length * 16);
+  writer.u8(usageNoteKind);
+  writer.u8(isRelayed ? flag.relayed : 0);
+  writer.text(origin.router);
+  writer.varint(origin.epoch);
+  writer.varint(counter);
+  if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
+  writer.varint(reports.length);
+  for (const report of reports) {
+    const high = Math.floor(report.key / 2 ** 32);
+    writer.u32(report.key);
+    writer.u8(high);
+    writer.u8(high >>> 8);
+    writer.u8(high >>> 16);
+    if (isRelayed) writer.varint(counter - report.counter);
+    writer.varint(report.tokens * 4 + (report.lift > 0 ? 2 : 0) + (report.isWaiting ? 1 : 0));
+    if (report.lift > 0) writer.varint(report.lift);
+  }
+  return writer.copy();
+}
+
+/**
+ * What follows the reports, and flags that are not known, are left alone, so that a later version may add to a frame.
+ *
+ * @throws EspalierError `mesh_frame_invalid`
+ */
+export function readUsageFrame(bytes: Uint8Array): UsageFrame {
+  try {
+    return readFrame(bytes);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new EspalierError("mesh_frame_invalid", `A frame of usage: ${error.message}.`, { cause: error });
+  }
+}
+
+function readFrame(bytes: Uint8Array): UsageFrame {
+  if (bytes.length > maxUsageFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+  const reader = new ByteReader(bytes);
+  const kind = reader.u8();
+  if (kind !== usageNoteKind) throw new RangeError(`it is of kind ${kind}`);
+  const flags = reader.u8();
+  const router = reader.text(maxRouterBytes);
+  if (router === "") throw new RangeError("the router has no name");
+  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const counter = reader.varint();
+  const isRelayed = (flags & flag.relayed) !== 0;
+  const relayedAgeMs = isRelayed ? reader.varint() : undefined;
+  const count = reader.varint();
+  if (count > maxUsageReports) throw new RangeError(`${count} reports are too many`);
+  const reports = Array.from({ length: count }, () => readReport(reader, counter, isRelayed));
+  return { origin, counter, relayedAgeMs, reports };
+}
+
+function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): UsageReport {
+  const low = reader.u32();
+  const key = (reader.u8() + reader.u8() * 2 ** 8 + reader.u8() * 2 ** 16) * 2 ** 32 + low;
+  if (!Number.isSafeInteger(key)) throw new RangeError("a key is too large");
+  const lag = isRelayed ? reader.varint() : 0;
+  if (lag > frameCounter) throw new RangeError("a report is older than its origin");
+  const head = reader.varint();
+  const tokens = Math.floor(head / 4);
+  const lift = head % 4 >= 2 ? reader.varint() : 0;
+  if (tokens > maxUsageTokens || lift > maxUsageTokens) throw new RangeError(`${tokens} tokens are too many`);
+  return { key, counter: frameCounter - lag, tokens, lift, isWaiting: head % 2 === 1 };
+}

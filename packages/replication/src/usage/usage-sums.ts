@@ -1,0 +1,109 @@
+import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { groupOfKey } from "./usage-key.ts";
+
+/** What one router was told to have done for one tenant. */
+export interface UsagePart {
+  readonly key: number;
+  readonly served: DecayedSum;
+  readonly lift: DecayedSum;
+  /** Until when it is believed to wait there, on the monotonic clock. */
+  readonly waitsUntilMs: number;
+}
+
+/** What all other routers have done for a tenant. */
+export interface UsageElsewhere {
+  /** Served, half of them forgotten in every `usageHalfLifeMs`. */
+  readonly tokens: number;
+  /** The most that one of them has lifted it by, decayed likewise. */
+  readonly lift: number;
+  readonly waits: boolean;
+}
+
+interface Sum {
+  readonly key: number;
+  readonly parts: Set<UsagePart>;
+  readonly served: DecayedSum;
+  readonly lift: DecayedSum;
+  waitsUntilMs: number;
+}
+
+/** What all other routers have done for each tenant. Read on the request path. */
+export class UsageSums {
+  readonly #sums = new Map<number, Sum>();
+  /** Of tenants that wait elsewhere, or did a moment ago, by class and pool. */
+  readonly #waiting = new Map<number, Set<Sum>>();
+
+  /** Tenants of whom others have told. */
+  get size(): number {
+    return this.#sums.size;
+  }
+
+  /** Undefined for a tenant that nobody told of. */
+  of(key: number, nowMs: number): UsageElsewhere | undefined {
+    const sum = this.#sums.get(key);
+    return sum && elsewhere(sum, nowMs);
+  }
+
+  /** Tenants of a class of a pool that wait at other routers. */
+  *waiting(group: number, nowMs: number): Iterable<UsageElsewhere & { readonly key: number }> {
+    for (const sum of this.#waiting.get(group) ?? []) {
+      if (sum.waitsUntilMs > nowMs) yield { key: sum.key, ...elsewhere(sum, nowMs) };
+      else this.#waitsNoMore(sum);
+    }
+  }
+
+  /** A part is new, or says something else than before. */
+  changed(part: UsagePart, nowMs: number): void {
+    let sum = this.#sums.get(part.key);
+    if (!sum) {
+      const [served, lift] = [new DecayedSum(usageHalfLifeMs), new DecayedSum(usageHalfLifeMs)];
+      sum = { key: part.key, parts: new Set(), served, lift, waitsUntilMs: Number.NEGATIVE_INFINITY };
+      this.#sums.set(part.key, sum);
+    }
+    sum.parts.add(part);
+    this.#addUp(sum, nowMs);
+  }
+
+  /** A part counts no more. */
+  remove(part: UsagePart, nowMs: number): void {
+    const sum = this.#sums.get(part.key);
+    if (!sum?.parts.delete(part)) return;
+    this.#addUp(sum, nowMs);
+    if (sum.parts.size === 0) this.#sums.delete(part.key);
+  }
+
+  #addUp(sum: Sum, nowMs: number): void {
+    addUp(sum, nowMs);
+    if (sum.waitsUntilMs <= nowMs) {
+      this.#waitsNoMore(sum);
+      return;
+    }
+    const group = groupOfKey(sum.key);
+    const waiting = this.#waiting.get(group) ?? new Set<Sum>();
+    this.#waiting.set(group, waiting.add(sum));
+  }
+
+  #waitsNoMore(sum: Sum): void {
+    const group = groupOfKey(sum.key);
+    const waiting = this.#waiting.get(group);
+    if (waiting?.delete(sum) && waiting.size === 0) this.#waiting.delete(group);
+  }
+}
+
+function elsewhere({ served, lift, waitsUntilMs }: Sum, nowMs: number): UsageElsewhere {
+  return { tokens: served.at(nowMs), lift: lift.at(nowMs), waits: waitsUntilMs > nowMs };
+}
+
+/** Anew each time, so that nothing is left of what was taken out. */
+function addUp(sum: Sum, nowMs: number): void {
+  let served = 0;
+  let lift = 0;
+  sum.waitsUntilMs = Number.NEGATIVE_INFINITY;
+  for (const part of sum.parts) {
+    served += part.served.at(nowMs);
+    lift = Math.max(lift, part.lift.at(nowMs));
+    sum.waitsUntilMs = Math.max(sum.waitsUntilMs, part.waitsUntilMs);
+  }
+  sum.served.set(served, nowMs);
+  sum.lift.set(lift, nowMs);
+}

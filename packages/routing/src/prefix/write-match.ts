@@ -1,0 +1,103 @@
+import type { TargetIndex } from "@espalier/common";
+import type { CandidateSet } from "@espalier/policies";
+import type { PrefixMatches } from "@espalier/prefix-index";
+import type { RoutingTarget } from "../routing-target.ts";
+import type { KnownPool, PoolReach } from "./pool-reach.ts";
+import type { FeedStanding } from "./prefix-knowledge.ts";
+import type { PromptBlocks } from "./prompt-blocks.ts";
+
+/**
+ * Writes how many tokens of the prompt that was looked up last a target has itself, tier by tier, and can fetch from pools
+ * beyond them. Called for every candidate of every request, so it allocates nothing.
+ *
+ * @param standing what the facts of the target are worth
+ */
+export type MatchWriter = (
+  target: RoutingTarget,
+  prompt: PromptBlocks,
+  standing: FeedStanding,
+  candidates: CandidateSet,
+  at: number,
+) => void;
+
+/** @param matches where lookups leave what they find */
+export function createMatchWriter(
+  matches: PrefixMatches,
+  reach: PoolReach,
+  standingOf: (target: TargetIndex) => FeedStanding,
+): MatchWriter {
+  return (target, prompt, standing, candidates, at) => {
+    const isListed = matches.isListed[target.index] === 1;
+    const held = isListed ? writeOwn(matches, target, prompt, standing, candidates, at) : 0;
+    const pools = reach.poolsOf(target.index);
+    if (pools.length === 0) return;
+    const pooledBlocks = deepestPool(matches, pools, standingOf);
+    if (pooledBlocks === 0) return;
+    const pooled = Math.max(0, usableOf(pooledBlocks, target, prompt) - held);
+    candidates.matchedExternalTokens[at]! += pooled;
+    candidates.matchedPoolTokens[at] = pooled;
+  };
+}
+
+const isBelieved = (standing: FeedStanding): boolean => standing === "complete" || standing === "partial";
+
+/** Writes what a target has itself, and returns how many tokens of the prompt that is. */
+function writeOwn(
+  matches: PrefixMatches,
+  target: RoutingTarget,
+  prompt: PromptBlocks,
+  standing: FeedStanding,
+  candidates: CandidateSet,
+  at: number,
+): number {
+  const number = target.index;
+  const trusted = isBelieved(standing);
+  const facts = trusted ? matches.gpuBlocks[number]! : 0;
+  const placed = matches.placedBlocks[number]!;
+  let held = usableOf(Math.max(facts, placed), target, prompt);
+  candidates.matchedTokens[at] = held;
+  candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
+  if (!trusted || matches.factBlocks[number]! <= facts) return held;
+  // What lower tiers add begins where the GPU ends; a guess may reach into it.
+  const columns = [candidates.matchedCpuTokens, candidates.matchedDiskTokens, candidates.matchedExternalTokens];
+  let depth = facts;
+  for (let slower = 0; slower < columns.length; slower++) {
+    depth += matches.tierBlocks[slower + 1]![number]!;
+    const reached = Math.max(held, usableOf(depth, target, prompt));
+    columns[slower]![at] = reached - held;
+    held = reached;
+  }
+  return held;
+}
+
+/** Leading blocks of the prompt in the pool that has most of it. Engines look a prompt up in a pool from its beginning. */
+function deepestPool(
+  matches: PrefixMatches,
+  pools: readonly KnownPool[],
+  standingOf: (target: TargetIndex) => FeedStanding,
+): number {
+  let deepest = 0;
+  for (let place = 0; place < pools.length; place++) {
+    const { index } = pools[place]!;
+    const blocks = matches.factBlocks[index]!;
+    if (blocks > deepest && isBelieved(standingOf(index))) deepest = blocks;
+  }
+  return deepest;
+}
+
+/** Tokens in so many leading blocks of a prompt that the target can use: whole blocks of its own. */
+function usableOf(blocks: number, { signals }: RoutingTarget, prompt: PromptBlocks): number {
+  const { blockSize } = prompt;
+  const unit = signals.blockSize > 0 ? signals.blockSize : blockSize;
+  return wholeBlocks(blocks * blockSize, usableTokens(prompt), unit);
+}
+
+/** The engine always computes the last token of a prompt. How many bytes a token has, nobody knows. */
+function usableTokens({ tokens, from }: PromptBlocks): number {
+  return from === "bytes" ? tokens : tokens - 1;
+}
+
+/** Of so many tokens, those that an engine can use: in whole blocks of its own, `unit` tokens each. */
+function wholeBlocks(tokens: number, most: number, unit: number): number {
+  return Math.max(0, Math.floor(Math.min(tokens, most) / unit) * unit);
+}

@@ -1,0 +1,135 @@
+import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/common";
+import type { Note, NoteBoard } from "@espalier/replication";
+import { createLearnedMeters, type LearnedMeters } from "./learned-meters.ts";
+import { readTimesNote, writeTimesNote } from "./learned-note.ts";
+import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";
+import { PoolWork } from "./pool-work.ts";
+
+export interface FleetLearningOptions {
+  /** Where routers tell each other; undefined where they do not. */
+  readonly board: NoteBoard | undefined;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+}
+
+/** What routers learn of the times that engines take, shared among them. */
+export interface FleetLearning extends Startable {
+  /** Of the pool of a model, made on first use. */
+  workOf(model: string): PoolWork;
+}
+
+/** How often it is looked whether there is something to tell. */
+export const tellMs = 2_000;
+/** What others are told changes by so much, as a share, before they are told again. */
+const tellShare = 0.05;
+/** A target's logarithm by so much. */
+const tellLog = 0.1;
+/** What does not change is told again so often as long as it is being learned, so that it does not seem old. */
+const retellMs = 60_000;
+/** Of how many pools others may tell that this router has not used. */
+export const maxUnusedPools = 256;
+/** What a note is about: this, and the model's name. */
+const keyPrefix = "times/";
+/** UTF-8 bytes of a model's name that others are told of: a longer one's pool every router learns for itself. */
+const maxModelBytes = 200;
+
+const encoder = new TextEncoder();
+
+/** Tells and hears nothing before `start`, and nothing where there is no board. */
+export function createFleetLearning(options: FleetLearningOptions): FleetLearning {
+  const { board, clock, scheduler, meter } = options;
+  const meters = createLearnedMeters(meter);
+  const pools = new Map<string, SharedPool>();
+  let unused = 0;
+  const hear = (note: Note): void => {
+    if (!note.key.startsWith(keyPrefix)) return;
+    const model = note.key.slice(keyPrefix.length);
+    let pool = pools.get(model);
+    if (!pool) {
+      if (unused >= maxUnusedPools) return;
+      unused += 1;
+      pool = new SharedPool(clock);
+      pools.set(model, pool);
+    }
+    meters.heard(take(note, pool.work));
+  };
+  let cancels: readonly Cancel[] = [];
+  return {
+    workOf(model) {
+      let pool = pools.get(model);
+      if (!pool) {
+        pool = new SharedPool(clock);
+        pools.set(model, pool);
+      } else if (!pool.isUsed) unused -= 1;
+      pool.isUsed = true;
+      return pool.work;
+    },
+    async start() {
+      if (!board) return;
+      cancels = [
+        board.onNote(hear),
+        scheduler.every(tellMs, () => {
+          for (const [model, pool] of pools) {
+            if (encoder.encode(model).length <= maxModelBytes) pool.tell(board, keyPrefix + model);
+          }
+        }),
+      ];
+    },
+    async stop() {
+      for (const cancel of cancels) cancel();
+    },
+  };
+}
+
+function take(note: Note, work: PoolWork): Parameters<LearnedMeters["heard"]>[0] {
+  try {
+    const times = readTimesNote(note.bytes);
+    const isTaken = work.fleet.tell(note.origin.router, { ...times, ageMs: times.ageMs + note.ageMs });
+    return isTaken ? "taken" : "implausible";
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return "invalid";
+  }
+}
+
+/** One pool, and what others were told of it. */
+class SharedPool {
+  readonly work: PoolWork;
+  /** This router chooses among its engines; of others it has only heard. */
+  isUsed = false;
+  readonly #clock: Clock;
+  #told: LearnedTimes | undefined;
+  #toldMs = Number.NEGATIVE_INFINITY;
+  #toldCount = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.work = new PoolWork(clock);
+  }
+
+  tell(board: NoteBoard, key: string): void {
+    const { samples } = this.work.rates;
+    if (samples === this.#toldCount) return;
+    const { learned } = this.work;
+    const nowMs = this.#clock.nowMs();
+    if (this.#told && nowMs - this.#toldMs < retellMs && !differ(learned, this.#told)) return;
+    if (!board.post(key, writeTimesNote(learned))) return;
+    this.#told = learned;
+    this.#toldMs = nowMs;
+    this.#toldCount = samples;
+  }
+}
+
+function differ(now: LearnedTimes, told: LearnedTimes): boolean {
+  const isFar = (one: number, other: number): boolean => Math.abs(one - other) > tellShare * other;
+  if (now.samples > 2 * told.samples || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
+  for (const kilotokens of [0.5, 8]) {
+    if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(told.fit, kilotokens))) return true;
+  }
+  const before = new Map(told.targets.map((target) => [target.key, target]));
+  return now.targets.some(({ key, log, known }) => {
+    const { log: logBefore = 0, known: knownBefore = 0 } = before.get(key) ?? {};
+    return Math.abs(log - logBefore) > tellLog || (known > 0.5 && knownBefore < 0.25);
+  });
+}

@@ -1,0 +1,128 @@
+import type { Clock } from "@espalier/common";
+import type { AnswerPace } from "./answer-pace.ts";
+import { type FleetTimes, halfLives } from "./fleet-times.ts";
+import { coldPromptMs, type PrefillFit, referenceKilotokens } from "./learned-times.ts";
+import { factorOfLog, type PrefillRates, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
+
+export interface PoolTimesParts {
+  /** What this router has learned itself. */
+  readonly rates: PrefillRates;
+  readonly pace: AnswerPace;
+  /** What others have. */
+  readonly fleet: FleetTimes;
+  readonly clock: Clock;
+}
+
+/** Others count for no more prompts than these, however many they have seen: soon what is seen here counts for more. */
+export const maxTrust = 32;
+/** How long what follows from ages is kept. */
+const agesMs = 1_000;
+
+/** So that a fit that says that nothing takes any time can be compared with others. */
+const leastMs = 1e-3;
+
+interface Blend {
+  readonly fit: PrefillFit;
+  /** Logarithms of what the own fit, and that of the others, say over what `fit` says. */
+  readonly ownShift: number;
+  readonly fleetShift: number;
+  /** What is left of what this router knows, by age. */
+  readonly ownLeft: number;
+}
+
+/**
+ * What work is expected to take at the targets of a pool: as this router has learned, and as others have as far as it has not.
+ * A router that has just come starts from what they know; where there are none, it is what it has learned itself.
+ */
+export class PoolTimes {
+  readonly #parts: PoolTimesParts;
+  #blend: Blend | undefined;
+  #seenSamples = -1;
+  #seenVersion = -1;
+  #blendedMs = Number.NEGATIVE_INFINITY;
+  /** When this router learned something last. */
+  #learnedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(parts: PoolTimesParts) {
+    this.#parts = parts;
+  }
+
+  /** Milliseconds for a token of a prompt, at a target of factor 1. */
+  get msPerToken(): number {
+    return this.#blended ? this.#blended.fit.msPerKilotoken / 1e3 : this.#parts.rates.msPerToken;
+  }
+
+  /** Milliseconds for a token and one before it that it attends to, at a target of factor 1. */
+  get msPerTokenPair(): number {
+    return this.#blended ? this.#blended.fit.msPerMegapair / 1e6 : this.#parts.rates.msPerTokenPair;
+  }
+
+  /** Milliseconds that an answer takes for each token after its first; 0 where nobody knows. */
+  get msPerOutputToken(): number {
+    const { pace, fleet } = this.#parts;
+    const told = fleet.merged?.msPerOutputToken ?? 0;
+    if (told === 0) return pace.msPerToken;
+    if (pace.answers === 0) return told;
+    const trust = Math.min(maxTrust, fleet.answers);
+    return (pace.answers * pace.msPerToken + trust * told) / (pace.answers + trust);
+  }
+
+  /** Since this router learned something of the pool; endless before the first time. */
+  get ownAgeMs(): number {
+    return this.#parts.clock.nowMs() - this.#learnedMs;
+  }
+
+  /** This router learns something now. */
+  learns(): void {
+    this.#learnedMs = this.#parts.clock.nowMs();
+  }
+
+  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  factorOf(target: RatedTarget): number {
+    const { rates, fleet } = this.#parts;
+    const blend = this.#blended;
+    if (!blend) return rates.factorOf(target);
+    const { log, known } = rates.differenceOf(target);
+    const told = fleet.merged?.differences.get(target.key);
+    const others = told ? told.log + told.known * blend.fleetShift : 0;
+    const { ownLeft, ownShift } = blend;
+    return factorOfLog(ownLeft * (log + known * ownShift) + (1 - ownLeft * known) * others);
+  }
+
+  /** Milliseconds of computing, without what a first token takes besides. */
+  workMs(target: RatedTarget, { uncachedTokens, matchedTokens }: PromptPart): number {
+    const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
+    return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
+  }
+
+  /** Undefined where no other router has told anything. */
+  get #blended(): Blend | undefined {
+    const { rates, fleet, clock } = this.#parts;
+    const { merged } = fleet;
+    if (!merged) return undefined;
+    const nowMs = clock.nowMs();
+    const isSame = rates.samples === this.#seenSamples && fleet.version === this.#seenVersion;
+    if (this.#blend && isSame && nowMs - this.#blendedMs < agesMs) return this.#blend;
+    this.#seenSamples = rates.samples;
+    this.#seenVersion = fleet.version;
+    this.#blendedMs = nowMs;
+    const trust = Math.min(maxTrust, fleet.samples);
+    const ownLeft = halfLives(nowMs - this.#learnedMs);
+    const own = rates.weight * ownLeft;
+    const share = trust + own > 0 ? trust / (trust + own) : 0;
+    this.#blend = { ...blendOf(rates.fit, merged.fit, share), ownLeft };
+    return this.#blend;
+  }
+}
+
+function blendOf(own: PrefillFit, others: PrefillFit, share: number): Omit<Blend, "ownLeft"> {
+  const between = (one: number, other: number): number => one + share * (other - one);
+  const fit = {
+    msPerKilotoken: between(own.msPerKilotoken, others.msPerKilotoken),
+    msPerMegapair: between(own.msPerMegapair, others.msPerMegapair),
+    fixedMs: between(own.fixedMs, others.fixedMs),
+  };
+  const speedOf = (one: PrefillFit): number => Math.max(leastMs, coldPromptMs(one, referenceKilotokens));
+  const shiftOf = (one: PrefillFit): number => Math.log(speedOf(one) / speedOf(fit));
+  return { fit, ownShift: shiftOf(own), fleetShift: shiftOf(others) };
+}

@@ -1,0 +1,192 @@
+import { asTargetIndex, createSeededRandom } from "@espalier/common";
+import { createPolicy } from "@espalier/policies";
+import { tier } from "@espalier/prefix-index";
+import { describe, expect, test } from "vitest";
+import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
+import { createTargetSelector } from "../../src/select-target.ts";
+import { blockSize, promptOf, tokensOf } from "../prompts.ts";
+import { type KnowledgeRig, knowledgeRig, type RigOptions, targetLike } from "./knowledge-rig.ts";
+
+const prompt = promptOf(tokensOf("a", 100));
+const other = promptOf(tokensOf("b", 100));
+const near = { name: "near", index: asTargetIndex(7) };
+const far = { name: "far", index: asTargetIndex(9) };
+
+/** A target whose events tell everything, and pools in its reach; without changes both pools are complete too. */
+function poolRig({ standing = "complete", ...options }: RigOptions = {}): KnowledgeRig & {
+  pool(index: number, from: number, to: number, inTier?: keyof typeof tier): void;
+} {
+  const rig = knowledgeRig({ standing, pools: [near, far], ...options });
+  return {
+    ...rig,
+    pool: (index, from, to, inTier = "external") =>
+      void rig.index.storeFacts(index, tier[inTier], prompt.chain, from, to),
+  };
+}
+
+describe("what a pool holds", () => {
+  test("counts as outside for a target in reach that has nothing itself", () => {
+    const { see, pool } = poolRig();
+    pool(near.index, 0, 4);
+    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0, disk: 0, external: 64, pooled: 64 });
+    expect(see(other)).toMatchObject({ external: 0, pooled: 0 });
+  });
+
+  test("counts for no target out of reach", () => {
+    const { see, pool } = poolRig();
+    pool(near.index, 0, 4);
+    expect(see(prompt, targetLike(1, {}))).toMatchObject({ external: 0, pooled: 0 });
+  });
+
+  test.each(["gpu", "cpu", "disk", "external"] as const)("counts the same in its own memory %s", (inTier) => {
+    const { see, pool } = poolRig();
+    pool(near.index, 0, 4, inTier);
+    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0, disk: 0, external: 64, pooled: 64 });
+  });
+
+  test("adds what goes beyond the target's own, whatever memory that is in", () => {
+    const { see, pool, announce } = poolRig();
+    announce(prompt, 0, 2);
+    announce(prompt, 2, 3, "cpu");
+    announce(prompt, 3, 4, "external");
+    pool(near.index, 0, 6);
+    expect(see(prompt)).toMatchObject({ gpu: 32, cpu: 16, disk: 0, external: 48, pooled: 32 });
+  });
+
+  test("adds nothing to a target that has as much, nor takes anything from it", () => {
+    const { see, pool, announce } = poolRig();
+    announce(prompt, 0, 5);
+    pool(near.index, 0, 3);
+    expect(see(prompt)).toMatchObject({ gpu: 80, external: 0, pooled: 0 });
+  });
+
+  test("is looked up from the prompt's beginning: what begins later does not count", () => {
+    const { see, pool, announce } = poolRig();
+    announce(prompt, 0, 2);
+    pool(near.index, 2, 6);
+    expect(see(prompt)).toMatchObject({ gpu: 32, external: 0, pooled: 0 });
+  });
+
+  test("of several pools the one with most counts", () => {
+    const { see, pool } = poolRig();
+    pool(near.index, 0, 2);
+    pool(far.index, 0, 5);
+    expect(see(prompt)).toMatchObject({ external: 80, pooled: 80 });
+  });
+
+  test("never is the whole prompt, nor a part of an engine's block", () => {
+    const whole = promptOf(tokensOf("a", 96));
+    const { see, pool } = poolRig();
+    pool(near.index, 0, 6);
+    expect(see(whole)).toMatchObject({ external: 80 });
+    const coarse = poolRig({ engineBlock: 32 });
+    coarse.pool(near.index, 0, 5);
+    expect(coarse.see(prompt, coarse.target)).toMatchObject({ external: 64, pooled: 64 });
+  });
+
+  test("counts for a target that publishes no events, beyond what was sent there", () => {
+    const standing = (target: number): FeedStanding => (target === 0 ? "none" : "complete");
+    const { see, pool, index, target } = poolRig({ standing });
+    index.place(target.index, prompt.chain, 3, { nowMs: 0, ttlMs: 1_000 });
+    pool(near.index, 0, 6);
+    expect(see(prompt)).toMatchObject({ gpu: 48, external: 48, pooled: 48 });
+  });
+
+  test.each<[FeedStanding, number]>([
+    ["complete", 64],
+    ["partial", 64],
+    ["void", 0],
+    ["none", 0],
+  ])("is believed as the pool's own feed is: %s", (worth, external) => {
+    const { see, pool } = poolRig({ standing: (target) => (target === 0 ? "complete" : worth) });
+    pool(near.index, 0, 4);
+    expect(see(prompt)).toMatchObject({ external, pooled: external });
+  });
+
+  test("is named in the evidence, believed or not", () => {
+    const standing = (target: number): FeedStanding => (target === far.index ? "void" : "complete");
+    const { knowledge, pool, target } = poolRig({ standing });
+    pool(near.index, 0, 4);
+    pool(far.index, 0, 6);
+    knowledge.match(prompt);
+    expect(knowledge.evidence(target.index)?.pools).toEqual([
+      { pool: "near", standing: "complete", blocks: 4 },
+      { pool: "far", standing: "void", blocks: 6 },
+    ]);
+    expect(knowledge.evidence(asTargetIndex(1))?.pools).toEqual([]);
+  });
+});
+
+test("any facts of a target and two pools: the columns are what a walk block by block finds", () => {
+  for (let seed = 1; seed <= 60; seed++) {
+    const random = createSeededRandom(seed);
+    const { see, pool, announce } = poolRig();
+    const tiers = ["gpu", "cpu", "disk", "external"] as const;
+    const own = Array.from({ length: 6 }, () => (random.integer(3) > 0 ? tiers[random.integer(4)]! : undefined));
+    const held = [near, far].map(() => Array.from({ length: 6 }, () => random.integer(4) > 0));
+    for (let at = 0; at < 6; at++) {
+      // On the GPU a target has no block without its parent.
+      const hasParents = own.slice(0, at + 1).every((name) => name === "gpu");
+      if (own[at] === "gpu" && !hasParents) own[at] = "cpu";
+      if (own[at]) announce(prompt, at, at + 1, own[at]);
+      for (const [which, { index }] of [near, far].entries()) if (held[which]![at]) pool(index, at, at + 1);
+    }
+    const depthOf = (has: (at: number) => boolean): number => {
+      let depth = 0;
+      while (depth < 6 && has(depth)) depth++;
+      return depth;
+    };
+    const ownDepth = depthOf((at) => own[at] !== undefined);
+    const pooled = Math.max(0, ...held.map((pool) => depthOf((at) => pool[at]!))) - ownDepth;
+    const { gpu, cpu, disk, external, pooled: seen } = see(prompt);
+    expect(gpu + cpu + disk + external - seen, `seed ${seed}`).toBe(ownDepth * blockSize);
+    expect(seen, `seed ${seed}`).toBe(Math.max(0, pooled) * blockSize);
+  }
+});
+
+describe("a decision", () => {
+  test("goes to the target that can fetch, at the credit of what is outside, and tells how much that is", () => {
+    const { knowledge, pool, target } = poolRig();
+    pool(near.index, 0, 6);
+    const selector = createTargetSelector(createSeededRandom(1), knowledge);
+    const targets = [targetLike(1, {}), target, targetLike(2, {})];
+    const features = { promptTokens: 100, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined };
+    const choose = (credit: number) => {
+      const pool = { policy: createPolicy("least_work", { "external-credit": credit, "near-tie-tokens": 0 }) };
+      return selector.select(pool, targets, { features, prompt }, { tried: new Set() });
+    };
+    expect(choose(0.5)).toMatchObject({ target, matchedTokens: 96, pooledTokens: 96 });
+    expect(choose(0.01)).toMatchObject({ target, pooledTokens: 96 });
+  });
+
+  test("for a target that has the prompt itself says that nothing is fetched", () => {
+    const { knowledge, pool, target, announce } = poolRig();
+    pool(near.index, 0, 6);
+    announce(prompt, 0, 6);
+    const selector = createTargetSelector(createSeededRandom(1), knowledge);
+    const features = { promptTokens: 100, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined };
+    const request = { features, prompt };
+    const selection = selector.select({ policy: createPolicy("least_work") }, [target], request, { tried: new Set() });
+    expect(selection).toMatchObject({ matchedTokens: 96, pooledTokens: 0 });
+  });
+});
+
+describe("a prompt that is sent where it has to be fetched", () => {
+  const pooled = "espalier_pool_tokens_total";
+
+  test("is counted", () => {
+    const { knowledge, target, meter } = poolRig();
+    knowledge.place(target, prompt, 96, { pooledTokens: 64 });
+    knowledge.place(target, prompt, 96);
+    knowledge.place(target, prompt, 96, { pooledTokens: 0 });
+    expect(meter.value(pooled)).toBe(64);
+  });
+
+  test("is not believed to be there when the target refuses it", () => {
+    const { knowledge, target, see } = poolRig({ standing: "none" });
+    const placement = knowledge.place(target, prompt, 96, { pooledTokens: 64 });
+    expect(see(prompt).gpu).toBe(96);
+    placement.withdraw();
+    expect(see(prompt).gpu).toBe(32);
+  });
+});

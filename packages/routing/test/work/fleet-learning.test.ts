@@ -1,0 +1,191 @@
+import { asRouterId, createSeededRandom } from "@espalier/common";
+import type { Note, NoteBoard } from "@espalier/replication";
+import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { beforeEach, describe, expect, test } from "vitest";
+import { createFleetLearning, type FleetLearning, maxUnusedPools, tellMs } from "../../src/work/fleet-learning.ts";
+import { writeTimesNote } from "../../src/work/learned-note.ts";
+import type { LearnedTimes } from "../../src/work/learned-times.ts";
+import type { PoolWork } from "../../src/work/pool-work.ts";
+import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-engine.ts";
+
+/** A board on which a test reads, and writes for others. */
+class ScriptedBoard implements NoteBoard {
+  readonly posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
+  isFull = false;
+  readonly #listeners = new Set<(note: Note) => void>();
+
+  post(key: string, bytes: Uint8Array): boolean {
+    if (!this.isFull) this.posted.push({ key, bytes });
+    return !this.isFull;
+  }
+
+  onNote(listener: (note: Note) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  hear(key: string, bytes: Uint8Array, router = "other", ageMs = 0): void {
+    const origin = { router: asRouterId(router), epoch: 1 };
+    for (const listener of this.#listeners) listener({ origin, key, bytes, ageMs });
+  }
+}
+
+let time: VirtualTime;
+let board: ScriptedBoard;
+let meter: ReturnType<typeof createSeriesMeter>;
+let learning: FleetLearning;
+const random = createSeededRandom(5);
+
+beforeEach(async () => {
+  time = createVirtualTime();
+  time.advance(60_000);
+  board = new ScriptedBoard();
+  meter = createSeriesMeter();
+  learning = createFleetLearning({ board, clock: time.clock, scheduler: time.scheduler, meter });
+  await learning.start();
+});
+
+const timesOf = (by = 1): LearnedTimes => ({
+  fit: { msPerKilotoken: 60 * by, msPerMegapair: by, fixedMs: 12 },
+  ...{ samples: 100, msPerOutputToken: 20, answers: 40, ageMs: 0, targets: [] },
+});
+
+function learn(work: PoolWork, count: number, by = 1): void {
+  for (let at = 0; at < count; at++) {
+    const truth = { ...usualEngine, msPerToken: by * usualEngine.msPerToken };
+    work.rates.observe(targetOf(0), measured(truth, anyPrompt(random), random));
+    work.times.learns();
+  }
+}
+
+const heardAs = (outcome: string) => meter.value("espalier_learned_times_received_total", outcome);
+
+describe("what is told", () => {
+  test("is nothing while nothing is learned", () => {
+    learning.workOf("llama");
+    time.advance(120_000);
+    expect(board.posted).toEqual([]);
+  });
+
+  test("is of each pool what it has learned, within two seconds", () => {
+    learn(learning.workOf("llama"), 20);
+    learn(learning.workOf("qwen"), 5);
+    learning.workOf("idle");
+    time.advance(tellMs);
+    expect(board.posted.map(({ key }) => key)).toEqual(["times/llama", "times/qwen"]);
+    const { rates } = learning.workOf("llama");
+    board.hear("times/other", board.posted[0]!.bytes);
+    expect(learning.workOf("other").times.msPerToken).toBeCloseTo(rates.msPerToken, 6);
+  });
+
+  test("is told again when it has changed, or rests on much more, and not before", () => {
+    const work = learning.workOf("llama");
+    learn(work, 200);
+    time.advance(tellMs);
+    expect(board.posted).toHaveLength(1);
+    for (let at = 0; at < 20; at++) {
+      learn(work, 1);
+      time.advance(tellMs);
+    }
+    expect(board.posted.length).toBeLessThanOrEqual(2);
+    const before = board.posted.length;
+    learn(work, 100, 3);
+    time.advance(tellMs);
+    expect(board.posted).toHaveLength(before + 1);
+  });
+
+  test("is told again each minute as long as something is being learned", () => {
+    const work = learning.workOf("llama");
+    teach(work.rates, 400, { random });
+    work.times.learns();
+    time.advance(tellMs);
+    for (let second = 0; second < 180; second++) {
+      if (second % 2 === 0) learn(work, 1);
+      time.advance(1_000);
+    }
+    expect(board.posted.length).toBeGreaterThanOrEqual(3);
+    expect(board.posted.length).toBeLessThanOrEqual(6);
+    const count = board.posted.length;
+    time.advance(600_000);
+    expect(board.posted.length).toBeLessThanOrEqual(count + 1);
+  });
+
+  test("is told later when the board had no room", () => {
+    learn(learning.workOf("llama"), 20);
+    board.isFull = true;
+    time.advance(10 * tellMs);
+    board.isFull = false;
+    time.advance(tellMs);
+    expect(board.posted).toHaveLength(1);
+  });
+
+  test("is nothing of a model whose name is too long, and nothing after the end", async () => {
+    learn(learning.workOf("ü".repeat(101)), 20);
+    learn(learning.workOf("ü".repeat(100)), 20);
+    time.advance(tellMs);
+    expect(board.posted).toHaveLength(1);
+    await learning.stop();
+    learn(learning.workOf("llama"), 20);
+    time.advance(60_000);
+    expect(board.posted).toHaveLength(1);
+    expect(time.pendingCount).toBe(0);
+  });
+});
+
+describe("what is heard", () => {
+  test("is of the pool that it names, used here or not yet", () => {
+    const used = learning.workOf("llama");
+    board.hear("times/llama", writeTimesNote(timesOf()));
+    board.hear("times/qwen", writeTimesNote(timesOf(3)));
+    expect(used.times.msPerToken).toBeCloseTo(0.06, 9);
+    expect(learning.workOf("qwen").times.msPerToken).toBeCloseTo(0.18, 9);
+    expect(learning.workOf("unheard").times.msPerToken).toBe(0.125);
+    expect(heardAs("taken")).toBe(2);
+  });
+
+  test("is as old as it was when it was written, and has lain since", () => {
+    const work = learning.workOf("llama");
+    board.hear("times/llama", writeTimesNote({ ...timesOf(), ageMs: 400_000 }), "other", 200_000);
+    expect(work.fleet.samples).toBeCloseTo(50, 3);
+  });
+
+  test("is left out and counted where it cannot be so, or cannot be read", () => {
+    const work = learning.workOf("llama");
+    board.hear("times/llama", writeTimesNote(timesOf(2_000)));
+    board.hear(
+      "times/llama",
+      writeTimesNote({ ...timesOf(), fit: { msPerKilotoken: 0, msPerMegapair: 0, fixedMs: 5 } }),
+    );
+    board.hear("times/llama", Uint8Array.of(9));
+    expect(work.fleet.merged).toBeUndefined();
+    expect([heardAs("implausible"), heardAs("invalid"), heardAs("taken")]).toEqual([2, 1, undefined]);
+  });
+
+  test("of something else is not of any pool", () => {
+    const work = learning.workOf("llama");
+    board.hear("weather/llama", writeTimesNote(timesOf()));
+    expect(work.fleet.merged).toBeUndefined();
+    expect(heardAs("taken")).toBeUndefined();
+  });
+
+  test("of pools that are not used here is kept up to a bound; one past it has to be told again once it is used", () => {
+    for (let at = 0; at < maxUnusedPools; at++) board.hear(`times/m${at}`, writeTimesNote(timesOf()));
+    board.hear("times/one-more", writeTimesNote(timesOf()));
+    expect(learning.workOf("one-more").fleet.merged).toBeUndefined();
+    expect(learning.workOf(`m${maxUnusedPools - 1}`).fleet.merged).toBeDefined();
+    board.hear("times/one-more", writeTimesNote(timesOf()));
+    expect(learning.workOf("one-more").fleet.merged).toBeDefined();
+    // The one that is used now has made room.
+    board.hear("times/yet-another", writeTimesNote(timesOf()));
+    expect(learning.workOf("yet-another").fleet.merged).toBeDefined();
+  });
+});
+
+test("a router without others learns for itself", async () => {
+  const alone = createFleetLearning({ board: undefined, clock: time.clock, scheduler: time.scheduler, meter });
+  await alone.start();
+  learn(alone.workOf("llama"), 50);
+  time.advance(60_000);
+  expect(alone.workOf("llama").times.msPerToken).toBe(alone.workOf("llama").rates.msPerToken);
+  await alone.stop();
+});

@@ -1,0 +1,87 @@
+import { createSeededRandom } from "@espalier/common";
+import { describe, expect, test } from "vitest";
+import { maxNotedTargets, maxTimesNoteBytes, readTimesNote, writeTimesNote } from "../../src/work/learned-note.ts";
+import type { LearnedTimes } from "../../src/work/learned-times.ts";
+
+const base: LearnedTimes = {
+  fit: { msPerKilotoken: 79.3, msPerMegapair: 1.234567, fixedMs: 12.5 },
+  samples: 123.4,
+  msPerOutputToken: 18.25,
+  answers: 50,
+  ageMs: 1_500,
+  targets: [],
+};
+
+describe("a note of learned times", () => {
+  test("is read as it was written", () => {
+    const targets = [
+      { key: "http://10.0.0.2:8000/", log: -1.25, known: 0.999 },
+      { key: "http://10.0.0.1:8000/", log: 0.75, known: 0.5 },
+      { key: "ü", log: 0, known: 0 },
+    ];
+    const note = writeTimesNote({ ...base, targets });
+    expect(readTimesNote(note)).toEqual({ ...base, targets });
+    expect(note.length).toBeLessThan(100);
+  });
+
+  test("of any times is read within what it rounds", () => {
+    const random = createSeededRandom(4);
+    for (let round = 0; round < 200; round++) {
+      const ms = (): number => random.float() * 10 ** random.integer(4);
+      const fit = { msPerKilotoken: ms(), msPerMegapair: ms(), fixedMs: ms() };
+      const read = readTimesNote(writeTimesNote({ ...base, fit, samples: 1_000 * random.float() }));
+      for (const name of ["msPerKilotoken", "msPerMegapair", "fixedMs"] as const) {
+        expect(Math.abs(read.fit[name] - fit[name])).toBeLessThan(1e-6);
+      }
+    }
+  });
+
+  test("has the targets that differ most when there are more than it may have", () => {
+    const targets = Array.from({ length: maxNotedTargets + 1 }, (_, at) => ({
+      key: `t${at}`,
+      log: at / 100,
+      known: 1,
+    }));
+    const read = readTimesNote(writeTimesNote({ ...base, targets }));
+    expect(read.targets).toHaveLength(maxNotedTargets);
+    expect(read.targets.map(({ key }) => key)).not.toContain("t0");
+  });
+
+  test("never gets longer than it may be, however long the keys are, and leaves out a key that is too long", () => {
+    const targets = Array.from({ length: 200 }, (_, at) => ({ key: `${at}`.padStart(255, "k"), log: 0.5, known: 1 }));
+    const note = writeTimesNote({ ...base, targets: [{ key: "k".repeat(256), log: 3, known: 1 }, ...targets] });
+    expect(note.length).toBeLessThanOrEqual(maxTimesNoteBytes);
+    expect(note.length).toBeGreaterThan(maxTimesNoteBytes - 600);
+    expect(readTimesNote(note).targets.every(({ key }) => key.length === 255)).toBe(true);
+  });
+
+  test("of a later version may have more behind it", () => {
+    const note = writeTimesNote(base);
+    expect(readTimesNote(Uint8Array.of(...note, 1, 2, 3))).toEqual(base);
+  });
+
+  test("of another version, cut short, with too many targets or too long is refused", () => {
+    const note = writeTimesNote({ ...base, targets: [{ key: "t", log: 1, known: 1 }] });
+    expect(() => readTimesNote(Uint8Array.of(2, ...note.slice(1)))).toThrow(RangeError);
+    for (let length = 0; length < note.length; length++) {
+      expect(() => readTimesNote(note.slice(0, length)), `${length} bytes`).toThrow(RangeError);
+    }
+    const empty = writeTimesNote(base);
+    const many = Uint8Array.of(...empty.slice(0, -1), 0x81, 0x02);
+    expect(() => readTimesNote(many)).toThrow("257 targets");
+    expect(() => readTimesNote(new Uint8Array(maxTimesNoteBytes + 1))).toThrow(RangeError);
+  });
+
+  test("of any bytes is read or refused, and nothing else", () => {
+    const random = createSeededRandom(9);
+    for (let round = 0; round < 2_000; round++) {
+      const bytes = Uint8Array.from({ length: random.integer(60) }, () => random.integer(256));
+      if (bytes.length > 0) bytes[0] = 1;
+      try {
+        readTimesNote(bytes);
+      } catch (error) {
+        expect(error).toBeInstanceOf(RangeError);
+      }
+    }
+  });
+});

@@ -1,0 +1,275 @@
+import {
+  asEspalierError,
+  type Clock,
+  type HttpClient,
+  type HttpResponse,
+  type Logger,
+  type Meter,
+} from "@espalier/common";
+import type { EngineRecord, Fleet } from "@espalier/workers";
+import { type AdapterCalls, adapterCallsOf } from "./adapter-calls.ts";
+import type { AdapterUse } from "./adapter-use.ts";
+
+/** From the question to the answer: an engine reads an adapter from a disk, or from far away. */
+const callTimeoutMs = 30_000;
+const maxAnswerBytes = 64 * 1024;
+/** How long an engine that could not load or unload an adapter is not asked for it again. */
+const refusalMs = 5_000;
+/** Loads under way in all engines together; with more, an engine counts as one that cannot. */
+export const maxLoadsUnderWay = 256;
+/** Adapters that are unloaded for one that is loaded, at most: an engine may have been given more than it should have. */
+export const maxUnloadsPerLoad = 4;
+
+/** Has engines load the LoRA adapters of the configuration, and unload others for them. */
+export interface AdapterLoader {
+  /**
+   * Sees to it that an engine serves an adapter. Its use must have begun before.
+   *
+   * @param headers flat name and value pairs to send: the engine's credentials
+   * @returns undefined when it does already, or when the adapter is none of the router's; else whether it does now
+   */
+  load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined;
+  /** Whether the adapter is one of the configuration. */
+  isManaged(adapter: string): boolean;
+  /** An engine said that it does not have an adapter: somebody else unloaded it. */
+  missing(engine: EngineRecord, adapter: string): void;
+}
+
+export interface AdapterLoaderOptions {
+  /** By name. */
+  readonly adapters: Readonly<Record<string, { readonly path: string }>>;
+  /** How many of them an engine has loaded at once, whoever had it load them. */
+  readonly maxLoaded: number;
+  readonly use: AdapterUse;
+  readonly fleet: Pick<Fleet, "onChange">;
+  readonly http: HttpClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** What is known of one engine. The first three are forgotten whenever its list of models changes. */
+interface EngineAdapters {
+  readonly loaded: Set<string>;
+  /** On its list of models, and unloaded since. */
+  readonly gone: Set<string>;
+  /** When it last would not load or unload an adapter. */
+  readonly refusedMs: Map<string, number>;
+  readonly loading: Map<string, Promise<boolean>>;
+  readonly unloading: Map<string, Promise<boolean>>;
+}
+
+type Outcome = "loaded" | "refused" | "unreachable" | "full";
+
+interface Errand {
+  readonly engine: EngineRecord;
+  readonly state: EngineAdapters;
+  readonly calls: AdapterCalls;
+  readonly headers: readonly string[];
+}
+
+/**
+ * Loads once, however many requests wait for it. What an engine has loaded is remembered until its own list of models
+ * says so, or it may be another process. Before an engine gets one adapter too many, the one used longest ago is unloaded
+ * there: one of the configuration, which anybody can have loaded again, and which nobody uses. Routers need no word with
+ * each other for that: to load what is there and to unload what is gone are no failures, and a request that comes too
+ * late has its adapter loaded again.
+ */
+export function createAdapterLoader(options: AdapterLoaderOptions): AdapterLoader {
+  return new RuntimeLoader(options);
+}
+
+class RuntimeLoader implements AdapterLoader {
+  readonly #options: AdapterLoaderOptions;
+  readonly #known = new WeakMap<EngineRecord, EngineAdapters>();
+  readonly #loads: (outcome: Outcome) => void;
+  readonly #unloads: (outcome: "unloaded" | "refused" | "unreachable") => void;
+  #underWay = 0;
+
+  constructor(options: AdapterLoaderOptions) {
+    const { fleet, meter } = options;
+    this.#options = options;
+    const loads = meter.counter({
+      name: "espalier_adapter_loads_total",
+      help: "LoRA adapters that engines were told to load, by outcome.",
+      labels: ["outcome"],
+    });
+    const unloads = meter.counter({
+      name: "espalier_adapter_unloads_total",
+      help: "LoRA adapters that engines were told to unload, by outcome.",
+      labels: ["outcome"],
+    });
+    this.#loads = (outcome) => loads.series(outcome).add();
+    this.#unloads = (outcome) => unloads.series(outcome).add();
+    fleet.onChange((change, engine) => {
+      if (change !== "models" && change !== "restarted" && change !== "state") return;
+      const { loaded, gone, refusedMs } = this.#stateOf(engine);
+      for (const facts of [loaded, gone, refusedMs]) facts.clear();
+    });
+  }
+
+  isManaged(adapter: string): boolean {
+    return Object.hasOwn(this.#options.adapters, adapter);
+  }
+
+  load(engine: EngineRecord, adapter: string, headers: readonly string[]): Promise<boolean> | undefined {
+    if (!this.isManaged(adapter)) return undefined;
+    const state = this.#stateOf(engine);
+    const leaving = state.unloading.get(adapter);
+    if (leaving) return leaving.then(() => this.load(engine, adapter, headers) ?? true);
+    if (has(engine, state, adapter)) return undefined;
+    const running = state.loading.get(adapter);
+    if (running) return running;
+    if (this.#hasRefused(state, adapter) || this.#underWay >= maxLoadsUnderWay) return Promise.resolve(false);
+    const begun = this.#load({ engine, state, headers, calls: adapterCallsOf(engine) }, adapter);
+    state.loading.set(adapter, begun);
+    return begun;
+  }
+
+  missing(engine: EngineRecord, adapter: string): void {
+    this.#forget(engine, this.#stateOf(engine), adapter);
+  }
+
+  async #load(errand: Errand, adapter: string): Promise<boolean> {
+    const { state } = errand;
+    this.#underWay += 1;
+    const outcome = await this.#loadWithRoom(errand, adapter);
+    this.#underWay -= 1;
+    this.#loads(outcome);
+    state.loading.delete(adapter);
+    if (outcome === "loaded") {
+      state.loaded.add(adapter);
+      state.gone.delete(adapter);
+    } else if (outcome !== "full") state.refusedMs.set(adapter, this.#options.clock.nowMs());
+    return outcome === "loaded";
+  }
+
+  async #loadWithRoom(errand: Errand, adapter: string): Promise<Outcome> {
+    const { engine, calls } = errand;
+    if (this.#isFull(errand, adapter) && !(await this.#makeRoom(errand, adapter))) return "full";
+    let answer = await this.#askToLoad(errand, adapter);
+    // It may have less room than the configuration says.
+    if (answer && calls.isFull(answer)) {
+      if (!(await this.#unloadOldest(errand))) return "full";
+      answer = await this.#askToLoad(errand, adapter);
+    }
+    if (!answer) return "unreachable";
+    if (calls.isThere(answer)) return "loaded";
+    const { status } = answer;
+    this.#options.logger.warn("an engine refused to load a LoRA adapter", { engine: engine.id, adapter, status });
+    return "refused";
+  }
+
+  #askToLoad({ engine, calls, headers }: Errand, adapter: string): Promise<HttpResponse | undefined> {
+    const body = { lora_name: adapter, lora_path: this.#options.adapters[adapter]?.path };
+    return this.#ask(engine, { path: calls.loadPath, body, headers });
+  }
+
+  #isFull(errand: Errand, adapter: string): boolean {
+    return this.#present(errand).filter((name) => name !== adapter).length >= this.#options.maxLoaded;
+  }
+
+  /** @returns false when nothing could be unloaded */
+  async #makeRoom(errand: Errand, adapter: string): Promise<boolean> {
+    for (let unloaded = 0; unloaded < maxUnloadsPerLoad; unloaded++) {
+      if (!(await this.#unloadOldest(errand))) return unloaded > 0;
+      if (!this.#isFull(errand, adapter)) break;
+    }
+    return true;
+  }
+
+  /** Adapters of the configuration that an engine has or will have, and that stay. */
+  #present({ engine, state }: Pick<Errand, "engine" | "state">): string[] {
+    const { adapters, use } = this.#options;
+    return Object.keys(adapters).filter(
+      (name) =>
+        !state.unloading.has(name) &&
+        (state.loading.has(name) || has(engine, state, name) || use.isHeardOf(engine, name)),
+    );
+  }
+
+  /** @returns whether there is one adapter less; at once when none can go */
+  #unloadOldest(errand: Errand): Promise<boolean> {
+    const { engine, state } = errand;
+    const { use } = this.#options;
+    let oldest: string | undefined;
+    for (const name of this.#present(errand)) {
+      if (state.loading.has(name) || this.#hasRefused(state, name) || use.isInUse(engine, name)) continue;
+      if (oldest === undefined || use.lastUsedMs(engine, name) < use.lastUsedMs(engine, oldest)) oldest = name;
+    }
+    if (oldest === undefined) return Promise.resolve(false);
+    const begun = this.#unload(errand, oldest);
+    state.unloading.set(oldest, begun);
+    return begun;
+  }
+
+  async #unload({ engine, state, calls, headers }: Errand, adapter: string): Promise<boolean> {
+    const { logger, clock } = this.#options;
+    const answer = await this.#ask(engine, { path: calls.unloadPath, body: { lora_name: adapter }, headers });
+    state.unloading.delete(adapter);
+    const isGone = answer !== undefined && calls.isGone(answer);
+    this.#unloads(isGone ? "unloaded" : answer ? "refused" : "unreachable");
+    if (isGone) {
+      this.#forget(engine, state, adapter);
+      logger.info("an engine unloaded a LoRA adapter", { engine: engine.id, adapter });
+      return true;
+    }
+    state.refusedMs.set(adapter, clock.nowMs());
+    if (answer) {
+      const { status } = answer;
+      logger.warn("an engine refused to unload a LoRA adapter", { engine: engine.id, adapter, status });
+    }
+    return false;
+  }
+
+  async #ask(
+    engine: EngineRecord,
+    { path, body, headers }: { readonly path: string; readonly body: object; readonly headers: readonly string[] },
+  ): Promise<HttpResponse | undefined> {
+    const { http, logger } = this.#options;
+    try {
+      return await http({
+        url: engine.url + path,
+        method: "POST",
+        headers: { "content-type": "application/json", ...recordOf(headers) },
+        body: JSON.stringify(body),
+        timeoutMs: callTimeoutMs,
+        maxBytes: maxAnswerBytes,
+      });
+    } catch (thrown) {
+      const { code } = asEspalierError(thrown);
+      logger.warn("an engine could not be told to load or unload a LoRA adapter", { engine: engine.id, path, code });
+      return undefined;
+    }
+  }
+
+  #forget(engine: EngineRecord, state: EngineAdapters, adapter: string): void {
+    state.loaded.delete(adapter);
+    state.gone.add(adapter);
+    this.#options.use.unloaded(engine, adapter);
+    for (const { adapters } of engine.targets) adapters.unloaded(adapter);
+  }
+
+  #hasRefused({ refusedMs }: EngineAdapters, adapter: string): boolean {
+    return this.#options.clock.nowMs() - (refusedMs.get(adapter) ?? Number.NEGATIVE_INFINITY) < refusalMs;
+  }
+
+  #stateOf(engine: EngineRecord): EngineAdapters {
+    let state = this.#known.get(engine);
+    if (!state) {
+      state = { loaded: new Set(), gone: new Set(), refusedMs: new Map(), loading: new Map(), unloading: new Map() };
+      this.#known.set(engine, state);
+    }
+    return state;
+  }
+}
+
+function has({ models }: EngineRecord, { loaded, gone }: EngineAdapters, adapter: string): boolean {
+  return loaded.has(adapter) || (!gone.has(adapter) && (models?.some(({ id }) => id === adapter) ?? false));
+}
+
+function recordOf(pairs: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let at = 0; at + 1 < pairs.length; at += 2) record[pairs[at]!] = pairs[at + 1]!;
+  return record;
+}

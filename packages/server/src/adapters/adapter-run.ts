@@ -1,0 +1,74 @@
+import type { Exchange, Upstream } from "@espalier/proxy";
+import type { Target } from "@espalier/workers";
+import type { PlannedRequest } from "../data-plane/planned-request.ts";
+import type { RouterContext } from "../data-plane/router-context.ts";
+import { adapterCallsOf } from "./adapter-calls.ts";
+
+type Verdict = ReturnType<NonNullable<Exchange["judge"]>>;
+
+/** How often one request has its adapter loaded again because an engine unloaded it meanwhile. */
+const maxReloads = 2;
+/** The beginning of an answer that is looked at: errors are short. */
+const maxReadBytes = 4_096;
+
+/** One request for a LoRA adapter: has engines load it, and again where one has it no more. */
+export class AdapterRun {
+  /** Whether answers are to be judged. */
+  readonly isManaged: boolean;
+  readonly #context: Pick<RouterContext, "adapterLoader" | "adapterUse">;
+  readonly #plan: PlannedRequest;
+  readonly #adapter: string;
+  #target: Target | undefined;
+  #endUse: (() => void) | undefined;
+  #reloads = 0;
+
+  constructor(context: Pick<RouterContext, "adapterLoader" | "adapterUse">, plan: PlannedRequest, adapter: string) {
+    this.isManaged = context.adapterLoader.isManaged(adapter);
+    this.#context = context;
+    this.#plan = plan;
+    this.#adapter = adapter;
+  }
+
+  /**
+   * Makes an engine ready for the request.
+   *
+   * @param workMs what it is expected to compute on the prompt, in milliseconds
+   * @returns what is to be sent, or undefined when the engine cannot serve it; at once where the adapter is loaded
+   */
+  prepare(target: Target, upstream: Upstream, workMs: number): Upstream | Promise<Upstream | undefined> {
+    const { adapterLoader, adapterUse } = this.#context;
+    this.ended();
+    this.#target = target;
+    if (this.isManaged) this.#endUse = adapterUse.begin(target.engine, this.#adapter);
+    const loading = adapterLoader.load(target.engine, this.#adapter, this.#plan.pool.upstreamHeaders);
+    if (!loading) return this.#sent(target, upstream, workMs);
+    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, upstream, workMs) : undefined));
+  }
+
+  /** Declines an answer that says that the engine has no such adapter: it is loaded there, and asked again. */
+  judge(status: number, head: Buffer, ended: boolean): Verdict {
+    if (!this.isManaged || !this.#target || this.#reloads >= maxReloads) return "pass";
+    const body = head.toString("latin1", 0, maxReadBytes);
+    if (!adapterCallsOf(this.#target.engine).isMissing({ status, body }))
+      return status < 400 || ended || head.length >= maxReadBytes ? "pass" : "more";
+    this.#reloads += 1;
+    this.#context.adapterLoader.missing(this.#target.engine, this.#adapter);
+    return "decline";
+  }
+
+  /** Nothing is at the engine any more. */
+  ended(): void {
+    this.#endUse?.();
+    this.#endUse = undefined;
+  }
+
+  #sent(target: Target, upstream: Upstream, workMs: number): Upstream {
+    target.adapters.sent(this.#adapter);
+    const fields = adapterCallsOf(target.engine).fields(this.#adapter);
+    // The body of one leg of two has them already.
+    const isOther = workMs > 0 || Object.keys(fields).length > 0;
+    const body = upstream.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);
+    const key = this.#reloads === 0 ? upstream.key : `${upstream.key} load ${this.#reloads}`;
+    return { ...upstream, key, ...(body && { body }) };
+  }
+}

@@ -1,0 +1,101 @@
+import type { Clock } from "@espalier/common";
+import {
+  balanceHalfLifeMs,
+  createRoleBalance,
+  createRoleDuties,
+  type RoleBalance,
+  type RoleDuties,
+  type RoleWork,
+} from "@espalier/disaggregation";
+import type { Note, NoteBoard } from "@espalier/replication";
+import { readRoleNote, writeRoleNote } from "./role-note.ts";
+
+/** The roles of the engines of one model. */
+export interface ModelRoles {
+  /** Of the work that all routers have seen. */
+  readonly balance: RoleBalance;
+  readonly duties: RoleDuties;
+  /** Tells other routers what this one has seen and decided; at most every two seconds, so it may be called often. */
+  tell(): void;
+}
+
+export interface FleetRoles {
+  /** @param model that engines serve; adapters of it have its roles */
+  of(model: string): ModelRoles;
+}
+
+/** Models whose roles are followed; of further ones nothing is. */
+export const maxRoleModels = 1_024;
+/** Routers whose word on one model is kept; that of further ones is not. */
+export const maxRoleRouters = 256;
+const tellEveryMs = 2_000;
+/** What a note is about: this, and the model's name. */
+const keyPrefix = "roles/";
+/** UTF-8 bytes of a model's name that others are told of. */
+const maxModelBytes = 200;
+
+interface Heard {
+  readonly work: RoleWork;
+  /** When it was so, on the monotonic clock. */
+  readonly atMs: number;
+}
+
+const encoder = new TextEncoder();
+
+/** @param board where routers tell each other; undefined where they do not */
+export function createFleetRoles(clock: Clock, board: NoteBoard | undefined): FleetRoles {
+  const models = new Map<string, OwnRoles>();
+  const find = (model: string): OwnRoles => {
+    let roles = models.get(model);
+    if (!roles) {
+      roles = new OwnRoles(clock, encoder.encode(model).length <= maxModelBytes ? board : undefined, keyPrefix + model);
+      if (models.size < maxRoleModels) models.set(model, roles);
+    }
+    return roles;
+  };
+  board?.onNote((note) => {
+    if (note.key.startsWith(keyPrefix)) find(note.key.slice(keyPrefix.length)).hear(note);
+  });
+  return { of: find };
+}
+
+class OwnRoles implements ModelRoles {
+  readonly balance: RoleBalance;
+  readonly duties: RoleDuties;
+  readonly #clock: Clock;
+  readonly #board: NoteBoard | undefined;
+  readonly #key: string;
+  readonly #heard = new Map<string, Heard>();
+  #toldMs = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Clock, board: NoteBoard | undefined, key: string) {
+    this.#clock = clock;
+    this.#board = board;
+    this.#key = key;
+    this.balance = createRoleBalance({ clock, others: () => this.#others() });
+    this.duties = createRoleDuties(clock);
+  }
+
+  hear({ origin, bytes, ageMs }: Note): void {
+    const note = readRoleNote(bytes);
+    if (!note || (this.#heard.size >= maxRoleRouters && !this.#heard.has(origin.router))) return;
+    this.#heard.set(origin.router, { work: note.work, atMs: this.#clock.nowMs() - ageMs });
+    if (note.decision) this.duties.count.adopt({ count: note.decision.count, ageMs: note.decision.ageMs + ageMs });
+  }
+
+  tell(): void {
+    if (!this.#board || this.#clock.nowMs() - this.#toldMs < tellEveryMs) return;
+    this.#toldMs = this.#clock.nowMs();
+    this.#board.post(this.#key, writeRoleNote({ work: this.balance.work(), decision: this.duties.count.decision() }));
+  }
+
+  #others(): RoleWork {
+    let [prefillMs, decodeMs] = [0, 0];
+    for (const { work, atMs } of this.#heard.values()) {
+      const kept = 0.5 ** (Math.max(0, this.#clock.nowMs() - atMs) / balanceHalfLifeMs);
+      prefillMs += kept * work.prefillMs;
+      decodeMs += kept * work.decodeMs;
+    }
+    return { prefillMs, decodeMs };
+  }
+}

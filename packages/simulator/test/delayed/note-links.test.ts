@@ -1,0 +1,53 @@
+import { silentMeter } from "@espalier/common";
+import { createNotePlane, type NoteBoard, type Origin } from "@espalier/replication";
+import { createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
+import { createNoteLinks } from "../../src/delayed/note-links.ts";
+
+function makeLinks(delayMs: number) {
+  const time = createVirtualTime();
+  const { clock, scheduler } = time;
+  const createPlane = (self: () => Origin) => createNotePlane({ self, clock, scheduler, meter: silentMeter });
+  return { time, links: createNoteLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
+}
+
+/** What a board has had, as `router text`. */
+function heardBy(board: NoteBoard): string[] {
+  const heard: string[] = [];
+  board.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
+  return heard;
+}
+
+const post = (board: NoteBoard, text: string) => board.post("k", new TextEncoder().encode(text));
+
+describe("routers that leave each other notes", () => {
+  test("hear them after the delay, and never their own", () => {
+    const { time, links } = makeLinks(6);
+    const planes = [0, 1, 2].map((router) => links.planeOf(router));
+    const heard = planes.map(heardBy);
+    post(planes[0]!, "one");
+    time.advance(5);
+    expect(heard).toEqual([[], [], []]);
+    time.advance(1);
+    expect(heard).toEqual([[], ["router-0 one"], ["router-0 one"]]);
+  });
+
+  test("have what was told before when they begin later", () => {
+    const { time, links } = makeLinks(6);
+    post(links.planeOf(0), "one");
+    time.advance(1_000);
+    expect(heardBy(links.planeOf(1))).toEqual(["router-0 one"]);
+  });
+
+  test("hear nothing more of a life that has ended, nor does that hear anything", () => {
+    const { time, links } = makeLinks(6);
+    const [old, other] = [links.planeOf(0), links.planeOf(1)];
+    const [atOld, atOther] = [heardBy(old), heardBy(other)];
+    const next = links.planeOf(0);
+    post(old, "late");
+    post(other, "two");
+    post(next, "new");
+    time.advance(6);
+    expect([atOld, atOther, heardBy(next)]).toEqual([[], ["router-0 new"], ["router-1 two"]]);
+  });
+});

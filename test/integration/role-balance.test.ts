@@ -1,0 +1,78 @@
+/** Engines of role both keep to one side each, as many as recent requests ask for. */
+import { type Clock, systemClock } from "@espalier/common";
+import { waitFor } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+import { call } from "./client.ts";
+import { ask, longChat, nothingLeaks, pairSims, splitConfig } from "./disaggregation-rig.ts";
+import { createRig, type RunningRouter } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+/** The router's own time goes on by leaps between its requests. */
+function leapingClock(): Clock & { leap(ms: number): void } {
+  let aheadMs = 0;
+  return {
+    nowMs: () => systemClock.nowMs() + aheadMs,
+    wallMs: () => systemClock.wallMs() + aheadMs,
+    leap(ms) {
+      aheadMs += ms;
+    },
+  };
+}
+
+async function dutiesOf(router: RunningRouter): Promise<Readonly<Record<string, string | null>>> {
+  const { workers } = (await call(`${router.adminUrl}/admin/workers`)).json as unknown as {
+    readonly workers: readonly { readonly id: string; readonly duty: string | null }[];
+  };
+  return Object.fromEntries(workers.map(({ id, duty }) => [id, duty]));
+}
+
+test("after half a minute of requests there are duties, which requests keep to; a drained engine's goes to another", async () => {
+  const sims = await pairSims(rig, { protocol: "nixl", roles: ["both", "both", "both", "both"] });
+  const clock = leapingClock();
+  const router = await rig.router({
+    engines: sims.map(({ entry }) => entry),
+    config: { disaggregation: { ...splitConfig.disaggregation, "apply-role-balance": true } },
+    clock,
+  });
+  for (let at = 0; at < 8; at++) expect((await ask(router, longChat(`first ${at}`))).status).toBe(200);
+  expect(new Set(Object.values(await dutiesOf(router)))).toEqual(new Set([null]));
+  clock.leap(31_000);
+  await waitFor(
+    async () => {
+      await ask(router, longChat("in between"));
+      clock.leap(1_000);
+      return Object.values(await dutiesOf(router)).every((duty) => duty !== null);
+    },
+    { what: "duties" },
+  );
+  const idsOf = async (duty: string): Promise<readonly string[]> => {
+    const duties = await dutiesOf(router);
+    return Object.keys(duties).filter((id) => duties[id] === duty);
+  };
+  const [prefill, decode] = [await idsOf("prefill"), await idsOf("decode")];
+  // About 500 tokens of prompt are a good deal more work than six of an answer.
+  expect(prefill.length).toBe(3);
+  expect((await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" })).toBe(3);
+  const answers = await Promise.all(Array.from({ length: 12 }, (_, at) => ask(router, longChat(`then ${at}`))));
+  for (const { status, workers } of answers) {
+    expect(status).toBe(200);
+    expect(prefill).toContain(workers[0]);
+    expect(decode).toContain(workers[1]);
+  }
+  const short = await ask(router, { model: "tiny", messages: [{ role: "user", content: "hi" }], max_tokens: 2 });
+  expect(short.workers).toEqual(["-", decode[0]]);
+  await nothingLeaks(router, sims);
+
+  await router.admin("PATCH", `/admin/workers/${encodeURIComponent(decode[0]!)}`, { draining: true });
+  await waitFor(
+    async () => {
+      expect((await ask(router, longChat("without it"))).status).toBe(200);
+      clock.leap(1_000);
+      return (await idsOf("decode")).some((id) => id !== decode[0]);
+    },
+    { what: "another engine that answers" },
+  );
+  await nothingLeaks(router, sims);
+});

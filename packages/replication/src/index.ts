@@ -33,7 +33,7 @@ export type { LoadExchange, LoadGauge, SharedLoad } from "./load/load-exchange.t
 export type { LoadPlane } from "./load/load-plane.ts";
 export type { LoadOrigin } from "./load/peer-gauges.ts";
 export type { Note, NoteBoard, NoteExchange } from "./notes/note-exchange.ts";
-export { createNotePlane, type NotePlane } from "./notes/note-plane.ts";
+export { createNotePlane, type NotePlane, type NotePlaneOptions } from "./notes/note-plane.ts";
 export { type Origin, originKey } from "./origin.ts";
 export { createOverviewDocument, type OverviewDocument } from "./overview/overview-document.ts";
 export type { Bindings } from "./placements/bindings.ts";

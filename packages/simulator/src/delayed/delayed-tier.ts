@@ -1,6 +1,14 @@
 import { noFleetUsage } from "@espalier/admission";
 import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
-import { createNotePlane, type NotePlane, type Origin, type UsagePlane } from "@espalier/replication";
+import {
+  createNotePlane,
+  createUsagePlane,
+  type NoteExchange,
+  type NotePlane,
+  type NotePlaneOptions,
+  type Origin,
+  type UsagePlane,
+} from "@espalier/replication";
 import {
   type BindingStore,
   createCacheMeters,
@@ -30,7 +38,6 @@ import { createNoteLinks, type NoteLinks } from "./note-links.ts";
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
 import { SessionBoard } from "./session-board.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
-import { createUsageLinks, type UsageLinks } from "./usage-links.ts";
 
 export interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
   readonly sharing: Sharing;
@@ -71,8 +78,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
   const load = createLoadParts(options, times);
   const bindingsOf = createBindingParts(options, times);
-  const usage = createUsageParts(options, times);
-  const notes = createNoteParts(options, times);
+  const usage = createNoteParts(options, times, createUsagePlane);
+  const notes = createNoteParts(options, times, createNotePlane);
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
@@ -117,19 +124,15 @@ function createBindingParts(
   return (router) => board.seenBy(router);
 }
 
-/** @returns undefined where routers know only what they have learned themselves */
-function createNoteParts(options: DelayedTierOptions, times: DeliveryTimes): NoteLinks<NotePlane> | undefined {
-  const { sharing, routers, clock, scheduler } = options;
+/** @returns undefined where routers tell each other nothing but events */
+function createNoteParts<Plane extends { readonly exchange: NoteExchange }>(
+  { sharing, routers, clock, scheduler }: DelayedTierOptions,
+  { loadDueMs }: DeliveryTimes,
+  create: (options: NotePlaneOptions) => Plane,
+): NoteLinks<Plane> | undefined {
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
-  const createPlane = (self: () => Origin) => createNotePlane({ self, clock, scheduler, meter: silentMeter });
-  return createNoteLinks({ createPlane, dueMs: times.loadDueMs, clock, scheduler });
-}
-
-/** @returns undefined where routers know only whom they have served themselves */
-function createUsageParts(options: DelayedTierOptions, times: DeliveryTimes): UsageLinks | undefined {
-  const { sharing, routers, clock, scheduler } = options;
-  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
-  return createUsageLinks({ dueMs: times.loadDueMs, clock, scheduler });
+  const createPlane = (self: () => Origin) => create({ self, clock, scheduler, meter: silentMeter });
+  return createNoteLinks({ createPlane, dueMs: loadDueMs, clock, scheduler });
 }
 
 interface LoadParts {

@@ -23,7 +23,7 @@ export interface Swarm {
 }
 
 const policies = [
-  "least_work",
+  "predicted_latency",
   "least_work",
   "epp_weighted",
   "cache_aware",

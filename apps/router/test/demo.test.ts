@@ -33,7 +33,7 @@ test("the load is conversations that go on: each message brings all before it, w
   await runDemoLoad({
     urls: [url],
     model: "tiny",
-    requestsPerSecond: 400,
+    requestsPerSecond: 200,
     signal: abort.signal,
     onResult(result) {
       results.push(result);

@@ -80,7 +80,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
     selector: createTargetSelector(createSeededRandom(3), knowledge),
     quietSelector: createTargetSelector(createSeededRandom(3), knowledge),
     storedResponses: createStoredResponses(10),
-    adapterLoader: { load: () => loadAdapter?.() },
+    adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
   } as unknown as RouterContext;
   const plan: PlannedRequest = {

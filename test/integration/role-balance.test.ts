@@ -52,9 +52,10 @@ test("after half a minute of requests there are duties, which requests keep to; 
     return Object.keys(duties).filter((id) => duties[id] === duty);
   };
   const [prefill, decode] = [await idsOf("prefill"), await idsOf("decode")];
-  // About 500 tokens of prompt are a good deal more work than six of an answer.
-  expect(prefill.length).toBe(3);
-  expect((await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" })).toBe(3);
+  // How many of each is by times that are measured here; both sides have one at least.
+  expect([prefill.length > 0, decode.length > 0, prefill.length + decode.length]).toEqual([true, true, 4]);
+  const told = (await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" });
+  expect(told).toBe(prefill.length);
   const answers = await Promise.all(Array.from({ length: 12 }, (_, at) => ask(router, longChat(`then ${at}`))));
   for (const { status, workers } of answers) {
     expect(status).toBe(200);
@@ -62,7 +63,8 @@ test("after half a minute of requests there are duties, which requests keep to; 
     expect(decode).toContain(workers[1]);
   }
   const short = await ask(router, { model: "tiny", messages: [{ role: "user", content: "hi" }], max_tokens: 2 });
-  expect(short.workers).toEqual(["-", decode[0]]);
+  expect(short.workers[0]).toBe("-");
+  expect(decode).toContain(short.workers[1]);
   await nothingLeaks(router, sims);
 
   await router.admin("PATCH", `/admin/workers/${encodeURIComponent(decode[0]!)}`, { draining: true });

@@ -91,14 +91,16 @@ test("several seeds are medians for people", async () => {
 
 test("loads are shares of a knee that is found first, and told", async () => {
   const { stdout } = await simulate("rag", "--policy", "random", "--load", "0.5,0.9");
-  expect(asked[0]).toMatchObject({ kind: "knee", policy: "least_work", sharing: "oracle", routers: 1 });
+  expect(asked[0]).toMatchObject({ kind: "knee", policy: "predicted_latency", sharing: "oracle", routers: 1 });
   expect(runs().map(({ load, scale }) => [load, scale])).toEqual([
     [0.5, 1],
     [0.9, 1.8],
   ]);
-  expect(lines(stdout)[0]).toBe("the knee of 8 engines by least_work: 2.000 of the published rate, 20.0 requests/s");
+  expect(lines(stdout)[0]).toBe(
+    "the knee of 8 engines by predicted_latency: 2.000 of the published rate, 20.0 requests/s",
+  );
   const json = JSON.parse((await simulate("rag", "--policy", "random", "--load", "0.5", "--json")).stdout);
-  expect(json.knees).toEqual([{ engines: 8, policy: "least_work", scale: 2, requests_per_s: 20 }]);
+  expect(json.knees).toEqual([{ engines: 8, policy: "predicted_latency", scale: 2, requests_per_s: 20 }]);
 });
 
 test("a knee that is not found takes its runs with it", async () => {

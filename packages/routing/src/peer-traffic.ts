@@ -15,6 +15,8 @@ export interface PeerTraffic {
   sent(prompt: SentPrompt): void;
   /** Prefill tokens that the others are expected to have sent since what they last told, wherever. */
   unseenTokens(): number;
+  /** Whether far more comes at once than on average. Without that `unseenAt` is 0 everywhere, and need not be asked. */
+  isBurst(): boolean;
   /** Those that they are expected to have sent to one target, because it holds what a burst of prompts begins with. */
   unseenAt(target: TargetIndex): number;
   /** Whether prompts that are cold from the same place on should meet at one target, whichever routers they come to. */
@@ -64,6 +66,7 @@ export function createPeerTraffic(
   };
   return {
     isOwn,
+    isBurst,
     sent({ target, uncachedTokens, matchedTokens }) {
       decay();
       tokensPerMs += uncachedTokens / memoryMs;

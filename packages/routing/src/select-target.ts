@@ -80,6 +80,7 @@ export function createTargetSelector(
       candidates.reset();
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
+      const isBurst = traffic.isBurst();
       let sentWork = 0;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
@@ -94,7 +95,7 @@ export function createTargetSelector(
           pool.work.describe(candidates, index, target, shared);
           sentWork += pool.work.busy.sentTo(target.index);
         }
-        addUnseen(candidates, index, traffic.unseenAt(target.index));
+        if (isBurst) addUnseen(candidates, index, traffic.unseenAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       if (candidates.count === 0) return undefined;
@@ -174,6 +175,7 @@ const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 const noTraffic: PeerTraffic = {
   sent() {},
   unseenTokens: () => 0,
+  isBurst: () => false,
   unseenAt: () => 0,
   shouldMeet: () => false,
   isOwn: () => false,

@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
+import { subscribe } from "../subscribe.ts";
 import type { LoadExchange, LoadGauge, SharedLoad } from "./load-exchange.ts";
 import { type CoveredNumbers, readLoadFrame, writeLoadFrame } from "./load-frame.ts";
 import { defaultLoadLimits, type LoadLimits } from "./load-limits.ts";
@@ -209,9 +210,4 @@ class Plane implements LoadPlane {
       throw error;
     }
   }
-}
-
-function subscribe<Listener>(listeners: Set<Listener>, listener: Listener): Cancel {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
 }

@@ -1,5 +1,6 @@
 import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
 import type { Origin } from "../origin.ts";
+import { subscribe } from "../subscribe.ts";
 import { type HeldNote, HeldNotes } from "./held-notes.ts";
 import type { Note, NoteBoard, NoteExchange } from "./note-exchange.ts";
 import {
@@ -164,9 +165,4 @@ class Plane implements NotePlane {
       throw error;
     }
   }
-}
-
-function subscribe<Listener>(listeners: Set<Listener>, listener: Listener): Cancel {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
 }

@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
 import type { NoteExchange } from "../notes/note-exchange.ts";
 import type { Origin } from "../origin.ts";
+import { subscribe } from "../subscribe.ts";
 import type { OwnUsageReport } from "./own-tenant.ts";
 import { OwnUsage } from "./own-usage.ts";
 import { PeerUsage } from "./peer-usage.ts";
@@ -55,10 +56,7 @@ class Plane implements UsagePlane {
     this.#own = new OwnUsage(limits);
     this.#peers = new PeerUsage({ sums: this.#sums, clock: options.clock, limits });
     this.exchange = {
-      onFrame: (listener) => {
-        this.#listeners.add(listener);
-        return () => this.#listeners.delete(listener);
-      },
+      onFrame: (listener) => subscribe(this.#listeners, listener),
       fullFrames: () => this.#fullFrames(),
       relayFrames: () => this.#peers.relayFrames(),
       receive: (frame) => this.#receive(frame),

@@ -16,9 +16,8 @@ import { DocumentExchange } from "./document-exchange.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "./document-frames.ts";
 import { defaultExchangeLimits, type ExchangeLimits } from "./exchange-limits.ts";
 import { createExchangeMeter } from "./exchange-meter.ts";
-import { LoadExchangeCarrier } from "./load-exchange-carrier.ts";
 import type { MeshPeers } from "./mesh-peers.ts";
-import { NoteCarrier } from "./note-carrier.ts";
+import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 import { StatementExchange } from "./statement-exchange.ts";
 
@@ -73,8 +72,8 @@ class LinkExchange implements Exchange {
   readonly #documents: DocumentExchange;
   readonly #snapshots: SnapshotExchange;
   readonly #statements: StatementExchange;
-  readonly #load: LoadExchangeCarrier;
-  readonly #notes: NoteCarrier;
+  readonly #load: RelayCarrier;
+  readonly #notes: RelayCarrier;
   readonly #links = new Set<Link>();
   #timers: Cancel[] = [];
 
@@ -98,8 +97,10 @@ class LinkExchange implements Exchange {
     this.#snapshots = new SnapshotExchange({ ...bulk, ...join, snapshots: replica.snapshots }, isJoining);
     this.#documents.isHeld = isJoining;
     this.#statements = new StatementExchange(parts);
-    this.#load = new LoadExchangeCarrier({ ...parts, load: replica.load });
-    this.#notes = new NoteCarrier({ ...parts, notes: replica.notes });
+    const gauges = { ...replica.load, fullFrames: () => [replica.load.fullFrame()] };
+    this.#load = new RelayCarrier({ ...parts, plane: gauges, channel: "load", kind: "load" });
+    const notes = { channel: "notes", kind: "note", capability: noteCapability } as const;
+    this.#notes = new RelayCarrier({ ...parts, ...notes, plane: replica.notes });
   }
 
   readonly conditions = {
@@ -180,8 +181,9 @@ class LinkExchange implements Exchange {
     }
   }
 
+  /** Its gauges count zero at once; their lease need not run out. */
   memberGone(origin: Origin): void {
-    this.#load.memberGone(origin);
+    this.#deps.replica.load.originGone(origin);
   }
 
   lagMs(link: Link): number | undefined {

@@ -1,0 +1,110 @@
+import type { Cancel } from "@espalier/common";
+import type { Origin } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
+import type { ExchangeMeter } from "./exchange-meter.ts";
+import type { MeshPeers } from "./mesh-peers.ts";
+
+/** What routers tell each other in absolute values, so that a later frame replaces what an earlier one said. */
+export interface RelayedPlane {
+  /** Told of every own frame that is to go to all peers. */
+  onFrame(listener: (frame: Uint8Array) => void): Cancel;
+  /** All that is to be said of oneself, for a peer that has just come. */
+  fullFrames(): readonly Uint8Array[];
+  /** All that is known of other origins, for a peer that cannot hear them itself. */
+  relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[];
+  /**
+   * Takes a frame of another origin.
+   *
+   * @returns undefined for what is not known here and so not passed on
+   * @throws EspalierError `mesh_frame_invalid`
+   */
+  receive(frame: Uint8Array): { readonly origin: Origin; readonly isNews: boolean } | undefined;
+}
+
+export interface RelayCarrierDeps {
+  readonly plane: RelayedPlane;
+  readonly channel: "load" | "notes";
+  readonly kind: "load" | "note";
+  /** Without it a peer knows no such channel; every peer does where none is named. */
+  readonly capability?: string;
+  readonly peers: MeshPeers;
+  readonly meter: ExchangeMeter;
+}
+
+/** Name of the capability to take notes. */
+export const noteCapability = "notes";
+
+/** Carries a plane: what is said of oneself to every peer at once, what others say to peers that cannot hear them. */
+export class RelayCarrier {
+  readonly #deps: RelayCarrierDeps;
+  /** Links, and whether the other end has told of itself by them. */
+  readonly #links = new Map<Link, boolean>();
+  #unlisten: Cancel = () => {};
+
+  constructor(deps: RelayCarrierDeps) {
+    this.#deps = deps;
+  }
+
+  start(): void {
+    this.#unlisten = this.#deps.plane.onFrame((frame) => {
+      for (const link of this.#links.keys()) this.#send(link, frame);
+    });
+  }
+
+  stop(): void {
+    this.#unlisten();
+  }
+
+  /** Whether every peer has told of itself. */
+  get hasAll(): boolean {
+    for (const hasHeard of this.#links.values()) if (!hasHeard) return false;
+    return true;
+  }
+
+  linkUp(link: Link): void {
+    const { capability } = this.#deps;
+    if (capability !== undefined && !link.peer.capabilities?.includes(capability)) return;
+    this.#links.set(link, false);
+    this.#sendAll(link);
+  }
+
+  linkDown(link: Link): void {
+    this.#links.delete(link);
+  }
+
+  /** Some frames found no room: what they said is said anew. */
+  drained(link: Link): void {
+    if (this.#links.has(link)) this.#sendAll(link);
+  }
+
+  /** @throws EspalierError `mesh_frame_invalid` */
+  frame(link: Link, frame: Uint8Array): void {
+    const { plane, peers } = this.#deps;
+    const received = plane.receive(frame);
+    if (received === undefined) return;
+    const { origin, isNews } = received;
+    if (origin.router === link.peer.origin.router && this.#links.has(link)) this.#links.set(link, true);
+    if (!isNews || origin.router === peers.self.router) return;
+    for (const other of this.#links.keys()) {
+      if (other !== link && this.#depends(other, origin)) this.#send(other, frame);
+    }
+  }
+
+  #sendAll(link: Link): void {
+    const { plane } = this.#deps;
+    for (const frame of plane.fullFrames()) this.#send(link, frame);
+    for (const { origin, frame } of plane.relayFrames()) if (this.#depends(link, origin)) this.#send(link, frame);
+  }
+
+  /** Whether the peer hears of an origin only by a relay. */
+  #depends(link: Link, origin: Origin): boolean {
+    const { router } = link.peer.origin;
+    return router !== origin.router && !this.#deps.peers.hears(router, origin.router);
+  }
+
+  #send(link: Link, frame: Uint8Array): void {
+    const { meter, channel, kind } = this.#deps;
+    if (link.send(channel, frame)) meter.sent(kind, frame.length);
+    else meter.dropped(kind);
+  }
+}

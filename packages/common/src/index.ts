@@ -18,7 +18,14 @@ export {
 export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
 export { renderErrorDocs } from "./error-docs.ts";
 export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
-export type { HttpClient, HttpRequest, HttpResponse } from "./http-client.ts";
+export type {
+  HttpClient,
+  HttpRequest,
+  HttpResponse,
+  HttpStreamClient,
+  HttpStreamObserver,
+  HttpStreamRequest,
+} from "./http-client.ts";
 export {
   asEngineId,
   asRouterId,
@@ -41,6 +48,7 @@ export {
   silentMeter,
 } from "./meter.ts";
 export { nearestName } from "./nearest-name.ts";
+export { NormalEquations } from "./normal-equations.ts";
 export { createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { type Startable, startTogether } from "./startable.ts";
 export { usageHalfLifeMs } from "./usage-half-life.ts";

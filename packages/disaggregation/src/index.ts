@@ -31,9 +31,11 @@ export { type SplitSituation, type SplitThresholdOptions, splitThreshold } from 
 export {
   createTransferCost,
   defaultTransferCost,
+  maxToldTransfers,
   type TransferCost,
   type TransferCostOptions,
 } from "./transfer-cost.ts";
 export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocol.ts";
 export { transferProtocols } from "./transfer-protocols.ts";
+export { addTransfers, isPlausibleTransfers, noTransfers, type TransferSums } from "./transfer-sums.ts";
 export { transferVerdict } from "./transfer-verdict.ts";

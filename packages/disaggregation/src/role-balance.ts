@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import { type Clock, DecayedSum } from "@espalier/common";
 import type { ChosenSignals } from "./chosen-signals.ts";
 
 /** What a finished request made engines do. */
@@ -55,28 +55,20 @@ const nothing: RoleWork = { prefillMs: 0, decodeMs: 0 };
  */
 export function createRoleBalance({ clock, others = () => nothing, ...rates }: RoleBalanceOptions): RoleBalance {
   const { prefillMsPerToken, decodeMsPerToken } = { ...usual, ...rates };
-  let prefillMs = 0;
-  let decodeMs = 0;
-  let updatedMs = clock.nowMs();
-  const decay = (): void => {
-    const now = clock.nowMs();
-    const kept = 0.5 ** (Math.max(0, now - updatedMs) / balanceHalfLifeMs);
-    updatedMs = now;
-    prefillMs *= kept;
-    decodeMs *= kept;
-  };
+  const prefill = new DecayedSum(balanceHalfLifeMs);
+  const decode = new DecayedSum(balanceHalfLifeMs);
+  const work = (): RoleWork => ({ prefillMs: prefill.at(clock.nowMs()), decodeMs: decode.at(clock.nowMs()) });
   const share = (): number => {
-    decay();
-    const other = others();
-    const prefill = prefillMs + other.prefillMs;
-    return prefill / (prefill + decodeMs + other.decodeMs);
+    const [own, other] = [work(), others()];
+    const prefillMs = own.prefillMs + other.prefillMs;
+    return prefillMs / (prefillMs + own.decodeMs + other.decodeMs);
   };
   return {
     observe({ uncachedTokens, outputTokens, prefillMs: ownMs, heldMs = 0 }) {
-      decay();
-      prefillMs += ownMs ?? Math.max(0, uncachedTokens) * prefillMsPerToken;
+      const nowMs = clock.nowMs();
+      prefill.add(ownMs ?? Math.max(0, uncachedTokens) * prefillMsPerToken, nowMs);
       const held = Number.isFinite(heldMs) ? Math.max(0, heldMs) : 0;
-      decodeMs += Math.max(Math.max(0, outputTokens) * decodeMsPerToken, held / fullShare);
+      decode.add(Math.max(Math.max(0, outputTokens) * decodeMsPerToken, held / fullShare), nowMs);
     },
     prefillShare: share,
     prefillEngines(engineCount) {
@@ -84,10 +76,7 @@ export function createRoleBalance({ clock, others = () => nothing, ...rates }: R
       if (engineCount < 2 || Number.isNaN(wanted)) return 0;
       return Math.min(engineCount - 1, Math.max(1, wanted));
     },
-    work() {
-      decay();
-      return { prefillMs, decodeMs };
-    },
+    work,
   };
 }
 

@@ -1,3 +1,6 @@
+import { NormalEquations } from "@espalier/common";
+import { noTransfers, type TransferSums } from "./transfer-sums.ts";
+
 /** What moving the KV blocks of a prompt from one engine to another takes. */
 export interface TransferCost {
   /** Milliseconds for so many tokens. */
@@ -6,6 +9,10 @@ export interface TransferCost {
   readonly msPerToken: number;
   /** Learns from one transfer. Nothing but finite numbers that are not negative counts. */
   observe(tokens: number, durationMs: number): void;
+  /** What was observed here, to be told to others. */
+  observed(): TransferSums;
+  /** What others have observed is no longer what it was. */
+  told(): void;
 }
 
 export interface TransferCostOptions {
@@ -25,30 +32,37 @@ const memory = 0.98;
 /** What was assumed counts as so many observations at either end of `priorSpanTokens`; less with each one that is real. */
 const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
 const priorSpanTokens = 8_192;
+/** Others count for no more transfers than these, however many they have seen: soon what is seen here counts for more. */
+export const maxToldTransfers = 16;
 /** A single transfer is believed up to this many times as slow, or as fast, as expected. */
 const outlierFactor = 4;
 
 /**
  * A line fitted to what transfers took by least squares with exponential forgetting. What was assumed stays in it with
  * a trace of weight, so that transfers of one size alone cannot turn the line.
+ *
+ * @param others what other routers have observed; nothing by default
  */
-export function createTransferCost(prior: TransferCostOptions = defaultTransferCost): TransferCost {
-  let weight = 0;
+export function createTransferCost(
+  prior: TransferCostOptions = defaultTransferCost,
+  others: () => TransferSums = () => noTransfers,
+): TransferCost {
+  const equations = new NormalEquations(2, memory);
+  const { matrix, right } = equations;
   let assumed: number = priorWeight.first;
-  let sumX = 0;
-  let sumY = 0;
-  let sumXX = 0;
-  let sumXY = 0;
   const line = { setupMs: prior.setupMs, msPerToken: prior.msPerToken };
   const predict = (tokens: number): number => line.setupMs + line.msPerToken * Math.max(0, tokens);
 
   const fit = (): void => {
-    const w = weight + 2 * assumed;
-    const x = sumX + assumed * priorSpanTokens;
-    const xx = sumXX + assumed * priorSpanTokens ** 2;
+    const told = others();
+    const counted = Math.min(1, maxToldTransfers / Math.max(least, told.weight));
+    const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * told.weight));
+    const w = matrix[0]! + counted * told.weight + 2 * prejudice;
+    const x = matrix[1]! + counted * told.tokens + prejudice * priorSpanTokens;
+    const xx = matrix[3]! + counted * told.squareTokens + prejudice * priorSpanTokens ** 2;
     const far = prior.setupMs + prior.msPerToken * priorSpanTokens;
-    const y = sumY + assumed * (prior.setupMs + far);
-    const xy = sumXY + assumed * priorSpanTokens * far;
+    const y = right[0]! + counted * told.ms + prejudice * (prior.setupMs + far);
+    const xy = right[1]! + counted * told.tokenMs + prejudice * priorSpanTokens * far;
     // The prior has two different sizes, so the determinant is above zero.
     const slope = (w * xy - x * y) / (w * xx - x * x);
     line.msPerToken = Math.max(0, slope);
@@ -68,12 +82,18 @@ export function createTransferCost(prior: TransferCostOptions = defaultTransferC
       const expected = predict(tokens);
       const believed = Math.min(expected * outlierFactor, Math.max(expected / outlierFactor, durationMs));
       assumed = Math.max(priorWeight.least, assumed * priorWeight.kept);
-      weight = weight * memory + 1;
-      sumX = sumX * memory + tokens;
-      sumY = sumY * memory + believed;
-      sumXX = sumXX * memory + tokens * tokens;
-      sumXY = sumXY * memory + tokens * believed;
+      equations.add([1, tokens], believed);
       fit();
     },
+    observed: () => ({
+      weight: matrix[0]!,
+      tokens: matrix[1]!,
+      ms: right[0]!,
+      squareTokens: matrix[3]!,
+      tokenMs: right[1]!,
+    }),
+    told: fit,
   };
 }
+
+const least = 1e-9;

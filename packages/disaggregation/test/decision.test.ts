@@ -1,11 +1,16 @@
 import { createSeededRandom } from "@espalier/common";
 import {
+  addTransfers,
   createDecodePolicy,
   createTransferCost,
   defaultTransferCost,
+  isPlausibleTransfers,
   isSplittable,
+  maxToldTransfers,
+  noTransfers,
   probePolicy,
   splitThreshold,
+  type TransferCost,
   transferProtocols,
 } from "@espalier/disaggregation";
 import { endpoints, readRequestView } from "@espalier/openai";
@@ -241,5 +246,71 @@ describe("what can be split", () => {
     expect(splittable("/generate", { input_ids: [1, 2] }, "sglang")).toBe(true);
     expect(splittable("/generate", { text: ["x", "y"] }, "sglang")).toBe(false);
     expect(splittable("/generate", { text: "x" })).toBe(false);
+  });
+});
+
+describe("what others have seen of transfers", () => {
+  const observe = (cost: TransferCost, count: number, by = 1): void => {
+    for (let at = 0; at < count; at++) {
+      const tokens = 1_000 + 1_000 * (at % 20);
+      cost.observe(tokens, by * (50 + tokens / 20));
+    }
+  };
+  const truthMs = 50 + 8_000 / 20;
+
+  /** One that has seen nothing itself, and others that have seen so many transfers each. */
+  function told(...counts: readonly number[]): TransferCost {
+    const others = counts.map((count) => {
+      const cost = createTransferCost();
+      observe(cost, count);
+      return { sums: cost.observed(), share: 1 };
+    });
+    const cost = createTransferCost(undefined, () => addTransfers(others));
+    cost.told();
+    return cost;
+  }
+
+  test("is what is expected before the first one here", () => {
+    expect(createTransferCost().ms(8_000)).toBeCloseTo(124, 9);
+    expect(Math.abs(told(60).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
+    expect(Math.abs(told(40, 80, 20).ms(8_000) / truthMs - 1)).toBeLessThan(0.1);
+    // What one transfer of another says is not all that is believed.
+    expect(told(1).ms(8_000)).toBeLessThan(0.8 * truthMs);
+  });
+
+  test("counts for no more than the bound, however many they are", () => {
+    const cost = (weight: number): TransferCost => {
+      const sums = {
+        weight,
+        tokens: 8e3 * weight,
+        ms: 900 * weight,
+        squareTokens: 64e6 * weight,
+        tokenMs: 72e5 * weight,
+      };
+      const made = createTransferCost(undefined, () => sums);
+      observe(made, 30);
+      return made;
+    };
+    expect(cost(maxToldTransfers + 1).ms(8_000)).toBe(cost(maxToldTransfers).ms(8_000));
+    expect(cost(maxToldTransfers - 1).ms(8_000)).toBeLessThan(cost(maxToldTransfers).ms(8_000));
+  });
+
+  test("with nothing told, is as if there were no others, to the last bit", () => {
+    const [alone, among] = [createTransferCost(), createTransferCost(undefined, () => noTransfers)];
+    for (const cost of [alone, among]) observe(cost, 33, 1.7);
+    among.told();
+    expect([among.setupMs, among.msPerToken]).toEqual([alone.setupMs, alone.msPerToken]);
+  });
+
+  test("what is told is what was observed, and is plausible however long it goes on", () => {
+    const random = createSeededRandom(4);
+    const cost = createTransferCost();
+    expect(cost.observed()).toEqual(noTransfers);
+    for (let round = 0; round < 5_000; round++) {
+      cost.observe(random.integer(100_000), 10_000 * random.float());
+      expect(isPlausibleTransfers(cost.observed())).toBe(true);
+    }
+    expect(cost.observed().weight).toBeCloseTo(50, 6);
+    expect(cost.observed().tokens / cost.observed().weight).toBeGreaterThan(30_000);
   });
 });

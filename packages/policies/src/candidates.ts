@@ -64,6 +64,15 @@ export interface CandidateSet {
   readonly prefillMsPerToken: Float64Array;
   /** Milliseconds more for each token before it that a prompt token attends to, as learned. NaN where nothing is. */
   readonly prefillMsPerTokenPair: Float64Array;
+  /**
+   * Milliseconds that the engine takes to bring a token back to its GPU from its CPU memory, as learned. NaN where nothing
+   * is.
+   */
+  readonly cpuFetchMsPerToken: Float64Array;
+  /** The same from its disk. */
+  readonly diskFetchMsPerToken: Float64Array;
+  /** The same from a pool outside. */
+  readonly externalFetchMsPerToken: Float64Array;
   /** How the candidate stands to the LoRA adapter of the request: see `adapterState`. NaN where nothing is known. */
   readonly adapterState: Float64Array;
   /** Forgets every candidate and keeps the memory. */
@@ -101,6 +110,9 @@ const columnDefaults = {
   backlogMs: Number.NaN,
   prefillMsPerToken: Number.NaN,
   prefillMsPerTokenPair: Number.NaN,
+  cpuFetchMsPerToken: Number.NaN,
+  diskFetchMsPerToken: Number.NaN,
+  externalFetchMsPerToken: Number.NaN,
   adapterState: Number.NaN,
 } as const;
 
@@ -140,6 +152,9 @@ export function createCandidateSet(capacity = 16): CandidateSet {
     backlogMs: column("backlogMs"),
     prefillMsPerToken: column("prefillMsPerToken"),
     prefillMsPerTokenPair: column("prefillMsPerTokenPair"),
+    cpuFetchMsPerToken: column("cpuFetchMsPerToken"),
+    diskFetchMsPerToken: column("diskFetchMsPerToken"),
+    externalFetchMsPerToken: column("externalFetchMsPerToken"),
     adapterState: column("adapterState"),
     reset() {
       // Entries that nobody has added hold the defaults, so that adding one need not write them column by column.

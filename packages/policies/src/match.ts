@@ -1,3 +1,4 @@
+import type { CandidateSet } from "./candidates.ts";
 import type { Decision, Scorer } from "./decision.ts";
 
 /** What a matched token of each tier is worth, as a share of one in the GPU's cache. */
@@ -6,6 +7,9 @@ export interface TierCredits {
   readonly disk: number;
   readonly external: number;
 }
+
+/** Where nothing else is said: CPU memory and disk as NVIDIA Dynamo's router has them. */
+export const defaultTierCredits: TierCredits = { cpu: 0.75, disk: 0.25, external: 0.5 };
 
 /**
  * Writes, by candidate index, how many tokens of the prompt each eligible candidate need not compute, those of slower
@@ -23,6 +27,16 @@ export function writeCredits(
       cpu * matchedCpuTokens[index]! + disk * matchedDiskTokens[index]! + external * matchedExternalTokens[index]!;
     out[index] = Math.min(promptTokens, matchedTokens[index]! + slower);
   }
+}
+
+/** Tokens of the prompt that a candidate has in any tier. */
+export function matchedInAll(candidates: CandidateSet, index: number): number {
+  return (
+    candidates.matchedTokens[index]! +
+    candidates.matchedCpuTokens[index]! +
+    candidates.matchedDiskTokens[index]! +
+    candidates.matchedExternalTokens[index]!
+  );
 }
 
 /** The share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length. */

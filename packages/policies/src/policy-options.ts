@@ -1,5 +1,5 @@
 import type { PolicyDefinition } from "./definition.ts";
-import type { TierCredits } from "./match.ts";
+import { defaultTierCredits, type TierCredits } from "./match.ts";
 
 /** An option with the check of its range. */
 export type CheckedOption = PolicyDefinition["options"][number];
@@ -43,17 +43,27 @@ export const ringOptions: readonly CheckedOption[] = [
 
 /**
  * For policies that look at matches. Blocks of slower tiers have to be brought back, which takes a part of the time
- * that computing them would. The defaults for CPU memory and disk are those of NVIDIA Dynamo's router.
+ * that computing them would.
  */
 export const tierCreditOptions: readonly CheckedOption[] = [
   share({
     name: "cpu-credit",
-    default: 0.75,
+    default: defaultTierCredits.cpu,
     meaning: "What a matched token in an engine's CPU memory is worth, as a share of one in its GPU.",
   }),
-  share({ name: "disk-credit", default: 0.25, meaning: "The same for one on an engine's disk." }),
-  share({ name: "external-credit", default: 0.5, meaning: "The same for one in a pool outside the engine." }),
+  share({ name: "disk-credit", default: defaultTierCredits.disk, meaning: "The same for one on an engine's disk." }),
+  share({
+    name: "external-credit",
+    default: defaultTierCredits.external,
+    meaning: "The same for one in a pool outside the engine.",
+  }),
 ];
+
+/** The same for policies that learn what bringing blocks back takes. */
+export const believedCreditOptions: readonly CheckedOption[] = tierCreditOptions.map((option) => ({
+  ...option,
+  meaning: `${option.meaning} Believed until it is learned.`,
+}));
 
 export function tierCredits(option: (name: string) => number): TierCredits {
   return { cpu: option("cpu-credit"), disk: option("disk-credit"), external: option("external-credit") };

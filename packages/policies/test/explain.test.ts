@@ -83,6 +83,9 @@ test("every signal is there, unknown ones as null", () => {
     backlogMs: null,
     prefillMsPerToken: null,
     prefillMsPerTokenPair: null,
+    cpuFetchMsPerToken: null,
+    diskFetchMsPerToken: null,
+    externalFetchMsPerToken: null,
     adapterState: null,
   });
   expect(candidates[2]).toMatchObject({ key: "spare", target: 102, eligible: false });

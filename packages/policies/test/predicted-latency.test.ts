@@ -66,6 +66,45 @@ describe("own work", () => {
     expect(costs(rows, prompt, options)).toEqual({ cpu: 300, disk: 400, external: 310, all: expect.closeTo(0.1, 9) });
   });
 
+  test("what is learned of bringing tokens back counts in place of credits, tier by tier", () => {
+    const tiers = { matchedCpuTokens: 1_000, matchedDiskTokens: 1_000, matchedExternalTokens: 1_000 };
+    const rows: CandidateRow[] = [
+      { key: "believed", ...tiers },
+      { key: "cpu", ...tiers, cpuFetchMsPerToken: 0.003 },
+      { key: "all", ...tiers, cpuFetchMsPerToken: 0.003, diskFetchMsPerToken: 0.5, externalFetchMsPerToken: 0 },
+      { key: "gpu", matchedTokens: 3_000, cpuFetchMsPerToken: 9 },
+    ];
+    const fetches = (options = {}) => Object.values(termsOf(rows, prompt, options)).map((terms) => terms.fetch_ms);
+    expect(fetches()).toEqual([25 + 75 + 50, 3 + 75 + 50, 3 + 500, 0]);
+    // The credits are what is believed of tiers of which nothing is known.
+    expect(fetches({ "cpu-credit": 0, "disk-credit": 1 })).toEqual([100 + 50, 3 + 50, 3 + 500, 0]);
+    // Computing is the same for all of them, and that alone grows dear where engines are busy.
+    const busy = { ...prompt, busyShare: 0.8 };
+    for (const request of [prompt, busy]) {
+      const terms = Object.values(termsOf(rows, request));
+      expect(new Set(terms.map(({ own_work_ms }) => own_work_ms)).size).toBe(1);
+      expect(terms.map(({ fetch_ms }) => fetch_ms)).toEqual(fetches());
+    }
+  });
+
+  test("a link that is slower than computing is not worth its tokens", () => {
+    const rows: CandidateRow[] = [
+      { key: "holder", matchedCpuTokens: 3_000, cpuFetchMsPerToken: 0.2, inFlight: 3 },
+      { key: "empty" },
+    ];
+    expect(shares(rows)).toEqual({ holder: 0, empty: 1 });
+    expect(shares(rows.map((row) => ({ ...row, cpuFetchMsPerToken: 0.01 })))).toEqual({ holder: 1, empty: 0 });
+  });
+
+  test("tokens that are fetched are attended to like others, and held like new ones", () => {
+    const pair = { prefillMsPerTokenPair: 1e-5, kvCapacityTokens: 41_000, kvUse: 1 };
+    const request = { ...prompt, expectedOutputTokens: 100, msPerOutputToken: 20 };
+    const rows: CandidateRow[] = [{ key: "cpu", ...pair, matchedCpuTokens: 2_000, cpuFetchMsPerToken: 0.05 }];
+    const { cpu } = termsOf(rows, request);
+    expect(cpu!.own_work_ms).toBeCloseTo(200 + 2_000 * 3_000 * 1e-5, 9);
+    expect(cpu!.kv_pressure_ms).toBeCloseTo((4_100 / 41_000) * (260 + 100 + 2_000), 9);
+  });
+
   test("each request in flight slows it by one in a hundred, and costs a millisecond besides", () => {
     const rows: CandidateRow[] = [{ key: "a", inFlight: 25 }, { key: "b" }];
     expect(costs(rows)).toEqual({ a: 500, b: 400 });

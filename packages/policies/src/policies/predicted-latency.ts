@@ -4,9 +4,16 @@ import type { PolicyDefinition } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
+import { believedCreditOptions, foreignRequestTokens, tierCredits } from "../policy-options.ts";
 import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
-import { backlog, createForeignBacklog, createKvPressure, createOwnWork, tokenMsOf } from "../scorers/prefill-time.ts";
+import {
+  backlog,
+  createFetchTime,
+  createForeignBacklog,
+  createKvPressure,
+  ownWork,
+  tokenMsOf,
+} from "../scorers/prefill-time.ts";
 import { weightedOnly } from "../weights.ts";
 
 /** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
@@ -21,11 +28,12 @@ export const predictedLatency: PolicyDefinition = {
   summary:
     "The engine that answers first, what that costs those who come later counted in: the time until the prompts before " +
     "this one are computed there, by dead reckoning; the time that its own takes, which counts the more the busier the " +
-    "engines are; and the KV blocks that it holds where few are left. Times are learned from answers. Near equals, and " +
-    "other routers beside this one, as for least_work.",
+    "engines are; the time that bringing its blocks back from slower memory takes; and the KV blocks that it holds where " +
+    "few are left. Times are learned from answers; credits are what is believed of slower memory before. Near equals, " +
+    "and other routers beside this one, as for least_work.",
   source: "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates",
   readsPrefixes: true,
-  options: [foreignRequestTokens, ...tierCreditOptions],
+  options: [foreignRequestTokens, ...believedCreditOptions],
   create: (option) => {
     const credits = tierCredits(option);
     return composePolicy({
@@ -35,7 +43,8 @@ export const predictedLatency: PolicyDefinition = {
         { scorer: backlog, weight: 1 },
         { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
         { scorer: requestLoad, weight: requestMs },
-        { scorer: createOwnWork(credits), weight: 1 },
+        { scorer: ownWork, weight: 1 },
+        { scorer: createFetchTime(credits), weight: 1 },
         { scorer: createKvPressure(credits), weight: 1 },
         { scorer: createAdapterLoadMs(), weight: 1 },
       ],

@@ -1,7 +1,6 @@
 import type { Decision, Scorer } from "../decision.ts";
 import { estimateForeignQueue } from "../load.ts";
-import { type TierCredits, writeCredits } from "../match.ts";
-import { createScratch } from "../scratch.ts";
+import { matchedInAll, type TierCredits } from "../match.ts";
 import { countingWeight } from "../weights.ts";
 
 /** Milliseconds that an engine computes on a prompt token as long as nothing is learned: 8,000 tokens a second. */
@@ -46,18 +45,34 @@ export function createForeignBacklog(requestTokens: number): Scorer {
  * Milliseconds that the candidate computes on what its cache lacks of the prompt, per unit of weight, and what that costs
  * others: `costToOthers` times itself, so that affinity grows with load; and requests in flight share the engine's steps.
  */
-export function createOwnWork(credits: TierCredits): Scorer {
+export const ownWork: Scorer = {
+  name: "own_work_ms",
+  score(decision, out) {
+    const { request, candidates, eligible, eligibleCount } = decision;
+    const { weight, inFlight } = candidates;
+    const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const share = forOthers + interference * inFlight[index]!;
+      out[index] = (ownMsOf(decision, index) * share) / countingWeight(weight[index]!);
+    }
+  },
+};
+
+/**
+ * Milliseconds that the candidate takes to bring what it has of the prompt in slower tiers back to its GPU, per unit of
+ * weight. Its engine computes other prompts meanwhile.
+ *
+ * @param credits what they leave of computing it takes where nothing is learned
+ */
+export function createFetchTime(credits: TierCredits): Scorer {
   return {
-    name: "own_work_ms",
+    name: "fetch_ms",
     score(decision, out) {
-      writeOwnMs(decision, credits, out);
-      const { request, candidates, eligible, eligibleCount } = decision;
-      const { weight, inFlight } = candidates;
-      const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
+      const { candidates, eligible, eligibleCount } = decision;
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
-        const share = forOthers + interference * inFlight[index]!;
-        out[index] = (out[index]! * share) / countingWeight(weight[index]!);
+        out[index] = fetchMsOf(decision, index, credits) / countingWeight(candidates.weight[index]!);
       }
     },
   };
@@ -68,12 +83,9 @@ export function createOwnWork(credits: TierCredits): Scorer {
  * of the engine's blocks, times how long it holds them, times how near the engine is to having none left.
  */
 export function createKvPressure(credits: TierCredits): Scorer {
-  const own = createScratch();
   return {
     name: "kv_pressure_ms",
     score(decision, out) {
-      const ownMs = own.of(decision);
-      writeOwnMs(decision, credits, ownMs);
       const { request, candidates, eligible, eligibleCount } = decision;
       const { promptTokens, expectedOutputTokens, msPerOutputToken = 0 } = request;
       const { weight, kvUse, kvCapacityTokens, matchedTokens } = candidates;
@@ -82,7 +94,8 @@ export function createKvPressure(credits: TierCredits): Scorer {
         const index = eligible[place]!;
         // Blocks that others use already are shared.
         const tokens = Math.max(0, promptTokens - matchedTokens[index]!) + expectedOutputTokens;
-        const cost = (tokens / kvCapacityTokens[index]!) * (ownMs[index]! + answerMs) * kvUse[index]! ** 4;
+        const ownMs = ownMsOf(decision, index) + fetchMsOf(decision, index, credits);
+        const cost = (tokens / kvCapacityTokens[index]!) * (ownMs + answerMs) * kvUse[index]! ** 4;
         out[index] = Number.isNaN(cost) ? 0 : cost / countingWeight(weight[index]!);
       }
     },
@@ -104,16 +117,33 @@ export function tokenMsOf({ candidates }: Decision, index: number): number {
   return Number.isNaN(learned) ? believedMsPerToken : learned;
 }
 
-function writeOwnMs(decision: Decision, credits: TierCredits, out: Float64Array): void {
-  writeCredits(decision, credits, out);
-  const { request, candidates, eligible, eligibleCount } = decision;
-  const { prefillMsPerTokenPair } = candidates;
-  for (let place = 0; place < eligibleCount; place++) {
-    const index = eligible[place]!;
-    const matched = out[index]!;
-    const uncached = Math.max(1, request.promptTokens - matched);
-    const perPair = prefillMsPerTokenPair[index]!;
-    const pairsMs = Number.isNaN(perPair) ? 0 : perPair * uncached * (matched + uncached / 2);
-    out[index] = tokenMsOf(decision, index) * uncached + pairsMs;
-  }
+/** What it computes of the prompt: all but what it has in any tier, and the last token in any case. */
+function ownMsOf(decision: Decision, index: number): number {
+  const { promptTokens } = decision.request;
+  const matched = Math.min(promptTokens, matchedInAll(decision.candidates, index));
+  const uncached = Math.max(1, promptTokens - matched);
+  const perPair = decision.candidates.prefillMsPerTokenPair[index]!;
+  const pairsMs = Number.isNaN(perPair) ? 0 : perPair * uncached * (matched + uncached / 2);
+  return tokenMsOf(decision, index) * uncached + pairsMs;
+}
+
+/** Tokens that it has beyond the prompt, for whatever reason, are not fetched. */
+function fetchMsOf(decision: Decision, index: number, credits: TierCredits): number {
+  const { candidates, request } = decision;
+  const cpu = candidates.matchedCpuTokens[index]!;
+  const disk = candidates.matchedDiskTokens[index]!;
+  const external = candidates.matchedExternalTokens[index]!;
+  if (cpu + disk + external === 0) return 0;
+  const tokenMs = tokenMsOf(decision, index);
+  let left = Math.max(0, request.promptTokens - candidates.matchedTokens[index]!);
+  const part = (tokens: number, learnedMs: number, credit: number): number => {
+    const fetched = Math.min(left, tokens);
+    left -= fetched;
+    return fetched > 0 ? fetched * (Number.isNaN(learnedMs) ? (1 - credit) * tokenMs : learnedMs) : 0;
+  };
+  return (
+    part(cpu, candidates.cpuFetchMsPerToken[index]!, credits.cpu) +
+    part(disk, candidates.diskFetchMsPerToken[index]!, credits.disk) +
+    part(external, candidates.externalFetchMsPerToken[index]!, credits.external)
+  );
 }

@@ -23,6 +23,8 @@ export interface FleetLearning extends Startable {
 export const tellMs = 2_000;
 /** What others are told changes by so much, as a share, before they are told again. */
 const tellShare = 0.05;
+/** What fetching a thousand tokens takes, by so much besides, in milliseconds. */
+const leastTold = 0.5;
 /** A target's logarithm by so much. */
 const tellLog = 0.1;
 /** What does not change is told again so often as long as it is being learned, so that it does not seem old. */
@@ -85,12 +87,17 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
 function take(note: Note, work: PoolWork): Parameters<LearnedMeters["heard"]>[0] {
   try {
     const times = readTimesNote(note.bytes);
-    const isTaken = work.fleet.tell(note.origin.router, { ...times, ageMs: times.ageMs + note.ageMs });
+    const isTaken = work.fleet.tell(note.origin.router, olderBy(times, note.ageMs));
     return isTaken ? "taken" : "implausible";
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     return "invalid";
   }
+}
+
+function olderBy(times: LearnedTimes, ageMs: number): LearnedTimes {
+  const fetches = times.fetches.map((fetch) => ({ ...fetch, ageMs: fetch.ageMs + ageMs }));
+  return { ...times, ageMs: times.ageMs + ageMs, fetches };
 }
 
 /** One pool, and what others were told of it. */
@@ -109,7 +116,7 @@ class SharedPool {
   }
 
   tell(board: NoteBoard, key: string): void {
-    const { samples } = this.work.rates;
+    const { samples } = this.work;
     if (samples === this.#toldCount) return;
     const { learned } = this.work;
     const nowMs = this.#clock.nowMs();
@@ -126,6 +133,11 @@ function differ(now: LearnedTimes, told: LearnedTimes): boolean {
   if (now.samples > 2 * told.samples || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
   for (const kilotokens of [0.5, 8]) {
     if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(told.fit, kilotokens))) return true;
+  }
+  for (const { tier, msPerKilotoken, samples } of now.fetches) {
+    const before = told.fetches.find((fetch) => fetch.tier === tier);
+    if (!before || samples > 2 * before.samples) return true;
+    if (Math.abs(msPerKilotoken - before.msPerKilotoken) > tellShare * before.msPerKilotoken + leastTold) return true;
   }
   const before = new Map(told.targets.map((target) => [target.key, target]));
   return now.targets.some(({ key, log, known }) => {

@@ -1,5 +1,6 @@
 import type { Clock } from "@espalier/common";
 import { coldPromptMs, isPlausible, type LearnedTimes, type PrefillFit, referenceKilotokens } from "./learned-times.ts";
+import { type SlowTier, slowTiers } from "./slow-tiers.ts";
 
 /** What other routers have learned of a pool, taken together. */
 export interface MergedTimes {
@@ -8,6 +9,17 @@ export interface MergedTimes {
   readonly msPerOutputToken: number;
   /** By key: logarithm of what a target takes over what `fit` says, as far as somebody knows. */
   readonly differences: ReadonlyMap<string, { readonly log: number; readonly known: number }>;
+  /** Tiers that somebody has fetched from. */
+  readonly fetches: ReadonlyMap<SlowTier, MergedFetch>;
+}
+
+/** What others have learned of a tier. */
+export interface MergedFetch {
+  readonly msPerKilotoken: number;
+  /** Prompts that this rests on, as of when the latest of them came. */
+  readonly samples: number;
+  /** When that was, by the monotonic clock. */
+  readonly learnedMs: number;
 }
 
 interface Told {
@@ -15,6 +27,7 @@ interface Told {
   readonly times: LearnedTimes;
   /** When the latest of it was learned. */
   readonly learnedMs: number;
+  readonly heardMs: number;
 }
 
 /**
@@ -65,7 +78,8 @@ export class FleetTimes {
     if (times.samples <= 0) return true;
     this.#told.delete(router);
     if (this.#told.size >= maxTellers) this.#forgetOldest();
-    this.#told.set(router, { router, times, learnedMs: this.#clock.nowMs() - times.ageMs });
+    const heardMs = this.#clock.nowMs();
+    this.#told.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
     this.#merge();
     this.#version++;
     return true;
@@ -81,7 +95,12 @@ export class FleetTimes {
     // Sums of numbers depend on their order, if only in the last digit.
     const all = [...this.#told.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
     this.#weightsMs = Math.max(...all.map(({ learnedMs }) => learnedMs));
-    const weighted = withoutOdd(all.map((told) => ({ ...told, share: halfLives(this.#weightsMs - told.learnedMs) })));
+    const aged = all.map((told) => ({ ...told, share: halfLives(this.#weightsMs - told.learnedMs) }));
+    const speedOf = ({ times, share }: Weighted): Speed => ({
+      ms: referenceMs(times.fit),
+      weight: times.samples * share,
+    });
+    const weighted = withoutOdd(aged, speedOf);
     const samples = weighted.map(({ times, share }) => times.samples * share);
     const answers = weighted.map(({ times, share }) => times.answers * share);
     const mean = (of: (times: LearnedTimes) => number, weights: readonly number[]): number =>
@@ -94,7 +113,7 @@ export class FleetTimes {
       fixedMs: mean((times) => times.fit.fixedMs, samples),
     };
     const msPerOutputToken = mean((times) => times.msPerOutputToken, answers);
-    this.#merged = { fit, msPerOutputToken, differences: differencesTo(fit, weighted) };
+    this.#merged = { fit, msPerOutputToken, differences: differencesTo(fit, weighted), fetches: fetchesOf(all) };
   }
 }
 
@@ -105,6 +124,8 @@ export const learningHalfLifeMs = 600_000;
 /** A router that is off the median of all by this factor is left out: its engines or its clock are not those of the others. */
 const oddFactor = 4;
 const least = 1e-9;
+/** Fetching a thousand tokens in less is as good as at once. */
+const leastFetchMs = 1;
 
 /** The share that is left of a weight after so long. */
 export function halfLives(ageMs: number): number {
@@ -116,11 +137,14 @@ interface Weighted extends Told {
   readonly share: number;
 }
 
+interface Speed {
+  readonly ms: number;
+  readonly weight: number;
+}
+
 /** Leaves out those whose speed is far from what most samples say. */
-function withoutOdd(all: readonly Weighted[]): readonly Weighted[] {
-  const speeds = all
-    .map(({ times, share }) => ({ ms: referenceMs(times.fit), weight: times.samples * share }))
-    .sort((one, other) => one.ms - other.ms);
+function withoutOdd<One>(all: readonly One[], speedOf: (one: One) => Speed): readonly One[] {
+  const speeds = all.map(speedOf).sort((one, other) => one.ms - other.ms);
   const half = sumOf(speeds.map(({ weight }) => weight)) / 2;
   let seen = 0;
   const median = speeds.find(({ weight }) => {
@@ -128,10 +152,31 @@ function withoutOdd(all: readonly Weighted[]): readonly Weighted[] {
     return seen >= half;
   });
   if (!median) return all;
-  return all.filter(({ times }) => {
-    const ms = referenceMs(times.fit);
+  return all.filter((one) => {
+    const { ms } = speedOf(one);
     return ms <= median.ms * oddFactor && ms >= median.ms / oddFactor;
   });
+}
+
+/** Of each tier the mean, by what each router's word rests on and how old it is. */
+function fetchesOf(all: readonly Told[]): MergedTimes["fetches"] {
+  const merged = new Map<SlowTier, MergedFetch>();
+  for (const tier of slowTiers) {
+    const told = all.flatMap(({ times, heardMs }) =>
+      times.fetches
+        .filter((one) => one.tier === tier && one.samples > 0)
+        .map((one) => ({ ...one, learnedMs: heardMs - one.ageMs })),
+    );
+    if (told.length === 0) continue;
+    const learnedMs = Math.max(...told.map((one) => one.learnedMs));
+    const weightOf = (one: (typeof told)[number]): number => one.samples * halfLives(learnedMs - one.learnedMs);
+    // What takes next to no time is not told from what takes none.
+    const usual = withoutOdd(told, (one) => ({ ms: one.msPerKilotoken + leastFetchMs, weight: weightOf(one) }));
+    const samples = sumOf(usual.map(weightOf));
+    const sum = sumOf(usual.map((one) => weightOf(one) * one.msPerKilotoken));
+    merged.set(tier, { msPerKilotoken: sum / samples, samples, learnedMs });
+  }
+  return merged;
 }
 
 /** Each router's differences are to its own fit: what that differs from the merged one is added. */

@@ -1,8 +1,11 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
-import { type LearnedTarget, type LearnedTimes, maxSamples } from "./learned-times.ts";
+import { type LearnedFetch, type LearnedTarget, type LearnedTimes, maxSamples } from "./learned-times.ts";
+import { slowTiers } from "./slow-tiers.ts";
 
 /** Targets of a pool that a note tells of, those that differ most first. */
 export const maxNotedTargets = 256;
+/** Tiers that a note may tell of: more than there are, for those to come. */
+export const maxNotedTiers = 16;
 /** Of a whole note; targets that it has no room for are left out. */
 export const maxTimesNoteBytes = 16_384;
 
@@ -16,7 +19,8 @@ const encoder = new TextEncoder();
 /**
  * Layout: version, a byte; varints: nanoseconds for a thousand tokens, for a million pairs, fixed; tenths of samples;
  * nanoseconds for an output token; answers; age in milliseconds; number of targets. A target is its key as text, a thousand
- * times its logarithm as a signed varint, and a thousand times how much of it is known.
+ * times its logarithm as a signed varint, and a thousand times how much of it is known. Then, as varints, the number of
+ * tiers, and of each: its number, nanoseconds for a thousand tokens, tenths of samples, age in milliseconds.
  */
 export function writeTimesNote(times: LearnedTimes): Uint8Array {
   const { fit, samples, msPerOutputToken, answers, ageMs } = times;
@@ -34,11 +38,19 @@ export function writeTimesNote(times: LearnedTimes): Uint8Array {
     writer.signedVarint(Math.round(1_000 * log));
     writer.varint(Math.round(1_000 * known));
   }
+  writer.varint(times.fetches.length);
+  for (const { tier, msPerKilotoken, samples: fetched, ageMs: fetchAgeMs } of times.fetches) {
+    writer.varint(1 + slowTiers.indexOf(tier));
+    writer.varint(nanoseconds(msPerKilotoken));
+    writer.varint(Math.round(10 * Math.min(maxSamples, fetched)));
+    writer.varint(Math.round(Math.min(maxMs, fetchAgeMs)));
+  }
   return writer.copy();
 }
 
 /**
- * Bytes behind the targets are left alone, so that a later version may add to a note.
+ * A note may end with its targets. Bytes behind the tiers are left alone, so that a later version may add to it, and tiers of
+ * a higher number are passed over.
  *
  * @throws RangeError for bytes that are no such note
  */
@@ -60,7 +72,19 @@ export function readTimesNote(bytes: Uint8Array): LearnedTimes {
     const key = reader.text(maxKeyBytes);
     targets.push({ key, log: reader.signedVarint() / 1_000, known: reader.varint() / 1_000 });
   }
-  return { fit, samples, msPerOutputToken, answers, ageMs, targets };
+  return { fit, samples, msPerOutputToken, answers, ageMs, targets, fetches: readFetches(reader) };
+}
+
+function readFetches(reader: ByteReader): readonly LearnedFetch[] {
+  const fetches: LearnedFetch[] = [];
+  const count = reader.remaining > 0 ? reader.varint() : 0;
+  if (count > maxNotedTiers) throw new RangeError(`${count} tiers are too many`);
+  for (let at = 0; at < count; at++) {
+    const tier = slowTiers[reader.varint() - 1];
+    const fetch = { msPerKilotoken: reader.varint() / 1e6, samples: reader.varint() / 10, ageMs: reader.varint() };
+    if (tier) fetches.push({ tier, ...fetch });
+  }
+  return fetches;
 }
 
 /** Longer times are told as this one; eleven days. */
@@ -70,7 +94,7 @@ const nanoseconds = (ms: number): number => Math.round(Math.min(maxMs, ms) * 1e6
 function notedTargets(targets: readonly LearnedTarget[]): readonly LearnedTarget[] {
   const inOrder = [...targets].sort((one, other) => Math.abs(other.log) - Math.abs(one.log));
   const noted: LearnedTarget[] = [];
-  let bytes = 64;
+  let bytes = 112;
   for (const target of inOrder) {
     const keyBytes = encoder.encode(target.key).length;
     if (keyBytes > maxKeyBytes) continue;

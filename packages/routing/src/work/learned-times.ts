@@ -1,3 +1,5 @@
+import { type SlowTier, slowTiers } from "./slow-tiers.ts";
+
 /** What a first token takes at any engine of a pool: a sum of three products. */
 export interface PrefillFit {
   /** For a thousand tokens to compute. */
@@ -20,6 +22,18 @@ export interface LearnedTimes {
   readonly ageMs: number;
   /** Targets that were seen. */
   readonly targets: readonly LearnedTarget[];
+  /** Tiers that blocks were seen to be fetched from. */
+  readonly fetches: readonly LearnedFetch[];
+}
+
+/** What it takes to bring blocks back from a tier. */
+export interface LearnedFetch {
+  readonly tier: SlowTier;
+  readonly msPerKilotoken: number;
+  /** Prompts that this rests on. */
+  readonly samples: number;
+  /** Since the latest of them. */
+  readonly ageMs: number;
 }
 
 /** How one target differs from what the fit says; see `RatedDifference`. */
@@ -42,7 +56,7 @@ export const referenceKilotokens = 1;
  * endless.
  */
 export function isPlausible(times: LearnedTimes): boolean {
-  const { fit, samples, msPerOutputToken, answers, ageMs, targets } = times;
+  const { fit, samples, msPerOutputToken, answers, ageMs, targets, fetches } = times;
   const referenceMs = coldPromptMs(fit, referenceKilotokens);
   return (
     isAmount(fit.msPerKilotoken, maxTermMs) &&
@@ -54,7 +68,17 @@ export function isPlausible(times: LearnedTimes): boolean {
     isAmount(msPerOutputToken, maxTermMs) &&
     isAmount(answers, maxSamples) &&
     isAmount(ageMs, Number.MAX_SAFE_INTEGER) &&
-    targets.every(({ log, known }) => Math.abs(log) <= maxLog && isAmount(known, 1))
+    targets.every(({ log, known }) => Math.abs(log) <= maxLog && isAmount(known, 1)) &&
+    fetches.every(isPlausibleFetch)
+  );
+}
+
+function isPlausibleFetch({ tier, msPerKilotoken, samples, ageMs }: LearnedFetch): boolean {
+  return (
+    slowTiers.includes(tier) &&
+    isAmount(msPerKilotoken, maxTermMs) &&
+    isAmount(samples, maxSamples) &&
+    isAmount(ageMs, Number.MAX_SAFE_INTEGER)
   );
 }
 

@@ -1,3 +1,5 @@
+import { NormalEquations } from "@espalier/common";
+
 /** Unknowns of the systems that are solved here. */
 const size = 3;
 
@@ -7,11 +9,7 @@ const size = 3;
  */
 export class NonNegativeFit {
   readonly coefficients: Float64Array;
-  readonly #memory: number;
-  /** The normal equations: a symmetric matrix by rows, and the right side. */
-  readonly #matrix = new Float64Array(size * size);
-  readonly #right = new Float64Array(size);
-  #weight = 0;
+  readonly #equations: NormalEquations;
 
   /**
    * @param belief the coefficients to begin with, above zero
@@ -19,16 +17,17 @@ export class NonNegativeFit {
    */
   constructor(belief: readonly [number, number, number], memory: number) {
     this.coefficients = Float64Array.from(belief);
-    this.#memory = memory;
+    this.#equations = new NormalEquations(size, memory);
+    const { matrix, right } = this.#equations;
     for (let at = 0; at < size; at++) {
-      this.#matrix[at * size + at] = 1 / belief[at]! ** 2;
-      this.#right[at] = 1 / belief[at]!;
+      matrix[at * size + at] = 1 / belief[at]! ** 2;
+      right[at] = 1 / belief[at]!;
     }
   }
 
   /** Of all samples, as far as they still count; the belief is not one of them. */
   get weight(): number {
-    return this.#weight;
+    return this.#equations.weight;
   }
 
   /** What the sum is expected to be. */
@@ -39,30 +38,21 @@ export class NonNegativeFit {
 
   /** Takes in that the sum was `value`. A sample of weight w counts as w samples. */
   add(features: readonly [number, number, number], value: number, weight: number): void {
-    const matrix = this.#matrix;
-    const right = this.#right;
-    const kept = this.#memory ** weight;
-    this.#weight = this.#weight * kept + weight;
-    for (let row = 0; row < size; row++) {
-      for (let column = 0; column < size; column++) {
-        const place = row * size + column;
-        matrix[place] = matrix[place]! * kept + weight * features[row]! * features[column]!;
-      }
-      right[row] = right[row]! * kept + weight * features[row]! * value;
-    }
+    this.#equations.add(features, value, weight);
     this.#solve();
   }
 
   /** Coordinate descent: the system is small and well begun, so that a few rounds settle it, and zero is a wall. */
   #solve(): void {
     const { coefficients } = this;
+    const { matrix, right } = this.#equations;
     for (let round = 0; round < descentRounds; round++) {
       for (let row = 0; row < size; row++) {
-        let rest = this.#right[row]!;
+        let rest = right[row]!;
         for (let column = 0; column < size; column++) {
-          if (column !== row) rest -= this.#matrix[row * size + column]! * coefficients[column]!;
+          if (column !== row) rest -= matrix[row * size + column]! * coefficients[column]!;
         }
-        coefficients[row] = Math.max(0, rest / this.#matrix[row * size + row]!);
+        coefficients[row] = Math.max(0, rest / matrix[row * size + row]!);
       }
     }
   }

@@ -1,13 +1,23 @@
 import type { Clock } from "@espalier/common";
 import type { AnswerPace } from "./answer-pace.ts";
-import { type FleetTimes, halfLives } from "./fleet-times.ts";
+import { type FetchBelief, type FetchRate, type FetchRates, usualFetch } from "./fetch-rates.ts";
+import { type FleetTimes, halfLives, type MergedFetch } from "./fleet-times.ts";
 import { coldPromptMs, type PrefillFit, referenceKilotokens } from "./learned-times.ts";
-import { factorOfLog, type PrefillRates, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
+import {
+  factorOfLog,
+  featuresOf,
+  type PrefillRates,
+  type PromptPart,
+  type PromptStep,
+  type RatedTarget,
+} from "./prefill-rates.ts";
+import type { SlowTier } from "./slow-tiers.ts";
 
 export interface PoolTimesParts {
   /** What this router has learned itself. */
   readonly rates: PrefillRates;
   readonly pace: AnswerPace;
+  readonly fetches: FetchRates;
   /** What others have. */
   readonly fleet: FleetTimes;
   readonly clock: Clock;
@@ -15,6 +25,8 @@ export interface PoolTimesParts {
 
 /** Others count for no more prompts than these, however many they have seen: soon what is seen here counts for more. */
 export const maxTrust = 32;
+/** The same of what fetching takes, which is learned from fewer. */
+export const maxFetchTrust = 8;
 /** How long what follows from ages is kept. */
 const agesMs = 1_000;
 
@@ -30,6 +42,15 @@ interface Blend {
   readonly ownLeft: number;
 }
 
+/** Milliseconds for a thousand tokens from a tier, NaN where nothing is known. */
+interface BlendedFetch {
+  /** By what this router has seen alone. */
+  readonly ownMs: number;
+  readonly ms: number;
+  /** Before anything was known. */
+  readonly believedMs: number;
+}
+
 /**
  * What work is expected to take at the targets of a pool: as this router has learned, and as others have as far as it has not.
  * A router that has just come starts from what they know; where there are none, it is what it has learned itself.
@@ -40,6 +61,10 @@ export class PoolTimes {
   #seenSamples = -1;
   #seenVersion = -1;
   #blendedMs = Number.NEGATIVE_INFINITY;
+  #fetches: Readonly<Record<SlowTier, BlendedFetch>> | undefined;
+  #fetchSamples = -1;
+  #fetchVersion = -1;
+  #fetchedMs = Number.NEGATIVE_INFINITY;
   /** When this router learned something last. */
   #learnedMs = Number.NEGATIVE_INFINITY;
 
@@ -95,6 +120,41 @@ export class PoolTimes {
     return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
   }
 
+  /** Milliseconds until a first token, if nothing is before it and nothing has to be fetched. */
+  firstTokenMs(target: RatedTarget, step: PromptStep): number {
+    const [kilotokens, megapairs] = featuresOf(step);
+    const { msPerKilotoken, msPerMegapair, fixedMs } = this.#blended?.fit ?? this.#parts.rates.fit;
+    return this.factorOf(target) * (msPerKilotoken * kilotokens + msPerMegapair * megapairs + fixedMs);
+  }
+
+  /** What is believed of tiers before anything is learned. */
+  get fetchBelief(): FetchBelief {
+    return usualFetch(this.msPerToken);
+  }
+
+  /** Milliseconds for a token that a target brings back from a tier; NaN where nobody knows. */
+  fetchMsPerToken(target: RatedTarget, tier: SlowTier): number {
+    const { ownMs, ms, believedMs } = this.#fetched[tier];
+    return (this.#parts.fetches.factorOf(target, tier, { pool: ownMs, unit: believedMs }) * ms) / 1e3;
+  }
+
+  get #fetched(): Readonly<Record<SlowTier, BlendedFetch>> {
+    const { fetches, fleet, clock } = this.#parts;
+    const nowMs = clock.nowMs();
+    const isSame = fetches.samples === this.#fetchSamples && fleet.version === this.#fetchVersion;
+    if (this.#fetches && isSame && nowMs - this.#fetchedMs < agesMs) return this.#fetches;
+    this.#fetchSamples = fetches.samples;
+    this.#fetchVersion = fleet.version;
+    this.#fetchedMs = nowMs;
+    const belief = this.fetchBelief;
+    const of = (tier: SlowTier): BlendedFetch => ({
+      ...blendFetches(fetches.rateOf(tier, belief), fleet.merged?.fetches.get(tier), nowMs),
+      believedMs: belief[tier],
+    });
+    this.#fetches = { cpu: of("cpu"), disk: of("disk"), external: of("external") };
+    return this.#fetches;
+  }
+
   /** Undefined where no other router has told anything. */
   get #blended(): Blend | undefined {
     const { rates, fleet, clock } = this.#parts;
@@ -125,4 +185,19 @@ function blendOf(own: PrefillFit, others: PrefillFit, share: number): Omit<Blend
   const speedOf = (one: PrefillFit): number => Math.max(leastMs, coldPromptMs(one, referenceKilotokens));
   const shiftOf = (one: PrefillFit): number => Math.log(speedOf(one) / speedOf(fit));
   return { fit, ownShift: shiftOf(own), fleetShift: shiftOf(others) };
+}
+
+/** What is told counts as it does for computing: for no more samples than the bound, and less with age, as the own does. */
+function blendFetches(
+  own: FetchRate | undefined,
+  told: MergedFetch | undefined,
+  nowMs: number,
+): Omit<BlendedFetch, "believedMs"> {
+  const ownMs = own?.msPerKilotoken ?? Number.NaN;
+  if (!told) return { ownMs, ms: ownMs };
+  if (!own) return { ownMs, ms: told.msPerKilotoken };
+  const trust = Math.min(maxFetchTrust, told.samples * halfLives(nowMs - told.learnedMs));
+  const weight = own.weight * halfLives(nowMs - own.learnedMs);
+  const share = trust + weight > 0 ? trust / (trust + weight) : 0;
+  return { ownMs, ms: ownMs + share * (told.msPerKilotoken - ownMs) };
 }

@@ -4,16 +4,19 @@ import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BusyShare } from "./busy-share.ts";
+import { FetchRates, usualFetch } from "./fetch-rates.ts";
 import { FleetTimes } from "./fleet-times.ts";
-import type { LearnedTimes } from "./learned-times.ts";
+import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
 import { PoolTimes } from "./pool-times.ts";
-import { PrefillRates, type PromptPart } from "./prefill-rates.ts";
+import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
 import { SharedSteps } from "./shared-steps.ts";
+import { slowTiers } from "./slow-tiers.ts";
 
 /** Time that the engines of one pool need, as learned from what this router sees of its own requests, and others of theirs. */
 export class PoolWork {
   readonly rates = new PrefillRates();
-  readonly steps = new SharedSteps(this.rates);
+  readonly fetches = new FetchRates();
+  readonly steps = new SharedSteps({ observe: (target, sample) => this.#learn(target, sample) });
   readonly pace = new AnswerPace();
   /** What other routers have learned. */
   readonly fleet: FleetTimes;
@@ -26,7 +29,7 @@ export class PoolWork {
     this.#clock = clock;
     this.busy = new BusyShare(clock);
     this.fleet = new FleetTimes(clock);
-    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fleet: this.fleet, clock });
+    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fetches: this.fetches, fleet: this.fleet, clock });
   }
 
   /** What this router has learned itself, to be told to others. */
@@ -38,15 +41,56 @@ export class PoolWork {
       answers: this.pace.answers,
       ageMs: this.times.ownAgeMs,
       targets: [...this.rates.differences()],
+      fetches: this.#learnedFetches(),
     };
   }
 
-  /** Writes what the target has to do before a prompt that is sent now, and what it would need for that. */
+  /** Prompts that anything was learned from. */
+  get samples(): number {
+    return this.rates.samples + this.fetches.samples;
+  }
+
+  /**
+   * Writes what the target has to do before a prompt that is sent now, and what it would need for that. What it holds of the
+   * prompt is to be written before.
+   */
   describe(candidates: CandidateSet, index: number, target: RoutingTarget, shared: SharedLoad): void {
     const factor = this.times.factorOf(target);
     candidates.prefillMsPerToken[index] = factor * this.times.msPerToken;
     candidates.prefillMsPerTokenPair[index] = factor * this.times.msPerTokenPair;
+    if (candidates.matchedCpuTokens[index]! > 0) {
+      candidates.cpuFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "cpu");
+    }
+    if (candidates.matchedDiskTokens[index]! > 0) {
+      candidates.diskFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "disk");
+    }
+    if (candidates.matchedExternalTokens[index]! > 0) {
+      candidates.externalFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "external");
+    }
     candidates.backlogMs[index] = backlogMs(target, shared, this.#clock);
+    this.busy.heard(target.index, shared);
+  }
+
+  /** What is fetched is not computed, so each prompt tells of one of the two. */
+  #learn(target: RatedTarget, sample: PrefillSample): void {
+    const { fetched, elapsedMs, hasWaited } = sample;
+    if (!fetched) this.rates.observe(target, sample);
+    else if (!hasWaited) {
+      const computeMs = this.times.firstTokenMs(target, sample);
+      const atMs = this.#clock.nowMs();
+      this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchBelief);
+    }
+  }
+
+  #learnedFetches(): readonly LearnedFetch[] {
+    // Not what others say: they are told what is seen here.
+    const belief = usualFetch(this.rates.msPerToken);
+    return slowTiers.flatMap((tier) => {
+      const rate = this.fetches.rateOf(tier, belief);
+      if (!rate) return [];
+      const { msPerKilotoken, weight, learnedMs } = rate;
+      return [{ tier, msPerKilotoken, samples: weight, ageMs: this.#clock.nowMs() - learnedMs }];
+    });
   }
 
   /** A prompt that may be sent to a target. */
@@ -124,7 +168,7 @@ export class PromptWork {
     const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
     const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
     pool.steps.computed(target, sample, isLast);
-    pool.times.learns();
+    if (!part.fetched) pool.times.learns();
   }
 
   /** All of the answer came. @param tokens of it */

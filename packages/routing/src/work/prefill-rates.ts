@@ -1,5 +1,6 @@
 import type { PrefillFit } from "./learned-times.ts";
 import { NonNegativeFit } from "./least-squares.ts";
+import type { FetchedTokens } from "./slow-tiers.ts";
 
 /** What a prompt asks of a target's engine. */
 export interface PromptPart {
@@ -7,16 +8,22 @@ export interface PromptPart {
   readonly uncachedTokens: number;
   /** Tokens before them that need no computing, but are attended to. */
   readonly matchedTokens: number;
+  /** Those of them that have to be brought back to the GPU first; undefined where none have. */
+  readonly fetched?: FetchedTokens | undefined;
+}
+
+/** A prompt and those that are computed in the same step. */
+export interface PromptStep extends PromptPart {
+  /** Prompts that were computed in the same step, so that the time is of all of them. */
+  readonly beside?: readonly PromptPart[];
 }
 
 /** How long a prompt took. */
-export interface PrefillSample extends PromptPart {
+export interface PrefillSample extends PromptStep {
   /** From when its engine could begin with it until its first token. */
   readonly elapsedMs: number;
   /** Whether others were before it, which blurs when its engine began. */
   readonly hasWaited: boolean;
-  /** Prompts that were computed in the same step, so that the time is of all of them. */
-  readonly beside?: readonly PromptPart[];
 }
 
 /** A target by its place in this process and by its name, which tells it from one that had the place before. */
@@ -206,7 +213,8 @@ function learn(
   fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight);
 }
 
-function featuresOf({ uncachedTokens, matchedTokens, beside = [] }: PrefillSample): [number, number, number] {
+/** By which a fit's three products are multiplied: thousand tokens, million pairs, and one. */
+export function featuresOf({ uncachedTokens, matchedTokens, beside = [] }: PromptStep): [number, number, number] {
   let tokens = 0;
   let pairs = 0;
   for (const part of [{ uncachedTokens, matchedTokens }, ...beside]) {

@@ -1,4 +1,9 @@
-import type { PrefillRates, PrefillSample, PromptPart, RatedTarget } from "./prefill-rates.ts";
+import type { PrefillSample, PromptPart, RatedTarget } from "./prefill-rates.ts";
+
+/** Who learns from first tokens. */
+interface StepLearner {
+  observe(target: RatedTarget, sample: PrefillSample): void;
+}
 
 interface Held {
   readonly target: RatedTarget;
@@ -11,11 +16,11 @@ interface Held {
  * the others none: they are learned from as one. So a sample waits for the next one of its target, unless nothing is left there.
  */
 export class SharedSteps {
-  readonly #rates: PrefillRates;
+  readonly #learner: StepLearner;
   readonly #held: (Held | undefined)[] = [];
 
-  constructor(rates: PrefillRates) {
-    this.#rates = rates;
+  constructor(learner: StepLearner) {
+    this.#learner = learner;
   }
 
   /**
@@ -39,7 +44,7 @@ export class SharedSteps {
     if (!held) return;
     this.#held[index] = undefined;
     const { target, sample, beside } = held;
-    this.#rates.observe(target, { ...sample, beside });
+    this.#learner.observe(target, { ...sample, beside });
   }
 }
 

@@ -47,7 +47,7 @@ beforeEach(async () => {
 
 const timesOf = (by = 1): LearnedTimes => ({
   fit: { msPerKilotoken: 60 * by, msPerMegapair: by, fixedMs: 12 },
-  ...{ samples: 100, msPerOutputToken: 20, answers: 40, ageMs: 0, targets: [] },
+  ...{ samples: 100, msPerOutputToken: 20, answers: 40, ageMs: 0, targets: [], fetches: [] },
 });
 
 function learn(work: PoolWork, count: number, by = 1): void {

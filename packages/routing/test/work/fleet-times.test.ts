@@ -20,6 +20,7 @@ const timesOf = (change: Partial<LearnedTimes> = {}, by = 1): LearnedTimes => ({
   answers: 40,
   ageMs: 0,
   targets: [],
+  fetches: [],
   ...change,
 });
 
@@ -160,4 +161,53 @@ test("routers beyond the bound take the place of those whose knowledge is oldest
   expect(fleet.samples).toBeCloseTo(maxTellers, 3);
   fleet.tell("one-more", timesOf({ samples: 500 }));
   expect(fleet.samples).toBeCloseTo(maxTellers - 1 + 500, 9);
+});
+
+describe("what fetching from a tier takes", () => {
+  const fetchOf = (msPerKilotoken: number, samples = 100, ageMs = 0) =>
+    ({ tier: "cpu", msPerKilotoken, samples, ageMs }) as const;
+  const told = () => fleet.merged?.fetches.get("cpu");
+
+  test("is the mean of those that know, by what each rests on and how old that is", () => {
+    fleet.tell("a", timesOf());
+    expect(told()).toBeUndefined();
+    fleet.tell("b", timesOf({ fetches: [fetchOf(10)] }));
+    expect(told()).toEqual({ msPerKilotoken: 10, samples: 100, learnedMs: time.clock.nowMs() });
+    fleet.tell("c", timesOf({ fetches: [fetchOf(20, 200, learningHalfLifeMs)] }));
+    expect(told()?.msPerKilotoken).toBeCloseTo(15, 9);
+    expect(told()?.samples).toBeCloseTo(200, 9);
+    expect(fleet.merged?.fetches.has("disk")).toBe(false);
+    fleet.tell("d", timesOf({ fetches: [fetchOf(90, 0)] }));
+    expect(told()?.msPerKilotoken).toBeCloseTo(15, 9);
+  });
+
+  test("is as old as it was when it was told, however late the others tell", () => {
+    fleet.tell("a", timesOf({ fetches: [fetchOf(10, 100, 5_000)] }));
+    const { learnedMs } = told()!;
+    time.advance(60_000);
+    fleet.tell("b", timesOf());
+    expect(told()?.learnedMs).toBe(learnedMs);
+  });
+
+  test("of a router that is four times off what most say is left out; next to nothing is like nothing", () => {
+    fleet.tell("a", timesOf({ fetches: [fetchOf(10)] }));
+    fleet.tell("b", timesOf({ fetches: [fetchOf(12)] }));
+    fleet.tell("c", timesOf({ fetches: [fetchOf(70, 150)] }));
+    expect(told()?.msPerKilotoken).toBeCloseTo(11, 9);
+    fleet.tell("c", timesOf({ fetches: [fetchOf(14)] }));
+    expect(told()?.msPerKilotoken).toBeCloseTo(12, 9);
+    for (const [at, router] of ["a", "b", "c"].entries()) fleet.tell(router, timesOf({ fetches: [fetchOf(at / 10)] }));
+    expect(told()?.msPerKilotoken).toBeCloseTo(0.1, 9);
+  });
+
+  test.each([
+    ["a negative time", { msPerKilotoken: -1 }],
+    ["an endless time", { msPerKilotoken: Number.POSITIVE_INFINITY }],
+    ["more samples than are ever told", { samples: 1_001 }],
+    ["an age before now", { ageMs: -1 }],
+    ["a tier that there is none of", { tier: "tape" as "cpu" }],
+  ])("cannot be so with %s", (_, wrong) => {
+    expect(fleet.tell("a", timesOf({ fetches: [{ ...fetchOf(10), ...wrong }] }))).toBe(false);
+    expect(fleet.merged).toBeUndefined();
+  });
 });

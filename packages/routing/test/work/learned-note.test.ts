@@ -1,6 +1,12 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { maxNotedTargets, maxTimesNoteBytes, readTimesNote, writeTimesNote } from "../../src/work/learned-note.ts";
+import {
+  maxNotedTargets,
+  maxNotedTiers,
+  maxTimesNoteBytes,
+  readTimesNote,
+  writeTimesNote,
+} from "../../src/work/learned-note.ts";
 import type { LearnedTimes } from "../../src/work/learned-times.ts";
 
 const base: LearnedTimes = {
@@ -10,9 +16,32 @@ const base: LearnedTimes = {
   answers: 50,
   ageMs: 1_500,
   targets: [],
+  fetches: [],
 };
 
+const fetches: LearnedTimes["fetches"] = [
+  { tier: "cpu", msPerKilotoken: 3.125, samples: 210.5, ageMs: 40 },
+  { tier: "external", msPerKilotoken: 0, samples: 1, ageMs: 700_000 },
+];
+
 describe("a note of learned times", () => {
+  test("tells of the tiers that were fetched from, and may end before them", () => {
+    const note = writeTimesNote({ ...base, fetches });
+    expect(readTimesNote(note)).toEqual({ ...base, fetches });
+    expect(readTimesNote(note.slice(0, writeTimesNote(base).length - 1))).toEqual(base);
+  });
+
+  test("may tell of tiers that are not known here, which are passed over", () => {
+    const note = writeTimesNote({ ...base, fetches });
+    const start = writeTimesNote(base).length;
+    expect(note[start]).toBe(1);
+    const later = note.slice();
+    later[start] = 4;
+    expect(readTimesNote(later)).toEqual({ ...base, fetches: fetches.slice(1) });
+    later[start] = 0;
+    expect(readTimesNote(later)).toEqual({ ...base, fetches: fetches.slice(1) });
+  });
+
   test("is read as it was written", () => {
     const targets = [
       { key: "http://10.0.0.2:8000/", log: -1.25, known: 0.999 },
@@ -51,7 +80,7 @@ describe("a note of learned times", () => {
     const targets = Array.from({ length: 200 }, (_, at) => ({ key: `${at}`.padStart(255, "k"), log: 0.5, known: 1 }));
     const note = writeTimesNote({ ...base, targets: [{ key: "k".repeat(256), log: 3, known: 1 }, ...targets] });
     expect(note.length).toBeLessThanOrEqual(maxTimesNoteBytes);
-    expect(note.length).toBeGreaterThan(maxTimesNoteBytes - 600);
+    expect(note.length).toBeGreaterThan(maxTimesNoteBytes - 900);
     expect(readTimesNote(note).targets.every(({ key }) => key.length === 255)).toBe(true);
   });
 
@@ -61,14 +90,18 @@ describe("a note of learned times", () => {
   });
 
   test("of another version, cut short, with too many targets or too long is refused", () => {
-    const note = writeTimesNote({ ...base, targets: [{ key: "t", log: 1, known: 1 }] });
+    const targets = [{ key: "t", log: 1, known: 1 }];
+    const note = writeTimesNote({ ...base, targets, fetches });
+    const endOfTargets = writeTimesNote({ ...base, targets }).length - 1;
     expect(() => readTimesNote(Uint8Array.of(2, ...note.slice(1)))).toThrow(RangeError);
     for (let length = 0; length < note.length; length++) {
+      if (length === endOfTargets) continue;
       expect(() => readTimesNote(note.slice(0, length)), `${length} bytes`).toThrow(RangeError);
     }
     const empty = writeTimesNote(base);
-    const many = Uint8Array.of(...empty.slice(0, -1), 0x81, 0x02);
+    const many = Uint8Array.of(...empty.slice(0, -2), 0x81, 0x02);
     expect(() => readTimesNote(many)).toThrow("257 targets");
+    expect(() => readTimesNote(Uint8Array.of(...empty.slice(0, -1), maxNotedTiers + 1))).toThrow("17 tiers");
     expect(() => readTimesNote(new Uint8Array(maxTimesNoteBytes + 1))).toThrow(RangeError);
   });
 

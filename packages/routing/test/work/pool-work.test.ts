@@ -20,7 +20,9 @@ const sharedLoad = (capacity: number): Columns => ({
   decodeTokens: new Float64Array(capacity),
   pendingWorkMs: new Float64Array(capacity),
   computedMs: new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY),
+  sentWorkMs: new Float64Array(capacity),
   pendingSinceMs: new Float64Array(capacity).fill(Number.POSITIVE_INFINITY),
+  sinceMs: 0,
   originCount: 1,
   ageMs: () => 0,
 });
@@ -141,13 +143,13 @@ describe("a prompt", () => {
     expect(prompt().sent()).toBe(Math.ceil(125 + 0.5));
     expect(prompt({ uncachedTokens: 1, matchedTokens: 0 }).sent()).toBe(1);
     expect(prompt().expectedMs).toBeCloseTo(125 + 0.5, 9);
-    expect(work.busy.of(work.busy.sentTo(target.index), 1, 1)).toBeCloseTo((1.15 * 125.6) / 1_000, 2);
+    expect(work.busy.of(work.busy.sentTo(target.index), 1)).toBeCloseTo((1.15 * 125.6) / 1_000, 2);
   });
 
   test("that is not sent costs nothing and teaches nothing", () => {
     const chosen = prompt();
     chosen.firstToken();
-    expect(work.busy.of(work.busy.sentTo(target.index), 1, 1)).toBe(0);
+    expect(work.busy.of(work.busy.sentTo(target.index), 1)).toBe(0);
     expect(work.rates.samples).toBe(0);
   });
 
@@ -260,12 +262,16 @@ describe("a decision", () => {
     const pool = { policy: noting, work };
     const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
     expect(backlogs).toEqual([300, 0]);
-    // Two engines, and one other router that is taken to send as much.
-    expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2, 2), msPerOutputToken: 20 });
-    expect(seen?.busyShare).toBeGreaterThan(0);
+    expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2), msPerOutputToken: 20 });
+    const alone = seen?.busyShare ?? Number.NaN;
+    expect(alone).toBeCloseTo((1.15 * 125.5) / 1_100 / 2, 3);
     expect(selection?.work?.sent()).toBe(
       Math.ceil(work.rates.workMs(other, { uncachedTokens: 1_000, matchedTokens: 0 })),
     );
+    // What another router has sent counts from when it is heard of.
+    shared.sentWorkMs[1] = 100;
+    selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
+    expect(seen?.busyShare).toBeGreaterThan(1.4 * alone);
     ticket.end();
   });
 

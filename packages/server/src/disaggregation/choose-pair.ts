@@ -54,7 +54,7 @@ export function choosePair(
       seenAlone: probe.chosen,
       seenPrefill: split.prefillProbe.chosen,
     },
-    split.cost,
+    split.rolesOf(pool).cost,
     split.options,
   );
   const { pair, reason, thresholdTokens } = chosen;
@@ -98,7 +98,10 @@ export function chooseDecode(
     if (!split.isOnDuty(plan.pool, engine, "decode")) return false;
     return plan.split !== undefined && isSplittable(plan.split.view, spoken);
   };
-  return quietSelector.select({ ...plan.pool, policy: split.decodePolicy }, plan.targets, plan, { tried, accepts });
+  return quietSelector.select({ ...plan.pool, policy: split.rolesOf(plan.pool).decodePolicy }, plan.targets, plan, {
+    tried,
+    accepts,
+  });
 }
 
 function hasSplittable({ targets, split }: PlannedRequest): boolean {

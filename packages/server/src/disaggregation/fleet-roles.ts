@@ -1,20 +1,31 @@
 import type { Clock } from "@espalier/common";
 import {
+  addTransfers,
   balanceHalfLifeMs,
+  createDecodePolicy,
   createRoleBalance,
   createRoleDuties,
+  createTransferCost,
+  noTransfers,
   type RoleBalance,
   type RoleDuties,
   type RoleWork,
+  type TransferCost,
+  type TransferSums,
 } from "@espalier/disaggregation";
+import type { Policy } from "@espalier/policies";
 import type { Note, NoteBoard } from "@espalier/replication";
-import { readRoleNote, writeRoleNote } from "./role-note.ts";
+import { type NotedTransfers, readRoleNote, writeRoleNote } from "./role-note.ts";
 
 /** The roles of the engines of one model. */
 export interface ModelRoles {
   /** Of the work that all routers have seen. */
   readonly balance: RoleBalance;
   readonly duties: RoleDuties;
+  /** Of handing a prompt's KV blocks over, by what all routers have seen. */
+  readonly cost: TransferCost;
+  /** Chooses who decodes, by that. */
+  readonly decodePolicy: Policy;
   /** Tells other routers what this one has seen and decided; at most every two seconds, so it may be called often. */
   tell(): void;
 }
@@ -38,7 +49,13 @@ interface Heard {
   readonly work: RoleWork;
   /** When it was so, on the monotonic clock. */
   readonly atMs: number;
+  readonly transfers: TransferSums;
+  /** When the latest of them was, on the monotonic clock. */
+  readonly transferredMs: number;
 }
+
+/** A transfer so long ago counts half. */
+const transferHalfLifeMs = 600_000;
 
 const encoder = new TextEncoder();
 
@@ -62,11 +79,16 @@ export function createFleetRoles(clock: Clock, board: NoteBoard | undefined): Fl
 class OwnRoles implements ModelRoles {
   readonly balance: RoleBalance;
   readonly duties: RoleDuties;
+  readonly cost: TransferCost;
+  readonly decodePolicy: Policy;
   readonly #clock: Clock;
   readonly #board: NoteBoard | undefined;
   readonly #key: string;
   readonly #heard = new Map<string, Heard>();
   #toldMs = Number.NEGATIVE_INFINITY;
+  /** Of the transfers that were seen here, as of the latest that was. */
+  #transfers = noTransfers;
+  #transferredMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock, board: NoteBoard | undefined, key: string) {
     this.#clock = clock;
@@ -74,19 +96,50 @@ class OwnRoles implements ModelRoles {
     this.#key = key;
     this.balance = createRoleBalance({ clock, others: () => this.#others() });
     this.duties = createRoleDuties(clock);
+    this.cost = createTransferCost(undefined, () => this.#othersTransfers());
+    this.decodePolicy = createDecodePolicy(this.cost);
   }
 
   hear({ origin, bytes, ageMs }: Note): void {
     const note = readRoleNote(bytes);
     if (!note || (this.#heard.size >= maxRoleRouters && !this.#heard.has(origin.router))) return;
-    this.#heard.set(origin.router, { work: note.work, atMs: this.#clock.nowMs() - ageMs });
+    const atMs = this.#clock.nowMs() - ageMs;
+    const { sums, ageMs: transferAgeMs } = note.transfers;
+    this.#heard.set(origin.router, { work: note.work, atMs, transfers: sums, transferredMs: atMs - transferAgeMs });
+    this.cost.told();
     if (note.decision) this.duties.count.adopt({ count: note.decision.count, ageMs: note.decision.ageMs + ageMs });
   }
 
   tell(): void {
     if (!this.#board || this.#clock.nowMs() - this.#toldMs < tellEveryMs) return;
     this.#toldMs = this.#clock.nowMs();
-    this.#board.post(this.#key, writeRoleNote({ work: this.balance.work(), decision: this.duties.count.decision() }));
+    this.#board.post(
+      this.#key,
+      writeRoleNote({
+        work: this.balance.work(),
+        decision: this.duties.count.decision(),
+        transfers: this.#ownTransfers(),
+      }),
+    );
+  }
+
+  #ownTransfers(): NotedTransfers {
+    const sums = this.cost.observed();
+    const nowMs = this.#clock.nowMs();
+    // Each transfer moves the sums.
+    if (sums.tokenMs !== this.#transfers.tokenMs || sums.ms !== this.#transfers.ms) this.#transferredMs = nowMs;
+    this.#transfers = sums;
+    return { sums, ageMs: sums.weight > 0 ? nowMs - this.#transferredMs : 0 };
+  }
+
+  #othersTransfers(): TransferSums {
+    const nowMs = this.#clock.nowMs();
+    return addTransfers(
+      [...this.#heard.values()].map(({ transfers, transferredMs }) => ({
+        sums: transfers,
+        share: 0.5 ** (Math.max(0, nowMs - transferredMs) / transferHalfLifeMs),
+      })),
+    );
   }
 
   #others(): RoleWork {

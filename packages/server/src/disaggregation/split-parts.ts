@@ -1,13 +1,6 @@
 import type { HttpClient, Meter } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
-import {
-  createDecodePolicy,
-  createPrefillPolicy,
-  createTransferCost,
-  type ProbedPolicy,
-  probePolicy,
-  type TransferCost,
-} from "@espalier/disaggregation";
+import { createPrefillPolicy, type ProbedPolicy, probePolicy } from "@espalier/disaggregation";
 import type { Policy } from "@espalier/policies";
 import type { NoteBoard } from "@espalier/replication";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
@@ -21,13 +14,10 @@ import { createSplitMetrics, type SplitMetrics } from "./split-metrics.ts";
 /** What requests that two engines serve share. */
 export interface SplitParts {
   readonly options: CompiledConfig["disaggregation"];
-  readonly cost: TransferCost;
   readonly peers: PeerIds;
   readonly metrics: SplitMetrics;
   /** Chooses who prefills for another engine, watched at its choices. */
   readonly prefillProbe: ProbedPolicy;
-  /** Chooses who decodes. */
-  readonly decodePolicy: Policy;
   /** A pool's own policy, watched at its choices. */
   probeOf(pool: PoolSettings): ProbedPolicy;
   /** Those of the model that the pool is of, or is an adapter of. */
@@ -57,7 +47,6 @@ export interface SplitPartsOptions {
 }
 
 export function createSplitParts({ config, clock, http, fleet, meter, board }: SplitPartsOptions): SplitParts {
-  const cost = createTransferCost();
   const probes = new WeakMap<Policy, ProbedPolicy>();
   const options = config.disaggregation;
   const metrics = createSplitMetrics(meter);
@@ -67,11 +56,9 @@ export function createSplitParts({ config, clock, http, fleet, meter, board }: S
     !options.appliesRoleBalance || !hasDuty(engine) || rolesOf(pool).duties.allows(engine, side);
   return {
     options,
-    cost,
     peers: createPeerIds({ http, fleet }),
     metrics,
     prefillProbe: probePolicy(createPrefillPolicy()),
-    decodePolicy: createDecodePolicy(cost),
     probeOf({ policy }) {
       const known = probes.get(policy) ?? probePolicy(policy);
       probes.set(policy, known);

@@ -117,7 +117,8 @@ export class SplitRun {
     } else if (this.#stage === "decoding" && pair && this.#status === 200 && waitedMs >= 0) {
       const { split } = this.#context;
       split.metrics.transfer(waitedMs / 1_000);
-      split.cost.observe(Math.max(1, this.#plan.features.promptTokens - pair.decode.matchedTokens), waitedMs);
+      const { pool, features } = this.#plan;
+      split.rolesOf(pool).cost.observe(Math.max(1, features.promptTokens - pair.decode.matchedTokens), waitedMs);
     }
   }
 

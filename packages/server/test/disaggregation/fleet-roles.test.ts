@@ -1,10 +1,24 @@
 /** Routers weigh the work of all of them, and come to the same number of engines that compute prompts. */
 import { asRouterId, createSeededRandom, type EngineRole } from "@espalier/common";
+import { noTransfers, splitThreshold, type TransferSums } from "@espalier/disaggregation";
 import type { Note, NoteBoard } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createFleetRoles, maxRoleModels, maxRoleRouters } from "../../src/disaggregation/fleet-roles.ts";
+import {
+  createFleetRoles,
+  type ModelRoles,
+  maxRoleModels,
+  maxRoleRouters,
+} from "../../src/disaggregation/fleet-roles.ts";
 import { readRoleNote, writeRoleNote } from "../../src/disaggregation/role-note.ts";
+
+const nothingMoved = { sums: noTransfers, ageMs: 0 };
+const someMoved = {
+  sums: { weight: 3, tokens: 24_000, ms: 500, squareTokens: 250_000_000, tokenMs: 5_000_000 },
+  ageMs: 700,
+};
+/** Bytes of a note without a decision: version, two doubles, two varints. */
+const endOfRoles = 19;
 
 const engines = Array.from({ length: 8 }, (_, at) => ({ id: `e${at}`, role: "both" as EngineRole }));
 
@@ -106,7 +120,7 @@ describe("bounds", () => {
   const noteOf = (router: number, key = "roles/m", bytes = writeRoleNote(someNote)): Note => ({
     ...{ origin: { router: asRouterId(`r${router}`), epoch: 1 }, key, bytes, ageMs: 0 },
   });
-  const someNote = { work: { prefillMs: 1, decodeMs: 0 }, decision: undefined };
+  const someNote = { work: { prefillMs: 1, decodeMs: 0 }, decision: undefined, transfers: nothingMoved };
 
   function rig() {
     const { clock } = createVirtualTime();
@@ -154,7 +168,10 @@ describe("bounds", () => {
     const bytes = writeRoleNote(someNote);
     hear(noteOf(1, "times/m"));
     hear(noteOf(1, "roles/m", Uint8Array.of(2, ...bytes.subarray(1))));
-    for (let end = 0; end < bytes.length; end++) hear(noteOf(1, "roles/m", bytes.subarray(0, end)));
+    for (let end = 0; end < bytes.length; end++) {
+      // One that ends before the transfers is of a router that does not tell of them.
+      if (end !== endOfRoles) hear(noteOf(1, "roles/m", bytes.subarray(0, end)));
+    }
     expect(roles.of("m").balance.prefillShare()).toBeNaN();
     hear(noteOf(1, "roles/m", Uint8Array.of(...bytes, 9)));
     expect(roles.of("m").balance.prefillShare()).toBe(1);
@@ -162,17 +179,96 @@ describe("bounds", () => {
 });
 
 test.each([
-  [{ work: { prefillMs: 0, decodeMs: 0 }, decision: undefined }],
-  [{ work: { prefillMs: 1.5, decodeMs: 1e12 }, decision: { count: 7, ageMs: 12_345 } }],
+  [{ work: { prefillMs: 0, decodeMs: 0 }, decision: undefined, transfers: nothingMoved }],
+  [{ work: { prefillMs: 1.5, decodeMs: 1e12 }, decision: { count: 7, ageMs: 12_345 }, transfers: someMoved }],
 ])("a note is read as it was written: %j", (note) => {
   expect(readRoleNote(writeRoleNote(note))).toEqual(note);
 });
 
+test("a note that ends before the transfers tells of none", () => {
+  const note = { work: { prefillMs: 1.5, decodeMs: 3 }, decision: undefined, transfers: someMoved };
+  const read = readRoleNote(writeRoleNote(note).subarray(0, endOfRoles));
+  expect(read).toEqual({ ...note, transfers: nothingMoved });
+});
+
+const nothing = { work: { prefillMs: 0, decodeMs: 0 }, decision: undefined, transfers: nothingMoved };
+const movedLike = (change: Partial<TransferSums>) => ({ sums: { ...someMoved.sums, ...change }, ageMs: 0 });
+
 test.each([
-  [{ work: { prefillMs: -1, decodeMs: 0 }, decision: undefined }],
-  [{ work: { prefillMs: 0, decodeMs: Number.NaN }, decision: undefined }],
-  [{ work: { prefillMs: Number.POSITIVE_INFINITY, decodeMs: 0 }, decision: undefined }],
-  [{ work: { prefillMs: 0, decodeMs: 0 }, decision: { count: 65_536, ageMs: 0 } }],
+  [{ ...nothing, work: { prefillMs: -1, decodeMs: 0 } }],
+  [{ ...nothing, work: { prefillMs: 0, decodeMs: Number.NaN } }],
+  [{ ...nothing, work: { prefillMs: Number.POSITIVE_INFINITY, decodeMs: 0 } }],
+  [{ ...nothing, decision: { count: 65_536, ageMs: 0 } }],
+  [{ ...nothing, transfers: movedLike({ weight: Number.NaN }) }],
+  [{ ...nothing, transfers: movedLike({ weight: 52 }) }],
+  [{ ...nothing, transfers: movedLike({ weight: 0 }) }],
+  [{ ...nothing, transfers: movedLike({ ms: -1 }) }],
+  [{ ...nothing, transfers: movedLike({ ms: 300_001 }) }],
+  [{ ...nothing, transfers: movedLike({ tokens: 40_000 }) }],
+  [{ ...nothing, transfers: movedLike({ squareTokens: Number.POSITIVE_INFINITY }) }],
+  [{ ...nothing, transfers: movedLike({ tokenMs: 1e13 }) }],
 ])("a note that makes no sense is none: %j", (note) => {
   expect(readRoleNote(writeRoleNote(note))).toBeUndefined();
+});
+
+describe("what it costs to hand a prompt over", () => {
+  /** Transfers of 50 ms and a twentieth for each token: four times what is assumed. */
+  const observe = (roles: ModelRoles, count: number, by = 1): void => {
+    for (let at = 0; at < count; at++) {
+      const tokens = 1_000 + 1_000 * (at % 20);
+      roles.cost.observe(tokens, by * (50 + tokens / 20));
+      roles.tell();
+    }
+  };
+  const truthMs = 50 + 8_000 / 20;
+  const errorOf = ({ cost }: ModelRoles): number => Math.abs(cost.ms(8_000) / truthMs - 1);
+
+  test("a router that joins knows from the others, as soon as it has heard them, and its threshold with it", () => {
+    const { clock, advance } = createVirtualTime();
+    const { all } = boards(3);
+    const [one, other, joiner] = all.map((board) => createFleetRoles(clock, board).of("m"));
+    expect(errorOf(joiner!)).toBeGreaterThan(0.5);
+    for (let round = 0; round < 6; round++) {
+      observe(one!, 10);
+      observe(other!, 10);
+      advance(2_000);
+    }
+    observe(one!, 1);
+    observe(other!, 1);
+    expect(errorOf(one!)).toBeLessThan(0.05);
+    // A trace of what is assumed is in it.
+    expect(errorOf(joiner!)).toBeLessThan(0.1);
+    const situation = { answersRunning: 4, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0, waitSavedMs: -500 };
+    const thresholdOf = ({ cost }: ModelRoles): number =>
+      splitThreshold(situation, cost, { fixedTokens: undefined, minTokens: 100, maxTokens: 16_384 });
+    expect(thresholdOf(joiner!) / thresholdOf(one!)).toBeCloseTo(1, 1);
+    expect(thresholdOf(createFleetRoles(clock, undefined).of("m"))).toBeLessThan(0.95 * thresholdOf(one!));
+  });
+
+  test("what a router sees itself goes over what others say", () => {
+    const { clock, advance } = createVirtualTime();
+    const { all } = boards(2);
+    const [one, other] = all.map((board) => createFleetRoles(clock, board).of("m"));
+    observe(other!, 100, 4);
+    advance(2_000);
+    observe(other!, 1, 4);
+    expect(one!.cost.ms(8_000) / truthMs).toBeGreaterThan(3);
+    observe(one!, 100);
+    expect(one!.cost.ms(8_000) / truthMs).toBeLessThan(2);
+  });
+
+  test("of one model says nothing of another, and what is old counts for less", () => {
+    const { clock, advance } = createVirtualTime();
+    const { all } = boards(3);
+    const [one, other, joiner] = all.map((board) => createFleetRoles(clock, board));
+    observe(one!.of("m"), 4);
+    advance(20 * 600_000);
+    observe(other!.of("m"), 4, 3);
+    // Both are told of again: the first ones are as old as they are.
+    one!.of("m").tell();
+    advance(2_000);
+    observe(other!.of("m"), 1, 3);
+    expect(errorOf(joiner!.of("n"))).toBeGreaterThan(0.5);
+    expect(joiner!.of("m").cost.ms(8_000)).toBeCloseTo(other!.of("m").cost.ms(8_000), -1);
+  });
 });

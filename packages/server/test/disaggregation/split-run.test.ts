@@ -70,7 +70,7 @@ describe("one leg after the other", () => {
     run.finish(done);
     expect(rig.placements).toEqual(["place p", "computed p", "answered p"]);
     expect(counted(rig, "disaggregated", "threshold")).toBe(1);
-    expect(rig.context.split.cost.ms(8_000)).toBeLessThan(124);
+    expect(rig.context.split.rolesOf(rig.plan().pool).cost.ms(8_000)).toBeLessThan(124);
   });
 
   test.each([

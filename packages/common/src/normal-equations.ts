@@ -1,0 +1,43 @@
+/**
+ * The sums behind a least-squares fit that forgets: after n more samples of weight 1 an earlier one counts by `memory` to the
+ * power n. What solves them may add a belief of its own.
+ */
+export class NormalEquations {
+  readonly size: number;
+  /** Of the features with each other: a symmetric matrix by rows. */
+  readonly matrix: Float64Array;
+  /** Of the features with the values. */
+  readonly right: Float64Array;
+  readonly #memory: number;
+  #weight = 0;
+
+  /**
+   * @param size how many coefficients there are
+   * @param memory above 0, below 1
+   */
+  constructor(size: number, memory: number) {
+    this.size = size;
+    this.matrix = new Float64Array(size * size);
+    this.right = new Float64Array(size);
+    this.#memory = memory;
+  }
+
+  /** Of all samples, as far as they still count. */
+  get weight(): number {
+    return this.#weight;
+  }
+
+  /** Takes in that the features made up `value`. A sample of weight w counts as w samples. */
+  add(features: readonly number[], value: number, weight = 1): void {
+    const { size, matrix, right } = this;
+    const kept = this.#memory ** weight;
+    this.#weight = this.#weight * kept + weight;
+    for (let row = 0; row < size; row++) {
+      for (let column = 0; column < size; column++) {
+        const place = row * size + column;
+        matrix[place] = matrix[place]! * kept + weight * features[row]! * features[column]!;
+      }
+      right[row] = right[row]! * kept + weight * features[row]! * value;
+    }
+  }
+}

@@ -1,0 +1,165 @@
+/** A pool learns what fetching takes from prompts that are sent, and tells others. */
+import { createSeededRandom } from "@espalier/common";
+import { createCandidateSet, createPolicy } from "@espalier/policies";
+import type { Note, NoteBoard } from "@espalier/replication";
+import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { beforeEach, expect, test } from "vitest";
+import { createFleetLearning, tellMs } from "../../src/work/fleet-learning.ts";
+import { maxFetchTrust } from "../../src/work/pool-times.ts";
+import { PoolWork } from "../../src/work/pool-work.ts";
+import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
+import { teach, usualEngine } from "./synthetic-engine.ts";
+
+const shared = {
+  ...{ inFlight: new Float64Array(), pendingPrefillTokens: new Float64Array(), decodeTokens: new Float64Array() },
+  ...{ pendingWorkMs: new Float64Array(), computedMs: new Float64Array(), pendingSinceMs: new Float64Array() },
+  ...{ sentWorkMs: new Float64Array(), sinceMs: 0, originCount: 0, ageMs: () => 0 },
+};
+const noTokens = { cpu: 0, disk: 0, external: 0 };
+const fetchMsPerKilotoken = 9;
+
+let time: VirtualTime;
+let target: ScriptedTarget;
+
+beforeEach(() => {
+  time = createVirtualTime();
+  time.advance(1_000);
+  target = scriptedTarget(0, "engine-a", { clock: time.clock });
+});
+
+/** A pool that knows what computing takes, and nothing of tiers. */
+function newPool(): PoolWork {
+  const work = new PoolWork(time.clock);
+  teach(work.rates, 200, { random: createSeededRandom(7) });
+  return work;
+}
+
+/** Sends a prompt of which so many tokens are to be fetched from CPU memory; `before` is in the engine's queue. */
+function send(work: PoolWork, tokens: number, before?: () => void): void {
+  const part = { uncachedTokens: 300, matchedTokens: tokens, fetched: { ...noTokens, cpu: tokens } };
+  before?.();
+  const prompt = work.prompt(target, part, shared);
+  const ticket = target.load.begin({ promptTokens: tokens + 300, expectedOutputTokens: 1, workMs: prompt.sent() });
+  const { fixedMs, msPerToken, msPerTokenPair } = usualEngine;
+  const computeMs = fixedMs + 300 * msPerToken + 300 * (tokens + 150) * msPerTokenPair;
+  time.advance(computeMs + (fetchMsPerKilotoken * tokens) / 1e3);
+  prompt.firstToken();
+  ticket.firstToken();
+  ticket.end();
+}
+
+const sendMany = (work: PoolWork, count: number): void => {
+  for (let at = 0; at < count; at++) send(work, 2_000 + 500 * (at % 9));
+};
+
+/** What decisions see of a prompt that the target has in CPU memory. */
+function seen(work: PoolWork, of = target) {
+  const candidates = createCandidateSet();
+  const index = candidates.add(of.key, 0);
+  candidates.matchedCpuTokens[index] = 1_000;
+  work.describe(candidates, index, of, shared);
+  return createPolicy("predicted_latency").explain(
+    { promptTokens: 2_000, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined },
+    candidates,
+  ).candidates[0]!;
+}
+
+test("what fetching takes is learned from first tokens, beside computing, and an explanation says it", () => {
+  const work = newPool();
+  const before = work.rates.fit;
+  expect(seen(work).signals.cpuFetchMsPerToken).toBeNull();
+  expect(seen(work).terms.fetch_ms).toBeCloseTo(250 * work.rates.msPerToken, 6);
+  sendMany(work, 60);
+  const { signals, terms } = seen(work);
+  expect(Math.abs(signals.cpuFetchMsPerToken! / (fetchMsPerKilotoken / 1e3) - 1)).toBeLessThan(0.15);
+  expect(terms.fetch_ms).toBeCloseTo(1_000 * signals.cpuFetchMsPerToken!, 9);
+  expect([signals.diskFetchMsPerToken, signals.externalFetchMsPerToken]).toEqual([null, null]);
+  // Prompts that were fetched say nothing of computing.
+  expect(work.rates.fit).toEqual(before);
+  expect(work.samples).toBe(work.rates.samples + 60);
+});
+
+test("a prompt that waits for another one, or beside which another is computed, tells nothing of fetching", () => {
+  const work = newPool();
+  for (let at = 0; at < 20; at++) {
+    send(work, 5_000, () => {
+      const other = target.load.begin({ promptTokens: 900, expectedOutputTokens: 1, workMs: 60 });
+      time.scheduler.after(10, () => {
+        other.firstToken();
+        other.end();
+      });
+    });
+  }
+  expect(work.fetches.samples).toBe(0);
+});
+
+test("nothing is written of tiers in which a candidate holds nothing", () => {
+  const work = newPool();
+  sendMany(work, 20);
+  const candidates = createCandidateSet();
+  const index = candidates.add(target.key, 0);
+  candidates.matchedTokens[index] = 1_000;
+  work.describe(candidates, index, target, shared);
+  expect(candidates.cpuFetchMsPerToken[index]).toBeNaN();
+});
+
+function boards() {
+  const listeners: ((note: Note) => void)[] = [];
+  return (name: string): NoteBoard => ({
+    post(key, bytes) {
+      const origin = { router: name as Note["origin"]["router"], epoch: 1 };
+      for (const listener of listeners) listener({ origin, key, bytes, ageMs: 0 });
+      return true;
+    },
+    onNote(listener) {
+      listeners.push(listener);
+      return () => {};
+    },
+  });
+}
+
+test("a router that joins expects of tiers what the others have learned, before it has fetched anything", async () => {
+  const boardOf = boards();
+  const { clock, scheduler } = time;
+  const learningOf = (name: string) =>
+    createFleetLearning({ board: boardOf(name), clock, scheduler, meter: createSeriesMeter() });
+  const [first, joiner] = [learningOf("first"), learningOf("joiner")];
+  await joiner.start();
+  await first.start();
+  const work = first.workOf("m");
+  teach(work.rates, 200, { random: createSeededRandom(7) });
+  sendMany(work, 60);
+  time.advance(tellMs);
+  const told = joiner.workOf("m");
+  expect(told.fetches.samples).toBe(0);
+  const expected = work.times.fetchMsPerToken(target, "cpu");
+  expect(told.times.fetchMsPerToken(target, "cpu") / expected).toBeCloseTo(1, 2);
+  expect(told.times.fetchMsPerToken(target, "disk")).toBeNaN();
+  expect(told.learned.fetches).toEqual([]);
+  await first.stop();
+  await joiner.stop();
+});
+
+test("what is seen here counts for most after some dozens of prompts, though others say otherwise", () => {
+  const work = newPool();
+  const tell = (samples: number): boolean =>
+    work.fleet.tell("other", {
+      ...{ ...work.learned, samples: 100, ageMs: 0 },
+      fetches: [{ tier: "cpu", msPerKilotoken: 90, samples, ageMs: 0 }],
+    });
+  expect(tell(maxFetchTrust)).toBe(true);
+  const expected = () => 1e3 * work.times.fetchMsPerToken(target, "cpu");
+  expect(expected()).toBeCloseTo(90, 6);
+  sendMany(work, 100);
+  expect(expected()).toBeGreaterThan(1.1 * fetchMsPerKilotoken);
+  expect(expected()).toBeLessThan(35);
+  tell(maxFetchTrust);
+  const atBound = expected();
+  tell(maxFetchTrust + 1);
+  expect(expected()).toBe(atBound);
+  tell(maxFetchTrust - 1);
+  expect(expected()).toBeLessThan(atBound);
+  time.advance(6_000_000);
+  sendMany(work, 1);
+  expect(expected()).toBeLessThan(1.2 * fetchMsPerKilotoken);
+});

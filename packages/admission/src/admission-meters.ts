@@ -5,6 +5,9 @@ export type ShedReason = "queue_full" | "preempted" | "deadline_missed" | "demot
 
 export interface ClassMeters {
   queued(change: 1 | -1): void;
+  /** For memory. */
+  held(change: 1 | -1): void;
+  waitedForMemory(milliseconds: number): void;
   waited(milliseconds: number): void;
   shed(reason: ShedReason): void;
   tokens(kind: "prompt" | "output", count: number): void;
@@ -30,6 +33,17 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
     labels: ["class"],
     buckets: waitBuckets,
   });
+  const held = meter.gauge({
+    name: "espalier_admission_held_requests",
+    help: "Requests that wait in the router because engines would drop for them what others are expected to come back for, by class.",
+    labels: ["class"],
+  });
+  const memoryWait = meter.histogram({
+    name: "espalier_admission_memory_wait_seconds",
+    help: "Time that requests were held for memory, of those that were.",
+    labels: ["class"],
+    buckets: waitBuckets,
+  });
   const shed = meter.counter({
     name: "espalier_admission_shed_total",
     help: "Requests that left the queue otherwise than to an engine, or for a lower class (demoted).",
@@ -48,6 +62,8 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
       const created = createClassMeters({
         queued: queued.series(className),
         wait: wait.series(className),
+        held: held.series(className),
+        memoryWait: memoryWait.series(className),
         shed: (reason) => shed.series(className, reason),
         prompt: tokens.series(className, "prompt"),
         output: tokens.series(className, "output"),
@@ -61,21 +77,30 @@ export function createAdmissionMeters(meter: Meter): AdmissionMeters {
 interface ClassSeries {
   readonly queued: GaugeSeries;
   readonly wait: HistogramSeries;
+  readonly held: GaugeSeries;
+  readonly memoryWait: HistogramSeries;
   readonly shed: (reason: ShedReason) => CounterSeries;
   readonly prompt: CounterSeries;
   readonly output: CounterSeries;
 }
 
-function createClassMeters({ queued, wait, shed, prompt, output }: ClassSeries): ClassMeters {
-  let count = 0;
-  queued.set(0);
+function createClassMeters({ queued, held, wait, memoryWait, shed, prompt, output }: ClassSeries): ClassMeters {
   return {
-    queued(change) {
-      count += change;
-      queued.set(count);
-    },
+    queued: counting(queued),
+    held: counting(held),
+    waitedForMemory: (milliseconds) => memoryWait.observe(milliseconds / 1_000),
     waited: (milliseconds) => wait.observe(milliseconds / 1_000),
     shed: (reason) => shed(reason).add(),
     tokens: (kind, tokens) => (kind === "prompt" ? prompt : output).add(tokens),
+  };
+}
+
+/** All pools change one gauge. */
+function counting(gauge: GaugeSeries): (change: 1 | -1) => void {
+  let count = 0;
+  gauge.set(0);
+  return (change) => {
+    count += change;
+    gauge.set(count);
   };
 }

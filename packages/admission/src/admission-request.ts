@@ -23,6 +23,11 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
   /** The pool's targets now, whatever their state. The same array until they change. */
   targets(): readonly Target[];
   /**
+   * Whether the request does no harm to what engines have in memory. While it does, one of a class with patience waits; any
+   * other is not asked about, nor is one with a deadline. Never does harm when absent.
+   */
+  mayGo?(): boolean;
+  /**
    * The request goes to one of these: those that have room for it. They have to be charged with it before this
    * returns, for the next request's turn comes right after.
    */
@@ -33,7 +38,7 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
 
 /** A request's place in the queue, and later what it made an engine compute. */
 export interface AdmissionTicket {
-  /** Still waiting. */
+  /** Still waiting, for its turn or for memory. */
   readonly isWaiting: boolean;
   /** How long it waited, in milliseconds; 0 while it does. */
   readonly waitedMs: number;

@@ -26,8 +26,10 @@ export interface Admission<Target extends AdmissionTarget> {
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined;
   /** The load of an engine has fallen, or another engine can be used. Cheap while nobody waits. */
   eased(): void;
-  /** Requests that wait. */
+  /** Requests that wait for their turn. */
   readonly queued: number;
+  /** Requests that wait for memory. */
+  readonly held: number;
   /** What this router has served to whom. */
   usage(): readonly TenantUsage[];
 }

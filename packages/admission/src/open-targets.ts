@@ -20,8 +20,11 @@ export class OpenTargets<Target extends AdmissionTarget> {
   }
 
   /**
-   * @returns the same array when all that are usable will do, or none is usable: then waiting would help nobody;
-   *   undefined when the request has to wait
+   * A request waits while no engine has room for it. While one has, the choice is among all of them: who keeps a prompt from
+   * the engine that has most of it cached makes another one compute it, and a fleet that was near its knee is past it.
+   *
+   * @returns the same array when all that are usable will do, or none is usable: then waiting would help nobody; with lanes
+   *   those on its side of them that have room; undefined when the request has to wait
    */
   find(
     targets: readonly Target[],
@@ -38,7 +41,7 @@ export class OpenTargets<Target extends AdmissionTarget> {
       usable += 1;
       if (this.#isOpen(target, settings, lanes?.[place])) open += 1;
     }
-    if (open === usable) return targets;
+    if (open === usable || (open > 0 && !lanes)) return targets;
     if (open > 0) {
       return targets.filter(
         (target, place) => isCandidate(target, onlyEngine) && this.#isOpen(target, settings, lanes?.[place]),

@@ -8,6 +8,7 @@ import type { ClassQueue, ScanState } from "./class-queue.ts";
 import { ClassTurns } from "./class-turns.ts";
 import { DrainRate } from "./drain-rate.ts";
 import type { FleetUsage, TenantUsage } from "./fleet-usage.ts";
+import { HeldRequests } from "./held-requests.ts";
 import { Lanes } from "./lanes.ts";
 import { OpenTargets } from "./open-targets.ts";
 import type { AdmissionSettings } from "./settings.ts";
@@ -34,6 +35,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   readonly #drain = new DrainRate();
   readonly #fleet: FleetUsage;
   readonly #yielding: Yielding<Target>;
+  readonly #held: HeldRequests<Target>;
   queued = 0;
   #sizeBytes = 0;
   #sequence = 0;
@@ -54,6 +56,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       this.#lines.map(({ queue }) => queue),
     );
     this.#open = new OpenTargets(settings, others, this.#lanes);
+    this.#held = new HeldRequests({
+      ...{ settings, clock, scheduler },
+      isBusy: () => this.queued > 0,
+      released: (waiting) => this.#admit(waiting, clock.nowMs()),
+    });
+  }
+
+  get held(): number {
+    return this.#held.count;
   }
 
   enter(request: AdmissionRequest, listener: AdmissionListener<Target>): AdmissionTicket | undefined {
@@ -63,15 +74,23 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     this.#lanes.offered(line.settings.yields, { uncachedTokens, outputTokens: request.expectedOutputTokens }, nowMs);
     const entry = { request, listener, line, uncachedTokens, arrivedMs: nowMs, owner: this };
     const waiting = new WaitingRequest<Target>({ ...entry, sequence: this.#sequence++ });
+    waiting.dueMs = nowMs + (request.deadlineMs ?? line.settings.targetMs ?? Number.POSITIVE_INFINITY);
+    if (this.#held.takes(waiting)) return waiting;
+    return this.#admit(waiting, nowMs) ? waiting : undefined;
+  }
+
+  /** @returns whether it went, or waits for its turn */
+  #admit(waiting: WaitingRequest<Target>, nowMs: number): boolean {
+    const { line, listener, request, arrivedMs } = waiting;
     if (!this.#hasWaitingBefore(line)) {
       const targets = this.#open.find(listener.targets(), line.settings, request.onlyEngine, nowMs);
       if (targets && !this.#mustWait(waiting, targets, nowMs)) {
+        waiting.waitedMs = nowMs - arrivedMs;
         listener.admitted(targets, waiting);
-        return waiting;
+        return true;
       }
     }
-    waiting.dueMs = nowMs + (request.deadlineMs ?? line.settings.targetMs ?? Number.POSITIVE_INFINITY);
-    return this.#queue(waiting) ? waiting : undefined;
+    return this.#queue(waiting);
   }
 
   eased(): void {
@@ -86,7 +105,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   }
 
   left(request: WaitingRequest<Target>): void {
-    this.#take(request);
+    if (!this.#held.remove(request)) this.#take(request);
     request.line.meters.shed("client_gone");
   }
 

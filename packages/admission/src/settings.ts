@@ -26,6 +26,11 @@ export interface ClassSettings {
   readonly maxPendingTokens: number;
   /** Its work keeps to some of the engines while a class that does not yield is there. */
   readonly yields: boolean;
+  /**
+   * How long a request without a deadline may wait for an engine whose memory it fits in without driving out what others
+   * are expected to come back for; 0 for not at all.
+   */
+  readonly patienceMs: number;
 }
 
 export interface AdmissionSettings {
@@ -44,6 +49,9 @@ export interface AdmissionSettings {
   readonly maxKvUse: number;
 }
 
+/** Longer patience is refused: what has waited that long goes, whatever it drives out. */
+const maxPatienceMs = 300_000;
+
 /** More classes are refused. */
 export const maxClasses = 16;
 
@@ -55,7 +63,14 @@ const usualPendingTokens = 32_768;
 /** Work that nobody waits for needs no more than keeps an engine busy. */
 const yieldingPendingTokens = 16_384;
 
-const latencyClass = { order: "fcfs", share: 0, targetMs: undefined, onMiss: "reject", yields: false } as const;
+const latencyClass = {
+  order: "fcfs",
+  share: 0,
+  targetMs: undefined,
+  onMiss: "reject",
+  yields: false,
+  patienceMs: 0,
+} as const;
 const yieldingClass = { ...latencyClass, yields: true, maxPendingTokens: yieldingPendingTokens } as const;
 
 export const defaultAdmissionSettings: AdmissionSettings = {
@@ -85,4 +100,6 @@ export function checkSettings({ classes, defaultClass, maxQueued, maxQueuedBytes
     throw new RangeError("shares must add up to 1 at most");
   if (classes.some(({ maxPendingTokens }) => !(maxPendingTokens >= 1)))
     throw new RangeError("an engine must take a token");
+  if (classes.some(({ patienceMs }) => !(patienceMs >= 0 && patienceMs <= maxPatienceMs)))
+    throw new RangeError(`patience must be from 0 to ${maxPatienceMs} ms`);
 }

@@ -25,10 +25,27 @@ test("with room everywhere the very array of the pool is given, so that nothing 
   expect(given).toBe(rig.targets);
 });
 
-test("engines past their knee are left out while another one has room", () => {
+test("while one engine has room the choice is among all of them, and with none a request waits", () => {
   const rig = createRig({ targets: 3 });
+  rig.targets[0]!.load.pendingPrefillTokens = full;
   rig.targets[1]!.load.pendingPrefillTokens = full;
-  expect(rig.send("a").open).toEqual([0, 2]);
+  expect(rig.send("a").open).toEqual([0, 1, 2]);
+  rig.targets[2]!.load.pendingPrefillTokens = full;
+  expect(rig.send("b").target).toBe(-1);
+  // One that cannot be used has no room, whatever waits there.
+  rig.targets[2]!.load.pendingPrefillTokens = 0;
+  rig.targets[2]!.usable = false;
+  expect(rig.send("c").target).toBe(-1);
+});
+
+test("of what waits the first goes when an engine has room, to whichever it is best for", () => {
+  const rig = createRig({ targets: 2 });
+  rig.fill();
+  const { open } = rig.send("a");
+  expect(open).toEqual([]);
+  rig.done(1);
+  expect(rig.went).toEqual(["a"]);
+  expect(rig.admission.queued).toBe(0);
 });
 
 test("the knee counts what other routers have sent, and the weight of an engine", () => {
@@ -37,10 +54,12 @@ test("the knee counts what other routers have sent, and the weight of an engine"
   rig.targets[0]!.load.pendingPrefillTokens = 1;
   rig.targets[1]!.engine.weight = 0.5;
   rig.targets[1]!.load.pendingPrefillTokens = 16_382;
-  expect(rig.send("a").open).toEqual([1, 2]);
   rig.targets[2]!.load.pendingPrefillTokens = full;
   rig.targets[1]!.load.pendingPrefillTokens = 16_383;
-  expect(rig.send("b").target).toBe(-1);
+  expect(rig.send("a").target).toBe(-1);
+  rig.targets[1]!.load.pendingPrefillTokens = 16_382;
+  rig.admission.eased();
+  expect(rig.went).toEqual(["a"]);
 });
 
 test("an engine of weight 0 counts as any other: it is asked only when nobody else is there", () => {

@@ -61,7 +61,7 @@ export interface Rig {
   /** Names of requests in the order in which they went. */
   readonly went: string[];
   /** Sends a request; it goes to the open target with the least waiting. */
-  send(name: string, request?: Partial<AdmissionRequest>): Sent;
+  send(name: string, request?: Partial<AdmissionRequest>, mayGo?: () => boolean): Sent;
   /** Every engine gets so much that nothing more goes there. */
   fill(tokens?: number): void;
   /** Engines are idle again, and the queue is told. */
@@ -98,11 +98,12 @@ export function createRig({
   const went: string[] = [];
   return {
     ...{ time, targets, admission, meter, went },
-    send(name, request = {}) {
+    send(name, request = {}, mayGo) {
       const whole = { ...plain, ...request };
       const sent = { name, target: -1, refusal: undefined as string | undefined, open: [] as readonly number[] };
       const ticket = admission.enter(whole, {
         targets: () => targets,
+        ...(mayGo && { mayGo }),
         admitted(open, admitted) {
           went.push(name);
           const target = leastPending(open.filter(({ usable }) => usable)) ?? open[0];
@@ -154,6 +155,7 @@ function leastPending(open: readonly TestTarget[]): TestTarget | undefined {
 export function testClass(name: string, changes: Partial<ClassSettings> = {}): ClassSettings {
   return {
     ...{ name, order: "fcfs", share: 0, targetMs: undefined, onMiss: "reject", maxPendingTokens: 1, yields: false },
+    patienceMs: 0,
     ...changes,
   };
 }

@@ -49,6 +49,7 @@ export class PrefixIndex {
   readonly #placementDepths: PlacementDepths;
   /** Targets that have anything in a slow tier. */
   readonly #slowTargets = new Set<number>();
+  #onPlaced: PrefixIndex["place"] | undefined;
 
   constructor(options: Required<PrefixIndexOptions>) {
     const { maxTargets, maxBlocks, maxSets, maxHoles } = options;
@@ -120,14 +121,21 @@ export class PrefixIndex {
     this.placements.clear(target);
   }
 
+  /** Sets who is told of every chain that is placed or confirmed. Its words may change when the listener returns. */
+  setPlacedListener(listener: PrefixIndex["place"]): void {
+    this.#onPlaced = listener;
+  }
+
   /** @see Placements.place */
   place(target: number, words: Uint32Array, blockCount: number, time: PlacementTime): void {
     this.placements.place(target, words, blockCount, time);
+    this.#onPlaced?.(target, words, blockCount, time);
   }
 
   /** @see Placements.confirm */
   confirm(target: number, words: Uint32Array, blockCount: number, time: PlacementTime): void {
     this.placements.confirm(target, words, blockCount, time);
+    this.#onPlaced?.(target, words, blockCount, time);
   }
 
   /** @see Placements.refute */

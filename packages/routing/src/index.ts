@@ -13,6 +13,8 @@ export {
 export type { BatchOutcome, FeedCondition, FeedOutput } from "./feeds/feed-output.ts";
 export type { FeedStatus } from "./feeds/feed-status.ts";
 export { createLocalOutput } from "./feeds/local-output.ts";
+export { ColdPrompt, type ColdPromptParts } from "./memory/cold-prompt.ts";
+export { MemoryWatch } from "./memory/memory-watch.ts";
 export { createPeerTraffic, type PeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
 export { createLocalPlacements } from "./prefix/local-placements.ts";

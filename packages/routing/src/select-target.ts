@@ -14,6 +14,7 @@ import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
 import type { NamedSession, SessionBindings } from "./sessions/session-bindings.ts";
 import type { PoolWork, PromptWork } from "./work/pool-work.ts";
+import type { FetchedTokens } from "./work/slow-tiers.ts";
 
 /** A decision: the target and why. */
 export interface Selection<Target extends RoutingTarget> {
@@ -103,7 +104,7 @@ export function createTargetSelector(
       const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
       const coldKey = isMeeting ? coldKeyOf(prompt, candidates) : undefined;
-      const seen = { unseenTokens, coldKey, sentWork, engines: candidates.count, shared };
+      const seen = { unseenTokens, coldKey, sentWork, engines: candidates.count };
       const request = withTraffic(asked, pool.work, seen);
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
@@ -116,7 +117,11 @@ export function createTargetSelector(
         reason: choice.reason,
         matchedTokens: matched,
         pooledTokens: candidates.matchedPoolTokens[choice.index]!,
-        work: pool.work?.prompt(target, { uncachedTokens, matchedTokens: matched }, shared),
+        work: pool.work?.prompt(
+          target,
+          { uncachedTokens, matchedTokens: matched, fetched: fetchedOf(candidates, choice.index) },
+          shared,
+        ),
       };
     },
   };
@@ -139,17 +144,16 @@ interface Surroundings {
   /** To the candidates. */
   readonly sentWork: number;
   readonly engines: number;
-  readonly shared: SharedLoad;
 }
 
 /** Adds what is known of the requests around this one. */
 function withTraffic(
   features: RequestFeatures,
   work: PoolWork | undefined,
-  { unseenTokens, coldKey, sentWork, engines, shared }: Surroundings,
+  { unseenTokens, coldKey, sentWork, engines }: Surroundings,
 ): RequestFeatures {
   if (!work && unseenTokens === 0 && coldKey === undefined) return features;
-  const busyShare = work?.busy.of(sentWork, engines, shared.originCount + 1);
+  const busyShare = work?.busy.of(sentWork, engines);
   return {
     ...features,
     ...(unseenTokens > 0 && { unseenTokens }),
@@ -164,8 +168,10 @@ const noSharedLoad: SharedLoad = {
   pendingPrefillTokens: new Float64Array(),
   decodeTokens: new Float64Array(),
   pendingWorkMs: new Float64Array(),
+  sentWorkMs: new Float64Array(),
   computedMs: new Float64Array(),
   pendingSinceMs: new Float64Array(),
+  sinceMs: 0,
   originCount: 0,
   ageMs: () => 0,
 };
@@ -210,6 +216,14 @@ function matchedTokens(candidates: CandidateSet, index: number): number {
     candidates.matchedDiskTokens[index]! +
     candidates.matchedExternalTokens[index]!
   );
+}
+
+/** What of a prompt a candidate has to bring back to its GPU. */
+function fetchedOf(candidates: CandidateSet, index: number): FetchedTokens | undefined {
+  const cpu = candidates.matchedCpuTokens[index]!;
+  const disk = candidates.matchedDiskTokens[index]!;
+  const external = candidates.matchedExternalTokens[index]!;
+  return cpu + disk + external > 0 ? { cpu, disk, external } : undefined;
 }
 
 function addCandidate(candidates: CandidateSet, target: RoutingTarget, position: number): number {

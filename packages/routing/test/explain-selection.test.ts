@@ -25,8 +25,10 @@ function othersWith(inFlight: readonly number[]): SharedLoad {
     pendingPrefillTokens: column(),
     decodeTokens: column(),
     pendingWorkMs: column(),
+    sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
+    sinceMs: 0,
     originCount: 1,
     ageMs: () => 0,
   };

@@ -127,6 +127,9 @@ describe("what a policy sees of a target", () => {
         backlogMs: Number.NaN,
         prefillMsPerToken: Number.NaN,
         prefillMsPerTokenPair: Number.NaN,
+        cpuFetchMsPerToken: Number.NaN,
+        diskFetchMsPerToken: Number.NaN,
+        externalFetchMsPerToken: Number.NaN,
         adapterState: Number.NaN,
       },
     ]);
@@ -204,7 +207,7 @@ describe("which targets are candidates", () => {
 });
 
 describe("the load of other routers", () => {
-  type Single = "ageMs" | "originCount";
+  type Single = "ageMs" | "originCount" | "sinceMs";
   let shared: { [Name in keyof Omit<SharedLoad, Single>]: Float64Array } & Pick<SharedLoad, Single>;
 
   beforeEach(() => {
@@ -214,8 +217,10 @@ describe("the load of other routers", () => {
       pendingPrefillTokens: column(),
       decodeTokens: column(),
       pendingWorkMs: column(),
+      sentWorkMs: column(),
       computedMs: column(),
       pendingSinceMs: column(),
+      sinceMs: 0,
       originCount: 1,
       ageMs: () => 0,
     };

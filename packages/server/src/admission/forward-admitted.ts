@@ -1,23 +1,28 @@
 import type { Admission } from "@espalier/admission";
 import type { ExchangeOutcome } from "@espalier/proxy";
+import type { ColdPrompt } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { InferenceExchange } from "../data-plane/inference-exchange.ts";
 import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
+import { coldPromptOf } from "./memory-watch.ts";
 
 /**
  * Sends a request to an engine, at once or when its turn comes. The exchange charges its engine before `forward`
  * returns, so that the next request's turn sees it.
  */
 export function forwardAdmitted(
-  { proxy, admission, fleet }: RouterContext,
+  context: RouterContext,
   plan: PlannedRequest,
   exchange: InferenceExchange,
 ): Promise<ExchangeOutcome> {
+  const { proxy, admission, fleet, memory } = context;
   const queue = plan.service && admission.of(plan.pool);
   if (!queue) return proxy.forward(exchange);
+  if (plan.prompt) memory?.arrived(plan.prompt);
   return enter(queue, plan, {
     exchange,
+    cold: coldPromptOf(context, plan),
     forward: () => proxy.forward(exchange),
     // Engines may have come and gone since the request was planned; a pool whose last one went fails as planned.
     targets: () => {
@@ -31,12 +36,14 @@ interface Way {
   readonly exchange: InferenceExchange;
   readonly forward: () => Promise<ExchangeOutcome>;
   readonly targets: () => readonly Target[];
+  /** Undefined for what need not wait for memory. */
+  readonly cold: ColdPrompt<Target> | undefined;
 }
 
 function enter(
   queue: Admission<Target>,
   { service, features, body, onlyEngine }: PlannedRequest,
-  { exchange, forward, targets }: Way,
+  { exchange, forward, targets, cold }: Way,
 ): Promise<ExchangeOutcome> {
   let going: Promise<ExchangeOutcome> | undefined;
   let settle: (outcome: ExchangeOutcome | Promise<ExchangeOutcome>) => void = (outcome) => {
@@ -53,8 +60,9 @@ function enter(
     },
     {
       targets,
+      mayGo: () => cold?.mayGo(targets()) ?? true,
       admitted(open, admitted) {
-        exchange.admitted(queue, admitted, open);
+        exchange.admitted(queue, admitted, cold?.among(open) ?? open);
         settle(forward());
       },
       refused: (error) => settle({ kind: "failed", error, failures: [] }),

@@ -5,6 +5,7 @@ import { planInference } from "../data-plane/inference-routes.ts";
 import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
 import { endpointOf } from "./endpoint-of.ts";
+import { explainMemory, type MemoryReport } from "./explain-memory.ts";
 import { explainSplit, type SplitReport } from "./explain-split.ts";
 import { type CandidateReport, describeCandidates } from "./explained-candidates.ts";
 import { type LeftOut, whyLeftOut } from "./why-left-out.ts";
@@ -25,6 +26,8 @@ export interface RequestReport {
   readonly split: SplitReport | null;
   /** What it may wait for; null where every request is sent at once. */
   readonly service: { readonly class: string; readonly tenant: string; readonly deadlineMs: number | null } | null;
+  /** Whether it would wait for memory; null where no class has patience, or two engines may serve it. */
+  readonly memory: MemoryReport | null;
   readonly sessionKey: string | null;
   readonly prompt: PromptReport;
   readonly expectedOutputTokens: number;
@@ -84,6 +87,7 @@ export async function explainRequest(
     choice: choice ? { key: choice.key, probability: choice.probability } : null,
     split: explainSplit(context, plan) ?? null,
     service: serviceOf(context, plan),
+    memory: explainMemory(context, plan),
     sessionKey: features.sessionKey ?? null,
     prompt: promptOf(plan),
     expectedOutputTokens: features.expectedOutputTokens,

@@ -18,6 +18,7 @@ import {
   createSessionBindings,
   type FeedStanding,
   type KnowledgeOptions,
+  MemoryWatch,
   type RoutingTarget,
 } from "@espalier/routing";
 import type { RouterView } from "../fleet/router-view.ts";
@@ -184,6 +185,11 @@ function createView(
     ...seen,
     notes: notePlane,
     knowledge,
+    watchMemory() {
+      const watch = new MemoryWatch({ clock, index: store.facts, standingOf: () => standing });
+      store.onPlaced((target, chain, count, isOwn) => watch.sent(target, chain, count, isOwn));
+      return watch;
+    },
     isSettled: true,
     waitingFor: [],
     loadChanged: (target) => teller.changed(target),

@@ -12,6 +12,7 @@ interface LoadColumns {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
 }
@@ -23,6 +24,7 @@ function loadColumns(targets: number): LoadColumns {
     pendingPrefillTokens: column(),
     decodeTokens: column(),
     pendingWorkMs: column(),
+    sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
   };
@@ -34,6 +36,7 @@ function loadColumns(targets: number): LoadColumns {
  */
 export class LoadBoard {
   readonly #clock: Clock;
+  readonly #sinceMs: number;
   /** By router: what the others were told of it, and when they last heard of each target. */
   readonly #told: readonly LoadColumns[];
   readonly #heardMs: readonly Float64Array[];
@@ -43,6 +46,7 @@ export class LoadBoard {
   constructor(size: { readonly routers: number; readonly targets: number }, clock: Clock) {
     const { routers, targets } = size;
     this.#clock = clock;
+    this.#sinceMs = clock.nowMs();
     this.#told = Array.from({ length: routers }, () => loadColumns(targets));
     this.#heardMs = Array.from({ length: routers }, () => new Float64Array(targets));
     this.#others = Array.from({ length: routers }, () => loadColumns(targets));
@@ -69,6 +73,7 @@ export class LoadBoard {
       sums.pendingPrefillTokens[target]! += pending;
       sums.decodeTokens[target]! += decode;
       sums.pendingWorkMs[target]! += work;
+      if (work > 0) sums.sentWorkMs[target]! += work;
       if (work < 0) sums.computedMs[target] = nowMs;
       if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;
       else if (sums.pendingSinceMs[target] === Number.POSITIVE_INFINITY) sums.pendingSinceMs[target] = nowMs;
@@ -78,7 +83,8 @@ export class LoadBoard {
   /** What a router knows that the others have sent. */
   seenBy(router: number): SharedLoad {
     const originCount = this.#told.length - 1;
-    return { ...this.#others[router]!, originCount, ageMs: (target) => this.#ageMs(router, target) };
+    const ageMs = (target: number): number => this.#ageMs(router, target);
+    return { ...this.#others[router]!, sinceMs: this.#sinceMs, originCount, ageMs };
   }
 
   #ageMs(router: number, target: number): number {
@@ -93,5 +99,5 @@ export class LoadBoard {
 
 /** What a router knows that nobody tells of load. */
 export function createUnsharedLoad(): SharedLoad {
-  return { ...loadColumns(0), originCount: 0, ageMs: () => 0 };
+  return { ...loadColumns(0), sinceMs: 0, originCount: 0, ageMs: () => 0 };
 }

@@ -1,15 +1,22 @@
 import type { Clock } from "@espalier/common";
-import { createPrefixIndex, createPrefixMatches, type PrefixMatches } from "@espalier/prefix-index";
+import { createPrefixIndex, createPrefixMatches, type PrefixIndex, type PrefixMatches } from "@espalier/prefix-index";
 import { createLocalPlacements, type PlacementWriter, type PrefixStore, type PromptBlocks } from "@espalier/routing";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { OwnPlacement } from "./own-placement.ts";
 import { PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
 
+/** Told of a chain that this router or another one has placed at a target. */
+export type PlacedByRouter = (target: number, chain: Uint32Array, blockCount: number, isOwn: boolean) => void;
+
 /** What one router knows and guesses, and where its guesses go. */
 export interface RouterStore {
   readonly index: PrefixStore;
   readonly placements: PlacementWriter;
+  /** What targets have told of their blocks. */
+  readonly facts: PrefixIndex;
+  /** Sets who is told of every guess, the router's own and those of others when they arrive. */
+  onPlaced(listener: PlacedByRouter): void;
   /** Reclaims memory. */
   maintain(): void;
 }
@@ -40,6 +47,9 @@ export function createCommonStore(shared: SharedKnowledge, clock: Clock): Router
       },
     },
     placements: afterNews(createLocalPlacements(index, clock), shared),
+    facts: index,
+    onPlaced: (listener) =>
+      index.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true)),
     maintain: () => shared.maintain(),
   };
 }
@@ -57,10 +67,12 @@ export function createPrivateStore(
     own.maintain(clock.nowMs(), upkeepSteps);
   };
   const placements = createLocalPlacements(own, clock);
+  const onPlaced = (listener: PlacedByRouter): void =>
+    own.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true));
   if (!shared) {
     // Metrics tell that an engine runs anew.
     for (const engine of engines) engine.onLife(() => own.placements.clear(engine.number));
-    return { index: own, placements, maintain };
+    return { index: own, placements, facts: own, onPlaced, maintain };
   }
   shared.onForget((target) => own.placements.clear(target));
   const guesses = createPrefixMatches(engines.length);
@@ -77,6 +89,8 @@ export function createPrivateStore(
       placements: own.placements,
     },
     placements: afterNews(placements, shared),
+    facts: shared.index,
+    onPlaced,
     maintain,
   };
 }
@@ -85,6 +99,7 @@ export function createPrivateStore(
 export function createDelayedStore(router: number, shared: SharedKnowledge, clock: Clock): RouterStore {
   const pending = new PendingPlacements();
   shared.attach(router, pending);
+  let placed: PlacedByRouter = () => {};
   const add = (
     kind: OwnPlacement["kind"],
     target: number,
@@ -95,6 +110,7 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
     if (blockCount <= 0) return;
     const placement = { router, target, kind, chain, blockCount, atMs: clock.nowMs(), ttlMs };
     pending.add(placement);
+    if (kind !== "refute") placed(target, chain, blockCount, true);
     shared.place(placement);
   };
   // The shared copy is not for one router to clear: it hears of engines' lives by itself.
@@ -122,6 +138,11 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
           add("refute", target, prompt, { blockCount: from + 1, ttlMs: 0 });
         }
       },
+    },
+    facts: index,
+    onPlaced(listener) {
+      placed = listener;
+      shared.onBelieved(router, (target, words, blockCount) => listener(target, words, blockCount, false));
     },
     maintain: () => shared.maintain(),
   };

@@ -37,6 +37,7 @@ export class SharedKnowledge {
   readonly #news = new DueQueue<EngineNews>();
   readonly #placements = new DueQueue<OwnPlacement>();
   readonly #pending: (PendingPlacements | undefined)[] = [];
+  readonly #believers: ((target: number, chain: Uint32Array, blockCount: number) => void)[] = [];
   readonly #forgetListeners: ((target: number) => void)[] = [];
   /** By target: when the life began or ended that is known of. Guesses from before it do not hold. */
   readonly #lifeMs: Float64Array;
@@ -62,6 +63,11 @@ export class SharedKnowledge {
   /** @param pending of this router, told when what it has guessed has reached the others */
   attach(router: number, pending: PendingPlacements): void {
     this.#pending[router] = pending;
+  }
+
+  /** Sets who is told of what other routers than this one have guessed, when it arrives. */
+  onBelieved(router: number, listener: (target: number, chain: Uint32Array, blockCount: number) => void): void {
+    this.#believers[router] = listener;
   }
 
   /** Sends a guess to the other routers. */
@@ -116,11 +122,19 @@ export class SharedKnowledge {
     }
   }
 
-  #believe({ router, target, kind, chain, blockCount, atMs, ttlMs }: OwnPlacement): void {
+  #believe(placement: OwnPlacement): void {
+    const { router, target, kind, chain, blockCount, atMs, ttlMs } = placement;
     this.#pending[router]?.arrived();
     if (atMs < this.#lifeMs[target]!) return;
+    if (kind !== "refute") this.#tellOthers(placement);
     if (kind === "refute") this.index.refute(target, chain, { from: blockCount - 1, blockCount, nowMs: atMs });
     else if (kind === "confirm") this.index.confirm(target, chain, blockCount, { nowMs: atMs, ttlMs });
     else this.index.place(target, chain, blockCount, { nowMs: atMs, ttlMs });
+  }
+
+  #tellOthers({ router, target, chain, blockCount }: OwnPlacement): void {
+    for (const [other, listener] of this.#believers.entries()) {
+      if (other !== router) listener?.(target, chain, blockCount);
+    }
   }
 }

@@ -29,6 +29,7 @@ import {
   type EventReading,
   type FeedOutput,
   type HostedFeed,
+  MemoryWatch,
   type PrefixKnowledge,
   type RoutingTarget,
   type SessionBindings,
@@ -129,6 +130,13 @@ export class RealView implements RouterView {
     return this.#options.engines.every(({ isUp, number }) => {
       return !isUp || this.tier.standingOf(asTargetIndex(number)) === "complete";
     });
+  }
+
+  watchMemory(): MemoryWatch {
+    const { index, tier } = this;
+    const watch = new MemoryWatch({ clock: this.#options.clock, index, standingOf: (slot) => tier.standingOf(slot) });
+    index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
+    return watch;
   }
 
   isOwn(target: TargetIndex): boolean {

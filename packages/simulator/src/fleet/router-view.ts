@@ -1,7 +1,7 @@
 import type { FleetUsage } from "@espalier/admission";
 import type { Startable, TargetIndex } from "@espalier/common";
 import type { NoteBoard, SharedLoad } from "@espalier/replication";
-import type { PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
+import type { MemoryWatch, PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
 
 /** What one router sees of caches and of load, and how it tells others of its own decisions. */
 export interface RouterView extends Startable {
@@ -11,6 +11,8 @@ export interface RouterView extends Startable {
   readonly sessions: SessionBindings;
   /** What other routers have served to tenants. */
   readonly usage: FleetUsage;
+  /** Begins to watch what engines have in memory. To be called once at most. */
+  watchMemory(): MemoryWatch;
   /** Where routers tell each other what they have learned; undefined where they do not. */
   readonly notes: NoteBoard | undefined;
   /** Shares targets out among routers; see `SharedTier`. */

@@ -1,6 +1,13 @@
 import type { AdmissionTicket } from "@espalier/admission";
 import type { BlockReport } from "@espalier/engine-model";
-import type { Placement, PromptBlocks, PromptWork, RoutedRequest, Selection } from "@espalier/routing";
+import {
+  ColdPrompt,
+  type Placement,
+  type PromptBlocks,
+  type PromptWork,
+  type RoutedRequest,
+  type Selection,
+} from "@espalier/routing";
 import type { LoadTicket } from "@espalier/workers";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import { placeWish } from "./engine-wishes.ts";
@@ -52,21 +59,24 @@ export class SimExchange implements AnswerObserver {
 
   /** Goes to an engine, or waits until one has room. */
   enter(): void {
-    const { admission, targets } = this.#router;
+    const { admission, coldPrompts, targets } = this.#router;
     if (!admission) {
       this.#attempt(targets);
       return;
     }
     const { promptTokens, outputTokens, session, className, tenant = `session-${session}` } = this.#request;
     const request = { className, tenant, promptTokens, expectedOutputTokens: outputTokens };
+    const cold = coldPrompts && new ColdPrompt<SimTarget>(coldPrompts, this.#routed, { tried: this.#tried });
+    if (this.#routed.prompt) coldPrompts?.watch.arrived(this.#routed.prompt);
     const free = { sizeBytes: 0, deadlineMs: undefined, onlyEngine: undefined };
     this.#admitted = admission.enter(
       { ...request, ...free },
       {
         targets: () => targets,
+        mayGo: () => cold?.mayGo(targets) ?? true,
         admitted: (open, ticket) => {
           this.#admitted = ticket;
-          this.#attempt(open);
+          this.#attempt(cold?.among(open) ?? open);
         },
         refused: ({ message }) => this.#finish(Number.NaN, message),
       },

@@ -8,6 +8,7 @@ import {
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/common";
 import { type Policy, policyCatalogue } from "@espalier/policies";
 import {
+  type ColdPromptParts,
   createFleetLearning,
   createPeerTraffic,
   createTargetSelector,
@@ -60,6 +61,8 @@ export class SimRouter implements SimFront {
   readonly readsPrefixes: boolean;
   readonly admission: Admission<SimTarget> | undefined;
   readonly split: SimSplit | undefined;
+  /** Undefined where no class has patience. */
+  readonly coldPrompts: ColdPromptParts | undefined;
   readonly #exchanges = new Set<SimExchange>();
   readonly #learning: FleetLearning;
   #ends: readonly Cancel[] = [];
@@ -80,6 +83,11 @@ export class SimRouter implements SimFront {
     const quietSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
     this.split = settings && new SimSplit({ settings, clock, pool: this.pool, selector: this.selector, quietSelector });
     this.admission = admissionOf(options);
+    if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
+    this.coldPrompts = {
+      ...{ watch: view.watchMemory(), quietSelector, pool: this.pool },
+      pendingTokens: ({ index, load }) => load.pendingPrefillTokens + (sharedLoad.pendingPrefillTokens[index] ?? 0),
+    };
   }
 
   async start(): Promise<void> {

@@ -1,4 +1,4 @@
-import { defaultAdmissionSettings } from "@espalier/admission";
+import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
@@ -49,6 +49,16 @@ const isPolicy = (name: string): name is PolicyName => Object.hasOwn(policyCatal
 function hasAdmission({ scenario, variant, admission }: RunOptions): boolean {
   const { admission: varied } = scenario.variants.find(({ name }) => name === variant) ?? {};
   return admission ?? varied ?? scenario.admission ?? false;
+}
+
+/** The usual one, with the patience of the variant for every class. */
+function admissionOf({ scenario, variant }: RunOptions): AdmissionSettings {
+  const { patienceS = 0 } = scenario.variants.find(({ name }) => name === variant) ?? {};
+  const { classes } = defaultAdmissionSettings;
+  return {
+    ...defaultAdmissionSettings,
+    classes: classes.map((settings) => ({ ...settings, patienceMs: patienceS * 1_000 })),
+  };
 }
 
 /** In which order a variant has engines take what waits in them. */
@@ -106,7 +116,7 @@ class Run {
       policyOptions: policyOptionsOf(options),
       ...splitOf(options),
       ...engineOrderOf(options),
-      ...(hasAdmission(options) && { admission: defaultAdmissionSettings }),
+      ...(hasAdmission(options) && { admission: admissionOf(options) }),
     });
   }
 

@@ -35,7 +35,11 @@ export const agents300: Scenario = {
   // prompt, and three engines of it have 9.4 M.
   fleet: { preset: "b200-moe", parameters: {}, engines: 3, routers: 1 },
   policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
-  variants: [{ name: "1-engine", engines: 1 }],
+  variants: [
+    { name: "1-engine", engines: 1 },
+    { name: "patient", admission: true, patienceS: 300 },
+    { name: "1-engine-patient", engines: 1, admission: true, patienceS: 300 },
+  ],
   published: [
     compared("cached_share", 0.95, 0.62),
     compared("e2e_mean_s", 4.8, 9),

@@ -67,6 +67,8 @@ export interface ScenarioVariant {
   readonly parameters?: Partial<EngineParameters>;
   /** In place of the scenario's own. */
   readonly admission?: boolean;
+  /** How long requests of every class may wait for memory; not at all when left out. Needs admission. */
+  readonly patienceS?: number;
   /** In which order engines are told to take what waits in them; `arrival` when left out. */
   readonly engineOrder?: EngineOrder;
   /** In place of the scenario's own. */

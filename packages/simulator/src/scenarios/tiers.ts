@@ -46,11 +46,16 @@ export const tiers: Scenario = {
   policies: ["round_robin", "cache_aware", "dynamo", "least_work", "predicted_latency"],
   variants: [
     { name: "cpu-credit" },
-    // What routers do that look at GPU memory only.
+    // What routers do that look at GPU memory only; those that learn what CPU memory is worth begin so.
     { name: "gpu-credit", policyOptions: { "cpu-credit": 0 } },
     { name: "full-credit", policyOptions: { "cpu-credit": 1 } },
     { name: "no-cpu", parameters: { blockCount, cpuBlocks: 0 } },
     { name: "slow-link", parameters: { blockCount, cpuBlocks: cpuShare * blockCount, cpuLoadMsPerBlock: 0.5 } },
+    // 1.3 GB/s, as from a disk or over a network: three times as long as computing takes. Engines fetch all the same.
+    {
+      name: "slower-than-computing",
+      parameters: { blockCount, cpuBlocks: cpuShare * blockCount, cpuLoadMsPerBlock: 4 },
+    },
   ],
   published: [],
   durationS,

@@ -237,6 +237,7 @@ test("work of others is pending since it was first heard of, and computed when s
     time.advance(10);
   };
   const startMs = time.clock.nowMs();
+  expect(seen.sinceMs).toBe(startMs);
   const never = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
   expect(times()).toEqual([0, ...never]);
   say(0, 0);
@@ -252,7 +253,9 @@ test("work of others is pending since it was first heard of, and computed when s
   expect(times()).toEqual([0, Number.POSITIVE_INFINITY, startMs + 50]);
   say(1, 7);
   expect(times()).toEqual([7, startMs + 60, startMs + 50]);
+  expect(seen.sentWorkMs[0]).toBe(357);
   // One's own work is not that of others.
   say(2, 900);
   expect(times()).toEqual([7, startMs + 60, startMs + 50]);
+  expect([0, 1, 2].map((router) => board.seenBy(router).sentWorkMs[0])).toEqual([957, 1_200, 357]);
 });

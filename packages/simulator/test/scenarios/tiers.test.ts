@@ -30,7 +30,7 @@ describe("its fleet and its clients", () => {
   test("every variant has a name of its own, and options that some policy has", () => {
     const names = tiers.variants.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
-    expect(names).toEqual(["cpu-credit", "gpu-credit", "full-credit", "no-cpu", "slow-link"]);
+    expect(names).toEqual(["cpu-credit", "gpu-credit", "full-credit", "no-cpu", "slow-link", "slower-than-computing"]);
   });
 });
 

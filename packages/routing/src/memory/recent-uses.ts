@@ -1,0 +1,129 @@
+/** One prompt at one target, until another one goes on with it there. */
+export interface PromptUse {
+  /** Of its last full block, as `leafKey` makes it. */
+  readonly key: number;
+  /** The low word of that block. */
+  readonly low: number;
+  readonly target: number;
+  /** Blocks that it and those before it have brought there. What it shares with others at its beginning is counted in. */
+  readonly blocks: number;
+  /** When it was sent last. */
+  usedMs: number;
+  /** This router has sent it. */
+  isOwn: boolean;
+  /** A prompt that goes on with it has come to this router. */
+  isClaimed: boolean;
+  /** A prompt that goes on with it was sent to another target, or it is forgotten: nobody is expected to. */
+  isOver: boolean;
+}
+
+/** Prompts that are remembered, of all targets together; of more, the one that was used longest ago is forgotten. */
+export const maxRecentUses = 65_536;
+
+/** Which prompts were sent where, and when last. A prompt that begins with all full blocks of another one goes on with it. */
+export class RecentUses {
+  /** By key, those last that were used last. */
+  readonly #uses = new Map<number, PromptUse>();
+  /** The same by target, and those that are over there. */
+  readonly #byTarget = new Map<number, TargetUses>();
+
+  /** In the order of their last use. */
+  all(): Iterable<PromptUse> {
+    return this.#uses.values();
+  }
+
+  /** At a target, in the order of their last use. */
+  at(target: number): Iterable<PromptUse> {
+    return this.#byTarget.get(target)?.uses.values() ?? [];
+  }
+
+  /** Blocks of all that are remembered at a target. */
+  blocksAt(target: number): number {
+    return this.#byTarget.get(target)?.blocks ?? 0;
+  }
+
+  /** The longest prompt that a chain goes on with, or that it is. */
+  before(words: Uint32Array, blockCount: number): PromptUse | undefined {
+    for (let block = blockCount - 1; block >= 0; block--) {
+      const use = this.#uses.get(leafKey(words, block));
+      if (use) return use;
+    }
+    return undefined;
+  }
+
+  /** A prompt is sent to a target. */
+  add(target: number, words: Uint32Array, blockCount: number, sent: Pick<PromptUse, "usedMs" | "isOwn">): void {
+    if (blockCount < 1) return;
+    const { usedMs, isOwn } = sent;
+    let blocks = blockCount;
+    for (let block = blockCount - 1; block >= 0; block--) {
+      const before = this.#uses.get(leafKey(words, block));
+      if (!before) continue;
+      if (before.target === target) {
+        if (this.#usesOf(target).has(before)) blocks = before.blocks + blockCount - block - 1;
+        this.remove(before);
+      } else this.#end(before);
+      break;
+    }
+    const last = blockCount - 1;
+    const key = leafKey(words, last);
+    const use = { key, low: words[2 * last]!, target, blocks, usedMs, isOwn, isClaimed: false, isOver: false };
+    this.#uses.set(key, use);
+    this.#usesOf(target).add(use);
+    if (this.#uses.size > maxRecentUses) this.remove(this.#uses.values().next().value!);
+  }
+
+  /** The target has lost it. It can still be gone on with. */
+  drop(use: PromptUse): void {
+    this.#byTarget.get(use.target)?.remove(use);
+  }
+
+  /** Nobody is expected to go on with it. */
+  remove(use: PromptUse): void {
+    this.#end(use);
+    this.#byTarget.get(use.target)?.remove(use);
+  }
+
+  #end(use: PromptUse): void {
+    use.isOver = true;
+    if (this.#uses.get(use.key) === use) this.#uses.delete(use.key);
+  }
+
+  #usesOf(target: number): TargetUses {
+    let uses = this.#byTarget.get(target);
+    if (!uses) {
+      uses = new TargetUses();
+      this.#byTarget.set(target, uses);
+    }
+    return uses;
+  }
+}
+
+/** Those that are over count in the bound as well. */
+class TargetUses {
+  readonly uses = new Map<number, PromptUse>();
+  blocks = 0;
+
+  add(use: PromptUse): void {
+    const same = this.uses.get(use.key);
+    if (same) this.remove(same);
+    this.uses.set(use.key, use);
+    this.blocks += use.blocks;
+    if (this.uses.size > maxRecentUses) this.remove(this.uses.values().next().value!);
+  }
+
+  has(use: PromptUse): boolean {
+    return this.uses.get(use.key) === use;
+  }
+
+  remove(use: PromptUse): void {
+    if (!this.has(use)) return;
+    this.uses.delete(use.key);
+    this.blocks -= use.blocks;
+  }
+}
+
+/** 53 bits of a block's hash. */
+function leafKey(words: Uint32Array, block: number): number {
+  return words[2 * block]! + (words[2 * block + 1]! & 0x1f_ffff) * 2 ** 32;
+}

@@ -1,7 +1,8 @@
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { engines } from "./files.ts";
+import { engines, temporaryFile } from "./files.ts";
 import { type Program, run, start } from "./program.ts";
 
 interface Serving extends Program {
@@ -193,4 +194,19 @@ test("it ends in order when nobody reads its log any more", async () => {
   router.process.stderr?.destroy();
   router.kill("SIGINT");
   expect(await router.ended).toMatchObject({ code: 0, signal: null });
+});
+
+test("SIGHUP and `espalier reload` read the configuration again, and a broken one changes nothing", async () => {
+  const file = temporaryFile("espalier.yaml", "policy: least_work\n");
+  const router = await serve([], "--config", file);
+  const policy = async () =>
+    ((await (await fetch(`${router.adminUrl}/admin/config`)).json()) as { policy: { name: string } }).policy.name;
+  writeFileSync(file, "policy: random\n");
+  router.kill("SIGHUP");
+  await waitFor(async () => (await policy()) === "random", { what: "the new policy" });
+  writeFileSync(file, "polcy: random\n");
+  const refused = await run(["reload", "--admin", router.adminUrl]);
+  expect([refused.code, refused.stdout]).toEqual([1, expect.stringContaining("policy")]);
+  expect(await policy()).toBe("random");
+  router.kill("SIGTERM");
 });

@@ -150,14 +150,11 @@ describe("tokens from an engine", () => {
     const sims = await publishingSims(rig, 2);
     const router = await cacheRouter(rig, sims, { config: byEngine });
     const conversation = converse(router, "chat", { seed: 1 }, sims[0]!);
-    // The tokenizer of a model is made when the model is first asked for.
-    await conversation.turn();
-    await untilHeard(router, sims);
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 4; round++) {
       const turn = await conversation.turn();
       await untilHeard(router, sims);
       expect(turn.predicted).toBe(turn.cached);
-      expect(turn.cached).toBeGreaterThan(0.6 * turn.promptTokens);
+      expect(turn.cached).toBeGreaterThan(round === 0 ? -1 : 0.6 * turn.promptTokens);
     }
     const text = { prompt: wordsOf(3, 100), max_tokens: 1 };
     for (const expected of [0, 1]) {
@@ -165,7 +162,7 @@ describe("tokens from an engine", () => {
       await untilHeard(router, sims);
       expect([turn.predicted, turn.cached > 0 ? 1 : 0]).toEqual([turn.cached, expected]);
     }
-    expect(await promptsOf(router)).toEqual({ tokens: 5, partial: 0, bytes: 1 });
+    expect(await promptsOf(router)).toEqual({ tokens: 6, partial: 0, bytes: 0 });
   });
 
   test.each<readonly [string, number, string]>([
@@ -248,4 +245,25 @@ test("what is no prompt of a cache is not cut into blocks", async () => {
     expect([answer.status, answer.headers["x-espalier-cache-hit-tokens"]]).toEqual([200, undefined]);
   }
   expect(await promptsOf(router)).toEqual({ tokens: 0, partial: 0, bytes: 0 });
+});
+
+/**
+ * A prompt that a thread tokenises must be known within the budget by the first request. A machine that is very busy may
+ * take a thread longer for once, but not for five routers in a row; a thread that starts with the request always does.
+ */
+test("the first request of a fresh router goes by what the engines held before it", async () => {
+  const sims = await publishingSims(rig, 2);
+  const body = { prompt: wordsOf(7, 1_500), max_tokens: 1 };
+  const held = await post(`${sims[1]!.url}/v1/completions`, { model: "tiny", ...body });
+  expect(held.status).toBe(200);
+  const firstOf = async (): Promise<Turn> => {
+    const router = await cacheRouter(rig, sims, { config: { tokenize: { budget: "20ms" } } });
+    await waitFor(() => router.router.readiness().ready, { what: "readiness", deadlineMs: 20_000 });
+    await untilHeard(router, sims);
+    return await ask(router, "/v1/completions", body);
+  };
+  let first = await firstOf();
+  for (let router = 2; router <= 5 && first.predicted === 0; router++) first = await firstOf();
+  expect(first).toMatchObject({ status: 200, worker: sims[1]!.id, predicted: first.cached });
+  expect(first.cached).toBeGreaterThan(0.9 * first.promptTokens);
 });

@@ -61,6 +61,7 @@ const programs = {
   "bench/package.json": JSON.stringify({ scripts: { build: "tsc -b" } }),
   "scripts/start.mjs": "",
   "apps/router/src/main.ts": 'program.command("serve [url]");\nprogram.addCommand(new Command("check-config"));',
+  "apps/router/src/commands/demo.ts": 'addCommand(program, "demo").description("a fleet")',
 };
 
 const commandViolations = (text: string): string[] =>
@@ -73,6 +74,7 @@ test.each([
   "npm install, npm ci",
   "npx espalier serve --port 8080",
   "npx espalier check-config a.yaml",
+  "npx espalier demo",
   "npx espalier help",
   "npx espalier --version",
   "node scripts/start.mjs",

@@ -102,12 +102,14 @@ export function checkCommands(tree: Tree): Violation[] {
   return found;
 }
 
-/** Subcommands as the router declares them with commander, and the one that commander adds. */
+/** Subcommands as the router declares them with commander or by name in its list, and the one that commander adds. */
 function subcommandsOf(tree: Tree): Set<string> {
   const names = new Set(["help"]);
   for (const [file, text] of tree) {
     if (!file.startsWith("apps/router/src/")) continue;
-    for (const match of text.matchAll(/(?:\.command|\bnew Command)\(\s*["'`]([a-z][a-z-]*)/g))
+    for (const match of text.matchAll(
+      /(?:\.command|\bnew Command|\baddCommand)\((?:program, |\s*)["'`]([a-z][a-z-]*)/g,
+    ))
       names.add(match[1] ?? "");
   }
   return names;

@@ -1,16 +1,8 @@
 import { EspalierError } from "@espalier/common";
 import { Command, CommanderError } from "commander";
-import { registerCheckConfig } from "./commands/check-config.ts";
-import { registerDemo } from "./commands/demo.ts";
-import { registerExplain } from "./commands/explain.ts";
-import { registerFeeds } from "./commands/feeds.ts";
-import { registerReplay } from "./commands/replay.ts";
-import { registerServe } from "./commands/serve.ts";
-import { registerSimulate } from "./commands/simulate.ts";
-import { registerStatus } from "./commands/status.ts";
-import { registerVerifyTokenizer } from "./commands/verify-tokenizer.ts";
-import { readVersion, registerVersion } from "./commands/version.ts";
-import { registerWorkers } from "./commands/workers.ts";
+import { addCommand, commandNames } from "./commands/command-list.ts";
+import { loadCalledCommand } from "./commands/command-loaders.ts";
+import { readVersion } from "./commands/version.ts";
 import { UsageError } from "./output/usage-error.ts";
 import { writeNote } from "./output/write.ts";
 
@@ -26,20 +18,13 @@ const program = new Command("espalier")
   .showHelpAfterError("(--help says more)")
   .configureHelp({ showGlobalOptions: false })
   .exitOverride();
-program.commandsGroup("Run:");
-registerServe(program);
-registerDemo(program);
-program.commandsGroup("Look:");
-registerStatus(program);
-registerWorkers(program);
-registerFeeds(program);
-registerExplain(program);
-registerCheckConfig(program);
-registerVerifyTokenizer(program);
-registerVersion(program);
-program.commandsGroup("Measure:");
-registerReplay(program);
-registerSimulate(program);
+const called = await loadCalledCommand(process.argv.slice(2));
+for (const name of commandNames) {
+  if (name === called?.name) called.register(program);
+  else addCommand(program, name);
+}
+// Options and arguments are known of the called command only.
+program.configureHelp({ showGlobalOptions: false, subcommandTerm: (command) => command.name() });
 program.addHelpCommand(
   new Command("help").argument("[command]").helpGroup("Look:").description("display help for a command"),
 );

@@ -41,6 +41,15 @@ test("flags become the configuration; those that may be repeated gather", () => 
   expect(config.injectUsage).toBe(false);
 });
 
+test("several values behind one flag, as other routers take them", () => {
+  const { engines, policy, health } = read(
+    ...["--worker-urls", "http://a:1", "http://b:1", "--policy", "cache_aware"],
+    ...["--worker-urls", "http://c:1", "--health-check-interval-secs", "60"],
+  );
+  expect(engines.map(({ url }) => url)).toEqual(["http://a:1", "http://b:1", "http://c:1"]);
+  expect([policy.name, health.intervalMs]).toEqual(["cache_aware", 60_000]);
+});
+
 test("flags of other routers set the same, and stand beside ours in the help", () => {
   const { policy } = read("--policy", "cache_aware", "--cache-threshold", "0.5", "--balance-abs-threshold", "32");
   expect(policy.options).toEqual({ "cache-threshold": 0.5, "balance-abs-threshold": 32 });

@@ -22,6 +22,7 @@ const status = {
   usableEngines: 2,
   models: ["tiny", "large"],
   mesh: null,
+  lastReload: null,
 };
 
 test("a router that is ready: its state in four lines, exit code 0", async () => {
@@ -39,6 +40,20 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
   expect(people.exitCode).toBe(1);
   const programs = await runCommand(registerStatus, "status", "--admin", admin, "--json");
   expect([JSON.parse(programs.stdout), programs.exitCode]).toEqual([given, 1]);
+});
+
+test("what became of the last reload, where it matters", async () => {
+  const shown = async (lastReload: object) => {
+    const { admin } = await routerSaying({ ...status, lastReload });
+    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(4).join("\n");
+  };
+  expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
+  expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(
+    "config    waits for a restart: listen.port, mesh.port\n",
+  );
+  expect(await shown({ applied: [], needsRestart: [], error: { code: "config_invalid", message: "no" } })).toBe(
+    "config    its last reload failed, the one before is in force: no\n",
+  );
 });
 
 const target = (inFlight: number, signals: object = {}) => ({
@@ -116,6 +131,53 @@ test.each([
     { method: "PATCH", path: "/admin/workers/a%2Fb%20c%3Fd", body: JSON.stringify({ draining }) },
   ]);
   expect(cellsOf(stdout)[0]![1]).toBe(draining ? "up, draining" : "up");
+});
+
+test("add sends what was written, and prints the engine", async () => {
+  const { admin, seen } = await routerSaying({ ...worker, state: "unknown" });
+  const flags = [
+    "--id",
+    "a",
+    "--model",
+    "m",
+    "--model",
+    "n",
+    "--role",
+    "prefill",
+    "--weight",
+    "2",
+    "--label",
+    "zone=x=y",
+  ];
+  const { stdout } = await runCommand(registerWorkers, "workers", "add", "http://a:1", ...flags, "--admin", admin);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["POST /admin/workers"]);
+  expect(JSON.parse(seen[0]!.body)).toEqual({
+    ...{ url: "http://a:1", id: "a", models: ["m", "n"], role: "prefill", weight: 2 },
+    labels: { zone: "x=y" },
+  });
+  expect(cellsOf(stdout)[0]!.slice(0, 2)).toEqual(["engine-a", "unknown"]);
+});
+
+test("add sends no more than was written, and refuses a label without a value", async () => {
+  const { admin, seen } = await routerSaying(worker);
+  await runCommand(registerWorkers, "workers", "add", "http://a:1", "--admin", admin);
+  expect(seen.map(({ body }) => body)).toEqual(['{"url":"http://a:1"}']);
+  const { error } = await runCommand(registerWorkers, "workers", "add", "http://a:1", "--label", "x", "--admin", admin);
+  expect(String(error)).toContain("NAME=VALUE");
+  expect(seen).toHaveLength(1);
+});
+
+test("remove takes an engine out, and says so", async () => {
+  const seen: SeenRequest[] = [];
+  const admin = await temporaryServer((request) => {
+    seen.push(request);
+    request.response.writeHead(204).end();
+  });
+  const people = await runCommand(registerWorkers, "workers", "remove", "a/b", "--admin", admin);
+  expect(people.stdout).toBe("a/b is removed\n");
+  const programs = await runCommand(registerWorkers, "workers", "remove", "a/b", "--admin", admin, "--json");
+  expect(JSON.parse(programs.stdout)).toEqual({ removed: "a/b" });
+  expect(seen[0]).toMatchObject({ method: "DELETE", path: "/admin/workers/a%2Fb", body: "" });
 });
 
 test.each([{ written: ["workers", "drain"] }, { written: ["workers", "drain", "a", "b"] }])(

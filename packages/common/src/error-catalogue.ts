@@ -71,6 +71,7 @@ export const errorCatalogue = {
   model_not_found: request(404, "No engine serves this model.", "Use one of the models of GET /v1/models."),
   response_not_found: request(404, "No engine holds this stored response.", "Send the whole conversation again."),
   worker_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/workers."),
+  worker_exists: request(409, "An engine has this id or URL already.", "Remove it first, or choose another id."),
   missing_api_key: {
     ...request(401, "The request carries no API key.", "Send Authorization: Bearer <key>."),
     type: "authentication_error",
@@ -113,6 +114,10 @@ export const errorCatalogue = {
     "Correct what the message names; see docs/CONFIGURATION.md.",
   ),
   config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
+  discovery_failed: setup(
+    "A source of engines cannot be followed; the engines that it gave last stay.",
+    "Check what the message names: the name server, the API server, or the rights of the service account.",
+  ),
   listen_failed: setup("The router cannot listen on the address.", "Free the port or choose another one."),
   mesh_update_refused: setup(
     "A peer sent an update of a document that does not hold only what its writer may write.",

@@ -9,20 +9,25 @@ import type {
   SessionKeySource,
 } from "./compiled-config.ts";
 import { sha256Of } from "./cross-checks.ts";
+import { compileDiscovery } from "./discovery-config.ts";
 import { compileEngines } from "./engine-specs.ts";
+import type { Environment } from "./interpolate.ts";
 import { meshBackend } from "./mesh-backend.ts";
+import { fingerprintsOf } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { mask, Secret } from "./secret.ts";
 
 /** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
-export function compileConfig(tree: ConfigTree): CompiledConfig {
+export function compileConfig(tree: ConfigTree, env: Environment): CompiledConfig {
   return {
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),
+    discovery: compileDiscovery(tree, env),
     mesh: compileMesh(tree),
     warnings: warningsOf(tree),
     effective: maskSecrets(tree),
+    fingerprints: fingerprintsOf(tree),
   };
 }
 
@@ -118,9 +123,10 @@ function compileRouting(tree: ConfigTree) {
 function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
   return {
     isOn: admission.mode === "on",
-    classes: admission.classes.map(({ name, order, share, target, yields, ...rest }) => ({
+    classes: admission.classes.map(({ name, order, share, target, patience, yields, ...rest }) => ({
       ...{ name, order, share, yields },
       targetMs: target,
+      patienceMs: patience,
       onMiss: rest["on-miss"],
       maxPendingTokens: rest["max-pending-tokens"],
     })),
@@ -201,7 +207,9 @@ function compileMesh({ mesh }: ConfigTree): MeshConfig {
 
 function warningsOf(tree: ConfigTree): string[] {
   const warnings: string[] = [];
-  if (tree.engines.length === 0 && tree["engines-file"] === undefined) {
+  const { dns, services, pods, "inference-pools": inferencePools } = tree.discovery;
+  const hasSources = [dns, services, pods, inferencePools].some((sources) => sources.length > 0);
+  if (tree.engines.length === 0 && tree["engines-file"] === undefined && !hasSources) {
     warnings.push("No engines are configured; the router is not ready until some are added.");
   }
   if (tree["api-keys"].length === 0 && !isLoopback(tree.listen.host)) {

@@ -1,4 +1,6 @@
 import type { EngineSpec, KvEventsSpec } from "@espalier/common";
+import type { DiscoveryConfig } from "./discovery-config.ts";
+import type { Fingerprints } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import type { Secret } from "./secret.ts";
 
@@ -76,6 +78,7 @@ export interface AdmissionConfig {
     readonly onMiss: "reject" | "demote";
     readonly maxPendingTokens: number;
     readonly yields: boolean;
+    readonly patienceMs: number;
   }[];
   readonly defaultClass: string;
   readonly between: "strict" | "deficit";
@@ -123,6 +126,7 @@ export interface CompiledConfig {
   readonly engines: readonly EngineSpec[];
   /** A file for `parseEnginesFile`. */
   readonly enginesFile: string | undefined;
+  readonly discovery: DiscoveryConfig;
   readonly engineTls: {
     readonly caFile: string | undefined;
     readonly certFile: string | undefined;
@@ -218,4 +222,6 @@ export interface CompiledConfig {
   readonly warnings: readonly string[];
   /** The configuration in the form of the file, with every default filled in and secrets masked. */
   readonly effective: ConfigTree;
+  /** For `changedPaths`. */
+  readonly fingerprints: Fingerprints;
 }

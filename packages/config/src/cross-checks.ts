@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { isLoopback } from "@espalier/common";
+import { checkDiscovery } from "./discovery-config.ts";
 import { checkEngines } from "./engine-specs.ts";
 import { meshBackend } from "./mesh-backend.ts";
 import type { Path, Problem } from "./problems.ts";
@@ -18,6 +19,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["admin"], () => checkAdmin(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
     [["engines"], () => checkEngines(tree.engines, ["engines"])],
+    [["discovery"], () => checkDiscovery(tree)],
     [["engine-tls"], () => checkEngineTls(tree)],
     [["breaker"], () => checkBreaker(tree)],
     [["policy"], () => checkPolicy(tree.policy, ["policy"])],

@@ -1,8 +1,9 @@
 import { foreignVariables } from "./overlay.ts";
+import { isReloadable } from "./reload.ts";
 import { configSchema } from "./schema/config-schema.ts";
 import { descriptionOf, shapeOf } from "./schema/shape.ts";
 import { defaultText, typeText } from "./setting-texts.ts";
-import { type Setting, settingPath, settings } from "./settings.ts";
+import { flagNames, type Setting, settingPath, settings } from "./settings.ts";
 
 const introduction = `# Configuration
 
@@ -19,6 +20,9 @@ the defaults; the first that has one counts. Sections are merged key by key, lis
 - Where the meaning names what other routers call the same, that key is accepted in place of ours, and a flag of theirs in
   place of our flag: one of them, never both.
 - What Kubernetes sets for Services (\`ESPALIER_SERVICE_HOST\`, \`ESPALIER_PORT_80_TCP\` and the like) is passed over.
+- A running router reads all of it again when the file changes, on SIGHUP and on \`POST /admin/reload\`. What has "yes" under
+  *reload* applies at once, without cutting an answer; other changes are named in the log and wait for a restart. What
+  cannot be read or is not valid changes nothing.
 - \`espalier check-config\` prints what a configuration comes to, with secrets masked.
 `;
 
@@ -61,10 +65,15 @@ function renderTable(rows: readonly Setting[]): string {
       typeText(setting),
       standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
       outside ? `\`${outside.variable}\`` : "",
-      outside ? [outside.flag, ...outside.aliasFlags].map((flag) => `\`${flag}\``).join(", ") : "",
+      outside
+        ? flagNames(outside)
+            .map((flag) => `\`${flag}\``)
+            .join(", ")
+        : "",
+      isReloadable(settingPath(setting)) ? "yes" : "",
       describe(setting),
     ];
     return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   });
-  return `| key | takes | default | variable | flag | meaning |\n|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
+  return `| key | takes | default | variable | flag | reload | meaning |\n|---|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
 }

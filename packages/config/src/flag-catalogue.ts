@@ -30,7 +30,7 @@ export const flagCatalogue: readonly FlagEntry[] = settings.flatMap((setting) =>
     ? [
         {
           flag: setting.outside.flag,
-          aliases: setting.outside.aliasFlags,
+          aliases: setting.outside.aliasFlags.map(({ flag }) => flag),
           path: settingPath(setting),
           type: typeText(setting),
           description: setting.description,

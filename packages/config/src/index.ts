@@ -17,6 +17,7 @@ export type {
   WeightedModel,
 } from "./compiled-config.ts";
 export { describeConfig, renderConfigYaml } from "./describe.ts";
+export type { DiscoveryConfig } from "./discovery-config.ts";
 export { renderConfigurationDocs } from "./documents.ts";
 export { parseEnginesFile } from "./engines-file.ts";
 export { type FlagEntry, flagCatalogue } from "./flag-catalogue.ts";
@@ -24,5 +25,6 @@ export type { Environment } from "./interpolate.ts";
 export { configJsonSchema } from "./json-schema.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
 export type { FlagValues } from "./overlay.ts";
+export { changedPaths, isReloadable, takeUp } from "./reload.ts";
 export type { ConfigTree } from "./schema/config-schema.ts";
 export { Secret } from "./secret.ts";

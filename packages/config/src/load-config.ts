@@ -46,7 +46,7 @@ export function loadConfig({ file, env = {}, flags = {} }: ConfigSources): Compi
   const tree = readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree;
   problems.push(...crossCheck(tree, (key) => !problems.some(({ path }) => path.length === 0 || path[0] === key)));
   if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
-  return compileConfig(tree);
+  return compileConfig(tree, env);
 }
 
 /** The flag or variable that gave the value at a path, or the list or section around it. */

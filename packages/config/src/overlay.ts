@@ -6,7 +6,7 @@ import { formatPath, type Problem } from "./problems.ts";
 import { expandShorthand, isSection } from "./read-tree.ts";
 import { configSchema } from "./schema/config-schema.ts";
 import { shapeOf } from "./schema/shape.ts";
-import { type Setting, settings } from "./settings.ts";
+import { flagNames, type Setting, settings } from "./settings.ts";
 
 /** Values of flags by their name, dashes included: `{ "--listen-port": "8080", "--engine": ["http://a", "http://b"] }`. */
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
@@ -65,21 +65,23 @@ export function readEnvironment(env: Environment, named: ReadonlySet<string>): O
 /** Values of command-line flags. A flag for a list may be given more than once. */
 export function readFlags(flags: FlagValues): Overlay {
   const problems: Problem[] = [];
-  const known = settable.flatMap(({ flag, aliasFlags }) => [flag, ...aliasFlags]);
+  const known = settable.flatMap(flagNames);
   for (const name of Object.keys(flags)) {
     if (!known.includes(name))
       problems.push({ path: [], message: `${name} is not a known flag${didYouMean(name, known)}` });
   }
   const values: OverlayValue[] = [];
-  for (const { setting, flag: own, aliasFlags, keys } of settable) {
+  for (const one of settable) {
+    const { setting, flag: own, aliasFlags, keys } = one;
     const isGiven = (name: string): boolean => Object.hasOwn(flags, name) && flags[name] !== undefined;
-    const [flag = own, ...others] = [own, ...aliasFlags].filter(isGiven);
+    const [flag = own, ...others] = flagNames(one).filter(isGiven);
     for (const other of others) {
       problems.push({ path: [], message: `${other} is another name of ${flag}, which is given too; leave one out` });
     }
     const given = isGiven(flag) ? flags[flag] : undefined;
     if (given === undefined) continue;
-    const texts = typeof given === "string" ? [given] : given;
+    const unit = aliasFlags.find((alias) => alias.flag === flag)?.unit ?? "";
+    const texts = (typeof given === "string" ? [given] : given).map((text) => (isBare(text) ? text + unit : text));
     const last = texts.at(-1);
     if (isList(setting)) values.push({ keys, value: texts, from: flag });
     else if (last !== undefined) values.push({ keys, value: last, from: flag });
@@ -113,6 +115,8 @@ function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: u
   const others = Object.fromEntries(Object.entries(section).filter(([name]) => name === key || !aliases.has(name)));
   return { ...others, [key]: setIn(property, Object.hasOwn(section, key) ? section[key] : undefined, rest, value) };
 }
+
+const isBare = (text: string): boolean => /^\d+(\.\d+)?$/.test(text);
 
 const isList = ({ shape }: Setting): boolean => shape.form === "list";
 

@@ -2,6 +2,7 @@ import type { TSchema } from "typebox";
 import { aliasesOf } from "./aliases.ts";
 import { configSchema } from "./schema/config-schema.ts";
 import type { Alias } from "./schema/container.ts";
+import { type FlagAlias, flagAliases } from "./schema/flag-aliases.ts";
 import { defaultOf, descriptionOf, type Shape, shapeOf } from "./schema/shape.ts";
 
 /** One value or list of the configuration, as documents, flags and environment variables name it. */
@@ -25,7 +26,7 @@ interface OutsideNames {
   /** `--listen-port` */
   readonly flag: string;
   /** Flags of other routers that mean the same: `--cache-threshold`. */
-  readonly aliasFlags: readonly string[];
+  readonly aliasFlags: readonly FlagAlias[];
   /** `ESPALIER_LISTEN_PORT` */
   readonly variable: string;
 }
@@ -35,6 +36,11 @@ const innermost: Place = { isRequired: true, shorthand: undefined, aliases: [] }
 
 /** Every setting, in the order of the schema. */
 export const settings: readonly Setting[] = collect(configSchema, [], innermost);
+
+/** Our flag first. */
+export function flagNames({ flag, aliasFlags }: OutsideNames): readonly string[] {
+  return [flag, ...aliasFlags.map((alias) => alias.flag)];
+}
 
 /** `engines[].url` */
 export function settingPath({ keys }: Pick<Setting, "keys">): string {
@@ -83,7 +89,10 @@ function outsideNames(keys: readonly string[], shape: Shape, { shorthand, aliase
   return {
     keys: outer,
     flag: `--${flag}`,
-    aliasFlags: aliases.flatMap(({ name, isFlag }) => (isFlag ? [`--${name}`] : [])),
+    aliasFlags: [
+      ...aliases.flatMap(({ name, isFlag }) => (isFlag ? [{ flag: `--${name}`, unit: "" as const }] : [])),
+      ...(flagAliases[outer.join(".")] ?? []),
+    ],
     variable: `ESPALIER_${outer.join("_").replaceAll("-", "_").toUpperCase()}`,
   };
 }

@@ -43,6 +43,57 @@ const flags = [
   ["--shared-cache-multiplier", "dynamo", "external-credit"],
 ] as const;
 
+/** Flag of SGLang's router, a value, where it stands here, as what. */
+const routerFlags = [
+  ["--host", "0.0.0.0", "listen.host", "0.0.0.0"],
+  ["--port", "30000", "listen.port", 30_000],
+  ["--server-cert-path", "cert.pem", "listen.tls.cert-file", "cert.pem"],
+  ["--server-key-path", "key.pem", "listen.tls.key-file", "key.pem"],
+  ["--prometheus-host", "127.0.0.2", "admin.host", "127.0.0.2"],
+  ["--prometheus-port", "29000", "admin.port", 29_000],
+  ["--client-cert-path", "cert.pem", "engine-tls.cert-file", "cert.pem"],
+  ["--client-key-path", "key.pem", "engine-tls.key-file", "key.pem"],
+  ["--health-check-endpoint", "/live", "health.path", "/live"],
+  ["--health-check-interval-secs", "60", "health.interval", 60_000],
+  ["--health-check-timeout-secs", "5", "health.timeout", 5_000],
+  ["--health-failure-threshold", "4", "health.down-after", 4],
+  ["--health-success-threshold", "1", "health.up-after", 1],
+  ["--cb-failure-threshold", "10", "breaker.consecutive-failures", 10],
+  ["--cb-success-threshold", "3", "breaker.successes-to-close", 3],
+  ["--cb-timeout-duration-secs", "30", "breaker.open", 30_000],
+  ["--cb-window-duration-secs", "120", "breaker.window", 120_000],
+  ["--max-payload-size", "536870912", "limits.max-body-bytes", 536_870_912],
+  ["--max-concurrent-requests", "100", "limits.max-concurrent-requests", 100],
+  ["--shutdown-grace-period-secs", "90", "drain.grace", 90_000],
+] as const;
+
+const companions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  "--server-cert-path": { "--listen-tls-key-file": "key.pem" },
+  "--server-key-path": { "--listen-tls-cert-file": "cert.pem" },
+  "--client-cert-path": { "--engine-tls-key-file": "key.pem" },
+  "--client-key-path": { "--engine-tls-cert-file": "cert.pem" },
+};
+
+describe("flags of SGLang's router", () => {
+  test.each(routerFlags)("%s %s is %s: %j", (flag, written, path, value) => {
+    const { effective } = loadConfig({ flags: { [flag]: written, ...companions[flag] } });
+    const found = path.split(".").reduce<unknown>((tree, key) => (tree as Record<string, unknown>)[key], effective);
+    expect(found).toBe(value);
+  });
+
+  test("--worker-urls lists engines", () => {
+    const { engines } = loadConfig({ flags: { "--worker-urls": ["http://a:1", "http://b:1"] } });
+    expect(engines.map(({ url }) => url)).toEqual(["http://a:1", "http://b:1"]);
+  });
+
+  test("a unit that is written is taken, and what is no time is told as it was written", () => {
+    const { health } = loadConfig({ flags: { "--health-check-interval-secs": "500ms" } });
+    expect(health.intervalMs).toBe(500);
+    const problems = problemsIn(() => loadConfig({ flags: { "--health-check-interval-secs": "often" } }));
+    expect(problems[0]).toMatch(/^health\.interval: "often" is not .*\(--health-check-interval-secs\)$/);
+  });
+});
+
 describe("in the file", () => {
   test.each(keys)("%s: %s is %s", (name, alias, key) => {
     expect(load(`policy: { name: ${name}, ${alias}: 1 }`).policy).toEqual({ name, options: { [key]: 1 } });
@@ -91,7 +142,8 @@ describe("as flags", () => {
 
   test("there are no others, and none for names that are no flags elsewhere", () => {
     const aliases = flagCatalogue.flatMap((entry) => entry.aliases);
-    expect([...aliases].sort()).toEqual(flags.map(([flag]) => flag).sort());
+    const known = [...flags.map(([flag]) => flag), ...routerFlags.map(([flag]) => flag), "--worker-urls"];
+    expect([...aliases].sort()).toEqual(known.sort());
     expect(problemsIn(() => loadConfig({ flags: { "--queue-scorer": "1" } }))[0]).toMatch(/is not a known flag/);
   });
 

@@ -10,16 +10,25 @@ const usualClass = {
   onMiss: "reject",
   maxPendingTokens: 32_768,
   yields: false,
+  patienceMs: 0,
 };
 
 test("without any source the configuration is complete", () => {
-  const { effective: _, ...config } = loadConfig({});
+  const { effective: _, fingerprints: __, ...config } = loadConfig({});
   expect(config).toEqual({
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
     admin: { host: "127.0.0.1", port: 9090, keySha256: undefined },
     apiKeys: [],
     engines: [],
     enginesFile: undefined,
+    discovery: {
+      ...{ dns: [], services: [], pods: [], inferencePools: [] },
+      kubernetes: {
+        apiServer: "https://kubernetes.default.svc",
+        tokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+        caFile: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+      },
+    },
     engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
     policy: { name: "predicted_latency", options: {} },
     sessionKey: [
@@ -137,7 +146,7 @@ pools:
 admission:
   mode: off
   classes:
-    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, yields: true }
+    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, patience: 2m, yields: true }
     - { name: others, order: shortest_prefill }
   default-class: others
   between: deficit
@@ -194,7 +203,7 @@ test("every key of the file has its place in the compiled form", () => {
       classes: [
         {
           ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
-          ...{ maxPendingTokens: 100, yields: true },
+          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000 },
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],

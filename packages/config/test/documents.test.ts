@@ -18,7 +18,7 @@ test("flags are unique and well formed, and belong to a group", () => {
 test("a flag says what it takes, where it goes and what stands without it", () => {
   expect(flagCatalogue.find(({ flag }) => flag === "--listen-port")).toEqual({
     flag: "--listen-port",
-    aliases: [],
+    aliases: ["--port"],
     path: "listen.port",
     type: "an integer from 0 to 65535",
     description: "Port to listen on; 0 for any free one.",
@@ -59,25 +59,25 @@ test("the document has every flag and variable, each in one row with its default
 test.each([
   [
     "what stands in lists, without flag or variable",
-    "| `pools[].engine-api-key` | a key of visible ASCII characters | none |  |  | Key that is sent",
+    "| `pools[].engine-api-key` | a key of visible ASCII characters | none |  |  | yes | Key that is sent",
   ],
   [
     "what stands in maps",
-    "| `models.splits.*[].weight` | a number from 0 to 1000000 | required |  |  | Relative share. |",
+    "| `models.splits.*[].weight` | a number from 0 to 1000000 | required |  |  | yes | Relative share. |",
   ],
   [
     "bounds",
-    "| `limits.max-body-bytes` | a size from 1KiB to 1GiB | `32MiB` | `ESPALIER_LIMITS_MAX_BODY_BYTES` | `--limits-max-body-bytes` |",
+    "| `limits.max-body-bytes` | a size from 1KiB to 1GiB | `32MiB` | `ESPALIER_LIMITS_MAX_BODY_BYTES` | `--limits-max-body-bytes`, `--max-payload-size` |  |",
   ],
   [
     "what other routers call the same, with their flags",
-    "| `ESPALIER_POLICY_PREFIX_TOKENS` | `--policy-prefix-tokens`, `--prefix-token-count` | `prefix_hash`: how many tokens " +
+    "| `ESPALIER_POLICY_PREFIX_TOKENS` | `--policy-prefix-tokens`, `--prefix-token-count` | yes | `prefix_hash`: how many tokens " +
       "at the start of a prompt are hashed, in full blocks. 256 unless given. `prefix-token-count` in SGLang and SMG. |",
   ],
   ["a short name", "| `ESPALIER_POLICY` | `--policy` |"],
   [
     "what a list holds",
-    "| `engines` | a list, each plain text or a section; at most 10000 | `[]` | `ESPALIER_ENGINES` | `--engine` |",
+    "| `engines` | a list, each plain text or a section; at most 10000 | `[]` | `ESPALIER_ENGINES` | `--engine`, `--worker-urls` | yes |",
   ],
 ])("the document shows %s", (_, expected) => {
   expect(renderConfigurationDocs()).toContain(expected);

@@ -139,6 +139,12 @@ const samples: Readonly<Record<string, string>> = {
   "admin.tls.ca-file": "/admin-ca",
   engines: "http://a:1",
   "engines-file": "/engines.yaml",
+  "discovery.dns": "engines.example:8000",
+  "discovery.services": "ai/vllm:8000",
+  "discovery.inference-pools": "ai/chat",
+  "discovery.kubernetes.api-server": "https://api:6443",
+  "discovery.kubernetes.token-file": "/token",
+  "discovery.kubernetes.ca-file": "/ca",
   "engine-tls.ca-file": "/ca",
   "engine-tls.cert-file": "/cert",
   "engine-tls.key-file": "/key",
@@ -304,6 +310,13 @@ const secretSamples: Readonly<Record<string, string>> = {
   "mesh.redis-url": "redis://a",
 };
 
+/** The key that a plain text stands for. */
+const discovered: Readonly<Record<string, string>> = {
+  "discovery.dns": "name",
+  "discovery.services": "service",
+  "discovery.inference-pools": "pool",
+};
+
 test("the samples cover every flag", () => {
   expect(Object.keys(samples)).toEqual(flagCatalogue.map(({ path }) => path));
 });
@@ -313,13 +326,18 @@ test.each(flagCatalogue)("$flag and its variable set $path", ({ flag, path }) =>
   const variable = `ESPALIER_${flag
     .slice(2)
     .replace(/^(engine|tokenizer|mesh-seed)$/, "$1s")
+    .replace(/^discover-/, "discovery-")
+    .replace("discovery-kubernetes", () =>
+      flag === "--discover-kubernetes" ? "discovery-services" : "discovery-kubernetes",
+    )
+    .replace(/^(discovery-inference-pool)$/, "$1s")
     .replaceAll("-", "_")
     .toUpperCase()}`;
   for (const outside of [{ flags: { [flag]: sample } }, { env: { [variable]: sample } }]) {
     let found: unknown = describeConfig(load(companions[path] ?? "", outside));
     for (const key of path.split(".")) found = (found as Record<string, unknown>)[key];
     const [first] = Array.isArray(found) ? found : [found];
-    const shown = { engines: "url", tokenizers: "path" }[path];
+    const shown = { ...{ engines: "url", tokenizers: "path" }, ...discovered }[path];
     expect(String(shown === undefined ? first : (first as Record<string, string>)[shown])).toBe(samples[path]);
   }
 });

@@ -4,8 +4,13 @@ import type { EngineSpec, EspalierError } from "@espalier/common";
 export interface SourceObserver {
   /** The whole list as it is from now on; it replaces the one before. */
   onSpecs(specs: readonly EngineSpec[]): void;
-  /** The source could not follow a change; the last list given stays valid. */
+  /**
+   * The source could not follow a change; the last list given stays valid. The same failure is reported once for as long
+   * as it lasts.
+   */
   onError(error: EspalierError): void;
+  /** The failures reported so far are over. */
+  onRecovered(): void;
 }
 
 /** Where engines come from. `start` and `stop` are each called at most once, in that order. */
@@ -13,9 +18,10 @@ export interface EngineSource {
   /** Names the source in messages. */
   readonly name: string;
   /**
-   * Gives the first list to `observer` before it resolves, and later lists as they come.
+   * Gives the first list to `observer` before it resolves, and later lists as they come. A source that asks others over
+   * the network begins with an empty list, and a failure, when they do not answer within a few seconds.
    *
-   * @throws EspalierError when there is no first list; nothing is left running then
+   * @throws EspalierError when there is no first list and trying again is of no use; nothing is left running then
    */
   start(observer: SourceObserver): Promise<void>;
   /** Releases timers and watchers. The observer hears nothing afterwards. */

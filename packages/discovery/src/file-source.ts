@@ -1,92 +1,51 @@
-import { dirname, resolve } from "node:path";
-import {
-  asEspalierError,
-  type EngineSpec,
-  EspalierError,
-  type Logger,
-  type Scheduler,
-  silentLogger,
-  systemScheduler,
-} from "@espalier/common";
+import { resolve } from "node:path";
+import { asEspalierError, type EngineSpec, EspalierError } from "@espalier/common";
 import { type FileContent, readBoundedFile } from "./bounded-file.ts";
 import type { EngineSource, SourceObserver } from "./engine-source.ts";
-import { watchFolder } from "./watch-folder.ts";
+import { type FileWatchOptions, watchFile } from "./watch-file.ts";
 
-/** Watchers miss events on network file systems, and when the folder itself is replaced. */
-const pollPeriodMs = 5_000;
-
-export interface FileSourceOptions {
-  /** The file; it may be a symbolic link. */
-  readonly path: string;
+export interface FileSourceOptions extends FileWatchOptions {
   /** Makes the list from the file's text. What it throws is reported as the file's fault. */
   readonly parse: (text: string, path: string) => readonly EngineSpec[];
-  readonly logger?: Logger;
-  readonly scheduler?: Scheduler;
-  /** How long the folder must be quiet before the file is read again, in milliseconds. */
-  readonly debounceMs?: number;
 }
 
 /**
- * A source that follows a file. It watches the file's folder, not the file, because an atomic rename gives the name to
- * another file and Kubernetes updates a mounted ConfigMap by swapping the link `..data` beside it. Every 5 seconds it
- * reads the file anyway. A change that cannot be read or parsed is reported once and leaves the last good list.
+ * A source that follows a file, as `watchFile` does. A change that cannot be read or parsed is reported once and leaves
+ * the last good list.
  *
  * `start` throws EspalierError `config_unreadable` when the file is absent, unreadable, not a regular file or larger
  * than 16 MiB, `config_invalid` when it is not UTF-8, and what `parse` throws.
  */
 export function createFileSource(options: FileSourceOptions): EngineSource {
-  const { parse, logger = silentLogger, scheduler = systemScheduler, debounceMs = 50 } = options;
   const path = resolve(options.path);
-  const releases: (() => void)[] = [];
   let isStopped = false;
-  /** Reads follow one another; at most one runs and one more waits. */
-  let reads: Promise<void> = Promise.resolve();
-  let isReadWaiting = false;
-
-  const release = (): void => {
+  let unwatch = async (): Promise<void> => {};
+  const stop = (): Promise<void> => {
     isStopped = true;
-    for (const undo of releases.splice(0)) undo();
+    return unwatch();
   };
-
-  const follow = (refresh: () => Promise<void>): void => {
-    const requestRead = (): void => {
-      if (isReadWaiting) return;
-      isReadWaiting = true;
-      reads = reads.then(() => {
-        isReadWaiting = false;
-        return refresh();
-      });
-    };
-    let cancelDebounce = (): void => {};
-    const onChange = (): void => {
-      cancelDebounce();
-      cancelDebounce = scheduler.after(debounceMs, requestRead);
-    };
-    releases.push(watchFolder(dirname(path), onChange, logger));
-    releases.push(() => cancelDebounce(), scheduler.every(pollPeriodMs, requestRead));
-  };
-
   return {
     name: `file ${path}`,
     async start(observer) {
       const guarded: SourceObserver = {
         onSpecs: (specs) => isStopped || observer.onSpecs(specs),
         onError: (error) => isStopped || observer.onError(error),
+        onRecovered: () => isStopped || observer.onRecovered(),
       };
-      const reader = createListReader(path, parse, guarded);
+      const reader = createListReader(path, options.parse, guarded);
+      let first = Promise.resolve();
       // Watching begins before the first read, so no change falls between the two.
-      follow(reader.refresh);
-      const first = reader.readFirst();
-      reads = first.catch(() => {});
+      unwatch = watchFile(options, async () => {
+        await first.catch(() => {});
+        if (!isStopped) await reader.refresh();
+      });
+      first = reader.readFirst();
       await first.catch((error: unknown) => {
-        release();
+        void stop();
         throw error;
       });
     },
-    async stop() {
-      release();
-      await reads;
-    },
+    stop,
   };
 }
 
@@ -105,8 +64,13 @@ function createListReader(path: string, parse: FileSourceOptions["parse"], obser
   const accept = (content: FileContent): void => {
     const specs = parseContent(content, path, parse);
     goodDigest = content.digest;
-    failure = undefined;
+    recover();
     observer.onSpecs(specs);
+  };
+  const recover = (): void => {
+    if (failure === undefined) return;
+    failure = undefined;
+    observer.onRecovered();
   };
   const fail = (thrown: unknown, digest: string | undefined): void => {
     const error = asEspalierError(thrown);
@@ -124,7 +88,7 @@ function createListReader(path: string, parse: FileSourceOptions["parse"], obser
       try {
         const content = await readBoundedFile(path);
         digest = content.digest;
-        if (digest === goodDigest) failure = undefined;
+        if (digest === goodDigest) recover();
         else if (digest !== failure?.digest) accept(content);
       } catch (error) {
         fail(error, digest);

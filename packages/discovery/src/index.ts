@@ -1,5 +1,25 @@
-/** Sources of engines: a static list and a watched file, and their union. */
+/** Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. */
+export type { EngineTraits } from "./discovered-engine.ts";
+export { maxEnginesPerSource } from "./discovered-engine.ts";
+export type { DnsResolver } from "./dns/dns-resolver.ts";
+export { createDnsSource, type DnsSourceOptions } from "./dns/dns-source.ts";
 export type { EngineSource, SourceObserver } from "./engine-source.ts";
+export type { AddressFamily } from "./family.ts";
 export { createFileSource, type FileSourceOptions } from "./file-source.ts";
-export { mergeSources } from "./merge-sources.ts";
-export { createStaticSource } from "./static-source.ts";
+export { createInferencePoolSource, type InferencePoolSourceOptions } from "./kubernetes/inference-pool-source.ts";
+export {
+  createKubernetesClient,
+  type KubernetesAccess,
+  type KubernetesClient,
+  type KubernetesTransport,
+} from "./kubernetes/kubernetes-client.ts";
+export {
+  createPodSource,
+  createServiceSource,
+  type PodSourceOptions,
+  type ServiceSourceOptions,
+} from "./kubernetes/kubernetes-source.ts";
+export type { KubernetesPorts } from "./kubernetes/list-watch.ts";
+export { createListSource, type ListSource } from "./list-source.ts";
+export { type MergeObserver, mergeSources } from "./merge-sources.ts";
+export { type FileWatchOptions, watchFile } from "./watch-file.ts";

@@ -8,8 +8,7 @@ import { createFolder, createRecorder, parseIds, rejectionOf, withoutPolling } f
 type Overrides = Partial<FileSourceOptions>;
 
 /** A source that only its watcher drives, unless the test brings a scheduler. */
-async function startSource(path: string, overrides: Overrides = {}) {
-  const recorder = createRecorder();
+async function startSource(path: string, overrides: Overrides = {}, recorder = createRecorder()) {
   const source = createFileSource({ path, parse: parseIds, scheduler: withoutPolling, debounceMs: 10, ...overrides });
   onTestFinished(() => source.stop());
   await source.start(recorder);
@@ -159,7 +158,8 @@ test("content that is equal again is neither parsed nor given", async () => {
 
 test("good content restored after a failure is not given again, and a new failure is reported again", async () => {
   const path = await createFile("a");
-  const { lists, errors } = await startSource(path);
+  const recorder = createRecorder();
+  const { lists, errors } = await startSource(path, {}, recorder);
   const reported = (count: number) => waitFor(() => errors.length === count, { what: `report ${count}` });
   const replace = async (text: string): Promise<void> => {
     await writeFile(`${path}.new`, text);
@@ -183,6 +183,7 @@ test("good content restored after a failure is not given again, and a new failur
     "config_invalid",
     "config_invalid",
   ]);
+  expect(recorder.recoveries).toBe(1);
 });
 
 /** A file whose watched folder sees nothing of its changes: the link stays, its target lies elsewhere. */

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asEngineId, type EngineSpec, EspalierError, type Scheduler, systemScheduler } from "@espalier/common";
-import type { SourceObserver } from "@espalier/discovery";
+import type { EngineTraits, SourceObserver } from "@espalier/discovery";
 import { onTestFinished } from "vitest";
 
 export const engine = (id: string, url = `http://${id}:8000`): EngineSpec => ({
@@ -25,17 +25,58 @@ export function parseIds(text: string, path: string): readonly EngineSpec[] {
 
 const idsOf = (specs: readonly EngineSpec[]): string => specs.map(({ id }) => id).join(" ");
 
-/** Keeps each list as its ids, `a b c`, and every error. */
-export function createRecorder(): SourceObserver & { readonly lists: string[]; readonly errors: EspalierError[] } {
+/** Observes a source, or several. */
+export interface Recorder extends SourceObserver {
+  onConflict(error: EspalierError): void;
+  /** Each list as its ids, `a b c`. */
+  readonly lists: string[];
+  readonly specs: EngineSpec[][];
+  readonly errors: EspalierError[];
+  readonly conflicts: EspalierError[];
+  readonly recoveries: number;
+}
+
+/** Keeps everything that it is told. */
+export function createRecorder(): Recorder {
   const lists: string[] = [];
+  const specs: EngineSpec[][] = [];
   const errors: EspalierError[] = [];
+  const conflicts: EspalierError[] = [];
+  let recoveries = 0;
   return {
     lists,
+    specs,
     errors,
-    onSpecs: (specs) => lists.push(idsOf(specs)),
+    conflicts,
+    get recoveries() {
+      return recoveries;
+    },
+    onSpecs(given) {
+      lists.push(idsOf(given));
+      specs.push([...given]);
+    },
     onError: (error) => errors.push(error),
+    onConflict: (error) => conflicts.push(error),
+    onRecovered() {
+      recoveries += 1;
+    },
   };
 }
+
+/** What a source says of engines when it is not told to say anything. */
+export const plainTraits: EngineTraits = {
+  scheme: "http",
+  models: [],
+  role: "both",
+  weight: 1,
+  ranks: 1,
+  labels: {},
+  kvEventsPort: undefined,
+  kvReplayPort: undefined,
+  kvTopic: "",
+  kvTransfer: undefined,
+  kvTransferPort: undefined,
+};
 
 /** Real timers without the periodic ones, so that only the watcher can notice a change. */
 export const withoutPolling: Scheduler = { after: systemScheduler.after, every: () => () => {} };

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { EspalierError } from "@espalier/common";
 import {
   createFileSource,
-  createStaticSource,
+  createListSource,
   type EngineSource,
   mergeSources,
   type SourceObserver,
@@ -30,6 +30,7 @@ function createManualSource(name: string, first: string, journal: string[] = [])
     source,
     give: (ids: string) => observer?.onSpecs(parseIds(ids, name)),
     fail: (error: EspalierError) => observer?.onError(error),
+    recover: () => observer?.onRecovered(),
   };
 }
 
@@ -46,8 +47,8 @@ const failingSource = (name: string, journal: string[]): EngineSource => ({
 test("a static source gives its list as it is", async () => {
   const specs = [engine("a"), engine("b")];
   const given: unknown[] = [];
-  const source = createStaticSource(specs);
-  await source.start({ onSpecs: (list) => given.push(list), onError: (error) => given.push(error) });
+  const source = createListSource(specs);
+  await source.start({ onSpecs: (list) => given.push(list), onError: (error) => given.push(error), onRecovered() {} });
   await source.stop();
   expect(given).toEqual([specs]);
 });
@@ -55,7 +56,7 @@ test("a static source gives its list as it is", async () => {
 test("gives one list when all have started, in the order of the sources", async () => {
   const recorder = createRecorder();
   const merged = mergeSources(
-    [createStaticSource([engine("c"), engine("a")]), createStaticSource([]), createStaticSource([engine("b")])],
+    [createListSource([engine("c"), engine("a")]), createListSource([]), createListSource([engine("b")])],
     recorder,
   );
   await merged.start();
@@ -88,24 +89,27 @@ test("the first source wins an id, and the conflict is reported once for as long
   const recorder = createRecorder();
   const urls: string[] = [];
   const second = createManualSource("second", "b a");
-  const merged = mergeSources([createStaticSource([engine("a", "http://mine:1")]), second.source], {
+  const merged = mergeSources([createListSource([engine("a", "http://mine:1")]), second.source], {
     onSpecs(specs) {
       recorder.onSpecs(specs);
       urls.push(specs.find(({ id }) => id === "a")?.url ?? "none");
     },
     onError: recorder.onError,
+    onConflict: recorder.onConflict,
+    onRecovered: recorder.onRecovered,
   });
   await merged.start();
   expect(recorder.lists).toEqual(["a b"]);
-  expect(recorder.errors.map(({ code, message }) => [code, message])).toEqual([
-    ["config_invalid", "engine a of second is ignored: static list has that id already"],
+  expect(recorder.errors).toEqual([]);
+  expect(recorder.conflicts.map(({ code, message }) => [code, message])).toEqual([
+    ["config_invalid", "engine a of second is ignored: the configuration has that id already"],
   ]);
 
   second.give("a c");
-  expect(recorder.errors).toHaveLength(1);
+  expect(recorder.conflicts).toHaveLength(1);
   second.give("c");
   second.give("a c");
-  expect(recorder.errors).toHaveLength(2);
+  expect(recorder.conflicts).toHaveLength(2);
   await merged.stop();
   expect(recorder.lists).toEqual(["a b", "a c", "a c", "a c"]);
   expect(new Set(urls)).toEqual(new Set(["http://mine:1"]));
@@ -118,7 +122,7 @@ test("an id in three sources and twice in one of them is reported once", async (
   await merged.start();
   await merged.stop();
   expect(recorder.lists).toEqual(["a b"]);
-  expect(recorder.errors.map(({ message }) => message)).toEqual([
+  expect(recorder.conflicts.map(({ message }) => message)).toEqual([
     "engine a of source 1 is ignored: source 0 has that id already",
     "engine b of source 2 is ignored: source 0 has that id already",
   ]);
@@ -136,7 +140,48 @@ test("errors of a source pass through and leave the list", async () => {
   expect(recorder.lists).toEqual(["a"]);
 });
 
-test("when a source fails to start, those before it are stopped and nothing is given", async () => {
+test("what a source says of its failures and their end goes on with its name", async () => {
+  const told: string[] = [];
+  const sources = ["one", "two"].map((name) => createManualSource(name, name));
+  const merged = mergeSources(
+    sources.map(({ source }) => source),
+    {
+      onSpecs() {},
+      onError: ({ code }, source) => told.push(`${source}: ${code}`),
+      onConflict() {},
+      onRecovered: (source) => told.push(`${source} is well`),
+    },
+  );
+  await merged.start();
+  sources[1]?.fail(new EspalierError("discovery_failed"));
+  sources[1]?.recover();
+  await merged.stop();
+  expect(told).toEqual(["two: discovery_failed", "two is well"]);
+});
+
+test("sources start side by side: one that waits for others over the network holds up none", async () => {
+  const journal: string[] = [];
+  let answer = (): void => {};
+  const slow: EngineSource = {
+    name: "slow",
+    start: () =>
+      new Promise((resolve) => {
+        answer = resolve;
+      }),
+    async stop() {},
+  };
+  const recorder = createRecorder();
+  const merged = mergeSources([slow, createManualSource("quick", "a", journal).source], recorder);
+  const started = merged.start();
+  expect(journal).toEqual(["start quick"]);
+  expect(recorder.lists).toEqual([]);
+  answer();
+  await started;
+  expect(recorder.lists).toEqual(["a"]);
+  await merged.stop();
+});
+
+test("when a source fails to start, the others are stopped and nothing is given", async () => {
   const journal: string[] = [];
   const recorder = createRecorder();
   const first = createManualSource("first", "a", journal);
@@ -144,8 +189,7 @@ test("when a source fails to start, those before it are stopped and nothing is g
   const merged = mergeSources([first.source, failingSource("middle", journal), last.source], recorder);
   expect((await rejectionOf(merged.start())).message).toBe("middle cannot be read");
   await merged.stop();
-  expect(journal.filter((line) => line.startsWith("start"))).toEqual(["start first"]);
-  expect(journal.filter((line) => line === "stop first")).toHaveLength(1);
+  expect(journal).toEqual(["start first", "start last", "stop first", "stop last"]);
   first.give("a b");
   expect(recorder.lists).toEqual([]);
 });
@@ -160,17 +204,17 @@ test("stop stops every source, and what one says afterwards is not passed on", a
   );
   await merged.start();
   await merged.stop();
-  expect(journal).toEqual(["start one", "start two", "stop two", "stop one"]);
+  expect(journal).toEqual(["start one", "start two", "stop one", "stop two"]);
   sources[0]?.give("late");
   expect(recorder.lists).toEqual(["one two"]);
 });
 
-test("a watched file joins the static list and follows its changes until stop", async () => {
+test("a watched file joins the configured list and follows its changes until stop", async () => {
   const path = join(await createFolder(), "engines.yaml");
   await writeFile(path, "b c");
   const recorder = createRecorder();
   const file = createFileSource({ path, parse: parseIds, scheduler: withoutPolling, debounceMs: 10 });
-  const merged = mergeSources([createStaticSource([engine("a"), engine("b")]), file], recorder);
+  const merged = mergeSources([createListSource([engine("a"), engine("b")]), file], recorder);
   onTestFinished(() => merged.stop());
   await merged.start();
   expect(recorder.lists).toEqual(["a b c"]);
@@ -178,8 +222,8 @@ test("a watched file joins the static list and follows its changes until stop", 
   await rename(`${path}.new`, path);
   await waitFor(() => recorder.lists.length === 2, { what: "second list" });
   expect(recorder.lists).toEqual(["a b c", "a b d"]);
-  expect(recorder.errors.map(({ message }) => message)).toEqual([
-    `engine b of file ${path} is ignored: static list has that id already`,
+  expect(recorder.conflicts.map(({ message }) => message)).toEqual([
+    `engine b of file ${path} is ignored: the configuration has that id already`,
   ]);
 });
 

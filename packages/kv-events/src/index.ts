@@ -14,6 +14,7 @@ export {
   readVllmEventSources,
 } from "./feed/event-sources.ts";
 export type { EventTransport } from "./feed/event-transport.ts";
+export { registerFeedMetrics } from "./feed/feed-meters.ts";
 export type { FeedSink } from "./feed/feed-sink.ts";
 export type { FeedReason, FeedState, NewLifeReason } from "./feed/feed-state.ts";
 export { createKvFeed, type FeedEndpoints, type KvFeed, type KvFeedDescription } from "./feed/kv-feed.ts";

@@ -78,15 +78,9 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   onRequestStart(): void {}
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    const raw = controller.rawHeaders as Buffer[];
     if (status < 200) return;
     this.#status = status;
-    for (let i = 0; i + 1 < raw.length; i += 2) {
-      const name = raw[i]!.toString("latin1").toLowerCase();
-      const value = raw[i + 1]!.toString("latin1");
-      const earlier = Object.hasOwn(this.#headers, name) ? this.#headers[name] : undefined;
-      this.#headers[name] = earlier === undefined ? value : `${earlier}, ${value}`;
-    }
+    this.#headers = readHeaders(controller);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -122,8 +116,21 @@ class ControlCall implements Dispatcher.DispatchHandler, ConnectionUser {
   }
 }
 
+/** By names in lower case; of several with one name the values are joined. */
+export function readHeaders(controller: Dispatcher.DispatchController): Record<string, string> {
+  const raw = controller.rawHeaders as Buffer[];
+  const headers: Record<string, string> = {};
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i]!.toString("latin1").toLowerCase();
+    const value = raw[i + 1]!.toString("latin1");
+    const earlier = Object.hasOwn(headers, name) ? headers[name] : undefined;
+    headers[name] = earlier === undefined ? value : `${earlier}, ${value}`;
+  }
+  return headers;
+}
+
 /** Reduces a failure to what the port promises. */
-function controlError(thrown: Error, ended: boolean): EspalierError {
+export function controlError(thrown: Error, ended: boolean): EspalierError {
   const classified = classifyError(thrown, "sent", ended);
   if (classified instanceof EspalierError) return classified;
   const code = classified.kind === "protocol" ? "upstream_protocol_error" : "upstream_connect_failed";

@@ -2,6 +2,7 @@
  * Passes one client's request to one of several engines over undici: streaming with backpressure from end to end,
  * limits in time, retries before the first byte inside a budget, and an error frame after it.
  */
+export { type ControlHttp, type ControlHttpDeps, createControlHttp } from "./control-http.ts";
 export type { BodyFilter, Exchange, ExchangeObserver, ExchangeOutcome, Upstream } from "./exchange.ts";
 export type { AttemptFailure, FailureKind } from "./failure.ts";
 export {

@@ -29,6 +29,7 @@ export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
 export { type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";
+export { createFeedReaderMeters } from "./feeds/feed-reader-meters.ts";
 export type { LoadExchange, LoadGauge, SharedLoad } from "./load/load-exchange.ts";
 export type { LoadPlane } from "./load/load-plane.ts";
 export type { LoadOrigin } from "./load/peer-gauges.ts";

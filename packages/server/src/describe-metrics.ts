@@ -1,11 +1,31 @@
-import { silentLogger } from "@espalier/common";
+import { createServer } from "node:http";
+import { type Meter, silentLogger } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
+import { registerFeedMetrics } from "@espalier/kv-events";
+import { createFeedReaderMeters } from "@espalier/replication";
 import { createMetrics, type MetricInfo } from "@espalier/telemetry";
-import { createContext } from "./create-router.ts";
+import { createContext } from "./create-context.ts";
+import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 
-/** Every metric of a router, by name, for documents: what registers itself when one is built. */
+/** One router that shares nothing, and one for each way to share: what they have in common registers once. */
+const variants: readonly Readonly<Record<string, readonly string[]>>[] = [
+  {},
+  { "--mesh-port": ["0"] },
+  { "--mesh-redis-url": ["redis://127.0.0.1"] },
+];
+
+/** Every metric of a router, by name, for documents: what registers itself when one is built, or when a feed is. */
 export function describeMetrics(): readonly MetricInfo[] {
-  const metrics = createMetrics({ processMetrics: false });
-  createContext({ config: loadConfig({}), logger: silentLogger }, metrics.meter, () => []);
-  return metrics.describe();
+  const { meter, describe } = createMetrics({ processMetrics: false });
+  for (const flags of variants) build(flags, meter);
+  createReadyGauge(meter);
+  registerFeedMetrics(meter);
+  createFeedReaderMeters(meter);
+  return describe();
+}
+
+/** Nothing of it is started, so nothing has to be stopped. */
+function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter): void {
+  const { mesh } = createContext({ config: loadConfig({ flags }), logger: silentLogger }, meter, () => []);
+  mesh?.serveDocuments(createServer(), undefined);
 }

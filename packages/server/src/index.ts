@@ -3,3 +3,5 @@
  */
 export { createRouter, type Router, type RouterDependencies } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
+export type { Reconfiguration } from "./lifecycle/live-config.ts";
+export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";

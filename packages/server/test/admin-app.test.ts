@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { asEngineId } from "@espalier/common";
 import { createRecordingLogger } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { type AdminDependencies, createAdminApp } from "../src/admin/admin-app.ts";
@@ -26,7 +27,9 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     feeds: () => rig.feeds.describe(),
     mesh: () => undefined,
     dutyOf: () => undefined,
+    operators: { add: () => asEngineId("a"), remove: () => {} },
     describeConfig: () => ({ policy: "least_work" }),
+    reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),
     maxExplainedBytes: 100_000,
     tls: undefined,
@@ -124,6 +127,45 @@ describe("PATCH /admin/workers/:id", () => {
     const { app } = await start();
     const response = await app.inject({ ...patch('{"draining":true}'), url: "/admin/workers/z" });
     expect([response.statusCode, response.json().error.code]).toEqual([404, "worker_not_found"]);
+  });
+});
+
+describe("without a key", () => {
+  const post = (host: string) => ({
+    method: "POST" as const,
+    url: "/admin/workers",
+    headers: { host, "content-type": "application/json" },
+    payload: '{"url":"http://a:1"}',
+  });
+
+  test.each(["localhost:9090", "127.0.0.1:9090", "[::1]:9090", "LOCALHOST"])("%s may change things", async (host) => {
+    const { app } = await start();
+    expect((await app.inject(post(host))).statusCode).toBe(201);
+  });
+
+  test.each(["evil.example", "10.0.0.1:9090", "localhost.evil.example", "127.0.0.1.evil.example"])(
+    "a page of %s may not, and may look as before",
+    async (host) => {
+      const { app } = await start();
+      const response = await app.inject(post(host));
+      expect([response.statusCode, response.json().error.code]).toEqual([400, "invalid_header"]);
+      expect((await app.inject({ url: "/admin/workers", headers: { host } })).statusCode).toBe(200);
+    },
+  );
+
+  test("whoever has the key may call it as he likes", async () => {
+    const { app } = await start({ keySha256: createHash("sha256").update("right").digest() });
+    const asked = post("router.internal");
+    const response = await app.inject({ ...asked, headers: { ...asked.headers, authorization: "Bearer right" } });
+    expect(response.statusCode).toBe(201);
+  });
+});
+
+describe("one worker", () => {
+  test("is described by its id", async () => {
+    const { app } = await start();
+    expect((await app.inject({ url: "/admin/workers/a" })).json()).toMatchObject({ id: "a", duty: null });
+    expect((await app.inject({ url: "/admin/workers/z" })).json().error.code).toBe("worker_not_found");
   });
 });
 

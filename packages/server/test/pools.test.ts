@@ -12,6 +12,7 @@ const workOf = (): PoolWork => new PoolWork(clock);
 
 const rule = (models: readonly string[], policy: string, forwardAuthorization = false): PoolRule => ({
   models,
+  policyText: policy,
   createPolicy: () => createPolicy(policy),
   upstreamHeaders: ["authorization", `Bearer ${policy}`],
   forwardAuthorization,

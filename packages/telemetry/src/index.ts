@@ -1,6 +1,7 @@
 /** Metrics and logs behind the ports of common. */
 export {
   createLogger,
+  type LevelledLogger,
   type LogDestination,
   type LogFormat,
   type LoggerOptions,

@@ -24,12 +24,17 @@ export interface LoggerOptions {
   readonly clock?: Clock;
 }
 
+/** A logger that can be told another level while it runs; its children follow. */
+export interface LevelledLogger extends Logger {
+  setLevel(level: LogLevel): void;
+}
+
 /**
  * A logger of one line per call: time (ISO, UTC), level, message, fields. Writing never blocks: a descriptor is written
  * in the background, and flushed when the process exits. Keys that name secrets or request content are redacted, and
  * sizes are bounded; see `cleanFields`.
  */
-export function createLogger(options: LoggerOptions = {}): Logger {
+export function createLogger(options: LoggerOptions = {}): LevelledLogger {
   const { level = "info", format = "json", coloured = false, destination = 2, clock = systemClock } = options;
   const sink: Sink =
     typeof destination === "number"
@@ -65,5 +70,8 @@ export function createLogger(options: LoggerOptions = {}): Logger {
   };
   const logger = withBindings({});
   sink.onDropped((lines) => logger.warn("log lines were dropped: the destination is too slow", { lines }));
-  return logger;
+  const setLevel = (next: LogLevel): void => {
+    writer.level = next;
+  };
+  return { ...logger, setLevel };
 }

@@ -1,12 +1,11 @@
-import type { Logger } from "@espalier/common";
-import { createLogger, type LoggerOptions } from "@espalier/telemetry";
+import { createLogger, type LevelledLogger, type LoggerOptions } from "@espalier/telemetry";
 import { createVirtualTime } from "@espalier/testing";
 
 /** 2023-11-14T22:13:20.000Z, where virtual time starts. */
 export const startTime = "2023-11-14T22:13:20.000Z";
 
 interface CapturedLog {
-  readonly logger: Logger;
+  readonly logger: LevelledLogger;
   /** What was written, one element per write. */
   readonly written: readonly string[];
   /** The written lines, parsed. */

@@ -247,3 +247,14 @@ test("whatever the fields are, a pretty line has no control characters", () => {
   );
   fc.assert(property, { numRuns: 300, seed: 6 });
 });
+
+test("another level counts from then on, for children too", () => {
+  const { logger, lines } = captureLog({ level: "warn" });
+  const child = logger.child({ part: "retry" });
+  child.info("unheard");
+  logger.setLevel("debug");
+  child.debug("heard");
+  logger.setLevel("error");
+  logger.warn("unheard again");
+  expect(lines().map(({ msg }) => msg)).toEqual(["heard"]);
+});

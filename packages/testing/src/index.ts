@@ -1,4 +1,10 @@
-/** What tests share: virtual time, a recording logger, waiting with a deadline, and where real captures are. */
+/**
+ * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, and where
+ * real captures are.
+ */
+export type { DnsRecords } from "./dns-message.ts";
+export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
+export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createRecordingLogger, type LogLine } from "./recording-logger.ts";
 export { schedulerOf } from "./scheduler-of.ts";
 export { createSeriesMeter, type SeriesMeter } from "./series-meter.ts";

@@ -60,6 +60,7 @@ function manualPool(): TokenizerPool & { readonly batches: PieceBatch[]; answer(
     full: false,
     start: async () => undefined,
     stop: async () => undefined,
+    warm: async () => undefined,
     encode(batch) {
       if (this.full) return undefined;
       batches.push(batch);

@@ -70,6 +70,13 @@ test("threads make the tokens that the tokenizer makes, of several models and ba
   expect(results).toEqual(expected);
 });
 
+test("threads are made ready for every model, and for one that cannot be read it is said why", async () => {
+  const pool = await startPool({ threads: 2 });
+  await Promise.all(Object.values(modelFolders).map((model) => pool.warm(model)));
+  await expect(pool.warm(join(folder, "nothing"))).rejects.toThrow(/does not exist/);
+  expect(await pool.encode(batch("a"))).toHaveLength(1);
+});
+
 test("a model whose files cannot be read fails its batch, and the thread goes on", async () => {
   const pool = await startPool();
   await expect(pool.encode({ ...batch("a"), folder: join(folder, "nothing") })).rejects.toThrow(/does not exist/);

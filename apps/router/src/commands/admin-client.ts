@@ -22,14 +22,16 @@ export function addAdminOptions(command: Command): Command {
     .option("--json", "print JSON");
 }
 
-/** What is sent besides the question, as JSON text. */
+/** What is sent besides the question, as JSON text; empty for nothing. */
 export interface AdminBody {
-  readonly method: "PATCH" | "POST";
+  readonly method: "PATCH" | "POST" | "DELETE";
   readonly json: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 const timeoutMs = 5_000;
+/** With it a router answers as with 200, of something that it tried and could not do. */
+const outcomeStatus = 422;
 const maxBytes = 16_777_216;
 
 /**
@@ -46,16 +48,18 @@ export async function askAdmin<Answer>(
     const { status, body } = await withHttpClient((http) =>
       http({
         url: `${admin.replace(/\/$/, "")}${path}`,
-        ...(sent ? { method: sent.method, body: sent.json } : {}),
+        ...(sent ? { method: sent.method } : {}),
+        ...(sent?.json ? { body: sent.json } : {}),
         headers: {
-          ...(sent ? { ...sent.headers, "content-type": "application/json" } : {}),
+          ...(sent?.json ? { ...sent.headers, "content-type": "application/json" } : {}),
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
         },
         timeoutMs,
         maxBytes,
       }),
     );
-    if (status === 200) return JSON.parse(body) as Answer;
+    if (status === 204) return undefined as Answer;
+    if (status === 200 || status === 201 || status === outcomeStatus) return JSON.parse(body) as Answer;
     const { code, message } = readError(body);
     throw new EspalierError(code, `The router at ${admin} answered ${status}: ${message}`);
   } catch (error) {

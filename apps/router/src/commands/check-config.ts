@@ -1,12 +1,11 @@
 import { describeConfig, renderConfigYaml } from "@espalier/config";
 import type { Command } from "commander";
 import { writeJson, writeNote, writeResult } from "../output/write.ts";
+import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
 
 export function registerCheckConfig(program: Command): void {
-  const command = program
-    .command("check-config")
-    .summary("check a configuration and print what it comes to")
+  const command = addCommand(program, "check-config")
     .description(
       "Reads flags, environment and file as `serve` would, and prints the complete configuration with secrets masked.\n" +
         "Exits with 1 and one line for each problem when it is not valid.",

@@ -17,7 +17,11 @@ export function addConfigFlags(command: Command): Command {
     if (entry.isRepeatable) option.argParser(collect);
     command.addOption(option.helpGroup(`${entry.group}`));
     for (const alias of entry.aliases) {
-      const other = new Option(`${alias} <value>`, `The same as ${entry.flag}.`).hideHelp();
+      // Where a list is meant, other routers take several values behind one flag.
+      const other = new Option(
+        `${alias} <${entry.isRepeatable ? "value..." : "value"}>`,
+        `The same as ${entry.flag}.`,
+      ).hideHelp();
       if (entry.isRepeatable) other.argParser(collect);
       command.addOption(other);
     }

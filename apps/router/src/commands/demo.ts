@@ -17,15 +17,14 @@ import { writeNote, writeResult } from "../output/write.ts";
 import { renderResults } from "../replay/result-table.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
 import { collect } from "./collect.ts";
+import { addCommand } from "./command-list.ts";
 
 const simulatedModel = "sim-model";
 /** Results that the summary at the end is made of: the newest ones. */
 const maxKeptResults = 100_000;
 
 export function registerDemo(program: Command): void {
-  program
-    .command("demo")
-    .summary("a mesh of routers and simulated engines on this machine (`npm start`)")
+  addCommand(program, "demo")
     .description(
       "Starts simulated engines and routers in front of them, which share what the engines hold and how loaded they are, " +
         "and prints how to use them. Ctrl-C ends all.",

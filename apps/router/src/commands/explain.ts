@@ -4,6 +4,7 @@ import { describeExplanation, type ExplainReport } from "../output/explain-repor
 import { UsageError } from "../output/usage-error.ts";
 import { writeJson, writeResult } from "../output/write.ts";
 import { askAdmin } from "./admin-client.ts";
+import { addCommand } from "./command-list.ts";
 
 interface ExplainFlags {
   readonly url: string;
@@ -19,9 +20,7 @@ const standardInput = 0;
 const ownHeaders = ["authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"];
 
 export function registerExplain(program: Command): void {
-  program
-    .command("explain")
-    .summary("say where a running router would send a request, and why")
+  addCommand(program, "explain")
     .description(
       "Has a running router plan a request as if a client had sent it: every candidate with its cost and each term of it, the " +
         "load, what is known of the prompt there, by which router and since when, and who is left out and why. The request " +

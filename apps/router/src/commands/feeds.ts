@@ -2,6 +2,7 @@ import { formatTable, type TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output/write.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { addCommand } from "./command-list.ts";
 
 /** The part of a feed's description that the table shows. */
 interface Feed {
@@ -38,13 +39,10 @@ const columns: readonly TableColumn<Feed>[] = [
 ];
 
 export function registerFeeds(program: Command): void {
-  const command = program
-    .command("feeds")
-    .summary("list the KV event feeds of a running router")
-    .description(
-      "Lists the targets and pools whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
-        "known to be current) or off. Engines that publish none are not listed.",
-    );
+  const command = addCommand(program, "feeds").description(
+    "Lists the targets and pools whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
+      "known to be current) or off. Engines that publish none are not listed.",
+  );
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const { feeds } = await askAdmin<{ readonly feeds: readonly Feed[] }>(options, "/admin/feeds");
     if (options.json) writeJson(feeds);

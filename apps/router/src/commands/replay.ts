@@ -13,11 +13,10 @@ import { eventsNote, renderResults } from "../replay/result-table.ts";
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
 import { collect } from "./collect.ts";
+import { addCommand } from "./command-list.ts";
 
 export function registerReplay(program: Command): void {
-  program
-    .command("replay")
-    .summary("drive a trace at real endpoints, or at simulated engines, and measure")
+  addCommand(program, "replay")
     .description(
       "Sends the requests of a trace over HTTP and prints what a client saw: time to first token, inter-token " +
         "latency, throughput, share of prompt tokens found in a cache, errors. Without --url it starts its own engines " +

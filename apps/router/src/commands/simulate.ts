@@ -32,11 +32,10 @@ import {
 import { simulatedPolicies } from "../simulate/simulated-policies.ts";
 import { loadScenario } from "../simulate/simulated-scenario.ts";
 import { writeReport } from "../simulate/write-report.ts";
+import { addCommand } from "./command-list.ts";
 
 export function registerSimulate(program: Command): void {
-  program
-    .command("simulate")
-    .summary("run a fleet in virtual time, and measure")
+  addCommand(program, "simulate")
     .description(
       "Runs whole fleets in virtual time: the routers' own policies, index and mesh over modelled engines, links and " +
         "clients. Runs are made in processes beside each other; the table has the medians over seeds. " +

@@ -12,6 +12,7 @@ import type { Command } from "commander";
 import { readEndpointUrl } from "../output/usage-error.ts";
 import { writeJson, writeNote, writeResult } from "../output/write.ts";
 import { verifyCases } from "../verify/verify-cases.ts";
+import { addCommand } from "./command-list.ts";
 import { withHttpClient } from "./http-session.ts";
 
 interface VerifyFlags {
@@ -25,9 +26,7 @@ interface VerifyFlags {
 const listedRows = 20;
 
 export function registerVerifyTokenizer(program: Command): void {
-  program
-    .command("verify-tokenizer")
-    .summary("compare a model's tokenizer and chat template with an engine's")
+  addCommand(program, "verify-tokenizer")
     .description(
       "Has an engine tokenize texts and chats on which tokenizers are likely to differ, and compares its tokens with those " +
         "that this router would make of the same. Exits with 1 when one differs.",

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { writeJson, writeResult } from "../output/write.ts";
+import { addCommand } from "./command-list.ts";
 
 /** The version of this program, from its package.json. */
 export function readVersion(): string {
@@ -9,9 +10,7 @@ export function readVersion(): string {
 }
 
 export function registerVersion(program: Command): void {
-  program
-    .command("version")
-    .summary("print the version")
+  addCommand(program, "version")
     .option("--json", "print JSON")
     .action((options: { json?: boolean }) => {
       const version = readVersion();

@@ -1,7 +1,10 @@
 import { formatTable, type TableColumn } from "@espalier/workload";
 import type { Command } from "commander";
+import { UsageError } from "../output/usage-error.ts";
 import { writeJson, writeResult } from "../output/write.ts";
 import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
+import { collect } from "./collect.ts";
+import { addCommand } from "./command-list.ts";
 
 /** The part of an engine's description that the table shows. */
 interface Worker {
@@ -39,18 +42,80 @@ const columns: readonly TableColumn<Worker>[] = [
 ];
 
 export function registerWorkers(program: Command): void {
-  const command = program
-    .command("workers")
-    .summary("list the engines of a running router, or take one out for a while")
-    .description("Lists the engines of a running router, or takes one out for a while. `list` need not be written.");
+  const command = addCommand(program, "workers").description(
+    "Lists the engines of a running router, adds one, takes one out for a while, or removes it. `list` need not be written.",
+  );
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
     if (options.json) writeJson(workers);
     else writeResult(formatTable(workers, columns));
   });
+  registerAdd(command);
+  registerRemove(command);
   registerDrain(command, "drain", true, "give an engine no new requests; those it has may finish");
   registerDrain(command, "undrain", false, "give an engine new requests again");
+}
+
+interface AddOptions extends AdminOptions {
+  readonly id?: string;
+  readonly model: readonly string[];
+  readonly role?: string;
+  readonly weight?: string;
+  readonly label: readonly string[];
+}
+
+function registerAdd(command: Command): void {
+  const child = command
+    .command("add")
+    .argument("<url>", "the engine's URL")
+    .summary("add an engine; with a mesh, at every router")
+    .description(
+      "Adds an engine until it is removed or all routers have stopped; one that was removed is brought back. What is to last " +
+        "stands in the configuration.",
+    )
+    .option("--id <id>", "unique name; host and port of the URL unless given")
+    .option("--model <name>", "a model it serves; repeatable; the engine is asked unless given", collect, [])
+    .option("--role <role>", "both, prefill or decode")
+    .option("--weight <number>", "relative share of traffic")
+    .option("--label <name=value>", "a label; repeatable", collect, []);
+  addAdminOptions(child).action(async (url: string, options: AddOptions) => {
+    const { id, model, role, weight, label } = options;
+    const written = {
+      url,
+      ...(id === undefined ? {} : { id }),
+      ...(model.length === 0 ? {} : { models: model }),
+      ...(role === undefined ? {} : { role }),
+      ...(weight === undefined ? {} : { weight: Number(weight) }),
+      ...(label.length === 0 ? {} : { labels: Object.fromEntries(label.map(readLabel)) }),
+    };
+    const worker = await askAdmin<Worker>(options, "/admin/workers", { method: "POST", json: JSON.stringify(written) });
+    if (options.json) writeJson(worker);
+    else writeResult(formatTable([worker], columns));
+  });
+}
+
+/** @throws UsageError */
+function readLabel(written: string): readonly [string, string] {
+  const [name = "", ...value] = written.split("=");
+  if (name === "" || value.length === 0) throw new UsageError(`--label ${written}: expected NAME=VALUE`);
+  return [name, value.join("=")];
+}
+
+function registerRemove(command: Command): void {
+  const child = command
+    .command("remove")
+    .argument("<id>", "the engine's id, as `workers` lists it")
+    .summary("take an engine out for good; with a mesh, at every router")
+    .description(
+      "Removes an engine, wherever it is listed, until it is added again or all routers have stopped. Requests that it has " +
+        "are not cut.",
+    );
+  addAdminOptions(child).action(async (id: string, options: AdminOptions) => {
+    await askAdmin<undefined>(options, `/admin/workers/${encodeURIComponent(id)}`, { method: "DELETE", json: "" });
+    if (options.json) writeJson({ removed: id });
+    else writeResult(`${id} is removed`);
+  });
 }
 
 function registerDrain(command: Command, name: string, draining: boolean, summary: string): void {

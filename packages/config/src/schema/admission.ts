@@ -47,6 +47,14 @@ const classes = list(
       minimum: 1,
       maximum: 1_000_000_000,
     }),
+    patience: duration({
+      description:
+        "How long a request without a deadline may wait for an engine that would not drop, to take it in, what others are " +
+        "expected to come back for. Only prompts of which the engine has to compute more than half, and 2,048 tokens, wait.",
+      default: "0s",
+      minimum: "0s",
+      maximum: "5m",
+    }),
     yields: flag({
       description:
         "Keep the class to some of a pool's engines, by its part of the work, while classes that do not yield are there: " +

@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import { admission } from "./admission.ts";
 import { section } from "./container.ts";
 import { disaggregation } from "./disaggregation.ts";
+import { discovery } from "./discovery.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
 import { flag } from "./leaf.ts";
 import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listeners.ts";
@@ -19,6 +20,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "api-keys": apiKeys,
   engines,
   "engines-file": Type.Optional(enginesFile),
+  discovery,
   "engine-tls": engineTls,
   policy,
   "session-key": sessionKey,

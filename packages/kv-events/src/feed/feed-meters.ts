@@ -39,32 +39,39 @@ export interface FeedMeters {
   remove(): void;
 }
 
+/** Registers the metrics of feeds, with no series yet: those come with the feeds. */
+export function registerFeedMetrics(meter: Meter) {
+  const labels = ["feed"];
+  return {
+    named: feedCounters.map((name) =>
+      meter.counter({ name: `espalier_kv_feed_${name}_total`, help: counters[name], labels }),
+    ),
+    refused: meter.counter({
+      name: "espalier_kv_feed_refused_messages_total",
+      help: "Messages that were left out as a whole, by reason.",
+      labels: ["feed", "reason"],
+    }),
+    replays: meter.counter({
+      name: "espalier_kv_feed_replays_total",
+      help: "Requests for an engine's history, by how they ended.",
+      labels: ["feed", "outcome"],
+    }),
+    state: meter.gauge({
+      name: "espalier_kv_feed_state",
+      help: "State of the feed: 0 off, 1 stale, 2 replaying, 3 partial, 4 live.",
+      labels,
+    }),
+    lag: meter.gauge({
+      name: "espalier_kv_feed_lag_seconds",
+      help: "Delay of the latest live message beyond the fastest of the last minutes, whatever the clocks' offset.",
+      labels,
+    }),
+  };
+}
+
 /** @param key the target's key: targets are a bounded set */
 export function createFeedMeters(meter: Meter, key: string): FeedMeters {
-  const labels = ["feed"];
-  const named = feedCounters.map((name) =>
-    meter.counter({ name: `espalier_kv_feed_${name}_total`, help: counters[name], labels }),
-  );
-  const refused = meter.counter({
-    name: "espalier_kv_feed_refused_messages_total",
-    help: "Messages that were left out as a whole, by reason.",
-    labels: ["feed", "reason"],
-  });
-  const replays = meter.counter({
-    name: "espalier_kv_feed_replays_total",
-    help: "Requests for an engine's history, by how they ended.",
-    labels: ["feed", "outcome"],
-  });
-  const state = meter.gauge({
-    name: "espalier_kv_feed_state",
-    help: "State of the feed: 0 off, 1 stale, 2 replaying, 3 partial, 4 live.",
-    labels,
-  });
-  const lag = meter.gauge({
-    name: "espalier_kv_feed_lag_seconds",
-    help: "Delay of the latest live message beyond the fastest of the last minutes, whatever the clocks' offset.",
-    labels,
-  });
+  const { named, refused, replays, state, lag } = registerFeedMetrics(meter);
   const series = Object.fromEntries(feedCounters.map((name, at) => [name, named[at]!.series(key)]));
   const stateSeries = state.series(key);
   const lagSeries = lag.series(key);

@@ -1,5 +1,4 @@
 import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
-import { createClient, ErrorReply, RESP_TYPES } from "@redis/client";
 import type { RedisLimits } from "./redis-limits.ts";
 import type { RedisReply } from "./redis-reply.ts";
 
@@ -27,6 +26,9 @@ export interface RedisSessionOptions {
   readonly onEnd: (why: string) => void;
 }
 
+/** The library, which is loaded when a session is opened: routers that use no Redis start without it. */
+type Library = typeof import("@redis/client");
+
 type Client = ReturnType<typeof makeClient>;
 
 /**
@@ -36,6 +38,7 @@ type Client = ReturnType<typeof makeClient>;
  */
 export async function openRedisSession(options: RedisSessionOptions): Promise<RedisSession> {
   const { limits, scheduler, channels, onMessage, onEnd } = options;
+  const library = await import("@redis/client");
   let isEnded = false;
   let isOpen = false;
   const clients: Client[] = [];
@@ -46,7 +49,7 @@ export async function openRedisSession(options: RedisSessionOptions): Promise<Re
     if (isOpen) onEnd(why);
   };
   const connect = async (pingMs: number | undefined): Promise<Client> => {
-    const client = makeClient(options, pingMs);
+    const client = makeClient(library, options, pingMs);
     clients.push(client);
     client.on("error", (error: Error) => end(error.message));
     await client.connect();
@@ -58,7 +61,7 @@ export async function openRedisSession(options: RedisSessionOptions): Promise<Re
     try {
       return await client.sendCommand<RedisReply>(command.map(asArgument));
     } catch (error) {
-      if (!(error instanceof ErrorReply)) end(error instanceof Error ? error.message : String(error));
+      if (!(error instanceof library.ErrorReply)) end(error instanceof Error ? error.message : String(error));
       throw error;
     } finally {
       cancel();
@@ -90,13 +93,17 @@ export async function openRedisSession(options: RedisSessionOptions): Promise<Re
     };
   } catch (error) {
     end("not connected");
-    throw asConnectError(error);
+    throw asConnectError(library, error);
   } finally {
     cancelOpening();
   }
 }
 
-function makeClient({ url, limits }: RedisSessionOptions, pingMs: number | undefined) {
+function makeClient(
+  { createClient, RESP_TYPES }: Library,
+  { url, limits }: RedisSessionOptions,
+  pingMs: number | undefined,
+) {
   return createClient({
     url,
     RESP: 2,
@@ -130,7 +137,7 @@ function asArgument(argument: RedisArgument): string | Buffer {
 }
 
 /** A refused password stays refused; anything else may pass. */
-function asConnectError(error: unknown): unknown {
+function asConnectError({ ErrorReply }: Library, error: unknown): unknown {
   if (!(error instanceof ErrorReply)) return error;
   const kind = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR AUTH|ERR Client sent AUTH)/.exec(error.message)?.[1];
   if (kind === undefined) return error;

@@ -18,10 +18,17 @@ export interface SharedLoad {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  /**
+   * Such work that was heard to come, all in all since `sinceMs`; it never goes down. What came and was computed between two
+   * frames is not in it.
+   */
+  readonly sentWorkMs: Float64Array;
   /** When less of that work was last heard to be left, on the monotonic clock; -Infinity before the first time. */
   readonly computedMs: Float64Array;
   /** Since when there has been such work without a break; Infinity where there is none. */
   readonly pendingSinceMs: Float64Array;
+  /** Since when others are heard, on the same clock. */
+  readonly sinceMs: number;
   /** Other routers whose leases run. */
   readonly originCount: number;
   /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */

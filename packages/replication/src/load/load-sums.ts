@@ -15,8 +15,10 @@ export class LoadSums implements SharedLoad {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
+  readonly sinceMs: number;
   /** Requests in flight by what silent origins last said. */
   readonly expiredInFlight: Float64Array;
   /** Of all slots. */
@@ -31,11 +33,13 @@ export class LoadSums implements SharedLoad {
     this.pendingPrefillTokens = column();
     this.decodeTokens = column();
     this.pendingWorkMs = column();
+    this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
     this.expiredInFlight = column();
     this.#contributors = Array.from({ length: capacity }, () => []);
     this.#nowMs = nowMs;
+    this.sinceMs = nowMs();
   }
 
   ageMs(slot: number): number {
@@ -77,8 +81,10 @@ export class LoadSums implements SharedLoad {
     this.inFlight[slot]! += is.inFlight - was.inFlight;
     this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
     this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
-    this.pendingWorkMs[slot]! += is.pendingWorkMs - was.pendingWorkMs;
-    if (is.pendingWorkMs < was.pendingWorkMs) this.computedMs[slot] = this.#nowMs();
+    const workMs = is.pendingWorkMs - was.pendingWorkMs;
+    this.pendingWorkMs[slot]! += workMs;
+    if (workMs > 0) this.sentWorkMs[slot]! += workMs;
+    if (workMs < 0) this.computedMs[slot] = this.#nowMs();
     if (this.pendingWorkMs[slot] === 0) this.pendingSinceMs[slot] = Number.POSITIVE_INFINITY;
     else if (this.pendingSinceMs[slot] === Number.POSITIVE_INFINITY) this.pendingSinceMs[slot] = this.#nowMs();
   }

@@ -85,6 +85,73 @@ describe("what others have to compute at a target", () => {
   });
 });
 
+describe("what others have sent to a target, all in all", () => {
+  function sentBy() {
+    const routers = rig();
+    const { c } = routers;
+    return { ...routers, sent: (target = "e/0") => c.plane.shared.sentWorkMs[c.slots.slotOf(target)]! };
+  }
+
+  test("grows by what is told to come, and never by what is told to be done", () => {
+    const { time, a, b, c, sent } = sentBy();
+    expect(c.plane.shared.sinceMs).toBe(time.clock.nowMs());
+    const told = [
+      [a, 400, 400],
+      [b, 70, 470],
+      [a, 150, 470],
+      [a, 250, 570],
+      [a, 250, 570],
+      [b, 0, 570],
+      [a, 0, 570],
+      [b, 5, 575],
+    ] as const;
+    for (const [router, workMs, expected] of told) {
+      time.advance(20);
+      router.plane.set("e/0", work(workMs));
+      expect(sent(), `${workMs}`).toBe(expected);
+    }
+    a.plane.set("e/0", gaugeOf(0));
+    expect([sent(), sent("e/1")]).toEqual([575, 0]);
+  });
+
+  test("is told by routers that repeat what they said, and by those that are late, once", () => {
+    const { time, a, b, c, sent } = sentBy();
+    for (const router of [a, b, c]) router.plane.start();
+    a.plane.set("e/0", work(400));
+    const late = a.frames.at(-1)!;
+    time.advance(20);
+    a.plane.set("e/0", work(300));
+    time.advance(5_000);
+    c.plane.exchange.receive(late);
+    c.plane.exchange.receive(a.plane.exchange.fullFrame());
+    expect(sent()).toBe(400);
+    for (const router of [a, b, c]) router.plane.stop();
+  });
+
+  test("has what a router had pending when it was heard first, and again after a silence", () => {
+    const { time, a, c, sent } = sentBy();
+    c.plane.start();
+    a.plane.set("e/0", work(400));
+    time.advance(2_000);
+    expect([sent(), c.plane.shared.originCount]).toEqual([400, 0]);
+    a.plane.set("e/0", work(300));
+    expect(sent()).toBe(700);
+    c.plane.stop();
+  });
+
+  test("lacks what came and was computed between two frames: at most what is done in 10 ms", () => {
+    const { time, a, sent } = sentBy();
+    a.plane.set("e/0", work(400));
+    time.advance(1);
+    a.plane.set("e/0", work(0));
+    a.plane.set("e/0", work(60));
+    time.advance(20);
+    expect(sent()).toBe(400);
+    a.plane.set("e/0", work(500));
+    expect(sent()).toBe(840);
+  });
+});
+
 test("sums of whole milliseconds come back to zero, whatever the order", () => {
   const sums = new LoadSums(1, () => 5);
   const by = { heardMs: 0 };

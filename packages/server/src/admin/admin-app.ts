@@ -1,17 +1,16 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
-import { asEngineId, EspalierError, type Logger } from "@espalier/common";
+import { EspalierError, isLoopback } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
-import { describeEngine, type EngineRecord, type Fleet } from "@espalier/workers";
-import fastify, { type FastifyHttpOptions, type FastifyInstance } from "fastify";
+import fastify, { type FastifyHttpOptions, type FastifyInstance, type FastifyRequest } from "fastify";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
+import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { type Explain, registerExplain } from "./explain-route.ts";
+import { registerWorkers, type WorkerRoutesDependencies } from "./worker-routes.ts";
 
-export interface AdminDependencies {
-  readonly fleet: Fleet;
-  readonly logger: Logger;
+export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly readiness: () => Readiness;
   readonly renderMetrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   /** Plain data for `GET /admin/status`. */
@@ -22,8 +21,8 @@ export interface AdminDependencies {
   readonly mesh: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
-  /** Which side of pairs an engine keeps to, by the balance of roles; undefined where it does not. */
-  readonly dutyOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
+  /** For `POST /admin/reload`. */
+  readonly reload: () => ReloadOutcome;
   /** For `POST /admin/explain`. */
   readonly explain: Explain;
   /** The longest body that may be explained. */
@@ -39,7 +38,7 @@ const maxParamLength = 2_048;
 
 /** The application that operators talk to: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
-  const { fleet, logger, readiness, renderMetrics } = dependencies;
+  const { logger, readiness, renderMetrics } = dependencies;
   const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
   const https = dependencies.tls && httpsOptions(dependencies.tls);
   // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
@@ -54,40 +53,26 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
   });
   registerProbes(app, readiness);
   app.register(async (guarded) => {
-    guarded.addHook("onRequest", async (request) => checkKey(dependencies.keySha256, request.headers.authorization));
+    guarded.addHook("onRequest", async (request) => {
+      checkKey(dependencies.keySha256, request.headers.authorization);
+      if (!dependencies.keySha256) checkHost(request);
+    });
     guarded.get("/metrics", async (_, reply) => {
       const { contentType, body } = await renderMetrics();
       return reply.type(contentType).send(body);
     });
     guarded.get("/admin/status", async () => dependencies.status());
     guarded.get("/admin/config", async () => dependencies.describeConfig());
+    guarded.post("/admin/reload", async (_, reply) => {
+      const outcome = dependencies.reload();
+      return reply.code(outcome.error ? 422 : 200).send(outcome);
+    });
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
-    const describe = (engine: EngineRecord) => ({
-      ...describeEngine(engine),
-      duty: dependencies.dutyOf(engine) ?? null,
-    });
-    guarded.get("/admin/workers", async () => ({ workers: fleet.engines.map(describe) }));
-    guarded.patch<{ Params: { id: string } }>("/admin/workers/:id", async ({ params, body }) => {
-      const draining = readDraining(body);
-      const engine = fleet.engine(asEngineId(params.id));
-      if (!engine) throw new EspalierError("worker_not_found");
-      fleet.setDraining(engine.id, draining);
-      logger.info("worker drain set by an operator", { worker: engine.id, draining });
-      return describe(engine);
-    });
+    registerWorkers(guarded, dependencies);
   });
   return app;
-}
-
-function readDraining(body: unknown): boolean {
-  if (typeof body === "object" && body !== null && "draining" in body && typeof body.draining === "boolean") {
-    return body.draining;
-  }
-  throw new EspalierError("invalid_type", 'The body must be {"draining": true} or {"draining": false}.', {
-    param: "draining",
-  });
 }
 
 function checkKey(expected: Buffer | undefined, authorization: string | undefined): void {
@@ -96,4 +81,21 @@ function checkKey(expected: Buffer | undefined, authorization: string | undefine
   const presented = authorization.replace(/^bearer\s+/i, "");
   const digest = createHash("sha256").update(presented).digest();
   if (!timingSafeEqual(expected, digest)) throw new EspalierError("invalid_api_key");
+}
+
+/**
+ * Without a key the listener is on a loopback address, which pages of any site reach from the browser of this machine under
+ * a name of theirs that resolves to it. What changes anything is done only under a name of this machine.
+ */
+function checkHost({ method, hostname }: FastifyRequest): void {
+  if (method === "GET" || method === "HEAD") return;
+  if (!isLoopback(hostname.replace(/^\[|\]$/g, ""))) {
+    throw new EspalierError(
+      "invalid_header",
+      "Without admin.key, the admin listener must be called by a loopback address.",
+      {
+        param: "host",
+      },
+    );
+  }
 }

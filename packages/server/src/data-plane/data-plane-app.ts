@@ -127,7 +127,10 @@ function createFastify(
 
 /** What is checked before a body is read, so that a refusal costs nothing. */
 function admit(context: RouterContext, request: FastifyRequest): void {
-  const { settings, inFlight } = context;
+  const {
+    inFlight,
+    live: { settings },
+  } = context;
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   const encoding = request.headers["content-encoding"];

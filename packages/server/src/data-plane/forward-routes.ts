@@ -12,7 +12,7 @@ import { answer, passOn } from "./run-exchange.ts";
  * @throws EspalierError `config_invalid` for a path that the router serves itself, or that stands twice
  */
 export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
-  for (const path of context.settings.forwardPaths) {
+  for (const path of context.live.settings.forwardPaths) {
     try {
       app.route({
         method: ["GET", "POST", "PUT", "PATCH", "DELETE"],

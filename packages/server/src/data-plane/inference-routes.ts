@@ -46,7 +46,7 @@ export function planInference(
 ): PlannedRequest | Promise<PlannedRequest> {
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
-  const view = readRequestView(endpoint, received, { maxDepth: context.settings.maxNesting });
+  const view = readRequestView(endpoint, received, { maxDepth: context.live.settings.maxNesting });
   const complete = (onlyEngine: string | undefined): PlannedRequest | Promise<PlannedRequest> =>
     planView(context, request, { view, received, acceptedMs, onlyEngine });
   if (view.previousResponseId === undefined) return complete(undefined);
@@ -67,9 +67,9 @@ function planView(
 ): PlannedRequest | Promise<PlannedRequest> {
   const { view, received, acceptedMs, onlyEngine } = read;
   const { endpoint } = view;
-  const sessionKey = readSessionKey(context.settings.sessionKeyLadder, request.headers, view);
+  const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
   const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
-  const stripUsage = context.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
+  const stripUsage = context.live.settings.injectUsage && endpoint.usageInjectable && view.stream && !view.wantsUsage;
   const renamed = view.model !== undefined && view.model !== model;
   const { service, bodyFields, fieldsFor } = planService(context.admission.config, request, view, context.clock);
   const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>

@@ -22,7 +22,7 @@ export function registerModelRoutes(app: FastifyInstance, context: RouterContext
   });
 }
 
-function listModels({ fleet, modelRouter }: RouterContext): readonly ListedModel[] {
+function listModels({ fleet, live: { modelRouter } }: RouterContext): readonly ListedModel[] {
   const served = new Map<string, ListedModel>(
     fleet.models().map((model) => [
       model.id,

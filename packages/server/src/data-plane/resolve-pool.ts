@@ -21,7 +21,7 @@ export function resolvePool(
   model: string | undefined,
   sessionKey: string | undefined,
 ): ResolvedPool {
-  const served = model === undefined ? onlyModel(context) : context.modelRouter.resolve(model, sessionKey);
+  const served = model === undefined ? onlyModel(context) : context.live.modelRouter.resolve(model, sessionKey);
   const targets = context.fleet.pool(served);
   if (targets.length === 0) throw absent(context, model ?? served);
   return { model: served, pool: context.pools.settingsFor(served), targets };
@@ -40,7 +40,7 @@ function onlyModel({ fleet }: RouterContext): string {
 }
 
 /** An engine that has not told its models may serve it: then it is too early to say that nobody does. */
-function absent({ fleet, modelRouter }: RouterContext, model: string): EspalierError {
+function absent({ fleet, live: { modelRouter } }: RouterContext, model: string): EspalierError {
   const undecided = fleet.engines.length === 0 || fleet.engines.some((engine) => engine.models === undefined);
   if (undecided || modelRouter.names.includes(model)) {
     return new EspalierError("no_engine_available", "No engine that serves this model is up.");

@@ -1,16 +1,16 @@
 import type { Clock, Logger, Random } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
-import type { FleetLearning, TargetSelector } from "@espalier/routing";
+import type { FleetLearning, MemoryWatch, TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "../adapters/adapter-loader.ts";
 import type { AdapterUse } from "../adapters/adapter-use.ts";
 import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { Drain } from "../lifecycle/drain.ts";
+import type { LiveConfig } from "../lifecycle/live-config.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
-import type { ModelRouter } from "../routing/model-router.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { ApiKey } from "./api-keys.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
@@ -32,10 +32,10 @@ export interface RouterContext {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
-  readonly settings: DataPlaneSettings;
+  /** What a reload changes; read anew for each request. */
+  readonly live: LiveConfig;
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
-  readonly modelRouter: ModelRouter;
   readonly pools: Pools;
   /** Of the times that engines take. */
   readonly learning: FleetLearning;
@@ -43,6 +43,8 @@ export interface RouterContext {
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
+  /** What engines have in memory; undefined where no request waits for that. */
+  readonly memory: MemoryWatch | undefined;
   /** Decides as `selector` does, of requests that are not sent. */
   readonly quietSelector: TargetSelector;
   readonly prefix: PrefixParts;

@@ -38,6 +38,8 @@ export interface PrefixParts extends Startable {
   readonly reader: PromptReader;
   /** Undefined when KV events are switched off. */
   readonly feeds: EngineFeeds | undefined;
+  /** What is known of what a target holds. */
+  standingOf(target: TargetIndex): FeedStanding;
 }
 
 /** What is shared with other routers. */
@@ -82,6 +84,8 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const meters = createCacheMeters(meter);
   const recent = createRecentPrompts();
   const reach = createFleetPoolReach(fleet, options.pools ?? []);
+  const standingOf = (target: TargetIndex): FeedStanding =>
+    sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none";
   const knowledge = createPrefixKnowledge({
     clock,
     index,
@@ -91,7 +95,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     placementTokens,
     pools: reach,
     placements: sharing?.placements ?? createLocalPlacements(index, clock),
-    standingOf: (target) => sharing?.standingOf(target) ?? feeds?.standingOf(target) ?? "none",
+    standingOf,
     onPlaced: (target) => feeds?.attach(target),
   });
   const host = sharing?.host ?? localHost(index, knowledge);
@@ -134,6 +138,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     knowledge,
     reader,
     feeds,
+    standingOf,
     start: parts.start,
     async stop() {
       unsubscribe();

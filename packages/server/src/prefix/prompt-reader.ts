@@ -1,4 +1,4 @@
-import type { Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
+import type { Cancel, Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
 import type { TokenizerConfig } from "@espalier/config";
 import { chainRoot } from "@espalier/prefix-index";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
@@ -29,6 +29,8 @@ export interface PromptSource {
 export interface PromptReader extends Startable {
   /** At once when nearly everything is known, else within the budget. It never fails. */
   read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
+  /** Why the first prompts would not be counted in time; empty once the threads have loaded what they need. */
+  readonly waitingFor: readonly string[];
 }
 
 export interface PromptReaderOptions {
@@ -53,6 +55,9 @@ const bytesPerToken = 4;
 /** Models whose prompts an engine tokenizes, each with a cache of its own. Further ones are cut over their bytes. */
 export const maxEngineTokenizers = 256;
 
+/** The router is not kept from being ready for longer, in milliseconds. */
+export const maxWarmUpMs = 15_000;
+
 /** How much of a cache is for the beginnings of prompts; the rest is for pieces that different prompts share. */
 const stateShare = 0.5;
 
@@ -62,16 +67,18 @@ export function createPromptReader(options: PromptReaderOptions): PromptReader {
 
 interface Entry {
   readonly patterns: readonly RegExp[];
-  readonly tokenizerOf: (model: string) => ModelTokenizer | undefined;
+  readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
 }
 
 class ConfiguredReader implements PromptReader {
   readonly #options: PromptReaderOptions;
   readonly #hasher = createPromptHasher();
   readonly #entries: Entry[] = [];
-  /** Undefined while it is being made. */
-  readonly #byEngine = new Map<string, ModelTokenizer | undefined>();
+  /** A promise while it is being made. */
+  readonly #byEngine = new Map<string, ModelTokenizer | Promise<ModelTokenizer>>();
   #bytes: ModelTokenizer | undefined;
+  #isWarm = false;
+  #isStopped = false;
 
   constructor(options: PromptReaderOptions) {
     this.#options = options;
@@ -81,25 +88,39 @@ class ConfiguredReader implements PromptReader {
     const { pool, tokenizers } = this.#options;
     if (tokenizers.some(({ mode }) => mode === "local")) await pool.start();
     this.#bytes = await this.#create({ model: "*", mode: "bytes" });
+    const folders = new Set<string>();
     for (const { models, mode, path } of tokenizers) {
       const local =
         mode === "local" ? await this.#create({ model: models.join(" "), mode, folder: path ?? "" }) : undefined;
+      if (local?.mode === "local" && path !== undefined) folders.add(path);
       this.#entries.push({
         patterns: models.map(globPattern),
         tokenizerOf: mode === "engine" ? (model) => this.#engineTokenizer(model) : () => local,
       });
     }
+    void this.#warmUp([...folders]);
   }
 
   stop(): Promise<void> {
+    this.#isStopped = true;
     return this.#options.pool.stop();
   }
 
+  get waitingFor(): readonly string[] {
+    return this.#isWarm ? [] : ["the tokenizers are being loaded"];
+  }
+
   read(source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
-    const { model, parent = model, endpoint, fields } = source;
+    const { model, parent = model } = source;
     const known = this.#entries.find(({ patterns }) => patterns.some((pattern) => pattern.test(parent)));
     const tokenizer = known?.tokenizerOf(parent) ?? this.#bytes;
     if (!tokenizer) throw new TypeError("the reader has not been started");
+    if (tokenizer instanceof Promise) return tokenizer.then((made) => this.#readBy(made, source));
+    return this.#readBy(tokenizer, source);
+  }
+
+  #readBy(tokenizer: ModelTokenizer, source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
+    const { endpoint, fields } = source;
     const view = tokenizer.view({ endpoint, fields });
     return view instanceof Promise
       ? view.then((seen) => this.#blocksOf(tokenizer, seen, source))
@@ -124,14 +145,36 @@ class ConfiguredReader implements PromptReader {
     return { ...size, tokens: complete ? count : Math.max(count, source.estimatedTokens), from };
   }
 
-  /** One for each model: made when the model is first asked for, seen as bytes until then. */
-  #engineTokenizer(model: string): ModelTokenizer | undefined {
-    if (this.#byEngine.has(model) || this.#byEngine.size >= maxEngineTokenizers) return this.#byEngine.get(model);
-    this.#byEngine.set(model, undefined);
-    void this.#create({ model, mode: "engine", engineUrl: () => this.#options.engineUrl(model) }).then((made) =>
-      this.#byEngine.set(model, made),
+  /** One for each model: made when the model is first asked for. */
+  #engineTokenizer(model: string): ModelTokenizer | Promise<ModelTokenizer> | undefined {
+    const known = this.#byEngine.get(model);
+    if (known !== undefined || this.#byEngine.size >= maxEngineTokenizers) return known;
+    const making = this.#create({ model, mode: "engine", engineUrl: () => this.#options.engineUrl(model) });
+    this.#byEngine.set(model, making);
+    void making.then((made) => this.#byEngine.set(model, made));
+    return making;
+  }
+
+  /** Has the threads load their models. One that cannot, or takes long, is told of, and left to do so with a request. */
+  async #warmUp(folders: readonly string[]): Promise<void> {
+    const { pool, scheduler, logger } = this.#options;
+    let cancel: Cancel = () => {};
+    const late = new Promise<readonly string[]>((resolve) => {
+      cancel = scheduler.after(maxWarmUpMs, () => resolve([`it takes longer than ${maxWarmUpMs} ms`]));
+    });
+    const ends = folders.map((folder) =>
+      pool.warm(folder).then(
+        () => undefined,
+        (error: Error) => error.message,
+      ),
     );
-    return undefined;
+    const reasons = await Promise.race([late, Promise.all(ends)]);
+    cancel();
+    this.#isWarm = true;
+    if (this.#isStopped) return;
+    for (const reason of reasons.filter((each) => each !== undefined)) {
+      logger.warn("tokenizer threads were not made ready: the first prompts may be known too late", { reason });
+    }
   }
 
   #create(of: Pick<ModelTokenizerOptions, "model" | "mode"> & Partial<ModelTokenizerOptions>): Promise<ModelTokenizer> {

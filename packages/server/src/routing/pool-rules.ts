@@ -15,6 +15,7 @@ export function poolRules({ pools, policy }: Pick<CompiledConfig, "pools" | "pol
     create();
     return {
       models: pool.models,
+      policyText: JSON.stringify(pool.policy),
       createPolicy: create,
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,

@@ -16,13 +16,17 @@ export interface PoolSettings {
 }
 
 export interface Pools {
-  /** The settings of a model's pool, made on first use. */
+  /** The settings of a model's pool, made on first use; from then on the same object, whatever the rules. */
   settingsFor(model: string): PoolSettings;
+  /** Other rules from now on. A pool whose policy stays the same keeps what that policy remembers. */
+  replaceRules(rules: readonly PoolRule[]): void;
 }
 
 export interface PoolRule {
   /** Model names; `*` stands for any run of characters. */
   readonly models: readonly string[];
+  /** Policies of the same text decide alike. */
+  readonly policyText: string;
   readonly createPolicy: () => Policy;
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
@@ -36,30 +40,44 @@ export const maxPools = 1_024;
  * @param workOf gives what is learned of the engines of a model
  */
 export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
-  const compiled = rules.map((rule) => ({ rule, patterns: rule.models.map(globPattern) }));
-  const fallback = rules.at(-1);
-  if (!fallback) throw new RangeError("at least one pool rule is needed");
-  const settings = new Map<string, PoolSettings>();
+  let matchRule = ruleMatcher(rules);
+  const pools = new Map<string, Pool>();
 
-  const create = (model: string, rule: PoolRule): PoolSettings => {
-    const { upstreamHeaders, forwardAuthorization } = rule;
-    const created = {
-      model,
-      policy: rule.createPolicy(),
-      work: workOf(model),
-      upstreamHeaders,
-      forwardAuthorization,
-    };
-    settings.set(model, created);
+  const create = (model: string, rule: PoolRule): Pool => {
+    const created = { model, work: workOf(model), policy: rule.createPolicy(), ...ownSettings(rule) };
+    pools.set(model, created);
     return created;
   };
   return {
     settingsFor(model) {
-      const known = settings.get(model);
+      const known = pools.get(model);
       if (known) return known;
-      const match = compiled.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)))?.rule ?? fallback;
-      if (settings.size < maxPools) return create(model, match);
-      return settings.get("*") ?? create("*", fallback);
+      if (pools.size < maxPools) return create(model, matchRule(model));
+      return pools.get("*") ?? create("*", matchRule("*"));
+    },
+    replaceRules(next) {
+      matchRule = ruleMatcher(next);
+      for (const pool of pools.values()) {
+        const rule = matchRule(pool.model);
+        if (rule.policyText !== pool.policyText) pool.policy = rule.createPolicy();
+        Object.assign(pool, ownSettings(rule));
+      }
     },
   };
+}
+
+interface Pool extends PoolSettings {
+  policy: Policy;
+  readonly policyText: string;
+}
+
+function ownSettings({ policyText, upstreamHeaders, forwardAuthorization }: PoolRule) {
+  return { policyText, upstreamHeaders, forwardAuthorization };
+}
+
+function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
+  const compiled = rules.map((rule) => ({ rule, patterns: rule.models.map(globPattern) }));
+  const fallback = rules.at(-1);
+  if (!fallback) throw new RangeError("at least one pool rule is needed");
+  return (model) => compiled.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)))?.rule ?? fallback;
 }

@@ -13,6 +13,7 @@ import { describe, expect, test } from "vitest";
 import {
   createPromptReader,
   maxEngineTokenizers,
+  maxWarmUpMs,
   type PromptReader,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
@@ -44,11 +45,14 @@ interface RigOptions {
   /** How long an engine takes; undefined refuses. */
   readonly engineMs?: number | undefined;
   readonly engineUrl?: (model: string) => string | undefined;
+  /** How the threads load a model; at once unless given. */
+  readonly warm?: (folder: string) => Promise<void>;
 }
 
 function create(options: RigOptions = {}): Rig {
   const { tokenizers = [local], seed = "fleet", size = blockSize, engineUrl = (model) => `http://${model}` } = options;
   const engineMs = "engineMs" in options ? options.engineMs : 0;
+  const warm = options.warm ?? (() => Promise.resolve());
   const time = createVirtualTime();
   const logger = createRecordingLogger();
   const meter = createSeriesMeter();
@@ -72,6 +76,7 @@ function create(options: RigOptions = {}): Rig {
     },
     // A thread that is always busy: what is long and new is not known in time.
     encode: () => void pool.batches++,
+    warm,
   };
   const reader = createPromptReader({
     ...time,
@@ -277,25 +282,15 @@ describe("prompts that an engine tokenizes", () => {
   const prompt = "x".repeat(40);
   const tokenizers = [engine("*")];
 
-  /** The first request for a model makes its tokenizer. */
-  async function warm(options: RigOptions = {}): Promise<Rig> {
-    const rig = await start({ tokenizers, ...options });
-    await rig.read();
-    await rig.time.advanceAsync(0);
-    return rig;
-  }
-
-  test("the first request of a model is seen as bytes, without asking", async () => {
+  test("the first request of a model is asked for, as all that follow", async () => {
     const rig = await start({ tokenizers });
-    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "bytes" });
-    expect(rig.asked).toEqual([]);
-    await rig.time.advanceAsync(0);
     expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
     expect(rig.asked.map(({ url }) => url)).toEqual(["http://m/tokenize"]);
+    expect(await rig.read({ fields: { prompt: `${prompt}y` } })).toMatchObject({ from: "tokens", tokens: 41 });
   });
 
   test("the same prompt is not asked for twice", async () => {
-    const rig = await warm();
+    const rig = await start({ tokenizers });
     const first = await rig.read({ fields: { prompt } });
     const again = rig.read({ fields: { prompt } });
     expect(again).toEqual(first);
@@ -303,13 +298,13 @@ describe("prompts that an engine tokenizes", () => {
   });
 
   test("adapters ask as the model that they are of", async () => {
-    const rig = await warm();
+    const rig = await start({ tokenizers });
     await rig.read({ model: "sql", parent: "m", fields: { prompt } });
     expect(rig.asked.map(({ url, body }) => [url, JSON.parse(body ?? "").model])).toEqual([["http://m/tokenize", "m"]]);
   });
 
   test("an engine that takes longer than the budget has nothing known this time", async () => {
-    const rig = await warm({ engineMs: 200 });
+    const rig = await start({ tokenizers, engineMs: 200 });
     const slow = rig.read({ fields: { prompt }, estimatedTokens: 12 });
     await rig.time.advanceAsync(budgetMs);
     expect(await slow).toMatchObject({ from: "partial", tokens: 12, blockCount: 0 });
@@ -321,7 +316,7 @@ describe("prompts that an engine tokenizes", () => {
     ["an engine that does not answer", { engineMs: undefined }],
     ["no engine that is up", { engineUrl: () => undefined }],
   ])("with %s they are seen as bytes", async (_, options) => {
-    const rig = await warm(options);
+    const rig = await start({ tokenizers, ...options });
     expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "bytes", tokens: 10 });
     expect(rig.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
   });
@@ -348,5 +343,73 @@ describe("prompts that an engine tokenizes", () => {
       rig.read({ model: `m${model}`, fields: { prompt } }),
     );
     expect((await Promise.all(reads)).map(({ from }) => from)).toEqual(["tokens", "bytes"]);
+  });
+});
+
+describe("threads are made ready before the first request", () => {
+  const untold = ["the tokenizers are being loaded"];
+  const warnings = ({ lines }: Rig) => lines.filter(({ level }) => level === "warn").map(({ fields }) => fields.reason);
+
+  test("each model that they serve once, whatever the patterns", async () => {
+    const folders: string[] = [];
+    let loaded = (): void => {};
+    const tokenizers = [{ ...local, models: ["a-*"] }, engine("b-*"), bytes("c-*"), local];
+    const rig = create({
+      tokenizers,
+      warm: (folder) => {
+        folders.push(folder);
+        return new Promise((resolve) => {
+          loaded = resolve;
+        });
+      },
+    });
+    expect(rig.reader.waitingFor).toEqual(untold);
+    await rig.reader.start();
+    await rig.time.advanceAsync(maxWarmUpMs - 1);
+    expect([folders, rig.reader.waitingFor]).toEqual([[shippedModelFolder()], untold]);
+    loaded();
+    await rig.time.advanceAsync(0);
+    expect([rig.reader.waitingFor, warnings(rig), rig.time.pendingCount]).toEqual([[], [], 0]);
+  });
+
+  test("where there are none, nothing is waited for", async () => {
+    const rig = await start({ tokenizers: [engine("*")], warm: () => Promise.reject(new Error("not asked for")) });
+    await rig.time.advanceAsync(0);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([[], []]);
+  });
+
+  test("one that fails is told of, and not waited for", async () => {
+    const rig = await start({ warm: () => Promise.reject(new Error("the thread ended")) });
+    await rig.time.advanceAsync(0);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([[], ["the thread ended"]]);
+    expect(await rig.read()).toMatchObject({ from: "tokens" });
+  });
+
+  test("one that takes too long is told of, and not waited for any longer", async () => {
+    const rig = await start({ warm: () => new Promise(() => {}) });
+    await rig.time.advanceAsync(maxWarmUpMs - 1);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([untold, []]);
+    await rig.time.advanceAsync(1);
+    expect([rig.reader.waitingFor, warnings(rig)]).toEqual([[], [`it takes longer than ${maxWarmUpMs} ms`]]);
+  });
+
+  test("a model whose files are of no use is not loaded, and a stop in the midst of it is no failure", async () => {
+    const asked: string[] = [];
+    const nowhere = { ...local, path: "/nowhere/at/all" };
+    const rig = await start({ tokenizers: [nowhere], warm: async (folder) => void asked.push(folder) });
+    await rig.time.advanceAsync(0);
+    expect([asked, rig.reader.waitingFor]).toEqual([[], []]);
+
+    let fail = (_: Error): void => {};
+    const stopped = await start({
+      warm: () =>
+        new Promise((_, reject) => {
+          fail = reject;
+        }),
+    });
+    await stopped.reader.stop();
+    fail(new Error("the tokenizer pool was stopped"));
+    await stopped.time.advanceAsync(0);
+    expect(warnings(stopped)).toEqual([]);
   });
 });

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { backoffDelayMs, type Logger, type Random, type Scheduler, type Startable } from "@espalier/common";
 import { createPoolThread, type PoolThread } from "./pool-thread.ts";
+import { warmUpTexts } from "./warm-up-texts.ts";
 
 export interface TokenizerPoolOptions {
   /** How many threads; each holds the tokenizers of all models. */
@@ -22,6 +23,8 @@ export interface TokenizerPoolOptions {
 const defaultMaxWaiting = 256;
 const defaultMaxWaitingLength = 64 * 1024 * 1024;
 const defaultMaxBatchMs = 30_000;
+/** Models that a thread may still have to load: as many as it keeps. */
+const maxOwn = 16;
 const restart = { firstDelayMs: 50, maxDelayMs: 30_000 };
 
 export interface PieceBatch {
@@ -39,6 +42,14 @@ export interface TokenizerPool extends Startable {
    * The promise is rejected when the thread fails, and when the pool is stopped first.
    */
   encode(batch: PieceBatch): Promise<readonly Uint32Array[]> | undefined;
+  /**
+   * Has every thread load a model and tokenise until it is quick at it: a request waits for its tokens only for a few
+   * milliseconds, in which a thread that has just started comes to nothing. Rejected as `encode` is, with the first
+   * failure; a thread that fails does not keep the others from it.
+   *
+   * @param folder with the model's files
+   */
+  warm(folder: string): Promise<void>;
 }
 
 interface Waiting {
@@ -60,13 +71,16 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
   let waitingLength = 0;
   let running = false;
 
+  const takeWaiting = (): Waiting | undefined => {
+    const next = waiting.shift();
+    waitingLength -= next?.length ?? 0;
+    return next;
+  };
   const dispatch = (): void => {
     for (const slot of slots) {
       if (!slot.thread || slot.busy) continue;
-      const next = waiting.shift();
-      if (!next) return;
-      waitingLength -= next.length;
-      void work(slot, slot.thread, next);
+      const next = slot.own.shift() ?? takeWaiting();
+      if (next) void work(slot, slot.thread, next);
     }
   };
   const work = async (slot: Slot, thread: PoolThread, { batch, resolve, reject }: Waiting): Promise<void> => {
@@ -89,14 +103,15 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
     async start() {
       running = true;
       for (let index = 0; index < options.threads; index++) {
-        const slot: Slot = { thread: undefined, busy: false, failures: 0, cancel: undefined };
+        const slot: Slot = { thread: undefined, busy: false, own: [], failures: 0, cancel: undefined };
         slots.push(slot);
         launch(slot);
       }
     },
     async stop() {
       running = false;
-      for (const { reject } of waiting.splice(0)) reject(new Error("the tokenizer pool was stopped"));
+      const left = [...waiting.splice(0), ...slots.flatMap(({ own }) => own.splice(0))];
+      for (const { reject } of left) reject(new Error("the tokenizer pool was stopped"));
       waitingLength = 0;
       const ended = slots.splice(0).map(async ({ thread, cancel }) => {
         cancel?.();
@@ -114,7 +129,21 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
         dispatch();
       });
     },
+    warm: (folder) => warmEach(running ? slots : undefined, folder, dispatch),
   };
+}
+
+/** Has every slot load the model before it takes what waits, and waits for all of them. */
+async function warmEach(slots: readonly Slot[] | undefined, folder: string, dispatch: () => void): Promise<void> {
+  if (!slots) throw new Error("the tokenizer pool does not run");
+  const batch = { folder, texts: warmUpTexts(), startsPrompt: true };
+  const done = slots.map(({ own }) => {
+    if (own.length >= maxOwn) return Promise.reject(new Error("too many models are being loaded"));
+    return new Promise((resolve, reject) => own.push({ batch, length: 0, resolve, reject }));
+  });
+  dispatch();
+  const failed = (await Promise.allSettled(done)).find((one) => one.status === "rejected");
+  if (failed) throw failed.reason;
 }
 
 /** Starts a slot's thread, and again whenever it ends by itself while the pool runs. */
@@ -141,6 +170,8 @@ function createLauncher(
 interface Slot {
   thread: PoolThread | undefined;
   busy: boolean;
+  /** Batches for this thread and no other, which go first. */
+  readonly own: Waiting[];
   /** Ends in a row without a batch in between. */
   failures: number;
   cancel: (() => void) | undefined;

@@ -36,6 +36,7 @@ export function createManualPool(tokenizer: TextTokenizer): ManualPool {
     },
     start: async () => undefined,
     stop: async () => undefined,
+    warm: async () => undefined,
     encode(batch) {
       if (this.isFull) return undefined;
       batches.push(batch);

@@ -108,6 +108,62 @@ describe("batches", () => {
   });
 });
 
+describe("making threads ready", () => {
+  // Each thread says by its own number that it has been asked, and on which model.
+  const counting = `
+    globalThis.asked ??= [];
+    const { texts, folder } = request;
+    if (folder === "broken") { parentPort.postMessage({ id: request.id, error: "no such model" }); return; }
+    if (folder === "deadly") process.exit(4);
+    if (texts[0] !== "how often") globalThis.asked.push(texts.join("").length);
+    answer(request, ...globalThis.asked);`;
+
+  test("every thread is given the same long texts, once for each model", async () => {
+    const { pool } = await rig(await programOf(counting), { threads: 3 });
+    await Promise.all([pool.warm("one"), pool.warm("another")]);
+    const told = await Promise.all([1, 2, 3].map(() => pool.encode(batch("how often"))));
+    const lengths = told.map((rows) => [...rows![0]!]);
+    expect(lengths.map(({ length }) => length)).toEqual([2, 2, 2]);
+    expect(new Set(lengths.flat()).size).toBe(1);
+    expect(lengths[0]![0]).toBeGreaterThan(10_000);
+  });
+
+  test("goes before what waits, and lets it pass afterwards", async () => {
+    const { pool } = await rig(await programOf(counting));
+    const before = pool.encode(batch("how often"));
+    const waiting = pool.encode(batch("how often"));
+    await pool.warm("one");
+    expect([(await before)?.[0]?.length, (await waiting)?.[0]?.length]).toEqual([0, 1]);
+  });
+
+  test.each([
+    ["refuses the model", "broken", "no such model"],
+    ["ends of it", "deadly", "the tokenizer thread ended: exit code 4"],
+  ])("a thread that %s is its failure", async (_, model, message) => {
+    const { pool, time } = await rig(await programOf(counting), { threads: 2 });
+    await expect(pool.warm(model)).rejects.toThrow(message);
+    await time.advanceAsync(60_000);
+    await pool.warm("one");
+    expect((await pool.encode(batch("how often")))?.[0]).toHaveLength(1);
+  });
+
+  test("of more models at once than a thread keeps is refused", async () => {
+    const { pool } = await rig(await programOf(silent));
+    // The first is under way, and no longer one of those that wait.
+    const taken = Array.from({ length: 1 + 16 }, (_, at) => pool.warm(`model-${at}`));
+    for (const one of taken) one.catch(() => undefined);
+    await expect(pool.warm("one more")).rejects.toThrow("too many models are being loaded");
+  });
+
+  test("ends with the pool, and without one", async () => {
+    const { pool } = await rig(await programOf(silent));
+    const both = Promise.allSettled([pool.warm("one"), pool.warm("another")]);
+    await pool.stop();
+    expect((await both).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    await expect(pool.warm("one")).rejects.toThrow("the tokenizer pool does not run");
+  });
+});
+
 describe("what waits", () => {
   const ignore = (promise: Promise<unknown> | undefined): boolean => {
     promise?.catch(() => undefined);

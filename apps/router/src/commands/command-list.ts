@@ -1,0 +1,29 @@
+import type { Command } from "commander";
+
+/** What a command is for, under which heading. Nothing of this needs the command itself, which may have much to load. */
+const commands = {
+  serve: ["Run:", "run a router"],
+  demo: ["Run:", "a mesh of routers and simulated engines on this machine (`npm start`)"],
+  status: ["Look:", "say how a running router is"],
+  workers: ["Look:", "list the engines of a running router, add one, take one out"],
+  reload: ["Run:", "have a running router read its configuration again"],
+  feeds: ["Look:", "list the KV event feeds of a running router"],
+  explain: ["Look:", "say where a running router would send a request, and why"],
+  "check-config": ["Look:", "check a configuration and print what it comes to"],
+  "verify-tokenizer": ["Look:", "compare a model's tokenizer and chat template with an engine's"],
+  version: ["Look:", "print the version"],
+  completion: ["Look:", "print a script that completes commands and flags in a shell"],
+  replay: ["Measure:", "drive a trace at real endpoints, or at simulated engines, and measure"],
+  simulate: ["Measure:", "run a fleet in virtual time, and measure"],
+} as const satisfies Readonly<Record<string, readonly [group: string, summary: string]>>;
+
+export type CommandName = keyof typeof commands;
+
+/** In the order of the help. */
+export const commandNames = Object.keys(commands) as readonly CommandName[];
+
+/** Adds a command that as yet has a name and a summary, under its heading. */
+export function addCommand(program: Command, name: CommandName): Command {
+  const [group, summary] = commands[name];
+  return program.command(name).summary(summary).helpGroup(group);
+}

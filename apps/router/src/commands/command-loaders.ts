@@ -1,0 +1,38 @@
+import type { Command } from "commander";
+import { type CommandName, commandNames } from "./command-list.ts";
+
+/** Each command's own modules, which are loaded only when it is called: all of them are seconds of work. */
+const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => void>>> = {
+  serve: async () => (await import("./serve.ts")).registerServe,
+  demo: async () => (await import("./demo.ts")).registerDemo,
+  status: async () => (await import("./status.ts")).registerStatus,
+  workers: async () => (await import("./workers.ts")).registerWorkers,
+  reload: async () => (await import("./reload.ts")).registerReload,
+  feeds: async () => (await import("./feeds.ts")).registerFeeds,
+  explain: async () => (await import("./explain.ts")).registerExplain,
+  "check-config": async () => (await import("./check-config.ts")).registerCheckConfig,
+  "verify-tokenizer": async () => (await import("./verify-tokenizer.ts")).registerVerifyTokenizer,
+  version: async () => (await import("./version.ts")).registerVersion,
+  completion: async () => (await import("./completion.ts")).registerCompletion,
+  replay: async () => (await import("./replay.ts")).registerReplay,
+  simulate: async () => (await import("./simulate.ts")).registerSimulate,
+};
+
+/**
+ * Loads the command that arguments call, or ask help for.
+ *
+ * @returns undefined when it is none, with what registers it otherwise
+ */
+export async function loadCalledCommand(
+  written: readonly string[],
+): Promise<{ readonly name: CommandName; readonly register: (program: Command) => void } | undefined> {
+  const [first, second] = written.filter((word) => !word.startsWith("-"));
+  const called = first === "help" ? second : first;
+  const name = commandNames.find((each) => each === called);
+  return name === undefined ? undefined : { name, register: await loaders[name]() };
+}
+
+/** For what looks at all commands. */
+export function loadEveryCommand(): Promise<readonly ((program: Command) => void)[]> {
+  return Promise.all(commandNames.map((name) => loaders[name]()));
+}

@@ -1,0 +1,72 @@
+import { createHash } from "node:crypto";
+import type { CompiledConfig } from "./compiled-config.ts";
+import { isSection } from "./read-tree.ts";
+
+/** What a running router takes up, by path in the file; a path stands for all that is below it. The rest needs a restart. */
+const reloadablePaths = [
+  ...["engines", "policy", "pools", "models.aliases", "models.splits", "api-keys", "session-key", "inject-usage"],
+  ...["limits.max-nesting", "limits.max-concurrent-requests", "drain", "log.level"],
+] as const;
+
+/** @param path keys joined by dots, as `settingPath` and `changedPaths` give it */
+export function isReloadable(path: string): boolean {
+  return reloadablePaths.some((one) => path === one || path.startsWith(`${one}.`) || path.startsWith(`${one}[`));
+}
+
+/** By path, a digest of each value that was written or has a default: tells of change without keeping secrets. */
+export type Fingerprints = ReadonlyMap<string, string>;
+
+/** A list counts as one value. */
+export function fingerprintsOf(tree: object): Fingerprints {
+  const digests = new Map<string, string>();
+  const walk = (value: unknown, path: string): void => {
+    if (isSection(value)) {
+      for (const [key, below] of Object.entries(value)) walk(below, path === "" ? key : `${path}.${key}`);
+    } else if (value !== undefined) {
+      digests.set(path, createHash("sha256").update(JSON.stringify(value)).digest("base64"));
+    }
+  };
+  walk(tree, "");
+  return digests;
+}
+
+/** Paths whose values differ, in order. */
+export function changedPaths(before: CompiledConfig, after: CompiledConfig): readonly string[] {
+  const [old, next] = [before.fingerprints, after.fingerprints];
+  const paths = new Set([...old.keys(), ...next.keys()]);
+  return [...paths].filter((path) => old.get(path) !== next.get(path)).sort();
+}
+
+/** The configuration that a router has which ran with one and took up of another what it can. */
+export function takeUp(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
+  const { engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
+  const { maxNesting, maxConcurrentRequests } = loaded.limits;
+  const { aliases, splits } = loaded.models;
+  return {
+    ...running,
+    ...{ engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
+    limits: { ...running.limits, maxNesting, maxConcurrentRequests },
+    models: { ...running.models, aliases, splits },
+    log: { ...running.log, level: loaded.log.level },
+    effective: joinTrees(running.effective, loaded.effective, "") as CompiledConfig["effective"],
+    fingerprints: joinFingerprints(running.fingerprints, loaded.fingerprints),
+  };
+}
+
+function joinTrees(running: unknown, loaded: unknown, path: string): unknown {
+  if (isReloadable(path)) return loaded;
+  if (!isSection(running) || !isSection(loaded)) return running;
+  const joined = new Map<string, unknown>();
+  for (const key of new Set([...Object.keys(running), ...Object.keys(loaded)])) {
+    const value = joinTrees(running[key], loaded[key], path === "" ? key : `${path}.${key}`);
+    if (value !== undefined) joined.set(key, value);
+  }
+  return Object.fromEntries(joined);
+}
+
+function joinFingerprints(running: Fingerprints, loaded: Fingerprints): Fingerprints {
+  return new Map([
+    ...[...running].filter(([path]) => !isReloadable(path)),
+    ...[...loaded].filter(([path]) => isReloadable(path)),
+  ]);
+}

@@ -1,0 +1,92 @@
+import { changedPaths, describeConfig, isReloadable, loadConfig, takeUp } from "@espalier/config";
+import { describe, expect, test } from "vitest";
+
+const read = (text: string) => loadConfig({ file: { path: "espalier.yaml", text } });
+
+describe("what changed", () => {
+  test("nothing, when the same is read again", () => {
+    const text = "policy: least_work\nadmin: { key: secret-secret }\nengines: [http://a:1]\n";
+    expect(changedPaths(read(text), read(text))).toEqual([]);
+  });
+
+  test("a default that is written out is no change", () => {
+    expect(changedPaths(read(""), read("policy: predicted_latency\ndrain: { delay: 5s }\n"))).toEqual([]);
+  });
+
+  test("values by path, lists and what came or went as a whole", () => {
+    const before = read("policy: least_work\nlisten: { port: 1 }\nmodels: { aliases: { a: x, b: y } }\n");
+    const after = read("policy: random\nlisten: { port: 2 }\nmodels: { aliases: { a: z } }\nengines: [http://a:1]\n");
+    const expected = ["engines", "listen.port", "models.aliases.a", "models.aliases.b", "policy.name"];
+    expect(changedPaths(before, after)).toEqual(expected);
+  });
+
+  test("secrets, without keeping them", () => {
+    const before = read("admin: { key: first-secret }\nmesh: { port: 1, secret: mesh-secret-number-one-of-two }\n");
+    const after = read("admin: { key: other-secret }\nmesh: { port: 1, secret: mesh-secret-number-two-of-two }\n");
+    expect(changedPaths(before, after)).toEqual(["admin.key", "mesh.secret"]);
+    expect(JSON.stringify([...before.fingerprints])).not.toContain("secret-number");
+  });
+});
+
+describe("what a running router takes up", () => {
+  test.each([
+    ["engines", true],
+    ["engines[].url", true],
+    ["policy.name", true],
+    ["models.aliases.gpt-4", true],
+    ["models.adapters.fr", false],
+    ["limits.max-nesting", true],
+    ["limits.max-body-bytes", false],
+    ["log.level", true],
+    ["log.format", false],
+    ["enginesX", false],
+    ["listen.port", false],
+  ])("%s: %s", (path, expected) => {
+    expect(isReloadable(path)).toBe(expected);
+  });
+
+  const running = read(`
+listen: { port: 1 }
+policy: least_work
+log: { level: info, format: json }
+limits: { max-nesting: 10, max-body-bytes: 1MiB }
+models: { aliases: { a: x }, max-loaded-adapters: 2 }
+api-keys: [{ name: a, key: key-number-one }]
+`);
+  const loaded = read(`
+listen: { port: 2 }
+policy: random
+engines: [http://a:1]
+log: { level: debug, format: pretty }
+limits: { max-nesting: 11, max-body-bytes: 2MiB }
+models: { aliases: { a: y }, max-loaded-adapters: 3 }
+api-keys: [{ name: b, key: key-number-two }]
+pools: [{ models: [m], policy: sticky, engine-api-key: engine-key-1 }]
+`);
+  const taken = takeUp(running, loaded);
+
+  test("is of the loaded configuration, and the rest of its own", () => {
+    expect(taken.policy.name).toBe("random");
+    expect(taken.engines.map(({ url }) => url)).toEqual(["http://a:1"]);
+    expect(taken.log).toEqual({ level: "debug", format: "json" });
+    expect(taken.limits).toEqual({ ...running.limits, maxNesting: 11 });
+    expect(taken.models).toEqual({ ...running.models, aliases: { a: "y" } });
+    expect(taken.apiKeys).toEqual(loaded.apiKeys);
+    expect(taken.pools).toEqual(loaded.pools);
+    expect(taken.listen.port).toBe(1);
+  });
+
+  test("is described as it is in force, secrets masked", () => {
+    const described = describeConfig(taken) as Record<string, Record<string, unknown>>;
+    expect(described.listen?.port).toBe(1);
+    expect(described.limits).toMatchObject({ "max-nesting": 11, "max-body-bytes": "1MiB" });
+    expect(described.models).toMatchObject({ aliases: { a: "y" }, "max-loaded-adapters": 2 });
+    expect(JSON.stringify(described)).not.toMatch(/key-number|engine-key/);
+  });
+
+  test("leaves only what waits for a restart as changed", () => {
+    const waiting = ["limits.max-body-bytes", "listen.port", "log.format", "models.max-loaded-adapters"];
+    expect(changedPaths(taken, loaded)).toEqual(waiting);
+    expect(changedPaths(takeUp(taken, running), running)).toEqual([]);
+  });
+});

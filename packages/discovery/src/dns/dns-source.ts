@@ -1,0 +1,133 @@
+import { type Cancel, type Random, type Scheduler, systemRandom, systemScheduler } from "@espalier/common";
+import { type EngineTraits, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
+import type { EngineSource, SourceObserver } from "../engine-source.ts";
+import { createFailureReport, type FailureReport } from "../failure-report.ts";
+import { createAddressList } from "./address-list.ts";
+import { createDnsResolver, type DnsResolver } from "./dns-resolver.ts";
+import { type DnsQuestion, type FoundAddresses, findAddresses } from "./find-addresses.ts";
+
+/** How far two rounds may be nearer or farther than the interval, so that routers do not ask in step. */
+const jitterShare = 0.2;
+/** An answer that took longer is not waited for. */
+const patienceMs = 15_000;
+/** How long a start waits for the first answer. */
+const startPatienceMs = 5_000;
+
+export interface DnsSourceOptions extends DnsQuestion {
+  /** Between two questions, in milliseconds, give or take a fifth. */
+  readonly intervalMs: number;
+  /** Answers in a row without an address after which its engine leaves the list. */
+  readonly misses: number;
+  /** Name servers, as `address` or `address:port`; empty for the system's. */
+  readonly servers: readonly string[];
+  readonly traits: EngineTraits;
+  readonly scheduler?: Scheduler;
+  readonly random?: Random;
+  readonly resolver?: DnsResolver;
+}
+
+/**
+ * A source that follows a name: its A or AAAA records with a given port, or its SRV records. All addresses count. When
+ * the name cannot be resolved, or has lost all of its addresses at once, the last list stays: engines that are really
+ * gone fail their health checks.
+ */
+export function createDnsSource(options: DnsSourceOptions): EngineSource {
+  return new DnsSource(options);
+}
+
+class DnsSource implements EngineSource {
+  readonly name: string;
+  readonly #options: DnsSourceOptions;
+  readonly #scheduler: Scheduler;
+  readonly #random: Random;
+  readonly #resolver: DnsResolver;
+  readonly #list;
+  #observer: SourceObserver | undefined;
+  #report: FailureReport | undefined;
+  /** Questions that nobody waits for any more have another number. */
+  #round = 0;
+  /** Whether a question is under way: a resolver that hangs is not asked once more. */
+  #isAsking = false;
+  #cancel: Cancel = () => {};
+
+  constructor(options: DnsSourceOptions) {
+    const { name, port, scheduler = systemScheduler, random = systemRandom, misses } = options;
+    this.name = port === undefined ? `dns ${name}` : `dns ${name}:${port}`;
+    this.#options = options;
+    this.#scheduler = scheduler;
+    this.#random = random;
+    this.#resolver = options.resolver ?? createDnsResolver(options.servers);
+    this.#list = createAddressList({ misses, maxAddresses: maxEnginesPerSource });
+  }
+
+  async start(observer: SourceObserver): Promise<void> {
+    this.#observer = observer;
+    this.#report = createFailureReport(this.name, observer);
+    let cancelPatience: Cancel = () => {};
+    const patience = new Promise<void>((resolve) => {
+      cancelPatience = this.#scheduler.after(startPatienceMs, () => {
+        this.#report?.fail("answers", `no answer within ${startPatienceMs} ms`);
+        resolve();
+      });
+    });
+    observer.onSpecs([]);
+    await Promise.race([this.#ask(), patience]);
+    cancelPatience();
+  }
+
+  async stop(): Promise<void> {
+    this.#round += 1;
+    this.#observer = undefined;
+    this.#cancel();
+    this.#resolver.cancel();
+  }
+
+  /** One question and what comes of it; plans the next. Resolves when its answer was taken or given up. */
+  #ask(): Promise<void> {
+    this.#round += 1;
+    const round = this.#round;
+    return new Promise((resolve) => {
+      const close = (handle: () => void): void => {
+        if (round === this.#round && this.#observer) {
+          this.#round += 1;
+          this.#cancel();
+          handle();
+          const delayMs = this.#options.intervalMs * (1 + jitterShare * (2 * this.#random.float() - 1));
+          this.#cancel = this.#scheduler.after(delayMs, () => void this.#ask());
+        }
+        resolve();
+      };
+      this.#cancel = this.#scheduler.after(patienceMs, () =>
+        close(() => this.#report?.fail("answers", `no answer within ${patienceMs} ms; the last list stays`)),
+      );
+      if (this.#isAsking) return;
+      this.#isAsking = true;
+      findAddresses(this.#resolver, this.#options).then(
+        (answer) => {
+          this.#isAsking = false;
+          close(() => this.#take(answer));
+        },
+        (error: unknown) => {
+          this.#isAsking = false;
+          close(() => this.#report?.fail("answers", `${reasonOf(error)}; the last list stays`, error));
+        },
+      );
+    });
+  }
+
+  #take({ found, failure }: FoundAddresses): void {
+    if (found.length === 0 && failure === undefined) {
+      this.#report?.fail("answers", "the name has no addresses; the last list stays");
+      return;
+    }
+    const { hasChanged, leftOut } = this.#list.take(found, failure === undefined);
+    if (failure !== undefined)
+      this.#report?.fail("answers", `${reasonOf(failure)}; what is known beyond the answer stays`, failure);
+    else if (leftOut > 0)
+      this.#report?.fail("answers", `more than ${maxEnginesPerSource} addresses; the others are left out`);
+    else this.#report?.clear("answers");
+    if (hasChanged) this.#observer?.onSpecs(this.#list.addresses.map((at) => engineAt(at, this.#options.traits)));
+  }
+}
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,61 @@
+import type { EngineAddress } from "../discovered-engine.ts";
+import type { AddressFamily } from "../family.ts";
+import type { DnsResolver } from "./dns-resolver.ts";
+
+/** Targets of SRV records whose addresses are asked for at the same time. */
+const maxParallel = 16;
+/** SRV records beyond these are left out, and count as such. */
+const maxServices = 4_096;
+
+/** What stands in the name server. */
+export interface DnsQuestion {
+  readonly name: string;
+  /** Undefined to ask for SRV records, which tell it. */
+  readonly port: number | undefined;
+  readonly family: AddressFamily;
+}
+
+export interface FoundAddresses {
+  readonly found: readonly EngineAddress[];
+  /** What could not be asked for. What is not in `found` may then be there all the same. */
+  readonly failure: unknown;
+}
+
+/** @throws what the resolver rejects with, when nothing could be found out */
+export async function findAddresses(
+  resolver: DnsResolver,
+  { name, port, family }: DnsQuestion,
+): Promise<FoundAddresses> {
+  if (port !== undefined) {
+    const found = await addressesOf(resolver, name, family);
+    return { found: found.map((address) => ({ address, port })), failure: undefined };
+  }
+  const services = await resolver.services(name);
+  const targets = [...new Set(services.slice(0, maxServices).map((service) => service.name))];
+  const hosts = new Map<string, readonly string[]>();
+  let failure: unknown = services.length > maxServices ? `more than ${maxServices} SRV records` : undefined;
+  const resolveRest = async (): Promise<void> => {
+    for (let target = targets.pop(); target !== undefined; target = targets.pop()) {
+      try {
+        hosts.set(target, await addressesOf(resolver, target, family));
+      } catch (error) {
+        failure = error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(maxParallel, targets.length) }, resolveRest));
+  if (services.length > 0 && hosts.size === 0) throw failure;
+  const found = services.flatMap((service) =>
+    (hosts.get(service.name) ?? []).map((address) => ({ address, port: service.port })),
+  );
+  return { found, failure };
+}
+
+/** An answer without IPv4 addresses is an answer; a question without one is not, and does not lead to the other family. */
+async function addressesOf(resolver: DnsResolver, name: string, family: AddressFamily): Promise<readonly string[]> {
+  if (family !== "ipv6") {
+    const found = await resolver.addresses(name, 4);
+    if (found.length > 0 || family === "ipv4") return found;
+  }
+  return resolver.addresses(name, 6);
+}

@@ -1,0 +1,76 @@
+import { type EngineRole, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
+import type { EngineTraits } from "../discovered-engine.ts";
+import { objectOf, portOf, textsOf } from "./json.ts";
+
+/** Keys of annotations and labels that say something of an engine begin so; an annotation counts before a label. */
+const prefix = "espalier.dev/";
+/** llm-d's label, which counts where there is no key of our own. */
+const llmdRole = "llm-d.ai/role";
+const llmdRoles: Readonly<Record<string, EngineRole>> = {
+  prefill: "prefill",
+  decode: "decode",
+  both: "both",
+  "prefill-decode": "both",
+};
+const maxModels = 256;
+const maxWeight = 1_000_000;
+const maxRanks = 64;
+
+export interface HintedTraits {
+  readonly traits: EngineTraits;
+  /** Keys with values that are of no use, and do not count. */
+  readonly problems: readonly string[];
+}
+
+/**
+ * What annotations and labels of an object say of its engines.
+ *
+ * @param body the object, as the API gives it
+ * @param traits what counts where they say nothing
+ */
+export function readHints(body: unknown, traits: EngineTraits): HintedTraits {
+  const { labels, annotations } = objectOf(objectOf(body).metadata);
+  const written = { ...textsOf(labels), ...textsOf(annotations) };
+  const problems: string[] = [];
+  const read = <T>(key: string, parse: (text: string) => T | undefined): T | undefined => {
+    const text = written[prefix + key];
+    const value = text === undefined ? undefined : parse(text.trim());
+    if (text !== undefined && value === undefined)
+      problems.push(`${prefix}${key}: ${JSON.stringify(text.slice(0, 64))}`);
+    return value;
+  };
+  const hinted: EngineTraits = {
+    labels: traits.labels,
+    scheme: read("scheme", oneOf(["http", "https"])) ?? traits.scheme,
+    models: read("models", modelNames) ?? traits.models,
+    role: read("role", oneOf(["both", "prefill", "decode"])) ?? llmdRoles[written[llmdRole] ?? ""] ?? traits.role,
+    weight: read("weight", (text) => between(Number(text), 0.001, maxWeight)) ?? traits.weight,
+    ranks: read("ranks", (text) => wholeBetween(Number(text), 1, maxRanks)) ?? traits.ranks,
+    kvEventsPort: read("kv-events-port", portOf) ?? traits.kvEventsPort,
+    kvReplayPort: read("kv-replay-port", portOf) ?? traits.kvReplayPort,
+    kvTopic: read("kv-topic", (text) => text) ?? traits.kvTopic,
+    kvTransfer: read("kv-transfer", oneOf<KvTransferProtocol>(kvTransferProtocols)) ?? traits.kvTransfer,
+    kvTransferPort: read("kv-transfer-port", portOf) ?? traits.kvTransferPort,
+  };
+  return { traits: hinted, problems };
+}
+
+const oneOf =
+  <Name extends string>(names: readonly Name[]) =>
+  (text: string): Name | undefined =>
+    names.find((name) => name === text);
+
+function modelNames(text: string): readonly string[] | undefined {
+  const names = text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+  const isUsable = names.length > 0 && names.length <= maxModels && names.every((name) => name.length <= 256);
+  return isUsable ? names : undefined;
+}
+
+const between = (value: number, least: number, most: number): number | undefined =>
+  value >= least && value <= most ? value : undefined;
+
+const wholeBetween = (value: number, least: number, most: number): number | undefined =>
+  Number.isInteger(value) ? between(value, least, most) : undefined;

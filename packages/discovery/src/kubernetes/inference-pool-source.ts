@@ -1,0 +1,87 @@
+import type { Logger } from "@espalier/common";
+import type { EngineTraits } from "../discovered-engine.ts";
+import type { EngineSource, SourceObserver } from "../engine-source.ts";
+import { createFailureReport, type FailureReport } from "../failure-report.ts";
+import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";
+import { inNamespace, podsPath } from "./kubernetes-source.ts";
+import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
+import { type InferencePool, readInferencePool } from "./read-inference-pool.ts";
+import { readPod } from "./read-pod.ts";
+
+const groupVersions = ["inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2"];
+const maxPods = 10_000;
+
+export interface InferencePoolSourceOptions {
+  /** Undefined for the service account's own. */
+  readonly namespace: string | undefined;
+  /** Name of the InferencePool. */
+  readonly pool: string;
+  readonly traits: EngineTraits;
+  readonly logger?: Logger;
+}
+
+/**
+ * A source that follows an InferencePool of the Gateway API Inference Extension and the pods that it selects, as v1 or,
+ * where that has none of the name, as v1alpha2. Each of its target ports is an engine. While the pool does not exist, the
+ * last one that did counts.
+ */
+export function createInferencePoolSource(ports: KubernetesPorts, options: InferencePoolSourceOptions): EngineSource {
+  return new InferencePoolSource(ports, options);
+}
+
+class InferencePoolSource implements EngineSource {
+  readonly name: string;
+  readonly #ports: KubernetesPorts;
+  readonly #options: InferencePoolSourceOptions;
+  #pool: ListWatch | undefined;
+  #pods: ListWatch | undefined;
+  #firstPods: Promise<void> | undefined;
+
+  constructor(ports: KubernetesPorts, options: InferencePoolSourceOptions) {
+    this.name = `inference pool ${inNamespace(options.namespace, options.pool)}`;
+    this.#ports = ports;
+    this.#options = options;
+  }
+
+  async start(observer: SourceObserver): Promise<void> {
+    const { namespace, pool, logger } = this.#options;
+    const report = createFailureReport(this.name, observer);
+    const publisher = createEnginePublisher(observer, report, "auto", logger);
+    observer.onSpecs([]);
+    this.#pool = createListWatch(this.#ports, {
+      ...{ kind: "inference pools", namespace, maxObjects: 1, mustExist: true, read: readInferencePool, report },
+      paths: (own) => groupVersions.map((group) => `/apis/${group}/namespaces/${own}/inferencepools`),
+      parameters: { fieldSelector: `metadata.name=${pool}` },
+      onValues: ([found]) => this.#follow(found!, publisher, report),
+    });
+    await this.#pool.start();
+    await this.#firstPods;
+  }
+
+  async stop(): Promise<void> {
+    this.#pool?.stop();
+    this.#pods?.stop();
+  }
+
+  /** The list stays as it is until the pods of the pool as it is now are known. */
+  #follow({ labels, ports }: InferencePool, publisher: EnginePublisher, report: FailureReport): void {
+    this.#pods?.stop();
+    const selector = Object.entries(labels)
+      .map(([key, value]) => `${key}=${value}`)
+      .join(",");
+    if (selector === "" || ports.length === 0) {
+      report.fail("pool", "it selects no pods, or names no port; the last list stays");
+      return;
+    }
+    report.clear("pool");
+    const { namespace, traits } = this.#options;
+    this.#pods = createListWatch(this.#ports, {
+      ...{ kind: "pods", namespace, maxObjects: maxPods, mustExist: false, report },
+      paths: (own) => [podsPath(own)],
+      parameters: { labelSelector: selector },
+      read: (object) => readPod(object, ports, traits),
+      onValues: publisher.publish,
+    });
+    this.#firstPods = this.#pods.start();
+  }
+}

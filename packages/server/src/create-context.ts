@@ -1,0 +1,129 @@
+import type { Server } from "node:http";
+import { asTargetIndex, type Meter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { watchFile } from "@espalier/discovery";
+import { createPrefixIndex } from "@espalier/prefix-index";
+import { createProxy } from "@espalier/proxy";
+import {
+  createFleetLearning,
+  createLocalBindings,
+  createPeerTraffic,
+  createSessionBindings,
+  createTargetSelector,
+  maxKnownTargets,
+  type PeerTraffic,
+  quietSessions,
+  quietTraffic,
+  type SessionBindings,
+} from "@espalier/routing";
+import { createFleet } from "@espalier/workers";
+import { createAdapterLoader } from "./adapters/adapter-loader.ts";
+import { createAdapterUse } from "./adapters/adapter-use.ts";
+import { createAdmissionParts } from "./admission/admission-parts.ts";
+import { watchMemory } from "./admission/memory-watch.ts";
+import { createControlClient } from "./control-client.ts";
+import type { RouterDependencies } from "./create-router.ts";
+import { createRequestMetrics } from "./data-plane/request-metrics.ts";
+import type { RouterContext } from "./data-plane/router-context.ts";
+import { createStoredResponses } from "./data-plane/stored-responses.ts";
+import { createSplitParts } from "./disaggregation/split-parts.ts";
+import { createDrain } from "./lifecycle/drain.ts";
+import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
+import { createLiveConfig } from "./lifecycle/live-config.ts";
+import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
+import { createMeshParts } from "./mesh/mesh-parts.ts";
+import { createLocalBoard, createSharedBoard } from "./operator/engine-board.ts";
+import { poolTargets } from "./prefix/pool-targets.ts";
+import { createPrefixParts } from "./prefix/prefix-parts.ts";
+import { fleetOptions, proxyOptions } from "./router-options.ts";
+import { poolRules } from "./routing/pool-rules.ts";
+import { createPools } from "./routing/pools.ts";
+
+/** Responses whose engine is remembered. */
+const storedResponseCapacity = 100_000;
+
+export interface RouterParts extends RouterContext {
+  readonly sources: EngineSources;
+  readonly reloader: Reloader;
+}
+
+/** The ports of the running process, and how what it counts is told. */
+interface Ports extends Required<Pick<RouterDependencies, "clock" | "scheduler" | "random" | "logger">> {
+  readonly meter: Meter;
+}
+
+/**
+ * Wires the parts of a router. Nothing runs before they are started.
+ *
+ * @param servers the listeners that a drain closes
+ */
+export function createContext(
+  dependencies: RouterDependencies,
+  meter: Meter,
+  servers: () => readonly Server[],
+): RouterParts {
+  const { config, configSource, onReload, logger } = dependencies;
+  const { clock = systemClock, scheduler = systemScheduler, random = systemRandom } = dependencies;
+  const ports: Ports = { clock, scheduler, random, logger, meter };
+  const engineSide = createEngineSide(config, ports);
+  const { proxy, http, index, mesh, fleet, prefix } = engineSide;
+  const inFlight = { count: 0 };
+  const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
+  const pools = createPools(poolRules(config), (model) => learning.workOf(model));
+  const live = createLiveConfig({ config, random, pools, ...(onReload && { onChange: onReload }) });
+  const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
+  const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
+  return {
+    ...{ clock, random, logger, live, fleet, prefix, proxy, adapterUse, pools, learning, mesh, inFlight },
+    ...createSelectors(engineSide, ports),
+    sources: createEngineSources({ ...ports, config, list: live.engines, board, fleet }),
+    reloader: createReloader({
+      ...{ source: configSource, clock, logger, meter },
+      apply: live.apply,
+      watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
+    }),
+    split: createSplitParts({ config, clock, http, fleet, meter, board: mesh?.replica.notes }),
+    adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
+    admission: createAdmissionParts({
+      ...{ config: config.admission, clock, scheduler, meter },
+      ...{ others: mesh?.load, usage: mesh?.replica.usage },
+    }),
+    memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
+    metrics: createRequestMetrics(meter),
+    storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
+    drain: createDrain({
+      ...{ clock, scheduler, logger, servers, activeCount: () => inFlight.count },
+      onStart: () => mesh?.setDraining(),
+    }),
+  };
+}
+
+/** What knows engines, and what of them is shared with other routers. */
+function createEngineSide(config: CompiledConfig, ports: Ports) {
+  const { clock, scheduler, logger, meter } = ports;
+  const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
+  const http = createControlClient(proxy.httpClient, config);
+  const index = createPrefixIndex({ maxTargets: maxKnownTargets });
+  const mesh = createMeshParts({ config, index, ...ports });
+  const pools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
+  const fleet = createFleet({
+    ...{ ...ports, http, options: fleetOptions(config) },
+    adapters: Object.entries(config.models.adapters).map(([name, { model }]) => ({ name, model })),
+    ...(mesh ? { sharing: mesh.fleetSharing } : { firstIndex: pools.length }),
+  });
+  const prefix = createPrefixParts({ ...ports, config, fleet, http, index, sharing: mesh?.prefixSharing, pools });
+  mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
+  return { proxy, http, index, mesh, fleet, prefix };
+}
+
+/** What decides of requests, and what decides alike of requests that are not sent. */
+function createSelectors({ mesh, prefix }: ReturnType<typeof createEngineSide>, { clock, random }: Ports) {
+  const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
+  const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
+  const create = (of: PeerTraffic | undefined, bindings: SessionBindings) =>
+    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings);
+  return {
+    selector: create(traffic, sessions),
+    quietSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions)),
+  };
+}

@@ -1,0 +1,123 @@
+import { asEspalierError, type Clock, EspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import type { Reconfiguration } from "./live-config.ts";
+
+/** Where a router's configuration comes from, to be read again. */
+export interface ConfigSource {
+  /** The file that is watched; undefined where there is none. */
+  readonly file: string | undefined;
+  /** @throws EspalierError `config_invalid` or `config_unreadable` */
+  read(): CompiledConfig;
+}
+
+/** What made a router read its configuration again. */
+export type ReloadTrigger = "file" | "signal" | "admin";
+
+/** The end of a reload. After one that failed the router runs with what it had. */
+export interface ReloadOutcome extends Reconfiguration {
+  readonly trigger: ReloadTrigger;
+  /** Wall clock, in milliseconds. */
+  readonly atMs: number;
+  /** Undefined when it went well. */
+  readonly error: { readonly code: string; readonly message: string } | undefined;
+}
+
+export interface Reloader extends Startable {
+  /** Never throws: the outcome says what went wrong. */
+  reload(trigger: ReloadTrigger): ReloadOutcome;
+  /** Of the last reload that changed something or failed; undefined before the first. */
+  readonly last: ReloadOutcome | undefined;
+}
+
+export interface ReloaderOptions {
+  /** Undefined where the program around the router made the configuration. */
+  readonly source: ConfigSource | undefined;
+  readonly apply: (config: CompiledConfig) => Reconfiguration;
+  /** Calls back when the file may have changed; the result ends that. */
+  readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+export function createReloader(options: ReloaderOptions): Reloader {
+  const { source, clock, logger } = options;
+  const meters = createReloadMeters(options.meter);
+  let last: ReloadOutcome | undefined;
+  let unwatch = async (): Promise<void> => {};
+
+  const attempt = (trigger: ReloadTrigger): ReloadOutcome => {
+    const atMs = clock.wallMs();
+    try {
+      if (!source) throw new EspalierError("config_unreadable", "This router has no configuration to read again.");
+      return { trigger, atMs, ...options.apply(source.read()), error: undefined };
+    } catch (thrown) {
+      const { code, message } = asEspalierError(thrown);
+      return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };
+    }
+  };
+  /** A file is looked at every few seconds: what is as it was is not told again. */
+  const isAsBefore = ({ trigger, applied, needsRestart, error }: ReloadOutcome): boolean =>
+    trigger === "file" &&
+    applied.length === 0 &&
+    needsRestart.join() === (last?.needsRestart ?? []).join() &&
+    error?.message === last?.error?.message;
+
+  const reload = (trigger: ReloadTrigger): ReloadOutcome => {
+    const outcome = attempt(trigger);
+    if (isAsBefore(outcome)) return outcome;
+    last = outcome;
+    meters.ended(outcome);
+    const { applied, needsRestart, error } = outcome;
+    if (error) logger.error("configuration not reloaded; the old one stays", { trigger, error });
+    else logger.info("configuration reloaded", { trigger, applied });
+    if (needsRestart.length > 0) logger.warn("configuration changes wait for a restart", { needsRestart });
+    return outcome;
+  };
+  return {
+    reload,
+    get last() {
+      return last;
+    },
+    async start() {
+      meters.started(clock.wallMs());
+      if (source?.file === undefined) return;
+      unwatch = options.watch(source.file, async () => {
+        reload("file");
+      });
+    },
+    stop: () => unwatch(),
+  };
+}
+
+function createReloadMeters(meter: Meter) {
+  const reloads = meter.counter({
+    name: "espalier_config_reloads_total",
+    help: "Reloads of the configuration that changed something or failed.",
+    labels: ["outcome"],
+  });
+  const series = { applied: reloads.series("applied"), failed: reloads.series("failed") };
+  const isGood = meter
+    .gauge({
+      name: "espalier_config_last_reload_successful",
+      help: "Whether the last reload of the configuration went well: 1 or 0.",
+    })
+    .series();
+  const atSeconds = meter
+    .gauge({
+      name: "espalier_config_applied_timestamp_seconds",
+      help: "When the configuration in force was taken up, in Unix time.",
+    })
+    .series();
+  return {
+    started(wallMs: number): void {
+      isGood.set(1);
+      atSeconds.set(wallMs / 1_000);
+    },
+    ended({ error, atMs }: ReloadOutcome): void {
+      isGood.set(error ? 0 : 1);
+      series[error ? "failed" : "applied"].add(1);
+      if (!error) atSeconds.set(atMs / 1_000);
+    },
+  };
+}

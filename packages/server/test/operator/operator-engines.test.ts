@@ -1,0 +1,166 @@
+import { asEngineId, createSeededRandom, type EngineSpec, EspalierError } from "@espalier/common";
+import { parseEnginesFile } from "@espalier/config";
+import { createListSource, mergeSources } from "@espalier/discovery";
+import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
+import {
+  createLocalBoard,
+  createSharedBoard,
+  type EngineBoard,
+  maxOperatorEngines,
+} from "../../src/operator/engine-board.ts";
+import { createOperatorEngines } from "../../src/operator/operator-engines.ts";
+import { createLoneReplica } from "../mesh/mesh-rig.ts";
+
+const specs = (...names: readonly string[]): readonly EngineSpec[] =>
+  parseEnginesFile(JSON.stringify(names.map((name) => ({ url: `http://${name}:1`, id: name }))), "test");
+const id = asEngineId;
+const codeOf = (act: () => unknown): string => {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof EspalierError) return error.code;
+    throw error;
+  }
+  return "done";
+};
+
+/** Operators beside a configured list, as a router has them. */
+async function start(board: EngineBoard, ...configured: readonly string[]) {
+  const logger = createRecordingLogger();
+  const list = createListSource(specs(...configured));
+  let listed: readonly EngineSpec[] = [];
+  const operators = createOperatorEngines({ board, listed: () => listed, logger });
+  const lists: string[] = [];
+  const apply = (): void => {
+    lists.push(
+      operators
+        .present(listed)
+        .map((spec) => spec.id)
+        .join(" "),
+    );
+  };
+  operators.onChange(apply);
+  const merged = mergeSources([list, operators.source], {
+    onSpecs(found) {
+      listed = found;
+      apply();
+    },
+    onError: () => {},
+    onConflict: () => {},
+    onRecovered: () => {},
+  });
+  await merged.start();
+  return { operators, list, logger, stop: () => merged.stop(), now: () => lists.at(-1) };
+}
+
+const boards: readonly (readonly [string, () => EngineBoard])[] = [
+  ["of a router by itself", createLocalBoard],
+  ["in the registry", () => createSharedBoard(createLoneReplica(createVirtualTime()).replica.registry)],
+];
+
+describe.each(boards)("engines that operators add and remove, %s", (_, createBoard) => {
+  test("join the configured ones, and leave", async () => {
+    const { operators, now } = await start(createBoard(), "a", "b");
+    expect(operators.add({ url: "http://C:8000/", models: ["m"], weight: 2 })).toBe("c:8000");
+    expect(now()).toBe("a b c:8000");
+    operators.remove(id("c:8000"));
+    expect(now()).toBe("a b");
+  });
+
+  test("a configured one that was removed stays away, also when the configuration is read again", async () => {
+    const { operators, list, now } = await start(createBoard(), "a", "b");
+    operators.remove(id("a"));
+    expect(now()).toBe("b");
+    list.replace(specs("a", "b", "c"));
+    expect(now()).toBe("b c");
+    operators.add({ url: "http://a:1", id: "a" });
+    expect(now()).toBe("a b c");
+  });
+
+  test("what is there is not added again, what is not there is not removed", async () => {
+    const { operators } = await start(createBoard(), "a");
+    expect(codeOf(() => operators.add({ url: "http://a:1", id: "a" }))).toBe("worker_exists");
+    expect(codeOf(() => operators.add({ url: "http://a:1", id: "other" }))).toBe("worker_exists");
+    expect(codeOf(() => operators.remove(id("z")))).toBe("worker_not_found");
+    operators.remove(id("a"));
+    expect(codeOf(() => operators.remove(id("a")))).toBe("worker_not_found");
+  });
+
+  test.each([
+    ["nothing", undefined],
+    ["a list", [{ url: "http://a:1" }]],
+    ["no URL", { id: "a" }],
+    ["another scheme", { url: "file:///etc/passwd" }],
+    ["credentials in the URL", { url: "http://user:secret@a:1" }],
+    ["an unknown key", { url: "http://a:1", wieght: 2 }],
+    ["a value out of range", { url: "http://a:1", weight: -1 }],
+  ])("%s is refused", async (_what, written) => {
+    const { operators, now } = await start(createBoard(), "b");
+    expect(codeOf(() => operators.add(written))).toBe("invalid_value");
+    expect(now()).toBe("b");
+  });
+
+  test("are told of what happened before they started", async () => {
+    const board = createBoard();
+    board.put("x", { url: "http://x:1", id: "x" });
+    board.put("a", { removed: true });
+    expect((await start(board, "a", "b")).now()).toBe("b x");
+  });
+
+  test("one that cannot be read is left out, and the log says so", async () => {
+    const board = createBoard();
+    const { logger, now } = await start(board, "a");
+    board.put("x", { url: "http://x:1", id: "x", "key-of-a-later-version": 1 });
+    expect(now()).toBe("a");
+    expect(logger.lines.map(({ level }) => level)).toContain("warn");
+  });
+
+  test("are as a plain set would have it, whatever is done in whatever order", async () => {
+    const random = createSeededRandom(7);
+    const { operators, list, now } = await start(createBoard(), "a", "b");
+    const names = ["a", "b", "c", "d"];
+    let configured = new Set(["a", "b"]);
+    const added = new Set<string>();
+    const removed = new Set<string>();
+    for (let step = 0; step < 300; step++) {
+      const name = names[random.integer(names.length)]!;
+      const isThere = (configured.has(name) || added.has(name)) && !removed.has(name);
+      const act = random.integer(3);
+      if (act === 0) {
+        configured = new Set(names.filter(() => random.integer(2) === 0));
+        list.replace(specs(...configured));
+      } else if (act === 1 && isThere) {
+        operators.remove(id(name));
+        if (!added.delete(name)) removed.add(name);
+      } else if (act === 2 && !isThere) {
+        operators.add({ url: `http://${name}:1`, id: name });
+        if (!removed.delete(name) || !configured.has(name)) added.add(name);
+      }
+      const expected = names.filter((one) => (configured.has(one) || added.has(one)) && !removed.has(one));
+      expect(now()?.split(" ").filter(Boolean).sort(), `step ${step}`).toEqual(expected);
+    }
+  });
+
+  test("are heard of no more after the stop", async () => {
+    const board = createBoard();
+    const { stop, now } = await start(board, "a");
+    await stop();
+    board.put("x", { url: "http://x:1", id: "x" });
+    expect(now()).toBe("a");
+  });
+});
+
+test("a router by itself has room for so many, and one more is refused", () => {
+  const board = createLocalBoard();
+  for (let at = 0; at < maxOperatorEngines; at++) board.put(`e${at}`, { url: "http://a:1" });
+  expect(codeOf(() => board.put("one-more", { url: "http://a:1" }))).toBe("invalid_value");
+  expect(codeOf(() => board.put("e0", { url: "http://b:1" }))).toBe("done");
+});
+
+test("what is too long for the registry is refused", () => {
+  const board = createSharedBoard(createLoneReplica(createVirtualTime()).replica.registry);
+  expect(codeOf(() => board.put("a", { url: "http://a:1", labels: { text: "x".repeat(2_100) } }))).toBe(
+    "invalid_value",
+  );
+});

@@ -1,0 +1,188 @@
+import { EspalierError, systemRandom } from "@espalier/common";
+import { type CompiledConfig, loadConfig } from "@espalier/config";
+import { createPolicy } from "@espalier/policies";
+import { PoolWork } from "@espalier/routing";
+import { createMetrics } from "@espalier/telemetry";
+import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
+import { describe, expect, test } from "vitest";
+import { createLiveConfig } from "../src/lifecycle/live-config.ts";
+import { createReloader } from "../src/lifecycle/reloader.ts";
+import { poolRules } from "../src/routing/pool-rules.ts";
+import { createPools } from "../src/routing/pools.ts";
+
+const read = (text: string): CompiledConfig => loadConfig({ file: { path: "espalier.yaml", text } });
+
+/** A router's configuration, its file a text in memory. */
+function start(first: string) {
+  const { clock } = createVirtualTime();
+  const logger = createRecordingLogger();
+  const metrics = createMetrics({ processMetrics: false });
+  const config = read(first);
+  const pools = createPools(poolRules(config), () => new PoolWork(clock));
+  const taken: CompiledConfig[] = [];
+  const live = createLiveConfig({ config, random: systemRandom, pools, onChange: (now) => taken.push(now) });
+  const file = { text: first };
+  let onChange = async (): Promise<void> => {};
+  const reloader = createReloader({
+    source: { file: "espalier.yaml", read: () => read(file.text) },
+    apply: live.apply,
+    watch: (_, listener) => {
+      onChange = listener;
+      return async () => {
+        onChange = async () => {};
+      };
+    },
+    ...{ clock, logger, meter: metrics.meter },
+  });
+  const written = async (text: string): Promise<void> => {
+    file.text = text;
+    await onChange();
+  };
+  return { live, pools, reloader, logger, metrics, taken, file, written, touched: () => onChange() };
+}
+
+describe("a reload", () => {
+  test("applies what can be, names what cannot, and says both", async () => {
+    const { reloader, live, logger, taken, written } = start("policy: least_work\nlisten: { port: 1 }\n");
+    await reloader.start();
+    await written("policy: random\nlisten: { port: 2 }\nlimits: { max-nesting: 9 }\n");
+    expect(reloader.last).toMatchObject({
+      trigger: "file",
+      applied: ["limits.max-nesting", "policy.name"],
+      needsRestart: ["listen.port"],
+      error: undefined,
+    });
+    expect(live.settings.maxNesting).toBe(9);
+    expect(live.current.listen.port).toBe(1);
+    expect(taken.map(({ policy }) => policy.name)).toEqual(["random"]);
+    expect(logger.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
+      "info configuration reloaded",
+      "warn configuration changes wait for a restart",
+    ]);
+  });
+
+  test("of a broken file changes nothing and says why, once", async () => {
+    const { reloader, live, logger, metrics, written, touched } = start("policy: least_work\n");
+    await reloader.start();
+    await written("polcy: random\nlimits: { max-nesting: 9 }\n");
+    await touched();
+    expect(live.current.policy.name).toBe("least_work");
+    expect(live.settings.maxNesting).toBe(read("").limits.maxNesting);
+    expect(reloader.last?.error).toMatchObject({ code: "config_invalid", message: expect.stringContaining("polcy") });
+    expect(logger.lines).toHaveLength(1);
+    const { body } = await metrics.render();
+    expect(body).toContain("espalier_config_last_reload_successful 0");
+    expect(body).toContain('espalier_config_reloads_total{outcome="failed"} 1');
+  });
+
+  test("after a broken one is good again, also when it brings back what was", async () => {
+    const { reloader, metrics, written } = start("policy: least_work\n");
+    await reloader.start();
+    await written("policy: none\n");
+    await written("policy: least_work\n");
+    expect(reloader.last).toMatchObject({ applied: [], error: undefined });
+    expect((await metrics.render()).body).toContain("espalier_config_last_reload_successful 1");
+  });
+
+  test("of a file that was only touched is told nobody; one that was asked for is", async () => {
+    const { reloader, logger, touched } = start("policy: least_work\n");
+    await reloader.start();
+    await touched();
+    expect(reloader.last).toBeUndefined();
+    expect(reloader.reload("admin")).toMatchObject({ applied: [], needsRestart: [], error: undefined });
+    expect(logger.lines).toHaveLength(1);
+  });
+
+  test("tells of what waits for a restart until it is gone", async () => {
+    const { reloader, written, touched, logger } = start("listen: { port: 1 }\n");
+    await reloader.start();
+    await written("listen: { port: 2 }\n");
+    await touched();
+    expect(reloader.last?.needsRestart).toEqual(["listen.port"]);
+    expect(logger.lines).toHaveLength(2);
+    await written("listen: { port: 1 }\n");
+    expect(reloader.last?.needsRestart).toEqual([]);
+  });
+
+  test("is heard of no more after the stop", async () => {
+    const { reloader, live, written } = start("policy: least_work\n");
+    await reloader.start();
+    await reloader.stop();
+    await written("policy: random\n");
+    expect(live.current.policy.name).toBe("least_work");
+  });
+
+  test("without a source says that there is none", () => {
+    const { clock } = createVirtualTime();
+    const logger = createRecordingLogger();
+    const { meter } = createMetrics({ processMetrics: false });
+    const apply = () => {
+      throw new EspalierError("internal_error", "nothing was read");
+    };
+    const watch = () => async () => {};
+    const reloader = createReloader({ source: undefined, apply, watch, clock, logger, meter });
+    expect(reloader.reload("admin").error?.code).toBe("config_unreadable");
+  });
+});
+
+describe("what a reload changes", () => {
+  test("pools get the policy of their first rule, and keep their own object and what is learned", () => {
+    const { live, pools } = start("policy: least_work\n");
+    const pool = pools.settingsFor("llama");
+    const { work } = pool;
+    live.apply(
+      read("policy: least_work\npools: [{ models: ['ll*'], policy: random, engine-api-key: engine-key-1 }]\n"),
+    );
+    expect(pools.settingsFor("llama")).toBe(pool);
+    expect(pool.policy.name).toBe("random");
+    expect(pool.work).toBe(work);
+    expect(pool.upstreamHeaders).toEqual(["authorization", "Bearer engine-key-1"]);
+    expect(pools.settingsFor("qwen").policy.name).toBe("least_work");
+  });
+
+  test("a policy that stays the same keeps what it remembers", () => {
+    const { live, pools } = start("policy: round_robin\n");
+    const { policy } = pools.settingsFor("a");
+    live.apply(read("policy: round_robin\npools: [{ models: [b], policy: random }]\n"));
+    expect(pools.settingsFor("a").policy).toBe(policy);
+    live.apply(read("policy: { name: consistent_hashing, load-factor: 2 }\n"));
+    expect(pools.settingsFor("a").policy.name).toBe(createPolicy("consistent_hashing", {}).name);
+  });
+
+  test("engines of the list come and go", async () => {
+    const { live } = start("engines: [http://a:1]\n");
+    const lists: string[] = [];
+    await live.engines.start({
+      onSpecs: (specs) => lists.push(specs.map(({ id }) => id).join(" ")),
+      onError: () => {},
+      onRecovered: () => {},
+    });
+    live.apply(read("engines: [http://a:1, http://b:1]\n"));
+    live.apply(read("engines: [http://a:1, http://b:1]\npolicy: random\n"));
+    live.apply(read("engines: [http://b:1]\n"));
+    expect(lists).toEqual(["a:1", "a:1 b:1", "b:1"]);
+  });
+
+  test("names of models lead where the new configuration says", () => {
+    const { live } = start("models: { aliases: { gpt: a } }\n");
+    const before = live.modelRouter;
+    live.apply(read("models: { aliases: { gpt: a } }\npolicy: random\n"));
+    expect(live.modelRouter).toBe(before);
+    live.apply(read("models: { aliases: { gpt: b } }\n"));
+    expect(live.modelRouter.resolve("gpt", undefined)).toBe("b");
+  });
+
+  test("keys of clients", () => {
+    const { live } = start("api-keys: [{ name: a, key: key-number-one }]\n");
+    live.apply(read("api-keys: [{ name: b, key: key-number-two }]\n"));
+    expect(live.settings.apiKeys.map(({ name }) => name)).toEqual(["b"]);
+  });
+
+  test("nothing at all, when a policy's options contradict each other", () => {
+    const { live, pools } = start("policy: least_work\nlimits: { max-nesting: 7 }\n");
+    const broken = { ...read("limits: { max-nesting: 8 }\n"), policy: { name: "no_such_policy", options: {} } };
+    expect(() => live.apply(broken)).toThrow(EspalierError);
+    expect(live.settings.maxNesting).toBe(7);
+    expect(pools.settingsFor("a").policy.name).toBe("least_work");
+  });
+});

@@ -1,0 +1,212 @@
+/** An object of the API: plain JSON with `metadata`. */
+export interface ApiObject {
+  readonly metadata: Readonly<Record<string, unknown>> & {
+    readonly name: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
+  readonly [key: string]: unknown;
+}
+
+/** Where an answer goes. */
+export interface ApiReply {
+  head(status: number, headers: Readonly<Record<string, string>>): void;
+  data(text: string): void;
+  /** Ends it in order, */
+  end(): void;
+  /** or by breaking the connection. */
+  drop(): void;
+}
+
+/** What the next request meets instead of an answer. `hang`: nothing at all; `drop`: the connection breaks. */
+export type ApiFault =
+  | "hang"
+  | "drop"
+  | { readonly status: number; readonly body?: string; readonly headers?: Readonly<Record<string, string>> };
+
+export interface ApiRequest {
+  readonly kind: "list" | "watch";
+  /** Path without its query: the collection. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly authorization: string | undefined;
+}
+
+/** A watch under way. What is sent by hand reaches the client as it is. */
+export interface ApiWatch extends Pick<ApiReply, "data" | "end" | "drop"> {
+  readonly request: ApiRequest;
+  /** Set to keep what happens from it. */
+  isSilent: boolean;
+}
+
+/**
+ * The part of the Kubernetes API that lists and watches: collections with versions, pages, selectors and bookmarks,
+ * and a way to make each request go wrong. It knows of no transport.
+ */
+export interface KubernetesApi {
+  /** Makes a collection known; others are not found. */
+  serve(collection: string): void;
+  put(collection: string, object: ApiObject): void;
+  remove(collection: string, name: string): void;
+  /** Forgets what happened up to now: who was somewhere before has to list anew. */
+  compact(): void;
+  /** Tells all watches where they are. */
+  bookmark(): void;
+  /** The only token that is accepted; undefined accepts everyone. */
+  token: string | undefined;
+  /** The most objects of a page, whatever the client asks for. */
+  maxPage: number;
+  /** What the next requests of a kind meet, one each. */
+  readonly faults: Record<"list" | "watch", ApiFault[]>;
+  readonly requests: readonly ApiRequest[];
+  readonly watches: ReadonlySet<ApiWatch>;
+  /** Answers a request. @returns what to call when the client goes away */
+  answer(url: string, headers: Readonly<Record<string, unknown>>, reply: ApiReply): () => void;
+}
+
+interface Change {
+  readonly version: number;
+  readonly collection: string;
+  readonly before: ApiObject | undefined;
+  readonly after: ApiObject | undefined;
+}
+
+const json = { "content-type": "application/json" };
+
+/** An API without collections, that accepts everyone. */
+export function createKubernetesApi(): KubernetesApi {
+  return new FakeApi();
+}
+
+class FakeApi implements KubernetesApi {
+  token: string | undefined;
+  maxPage = 500;
+  readonly faults = { list: [] as ApiFault[], watch: [] as ApiFault[] };
+  readonly requests: ApiRequest[] = [];
+  readonly watches = new Set<ApiWatch>();
+  readonly #collections = new Map<string, Map<string, ApiObject>>();
+  readonly #changes: Change[] = [];
+  #version = 1_000;
+  #compacted = 1_000;
+
+  serve(collection: string): void {
+    if (!this.#collections.has(collection)) this.#collections.set(collection, new Map());
+  }
+
+  put(collection: string, object: ApiObject): void {
+    this.serve(collection);
+    const { name } = object.metadata;
+    const before = this.#collections.get(collection)?.get(name);
+    const metadata = { ...object.metadata, resourceVersion: String(this.#version + 1) };
+    this.#change(collection, before, { ...object, metadata });
+  }
+
+  remove(collection: string, name: string): void {
+    const before = this.#collections.get(collection)?.get(name);
+    if (before) this.#change(collection, before, undefined);
+  }
+
+  compact(): void {
+    this.#version += 1;
+    this.#compacted = this.#version;
+    this.#changes.length = 0;
+  }
+
+  bookmark(): void {
+    for (const watch of this.watches) {
+      if (!watch.isSilent) watch.data(line("BOOKMARK", { metadata: { resourceVersion: String(this.#version) } }));
+    }
+  }
+
+  answer(url: string, headers: Readonly<Record<string, unknown>>, reply: ApiReply): () => void {
+    const { pathname: path, searchParams: query } = new URL(url, "http://api");
+    const authorization = headers.authorization === undefined ? undefined : String(headers.authorization);
+    const request: ApiRequest = { kind: query.get("watch") ? "watch" : "list", path, query, authorization };
+    this.requests.push(request);
+    const fault = this.faults[request.kind].shift() ?? this.#refusal(request);
+    if (fault === undefined) return this.#serveRequest(request, reply);
+    if (fault === "drop") reply.drop();
+    else if (fault !== "hang") {
+      reply.head(fault.status, { ...json, ...fault.headers });
+      reply.data(fault.body ?? status(fault.status, "said so"));
+      reply.end();
+    }
+    return () => {};
+  }
+
+  #refusal({ path, authorization, kind, query }: ApiRequest): ApiFault | undefined {
+    if (this.token !== undefined && authorization !== `Bearer ${this.token}`) return { status: 401 };
+    if (!this.#collections.has(path)) return { status: 404 };
+    const from = query.get(kind === "watch" ? "resourceVersion" : "continue")?.split(":")[0];
+    return from !== undefined && Number(from) < this.#compacted ? { status: 410 } : undefined;
+  }
+
+  #serveRequest(request: ApiRequest, reply: ApiReply): () => void {
+    reply.head(200, json);
+    if (request.kind === "watch") return this.#serveWatch(request, reply);
+    const { path, query } = request;
+    const all = [...(this.#collections.get(path)?.values() ?? [])].filter((object) => isSelected(object, query));
+    const [version = String(this.#version), after = "0"] = (query.get("continue") ?? "").split(":").filter(Boolean);
+    const end = Number(after) + Math.min(Number(query.get("limit") ?? this.maxPage), this.maxPage);
+    const metadata = { resourceVersion: version, ...(end < all.length ? { continue: `${version}:${end}` } : {}) };
+    reply.data(JSON.stringify({ metadata, items: all.slice(Number(after), end) }));
+    reply.end();
+    return () => {};
+  }
+
+  #serveWatch(request: ApiRequest, reply: ApiReply): () => void {
+    const close = (how: () => void) => (): void => {
+      this.watches.delete(watch);
+      how();
+    };
+    const watch: ApiWatch = {
+      request,
+      isSilent: false,
+      data: (text) => reply.data(text),
+      end: close(() => reply.end()),
+      drop: close(() => reply.drop()),
+    };
+    this.watches.add(watch);
+    const from = Number(request.query.get("resourceVersion"));
+    for (const change of this.#changes) if (change.version > from) tell(watch, change);
+    return () => this.watches.delete(watch);
+  }
+
+  #change(collection: string, before: ApiObject | undefined, after: ApiObject | undefined): void {
+    this.#version += 1;
+    const objects = this.#collections.get(collection);
+    if (after) objects?.set(after.metadata.name, after);
+    else if (before) objects?.delete(before.metadata.name);
+    const change = { version: this.#version, collection, before, after };
+    this.#changes.push(change);
+    for (const watch of this.watches) if (!watch.isSilent) tell(watch, change);
+  }
+}
+
+function tell(watch: ApiWatch, { version, collection, before, after }: Change): void {
+  const { path, query } = watch.request;
+  if (collection !== path) return;
+  const was = before !== undefined && isSelected(before, query);
+  const is = after !== undefined && isSelected(after, query);
+  if (is) watch.data(line(was ? "MODIFIED" : "ADDED", after));
+  else if (was) {
+    const metadata = { ...before.metadata, resourceVersion: String(version) };
+    watch.data(line("DELETED", { ...before, metadata }));
+  }
+}
+
+/** Selectors of the forms `key=value,...` and `metadata.name=value`. */
+function isSelected({ metadata }: ApiObject, query: URLSearchParams): boolean {
+  const pairs = (name: string): string[][] =>
+    (query.get(name) ?? "")
+      .split(",")
+      .filter(Boolean)
+      .map((pair) => pair.split("="));
+  return (
+    pairs("labelSelector").every(([key = "", value]) => metadata.labels?.[key] === value) &&
+    pairs("fieldSelector").every(([, value]) => metadata.name === value)
+  );
+}
+
+const line = (type: string, object: unknown): string => `${JSON.stringify({ type, object })}\n`;
+
+const status = (code: number, message: string): string => JSON.stringify({ kind: "Status", code, message });

@@ -1,0 +1,27 @@
+import { readFileSync } from "node:fs";
+import { flagCatalogue } from "@espalier/config";
+import { expect, test } from "vitest";
+
+const text = readFileSync(new URL("../../docs/MIGRATION.md", import.meta.url), "utf8");
+
+/** `--health-check-endpoint`, `-interval-secs`: the second stands for what begins as the first. */
+const named = new Set(
+  [...text.matchAll(/`(--?[a-z][a-z0-9-]*)[ `]/g)].flatMap(([, flag = ""]) =>
+    flag.startsWith("--") ? [flag] : [`--health-check${flag}`],
+  ),
+);
+
+test("the guide names every flag of other routers that is accepted", () => {
+  const accepted = flagCatalogue.flatMap(({ aliases }) => aliases).filter((flag) => !isDynamo(flag));
+  expect(accepted.filter((flag) => !named.has(flag))).toEqual([]);
+});
+
+test("our flags that the guide names are there", () => {
+  const ours = new Set(flagCatalogue.map(({ flag }) => flag));
+  for (const flag of ["--engine", "--policy", "--session-key"]) expect([flag, ours.has(flag)]).toEqual([flag, true]);
+});
+
+/** The guide sends to the documents for these. */
+function isDynamo(flag: string): boolean {
+  return /^--(router-|kv-cache-block-size|shared-cache-multiplier)/.test(flag);
+}

@@ -47,6 +47,10 @@ export default defineConfig({
       },
       {
         ...shared,
+        test: { name: "deploy", include: ["test/deploy/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
+      },
+      {
+        ...shared,
         test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
       },
     ],

@@ -2,10 +2,11 @@ import { NormalEquations } from "@espalier/common";
 
 /** Unknowns of the systems that are solved here. */
 const size = 3;
+type Three = readonly [number, number, number];
 
 /**
  * A running least-squares fit of a sum with three coefficients, none of them below zero, that forgets: after n more samples
- * of weight 1 an earlier one counts by `memory` to the power n. It begins with a belief, held as firmly as one sample.
+ * of weight 1 an earlier one counts by `memory` to the power n. It begins with a belief.
  */
 export class NonNegativeFit {
   readonly coefficients: Float64Array;
@@ -13,15 +14,16 @@ export class NonNegativeFit {
 
   /**
    * @param belief the coefficients to begin with, above zero
+   * @param firmness of each, in samples that say that it is so
    * @param memory above 0, below 1
    */
-  constructor(belief: readonly [number, number, number], memory: number) {
+  constructor(belief: Three, firmness: Three, memory: number) {
     this.coefficients = Float64Array.from(belief);
     this.#equations = new NormalEquations(size, memory);
     const { matrix, right } = this.#equations;
     for (let at = 0; at < size; at++) {
-      matrix[at * size + at] = 1 / belief[at]! ** 2;
-      right[at] = 1 / belief[at]!;
+      matrix[at * size + at] = firmness[at]! / belief[at]! ** 2;
+      right[at] = firmness[at]! / belief[at]!;
     }
   }
 

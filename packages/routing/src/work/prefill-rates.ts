@@ -165,8 +165,13 @@ export function factorOfLog(log: number): number {
 /** Targets of a higher place are taken to be like their pool. */
 export const maxRatedTargets = 4_096;
 
-/** To begin with: an engine of 8,000 tokens a second. One sample in its place counts as much. */
+/** To begin with: an engine of 8,000 tokens a second. */
 const believed = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
+/**
+ * By how much of a sample each of these is held. At some engines the last two are, beside the first, ten times what is believed:
+ * held by one, they would not get there in hundreds of prompts, and a prompt of 100,000 tokens would be taken for half of what it is.
+ */
+const beliefFirmness = [1, 0.03, 0.1] as const;
 const startSamples = 16;
 /** No engine is faster than a thousand times what is believed. */
 const leastScale = 0.001;
@@ -186,7 +191,8 @@ const ratioStep = 0.5;
 
 function believedFit(scale: number): NonNegativeFit {
   const { msPerKilotoken, msPerMegapair, fixedMs } = believed;
-  return new NonNegativeFit([scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs], memory);
+  const belief = [scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs] as const;
+  return new NonNegativeFit(belief, beliefFirmness, memory);
 }
 
 function expectedMsOf(sample: PrefillSample, fit: NonNegativeFit): number {

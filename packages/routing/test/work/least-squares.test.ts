@@ -11,13 +11,15 @@ interface Sample {
 }
 
 const belief: Three = [2, 1, 5];
+const firmness: Three = [1, 0.5, 0.01];
 
 const dot = (one: Three, other: Three): number => one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
 
-/** What the fit minimises, said plainly: the belief as three samples, and every sample by its age. */
+/** What the fit minimises, said plainly: the belief as parts of three samples, and every sample by its age. */
 function lossOf(coefficients: Three, samples: readonly Sample[], memory: number): number {
   const total = samples.reduce((sum, { weight }) => sum + weight, 0);
-  let loss = belief.reduce((sum, one, at) => sum + (coefficients[at]! / one - 1) ** 2, 0) * memory ** total;
+  let loss =
+    belief.reduce((sum, one, at) => sum + firmness[at]! * (coefficients[at]! / one - 1) ** 2, 0) * memory ** total;
   let later = total;
   for (const { features, value, weight } of samples) {
     later -= weight;
@@ -53,22 +55,29 @@ function samplesOf(random: Random, truth: Three, count: number): Sample[] {
 }
 
 function fitOf(samples: readonly Sample[], memory: number): NonNegativeFit {
-  const fit = new NonNegativeFit(belief, memory);
+  const fit = new NonNegativeFit(belief, firmness, memory);
   for (const { features, value, weight } of samples) fit.add(features, value, weight);
   return fit;
 }
 
 test("begins with what is believed", () => {
-  const fit = new NonNegativeFit(belief, 0.99);
+  const fit = new NonNegativeFit(belief, firmness, 0.99);
   expect([...fit.coefficients]).toEqual([...belief]);
   expect(fit.value(3, 2, 1)).toBe(3 * 2 + 2 * 1 + 5);
 });
 
-test("a belief is held as firmly as one sample", () => {
-  const fit = new NonNegativeFit([2, 1, 5], 0.999_999);
-  fit.add([0.5, 0, 0], 2, 1);
-  // The belief says 0.5 * 2 = 1 of it.
-  expect(fit.value(0.5, 0, 0)).toBeCloseTo(1.5, 4);
+test("a belief is held as firmly as so many samples that say the same", () => {
+  for (const [firm, expected] of [
+    [1, 1.5],
+    [3, 1.25],
+    [1 / 3, 1.75],
+    [0.01, 1.99],
+  ] as const) {
+    const fit = new NonNegativeFit([2, 1, 5], [firm, 1, 1], 0.999_999);
+    fit.add([0.5, 0, 0], 2, 1);
+    // The belief says 0.5 * 2 = 1 of it.
+    expect(fit.value(0.5, 0, 0), `${firm}`).toBeCloseTo(expected, 3);
+  }
 });
 
 describe("finds what a search for the least squares finds", () => {

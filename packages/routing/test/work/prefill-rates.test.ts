@@ -63,6 +63,26 @@ describe("after 50 samples work is known within 10 %", () => {
   });
 });
 
+describe("an engine that attends dearly, beside what its tokens cost, is known from a few hundred prompts", () => {
+  // A mixture of experts computes few of its weights for a token; pairs cost fourteen times what is believed beside tokens.
+  const dear = { fixedMs: 20, msPerToken: 0.0094, msPerTokenPair: 0.98e-6 };
+
+  test.each(seeds)("seed %i", (seed) => {
+    const random = createSeededRandom(seed);
+    const rates = new PrefillRates();
+    for (let at = 0; at < 400; at++) {
+      const uncachedTokens = Math.round(500 * 200 ** (random.float() ** 2));
+      rates.observe(targetOf(at % 8), measured(dear, { uncachedTokens, matchedTokens: 0 }, random));
+    }
+    for (const tokens of [5_000, 20_000, 60_000, 100_000]) {
+      const part = { uncachedTokens: tokens, matchedTokens: 0 };
+      const truthMs = dear.fixedMs + dear.msPerToken * tokens + (dear.msPerTokenPair * tokens ** 2) / 2;
+      const ratio = (rates.fixedMs + rates.workMs(targetOf(0), part)) / truthMs;
+      expect(Math.abs(ratio - 1), `${tokens} tokens: ${ratio}`).toBeLessThan(0.15);
+    }
+  });
+});
+
 test("one sample is not believed against all that is, and a few that agree are", () => {
   const rates = new PrefillRates();
   const part = { uncachedTokens: 4_000, matchedTokens: 0 };

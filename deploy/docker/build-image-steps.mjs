@@ -1,0 +1,100 @@
+// The steps of the image's build, which Dockerfile runs and tests run without Docker:
+//   node deploy/docker/build-image-steps.mjs install build prune OUT
+// install: what package-lock.json says. build: every package. prune: what `espalier` needs to run, into the folder OUT.
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** The programs of the image. Simulated engines come along for compose, and for trying a configuration. */
+const programs = ["apps/router", "apps/engine-sim"];
+/** Folders beside the code of a package that it reads when it runs. */
+const assets = ["models"];
+/** Only compilers and debuggers read these; and native code of other systems, in the folders that zeromq keeps it in. */
+const otherSystems = ["darwin", "linux", "win32"].filter((name) => name !== process.platform).join("|");
+const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);
+
+const [, , ...steps] = process.argv;
+for (let at = 0; at < steps.length; at++) {
+  const step = steps[at];
+  if (step === "install") run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+  else if (step === "build") run("npm", ["run", "build", "--silent"]);
+  else if (step === "prune" && steps[at + 1] !== undefined) prune(steps[++at]);
+  else fail("usage: build-image-steps.mjs [install] [build] [prune OUT]");
+}
+
+function run(command, args) {
+  const { status } = spawnSync(command, args, { cwd: root, stdio: "inherit" });
+  if (status !== 0) fail(`${command} ${args.join(" ")} failed`);
+}
+
+function fail(message) {
+  process.stderr.write(`${message}\n`);
+  process.exit(1);
+}
+
+/** Copies the programs, the packages of the repository that they need, and the libraries of these, and nothing else. */
+function prune(out) {
+  if (existsSync(join(out, "package.json"))) fail(`${out} is not empty`);
+  const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
+  const needed = reachable(packages);
+  for (const location of needed) copy(packages[location], location, out);
+  const { name, version, license, type } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  writeFileSync(join(out, "package.json"), `${JSON.stringify({ name, version, license, type, private: true })}\n`);
+  for (const file of ["LICENSE", "deploy/docker/healthcheck.mjs"])
+    cpSync(join(root, file), join(out, file.split("/").at(-1)));
+}
+
+/** @returns the locations in the lock file of everything that the programs need when they run */
+function reachable(packages) {
+  const found = new Set(programs);
+  for (const location of found) {
+    const { link, resolved, dependencies, optionalDependencies } = packages[location];
+    if (link) {
+      found.add(resolved);
+      continue;
+    }
+    for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
+      const dependency = locate(packages, location, name);
+      if (dependency !== undefined) found.add(dependency);
+      else if (optionalDependencies?.[name] === undefined) fail(`${location} needs ${name}, which is not installed`);
+    }
+  }
+  return found;
+}
+
+/** Where Node.js finds a library: in the nearest node_modules. Optional ones for other systems are not there. */
+function locate(packages, from, name) {
+  for (let folder = from; ; folder = dirname(folder)) {
+    const location = folder === "." ? `node_modules/${name}` : `${folder}/node_modules/${name}`;
+    if (packages[location] && existsSync(join(root, location))) return location;
+    if (folder === ".") return undefined;
+  }
+}
+
+function copy({ link, resolved }, location, out) {
+  const target = join(out, location);
+  mkdirSync(dirname(target), { recursive: true });
+  if (link) symlinkSync(relative(dirname(location), resolved), target);
+  else if (location.includes("node_modules/")) copyFolder(location, target, /\/node_modules$/);
+  else copyPackage(location, target);
+}
+
+/** A package of this repository: its manifest, its programs, and what it publishes. */
+function copyPackage(location, target) {
+  const { files = [], bin = {} } = JSON.parse(readFileSync(join(root, location, "package.json"), "utf8"));
+  for (const name of ["package.json", ...files, ...Object.values(bin), ...assets]) {
+    const source = join(location, name);
+    if (existsSync(join(root, source))) copyFolder(source, join(target, name), /^$/);
+    else if (!assets.includes(name)) fail(`${source} is missing: build first`);
+  }
+}
+
+function copyFolder(source, target, except) {
+  const from = join(root, source);
+  cpSync(from, target, {
+    recursive: true,
+    filter: (path) => path === from || !(leftOut.test(path) || except.test(path)),
+  });
+}

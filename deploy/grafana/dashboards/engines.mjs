@@ -1,0 +1,169 @@
+import { of, plot, rate, row, sum } from "../panels.mjs";
+
+export const engines = {
+  title: "Espalier: engines and KV events",
+  panels: [
+    row("Engines"),
+    plot(
+      "Up",
+      "short",
+      [[`min by (engine) (${of("espalier_engine_up")})`, "{{engine}}"]],
+      "1 while all routers find it up.",
+    ),
+    plot(
+      "Circuit breaker",
+      "short",
+      [[`max by (engine) (${of("espalier_engine_breaker_state")})`, "{{engine}}"]],
+      "0 closed, 1 half-open, 2 open.",
+    ),
+    plot(
+      "Requests in flight",
+      "short",
+      [[sum(of("espalier_engine_requests_in_flight"), "engine"), "{{engine}}"]],
+      "Of all routers together. Far apart: one engine is slow, or a prefix is hot.",
+    ),
+    plot(
+      "Health probes",
+      "ops",
+      [
+        [
+          sum(rate("espalier_engine_health_probes_total", 'outcome!="ok"'), "engine, outcome"),
+          "{{engine}} {{outcome}}",
+        ],
+      ],
+      "Probes per second that did not end well.",
+    ),
+    plot(
+      "Scrapes",
+      "ops",
+      [
+        [
+          sum(rate("espalier_engine_metrics_scrapes_total", 'outcome!="ok"'), "engine, outcome"),
+          "{{engine}} {{outcome}}",
+        ],
+      ],
+      "Reads of the engine's metrics per second that did not end well.",
+    ),
+    plot(
+      "Lines that could not be used",
+      "ops",
+      [[sum(rate("espalier_engine_metrics_malformed_lines_total"), "engine"), "{{engine}}"]],
+      "Of the engines' metrics.",
+    ),
+    plot(
+      "Engines that are named",
+      "short",
+      [[of("espalier_discovery_engines"), "{{instance}}"]],
+      "By all sources together, as each router sees them. They should be the same.",
+    ),
+    plot(
+      "Sources",
+      "short",
+      [[`min by (source) (${of("espalier_discovery_source_up")})`, "{{source}}"]],
+      "1 while all routers can follow it; else its last list stays.",
+    ),
+    plot(
+      "Failures of sources",
+      "ops",
+      [[sum(rate("espalier_discovery_failures_total"), "source"), "{{source}}"]],
+      "Each counted once for as long as it lasts.",
+    ),
+    row("KV events"),
+    plot(
+      "State of feeds",
+      "short",
+      [[`max by (feed) (${of("espalier_kv_feed_state")})`, "{{feed}}"]],
+      "4 live, 3 partial, 2 replaying, 1 stale, 0 off; by the router that reads it best.",
+    ),
+    plot(
+      "Delay",
+      "s",
+      [[`max by (feed) (${of("espalier_kv_feed_lag_seconds")})`, "{{feed}}"]],
+      "Of the latest message beyond the fastest of the last minutes.",
+    ),
+    plot(
+      "Messages and events",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_messages_total")), "messages"],
+        [sum(rate("espalier_kv_feed_events_total")), "events"],
+      ],
+      "Read by all routers.",
+    ),
+    plot(
+      "Blocks",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_blocks_stored_total")), "stored"],
+        [sum(rate("espalier_kv_feed_blocks_removed_total")), "removed"],
+      ],
+      "As many removed as stored: the caches are full.",
+    ),
+    plot(
+      "Holes",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_gaps_total"), "feed"), "{{feed}} gaps"],
+        [sum(rate("espalier_kv_feed_missed_messages_total"), "feed"), "{{feed}} messages"],
+      ],
+      "Holes that no replay could fill leave a feed partial.",
+    ),
+    plot(
+      "Replays",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_replays_total"), "outcome"), "{{outcome}}"],
+        [sum(rate("espalier_kv_feed_resyncs_total")), "resyncs"],
+      ],
+      "Requests for an engine's history.",
+    ),
+    plot(
+      "Left out",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_refused_messages_total"), "reason"), "messages: {{reason}}"],
+        [sum(rate("espalier_kv_feed_undecoded_events_total")), "events"],
+        [sum(rate("espalier_kv_feed_duplicates_total")), "came again"],
+      ],
+      "Messages and events that could not be used.",
+    ),
+    plot(
+      "New lives",
+      "ops",
+      [
+        [sum(rate("espalier_kv_feed_restarts_total"), "feed"), "{{feed}}"],
+        [sum(rate("espalier_feed_lives_total")), "made known"],
+      ],
+      "Engines that began anew, with an empty cache.",
+    ),
+    plot(
+      "Who reads",
+      "ops",
+      [
+        [sum(rate("espalier_feed_takeovers_total"), "how"), "taken over by {{how}}"],
+        [sum(rate("espalier_feed_yields_total")), "given away"],
+        [sum(rate("espalier_feed_cuts_total")), "cuts"],
+      ],
+      "Feeds that went from router to router.",
+    ),
+    row("LoRA adapters and what is learned"),
+    plot(
+      "Adapters loaded",
+      "ops",
+      [[sum(rate("espalier_adapter_loads_total"), "outcome"), "{{outcome}}"]],
+      "By outcome.",
+    ),
+    plot(
+      "Adapters unloaded",
+      "ops",
+      [[sum(rate("espalier_adapter_unloads_total"), "outcome"), "{{outcome}}"]],
+      "By outcome.",
+    ),
+    plot(
+      "Times learned from other routers",
+      "ops",
+      [[sum(rate("espalier_learned_times_received_total"), "outcome"), "{{outcome}}"]],
+      "Whether what others told could be used.",
+    ),
+  ],
+};

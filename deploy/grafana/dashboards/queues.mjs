@@ -1,0 +1,90 @@
+import { of, plot, quantile, quantiles, rate, row, sum } from "../panels.mjs";
+
+export const queues = {
+  title: "Espalier: queues, prefill and decode",
+  panels: [
+    row("Queues of the router"),
+    plot(
+      "Waiting",
+      "short",
+      [[sum(of("espalier_admission_queued_requests"), "class"), "{{class}}"]],
+      "Requests that wait in routers because every engine is busy.",
+    ),
+    plot(
+      "Time in the queue (p99)",
+      "s",
+      [[quantile(0.99, "espalier_admission_wait_seconds", { by: "class" }), "{{class}}"]],
+      "Of those that had to wait.",
+    ),
+    plot(
+      "Shed",
+      "ops",
+      [[sum(rate("espalier_admission_shed_total"), "class, reason"), "{{class}} {{reason}}"]],
+      "queue_full and deadline_missed are 429 to the client.",
+    ),
+    plot(
+      "Tokens by class",
+      "short",
+      [[sum(rate("espalier_admission_tokens_total"), "class, kind"), "{{class}} {{kind}}"]],
+      "Tokens per second that engines had to compute.",
+    ),
+    plot(
+      "Waited at all",
+      "ops",
+      [[sum(rate("espalier_admission_wait_seconds_count"), "class"), "{{class}}"]],
+      "Requests per second that had to wait.",
+    ),
+    plot(
+      "Held for memory",
+      "short",
+      [[sum(of("espalier_admission_held_requests"), "class"), "{{class}}"]],
+      "Requests that wait because engines would drop for them what others are expected to come back for.",
+    ),
+    plot(
+      "Time held for memory (p99)",
+      "s",
+      [[quantile(0.99, "espalier_admission_memory_wait_seconds", { by: "class" }), "{{class}}"]],
+      "Of those that were held.",
+    ),
+    row("Prefill and decode apart"),
+    plot(
+      "One engine or two",
+      "ops",
+      [[sum(rate("espalier_disaggregation_requests_total"), "path, reason"), "{{path}}: {{reason}}"]],
+      "And why.",
+    ),
+    plot(
+      "Threshold",
+      "short",
+      [[`avg(${of("espalier_disaggregation_threshold_tokens")})`, "tokens"]],
+      "Uncached tokens from which on the last request would have been split.",
+    ),
+    plot(
+      "Prefill leg",
+      "s",
+      quantiles("espalier_disaggregation_prefill_seconds"),
+      "From its dispatch to the end of its answer.",
+    ),
+    plot(
+      "Transfer",
+      "s",
+      quantiles("espalier_disaggregation_transfer_seconds"),
+      "From there to the first byte of the decode engine's answer.",
+    ),
+    plot(
+      "Prefill engines",
+      "short",
+      [
+        [`max by (model) (${of("espalier_disaggregation_advised_prefill_engines")})`, "{{model}} advised"],
+        [`max by (model) (${of("espalier_disaggregation_prefill_engines")})`, "{{model}} applied"],
+      ],
+      "How many of a model's engines compute prompts for others.",
+    ),
+    plot(
+      "Share advised",
+      "percentunit",
+      [[`max by (model) (${of("espalier_disaggregation_advised_prefill_ratio")})`, "{{model}}"]],
+      "Share of a model's engines that should compute prompts.",
+    ),
+  ],
+};

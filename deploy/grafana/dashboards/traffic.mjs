@@ -1,0 +1,206 @@
+import { mean, of, plot, quantile, quantiles, rate, row, stat, sum } from "../panels.mjs";
+
+const cachedShare = `${sum(rate("espalier_tokens_total", 'kind="cached"'))} / ${sum(rate("espalier_tokens_total", 'kind="prompt"'))}`;
+/** No request with such a status yet is a share of 0. */
+const share = (matchers) =>
+  `(${sum(rate("espalier_requests_total", matchers))} or vector(0)) / ${sum(rate("espalier_requests_total"))}`;
+
+export const traffic = {
+  title: "Espalier: traffic and caches",
+  panels: [
+    row("At a glance"),
+    stat("Ready routers", "short", [[sum(of("espalier_ready")), "ready"]], "Routers that say they can serve."),
+    stat(
+      "Usable engines",
+      "short",
+      [[`max(${sum(of("espalier_engine_up"), "instance")})`, "up"]],
+      "Engines that are up, by the router that sees most.",
+    ),
+    stat("Requests", "reqps", [[sum(rate("espalier_requests_total")), "requests"]], "Requests answered per second."),
+    stat(
+      "Cached share",
+      "percentunit",
+      [[cachedShare, "cached"]],
+      "Part of all prompt tokens that engines found in their caches.",
+    ),
+    stat(
+      "Refused (429)",
+      "percentunit",
+      [[share('status="429"'), "429"]],
+      "Part of the requests that no engine had room for.",
+    ),
+    stat(
+      "Server errors",
+      "percentunit",
+      [[share('status=~"5.."'), "5xx"]],
+      "Part of the requests that ended with 5xx.",
+    ),
+    row("Requests"),
+    plot(
+      "Requests by status",
+      "reqps",
+      [[sum(rate("espalier_requests_total"), "status"), "{{status}}"]],
+      "Answers per second.",
+    ),
+    plot(
+      "Requests by model",
+      "reqps",
+      [[sum(rate("espalier_requests_total"), "model, endpoint"), "{{model}} {{endpoint}}"]],
+      "Answers per second, by served model and endpoint.",
+    ),
+    plot(
+      "In flight by router",
+      "short",
+      [[sum(of("espalier_requests_in_flight"), "instance"), "{{instance}}"]],
+      "Requests whose answer has not ended.",
+    ),
+    plot(
+      "Time to first byte",
+      "s",
+      quantiles("espalier_time_to_first_byte_seconds"),
+      "From acceptance to the first byte of the engine's answer, queues of router and engine included.",
+    ),
+    plot(
+      "Time to first byte by model (p99)",
+      "s",
+      [[quantile(0.99, "espalier_time_to_first_byte_seconds", { by: "model" }), "{{model}}"]],
+      "Whether one model is slow, or all are.",
+    ),
+    plot(
+      "Whole answer",
+      "s",
+      quantiles("espalier_request_duration_seconds"),
+      "From acceptance to the end of the answer.",
+    ),
+    plot(
+      "The router's own time",
+      "s",
+      [...quantiles("espalier_overhead_seconds"), [mean("espalier_overhead_seconds"), "mean"]],
+      "From a complete request to its dispatch: tokenizing, matching, choosing. Time in the queue is not in it.",
+    ),
+    plot(
+      "Tokens",
+      "short",
+      [[sum(rate("espalier_tokens_total"), "kind"), "{{kind}}"]],
+      "Tokens per second, by the engines' own reports.",
+    ),
+    plot(
+      "Bytes to clients",
+      "Bps",
+      [[sum(rate("espalier_proxy_response_bytes_total"), "instance"), "{{instance}}"]],
+      "Bodies of answers.",
+    ),
+    row("Caches"),
+    plot(
+      "Cached share",
+      "percentunit",
+      [
+        [cachedShare, "all"],
+        [
+          `${sum(rate("espalier_tokens_total", 'kind="cached"'), "model")} / ${sum(rate("espalier_tokens_total", 'kind="prompt"'), "model")}`,
+          "{{model}}",
+        ],
+      ],
+      "Part of the prompt tokens that engines found cached. What a fall means: docs/OPERATIONS.md.",
+    ),
+    plot(
+      "Predicted and reported",
+      "short",
+      [[sum(rate("espalier_cache_tokens_total"), "kind"), "{{kind}}"]],
+      "Cached tokens per second: what routers expected, what engines reported, and by how much expectations were over and under.",
+    ),
+    plot(
+      "Prompts cut by",
+      "ops",
+      [[sum(rate("espalier_prompts_total"), "from"), "{{from}}"]],
+      "By tokens, by tokens of the beginning only, or by bytes. Only tokens can be compared with KV events.",
+    ),
+    plot(
+      "Index",
+      "short",
+      [[`max by (layer) (${of("espalier_prefix_index_blocks")})`, "{{layer}}"]],
+      "Blocks that engines are known (facts) or expected (placements) to hold.",
+    ),
+    plot("Memory of the index", "bytes", [[of("espalier_prefix_index_bytes"), "{{instance}}"]], "Of each router."),
+    plot(
+      "From pools",
+      "short",
+      [[sum(rate("espalier_pool_tokens_total")), "tokens"]],
+      "Prompt tokens per second that engines were expected to fetch from a pool of KV blocks.",
+    ),
+    row("Decisions and what went wrong"),
+    plot(
+      "Decisions",
+      "ops",
+      [[sum(rate("espalier_decisions_total"), "policy, reason"), "{{policy}}: {{reason}}"]],
+      "Why engines were chosen.",
+    ),
+    plot(
+      "Attempts at engines",
+      "ops",
+      [[sum(rate("espalier_proxy_attempts_total"), "outcome"), "{{outcome}}"]],
+      "How they ended.",
+    ),
+    plot(
+      "Retries",
+      "ops",
+      [
+        [sum(rate("espalier_proxy_retries_total"), "budget"), "{{budget}}"],
+        [sum(rate("espalier_proxy_retry_budget_exhausted_total")), "refused by the budget"],
+      ],
+      "Requests sent to another engine.",
+    ),
+    plot(
+      "Cut answers and clients that left",
+      "ops",
+      [
+        [sum(rate("espalier_proxy_cut_responses_total")), "cut after the first byte"],
+        [sum(rate("espalier_proxy_client_aborts_total")), "client left"],
+      ],
+      "A cut answer is the one failure that a client sees.",
+    ),
+    plot(
+      "CPU",
+      "short",
+      [[`rate(${of("process_cpu_seconds_total")}[$__rate_interval])`, "{{instance}}"]],
+      "Cores in use. One router uses about one.",
+    ),
+    plot(
+      "Memory and event loop",
+      "short",
+      [
+        [of("process_resident_memory_bytes"), "{{instance}} bytes"],
+        [of("nodejs_eventloop_lag_p99_seconds"), "{{instance}} loop p99 (s)"],
+      ],
+      "An event loop that lags delays every stream.",
+    ),
+    plot(
+      "Metrics left out",
+      "ops",
+      [
+        [sum(rate("espalier_metrics_overflow_total"), "metric"), "{{metric}} is full"],
+        [sum(rate("espalier_metrics_refused_total"), "metric"), "{{metric}} refused"],
+      ],
+      "Label sets beyond 1,000, which share one series.",
+    ),
+    row("Configuration"),
+    plot(
+      "Last reload",
+      "short",
+      [[of("espalier_config_last_reload_successful"), "{{instance}}"]],
+      "1 went well, 0 failed: the old configuration stays.",
+    ),
+    plot(
+      "Reloads",
+      "ops",
+      [[sum(rate("espalier_config_reloads_total"), "outcome"), "{{outcome}}"]],
+      "That changed something, or failed.",
+    ),
+    plot(
+      "Age of the configuration",
+      "s",
+      [[`time() - ${of("espalier_config_applied_timestamp_seconds")}`, "{{instance}}"]],
+      "Routers of different ages run with different configurations.",
+    ),
+  ],
+};

@@ -1,0 +1,86 @@
+import { loadConfig } from "@espalier/config";
+import { expect, test } from "vitest";
+import { filesIn, readText, readYaml } from "./files.ts";
+
+interface Service {
+  readonly image: string;
+  readonly command?: string | readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly hostname?: string;
+  readonly volumes?: readonly string[];
+  readonly ports?: readonly string[];
+  readonly stop_grace_period?: string;
+}
+
+interface Compose {
+  readonly services: Readonly<Record<string, Service>>;
+}
+
+const folder = "deploy/compose";
+const { services } = readYaml<Compose>(`${folder}/compose.yaml`, { merge: true })[0]!;
+const routers = Object.entries(services).filter(([name]) => name.startsWith("router-"));
+const configText = readText(`${folder}/espalier.yaml`);
+const config = loadConfig({
+  file: { path: "espalier.yaml", text: configText },
+  env: routers[0]![1].environment!,
+});
+
+test("three routers find each other by the names that compose gives them", () => {
+  expect(routers.map(([name, { hostname }]) => [name, hostname])).toEqual(
+    ["router-1", "router-2", "router-3"].map((name) => [name, name]),
+  );
+  expect(config.mesh.seeds.map((seed) => JSON.stringify(seed)).join()).toMatch(/router-1.*router-2.*router-3/s);
+  const { delayMs, graceMs } = config.drain;
+  for (const [, { stop_grace_period: grace }] of routers)
+    expect(Number.parseInt(grace!, 10) * 1_000).toBeGreaterThan(delayMs + graceMs);
+});
+
+test("the engines are those that compose starts, with the model whose tokenizer the routers have", () => {
+  const { command } = services.engines!;
+  const flags = typeof command === "string" ? command : command!.join(" ");
+  const flagOf = (flag: string) => new RegExp(`--${flag} (\\S+)`).exec(flags)?.[1];
+  const first = Number(flagOf("port"));
+  const count = Number(flagOf("engines"));
+  expect(config.engines.map(({ url }) => url)).toEqual(
+    Array.from({ length: count }, (_, at) => `http://engines:${first + at}`),
+  );
+  expect(configText).toContain(`models: [${flagOf("model")}]`);
+  expect(configText).toContain(`/app/packages/tokenizer/models/${flagOf("tokenizer")} }`);
+});
+
+test("Prometheus asks each router with the key that it has, by the rules and alerts of this repository", () => {
+  const [prometheus] = readYaml<{
+    readonly rule_files: readonly string[];
+    readonly scrape_configs: readonly {
+      readonly authorization: { readonly credentials_file: string };
+      readonly static_configs: readonly { readonly targets: readonly string[] }[];
+    }[];
+  }>("deploy/prometheus/prometheus.yml");
+  const [scrape] = prometheus!.scrape_configs;
+  expect(scrape!.static_configs[0]!.targets).toEqual(routers.map(([name]) => `${name}:${config.admin.port}`));
+  expect(scrape!.authorization.credentials_file).toBe("/run/secrets/admin-key");
+  expect(readText(`${folder}/admin-key`)).toBe(routers[0]![1].environment!.ESPALIER_ADMIN_KEY);
+  const files = filesIn("deploy/prometheus", ".yml").map((file) => file.split("/").at(-1));
+  expect([...prometheus!.rule_files, "prometheus.yml"].sort()).toEqual(files);
+});
+
+test("Grafana shows the dashboards of this repository from that Prometheus", () => {
+  const [provider] = readYaml<{ readonly providers: readonly { readonly options: { readonly path: string } }[] }>(
+    `${folder}/grafana/dashboards/espalier.yaml`,
+  );
+  const { path } = provider!.providers[0]!.options;
+  expect(services.grafana!.volumes).toContain(`../grafana:${path}:ro`);
+  const home = services.grafana!.environment!.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH!;
+  expect(filesIn("deploy/grafana", ".json")).toContain(home.replace(path, "deploy/grafana"));
+  const [source] = readYaml<{ readonly datasources: readonly { readonly url: string }[] }>(
+    `${folder}/grafana/datasources/prometheus.yaml`,
+  );
+  expect(source!.datasources[0]!.url).toBe("http://prometheus:9090");
+});
+
+test("nothing of it is served beyond this machine, and every image has a version", () => {
+  for (const { image, ports = [] } of Object.values(services)) {
+    expect(image).toMatch(/:v?\d+\.\d+\.\d+$/);
+    for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
+  }
+});

@@ -1,0 +1,136 @@
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { waitFor } from "@espalier/testing";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { engines } from "../e2e/files.ts";
+import { readText, root } from "./files.ts";
+
+/** What the image has in /app: the lock file's libraries are installed and everything is built before tests run. */
+let image = "";
+/** Some ten thousand files are copied. */
+const hookMs = 120_000;
+
+beforeAll(() => {
+  image = join(mkdtempSync(join(tmpdir(), "espalier-image-")), "app");
+  mkdirSync(image);
+  execFileSync(process.execPath, ["deploy/docker/build-image-steps.mjs", "prune", image], { cwd: root });
+}, hookMs);
+
+afterAll(() => rmSync(join(image, ".."), { recursive: true, force: true }), hookMs);
+
+/** Starts a program of the image as its user would find it: nothing of this repository around it. */
+function start(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const child = spawn(process.execPath, args, { cwd: tmpdir(), env, stdio: ["ignore", "pipe", "pipe"] });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+  const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
+  const until = (pattern: RegExp) =>
+    waitFor(() => pattern.exec(output) ?? undefined, { what: String(pattern), deadlineMs: 60_000 });
+  return { child, exited, until, output: () => output };
+}
+
+const espalier = (...args: readonly string[]): string[] => [join(image, "apps/router/bin/espalier.mjs"), ...args];
+
+test("the pruned result starts, is ready before an engine, answers, and drains", async () => {
+  const version = start(espalier("version"));
+  const [url = ""] = await engines({ engines: 1 });
+  const router = start(
+    espalier("serve", "--engine", url, "--listen-port", "0", "--admin-port", "0", "--drain-delay", "0ms"),
+  );
+  const [, dataUrl, adminUrl = ""] = await router.until(/serves at (\S+), metrics and admin at (\S+)/);
+  await waitFor(async () => (await fetch(`${dataUrl}/readyz`)).status === 200, { what: "ready", deadlineMs: 20_000 });
+  const answer = await fetch(`${dataUrl}/v1/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "tiny", prompt: "hello", max_tokens: 4 }),
+  });
+  expect([answer.status, answer.headers.get("x-espalier-worker")]).toEqual([200, new URL(url).host]);
+
+  const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
+  for (const name of [
+    "espalier_ready 1",
+    "process_cpu_seconds_total ",
+    "process_resident_memory_bytes ",
+    "nodejs_eventloop_lag_p99_seconds ",
+  ])
+    expect(metrics).toContain(`\n${name}`);
+
+  const healthy = start([join(image, "healthcheck.mjs")], { ESPALIER_ADMIN_URL: adminUrl });
+  const unhealthy = start([join(image, "healthcheck.mjs")], { ESPALIER_ADMIN_PORT: "1" });
+  expect(await Promise.all([healthy.exited, unhealthy.exited])).toEqual([0, 1]);
+
+  router.child.kill("SIGTERM");
+  expect(await router.exited).toBe(0);
+  expect(await version.exited).toBe(0);
+  expect(version.output()).toMatch(/^espalier \d+\.\d+\.\d+ \(Node /);
+});
+
+test("the simulated engines of compose start from it, with their tokenizer", async () => {
+  const sim = start([
+    join(image, "apps/engine-sim/bin/engine-sim.mjs"),
+    ...["--engines", "2", "--tokenizer", "espalier-tiny", "--kv-events", "vllm-0.32", "--json"],
+  ]);
+  const [, url] = await sim.until(/"(http:\/\/[^"]+)"/);
+  expect((await fetch(`${url}/health`)).status).toBe(200);
+});
+
+test("it has what runs, and neither sources, tests, tools nor native code of other systems", () => {
+  const libraries = readdirSync(join(image, "node_modules"));
+  for (const tool of ["typescript", "vitest", "@biomejs", "turbo", "playwright-core"])
+    expect(libraries).not.toContain(tool);
+  const files = readdirSync(image, { recursive: true, encoding: "utf8" });
+  const own = files.filter((file) => !file.includes("node_modules"));
+  expect(own.filter((file) => /\.ts$|\.map$|\/(?:src|test)\//.test(file))).toEqual([]);
+  expect(own).toContain("LICENSE");
+  const systems = files.filter((file) => /zeromq\/build\/(?:darwin|linux|win32)$/.test(file));
+  expect(systems).toEqual([`node_modules/zeromq/build/${process.platform}`]);
+  const bytes = execFileSync("du", ["-sm", image], { encoding: "utf8" });
+  expect(Number.parseInt(bytes, 10)).toBeLessThan(80);
+});
+
+test("every own package of it is the one of this repository", () => {
+  const links = readdirSync(join(image, "node_modules/@espalier"));
+  for (const name of links) {
+    const manifest = JSON.parse(readFileSync(join(image, "node_modules/@espalier", name, "package.json"), "utf8"));
+    expect(manifest.name).toBe(`@espalier/${name}`);
+  }
+  expect(links).toContain("server");
+  expect(links).not.toContain("bench");
+});
+
+test("a wrong call says how to call it, and a folder that is taken is left alone", () => {
+  const steps = ["deploy/docker/build-image-steps.mjs"];
+  for (const [args, said] of [
+    [["prun"], /^usage: /],
+    [["prune"], /^usage: /],
+    [["prune", image], /is not empty/],
+  ] as const) {
+    const outcome = () =>
+      execFileSync(process.execPath, [...steps, ...args], { cwd: root, encoding: "utf8", stdio: "pipe" });
+    expect(outcome).toThrow(expect.objectContaining({ status: 1, stderr: expect.stringMatching(said) }));
+  }
+});
+
+test("the Dockerfile runs these steps on a slim glibc base of Node 24, as a user without rights, with the health check", () => {
+  const lines = readText("deploy/docker/Dockerfile").split("\n");
+  expect(lines.filter((line) => line.startsWith("FROM"))).toEqual([
+    "FROM node:24-bookworm-slim AS build",
+    "FROM node:24-bookworm-slim",
+  ]);
+  expect(lines).toContain("RUN node deploy/docker/build-image-steps.mjs install build prune /out");
+  expect(lines).toContain("USER 1000:1000");
+  expect(lines.find((line) => line.startsWith("HEALTHCHECK"))).toContain('CMD ["node", "/app/healthcheck.mjs"]');
+  for (const [path] of lines.join("\n").matchAll(/(?<=\/app\/)[\w/.-]+\.mjs/g))
+    expect(readdirSync(image, { recursive: true, encoding: "utf8" })).toContain(path);
+  const ignored = readText("deploy/docker/Dockerfile.dockerignore").split("\n");
+  for (const needed of ["packages", "apps", "scripts", "package-lock.json", "deploy/docker"])
+    expect(ignored).not.toContain(needed);
+});

@@ -1,0 +1,220 @@
+import { execFileSync } from "node:child_process";
+import { loadConfig } from "@espalier/config";
+import { Ajv } from "ajv";
+import { describe, expect, test } from "vitest";
+import { filesIn, readText, readYaml, root } from "./files.ts";
+import { invalidFields, type KubernetesObject, unknownFields } from "./kubernetes-kinds.ts";
+import { type Container, type DeploymentObject, readManifests } from "./manifests.ts";
+
+interface Renderer {
+  readonly exampleNames: readonly string[];
+  readonly digestOf: (example: string) => string;
+  readonly render: (helm: string, example: string) => string;
+}
+
+const { exampleNames, digestOf, render } = (await import(`${root}deploy/helm/render.mjs`)) as Renderer;
+const helm = process.env.HELM ?? "helm";
+const hasHelm = (() => {
+  try {
+    return execFileSync(helm, ["version", "--short"], { encoding: "utf8", stdio: "pipe" }).startsWith("v3.");
+  } catch {
+    return false;
+  }
+})();
+if (!hasHelm)
+  process.stderr.write(
+    "NOT RUN: rendering the chart again; needs Helm 3 (go install helm.sh/helm/v3/cmd/helm@v3.18.6)\n",
+  );
+
+const chart = "deploy/helm/espalier";
+const values = readYaml<Record<string, unknown>>(`${chart}/values.yaml`)[0]!;
+const schema = JSON.parse(readText(`${chart}/values.schema.json`)) as { readonly properties: object };
+const engineFiles = filesIn("examples/kubernetes", ".yaml");
+
+describe("the chart", () => {
+  const accepts = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true }).compile(schema);
+  const examplesOf = (name: string) => readYaml<Record<string, unknown>>(`deploy/helm/examples/${name}.yaml`)[0]!;
+
+  test("takes its own values and those of every example", () => {
+    for (const given of [values, ...exampleNames.map(examplesOf)])
+      expect([accepts(given), accepts.errors]).toEqual([true, null]);
+  });
+
+  test.each([
+    [{ replica: 3 }, "must NOT have additional properties"],
+    [{ replicas: 0 }, "must be >= 1"],
+    [{ mesh: { backend: "raft" } }, "must be equal to one of the allowed values"],
+    [{ drain: { graceSeconds: "180s" } }, "must be integer"],
+    [{ secret: { keys: { adminKey: "a b" } } }, "must match pattern"],
+    [{ networkPolicy: { clients: [{}] } }, "must NOT have fewer than 1 properties"],
+    [{ env: [{ value: "x" }] }, "must have required property 'name'"],
+  ])("refuses %j", (given, message) => {
+    expect(accepts(given)).toBe(false);
+    expect(accepts.errors?.map((error) => error.message)).toContainEqual(expect.stringContaining(message));
+  });
+
+  test("has a default for everything that its schema names, and nothing else", () => {
+    const named = Object.keys(schema.properties).filter((name) => name !== "global");
+    expect(Object.keys(values).sort()).toEqual(named.sort());
+  });
+
+  test("uses every value that it has", () => {
+    const templates = filesIn(`${chart}/templates`, "").filter((file) => /\.(?:yaml|tpl|txt)$/.test(file));
+    const text = templates.map(readText).join("\n");
+    for (const name of Object.keys(values)) expect(text).toContain(`.Values.${name}`);
+  });
+
+  test("has the version of the program", () => {
+    const [about] = readYaml<{ readonly version: string; readonly appVersion: string }>(`${chart}/Chart.yaml`);
+    const { version } = JSON.parse(readText("package.json")) as { readonly version: string };
+    expect([about?.version, about?.appVersion]).toEqual([version, version]);
+  });
+
+  test("gives the manifests of deploy/kubernetes", () => {
+    expect(filesIn("deploy/kubernetes", ".yaml")).toEqual(exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`));
+    for (const name of exampleNames) {
+      const text = readText(`deploy/kubernetes/${name}.yaml`);
+      // Who changes the chart or an example has to render: that needs Helm, this does not.
+      expect(text, `node deploy/helm/render.mjs for ${name}`).toContain(`\n# inputs: ${digestOf(name)}\n`);
+      if (hasHelm) expect(render(helm, name)).toBe(text);
+    }
+  });
+
+  test("passes Helm's own check, and Helm refuses what the schema refuses", () => {
+    if (!hasHelm) return;
+    for (const name of exampleNames)
+      execFileSync(helm, ["lint", "--strict", chart, "--values", `deploy/helm/examples/${name}.yaml`], { cwd: root });
+    const refused = (...flags: string[]) =>
+      expect(() =>
+        execFileSync(helm, ["template", chart, "--kube-version", "1.33.0", ...flags], { cwd: root, stdio: "pipe" }),
+      );
+    refused("--set", "replicas=none").toThrow(/replicas/);
+    refused("--set", "config.admin.tls.ca-file=/x").toThrow(/the kubelet has no certificate/);
+  });
+});
+
+test("what is deployed is valid for Kubernetes, without a field that it does not have", () => {
+  const all = [...exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`), ...engineFiles].flatMap((file) =>
+    readYaml<KubernetesObject>(file),
+  );
+  expect(all.length).toBeGreaterThan(40);
+  expect(invalidFields(all)).toEqual([]);
+  expect(unknownFields(all)).toEqual([]);
+});
+
+describe.each(exampleNames)("%s", (name) => {
+  const { objects, find, deployment, container, config, watchedNamespaces } = readManifests(
+    `deploy/kubernetes/${name}.yaml`,
+  );
+  const pod = deployment.spec.template.spec;
+
+  test("its configuration is one that a router takes", () => {
+    const env = Object.fromEntries(container.env.map((variable) => [variable.name, envValue(variable.name)]));
+    const compiled = loadConfig({ file: { path: `${name}.yaml`, text: config }, env });
+    const backend = container.env.some((variable) => variable.name === "ESPALIER_MESH_REDIS_URL") ? "redis" : "peers";
+    expect(compiled.mesh.backend).toBe(backend);
+    expect([compiled.listen.port, compiled.admin.port]).toEqual([8080, 9090]);
+    // SIGTERM comes after the sleep; the router then needs its delay and its grace, and some seconds to leave.
+    const sleepMs = (container.lifecycle?.preStop.sleep.seconds ?? 0) * 1_000;
+    const needed = sleepMs + compiled.drain.delayMs + compiled.drain.graceMs;
+    expect(pod.terminationGracePeriodSeconds * 1_000).toBeGreaterThanOrEqual(needed + 5_000);
+  });
+
+  test("services select the pods and name ports that they have; routers find each other before they are ready", () => {
+    const labels = deployment.spec.template.metadata.labels;
+    const names = container.ports.map((port) => port.name);
+    for (const service of find("Service")) {
+      expect(labels).toMatchObject(service.spec.selector);
+      for (const { targetPort } of service.spec.ports) expect(names).toContain(targetPort);
+    }
+    expect(labels).toMatchObject(deployment.spec.selector.matchLabels);
+    const peers = find("Service").filter(({ spec }) => spec.clusterIP === "None");
+    expect(peers.length).toBe(names.includes("mesh") ? 1 : 0);
+    for (const { spec, metadata } of peers) {
+      expect(spec.publishNotReadyAddresses).toBe(true);
+      expect(config).toContain(`- ${metadata.name}.${metadata.namespace}.svc:7946`);
+    }
+  });
+
+  test("probes ask where the router answers them without a key", () => {
+    const { startupProbe, livenessProbe, readinessProbe } = container;
+    expect([startupProbe, livenessProbe].map((probe) => probe.httpGet.path)).toEqual(["/livez", "/livez"]);
+    expect(readinessProbe.httpGet.path).toBe("/readyz");
+    for (const { httpGet } of [startupProbe, livenessProbe, readinessProbe]) expect(httpGet.port).toBe("admin");
+    // Readiness is noticed within the time in which a draining router still takes requests.
+    expect(readinessProbe.periodSeconds * readinessProbe.failureThreshold).toBeLessThanOrEqual(5);
+  });
+
+  test("the pod has no rights, and is allowed to ask the API server only where it has to", () => {
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+    const roles = find("Role");
+    expect(roles.map(({ metadata }) => metadata.namespace).sort()).toEqual(watchedNamespaces);
+    expect(pod.automountServiceAccountToken).toBe(watchedNamespaces.length > 0);
+    for (const role of roles) {
+      for (const { verbs } of role.rules) expect(verbs).toEqual(["list", "watch"]);
+      const binding = find("RoleBinding").find(({ metadata }) => metadata.namespace === role.metadata.namespace);
+      expect([binding?.roleRef.name, binding?.subjects[0]?.name]).toEqual([role.metadata.name, pod.serviceAccountName]);
+    }
+    const resources = new Set(roles.flatMap(({ rules }) => rules.flatMap((rule) => rule.resources)));
+    expect(resources.has("endpointslices")).toBe(/\n {2}services:/.test(config));
+    expect(resources.has("pods")).toBe(/\n {2}(?:pods|inference-pools):/.test(config));
+    expect(resources.has("inferencepools")).toBe(/\n {2}inference-pools:/.test(config));
+  });
+
+  test("what mounts and variables name is there", () => {
+    const volumes = pod.volumes.map((volume) => volume.name);
+    for (const mount of container.volumeMounts) expect(volumes).toContain(mount.name);
+    expect(new Set(volumes).size).toBe(container.volumeMounts.length);
+    const read = [...config.matchAll(/(?:-file|path): (\/\S+)/g)].map(([, path]) => path!);
+    const mounted = container.volumeMounts.map((mount) => mount.mountPath);
+    for (const path of read) expect(mounted.some((folder) => path.startsWith(folder))).toBe(true);
+    for (const [, variable] of config.matchAll(/\$\{(\w+)\}/g))
+      expect(container.env.map((one) => one.name)).toContain(variable);
+    for (const { name: variable, value } of container.env) expect([variable, value]).toEqual([variable, undefined]);
+  });
+
+  test("one router at a time goes, for upgrades, for nodes that are drained, and when there are fewer to do", () => {
+    expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+    expect(find("PodDisruptionBudget").map(({ spec }) => spec.maxUnavailable)).toEqual([1]);
+    const [scaler] = find("HorizontalPodAutoscaler");
+    expect(deployment.spec.replicas === undefined).toBe(scaler !== undefined);
+    if (scaler) expect(scaler.spec.scaleTargetRef.name).toBe(deployment.metadata.name);
+    expect(pod.topologySpreadConstraints).toHaveLength(2);
+  });
+
+  test("only routers reach the mesh, and the admin port is not for everybody", () => {
+    const [policy] = find("NetworkPolicy");
+    const ports = policy!.spec.ingress.map(({ ports, from }) => [ports[0]!.port, from === undefined]);
+    expect(ports).toContainEqual(["admin", false]);
+    for (const [port, isOpen] of ports) if (port !== "http") expect(isOpen).toBe(false);
+    const mesh = policy!.spec.ingress.find((rule) => rule.ports[0]!.port === "mesh");
+    expect(mesh?.from ?? []).toEqual(
+      container.ports.some((port) => port.name === "mesh")
+        ? [{ podSelector: { matchLabels: deployment.spec.selector.matchLabels } }]
+        : [],
+    );
+    expect(objects.every(({ metadata }) => metadata.namespace !== undefined)).toBe(true);
+  });
+});
+
+/** What a Secret could hold under a variable. */
+function envValue(name: string): string {
+  return name === "ESPALIER_MESH_REDIS_URL" ? "redis://redis.internal:6379" : "0123456789abcdef0123456789abcdef";
+}
+
+test("the engines of the examples publish their KV events, apart from each other", () => {
+  expect(engineFiles.length).toBeGreaterThan(0);
+  for (const file of engineFiles) {
+    const engines = readYaml<DeploymentObject>(file).filter(({ kind }) => kind === "Deployment");
+    expect(engines.length).toBeGreaterThan(0);
+    for (const { spec } of engines) {
+      const container = spec.template.spec.containers[0] as Container;
+      expect(container.args?.join(" ")).toMatch(/kv-events-config .*"enable_kv_cache_events": ?true/);
+    }
+  }
+});

@@ -1,0 +1,95 @@
+import { readYaml } from "./files.ts";
+import type { KubernetesObject } from "./kubernetes-kinds.ts";
+
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: string };
+  readonly periodSeconds: number;
+  readonly failureThreshold: number;
+}
+
+/** The parts of a container that tests look at. */
+export interface Container {
+  readonly args?: readonly string[];
+  readonly env: readonly { readonly name: string; readonly value?: string }[];
+  readonly ports: readonly { readonly name: string }[];
+  readonly startupProbe: Probe;
+  readonly livenessProbe: Probe;
+  readonly readinessProbe: Probe;
+  readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } };
+  readonly securityContext: unknown;
+  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+}
+
+export interface DeploymentObject extends KubernetesObject {
+  readonly spec: {
+    readonly replicas?: number;
+    readonly strategy: { readonly rollingUpdate: unknown };
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly template: {
+      readonly metadata: { readonly labels: Readonly<Record<string, string>> };
+      readonly spec: {
+        readonly serviceAccountName: string;
+        readonly automountServiceAccountToken: boolean;
+        readonly terminationGracePeriodSeconds: number;
+        readonly securityContext: unknown;
+        readonly topologySpreadConstraints: readonly unknown[];
+        readonly containers: readonly Container[];
+        readonly volumes: readonly { readonly name: string }[];
+      };
+    };
+  };
+}
+
+interface Kinds {
+  readonly ConfigMap: { readonly data: Readonly<Record<string, string>> };
+  readonly Service: {
+    readonly spec: {
+      readonly clusterIP?: string;
+      readonly publishNotReadyAddresses?: boolean;
+      readonly selector: Readonly<Record<string, string>>;
+      readonly ports: readonly { readonly targetPort: string }[];
+    };
+  };
+  readonly Role: {
+    readonly rules: readonly { readonly resources: readonly string[]; readonly verbs: readonly string[] }[];
+  };
+  readonly RoleBinding: {
+    readonly roleRef: { readonly name: string };
+    readonly subjects: readonly { readonly name: string }[];
+  };
+  readonly PodDisruptionBudget: { readonly spec: { readonly maxUnavailable: number } };
+  readonly HorizontalPodAutoscaler: { readonly spec: { readonly scaleTargetRef: { readonly name: string } } };
+  readonly NetworkPolicy: {
+    readonly spec: {
+      readonly ingress: readonly {
+        readonly ports: readonly { readonly port: string }[];
+        readonly from?: readonly unknown[];
+      }[];
+    };
+  };
+}
+
+/** Everything that one example deploys. */
+export function readManifests(path: string) {
+  const objects = readYaml<KubernetesObject>(path);
+  const find = <Kind extends keyof Kinds>(kind: Kind) =>
+    objects.filter((object): object is KubernetesObject & Kinds[Kind] => object.kind === kind);
+  const deployment = objects.find(({ kind }) => kind === "Deployment") as DeploymentObject;
+  const config = find("ConfigMap")[0]!.data["espalier.yaml"]!;
+  return {
+    objects,
+    find,
+    deployment,
+    container: deployment.spec.template.spec.containers[0]!,
+    config,
+    watchedNamespaces: namespacesOf(config, deployment.metadata.namespace!),
+  };
+}
+
+/** Namespaces that a configuration has the API server asked about, in order. */
+function namespacesOf(config: string, own: string): readonly string[] {
+  const section = /\ndiscovery:\n((?: .*\n)*)/.exec(`\n${config}`)?.[1] ?? "";
+  const isAsked = /^ {2}(?:services|pods|inference-pools):/m.test(section);
+  const named = [...section.matchAll(/namespace: (\S+)/g)].map(([, namespace]) => namespace!);
+  return isAsked ? [...new Set(named.length === 0 ? [own] : named)].sort() : [];
+}

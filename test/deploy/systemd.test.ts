@@ -1,0 +1,41 @@
+import { spawnSync } from "node:child_process";
+import { loadConfig } from "@espalier/config";
+import { expect, test } from "vitest";
+import { readText, root } from "./files.ts";
+
+const path = "deploy/systemd/espalier.service";
+const settingOf = (key: string): string | undefined => new RegExp(`^${key}=(.*)$`, "m").exec(readText(path))?.[1];
+
+test("a stop leaves the time that a drain takes", () => {
+  const { delayMs, graceMs } = loadConfig({}).drain;
+  expect(Number.parseInt(settingOf("TimeoutStopSec")!, 10) * 1_000).toBeGreaterThanOrEqual(delayMs + graceMs + 5_000);
+  expect(settingOf("KillMode")).toBe("mixed");
+});
+
+test("it starts what the image's build steps make, with the configuration that it has checked", () => {
+  const [, program, checked] = settingOf("ExecStartPre")!.split(/ (?:check-config )?/);
+  expect(settingOf("ExecStart")).toBe(`/usr/bin/node ${program} serve ${settingOf("ExecStart")!.split(" serve ")[1]}`);
+  expect([program, checked]).toEqual(["/opt/espalier/apps/router/bin/espalier.mjs", "--config"]);
+  expect(readText("apps/router/bin/espalier.mjs")).toContain("#!/usr/bin/env node");
+});
+
+test("it runs without rights, and may not write anywhere", () => {
+  for (const key of ["NoNewPrivileges", "PrivateDevices", "ProtectHome", "ProtectKernelModules", "RestrictNamespaces"])
+    expect([key, settingOf(key)]).toEqual([key, "yes"]);
+  expect([settingOf("ProtectSystem"), settingOf("CapabilityBoundingSet"), settingOf("User")]).toEqual([
+    "strict",
+    "",
+    "espalier",
+  ]);
+});
+
+test("systemd takes every line of it", () => {
+  const outcome = spawnSync("systemd-analyze", ["verify", path], { cwd: root, encoding: "utf8" });
+  if (outcome.error) {
+    process.stderr.write("NOT RUN: systemd's own check of the unit; needs systemd-analyze\n");
+    return;
+  }
+  // Where the program is not installed it says so, and nothing else.
+  const complaints = outcome.stderr.split("\n").filter((line) => line.includes("espalier.service"));
+  expect(complaints.filter((line) => !/is not executable: No such file/.test(line))).toEqual([]);
+});

@@ -94,6 +94,12 @@ test.each([
 });
 
 test("sources, and programs that run before a build, are fine", () => {
-  const files = ["packages/a/src/b.ts", "scripts/start.mjs", "deploy/docker/steps.mjs", "apps/router/bin/espalier.mjs", "test/support/engine.mjs"];
+  const files = [
+    "packages/a/src/b.ts",
+    "scripts/start.mjs",
+    "deploy/docker/steps.mjs",
+    "apps/router/bin/espalier.mjs",
+    "test/support/engine.mjs",
+  ];
   expect(checkNoBuildProducts(treeOf(Object.fromEntries(files.map((file) => [file, ""]))))).toEqual([]);
 });

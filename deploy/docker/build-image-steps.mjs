@@ -18,7 +18,7 @@ const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?
 const [, , ...steps] = process.argv;
 for (let at = 0; at < steps.length; at++) {
   const step = steps[at];
-  if (step === "install") run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+  if (step === "install") run("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]);
   else if (step === "build") run("npm", ["run", "build", "--silent"]);
   else if (step === "prune" && steps[at + 1] !== undefined) prune(steps[++at]);
   else fail("usage: build-image-steps.mjs [install] [build] [prune OUT]");

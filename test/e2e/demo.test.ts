@@ -118,3 +118,15 @@ test("a process that dies takes the demo with it, with exit code 1", async () =>
   expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
   await untilGone([second]);
 });
+
+test("a router that is killed leaves the others to serve; the last one takes the demo with it", async () => {
+  const program = await demo("--engines", "1", "--routers", "2");
+  const [, first = 0, second = 0] = childrenOf(program.pid);
+  process.kill(first, "SIGKILL");
+  const [, url = ""] = await program.until(/the router at (\S+) is gone; 1 go on/);
+  const urls = [...program.stdout().matchAll(/^router +(\S+)/gm)].map(([, found = ""]) => found);
+  expect(urls[0]).toBe(url);
+  expect((await fetch(`${urls[1]}/readyz`)).status).toBe(200);
+  process.kill(second, "SIGKILL");
+  expect((await program.ended).code).toBe(1);
+});

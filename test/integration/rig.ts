@@ -1,7 +1,7 @@
 import type { Clock, Random } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
-import { createRouter, type Router } from "@espalier/server";
+import { createRouter, type DashboardPage, type Router } from "@espalier/server";
 import { createRecordingLogger, type LogLine, waitFor } from "@espalier/testing";
 import { type Answer, call, type Json } from "./client.ts";
 import { type MetricsPage, parseMetrics } from "./prometheus.ts";
@@ -23,6 +23,8 @@ export interface RouterOptions {
   readonly config?: Json;
   readonly random?: Random;
   readonly clock?: Clock;
+  /** The dashboard's page; none unless given. */
+  readonly page?: DashboardPage;
   /** Engines that must be usable before the router counts as started; all of them by default. */
   readonly usable?: number;
 }
@@ -98,7 +100,7 @@ const quickHealth = { interval: "200ms", timeout: "2s" };
 async function startRouter(
   own: Rig["own"],
   logs: (readonly LogLine[])[],
-  { engines = [], config = {}, random, clock, usable = engines.length }: RouterOptions,
+  { engines = [], config = {}, random, clock, page, usable = engines.length }: RouterOptions,
 ): Promise<RunningRouter> {
   const logger = createRecordingLogger();
   logs.push(logger.lines);
@@ -106,7 +108,12 @@ async function startRouter(
   const admin = { port: 0, ...(config.admin as Json | undefined) };
   const text = JSON.stringify({ health: quickHealth, ...config, listen, admin, engines });
   const compiled = loadConfig({ file: { path: "router.yaml", text } });
-  const router = createRouter({ config: compiled, logger, ...(random ? { random } : {}), ...(clock ? { clock } : {}) });
+  const router = createRouter({
+    ...{ config: compiled, logger },
+    ...(random ? { random } : {}),
+    ...(clock ? { clock } : {}),
+    ...(page ? { dashboard: page } : {}),
+  });
   own(() => router.stop());
   await router.start();
   const key = (config.admin as { key?: string } | undefined)?.key;

@@ -58,6 +58,7 @@ export const allowedImports: AllowedImports = {
     "disaggregation",
   ],
   "engine-sim": ["common", "engine-model", "telemetry", "kv-events", "tokenizer"],
+  dashboard: ["common"],
   bench: "anything",
   router: "anything",
 };
@@ -85,6 +86,11 @@ export const portExceptions: readonly PortException[] = [
   { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },
   { path: "apps/router/src/main.ts", ports: ["timers"], reason: "holds the process while a command runs" },
   {
+    path: "apps/dashboard/src/follow/page-time.ts",
+    ports: ["time", "timers"],
+    reason: "the ports' implementation in a browser",
+  },
+  {
     path: "apps/router/src/commands/config-flags.ts",
     ports: ["environment"],
     reason: "the environment is one of the sources of a configuration",
@@ -98,6 +104,10 @@ export const portExceptions: readonly PortException[] = [
 
 /** Files that may use a library which another package owns. */
 export const borrowedLibraries: readonly { readonly path: string; readonly reason: string }[] = [
+  {
+    path: "apps/dashboard/src/follow/follow-document.ts",
+    reason: "the page follows documents with the stock provider, which is given a document of the library",
+  },
   { path: "bench/src/bare-proxy.ts", reason: "the baseline is undici with as little around it as can be" },
   { path: "bench/src/suites/events-baseline.ts", reason: "the baseline is the library itself" },
   { path: "bench/src/suites/tokenizer-run.ts", reason: "the baseline is the reference implementation" },

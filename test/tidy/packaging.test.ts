@@ -33,6 +33,7 @@ const manifestViolations = (manifest: object): string[] =>
 
 test("package.json files of one shape are right", () => {
   expect(manifestViolations(common)).toEqual([]);
+  expect(manifestViolations({ ...common, scripts: { build: "tsc -b && node bin/bundle.mjs" } })).toEqual([]);
   expect(manifestViolations({ ...common, bin: { espalier: "./bin/espalier.mjs" } })).toEqual([]);
 });
 
@@ -45,6 +46,7 @@ test.each([
   [{ name: "@espalier/commons" }, '2 has name "@espalier/commons": make it "@espalier/common"'],
   [{ files: ["dist", "src"] }, '15 has files ["dist","src"]: make it ["dist"]'],
   [{ description: "" }, "1 has no description: add one line"],
+  [{ scripts: { build: "tsc -b && rm -r /" } }, "1 does not build with `tsc -b`: set that script"],
   [{ scripts: {} }, "1 does not build with `tsc -b`: set that script"],
 ])("a package.json with %j is told", (change, rest) => {
   expect(manifestViolations({ ...common, ...change })).toEqual([`packages/common/package.json:${rest}`]);

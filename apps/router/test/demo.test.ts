@@ -31,7 +31,7 @@ test("the load is conversations that go on: each message brings all before it, w
   });
   const results: RequestResult[] = [];
   await runDemoLoad({
-    urls: [url],
+    urls: () => [url],
     model: "tiny",
     requestsPerSecond: 200,
     signal: abort.signal,
@@ -55,7 +55,7 @@ test("the load is conversations that go on: each message brings all before it, w
       systemTexts.add(messages[0]!.content);
     }
   }
-  expect(systemTexts.size).toBe(1);
+  expect(systemTexts.size).toBe(3);
 });
 
 test("a conversation whose request failed is not continued", async () => {
@@ -63,7 +63,7 @@ test("a conversation whose request failed is not continued", async () => {
   const url = await temporaryServer(({ response }) => response.writeHead(503).end("full"));
   const results: RequestResult[] = [];
   await runDemoLoad({
-    urls: [url],
+    urls: () => [url],
     model: "tiny",
     requestsPerSecond: 2_000,
     signal: abort.signal,
@@ -75,6 +75,43 @@ test("a conversation whose request failed is not continued", async () => {
   expect(results.every(({ error, turn }) => error === "status 503: full" && turn === 0)).toBe(true);
 });
 
+test("what failed is said again, and to routers that there are then", async () => {
+  const abort = createAbort();
+  const asked: string[] = [];
+  const broken = await temporaryServer(({ response }) => {
+    asked.push("broken");
+    response.writeHead(503).end("gone");
+  });
+  const bodies: ChatBody[] = [];
+  const whole = await temporaryServer(({ body, response }) => {
+    asked.push("whole");
+    bodies.push(JSON.parse(body) as ChatBody);
+    streamAnswer(response, ["an answer"], 8);
+  });
+  let urls: readonly string[] = [broken];
+  const results: RequestResult[] = [];
+  await runDemoLoad({
+    urls: () => urls,
+    model: "tiny",
+    requestsPerSecond: 500,
+    signal: abort.signal,
+    onResult(result) {
+      results.push(result);
+      if (results.length === 20) urls = [];
+      if (results.length === 20) setImmediate(() => (urls = [whole]));
+      if (results.length === 200) abort.abort();
+    },
+  });
+  expect(asked.lastIndexOf("broken")).toBeLessThan(asked.indexOf("whole") + 20);
+  const failed = new Set(results.slice(0, 20).map(({ session }) => session));
+  const later = results.slice(20).filter(({ session, error }) => failed.has(session) && error === undefined);
+  expect(later.length).toBeGreaterThan(0);
+  for (const { messages } of bodies) {
+    const roles = messages.map(({ role }) => role).join(" ");
+    expect(roles).toMatch(/^system user( assistant user)*$/);
+  }
+});
+
 test("an abort ends the load at once, with requests under way and before the next is due", async () => {
   const abort = createAbort();
   let open = 0;
@@ -83,7 +120,7 @@ test("an abort ends the load at once, with requests under way and before the nex
     response.on("close", () => open--);
   });
   const run = runDemoLoad({
-    urls: [url],
+    urls: () => [url],
     model: "tiny",
     requestsPerSecond: 50,
     signal: abort.signal,
@@ -107,7 +144,7 @@ test("the greeting names every address", () => {
     sharing: "none",
     model: "sim-model",
   });
-  for (const address of ["8080", "8081", "9090/metrics", "9091/metrics", "9080", "9081"])
+  for (const address of ["8080", "8081", "9090/dashboard/", "9090/metrics", "9091/metrics", "9080", "9081"])
     expect(text).toContain(address);
   expect(text).toContain("npx espalier workers --admin http://127.0.0.1:9090");
   expect(text).toContain("2 simulated engines (a10g-7b), policy random");
@@ -138,7 +175,9 @@ test.each([
   { sharing: "none", says: "they share nothing" },
 ] as const)("several routers with sharing $sharing: $says", ({ sharing, says }) => {
   const given = { engineUrls: [], engines: "engines", policy: "random", model: "m", sharing } as const;
-  expect(describeDemo({ ...given, routers: [router, next] })).toContain(`/metrics\n          ${says}\nengines`);
+  expect(describeDemo({ ...given, routers: [router, next] })).toContain(
+    `/metrics\n          ${says}\ndashboard ${router.adminUrl}/dashboard/\nengines`,
+  );
   expect(describeDemo({ ...given, routers: [router] })).not.toContain("they share");
 });
 

@@ -48,6 +48,7 @@ function compileListeners(tree: ConfigTree) {
       host: admin.host,
       port: admin.port,
       keySha256: admin.key === undefined ? undefined : sha256Of(admin.key),
+      hasDashboard: admin.dashboard,
     },
     apiKeys: tree["api-keys"].map(compileApiKey),
     timeouts: {

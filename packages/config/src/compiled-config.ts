@@ -120,6 +120,7 @@ export interface CompiledConfig {
     readonly tls: ListenerTls | undefined;
     /** SHA-256 of the admin key: 32 bytes. Undefined leaves the admin listener open, on a loopback address only. */
     readonly keySha256: Buffer | undefined;
+    readonly hasDashboard: boolean;
   };
   /** Empty leaves the router open. */
   readonly apiKeys: readonly ApiKey[];

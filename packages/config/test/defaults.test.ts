@@ -17,7 +17,7 @@ test("without any source the configuration is complete", () => {
   const { effective: _, fingerprints: __, ...config } = loadConfig({});
   expect(config).toEqual({
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
-    admin: { host: "127.0.0.1", port: 9090, keySha256: undefined },
+    admin: { host: "127.0.0.1", port: 9090, keySha256: undefined, hasDashboard: true },
     apiKeys: [],
     engines: [],
     enginesFile: undefined,
@@ -125,7 +125,7 @@ test.each(["", "# only a comment\n", "{}", "listen:\nengines:\nlimits: ~\n"])(
 
 const everything = `
 listen: { host: 0.0.0.0, port: 8443, tls: { cert-file: /c.pem, key-file: /k.pem, ca-file: /ca.pem } }
-admin: { host: 10.0.0.1, port: 9443, key: an-admin-key }
+admin: { host: 10.0.0.1, port: 9443, key: an-admin-key, dashboard: false }
 api-keys:
   - { name: team-a, key: key-of-team-a }
   - { name: team-b, key-sha256: "0000000000000000000000000000000000000000000000000000000000000ABC" }
@@ -190,7 +190,7 @@ test("every key of the file has its place in the compiled form", () => {
   const config = load(everything);
   expect(config).toMatchObject({
     listen: { host: "0.0.0.0", port: 8443, tls: { certFile: "/c.pem", keyFile: "/k.pem", caFile: "/ca.pem" } },
-    admin: { host: "10.0.0.1", port: 9443 },
+    admin: { host: "10.0.0.1", port: 9443, hasDashboard: false },
     enginesFile: "/etc/engines.yaml",
     engineTls: { caFile: "/ca", certFile: "/c", keyFile: "/k", verify: false },
     policy: { name: "consistent_hashing", options: { "load-factor": 1.5, "points-per-weight": 64 } },

@@ -61,6 +61,6 @@ test.each([
 test("secrets that come from outside are masked as well", () => {
   const config = loadConfig({ env: { ESPALIER_ADMIN_KEY: "env-hunter2" } });
   expect(config.admin.keySha256).toEqual(sha256("env-hunter2"));
-  expect(describeConfig(config).admin).toEqual({ host: "127.0.0.1", port: 9090, key: "***" });
+  expect(describeConfig(config).admin).toEqual({ host: "127.0.0.1", port: 9090, key: "***", dashboard: true });
   expect(JSON.stringify(config)).not.toContain("hunter2");
 });

@@ -134,6 +134,7 @@ const samples: Readonly<Record<string, string>> = {
   "admin.host": "::1",
   "admin.port": "1",
   "admin.key": "***",
+  "admin.dashboard": "false",
   "admin.tls.cert-file": "/admin-cert",
   "admin.tls.key-file": "/admin-key",
   "admin.tls.ca-file": "/admin-ca",

@@ -23,6 +23,7 @@ import { createAdmissionParts } from "./admission/admission-parts.ts";
 import { watchMemory } from "./admission/memory-watch.ts";
 import { createControlClient } from "./control-client.ts";
 import type { RouterDependencies } from "./create-router.ts";
+import { createDecisionFeed } from "./dashboard/decision-feed.ts";
 import { createRequestMetrics } from "./data-plane/request-metrics.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
@@ -74,7 +75,7 @@ export function createContext(
   const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   return {
-    ...{ clock, random, logger, live, fleet, prefix, proxy, adapterUse, pools, learning, mesh, inFlight },
+    ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, mesh, inFlight },
     ...createSelectors(engineSide, ports),
     sources: createEngineSources({ ...ports, config, list: live.engines, board, fleet }),
     reloader: createReloader({
@@ -90,6 +91,7 @@ export function createContext(
     }),
     memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
     metrics: createRequestMetrics(meter),
+    decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     drain: createDrain({
       ...{ clock, scheduler, logger, servers, activeCount: () => inFlight.count },

@@ -1,8 +1,18 @@
-import { type Clock, type Logger, type Random, type Scheduler, type Startable, startTogether } from "@espalier/common";
+import {
+  type Clock,
+  type Logger,
+  type Random,
+  type Scheduler,
+  type Startable,
+  startTogether,
+  systemClock,
+  systemScheduler,
+} from "@espalier/common";
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createMetrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createContext } from "./create-context.ts";
+import { createDashboardParts, type DashboardPage } from "./dashboard/dashboard-parts.ts";
 import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import type { Readiness } from "./data-plane/probe-routes.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
@@ -21,6 +31,8 @@ export interface RouterDependencies {
   /** Told what it runs with after each reload that went well. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
+  /** What is served at `/dashboard/`, for instance that of `@espalier/dashboard`; nothing when absent. */
+  readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
   readonly random?: Random;
@@ -52,7 +64,7 @@ export interface Router extends Startable {
  * await router.start();
  */
 export function createRouter(dependencies: RouterDependencies): Router {
-  const { config, logger } = dependencies;
+  const { config, logger, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
   const { fleet, drain, inFlight, proxy, prefix, mesh, learning, live, reloader, sources } = context;
@@ -60,6 +72,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const ready = createReadyGauge(metrics.meter);
 
   const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
+  const dashboard = createDashboardParts({
+    ...{ config, context, clock, scheduler, logger, page: dependencies.dashboard, meter: metrics.meter },
+    adminUrl: () => admin.url,
+  });
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
     renderMetrics: () => {
@@ -81,18 +97,22 @@ export function createRouter(dependencies: RouterDependencies): Router {
     describeConfig: () => describeConfig(live.current),
     reload: () => reloader.reload("admin"),
     feeds: () => prefix.feeds?.describe() ?? [],
+    dashboard,
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
     maxExplainedBytes: config.limits.maxBodyBytes,
     tls: config.admin.tls && readTls(config.admin.tls),
     keySha256: config.admin.keySha256,
   });
-  mesh?.serveDocuments(adminApp.server, config.admin.keySha256);
+  dashboard.serveDocuments(adminApp.server);
   const admin = createListener(adminApp, config.admin);
   fleet.onChange((change, engine) => {
     if (change === "gone") proxy.drop(engine.url);
   });
   return {
-    ...startTogether([proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader, admin, data]),
+    ...startTogether([
+      ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader],
+      ...[admin, dashboard, data],
+    ]),
     get url() {
       return data.url;
     },

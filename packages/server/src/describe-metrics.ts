@@ -1,10 +1,11 @@
 import { createServer } from "node:http";
-import { type Meter, silentLogger } from "@espalier/common";
+import { type Meter, silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import { loadConfig } from "@espalier/config";
 import { registerFeedMetrics } from "@espalier/kv-events";
 import { createFeedReaderMeters } from "@espalier/replication";
 import { createMetrics, type MetricInfo } from "@espalier/telemetry";
 import { createContext } from "./create-context.ts";
+import { createDashboardParts } from "./dashboard/dashboard-parts.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 
 /** One router that shares nothing, and one for each way to share: what they have in common registers once. */
@@ -24,8 +25,13 @@ export function describeMetrics(): readonly MetricInfo[] {
   return describe();
 }
 
-/** Nothing of it is started, so nothing has to be stopped. */
+/** Only what looks around by itself has to be stopped: nothing of the rest is started. */
 function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter): void {
-  const { mesh } = createContext({ config: loadConfig({ flags }), logger: silentLogger }, meter, () => []);
-  mesh?.serveDocuments(createServer(), undefined);
+  const [config, logger] = [loadConfig({ flags }), silentLogger];
+  const dashboard = createDashboardParts({
+    ...{ config, logger, meter, context: createContext({ config, logger }, meter, () => []) },
+    ...{ clock: systemClock, scheduler: systemScheduler, page: undefined, adminUrl: () => "" },
+  });
+  dashboard.serveDocuments(createServer());
+  void dashboard.stop();
 }

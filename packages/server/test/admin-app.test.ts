@@ -13,6 +13,9 @@ afterEach(async () => {
   for (const close of closings.splice(0)) await close();
 });
 
+/** What the dashboard adds is tested by itself. */
+const noRoutes = { registerGuarded() {}, registerOpen() {} };
+
 async function start(changes: Partial<AdminDependencies> = {}) {
   const rig: FeedsRig = await startFeedsRig();
   rig.answers.a = { "/kv_event_sources": vllmSources(5557, { ranks: 2 }) };
@@ -28,6 +31,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     mesh: () => undefined,
     dutyOf: () => undefined,
     operators: { add: () => asEngineId("a"), remove: () => {} },
+    dashboard: { who: { isMeant: () => true, isPeer: () => false, allowsUpgrade: () => true }, ...noRoutes },
     describeConfig: () => ({ policy: "least_work" }),
     reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),

@@ -43,7 +43,7 @@ export function registerDemo(program: Command): void {
     .option("--port <port>", "of the first router; 0 for a free one", "8080")
     .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090")
     .optionsGroup("Load:")
-    .option("--load <rate>", "chat requests per second to send", "0")
+    .option("--load <rate>", "chat requests per second to send; 0 for none", "8")
     .option("--duration <time>", "stop after this long, for instance 30s; without it, on Ctrl-C")
     .action(async (flags: DemoFlags) => demo(readDemoOptions(flags)));
 }
@@ -51,10 +51,12 @@ export function registerDemo(program: Command): void {
 async function demo(options: DemoOptions): Promise<void> {
   const startedMs = systemClock.nowMs();
   const stop = abortOnSignal();
-  const children: Child<unknown>[] = [];
+  const ending = new AbortController();
+  const engineChildren: Child<unknown>[] = [];
+  const routerChildren: Child<unknown>[] = [];
   try {
-    const engineUrls = options.engineUrls ?? (await startEngines(options, children));
-    const [first, ...others] = await startDemoRouters(options, engineUrls, children, stop);
+    const engineUrls = options.engineUrls ?? (await startEngines(options, engineChildren));
+    const [first, ...others] = await startDemoRouters(options, engineUrls, routerChildren, stop);
     if (!first) throw new Error("no router was started");
     const model = options.model ?? (await servedModel(options, first, stop));
     if (stop.aborted) return;
@@ -64,12 +66,14 @@ async function demo(options: DemoOptions): Promise<void> {
     writeResult(
       describeDemo({ routers, engineUrls, engines, policy: options.policy, sharing: options.sharing, model }),
     );
-    const gone = Promise.race(children.map((child) => child.exited));
-    await run({ options, model, urls: routers.map(({ url }) => url), stop, gone });
+    const watched = watchRouters(routers, routerChildren, AbortSignal.any([stop, ending.signal]));
+    const gone = Promise.race([...engineChildren.map((child) => child.exited), watched.allGone]);
+    await run({ options, model, urls: watched.urls, stop, gone });
   } catch (error) {
     if (!(await wasStopped(stop))) throw error;
   } finally {
-    await Promise.all(children.reverse().map((child) => child.stop()));
+    ending.abort();
+    await Promise.all([...routerChildren, ...engineChildren].map((child) => child.stop()));
   }
 }
 
@@ -102,6 +106,7 @@ function startDemoRouters(
         policy,
         // Engines of the user's own have a tokenizer that the router does not: their prompts are matched by bytes.
         ...(given === undefined ? { tokenizer: shippedModelFolder() } : {}),
+        arguments: ["--demo"],
         port: port === 0 ? 0 : port + index,
         adminPort: adminPort === 0 ? 0 : adminPort + index,
       }),
@@ -122,12 +127,29 @@ async function servedModel({ engineUrls }: DemoOptions, router: RouterListening,
   }
 }
 
+/** Routers may be killed: that is what there is to see, as long as one is left. */
+function watchRouters(
+  routers: readonly RouterListening[],
+  children: readonly Child<unknown>[],
+  stop: AbortSignal,
+): { readonly urls: () => readonly string[]; readonly allGone: Promise<void> } {
+  const urls = new Set(routers.map(({ url }) => url));
+  const ends = children.map(async ({ exited }, at) => {
+    await exited;
+    const { url = "" } = routers[at] ?? {};
+    urls.delete(url);
+    if (urls.size > 0 && !(await wasStopped(stop))) writeNote(`the router at ${url} is gone; ${urls.size} go on`);
+  });
+  return { urls: () => [...urls], allGone: Promise.all(ends).then(() => {}) };
+}
+
 interface DemoRun {
   readonly options: DemoOptions;
   readonly model: string;
-  readonly urls: readonly string[];
+  readonly urls: () => readonly string[];
   readonly stop: AbortSignal;
-  readonly gone: Promise<number | null>;
+  /** When there is nothing left to show. */
+  readonly gone: Promise<unknown>;
 }
 
 /** Waits for the end, sending the load meanwhile. */

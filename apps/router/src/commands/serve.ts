@@ -1,6 +1,9 @@
-import { type ConfigSource, createRouter, type Router } from "@espalier/server";
+import type { Logger } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { dashboardFiles } from "@espalier/dashboard";
+import { type ConfigSource, createRouter, type DashboardPage, type Router } from "@espalier/server";
 import { createLogger } from "@espalier/telemetry";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { writeNote } from "../output/write.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
@@ -9,19 +12,23 @@ export function registerServe(program: Command): void {
   const command = addCommand(program, "serve").description(
     "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once. SIGHUP reads the configuration again, as a change of its file does.",
   );
+  // For `espalier demo`, which runs routers to be killed: the page says how.
+  command.addOption(new Option("--demo").hideHelp());
   addConfigFlags(command).action(async () => {
-    const { config: file } = command.opts<{ config?: string }>();
-    await serve({ file, read: () => readConfig(command) });
+    const { config: file, demo = false } = command.opts<{ config?: string; demo?: boolean }>();
+    await serve({ file, read: () => readConfig(command) }, demo);
   });
 }
 
-async function serve(source: ConfigSource): Promise<void> {
+async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
   const config = source.read();
   const outlive = process.send ? endWithParent() : () => {};
   const logger = createLogger(config.log);
   for (const warning of config.warnings) logger.warn(warning);
+  const dashboard = dashboardPage(config, logger, isDemo);
   const router = createRouter({
     config,
+    ...(dashboard && { dashboard }),
     configSource: source,
     onReload: ({ log }) => logger.setLevel(log.level),
     logger,
@@ -40,6 +47,13 @@ async function serve(source: ConfigSource): Promise<void> {
   outlive();
   // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
   logger.info("stopped");
+}
+
+function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolean): DashboardPage | undefined {
+  if (!admin.hasDashboard) return undefined;
+  const files = dashboardFiles();
+  if (files.length === 0) logger.warn("there is no dashboard: it was never built; `npm run build` does that");
+  return { files, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
 /** SIGTERM drains as configured, Ctrl-C without waiting for load balancers; whoever signals twice means now. */

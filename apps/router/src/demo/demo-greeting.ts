@@ -24,6 +24,7 @@ export function describeDemo({ routers, engineUrls, engines, policy, sharing, mo
   return [
     ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),
     ...(routers.length === 1 ? [] : [`          ${shared[sharing]}`]),
+    `dashboard ${adminUrl}/dashboard/`,
     `engines   ${engineUrls.join(" ")}`,
     `          ${engines}, policy ${policy}`,
     "",

@@ -9,7 +9,8 @@ import {
 } from "@espalier/workload";
 
 export interface DemoLoadOptions {
-  readonly urls: readonly string[];
+  /** Of the routers that there are now, asked for each request. */
+  readonly urls: () => readonly string[];
   readonly model: string;
   readonly requestsPerSecond: number;
   readonly signal: AbortSignal;
@@ -31,7 +32,7 @@ const maxIdle = 200;
 /** Requests under way; beyond it arrivals wait, so that a router that hangs does not fill the memory. */
 const maxUnderWay = 10_000;
 
-/** People who chat: conversations of several turns behind one system prompt, at a steady rate, until the signal. */
+/** People who chat: conversations of several turns with three assistants, at a steady rate, until the signal. */
 export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   const { urls, model, requestsPerSecond, signal, onResult } = options;
   const random = createSeededRandom(seed);
@@ -47,12 +48,15 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   };
   const send = async (conversation: Conversation): Promise<void> => {
     const { session, messages, turn } = conversation;
+    const open = urls();
+    const url = open[sent % open.length];
+    if (url === undefined) return;
     const index = sent++;
     const { outputTokens = 0, userTokens = 0 } = session.turns[turn] ?? {};
     messages.push({ role: "user", content: session.userText(turn) });
     const answer = await client.send(
       {
-        url: urls[index % urls.length] as string,
+        url,
         path: "/v1/chat/completions",
         body: JSON.stringify({
           model,
@@ -67,9 +71,8 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
       signal,
     );
     if (signal.aborted) return;
-    messages.push({ role: "assistant", content: answer.text });
-    conversation.turn++;
-    if (answer.error === undefined && conversation.turn < session.turns.length) idle.push(conversation);
+    takeAnswer(conversation, answer);
+    if (conversation.turn < session.turns.length) idle.push(conversation);
     onResult({
       index,
       session: session.id,
@@ -99,8 +102,28 @@ export async function runDemoLoad(options: DemoLoadOptions): Promise<void> {
   client.close();
 }
 
+/** Whoever got no answer, or half of one, says the same again. */
+function takeAnswer(
+  conversation: Conversation,
+  { text, error }: { readonly text: string; readonly error?: unknown },
+): void {
+  if (error === undefined) {
+    conversation.messages.push({ role: "assistant", content: text });
+    conversation.turn++;
+  } else conversation.messages.pop();
+}
+
+/** Assistants with instructions of their own, which all that talk to one have in common: their lengths in tokens. */
+const instructionTokens = [400, 900, 1_500] as const;
+
+/** Conversations with each assistant in turn. */
 function* newConversations(): Generator<Conversation, never> {
-  for (let generation = seed; ; generation++) {
+  const kinds = instructionTokens.map((tokens, at) => conversationsWith(tokens, seed + at));
+  for (;;) for (const kind of kinds) yield kind.next().value;
+}
+
+function* conversationsWith(sharedPrefixTokens: number, firstSeed: number): Generator<Conversation, never> {
+  for (let generation = firstSeed; ; generation += instructionTokens.length) {
     const sessions = chatSessions({
       users: usersPerGeneration,
       turns: 6,
@@ -108,7 +131,7 @@ function* newConversations(): Generator<Conversation, never> {
       newTokensPerTurn: 100,
       outputTokens: 60,
       thinkTimeMeanMs: 0,
-      sharedPrefixTokens: 400,
+      sharedPrefixTokens,
       seed: generation,
     });
     for (const session of sessions) {

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { list, section } from "./container.ts";
-import { choice, duration, filePath, integer, size, text } from "./leaf.ts";
+import { choice, duration, filePath, flag, integer, size, text } from "./leaf.ts";
 
 const host = (description: string) =>
   text({
@@ -38,6 +38,7 @@ export const admin = section("Where operators are served: the admin API and the 
     text({ description: "Key that admin requests must carry.", minLength: 8, maxLength: 512, isSecret: true }),
   ),
   tls: tls(),
+  dashboard: flag({ description: "Serve the dashboard at `/dashboard/`.", default: true }),
 });
 
 export const apiKeys = list(

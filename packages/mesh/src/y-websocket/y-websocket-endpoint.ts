@@ -14,6 +14,8 @@ export interface YWebsocketEndpointOptions {
   readonly documents: readonly ServedDocuments[];
   /** SHA-256 of the key that readers must show; undefined lets everybody read. */
   readonly keySha256: Buffer | undefined;
+  /** Whether whoever asks may, by where the page is from that it runs in; everybody may unless given. */
+  readonly allows?: (request: Pick<IncomingMessage, "headers">) => boolean;
   readonly limits?: Partial<YWebsocketLimits>;
   readonly logger: Logger;
   readonly meter: Meter;
@@ -32,13 +34,14 @@ export interface YWebsocketEndpoint {
 const refusals = {
   400: "Bad Request",
   401: "Unauthorized",
+  403: "Forbidden",
   404: "Not Found",
   503: "Service Unavailable",
 } as const;
 
 /**
  * Makes an endpoint that sends changes and signs of life until it is stopped. Refusals are HTTP answers: 400 for a name
- * that cannot be read, 401 without the key, 404 for an unknown document, 503 for one reader too many.
+ * that cannot be read, 401 without the key, 403 for a page that may not, 404 for an unknown document, 503 for one reader too many.
  */
 /** It listens to nothing itself: hand it the upgrades of a server. `stop` it before that server. */
 export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YWebsocketEndpoint {
@@ -67,9 +70,6 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
       }),
     ),
   ];
-  const isAllowed = (key: string | undefined): boolean =>
-    keySha256 === undefined ||
-    (key !== undefined && timingSafeEqual(createHash("sha256").update(key).digest(), keySha256));
   const refuse = (socket: Duplex, status: keyof typeof refusals): true => {
     meters.refused.series(String(status)).add();
     socket.on("error", () => {});
@@ -94,7 +94,8 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
       const asked = readDocumentRequest(request.url ?? "");
       if (asked === undefined) return false;
       if (asked === "invalid") return refuse(socket, 400);
-      if (!isAllowed(bearerOf(request) ?? asked.key)) return refuse(socket, 401);
+      if (options.allows?.(request) === false) return refuse(socket, 403);
+      if (!hasKey(keySha256, bearerOf(request) ?? asked.key)) return refuse(socket, 401);
       const source = documents.find((candidate) => candidate.state(asked.name));
       if (!source) return refuse(socket, 404);
       if (readers.size >= limits.maxConnections) return refuse(socket, 503);
@@ -110,6 +111,11 @@ export function createYWebsocketEndpoint(options: YWebsocketEndpointOptions): YW
       server.close();
     },
   };
+}
+
+function hasKey(expected: Buffer | undefined, key: string | undefined): boolean {
+  if (!expected) return true;
+  return key !== undefined && timingSafeEqual(createHash("sha256").update(key).digest(), expected);
 }
 
 function bearerOf({ headers }: IncomingMessage): string | undefined {

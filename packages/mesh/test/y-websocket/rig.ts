@@ -76,6 +76,8 @@ export interface RawClient {
 export interface EndpointRigOptions {
   readonly documents: readonly ServedDocuments[];
   readonly key?: string;
+  /** Host and origin of whom it lets in; all unless given. */
+  readonly allowedOrigin?: string;
   readonly limits?: Partial<YWebsocketLimits>;
   readonly scheduler?: Scheduler;
 }
@@ -85,6 +87,9 @@ export async function startEndpoint(options: EndpointRigOptions): Promise<Endpoi
   const endpoint = createYWebsocketEndpoint({
     documents: options.documents,
     keySha256: options.key === undefined ? undefined : createHash("sha256").update(options.key).digest(),
+    ...(options.allowedOrigin === undefined
+      ? {}
+      : { allows: ({ headers }) => headers.origin === options.allowedOrigin }),
     limits: options.limits ?? {},
     logger: silentLogger,
     meter,

@@ -127,6 +127,17 @@ test("without the key nobody reads, nor learns which documents there are", async
   await waitFor(() => textOf(doc) === "secret", { what: "update" });
 });
 
+test("a page that may not is refused, whatever key it has", async () => {
+  const options = { documents: [createMemoryDocuments(journal)], key: "open sesame", allowedOrigin: "http://page" };
+  const rig = await start(options);
+  const asking = (origin: string) => rig.connect(`/yjs/${journal}?key=open%20sesame`, { origin });
+  const refused = asking("http://elsewhere");
+  await waitFor(() => refused.status() !== undefined, { what: "a refusal" });
+  expect([refused.status(), rig.meter.value("espalier_yjs_refused_total", "403")]).toEqual([403, 1]);
+  const allowed = asking("http://page");
+  await waitFor(allowed.isOpen, { what: "an open socket" });
+});
+
 test("a reader hears something every 15 s, and its question who is there is answered", async () => {
   const time = createVirtualTime();
   const rig = await start({ documents: [createMemoryDocuments(journal)], scheduler: time.scheduler });

@@ -10,6 +10,8 @@ export interface SharedPrefix {
   readonly targets: readonly number[];
   /** Different blocks that continue it. */
   readonly continuations: number;
+  /** The place in the list of the longest one that it continues; -1 when it continues none of them. */
+  readonly parent: number;
 }
 
 /** Blocks looked at in one call; with more, the most recently used chains of each target count. */
@@ -56,12 +58,20 @@ export function largestSharedPrefixes(placements: Placements, limit: number, now
     targets.get(slot)?.push(target);
     return slot;
   });
+  const places = new Map(best.map((slot, place) => [slot, place]));
   return best.map((slot) => ({
     hash: Uint32Array.of(blocks.low[slot]!, blocks.high[slot]!),
     blocks: blocks.depth[slot]! + 1,
     targets: targets.get(slot)!,
     continuations: blocks.continuations[slot]!,
+    parent: nearestAbove(blocks, slot, places),
   }));
+}
+
+function nearestAbove({ parent }: Blocks, slot: number, places: ReadonlyMap<number, number>): number {
+  let above = parent[slot]!;
+  while (above !== none && !places.has(above)) above = parent[above]!;
+  return places.get(above) ?? -1;
 }
 
 /** Visits live blocks, of every target the same share, each after its parent; `visit` returns what its children get. */

@@ -31,8 +31,8 @@ test("prefixes that chains or targets share are told, by blocks times targets", 
   }
   index.place(9, chain(5_000, 3), 5_000, time);
   expect(index.largestSharedPrefixes(10, 1)).toEqual([
-    { hash: hashAt(system, 99), blocks: 100, targets: [0, 1, 2, 3, 4, 5, 6, 7, 8], continuations: 8 },
-    { hash: hashAt(withTools, 399), blocks: 400, targets: [7, 8], continuations: 3 },
+    { hash: hashAt(system, 99), blocks: 100, targets: [0, 1, 2, 3, 4, 5, 6, 7, 8], continuations: 8, parent: -1 },
+    { hash: hashAt(withTools, 399), blocks: 400, targets: [7, 8], continuations: 3, parent: 0 },
   ]);
   expect(index.largestSharedPrefixes(1, 1)).toHaveLength(1);
   expect(index.largestSharedPrefixes(10, 1_000)).toEqual([]);
@@ -48,9 +48,31 @@ test("a chain that several targets have to different depths is told at each dept
   ] as const)
     index.place(target, words, blocks, time);
   expect(index.largestSharedPrefixes(10, 1)).toEqual([
-    { hash: hashAt(words, 59), blocks: 60, targets: [1, 2], continuations: 1 },
-    { hash: hashAt(words, 29), blocks: 30, targets: [0, 1, 2], continuations: 1 },
+    { hash: hashAt(words, 59), blocks: 60, targets: [1, 2], continuations: 1, parent: 1 },
+    { hash: hashAt(words, 29), blocks: 30, targets: [0, 1, 2], continuations: 1, parent: -1 },
   ]);
+});
+
+test("the longest listed one that a prefix continues is its parent, whatever lies between", () => {
+  const index = createPrefixIndex({ maxTargets: 4 });
+  const [system, tools, shop] = [chain(10, 1), chain(30, 2), chain(50, 3)];
+  const place = (...parts: readonly Uint32Array[]): void => {
+    const words = join(...parts);
+    for (const target of [0, 1]) index.place(target, words, words.length / 2, time);
+  };
+  place(system, tools, shop, chain(1, 10));
+  place(system, tools, shop, chain(1, 11));
+  place(system, tools, chain(1, 12));
+  place(system, chain(1, 13));
+  place(chain(200, 20));
+  const found = index.largestSharedPrefixes(20, 1);
+  const placeOf = (blocks: number): number => found.findIndex((prefix) => prefix.blocks === blocks);
+  const parentOf = (blocks: number): number | undefined => found[placeOf(blocks)]?.parent;
+  expect([parentOf(90), parentOf(40), parentOf(10)]).toEqual([placeOf(40), placeOf(10), -1]);
+  expect(found.filter(({ blocks }) => blocks === 91).map(({ parent }) => parent)).toEqual([placeOf(90), placeOf(90)]);
+  expect(parentOf(200)).toBe(-1);
+  const [longest] = index.largestSharedPrefixes(1, 1);
+  expect(longest).toMatchObject({ blocks: 200, parent: -1 });
 });
 
 test("with nothing placed there is nothing to tell", () => {

@@ -4,7 +4,7 @@ import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../docu
 import type { Origin } from "../origin.ts";
 
 /** What an overview tells, a key of its map each. */
-export const overviewSections = ["engines", "load", "links", "prefixes"] as const;
+export const overviewSections = ["engines", "load", "links", "prefixes", "queues", "traffic"] as const;
 
 export type OverviewSection = (typeof overviewSections)[number];
 

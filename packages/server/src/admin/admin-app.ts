@@ -3,6 +3,8 @@ import type { Server } from "node:http";
 import { EspalierError, isLoopback } from "@espalier/common";
 import { errorResponse } from "@espalier/openai";
 import fastify, { type FastifyHttpOptions, type FastifyInstance, type FastifyRequest } from "fastify";
+import type { DashboardParts } from "../dashboard/dashboard-parts.ts";
+import { guardOrigins, registerPreflights } from "../dashboard/who-may-read.ts";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
@@ -21,6 +23,7 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly mesh: () => unknown;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
+  readonly dashboard: Pick<DashboardParts, "who" | "registerGuarded" | "registerOpen">;
   /** For `POST /admin/reload`. */
   readonly reload: () => ReloadOutcome;
   /** For `POST /admin/explain`. */
@@ -38,7 +41,7 @@ const maxParamLength = 2_048;
 
 /** The application that operators talk to: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
-  const { logger, readiness, renderMetrics } = dependencies;
+  const { logger, readiness, renderMetrics, dashboard } = dependencies;
   const options = { logger: false, bodyLimit: maxAdminBodyBytes, routerOptions: { maxParamLength } };
   const https = dependencies.tls && httpsOptions(dependencies.tls);
   // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
@@ -52,7 +55,13 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     throw new EspalierError("path_not_found");
   });
   registerProbes(app, readiness);
+  app.register(async (open) => {
+    guardOrigins(open, dashboard.who);
+    registerPreflights(open);
+    dashboard.registerOpen(open);
+  });
   app.register(async (guarded) => {
+    guardOrigins(guarded, dashboard.who);
     guarded.addHook("onRequest", async (request) => {
       checkKey(dependencies.keySha256, request.headers.authorization);
       if (!dependencies.keySha256) checkHost(request);
@@ -69,6 +78,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     });
     guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
     guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
+    dashboard.registerGuarded(guarded);
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
     registerWorkers(guarded, dependencies);
   });

@@ -11,12 +11,15 @@ import type { AdmissionConfig } from "@espalier/config";
 import type { UsagePlane } from "@espalier/replication";
 import type { Target } from "@espalier/workers";
 import type { PoolSettings } from "../routing/pools.ts";
+import { type ClassCounts, countClasses } from "./count-classes.ts";
 
 /** The queues of all pools. */
 export interface AdmissionParts {
   readonly config: AdmissionConfig;
   /** The queue of a pool, made on first use; undefined where admission is off. Pools are bounded, so queues are. */
   of(pool: PoolSettings): Admission<Target> | undefined;
+  /** What became of the requests of each class, over all pools; empty where admission is off. */
+  counts(): readonly ClassCounts[];
 }
 
 export interface AdmissionPartsOptions {
@@ -34,13 +37,14 @@ export interface AdmissionPartsOptions {
 export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionParts {
   const { config, clock, scheduler, meter, others = noOthersLoad, usage } = options;
   const queues = new WeakMap<PoolSettings, Admission<Target>>();
-  const meters = createAdmissionMeters(meter);
+  const { meters, counts } = countClasses(createAdmissionMeters(meter));
   const create = ({ model }: PoolSettings): Admission<Target> => {
     const fleet = usage?.of(model) ?? noFleetUsage;
     return createAdmission({ settings: config, clock, scheduler, meters, others, fleet });
   };
   return {
     config,
+    counts: () => (config.isOn ? config.classes.map(({ name }) => counts(name)) : []),
     of(pool) {
       if (!config.isOn) return undefined;
       let queue = queues.get(pool);

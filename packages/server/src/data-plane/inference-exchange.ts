@@ -13,6 +13,7 @@ import type {
 import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
 import { AdapterRun } from "../adapters/adapter-run.ts";
+import { describeDecision } from "../dashboard/describe-decision.ts";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
@@ -101,11 +102,15 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   #dispatch(step: SplitStep | undefined): Upstream | undefined | Promise<Upstream | undefined> {
     const { pool, features, prompt } = this.#plan;
-    const { metrics, prefix } = this.#context;
+    const { metrics, prefix, decisions } = this.#context;
     const selection = step?.selection ?? this.#selectAlone();
     if (!selection) return undefined;
     const { target, reason, matchedTokens } = selection;
     metrics.decided(pool.policy.name, reason);
+    if (decisions.isWatched) {
+      const how = { attempt: this.#attempts + 1, admitted: this.#admitted, split: this.#split };
+      decisions.note(describeDecision(this.#context, this.#plan, selection, how));
+    }
     this.#selection = selection;
     this.#isStream = false;
     this.#permit = target.engine.breaker.begin();
@@ -286,8 +291,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       requestId: this.requestId,
       model: this.#plan.pool.model,
       worker: this.#selection?.target.engine.id,
-      attempts: this.#attempts,
-      outcome: outcome.kind,
+      ...{ attempts: this.#attempts, outcome: outcome.kind },
     };
     if (outcome.kind === "failed" || outcome.kind === "cut") {
       logger.warn("request failed", { ...fields, code: outcome.error.code });

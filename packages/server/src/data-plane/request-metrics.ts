@@ -14,8 +14,23 @@ export interface FinishedRequest {
   readonly cachedTokens: number | undefined;
 }
 
+/** What all finished requests come to. */
+export interface RequestTotals {
+  requests: number;
+  /** Of them those answered with a status from 500 on. */
+  failed: number;
+  promptTokens: number;
+  cachedTokens: number;
+  completionTokens: number;
+  /** Of requests with a first byte: how many, and the seconds that it took. */
+  firstBytes: number;
+  firstByteS: number;
+}
+
 /** The router's own request metrics. Series are looked up once and kept. */
 export interface RequestMetrics {
+  /** Since the start; changes under the reader. */
+  readonly totals: Readonly<RequestTotals>;
   finished(request: FinishedRequest): void;
   decided(policy: string, reason: string): void;
   /** Router time before a request was dispatched, in seconds. */
@@ -76,7 +91,6 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   const inFlight: GaugeSeries = meter
     .gauge({ name: "espalier_requests_in_flight", help: "Requests whose answer has not ended." })
     .series();
-
   const endpointSeries = createCache<EndpointSeries>((endpoint, model, status) => ({
     requests: requests.series(endpoint, model, status),
     duration: duration.series(endpoint, model),
@@ -89,8 +103,11 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   }));
   const decisionSeries = createCache<CounterSeries>((policy, reason) => decisions.series(policy, reason));
 
+  const totals = createTotals();
   return {
+    totals,
     finished(request) {
+      addTo(totals, request);
       const series = endpointSeries(request.endpoint, request.model, String(request.status));
       series.requests.add();
       series.duration.observe(request.durationS);
@@ -105,6 +122,30 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     overhead: (seconds) => overhead.observe(seconds),
     inFlight: (count) => inFlight.set(count),
   };
+}
+
+function createTotals(): RequestTotals {
+  return {
+    requests: 0,
+    failed: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+    completionTokens: 0,
+    firstBytes: 0,
+    firstByteS: 0,
+  };
+}
+
+function addTo(totals: RequestTotals, { status, firstByteS, ...request }: FinishedRequest): void {
+  totals.requests += 1;
+  if (status >= 500) totals.failed += 1;
+  if (!Number.isNaN(firstByteS)) {
+    totals.firstBytes += 1;
+    totals.firstByteS += firstByteS;
+  }
+  totals.promptTokens += request.promptTokens ?? 0;
+  totals.cachedTokens += request.cachedTokens ?? 0;
+  totals.completionTokens += request.completionTokens ?? 0;
 }
 
 /** Label sets kept beside the meter's own; beyond it the meter is asked each time. */

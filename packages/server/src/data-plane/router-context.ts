@@ -1,11 +1,13 @@
 import type { Clock, Logger, Random } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
+import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
 import type { FleetLearning, MemoryWatch, TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "../adapters/adapter-loader.ts";
 import type { AdapterUse } from "../adapters/adapter-use.ts";
 import type { AdmissionParts } from "../admission/admission-parts.ts";
+import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { LiveConfig } from "../lifecycle/live-config.ts";
@@ -48,6 +50,10 @@ export interface RouterContext {
   /** Decides as `selector` does, of requests that are not sent. */
   readonly quietSelector: TargetSelector;
   readonly prefix: PrefixParts;
+  /** What engines hold; made for `maxKnownTargets`. */
+  readonly index: PrefixIndex;
+  /** For people who watch. */
+  readonly decisions: DecisionFeed;
   /** For requests that two engines serve together. */
   readonly split: SplitParts;
   /** Undefined when nothing is shared with other routers. */

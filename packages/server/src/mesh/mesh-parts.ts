@@ -1,24 +1,12 @@
-import type { Server } from "node:http";
-import {
-  type Clock,
-  type Logger,
-  type Meter,
-  type Random,
-  type Scheduler,
-  type Startable,
-  startTogether,
-  type TargetIndex,
-} from "@espalier/common";
+import type { Clock, Logger, Meter, Random, Scheduler, Startable, TargetIndex } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
-import { createYWebsocketEndpoint, type ServedDocuments } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import { createTargetSlots, type Replica, type SharedLoad } from "@espalier/replication";
+import { createTargetSlots, type Member, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
 import type { Fleet, FleetSharing } from "@espalier/workers";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { createBackend } from "./create-backend.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
-import { createOverview } from "./overview.ts";
 import { routerIdOf } from "./router-identity.ts";
 
 export interface MeshPartsOptions {
@@ -34,6 +22,7 @@ export interface MeshPartsOptions {
 /** Everything that has to do with other routers. */
 export interface MeshParts extends Startable {
   readonly replica: Replica;
+  readonly slots: TargetSlots;
   readonly load: SharedLoad;
   /** See `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
@@ -47,14 +36,10 @@ export interface MeshParts extends Startable {
   readonly waitingFor: readonly string[];
   /** Ties what operators said elsewhere to this router's fleet. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
-  /**
-   * Lets stock y-websocket clients follow what is shared, read-only, at `/yjs/` of a listener.
-   *
-   * @param keySha256 of the key that they must show; undefined lets everybody read
-   */
-  serveDocuments(server: Server, keySha256: Buffer | undefined): void;
   /** Takes no new work from here on, so others take over its feeds. */
   setDraining(): void;
+  /** The other routers. */
+  members(): readonly { readonly router: string; readonly state: Member["state"] }[];
   describe(): MeshDescription;
 }
 
@@ -72,12 +57,12 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   const { replica, backend, ownership, host, publisher } = tier;
   const describe = (): MeshDescription =>
     describeMesh({ config, replica, backend, ownership, readTargets: host.targets() });
-  const ends: (() => void)[] = [];
-  const watched: ServedDocuments[] = [replica.store];
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
-    ...startTogether([endedBy(ends), tier]),
+    start: () => tier.start(),
+    stop: () => tier.stop(),
     replica,
+    slots,
     load: tier.load,
     isOwn: (target) => tier.isOwn(target),
     fleetSharing: {
@@ -93,20 +78,11 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return backend.waitingFor;
     },
     attachFleet(fleet, forgetPlacements) {
-      const overview = createOverview({ replica, fleet, index, slots, describe, clock, scheduler });
-      ends.push(() => overview.stop());
-      watched.push(overview.document);
       attachDrain(fleet, replica);
       tier.onNewLife(forgetPlacements);
     },
     setDraining: () => tier.setDraining(),
-    serveDocuments(server, keySha256) {
-      const endpoint = createYWebsocketEndpoint({ documents: watched, keySha256, logger, meter, scheduler });
-      ends.push(() => endpoint.stop());
-      server.on("upgrade", (request, socket, head) => {
-        if (!endpoint.handleUpgrade(request, socket, head)) socket.destroy();
-      });
-    },
+    members: () => backend.members().map(({ origin: { router }, state }) => ({ router, state })),
     describe,
   };
 }
@@ -120,16 +96,6 @@ function prefixSharing({ replica, placements, host, standingOf }: SharedTier, is
     // What others go on reading of it is kept: it may come back, or be gone here first.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
-    },
-  };
-}
-
-/** Runs what is to be undone, at the end. */
-function endedBy(ends: readonly (() => void)[]): Startable {
-  return {
-    async start() {},
-    async stop() {
-      for (const end of ends) end();
     },
   };
 }

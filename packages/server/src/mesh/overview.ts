@@ -1,22 +1,43 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
-import type { PrefixIndex } from "@espalier/prefix-index";
-import { createOverviewDocument, type OverviewDocument, type Replica, type TargetSlots } from "@espalier/replication";
-import { describeEngine, type Fleet } from "@espalier/workers";
+import { type PrefixIndex, tier } from "@espalier/prefix-index";
+import {
+  createOverviewDocument,
+  type Origin,
+  type OverviewDocument,
+  type Replica,
+  type TargetSlots,
+} from "@espalier/replication";
+import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/workers";
+import type { ClassCounts } from "../admission/count-classes.ts";
+import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 
 export interface OverviewOptions {
-  readonly replica: Replica;
+  readonly origin: Origin;
+  /** Undefined for a router that shares nothing. */
+  readonly shared: OverviewOfShared | undefined;
   readonly fleet: Fleet;
   readonly index: PrefixIndex;
-  readonly slots: TargetSlots;
-  readonly describe: () => MeshDescription;
+  readonly queues: () => readonly ClassCounts[];
+  readonly totals: () => Readonly<RequestTotals>;
+  readonly inFlight: () => number;
+  /** Where a router's admin listener is, this one's included; undefined while that is not known. */
+  readonly adminOf: (router: string) => string | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+}
+
+export interface OverviewOfShared {
+  readonly replica: Replica;
+  readonly slots: TargetSlots;
+  readonly describe: () => MeshDescription;
 }
 
 const refreshMs = 1_000;
 const listedEngines = 128;
 const listedPrefixes = 32;
+/** Lag is told in steps of this, so that nothing is written while nothing changes. */
+const lagStepMs = 5;
 
 /** A small document that sums this router up, for a browser that follows it. */
 export interface Overview {
@@ -26,13 +47,15 @@ export interface Overview {
 
 /** Kept up to date once a second, and only where something changed. */
 export function createOverview(options: OverviewOptions): Overview {
-  const { replica, clock, scheduler } = options;
-  const document = createOverviewDocument({ origin: replica.ports.origin, clock, scheduler });
+  const { origin, clock, scheduler } = options;
+  const document = createOverviewDocument({ origin, clock, scheduler });
   const refresh = (): void => {
     document.set("engines", enginesOf(options));
     document.set("load", loadOf(options));
-    document.set("links", linksOf(options.describe()));
+    document.set("links", linksOf(options));
     document.set("prefixes", prefixesOf(options));
+    document.set("queues", queuesOf(options));
+    document.set("traffic", trafficOf(options));
   };
   const cancel: Cancel = scheduler.every(refreshMs, refresh);
   return {
@@ -44,48 +67,106 @@ export function createOverview(options: OverviewOptions): Overview {
   };
 }
 
-function enginesOf({ fleet, replica }: OverviewOptions) {
-  return fleet.engines.slice(0, listedEngines).map((engine) => {
-    const { id, state, draining, targets } = engine;
-    const models = (engine.models ?? []).map((model) => model.id).slice(0, 8);
-    const read = targets.map(({ key }) => ({
-      target: key,
-      worth: replica.worthOf(key),
-      owner: replica.claimOf(key)?.origin.router ?? null,
-      blocks: replica.fold.statement(key)?.blocks ?? null,
-    }));
-    return { id, state, draining, breaker: describeEngine(engine).breaker, models, read };
-  });
+function enginesOf(options: OverviewOptions) {
+  return options.fleet.engines.slice(0, listedEngines).map((engine) => describeOne(options, engine));
 }
 
-function loadOf({ fleet, replica }: OverviewOptions) {
-  const { shared } = replica.load;
+function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
+  const { id, state, draining, role, targets } = engine;
+  const models = (engine.models ?? []).map((model) => model.id).slice(0, 8);
+  const read = targets.map((target) => ({
+    target: target.key,
+    worth: shared?.replica.worthOf(target.key) ?? null,
+    owner: shared?.replica.claimOf(target.key)?.origin.router ?? null,
+    blocks: shared?.replica.fold.statement(target.key)?.blocks ?? null,
+    held: index.factBlockCount(target.index, tier.gpu),
+    slower:
+      index.factBlockCount(target.index, tier.cpu) +
+      index.factBlockCount(target.index, tier.disk) +
+      index.factBlockCount(target.index, tier.external),
+    placed: index.placements.blockCount(target.index),
+    ...signalsOf(target),
+  }));
+  const reason = state === "up" ? "" : engine.stateReason.slice(0, 160);
+  return { id, state, reason, draining, breaker: describeEngine(engine).breaker.state, role, models, read };
+}
+
+function signalsOf({ signals }: Target) {
+  return {
+    kvUse: rounded(signals.kvUse, 1_000),
+    running: rounded(signals.running, 1),
+    waiting: rounded(signals.waiting, 1),
+    capacity: rounded(signals.blockCount, 1),
+  };
+}
+
+/** Null where there is no signal. */
+function rounded(value: number, parts: number): number | null {
+  return Number.isFinite(value) ? Math.round(value * parts) / parts : null;
+}
+
+function loadOf({ fleet, shared }: OverviewOptions) {
+  const others = shared?.replica.load.shared;
   return fleet.engines.slice(0, listedEngines).flatMap(({ targets }) =>
     targets.map(({ key, index, load }) => ({
       target: key,
       own: load.inFlight,
-      others: shared.inFlight[index] ?? 0,
-      pendingPrefillTokens: load.pendingPrefillTokens + (shared.pendingPrefillTokens[index] ?? 0),
+      others: others?.inFlight[index] ?? 0,
+      pendingPrefillTokens: Math.round(load.pendingPrefillTokens + (others?.pendingPrefillTokens[index] ?? 0)),
     })),
   );
 }
 
-function linksOf({ router, epoch, address, members, feeds }: MeshDescription) {
-  const links = members.map(({ router: other, state, isLinked, isDraining, address: at }) => ({
+function linksOf({ origin, shared, adminOf }: OverviewOptions) {
+  const { router, epoch } = shared?.replica.ports.origin ?? origin;
+  const own = { router, epoch, admin: adminOf(router) ?? null };
+  if (!shared) return { ...own, address: null, feeds: null, links: [] };
+  const { address, feeds, members } = shared.describe();
+  const links = members.map(({ router: other, state, isLinked, isDraining, address: at, lagMs, roundTripMs }) => ({
     router: other,
     state,
     isLinked,
     isDraining,
     address: at,
+    admin: adminOf(other) ?? null,
+    lagMs: inSteps(lagMs),
+    roundTripMs: inSteps(roundTripMs),
   }));
-  return { router, epoch, address, feeds, links };
+  return { ...own, address, feeds, links };
 }
 
-function prefixesOf({ index, slots, clock }: OverviewOptions) {
+function inSteps(milliseconds: number | null): number | null {
+  return milliseconds === null ? null : Math.round(milliseconds / lagStepMs) * lagStepMs;
+}
+
+function prefixesOf({ index, shared, fleet, clock }: OverviewOptions) {
+  const keyOf = shared ? (slot: number) => shared.slots.keyOf(slot) : keysByIndex(fleet);
   return index.largestSharedPrefixes(listedPrefixes, clock.nowMs()).map(({ hash, blocks, targets, continuations }) => ({
     hash: [...hash].map((word) => word.toString(16).padStart(8, "0")).join(""),
     blocks,
-    targets: targets.map((slot) => slots.keyOf(slot) ?? null),
+    targets: targets.map((slot) => keyOf(slot) ?? null),
     continuations,
   }));
+}
+
+/** The keys of targets by their numbers, for a router that shares nothing. */
+export function keysByIndex({ engines }: Pick<Fleet, "engines">): (index: number) => string | undefined {
+  const keys = new Map(engines.flatMap(({ targets }) => targets.map((target) => [target.index as number, target.key])));
+  return (index) => keys.get(index);
+}
+
+function queuesOf({ queues }: OverviewOptions) {
+  return queues().map(({ waitedMs, ...counts }) => ({ ...counts, waitedMs: Math.round(waitedMs) }));
+}
+
+function trafficOf({ totals, inFlight, index }: OverviewOptions) {
+  const { firstByteS, ...counts } = totals();
+  return {
+    ...counts,
+    firstByteMs: Math.round(firstByteS * 1_000),
+    inFlight: inFlight(),
+    facts: index.factCount,
+    placed: index.placements.placedBlocks,
+    indexBytes: index.byteLength,
+  };
 }

@@ -1,6 +1,3 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import {
   createSeededRandom,
   EspalierError,
@@ -101,19 +98,6 @@ test("a router that drains says so to the others", async () => {
   const { one, other } = await pair();
   one.parts.setDraining();
   await waitFor(() => other.parts.describe().members[0]?.isDraining, { what: "a draining member" });
-});
-
-test("a request to upgrade for anything but documents is cut off", async () => {
-  const { parts } = await start();
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  ends.push(() => server.close());
-  parts.serveDocuments(server, undefined);
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/elsewhere`;
-  const { request } = await import("node:http");
-  const upgrade = request(url, { headers: { connection: "Upgrade", upgrade: "websocket" } }).end();
-  const [error] = (await once(upgrade, "error")) as [Error];
-  expect(error.message).toBe("socket hang up");
 });
 
 describe("what links are made of", () => {

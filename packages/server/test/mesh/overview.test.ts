@@ -17,14 +17,28 @@ const self: Partial<MeshDescription> = {
 };
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
 
+const noTraffic = {
+  ...{ requests: 0, failed: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+  ...{ firstBytes: 0, firstByteS: 0 },
+};
+
 /** An overview of a scripted fleet, and what a reader of its document sees. */
-async function startOverview() {
+async function startOverview({ isShared = true } = {}) {
   const scripted = await startScriptedFleet();
   const { time, fleet } = scripted;
   const lone = createLoneReplica(time);
   let members: readonly object[] = [];
   const describe = (): MeshDescription => ({ ...self, members }) as MeshDescription;
-  const overview = createOverview({ ...lone, fleet, describe, ...time });
+  const totals = { ...noTraffic };
+  let queued = 0;
+  const overview = createOverview({
+    ...{ origin: lone.replica.ports.origin, index: lone.index, fleet, ...time },
+    shared: isShared ? { ...lone, describe } : undefined,
+    queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
+    totals: () => totals,
+    inFlight: () => 0,
+    adminOf: (router) => `http://${router}.example:9090`,
+  });
   const { document } = overview;
   ends.push(() => overview.stop());
   let updates = 0;
@@ -41,6 +55,10 @@ async function startOverview() {
     updates: () => updates,
     /** What is new is seen within a second and written within another one. */
     refresh: () => time.advanceAsync(2_000),
+    totals,
+    setQueued: (count: number) => {
+      queued = count;
+    },
     setMembers: (given: readonly object[]) => {
       members = given;
     },
@@ -79,9 +97,41 @@ test("links change when members do, and nothing is written while nothing changes
   await refresh();
   expect(updates()).toBe(before + 1);
   expect(texts()).toContain("r2");
-  setMembers([{ ...member, lagMs: 99 }]);
+  setMembers([{ ...member, lagMs: 4 }]);
   await refresh();
   expect(updates()).toBe(before + 1);
+  setMembers([{ ...member, lagMs: 99 }]);
+  await refresh();
+  expect(updates()).toBe(before + 2);
+  expect(texts()).toContain("http://r2.example:9090");
+});
+
+test("traffic and queues, once they change", async () => {
+  const { refresh, setQueued, texts, totals, updates } = await startOverview();
+  await refresh();
+  const before = updates();
+  totals.requests = 17;
+  totals.firstByteS = 0.25;
+  await refresh();
+  expect(updates()).toBe(before + 1);
+  setQueued(5);
+  await refresh();
+  expect(updates()).toBe(before + 2);
+  for (const word of ["batch", "firstByteMs", "indexBytes"]) expect(texts(), word).toContain(word);
+});
+
+test("a router that shares nothing tells of its engines, its own load and what was sent there", async () => {
+  const { apply, index, refresh, target, texts, time } = await startOverview({ isShared: false });
+  await apply(specOf("engine-a"), specOf("engine-b"));
+  for (const name of ["engine-a", "engine-b"]) {
+    const at = target(name).index;
+    index.placements.setCapacity(at, 1_000);
+    index.place(at, chainOf(7, 20), 20, { nowMs: time.clock.nowMs(), ttlMs: 60_000 });
+  }
+  await refresh();
+  const seen = texts();
+  for (const word of ["engine-a", "engine-b", "http://r1.example:9090"]) expect(seen, word).toContain(word);
+  expect(seen).toContain([...chainOf(7, 20).slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join(""));
 });
 
 test("loads: this router's own and those of others", async () => {

@@ -82,6 +82,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
     storedResponses: createStoredResponses(10),
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
+    decisions: { isWatched: false },
   } as unknown as RouterContext;
   const plan: PlannedRequest = {
     ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], ownHeaders: [], body: [] },

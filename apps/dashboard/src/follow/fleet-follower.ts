@@ -1,0 +1,184 @@
+import { type Decision, freshDecisions, mergeDecisions } from "../model/decisions.ts";
+import type { Overview } from "../model/overview.ts";
+import { addPoint, emptySeries, type Rates, ratesOf, type Series } from "../model/rates.ts";
+import type { FollowedRouter } from "../model/routers.ts";
+import {
+  followSessions,
+  type LostRouter,
+  loseRouter,
+  type Sessions,
+  type Takeover,
+  takeoverOf,
+} from "../model/sessions.ts";
+import { chooseSource, whomToFollow } from "./choose-source.ts";
+import { createFollower, type Follower, type FollowerPorts } from "./follower.ts";
+
+export interface FleetFollowerOptions {
+  /** Where the page came from. */
+  readonly home: string;
+  /** Other origins to which its policy lets it talk. */
+  readonly others: readonly string[];
+  readonly key: () => string | undefined;
+  readonly ports: FollowerPorts;
+  /** Something that is shown has changed; called often. */
+  readonly onChange: () => void;
+  readonly onLocked: () => void;
+}
+
+/** Everything that the page knows, as it is now. */
+export interface FleetState {
+  /** The router whose view of the fleet is shown; undefined when none answers. */
+  readonly source: Follower | undefined;
+  /** The view itself: the latest there is, even when nobody answers any more. */
+  readonly overview: Overview | undefined;
+  /** When the page went over to another router, and from which. */
+  readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
+  readonly followed: readonly FollowedRouter[];
+  readonly live: readonly Overview[];
+  readonly rates: Rates;
+  readonly series: Series;
+  readonly decisions: readonly Decision[];
+  /** Decisions that routers made and did not tell, because there were too many. */
+  readonly skipped: number;
+  readonly sessions: Sessions;
+  readonly takeovers: readonly Takeover[];
+}
+
+/** Follows one router and, through it, the others. */
+export interface FleetFollower {
+  state(): FleetState;
+  /** To be called once a second: adds a point to the plots. */
+  tick(): void;
+  /** Begins anew, with another key. */
+  restart(): void;
+}
+
+/** Routers that were lost whose sessions are followed. */
+const maxLost = 4;
+
+export function createFleetFollower(options: FleetFollowerOptions): FleetFollower {
+  const fleet = new Fleet(options);
+  fleet.restart();
+  return fleet;
+}
+
+class Fleet implements FleetFollower {
+  readonly #options: FleetFollowerOptions;
+  readonly #allowed: ReadonlySet<string>;
+  readonly #followers = new Map<string, Follower>();
+  #source: string | undefined;
+  #moved: FleetState["moved"];
+  #overview: Overview | undefined;
+  #series: Series = emptySeries;
+  #decisions: readonly Decision[] = [];
+  #skipped = 0;
+  #sessions: Sessions = new Map();
+  #lost: readonly LostRouter[] = [];
+
+  constructor(options: FleetFollowerOptions) {
+    this.#options = options;
+    this.#allowed = new Set([options.home, ...options.others]);
+  }
+
+  restart(): void {
+    for (const follower of this.#followers.values()) follower.stop();
+    this.#followers.clear();
+    this.#follow(this.#options.home);
+  }
+
+  tick(): void {
+    const { time } = this.#options.ports;
+    const rates = this.#live().length > 0 ? this.#rates() : undefined;
+    this.#series = addPoint(this.#series, Math.round(time.wallMs() / 1_000), rates);
+  }
+
+  state(): FleetState {
+    const followers = [...this.#followers.values()];
+    return {
+      source: this.#source === undefined ? undefined : this.#followers.get(this.#source),
+      overview: this.#overview,
+      moved: this.#moved,
+      followed: followers.flatMap((follower) => this.#describe(follower)),
+      live: this.#live().flatMap(({ overview }) => overview ?? []),
+      rates: this.#rates(),
+      series: this.#series,
+      decisions: this.#decisions,
+      skipped: this.#skipped,
+      sessions: this.#sessions,
+      takeovers: this.#lost.map((lost) => takeoverOf(lost, this.#sessions)),
+    };
+  }
+
+  #live(): readonly Follower[] {
+    return [...this.#followers.values()].filter(({ isLive }) => isLive);
+  }
+
+  #rates(): Rates {
+    return ratesOf(
+      this.#live().map(({ samples }) => samples),
+      this.#options.ports.time.nowMs(),
+    );
+  }
+
+  #describe({ origin, router, isLive, samples, overview, killCommand }: Follower): readonly FollowedRouter[] {
+    if (router === undefined) return [];
+    const { requestsPerS } = ratesOf([samples], this.#options.ports.time.nowMs());
+    return [{ router, origin, isLive, requestsPerS, inFlight: overview?.traffic.inFlight ?? 0, killCommand }];
+  }
+
+  #follow(origin: string): void {
+    const { key, ports, onLocked } = this.#options;
+    const follower = createFollower({
+      ...{ origin, key, ports, onLocked },
+      mayRetry: () => this.#mayRetry(origin),
+      onChange: () => this.#changed(),
+      onDecisions: (decisions, skipped) => this.#decided(decisions, skipped),
+      onLost: () => this.#wasLost(origin),
+    });
+    this.#followers.set(origin, follower);
+  }
+
+  /** Not as long as a router that answers says that it is gone. */
+  #mayRetry(origin: string): boolean {
+    const source = this.#source === undefined ? undefined : this.#followers.get(this.#source);
+    if (!source?.isLive || !source.overview) return true;
+    const router = this.#followers.get(origin)?.router;
+    return source.overview.links.links.some((link) => link.router === router && link.state === "alive");
+  }
+
+  #changed(): void {
+    const before = this.#source;
+    this.#source = chooseSource(before, [...this.#followers.values()]);
+    const source = this.#source === undefined ? undefined : this.#followers.get(this.#source);
+    if (before !== undefined && source && source.origin !== before) {
+      const from = this.#followers.get(before)?.router ?? before;
+      this.#moved = { from, to: source.router ?? source.origin, atMs: this.#options.ports.time.wallMs() };
+    }
+    // What was seen last stays on the page when nobody answers.
+    this.#overview = source?.overview ?? this.#overview;
+    const named = source?.overview?.links.links.flatMap(({ admin, state }) =>
+      state === "alive" && admin ? [admin] : [],
+    );
+    const fresh = whomToFollow({ followed: [...this.#followers.keys()], named: named ?? [], allowed: this.#allowed });
+    for (const origin of fresh) this.#follow(origin);
+    // A source that was lost is not forgotten: the next one that lives is another one, and that is worth saying.
+    this.#source ??= before;
+    this.#options.onChange();
+  }
+
+  #decided(decisions: readonly Decision[], skipped: number): void {
+    this.#skipped += skipped;
+    const fresh = freshDecisions(this.#decisions, decisions);
+    if (fresh.length === 0) return;
+    this.#decisions = mergeDecisions(this.#decisions, fresh);
+    this.#sessions = followSessions(this.#sessions, fresh);
+    this.#options.onChange();
+  }
+
+  #wasLost(origin: string): void {
+    const router = this.#followers.get(origin)?.router;
+    if (router === undefined) return;
+    const lost = loseRouter(this.#sessions, router, this.#options.ports.time.wallMs());
+    this.#lost = [lost, ...this.#lost.filter((one) => one.router !== router)].slice(0, maxLost);
+  }
+}

@@ -1,0 +1,74 @@
+import type { TrafficCounts } from "./overview.ts";
+
+/** What one router had counted at a time of the page's clock. */
+export interface TrafficSample {
+  readonly atMs: number;
+  readonly counts: TrafficCounts;
+}
+
+/** What happened lately, per second or as a share; null where nothing did that tells. */
+export interface Rates {
+  readonly requestsPerS: number;
+  readonly failedPerS: number;
+  /** Of prompt tokens, those that engines found in a cache. */
+  readonly cachedShare: number | null;
+  readonly firstByteMs: number | null;
+  readonly outputTokensPerS: number;
+}
+
+/** Rates are over this time: routers tell once a second, not at the same moment as the page looks. */
+const windowMs = 5_000;
+/** Samples of a router that are kept. */
+export const maxSamples = 64;
+
+/** Adds a sample. After a restart a router counts from zero: what it had counted before is let go. */
+export function addSample(samples: readonly TrafficSample[], sample: TrafficSample): readonly TrafficSample[] {
+  const last = samples.at(-1);
+  const isRestart = last !== undefined && sample.counts.requests < last.counts.requests;
+  return [...(isRestart ? [] : samples), sample].slice(-maxSamples);
+}
+
+/** Differences over the window, summed over routers. */
+export function ratesOf(routers: readonly (readonly TrafficSample[])[], nowMs: number): Rates {
+  const sum = { requestsPerS: 0, failedPerS: 0, outputTokensPerS: 0 };
+  let [prompt, cached, firstBytes, firstByteMs] = [0, 0, 0, 0];
+  for (const samples of routers) {
+    const now = samples.at(-1);
+    const before = samples.findLast(({ atMs }) => atMs <= nowMs - windowMs) ?? samples[0];
+    if (!now || !before || now.atMs <= before.atMs) continue;
+    const seconds = (Math.max(now.atMs, nowMs) - before.atMs) / 1_000;
+    sum.requestsPerS += (now.counts.requests - before.counts.requests) / seconds;
+    sum.failedPerS += (now.counts.failed - before.counts.failed) / seconds;
+    sum.outputTokensPerS += (now.counts.completionTokens - before.counts.completionTokens) / seconds;
+    prompt += now.counts.promptTokens - before.counts.promptTokens;
+    cached += now.counts.cachedTokens - before.counts.cachedTokens;
+    firstBytes += now.counts.firstBytes - before.counts.firstBytes;
+    firstByteMs += now.counts.firstByteMs - before.counts.firstByteMs;
+  }
+  return {
+    ...sum,
+    cachedShare: prompt > 0 ? cached / prompt : null,
+    firstByteMs: firstBytes > 0 ? firstByteMs / firstBytes : null,
+  };
+}
+
+/** The lines of the plots: times in seconds since the Unix epoch, and a value for each, null for a gap. */
+export interface Series {
+  readonly timesS: readonly number[];
+  readonly requestsPerS: readonly (number | null)[];
+  readonly cachedShare: readonly (number | null)[];
+}
+
+/** Points of the plots: five minutes of one a second. */
+export const maxPoints = 300;
+
+export const emptySeries: Series = { timesS: [], requestsPerS: [], cachedShare: [] };
+
+export function addPoint(series: Series, timeS: number, rates: Rates | undefined): Series {
+  const requestsPerS = rates?.requestsPerS ?? null;
+  return {
+    timesS: [...series.timesS, timeS].slice(-maxPoints),
+    requestsPerS: [...series.requestsPerS, requestsPerS].slice(-maxPoints),
+    cachedShare: [...series.cachedShare, rates?.cachedShare ?? null].slice(-maxPoints),
+  };
+}

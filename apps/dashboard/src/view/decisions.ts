@@ -1,0 +1,56 @@
+import { type Decision, keyOf } from "../model/decisions.ts";
+import { formatTime } from "../model/format.ts";
+import { matchedShare, matchedText, reasonText } from "../model/reasons.ts";
+import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
+
+export interface DecisionsState {
+  readonly decisions: readonly Decision[];
+  readonly skipped: number;
+}
+
+/** Rows on the page. */
+const shownDecisions = 60;
+
+/** Decisions as they happen. They stand still while somebody points at them or has the focus in them. */
+export function createDecisions(hueOf: (name: string) => string): Part<DecisionsState> {
+  const list = element("ol", { class: "decisions" });
+  const box = { class: "scroll tall", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Decisions" };
+  const scroll = element("div", box, list);
+  const { node, aside } = panel("Decisions", "wide", scroll);
+  const show = keyedList<Decision>(list, keyOf, createRow(hueOf));
+  let isHeld = false;
+  const hold = (held: boolean) => () => {
+    isHeld = held;
+  };
+  scroll.addEventListener("mouseenter", hold(true));
+  scroll.addEventListener("mouseleave", hold(false));
+  scroll.addEventListener("focusin", hold(true));
+  scroll.addEventListener("focusout", hold(false));
+  return {
+    node,
+    update({ decisions, skipped }) {
+      setText(aside, isHeld ? "held while you look" : skipped > 0 ? `${skipped} more were not told` : "newest first");
+      if (!isHeld) show(decisions.slice(0, shownDecisions));
+    },
+  };
+}
+
+const createRow =
+  (hueOf: (name: string) => string) =>
+  (decision: Decision): Part<Decision> => {
+    const fill = element("span", { class: "fill" });
+    setFill(fill, matchedShare(decision));
+    const { router, target, session, atMs } = decision;
+    const node = element(
+      "li",
+      {},
+      element("time", { class: "soft" }, formatTime(atMs)),
+      element("span", { class: "router" }, router),
+      element("span", { class: "arrow", "aria-label": "chose" }, "→"),
+      element("span", { class: "target" }, element("span", { class: `dot ${hueOf(target)}` }), target),
+      element("span", { class: "track thin", role: "img", "aria-label": matchedText(decision) }, fill),
+      element("span", { class: "why" }, reasonText(decision)),
+      element("span", { class: "session soft" }, session === null ? "" : `session ${session}`),
+    );
+    return { node, update() {} };
+  };

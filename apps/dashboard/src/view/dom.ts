@@ -1,0 +1,86 @@
+/// <reference lib="dom" />
+
+type Child = Node | string;
+type Attributes = Readonly<Record<string, string | boolean>>;
+
+/** An element with attributes and children; `true` sets an attribute without a value, `false` leaves it out. */
+export function element<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Attributes = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[Name] {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) setAttribute(made, key, value);
+  made.append(...children);
+  return made;
+}
+
+/** Changes nothing where the text is the same, so that nothing that is selected or read out is lost. */
+export function setText(node: Element, text: string): void {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function setAttribute(node: Element, name: string, value: string | boolean): void {
+  if (value === false) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== (value === true ? "" : value))
+    node.setAttribute(name, value === true ? "" : value);
+}
+
+/** The length of a bar, from 0 to 1. */
+export function setFill(node: HTMLElement, share: number): void {
+  const width = `${Math.round(Math.max(0, Math.min(1, share)) * 1_000) / 10}%`;
+  if (node.style.width !== width) node.style.width = width;
+}
+
+/** Something on the page that shows a value of its own. */
+export interface Part<Value> {
+  readonly node: HTMLElement;
+  update(value: Value): void;
+}
+
+/**
+ * Shows a list: a part for each value, found again by its key, so that what has the focus keeps it.
+ *
+ * @returns shows another list of values
+ */
+export function keyedList<Value>(
+  parent: HTMLElement,
+  keyOf: (value: Value) => string,
+  create: (value: Value) => Part<Value>,
+): (values: readonly Value[]) => void {
+  const parts = new Map<string, Part<Value>>();
+  return (values) => {
+    const keys = new Set(values.map(keyOf));
+    for (const [key, part] of parts) {
+      if (keys.has(key)) continue;
+      part.node.remove();
+      parts.delete(key);
+    }
+    let place: ChildNode | null = parent.firstChild;
+    for (const value of values) {
+      const key = keyOf(value);
+      const part = parts.get(key) ?? create(value);
+      parts.set(key, part);
+      part.update(value);
+      if (part.node === place) place = place.nextSibling;
+      else parent.insertBefore(part.node, place);
+    }
+  };
+}
+
+/** A section of the page with a heading. */
+export function panel(title: string, className: string, ...children: readonly Child[]): PanelParts {
+  const id = `panel-${title.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`;
+  const aside = element("p", { class: "aside" });
+  const heading = element("h2", { id }, title);
+  const body = element("div", { class: "body" }, ...children);
+  const head = element("div", { class: "head" }, heading, aside);
+  return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside, body };
+}
+
+export interface PanelParts {
+  readonly node: HTMLElement;
+  /** One line beside the heading. */
+  readonly aside: HTMLElement;
+  readonly body: HTMLElement;
+}

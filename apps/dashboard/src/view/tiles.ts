@@ -1,0 +1,72 @@
+import { formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import type { Rates } from "../model/rates.ts";
+import { element, type Part, setText } from "./dom.ts";
+
+export interface TilesState {
+  readonly isLive: boolean;
+  readonly rates: Rates;
+  readonly inFlight: number;
+  readonly queued: number;
+  readonly engines: { readonly healthy: number; readonly all: number };
+  readonly routers: number;
+  readonly blocks: number;
+}
+
+interface Tile {
+  readonly name: string;
+  readonly value: (state: TilesState) => string;
+  readonly note: (state: TilesState) => string;
+}
+
+const tiles: readonly Tile[] = [
+  {
+    name: "Requests / s",
+    value: ({ rates }) => formatRate(rates.requestsPerS),
+    note: ({ rates }) => `${formatShort(rates.outputTokensPerS)} tokens/s written`,
+  },
+  {
+    name: "Cached share",
+    value: ({ rates }) => formatShare(rates.cachedShare),
+    note: () => "of prompt tokens",
+  },
+  {
+    name: "First byte",
+    value: ({ rates }) => formatMs(rates.firstByteMs),
+    note: () => "mean of 5 s",
+  },
+  {
+    name: "In flight",
+    value: ({ inFlight }) => formatShort(inFlight),
+    note: ({ queued }) => (queued > 0 ? `${formatShort(queued)} wait in routers` : "nobody waits in a router"),
+  },
+  {
+    name: "Engines",
+    value: ({ engines }) => `${engines.healthy} / ${engines.all}`,
+    note: ({ blocks }) => `${formatShort(blocks)} blocks known of`,
+  },
+  {
+    name: "Routers",
+    value: ({ routers }) => String(routers),
+    note: ({ rates }) => (rates.failedPerS > 0 ? `${formatRate(rates.failedPerS)} failures/s` : "no request fails"),
+  },
+];
+
+/** The figures that matter most. */
+export function createTiles(): Part<TilesState> {
+  const node = element("section", { class: "tiles", "aria-label": "Figures" });
+  const shown = tiles.map((tile) => {
+    const value = element("dd", { class: "value" }, unknown);
+    const note = element("dd", { class: "note" }, " ");
+    node.append(element("dl", { class: "tile" }, element("dt", {}, tile.name), value, note));
+    return { tile, value, note };
+  });
+  return {
+    node,
+    update(state) {
+      for (const { tile, value, note } of shown) {
+        setText(value, state.isLive ? tile.value(state) : unknown);
+        setText(note, state.isLive ? tile.note(state) : " ");
+      }
+    },
+  };
+}

@@ -1,0 +1,103 @@
+import { expect, test } from "vitest";
+import { countHealthy, engineRows } from "../src/model/engines.ts";
+import { readOverview } from "../src/model/overview.ts";
+import { queueRows } from "../src/model/queues.ts";
+import { routerRows } from "../src/model/routers.ts";
+import { link, sections } from "./fixtures.ts";
+
+test("an overview of another version, or none, is one in which things are absent", () => {
+  for (const strange of [undefined, null, 7, [], { engines: { tooLarge: true }, links: 3, traffic: [] }]) {
+    const read = readOverview(strange);
+    expect([read.engines, read.load, read.queues, read.links.links, read.traffic.requests]).toEqual([
+      [],
+      [],
+      [],
+      [],
+      0,
+    ]);
+  }
+  const [engine] = readOverview({ engines: [{ id: 5, read: ["x", { target: "a", held: "many" }] }] }).engines;
+  expect(engine).toMatchObject({ id: "", state: "unknown", models: [] });
+  expect(engine?.targets.map(({ target, held, kvUse }) => [target, held, kvUse])).toEqual([
+    ["", 0, null],
+    ["a", 0, null],
+  ]);
+});
+
+test("a row of an engine has the load of all routers, what it holds, and its share of all that is held", () => {
+  const rows = engineRows(readOverview(sections()));
+  expect(rows).toMatchObject([
+    { key: "engine-a", health: "up", inFlight: 5, kvUse: 0.25, blocks: 30, share: 0.75, source: "facts" },
+    { key: "engine-b", health: "up", inFlight: 0, blocks: 10, share: 0.25, source: "facts" },
+  ]);
+});
+
+test.each([
+  [{ state: "down", reason: "refused" }, "down", "refused"],
+  [{ state: "starting" }, "starting", "not heard of yet"],
+  [{ breaker: "open" }, "open", "circuit breaker open"],
+  [{ draining: true }, "draining", "an operator has drained it"],
+  [{}, "up", ""],
+])("an engine with %j is %s", (changes, health, note) => {
+  const { engines, load } = sections() as { engines: object[]; load: unknown };
+  const [row] = engineRows(readOverview({ engines: [{ ...engines[0], ...changes }], load }));
+  expect([row?.health, row?.note]).toEqual([health, note]);
+  expect(countHealthy(row ? [row] : []).healthy).toBe(health === "up" ? 1 : 0);
+});
+
+test("where no engine tells, what was sent there counts; where nothing was, nothing is known", () => {
+  const engine = (id: string, placed: number) => ({ id, state: "up", read: [{ target: id, held: 0, placed }] });
+  const rows = engineRows(readOverview({ engines: [engine("a", 8), engine("b", 0)] }));
+  expect(rows.map(({ blocks, source, share }) => [blocks, source, share])).toEqual([
+    [8, "placements", 1],
+    [0, "nothing", 0],
+  ]);
+  expect(engineRows(readOverview({ engines: [engine("a", 0)] }))[0]?.share).toBe(0);
+});
+
+test("queues of a class are added up over routers", () => {
+  const one = [
+    { name: "interactive", queued: 1, waited: 2, waitedMs: 100, shed: 0 },
+    { name: "batch", queued: 0, waited: 0, waitedMs: 0, shed: 3 },
+  ];
+  const other = [{ name: "interactive", queued: 4, waited: 2, waitedMs: 300, shed: 1 }];
+  expect(queueRows([one, other])).toEqual([
+    { name: "interactive", queued: 5, shed: 1, waitMs: 100 },
+    { name: "batch", queued: 0, shed: 3, waitMs: null },
+  ]);
+});
+
+const followed = (router: string, isLive = true) => ({
+  ...{ router, origin: `http://${router}:9090`, isLive, requestsPerS: 3, inFlight: 2, killCommand: "kill -9 1" },
+});
+
+test("routers: the one that is read, those that are followed, those that are only linked, those that are gone", () => {
+  const { links } = readOverview(
+    sections({
+      links: [
+        link("router-10"),
+        link("router-2", { lagMs: 20 }),
+        link("router-3", { state: "down", isLinked: false }),
+        link("router-4", { isDraining: true }),
+        link("router-5", { isLinked: false }),
+      ],
+    }),
+  );
+  const rows = routerRows(links, [followed("router-1"), followed("router-2"), followed("router-3", false)], "router-1");
+  expect(rows.map(({ router, state, isSource, lagMs }) => [router, state, isSource, lagMs])).toEqual([
+    ["router-1", "live", true, null],
+    ["router-2", "live", false, 20],
+    ["router-3", "gone", false, 5],
+    ["router-4", "draining", false, 5],
+    ["router-5", "silent", false, 5],
+    ["router-10", "linked", false, 5],
+  ]);
+  expect(rows[2]).toMatchObject({ requestsPerS: null, killCommand: null, origin: "http://router-3:9090" });
+  expect(rows[5]).toMatchObject({ requestsPerS: null, origin: "http://router-10:9090" });
+});
+
+test("a router that was followed and that nobody names any more is gone", () => {
+  expect(routerRows(undefined, [followed("router-1", false)], undefined)).toMatchObject([
+    { router: "router-1", state: "gone", isSource: false },
+  ]);
+});

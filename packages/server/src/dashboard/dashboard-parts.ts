@@ -1,0 +1,122 @@
+import type { Server } from "node:http";
+import type { Clock, Logger, Meter, Scheduler, Startable } from "@espalier/common";
+import { asRouterId } from "@espalier/common";
+import type { CompiledConfig } from "@espalier/config";
+import { createYWebsocketEndpoint } from "@espalier/mesh";
+import type { Origin } from "@espalier/replication";
+import type { FastifyInstance } from "fastify";
+import type { RouterContext } from "../data-plane/router-context.ts";
+import { createOverview, keysByIndex } from "../mesh/overview.ts";
+import { advertisedHost } from "../mesh/router-identity.ts";
+import { type AdminPeers, createAdminPeers } from "./admin-peers.ts";
+import { registerDecisions } from "./decision-route.ts";
+import { createPrefixReporter } from "./describe-prefixes.ts";
+import { type PageFile, registerPage } from "./page-routes.ts";
+import { isLocalOrigin } from "./web-origin.ts";
+import { createWhoMayRead, type WhoMayRead } from "./who-may-read.ts";
+
+/** The page that a router serves, for which it needs a program that brings one. */
+export interface DashboardPage {
+  readonly files: readonly PageFile[];
+  /** For demonstrations: the command by which whoever looks can kill this router. */
+  readonly killCommand?: string;
+}
+
+export interface DashboardPartsOptions {
+  readonly config: CompiledConfig;
+  readonly context: RouterContext;
+  readonly page: DashboardPage | undefined;
+  /** Known once the admin listener listens. */
+  readonly adminUrl: () => string;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/**
+ * What people see of a router in a browser: what it serves of it, and whom it lets look. To be started after the admin
+ * listener, and so stopped before it.
+ */
+export interface DashboardParts extends Startable {
+  readonly who: WhoMayRead;
+  /** Endpoints that ask for the key. */
+  registerGuarded(app: FastifyInstance): void;
+  /** The page itself, which does not. */
+  registerOpen(app: FastifyInstance): void;
+  /** Lets stock y-websocket clients follow what this router shares and its overview, read-only, at `/yjs/`. */
+  serveDocuments(server: Server): void;
+}
+
+export function createDashboardParts(options: DashboardPartsOptions): DashboardParts {
+  const { config, context, clock, scheduler, logger, meter, page } = options;
+  const { mesh, fleet, index } = context;
+  const { keySha256 } = config.admin;
+  const peers = createAdminPeers({
+    board: mesh?.replica.notes,
+    members: () => mesh?.members() ?? [],
+    localOnly: keySha256 === undefined,
+    ...{ clock, scheduler },
+  });
+  const who = createWhoMayRead({ origins: () => peers.readers(), isOpen: keySha256 === undefined });
+  const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
+  let ownAdmin: string | undefined;
+  const overview = createOverview({
+    ...{ origin, fleet, index, clock, scheduler },
+    shared: mesh && { replica: mesh.replica, slots: mesh.slots, describe: () => mesh.describe() },
+    queues: () => context.admission.counts(),
+    totals: () => context.metrics.totals,
+    inFlight: () => context.inFlight.count,
+    adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
+  });
+  const prefixes = createPrefixReporter({
+    ...{ index, blockSize: config.prefix.blockSize, clock },
+    keyOf: (target) => (mesh ? mesh.slots.keyOf(target) : keysByIndex(fleet)(target)),
+  });
+  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop()];
+  return {
+    who,
+    registerGuarded(app) {
+      app.get("/admin/dashboard", async () => ({
+        router: origin.router,
+        document: overview.document.name,
+        killCommand: page?.killCommand ?? null,
+      }));
+      app.get("/admin/prefixes", async () => prefixes());
+      registerDecisions(app, context.decisions, scheduler);
+    },
+    registerOpen(app) {
+      if (page && config.admin.hasDashboard) registerPage(app, page.files, () => peers.origins());
+    },
+    serveDocuments(server) {
+      const documents = [...(mesh ? [mesh.replica.store] : []), overview.document];
+      const allows = who.allowsUpgrade;
+      const endpoint = createYWebsocketEndpoint({ documents, keySha256, allows, logger, meter, scheduler });
+      ends.push(() => endpoint.stop());
+      server.on("upgrade", (request, socket, head) => {
+        if (!endpoint.handleUpgrade(request, socket, head)) socket.destroy();
+      });
+    },
+    async start() {
+      ownAdmin = adminOrigin(config, options.adminUrl());
+      if (mesh && page && config.admin.hasDashboard) tellPeers(peers, ownAdmin, mesh.address);
+    },
+    async stop() {
+      for (const end of ends.splice(0)) end();
+    },
+  };
+}
+
+/** As browsers elsewhere reach it: for all addresses, by the name that other routers dial. */
+function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string {
+  const { protocol, port } = new URL(adminUrl);
+  const isAny = admin.host === "0.0.0.0" || admin.host === "::";
+  const advertised = isAny ? mesh.advertise?.replace(/:\d+$/, "") : undefined;
+  return `${protocol}//${advertised ?? advertisedHost(admin.host)}:${port}`;
+}
+
+/** A loopback address means this machine here and another one elsewhere: it is told only where all are on one. */
+function tellPeers(peers: AdminPeers, origin: string, meshAddress: string | null): void {
+  if (isLocalOrigin(origin) && !isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`)) return;
+  peers.tell(origin);
+}

@@ -1,0 +1,87 @@
+import type { Clock, TargetIndex } from "@espalier/common";
+import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
+import { maxKnownTargets } from "@espalier/routing";
+
+/** A prefix that several prompts or targets have in common. */
+export interface PrefixReport {
+  /** Sixteen hexadecimal digits: the hash of its last block. */
+  readonly hash: string;
+  readonly blocks: number;
+  /** The place in the list of the longest one that it continues; null for none. */
+  readonly parent: number | null;
+  /** Different blocks that continue it. */
+  readonly continuations: number;
+  /** At most `maxListedHolders`, in the order of targets. */
+  readonly holders: readonly HolderReport[];
+  readonly holderCount: number;
+}
+
+export interface HolderReport {
+  readonly target: string;
+  /** Its engine has announced it. */
+  readonly isFact: boolean;
+  /** A router has sent it there lately. */
+  readonly isPlaced: boolean;
+}
+
+export interface PrefixesReport {
+  /** Tokens, or bytes where a prompt is matched by bytes, of a block. */
+  readonly blockSize: number;
+  /** Largest first, by blocks times targets. */
+  readonly prefixes: readonly PrefixReport[];
+}
+
+export interface PrefixReporterOptions {
+  /** Made for `maxKnownTargets`. */
+  readonly index: PrefixIndex;
+  readonly blockSize: number;
+  /** The key of a target; undefined for one that is unknown. */
+  readonly keyOf: (target: TargetIndex) => string | undefined;
+  readonly clock: Clock;
+}
+
+/** Prefixes that are told. */
+export const maxListedPrefixes = 48;
+export const maxListedHolders = 64;
+/** A report is asked for again no sooner than this: it takes some milliseconds, however many look. */
+export const prefixReportAgeMs = 1_000;
+
+/** What is shared most, for `GET /admin/prefixes`. */
+export function createPrefixReporter(options: PrefixReporterOptions): () => PrefixesReport {
+  const { index, blockSize, clock } = options;
+  const matches = createPrefixMatches(maxKnownTargets);
+  let latest: PrefixesReport | undefined;
+  let latestMs = Number.NEGATIVE_INFINITY;
+  /** A hash stands for its whole prefix, so who has the last block has the rest. */
+  const holdersOf = (hash: Uint32Array, placed: readonly number[]): HolderReport[] => {
+    index.match(hash, 1, clock.nowMs(), matches);
+    const facts = new Set<number>();
+    for (let at = 0; at < matches.count; at++) {
+      const target = matches.targets[at]!;
+      if (matches.factBlocks[target]! > 0) facts.add(target);
+    }
+    const all = [...new Set([...placed, ...facts])].sort((one, other) => one - other);
+    return all.flatMap((target) => {
+      const key = options.keyOf(target as TargetIndex);
+      return key === undefined ? [] : [{ target: key, isFact: facts.has(target), isPlaced: placed.includes(target) }];
+    });
+  };
+  return () => {
+    if (latest && clock.nowMs() - latestMs < prefixReportAgeMs) return latest;
+    latestMs = clock.nowMs();
+    const found = index.largestSharedPrefixes(maxListedPrefixes, latestMs);
+    const prefixes = found.map(({ hash, blocks, parent, continuations, targets }) => {
+      const holders = holdersOf(hash, targets);
+      return {
+        hash: [...hash].map((word) => word.toString(16).padStart(8, "0")).join(""),
+        blocks,
+        parent: parent < 0 ? null : parent,
+        continuations,
+        holders: holders.slice(0, maxListedHolders),
+        holderCount: holders.length,
+      };
+    });
+    latest = { blockSize, prefixes };
+    return latest;
+  };
+}

@@ -1,0 +1,131 @@
+import { EspalierError } from "@espalier/common";
+import { createVirtualTime } from "@espalier/testing";
+import fastify from "fastify";
+import { afterEach, expect, test } from "vitest";
+import { createDecisionFeed, maxDecisionWatchers } from "../../src/dashboard/decision-feed.ts";
+import { registerDecisions } from "../../src/dashboard/decision-route.ts";
+import { registerPage } from "../../src/dashboard/page-routes.ts";
+import { createWhoMayRead, guardOrigins, registerPreflights } from "../../src/dashboard/who-may-read.ts";
+
+const closings: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closings.splice(0)) await close();
+});
+
+const peer = "http://127.0.0.1:9091";
+const files = [
+  { name: "index.html", contentType: "text/html; charset=utf-8", text: '<html data-origins="">the page</html>' },
+  { name: "app.js", contentType: "text/javascript; charset=utf-8", text: "go()" },
+];
+
+function start({ isOpen = true, origins = [peer] as readonly string[] } = {}) {
+  const app = fastify();
+  app.setErrorHandler((error, _, reply) =>
+    reply.code(error instanceof EspalierError ? error.kind.status : 500).send({ code: (error as EspalierError).code }),
+  );
+  const who = createWhoMayRead({ origins: () => origins, isOpen });
+  guardOrigins(app, who);
+  registerPreflights(app);
+  registerPage(app, files, () => origins);
+  app.get("/admin/dashboard", async () => ({ router: "r1" }));
+  app.get("/admin/status", async () => ({}));
+  closings.push(() => app.close());
+  return { app, who };
+}
+
+test("the page comes with its policy and the routers that it may talk to, its files as they are", async () => {
+  const { app } = start();
+  const page = await app.inject({ url: "/dashboard/" });
+  expect([page.statusCode, page.body]).toEqual([200, `<html data-origins="${peer}">the page</html>`]);
+  expect(page.headers["content-security-policy"]).toContain(`connect-src 'self' ${peer} ws://127.0.0.1:9091`);
+  expect(page.headers).toMatchObject({
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+  });
+  expect((await app.inject({ url: "/dashboard/index.html" })).body).toBe(page.body);
+  const script = await app.inject({ url: "/dashboard/app.js" });
+  expect([script.body, script.headers["content-type"]]).toEqual(["go()", "text/javascript; charset=utf-8"]);
+});
+
+test.each(["/dashboard/other.js", "/dashboard/..%2fpackage.json", "/dashboard/__proto__"])(
+  "%s is not there",
+  async (url) => {
+    const { app } = start();
+    expect((await app.inject({ url })).statusCode).toBe(404);
+  },
+);
+
+test("browsers are led to the page, programs are not", async () => {
+  const { app } = start();
+  const browser = await app.inject({ url: "/", headers: { accept: "text/html,*/*" } });
+  expect([browser.statusCode, browser.headers.location]).toEqual([302, "/dashboard/"]);
+  expect((await app.inject({ url: "/dashboard" })).headers.location).toBe("/dashboard/");
+  expect((await app.inject({ url: "/" })).statusCode).toBe(404);
+});
+
+test("pages of other routers may read what the dashboard asks for, and nothing else", async () => {
+  const { app } = start();
+  const allowed = async (url: string, origin: string) =>
+    (await app.inject({ url, headers: { origin } })).headers["access-control-allow-origin"];
+  expect(await allowed("/admin/dashboard", peer)).toBe(peer);
+  expect(await allowed("/admin/dashboard?x=1", "http://localhost:9091")).toBe("http://localhost:9091");
+  expect(await allowed("/admin/dashboard", "http://127.0.0.1:9092")).toBeUndefined();
+  expect(await allowed("/admin/dashboard", "https://127.0.0.1:9091")).toBeUndefined();
+  expect(await allowed("/admin/dashboard", "http://evil.example")).toBeUndefined();
+  expect(await allowed("/admin/dashboard", "null")).toBeUndefined();
+  expect(await allowed("/admin/status", peer)).toBeUndefined();
+  expect((await app.inject({ url: "/admin/dashboard" })).headers.vary).toBe("origin");
+});
+
+test("a preflight is answered to them alone", async () => {
+  const { app } = start();
+  const ask = (url: string, origin: string) => app.inject({ method: "OPTIONS", url, headers: { origin } });
+  const granted = await ask("/admin/decisions", peer);
+  expect(granted.statusCode).toBe(204);
+  expect(granted.headers).toMatchObject({
+    "access-control-allow-origin": peer,
+    "access-control-allow-methods": "GET",
+    "access-control-allow-headers": "authorization",
+  });
+  expect((await ask("/admin/decisions", "http://evil.example")).statusCode).toBe(404);
+  expect((await ask("/admin/status", peer)).statusCode).toBe(404);
+});
+
+test("a listener without a key reads nothing out under a name that may have been led here", async () => {
+  const ask = async (isOpen: boolean, host: string) =>
+    (await start({ isOpen }).app.inject({ url: "/admin/dashboard", headers: { host } })).statusCode;
+  for (const host of ["127.0.0.1:9090", "localhost", "[::1]:9090"]) expect(await ask(true, host), host).toBe(200);
+  for (const host of ["evil.example:9090", "127.0.0.1.evil.example"]) expect(await ask(true, host), host).toBe(400);
+  expect(await ask(false, "router.example")).toBe(200);
+});
+
+test.each([
+  [undefined, "127.0.0.1:9090", true],
+  ["http://127.0.0.1:9090", "127.0.0.1:9090", true],
+  ["http://localhost:9090", "localhost:9090", true],
+  [peer, "127.0.0.1:9090", true],
+  ["http://127.0.0.1:9999", "127.0.0.1:9090", false],
+  ["http://evil.example", "127.0.0.1:9090", false],
+  ["http://evil.example:9090", "evil.example:9090", false],
+  ["null", "127.0.0.1:9090", false],
+])("a websocket of a page from %s at %s: %s", (origin, host, allowed) => {
+  const { who } = start();
+  expect(who.allowsUpgrade({ headers: { host, ...(origin === undefined ? {} : { origin }) } })).toBe(allowed);
+});
+
+test("with a key, a page may be of any name under which the listener is found", () => {
+  const { who } = start({ isOpen: false });
+  const headers = { host: "router.example:9090", origin: "http://router.example:9090" };
+  expect(who.allowsUpgrade({ headers })).toBe(true);
+  expect(who.allowsUpgrade({ headers: { ...headers, origin: "http://evil.example" } })).toBe(false);
+});
+
+test("one reader of decisions too many is told to come back later", async () => {
+  const { clock, scheduler } = createVirtualTime();
+  const feed = createDecisionFeed({ clock, scheduler, seed: "s" });
+  for (let at = 0; at < maxDecisionWatchers; at++) feed.watch(() => {});
+  const { app } = start();
+  registerDecisions(app, feed, scheduler);
+  expect((await app.inject({ url: "/admin/decisions" })).statusCode).toBe(429);
+});

@@ -1,0 +1,124 @@
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import {
+  batchMs,
+  createDecisionFeed,
+  type DecisionBatch,
+  keptDecisions,
+  maxBatchDecisions,
+  maxDecisionWatchers,
+  type NotedDecision,
+} from "../../src/dashboard/decision-feed.ts";
+
+const decision: NotedDecision = {
+  ...{ endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "a" },
+  ...{ promptTokens: 10, matchedTokens: 4, sessionKey: "s-1", class: "default", queuedMs: 0, attempt: 1 },
+  prefillWorker: null,
+};
+
+function startFeed(seed = "fleet") {
+  const { clock, scheduler, advance } = createVirtualTime();
+  const feed = createDecisionFeed({ clock, scheduler, seed });
+  const watch = () => {
+    const batches: DecisionBatch[] = [];
+    const cancel = feed.watch((batch) => batches.push(batch));
+    return { batches, cancel: cancel ?? (() => {}), isRefused: cancel === undefined };
+  };
+  const note = (count: number): void => {
+    for (let at = 0; at < count; at++) feed.note({ ...decision, promptTokens: at });
+  };
+  return { feed, watch, note, advance };
+}
+
+const numbersOf = (batches: readonly DecisionBatch[]): readonly number[] =>
+  batches.flatMap(({ decisions }) => decisions.map(({ number }) => number));
+
+test("while nobody watches it says so, and keeps nothing", () => {
+  const { feed, watch, note, advance } = startFeed();
+  expect(feed.isWatched).toBe(false);
+  const first = watch();
+  expect(feed.isWatched).toBe(true);
+  note(3);
+  advance(batchMs);
+  first.cancel();
+  expect(feed.isWatched).toBe(false);
+  expect(watch().batches).toEqual([{ decisions: [], skipped: 0 }]);
+});
+
+test("all who watch are told in batches; who comes later begins with the latest", () => {
+  const { watch, note, advance } = startFeed();
+  const first = watch();
+  note(2);
+  expect(numbersOf(first.batches)).toEqual([]);
+  advance(batchMs);
+  expect(numbersOf(first.batches)).toEqual([1, 2]);
+  const second = watch();
+  expect(numbersOf(second.batches)).toEqual([1, 2]);
+  note(1);
+  advance(batchMs);
+  expect([numbersOf(first.batches), numbersOf(second.batches)]).toEqual([
+    [1, 2, 3],
+    [1, 2, 3],
+  ]);
+  first.cancel();
+  note(1);
+  advance(batchMs);
+  expect([numbersOf(first.batches).length, numbersOf(second.batches).length]).toEqual([3, 4]);
+});
+
+test("nothing is told while nothing is decided", () => {
+  const { watch, advance } = startFeed();
+  const { batches } = watch();
+  advance(10 * batchMs);
+  expect(batches).toHaveLength(1);
+});
+
+test("of more decisions than a batch holds the rest is counted", () => {
+  const { watch, note, advance } = startFeed();
+  const { batches } = watch();
+  note(maxBatchDecisions + 1);
+  advance(batchMs);
+  expect(batches.at(-1)?.decisions).toHaveLength(maxBatchDecisions);
+  expect(batches.at(-1)?.skipped).toBe(1);
+  note(1);
+  advance(batchMs);
+  expect([batches.at(-1)?.skipped, batches.at(-1)?.decisions[0]?.number]).toEqual([0, maxBatchDecisions + 2]);
+});
+
+test("so many are kept, and not one more", () => {
+  const { watch, note, advance } = startFeed();
+  watch();
+  for (let round = 0; round * maxBatchDecisions < keptDecisions + maxBatchDecisions; round++) {
+    note(maxBatchDecisions);
+    advance(batchMs);
+  }
+  const numbers = numbersOf(watch().batches);
+  expect([numbers.length, numbers[0]]).toEqual([keptDecisions, maxBatchDecisions + 1]);
+});
+
+test("so many may watch, and not one more, until one goes", () => {
+  const { watch } = startFeed();
+  const all = Array.from({ length: maxDecisionWatchers }, watch);
+  expect(all.every(({ isRefused }) => !isRefused)).toBe(true);
+  expect(watch().isRefused).toBe(true);
+  all[0]?.cancel();
+  all[0]?.cancel();
+  expect([watch().isRefused, watch().isRefused]).toEqual([false, true]);
+});
+
+test("a session has the same name in every router of the fleet, and its key is not told", () => {
+  const names = (seed: string, ...keys: readonly (string | undefined)[]) => {
+    const { feed, watch, advance } = startFeed(seed);
+    const { batches } = watch();
+    for (const sessionKey of keys) feed.note({ ...decision, sessionKey });
+    advance(batchMs);
+    expect(JSON.stringify(batches)).not.toContain("alice");
+    return batches.flatMap(({ decisions }) => decisions.map(({ session }) => session));
+  };
+  const [alice, bob, nobody, empty] = names("fleet", "alice", "bob", undefined, "");
+  expect(alice).toMatch(/^[0-9a-f]{8}$/);
+  expect([nobody, empty]).toEqual([null, null]);
+  expect(bob).not.toBe(alice);
+  expect(names("fleet", "alice")).toEqual([alice]);
+  expect(names("another fleet", "alice")).not.toEqual([alice]);
+});

@@ -1,0 +1,162 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { waitFor } from "@espalier/testing";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { chromiumPath, openPage, type Watched } from "./browser.ts";
+import { engines } from "./files.ts";
+import { type Program, start } from "./program.ts";
+import { serveWithFeeds } from "./serving.ts";
+
+const freePorts = ["--port", "0", "--admin-port", "0"];
+/** Where pictures of the page are written; nowhere unless asked for. */
+const pictures = process.env.DASHBOARD_PICTURES;
+/** Seconds that plots in pictures show. */
+const plottedS = 60;
+
+async function demo(...args: string[]): Promise<{ readonly program: Program; readonly url: string }> {
+  const program = start([...freePorts, ...args], { script: "scripts/start.mjs" });
+  const [, url = ""] = await program.until(/^dashboard +(\S+)$/m);
+  await program.until(/Ctrl-C ends everything/);
+  return { program, url };
+}
+
+const live = '[data-live="yes"]';
+
+/** Milliseconds from the beginning of the load until the page is live. */
+async function loadTimeMs(page: Page, url: string): Promise<number> {
+  const startMs = performance.now();
+  await page.goto(url);
+  await page.locator(live).waitFor();
+  return performance.now() - startMs;
+}
+
+/** What the browser itself reports of sockets whose router was killed is no fault of the page. */
+const faultsOf = ({ complaints }: Watched, ...deadOrigins: string[]): readonly string[] =>
+  complaints.filter((text) => {
+    const isNetwork = /net::ERR_|WebSocket connection to/.test(text);
+    return !(isNetwork && deadOrigins.some((origin) => text.includes(new URL(origin).host)));
+  });
+
+/** What comes in must not move what is there: panels stay where they are. */
+const placesOfPanels = `[...document.querySelectorAll("section")].map((section) => {
+  const { top, height } = section.getBoundingClientRect();
+  return [section.className, Math.round(top + scrollY), Math.round(height)].join(" ");
+})`;
+
+const router = (page: Page, name: string) => page.locator(".routers > li", { hasText: name });
+
+if (chromiumPath === undefined) {
+  process.stderr.write("NOT RUN: the dashboard in a browser; chromium is not installed\n");
+}
+
+describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => {
+  test("goes live at once, shows what is decided, and goes on when its router is killed by its own instructions", async () => {
+    const { url } = await demo("--engines", "2", "--load", "10");
+    const watched = await openPage();
+    const { page } = watched;
+    // Where tests have to share the machine, one load may take longer.
+    await expect.poll(() => loadTimeMs(page, url), { timeout: 60_000 }).toBeLessThan(2_000);
+    const places = await page.evaluate(placesOfPanels);
+    await page.locator(".decisions > li").first().waitFor();
+    await expect.poll(() => page.locator(".engines tbody tr").count()).toBe(2);
+    await page.locator('.routers > li[data-state="live"]').nth(2).waitFor();
+    expect(await page.locator("#live").textContent()).toBe("live from router-1");
+    await page.locator(".trails .step").first().waitFor();
+    await page.locator(".prefixes > li").first().waitFor();
+
+    await router(page, "router-1").locator("summary").click();
+    const command = (await router(page, "router-1").locator("code").textContent()) ?? "";
+    expect(command).toMatch(/^kill -9 \d+$/);
+    expect(faultsOf(watched)).toEqual([]);
+    expect(spawnSync("sh", ["-c", command]).status).toBe(0);
+
+    await page.getByText(/^router-1 is gone: reading from router-[23] since/).waitFor();
+    expect(await page.locator("#live").textContent()).toMatch(/^live from router-[23]$/);
+    await router(page, "router-1").and(page.locator('[data-state="gone"]')).waitFor();
+    const newest = await page.locator(".decisions time").first().textContent();
+    await expect
+      .poll(() => page.locator(".decisions time").first().textContent(), { timeout: 10_000 })
+      .not.toBe(newest);
+    await page.getByText(/^router-1 went at .* sessions [1-9]\d* have come back elsewhere, [1-9]/).waitFor();
+    expect(faultsOf(watched, url)).toEqual([]);
+    expect(await page.evaluate(placesOfPanels)).toEqual(places);
+  });
+
+  test("can be read and used with 400 pixels, with keys alone, and in both themes", async () => {
+    const [engine = ""] = await engines({ engines: 1, speed: 50 });
+    const { adminUrl } = await serveWithFeeds([engine], 0, "--kv-events-mode", "off");
+    const watched = await openPage({ viewport: { width: 400, height: 800 }, colorScheme: "dark" });
+    const { page } = watched;
+    await page.goto(adminUrl, { waitUntil: "load" });
+    expect(page.url()).toBe(`${adminUrl}/dashboard/`);
+    await page.locator(live).waitFor();
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(400);
+    const ground = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
+    const dark = await ground();
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate("document.activeElement.className")).toBe("skip");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    expect([await page.getByRole("button", { name: "Theme: Light" }).count(), await ground()]).not.toEqual([1, dark]);
+    const landmarks = ["banner", "main"] as const;
+    for (const role of landmarks) expect(await page.getByRole(role).count()).toBe(1);
+    const regions = ["Engines", "Routers", "Decisions", "Sessions", "Prefix tree", "Queues"];
+    for (const name of regions) expect(await page.getByRole("region", { name }).count(), name).toBe(1);
+    expect(faultsOf(watched)).toEqual([]);
+  });
+
+  test("asks for the admin key once, and says when it is another one", async () => {
+    const [engine = ""] = await engines({ engines: 1, speed: 50 });
+    const program = start(["serve", "--engine", engine, "--listen-port", "0", "--admin-port", "0"], {
+      env: { ESPALIER_ADMIN_KEY: "the operators' key" },
+    });
+    const [, adminUrl = ""] = await program.until(/metrics and admin at (\S+)/);
+    const { page } = await openPage();
+    await page.goto(`${adminUrl}/dashboard/`);
+    const answer = async (key: string): Promise<void> => {
+      await page.getByLabel("Key", { exact: true }).fill(key);
+      await page.getByRole("button", { name: "Open the dashboard" }).click();
+    };
+    await answer("another key");
+    await page.getByText("That was not the key.").waitFor();
+    await answer("the operators' key");
+    await page.locator(live).waitFor();
+    await page.reload();
+    await page.locator(live).waitFor();
+    expect(await page.getByRole("dialog").count()).toBe(0);
+  });
+});
+
+if (pictures !== undefined) {
+  test("pictures for the documents", { timeout: 300_000 }, async () => {
+    const folder = fileURLToPath(new URL(`../../${pictures}/`, import.meta.url));
+    const { url } = await demo("--engines", "6", "--load", "16");
+    const shows = [
+      { name: "light", colorScheme: "light" },
+      { name: "dark", colorScheme: "dark" },
+    ] as const;
+    const opened = await Promise.all(
+      shows.map(async ({ name, colorScheme }) => {
+        const { page } = await openPage({ colorScheme });
+        await page.goto(url);
+        await page.locator(live).waitFor();
+        return { name, page };
+      }),
+    );
+    const shownS = async () => Number(await opened[0]?.page.evaluate("performance.now() / 1000"));
+    await waitFor(async () => (await shownS()) > plottedS, {
+      what: "plots with something in them",
+      deadlineMs: 200_000,
+    });
+    const first = opened[0]?.page;
+    const command = (await first?.locator(".kill code").nth(1).textContent()) ?? "";
+    spawnSync("sh", ["-c", command]);
+    await first?.getByText(/router-2 went at .* [2-9]\d have come back/).waitFor({ timeout: 60_000 });
+    await first?.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
+    for (const { name, page } of opened) {
+      await page.screenshot({ path: join(folder, `dashboard-${name}.png`), fullPage: true });
+    }
+  });
+}

@@ -1,0 +1,119 @@
+import { once } from "node:events";
+import { dashboardFiles } from "@espalier/dashboard";
+import { waitFor } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { publishingSims } from "./cache-rig.ts";
+import { ask, tokensOf } from "./cached-turns.ts";
+import { call, chat, post } from "./client.ts";
+import { meshRouters, untilRead } from "./mesh-rig.ts";
+import { createRig, type RunningRouter } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+/** Follows the decisions of a router until the test is over. */
+async function watchDecisions({ adminUrl }: RunningRouter, headers: Record<string, string> = {}) {
+  const controller = new AbortController();
+  rig.own(() => controller.abort());
+  const response = await fetch(`${adminUrl}/admin/decisions`, { signal: controller.signal, headers });
+  let text = "";
+  const reading = (async () => {
+    for await (const piece of response.body ?? []) text += Buffer.from(piece).toString("utf8");
+  })().catch(() => {});
+  const all = () =>
+    [...text.matchAll(/^event: decisions\ndata: (.*)$/gm)].flatMap(
+      ([, data = "{}"]) => (JSON.parse(data) as { decisions: readonly Record<string, unknown>[] }).decisions,
+    );
+  return { status: response.status, headers: response.headers, text: () => text, all, controller, reading };
+}
+
+test("who watches is told of each decision, with its reason and without the prompt", async () => {
+  const sims = await rig.sims(2);
+  const router = await rig.router({ engines: sims.map(({ url }) => url), config: { policy: "round_robin" } });
+  await post(`${router.url}/v1/chat/completions`, chat());
+  const watched = await watchDecisions(router);
+  expect(watched.headers.get("content-type")).toMatch(/^text\/event-stream/);
+  const prompt = "nobody but the engine should read this";
+  const body = chat({ messages: [{ role: "user", content: prompt }], user: "alice" });
+  for (let at = 0; at < 3; at++) await post(`${router.url}/v1/chat/completions`, body);
+  await waitFor(() => watched.all().length === 3, { what: "three decisions" });
+  expect(watched.all()).toMatchObject(
+    [1, 2, 3].map((number) => ({
+      ...{ number, endpoint: "chat", model: "tiny", policy: "round_robin", reason: "rotation", attempt: 1 },
+      ...{ class: "default", session: expect.stringMatching(/^[0-9a-f]{8}$/), matchedTokens: 0 },
+    })),
+  );
+  expect(new Set(watched.all().map(({ target }) => target))).toEqual(new Set(sims.map(({ id }) => id)));
+  expect(watched.text()).not.toContain("nobody");
+  expect(watched.text()).not.toContain("alice");
+});
+
+test("a router that ends ends those who watch", async () => {
+  const router = await rig.router();
+  const watched = await watchDecisions(router);
+  await router.router.stop();
+  await watched.reading;
+});
+
+test("a router that shares nothing tells its overview and its prefixes all the same", async () => {
+  const [sim] = await rig.sims(1);
+  const router = await rig.router({ engines: [sim!.url] });
+  const { json } = await router.admin("GET", "/admin/dashboard");
+  expect(json).toEqual({ router: "router", document: "overview/router", killCommand: null });
+  expect((await router.admin("GET", "/admin/prefixes")).json).toMatchObject({ blockSize: 16, prefixes: [] });
+  const socket = new WebSocket(`${router.adminUrl.replace("http", "ws")}/yjs/overview/router`);
+  await once(socket, "open");
+  await router.router.stop();
+  await once(socket, "close");
+});
+
+test("routers of a mesh tell each other where their pages are, and let these read; other pages they refuse", async () => {
+  const sims = await publishingSims(rig, 2);
+  const [one, other] = (await meshRouters(rig, 2, sims, { page: { files: dashboardFiles() } })) as [
+    RunningRouter,
+    RunningRouter,
+  ];
+  await untilRead([one, other], 2);
+  const readBy = async (origin: string) =>
+    (await call(`${one.adminUrl}/admin/dashboard`, { headers: { origin } })).headers["access-control-allow-origin"];
+  await waitFor(async () => (await readBy(other.adminUrl)) === other.adminUrl, { what: "the other router's origin" });
+  expect(await readBy("http://127.0.0.1:1")).toBeUndefined();
+  const upgrade = async (origin: string): Promise<string> => {
+    const socket = new WebSocket(`${one.adminUrl.replace("http", "ws")}/yjs/overview/router-0`, { origin });
+    const opened = once(socket, "open").then(() => "open");
+    const failed = new Promise<string>((resolve) => socket.once("error", ({ message }) => resolve(message)));
+    opened.catch(() => {});
+    const outcome = await Promise.race([opened, failed]);
+    socket.terminate();
+    return outcome;
+  };
+  expect(await upgrade(other.adminUrl)).toBe("open");
+  expect(await upgrade(one.adminUrl)).toBe("open");
+  expect(await upgrade("http://evil.example")).toContain("403");
+
+  const common = tokensOf(1, 320);
+  for (let at = 0; at < 3; at++) {
+    await ask(one, "/v1/completions", { prompt: [...common, ...tokensOf(10 + at, 64)], max_tokens: 1 });
+  }
+  const shared = async () => {
+    const { prefixes } = (await one.admin("GET", "/admin/prefixes")).json as {
+      prefixes: readonly { blocks: number; holders: readonly { isFact: boolean }[] }[];
+    };
+    return prefixes.find(({ blocks }) => blocks === 20);
+  };
+  await waitFor(async () => (await shared())?.holders[0]?.isFact, { what: "a prefix that its engine has announced" });
+});
+
+test("the page is served, or not, as the configuration says; the key is for what it asks", async () => {
+  const files = [{ name: "index.html", contentType: "text/html; charset=utf-8", text: "<html></html>" }];
+  const shown = await rig.router({ page: { files }, config: { admin: { key: "the operators' key" } } });
+  expect((await call(`${shown.adminUrl}/dashboard/`)).status).toBe(200);
+  expect((await call(`${shown.adminUrl}/admin/dashboard`)).status).toBe(401);
+  expect((await watchDecisions(shown)).status).toBe(401);
+  const authorization = "Bearer the operators' key";
+  expect((await watchDecisions(shown, { authorization })).status).toBe(200);
+  const hidden = await rig.router({ page: { files }, config: { admin: { dashboard: false } } });
+  expect((await call(`${hidden.adminUrl}/dashboard/`)).status).toBe(404);
+  expect((await call(`${hidden.adminUrl}/`, { headers: { accept: "text/html" } })).status).toBe(404);
+});

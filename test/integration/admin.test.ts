@@ -149,7 +149,11 @@ test("a worker that does not exist: 404, and so for other paths", async () => {
     404,
     { message: expect.any(String), type: "not_found_error", param: null, code: "worker_not_found" },
   ]);
-  for (const path of ["/v1/models", "/v1/chat/completions", "/admin", "/admin/workers/x"]) {
+  for (const method of ["GET", "DELETE"]) {
+    const answer = await router.admin(method, "/admin/workers/nobody");
+    expect([answer.status, errorOf(answer).code]).toEqual([404, "worker_not_found"]);
+  }
+  for (const path of ["/v1/models", "/v1/chat/completions", "/admin", "/admin/workers/x/y"]) {
     const answer = await router.admin("GET", path);
     expect([answer.status, errorOf(answer).code]).toEqual([404, "path_not_found"]);
   }
@@ -168,6 +172,7 @@ test("the status tells engines, models and what is under way", async () => {
     usableEngines: 1,
     models: ["other", "tiny"],
     mesh: null,
+    lastReload: null,
   });
 });
 

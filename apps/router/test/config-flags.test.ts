@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { type CompiledConfig, flagCatalogue } from "@espalier/config";
 import { Command } from "commander";
 import { beforeEach, expect, test, vi } from "vitest";
@@ -91,4 +92,13 @@ test("a file that cannot be read is an error of its own", () => {
 
 test("a flag that does not exist is refused with the nearest one", () => {
   expect(() => read("--listen-prot", "1")).toThrow(/unknown option '--listen-prot'[\s\S]*--listen-port/);
+});
+
+test("secrets stand in files of their own, of 64 KiB at most", () => {
+  const secret = temporaryFile("secret", "the-key-of-admins\n");
+  const config = temporaryFile("espalier.yaml", `admin: { key: "\${file:${secret}}" }`);
+  expect(read("--config", config).admin.keySha256).toEqual(createHash("sha256").update("the-key-of-admins").digest());
+  const long = temporaryFile("long", "x".repeat(65_537));
+  const other = temporaryFile("other.yaml", `admin: { key: "\${file:${long}}" }`);
+  expect(() => read("--config", other)).toThrow(/it has 65537 bytes, more than 65536/);
 });

@@ -98,7 +98,7 @@ test("simulated engines publish events and share the tokenizer with the routers,
     ...{ count: 3, preset: "a10g-7b", model: "mine", speed: 1, port: 9_080, kvEvents: true, tokenizer },
   });
   const engineUrls = ["http://127.0.0.1:9081", "http://127.0.0.1:9082"];
-  const router = { engineUrls, policy: "random", tokenizer, port: 8_080, adminPort: 9_090 };
+  const router = { engineUrls, policy: "random", tokenizer, arguments: ["--demo"], port: 8_080, adminPort: 9_090 };
   expect(startLocalRouter).toHaveBeenCalledWith(router);
   expect(vi.mocked(untilReady).mock.calls.map(([, count]) => count)).toEqual([2]);
 });
@@ -125,6 +125,7 @@ test("engines of one's own: none are started, no tokenizer is given, and what th
   expect(options).toEqual({
     engineUrls: ["http://10.0.0.1:8000", "http://10.0.0.2:8000"],
     policy: "predicted_latency",
+    arguments: ["--demo"],
     port: 8_080,
     adminPort: 9_090,
   });

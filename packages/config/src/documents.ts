@@ -12,7 +12,7 @@ the defaults; the first that has one counts. Sections are merged key by key, lis
 
 - The file is YAML 1.2 or JSON. Keys that are not listed here are refused. An empty value counts as absent.
 - \`\${NAME}\` in a text of the file is replaced by the environment variable; \`\${NAME:-default}\` has a default for one that
-  is unset or empty; \`$\${\` stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML wants quotes around it: \`{ key: "\${NAME}" }\`.
+  is unset or empty; \`\${file:PATH}\` by the text of a file, without line breaks at its end; \`$\${\` stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML wants quotes around it: \`{ key: "\${NAME}" }\`.
 - Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`; a bare number is in milliseconds.
 - Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
 - Lists in environment variables are separated by commas; flags for lists may be repeated. An empty variable counts as

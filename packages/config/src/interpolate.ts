@@ -2,6 +2,9 @@ import { formatPath, type Path, type Problem } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** Gives the text of a file. What it throws is told as the reason why there is none. */
+export type ReadText = (path: string) => string;
+
 interface Interpolated {
   readonly value: unknown;
   /** Text as it was written, by path: shown in place of the value, which may be secret. */
@@ -13,24 +16,46 @@ interface Interpolated {
   readonly unfilled: ReadonlySet<string>;
 }
 
+const filePrefix = "file:";
+
+function noFiles(): string {
+  throw new Error("no files are read here");
+}
+
 /** Deepest nesting of a file. The schema needs no more than 6. */
 const maxDepth = 16;
 
 /**
  * Fills `${NAME}` and `${NAME:-default}` in every string of a tree. The default stands in for a variable that is unset
- * or empty, as in a shell; `$${` gives a literal `${`. What a variable holds is not looked at again.
+ * or empty, as in a shell; `$${` gives a literal `${`. `${file:PATH}` stands for the text of a file, without the line breaks
+ * at its end: secrets are mounted so. What a variable or a file holds is not looked at again.
  */
-export function interpolate(tree: unknown, env: Environment): Interpolated {
+export function interpolate(tree: unknown, env: Environment, readText: ReadText = noFiles): Interpolated {
   const writtenText = new Map<string, string>();
   const variables = new Set<string>();
   const problems: Problem[] = [];
 
+  const fileText = (name: string, path: Path): string => {
+    try {
+      return readText(name).replace(/[\r\n]+$/, "");
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      problems.push({ path, message: `the file ${name} cannot be read: ${reason}` });
+      return "";
+    }
+  };
   const fill = (text: string, path: Path): string => {
     const filled = text.replace(/\$\$\{|\$\{([^}]*)\}?/g, (found, inside: string | undefined) => {
       if (inside === undefined) return "${";
+      if (inside.startsWith(filePrefix) && inside.length > filePrefix.length && found.endsWith("}")) {
+        return fileText(inside.slice(filePrefix.length), path);
+      }
       const [, name, fallback] = /^([A-Za-z_]\w*)(?::-(.*))?$/s.exec(inside) ?? [];
       if (name === undefined || !found.endsWith("}")) {
-        problems.push({ path, message: `${found} is not \${NAME} or \${NAME:-default}; write $\${ for a literal \${` });
+        problems.push({
+          path,
+          message: `${found} is not \${NAME}, \${NAME:-default} or \${file:PATH}; write $\${ for a literal \${`,
+        });
         return found;
       }
       variables.add(name);

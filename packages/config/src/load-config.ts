@@ -1,7 +1,7 @@
 import { compileConfig } from "./compile.ts";
 import type { CompiledConfig } from "./compiled-config.ts";
 import { crossCheck } from "./cross-checks.ts";
-import { type Environment, interpolate } from "./interpolate.ts";
+import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
 import { applyOverlay, type FlagValues, type Origins, readEnvironment, readFlags } from "./overlay.ts";
 import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
 import { readTree } from "./read-tree.ts";
@@ -19,6 +19,8 @@ export interface ConfigSources {
   readonly file?: ConfigFile;
   /** All variables of the process: those named `ESPALIER_...` are read, and those that the file names. */
   readonly env?: Environment;
+  /** Gives the text of files that the file names as `${file:PATH}`; without it none is read. */
+  readonly readText?: ReadText;
   /** By flag, dashes included, as `flagCatalogue` lists them. */
   readonly flags?: FlagValues;
 }
@@ -33,9 +35,9 @@ export interface ConfigSources {
  * @example
  * const config = loadConfig({ env: process.env, flags: { "--engine": ["http://127.0.0.1:8000"] } });
  */
-export function loadConfig({ file, env = {}, flags = {} }: ConfigSources): CompiledConfig {
+export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);
-  const filled = interpolate(document?.value, env);
+  const filled = interpolate(document?.value, env, readText);
   const fromEnvironment = readEnvironment(env, filled.variables);
   const fromFlags = readFlags(flags);
   const origins: Origins = new Map();

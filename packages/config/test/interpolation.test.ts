@@ -1,3 +1,4 @@
+import { changedPaths } from "@espalier/config";
 import { expect, test } from "vitest";
 import { load, problemsOf } from "./loading.ts";
 
@@ -64,7 +65,7 @@ test.each([`\${}`, `\${1A}`, `\${A-B}`, `\${A:=b}`, `\${A`, `\${ A }`, `\${A:b}`
   "%s is refused as no name",
   (text) => {
     expect(problemsOf(`listen:\n  host: ${JSON.stringify(text)}`, { env })).toEqual([
-      `listen.host: ${text} is not \${NAME} or \${NAME:-default}; write $\${ for a literal \${ (e.yaml:2:3)`,
+      `listen.host: ${text} is not \${NAME}, \${NAME:-default} or \${file:PATH}; write $\${ for a literal \${ (e.yaml:2:3)`,
     ]);
   },
 );
@@ -89,4 +90,46 @@ test("a file that nests deeper than 16 levels is refused", () => {
   const nested = (depth: number) => `zzzzzzzzzzzzzzzz: ${"[".repeat(depth)}${"]".repeat(depth)}`;
   expect(problemsOf(nested(15))).toHaveLength(1);
   expect(problemsOf(nested(16))[0]).toMatch(/nests deeper than 16 levels/);
+});
+
+const files: Readonly<Record<string, string>> = {
+  "/run/secrets/key": "the-key-of-admins\n",
+  "two lines": "one\ntwo\r\n\n",
+  "names a variable": `\${NAME}`,
+};
+const readText = (path: string): string => {
+  const text = files[path];
+  if (text === undefined) throw new Error("no such file");
+  return text;
+};
+
+test.each([
+  [`\${file:/run/secrets/key}`, "the-key-of-admins"],
+  [`<\${file:/run/secrets/key}:\${NAME}>`, "<the-key-of-admins:value>"],
+  [`\${file:two lines}`, "one\ntwo"],
+  [`\${file:names a variable}`, `\${NAME}`],
+  [`$\${file:/run/secrets/key}`, `\${file:/run/secrets/key}`],
+])("%s is the text of a file", (text, expected) => {
+  const { engines } = load(`engines: [{ url: http://e, labels: { a: ${JSON.stringify(text)} } }]`, { env, readText });
+  expect(engines[0]?.labels.a).toBe(expected);
+});
+
+test("a secret in a file is masked where its place is, and a change of the file is a change", () => {
+  const text = `admin: { key: "\${file:/run/secrets/key}" }`;
+  const { effective, admin } = load(text, { readText });
+  expect(admin.keySha256).toBeDefined();
+  expect(JSON.stringify(effective)).not.toContain("the-key-of-admins");
+  const other = load(text, { readText: () => "another-key-of-admins" });
+  expect(changedPaths(load(text, { readText }), other)).toEqual(["admin.key"]);
+});
+
+test.each([
+  [`\${file:/absent}`, "the file /absent cannot be read: no such file"],
+  [`\${file:}`, `\${file:} is not \${NAME}, \${NAME:-default} or \${file:PATH}; write $\${ for a literal \${`],
+])("%s is told with its reason", (text, reason) => {
+  expect(problemsOf(`listen: { host: "${text}" }`, { readText })).toEqual([`listen.host: ${reason} (e.yaml:1:11)`]);
+});
+
+test("without a reader no file is read", () => {
+  expect(problemsOf(`listen: { host: "\${file:/etc/hostname}" }`)[0]).toContain("no files are read here");
 });

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
@@ -45,6 +45,7 @@ export function readConfig(command: Command): CompiledConfig {
   return loadConfig({
     ...(typeof path === "string" ? { file: { path, text: readConfigFile(path) } } : {}),
     env: process.env,
+    readText: readSecretFile,
     flags: flags as FlagValues,
   });
 }
@@ -56,6 +57,16 @@ function alsoText(aliases: readonly string[]): string {
 /** How commander names the value of a flag: `--listen-port` is `listenPort`. */
 function optionName(flag: string): string {
   return new Option(`${flag} <value>`).attributeName();
+}
+
+/** Longest text of a file that the configuration names by `${file:PATH}`, in bytes. */
+const maxSecretBytes = 65_536;
+
+/** @throws Error that says why not */
+function readSecretFile(path: string): string {
+  const { size } = statSync(path);
+  if (size > maxSecretBytes) throw new Error(`it has ${size} bytes, more than ${maxSecretBytes}`);
+  return readFileSync(path, "utf8");
 }
 
 function readConfigFile(path: string): string {

@@ -73,7 +73,7 @@ async function demo(options: DemoOptions): Promise<void> {
     if (!(await wasStopped(stop))) throw error;
   } finally {
     ending.abort();
-    await Promise.all([...routerChildren, ...engineChildren].map((child) => child.stop()));
+    await Promise.all([...engineChildren, ...routerChildren].reverse().map((child) => child.stop()));
   }
 }
 

@@ -67,13 +67,15 @@ export function checkTsconfigs(tree: Tree): Violation[] {
     .map((file) => ({ file, line: 1, message: "differs from the other packages in more than references: align it" }));
 }
 
-/** Nothing that a build makes is tracked, and code is TypeScript (`.mjs` that runs before a build aside: scripts, `deploy`, `bin`, programs of tests). */
+/** Nothing that a build makes is tracked, and code is TypeScript (`.mjs` that runs before a build aside: scripts, `deploy`, examples, `bin`, programs of tests). */
 export function checkNoBuildProducts(tree: Tree): Violation[] {
   const found: Violation[] = [];
   for (const file of tree.keys()) {
     const isMade = /(^|\/)(dist|coverage|node_modules|\.turbo)\/|\.tsbuildinfo$|\.d\.[cm]?ts$|\.map$/.test(file);
     const isScript =
-      isCode(file) && /\.[cm]?jsx?$/.test(file) && !/^(scripts|deploy|test|apps\/[^/]+\/bin)\/.*\.mjs$/.test(file);
+      isCode(file) &&
+      /\.[cm]?jsx?$/.test(file) &&
+      !/^(scripts|deploy|examples|test|apps\/[^/]+\/bin)\/.*\.mjs$/.test(file);
     if (isMade) found.push({ file, line: 1, message: "is made by a tool: do not track it" });
     else if (isScript) found.push({ file, line: 1, message: "is JavaScript: write TypeScript" });
   }

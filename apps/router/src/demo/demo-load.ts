@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
+import { createSeededRandom, systemClock } from "@espalier/common";
 import { createLoadClient } from "@espalier/load-driver";
 import {
   type ChatMessage,
@@ -7,6 +7,7 @@ import {
   poissonArrivals,
   type RequestResult,
 } from "@espalier/workload";
+import { wait } from "../wait.ts";
 
 export interface DemoLoadOptions {
   /** Of the routers that there are now, asked for each request. */
@@ -140,17 +141,4 @@ function* conversationsWith(sharedPrefixTokens: number, firstSeed: number): Gene
       yield { session, messages: system, turn: 0 };
     }
   }
-}
-
-function wait(delayMs: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (delayMs <= 0) return resolve();
-    const done = (): void => {
-      cancel();
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const cancel = systemScheduler.after(delayMs, done);
-    signal.addEventListener("abort", done, { once: true });
-  });
 }

@@ -1,4 +1,5 @@
-import { EspalierError, type Scheduler, systemScheduler } from "@espalier/common";
+import { EspalierError, type Scheduler } from "@espalier/common";
+import { wait } from "../wait.ts";
 
 export interface WatchOptions {
   readonly periodMs: number;
@@ -15,7 +16,7 @@ const clearScreen = "\u001b[H\u001b[J";
 
 /** Shows the same view again and again: on a terminal in its place, else one below the other. */
 export async function watch(options: WatchOptions): Promise<void> {
-  const { periodMs, signal, look, scheduler = systemScheduler, output = process.stdout } = options;
+  const { periodMs, signal, look, scheduler, output = process.stdout } = options;
   while (!signal.aborted) {
     const text = await look().catch((error: unknown) => {
       if (error instanceof EspalierError) return error.message;
@@ -23,14 +24,6 @@ export async function watch(options: WatchOptions): Promise<void> {
     });
     if (signal.aborted) return;
     output.write(`${output.isTTY ? clearScreen : ""}${text}\n`);
-    await new Promise<void>((resolve) => {
-      const end = (): void => {
-        cancel();
-        signal.removeEventListener("abort", end);
-        resolve();
-      };
-      const cancel = scheduler.after(periodMs, end);
-      signal.addEventListener("abort", end);
-    });
+    await wait(periodMs, signal, scheduler);
   }
 }

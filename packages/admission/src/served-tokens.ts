@@ -1,10 +1,11 @@
-import { DecayedSum } from "@espalier/common";
+import { DecayedSum, RecencyMap } from "@espalier/common";
 import type { TenantElsewhere } from "./fleet-usage.ts";
 
 /** Owners whose tokens are remembered; beyond it, those that were served longest ago are forgotten. */
 export const maxServedOwners = 4_096;
 
 interface Account {
+  readonly owner: string;
   readonly served: DecayedSum;
   /** What keeps an owner that was away from catching up on what it did not ask for. */
   readonly lift: DecayedSum;
@@ -27,7 +28,7 @@ export interface ServedElsewhere {
 export class ServedTokens {
   readonly #halfLifeMs: number;
   readonly #elsewhere: ServedElsewhere | undefined;
-  readonly #accounts = new Map<string, Account>();
+  readonly #accounts = new RecencyMap<string, Account>();
 
   /** @param elsewhere undefined when nobody else serves these owners */
   constructor(halfLifeMs: number, elsewhere?: ServedElsewhere) {
@@ -36,11 +37,8 @@ export class ServedTokens {
   }
 
   charge(owner: string, tokens: number, nowMs: number): void {
-    const account = this.#account(owner);
-    account.served.add(tokens, nowMs);
-    // The map's order is that of service, the latest last.
-    this.#accounts.delete(owner);
-    this.#accounts.set(owner, account);
+    this.#account(owner).served.add(tokens, nowMs);
+    this.#accounts.use(owner);
   }
 
   /** Tokens served here and elsewhere, and the lift: the owner with the least of them has the next turn. */
@@ -69,14 +67,14 @@ export class ServedTokens {
 
   /** Tokens served here, by owner. */
   *entries(nowMs: number): Iterable<readonly [owner: string, tokens: number]> {
-    for (const [owner, { served }] of this.#accounts) yield [owner, served.at(nowMs)];
+    for (const { owner, served } of this.#accounts.values()) yield [owner, served.at(nowMs)];
   }
 
   #account(owner: string): Account {
     const known = this.#accounts.get(owner);
     if (known) return known;
-    if (this.#accounts.size >= maxServedOwners) this.#accounts.delete(this.#accounts.keys().next().value ?? owner);
-    const account = { served: new DecayedSum(this.#halfLifeMs), lift: new DecayedSum(this.#halfLifeMs) };
+    if (this.#accounts.size >= maxServedOwners) this.#accounts.deleteOldest();
+    const account = { owner, served: new DecayedSum(this.#halfLifeMs), lift: new DecayedSum(this.#halfLifeMs) };
     this.#accounts.set(owner, account);
     return account;
   }

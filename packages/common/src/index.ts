@@ -50,5 +50,6 @@ export {
 export { nearestName } from "./nearest-name.ts";
 export { NormalEquations } from "./normal-equations.ts";
 export { createSeededRandom, type Random, systemRandom } from "./random.ts";
+export { RecencyMap } from "./recency-map.ts";
 export { type Startable, startTogether } from "./startable.ts";
 export { usageHalfLifeMs } from "./usage-half-life.ts";

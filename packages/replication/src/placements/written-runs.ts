@@ -1,3 +1,4 @@
+import { RecencyMap } from "@espalier/common";
 import type { JournalWriter } from "../documents/journal.ts";
 
 /** Blocks that the writer can find again, at most; each may hide another. */
@@ -46,7 +47,7 @@ export class WrittenRuns {
   readonly #highs = new Uint32Array(cacheSlots);
   /** 0: the slot is empty. */
   readonly #numbers = new Float64Array(cacheSlots);
-  readonly #runs = new Map<number, WrittenRunInfo>();
+  readonly #runs = new RecencyMap<number, WrittenRunInfo>();
 
   constructor(journal: Pick<JournalWriter, "keepPlacements" | "holdsPlacements">) {
     this.#journal = journal;
@@ -89,12 +90,7 @@ export class WrittenRuns {
       links: (parent?.links ?? 0) + 1,
     };
     this.#runs.set(number, info);
-    if (this.#runs.size > maxWrittenRuns) {
-      for (const oldest of this.#runs.keys()) {
-        this.#runs.delete(oldest);
-        break;
-      }
-    }
+    if (this.#runs.size > maxWrittenRuns) this.#runs.deleteOldest();
     for (let block = shared; block < blockCount; block++) {
       const slot = words[block * 2]! & (cacheSlots - 1);
       this.#lows[slot] = words[block * 2]!;

@@ -1,3 +1,5 @@
+import { RecencyMap } from "@espalier/common";
+
 /** One prompt at one target, until another one goes on with it there. */
 export interface PromptUse {
   /** Of its last full block, as `leafKey` makes it. */
@@ -23,7 +25,7 @@ export const maxRecentUses = 65_536;
 /** Which prompts were sent where, and when last. A prompt that begins with all full blocks of another one goes on with it. */
 export class RecentUses {
   /** By key, those last that were used last. */
-  readonly #uses = new Map<number, PromptUse>();
+  readonly #uses = new RecencyMap<number, PromptUse>();
   /** The same by target, and those that are over there. */
   readonly #byTarget = new Map<number, TargetUses>();
 
@@ -70,7 +72,7 @@ export class RecentUses {
     const use = { key, low: words[2 * last]!, target, blocks, usedMs, isOwn, isClaimed: false, isOver: false };
     this.#uses.set(key, use);
     this.#usesOf(target).add(use);
-    if (this.#uses.size > maxRecentUses) this.remove(this.#uses.values().next().value!);
+    if (this.#uses.size > maxRecentUses) this.remove(this.#uses.oldest()![1]);
   }
 
   /** The target has lost it. It can still be gone on with. */
@@ -101,7 +103,7 @@ export class RecentUses {
 
 /** Those that are over count in the bound as well. */
 class TargetUses {
-  readonly uses = new Map<number, PromptUse>();
+  readonly uses = new RecencyMap<number, PromptUse>();
   blocks = 0;
 
   add(use: PromptUse): void {
@@ -109,7 +111,7 @@ class TargetUses {
     if (same) this.remove(same);
     this.uses.set(use.key, use);
     this.blocks += use.blocks;
-    if (this.uses.size > maxRecentUses) this.remove(this.uses.values().next().value!);
+    if (this.uses.size > maxRecentUses) this.remove(this.uses.oldest()![1]);
   }
 
   has(use: PromptUse): boolean {

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import { type Clock, RecencyMap } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { BindingStore } from "./session-bindings.ts";
 
@@ -16,8 +16,8 @@ interface Held {
  * @param capacity beyond it the one that was set longest ago goes
  */
 export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): BindingStore {
-  // A Map iterates in order of insertion: what is set moves to the end. Keys may be long, so their hashes are kept.
-  const held = new Map<string, Held>();
+  // Keys may be long, so their hashes are kept.
+  const held = new RecencyMap<string, Held>();
   const find = (key: string): Held | undefined => {
     const hash = hashed(key);
     const found = held.get(hash);
@@ -32,12 +32,8 @@ export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): 
       return found ? found.expiresMs - clock.nowMs() : 0;
     },
     set(key, value, ttlMs) {
-      const hash = hashed(key);
-      held.delete(hash);
-      held.set(hash, { value, expiresMs: clock.nowMs() + ttlMs });
-      if (held.size <= capacity) return;
-      const oldest = held.keys().next();
-      if (!oldest.done) held.delete(oldest.value);
+      held.set(hashed(key), { value, expiresMs: clock.nowMs() + ttlMs });
+      if (held.size > capacity) held.deleteOldest();
     },
   };
 }

@@ -1,3 +1,4 @@
+import { RecencyMap } from "@espalier/common";
 import type { Bindings } from "@espalier/replication";
 
 /**
@@ -22,23 +23,15 @@ export function createStoredResponses(
   capacity: number,
   shared: Pick<Bindings, "get" | "set" | "forget"> | undefined = undefined,
 ): StoredResponses {
-  // A Map iterates in order of insertion: moving an entry to the end on use makes its first key the oldest.
-  const holders = new Map<string, string>();
+  const holders = new RecencyMap<string, string>();
   return {
     remember(responseId, engineId) {
       if (holders.get(responseId) !== engineId) shared?.set(responseId, engineId, sharedTtlMs);
-      holders.delete(responseId);
       holders.set(responseId, engineId);
-      if (holders.size <= capacity) return;
-      const oldest = holders.keys().next();
-      if (!oldest.done) holders.delete(oldest.value);
+      if (holders.size > capacity) holders.deleteOldest();
     },
     holderOf(responseId) {
-      const holder = holders.get(responseId);
-      if (holder === undefined) return shared?.get(responseId);
-      holders.delete(responseId);
-      holders.set(responseId, holder);
-      return holder;
+      return holders.use(responseId) ?? shared?.get(responseId);
     },
     forget(responseId) {
       holders.delete(responseId);

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import { type Clock, RecencyMap } from "@espalier/common";
 import type { BindingStore } from "@espalier/routing";
 import { DueQueue } from "./due-queue.ts";
 
@@ -28,7 +28,7 @@ export interface SessionBoardOptions {
  */
 export class SessionBoard {
   readonly #options: SessionBoardOptions;
-  readonly #known = new Map<string, Binding>();
+  readonly #known = new RecencyMap<string, Binding>();
   /** By router: its last word on each session, until the others have it. */
   readonly #own: Map<string, Binding>[] = [];
   readonly #underWay = new DueQueue<Binding>();
@@ -77,10 +77,7 @@ export class SessionBoard {
     const { key, router } = binding;
     const own = this.#own[router]!;
     if (own.get(key) === binding) own.delete(key);
-    this.#known.delete(key);
     this.#known.set(key, binding);
-    if (this.#known.size <= capacity) return;
-    const oldest = this.#known.keys().next();
-    if (!oldest.done) this.#known.delete(oldest.value);
+    if (this.#known.size > capacity) this.#known.deleteOldest();
   }
 }

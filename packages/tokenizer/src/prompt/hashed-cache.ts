@@ -1,3 +1,4 @@
+import { RecencyMap } from "@espalier/common";
 import type { Hash64 } from "@espalier/prefix-index";
 
 /** What an entry costs besides its value, in bytes: the entry itself and its place in the map. */
@@ -24,8 +25,7 @@ interface Entry<Value> extends TextKey {
 
 /** @param maxBytes values and their entries together */
 export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
-  // A map keeps the order of insertion, which is that of last use when every use inserts anew.
-  const entries = new Map<number, Entry<Value>>();
+  const entries = new RecencyMap<number, Entry<Value>>();
   let sizeBytes = 0;
   const drop = (index: number, entry: Entry<Value>): void => {
     entries.delete(index);
@@ -36,8 +36,7 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
       const index = indexOf(low, high);
       const entry = entries.get(index);
       if (entry?.low !== low || entry.high !== high || entry.length !== length) return undefined;
-      entries.delete(index);
-      entries.set(index, entry);
+      entries.use(index);
       return entry.value;
     },
     set({ low, high, length }, value, valueBytes) {
@@ -48,10 +47,7 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
       if (size > maxBytes) return;
       entries.set(index, { low, high, length, value, sizeBytes: size });
       sizeBytes += size;
-      for (const [oldest, entry] of entries) {
-        if (sizeBytes <= maxBytes) break;
-        drop(oldest, entry);
-      }
+      while (sizeBytes > maxBytes) drop(...entries.oldest()!);
     },
     get sizeBytes() {
       return sizeBytes;

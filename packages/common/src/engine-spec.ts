@@ -45,3 +45,26 @@ export interface EngineSpec {
   /** Undefined for an engine that serves every request alone. */
   readonly kvTransfer?: KvTransferSpec;
 }
+
+/** What a source says of every engine that it finds. What is undefined or empty is learned from the engine. */
+export interface EngineTraits {
+  readonly scheme: "http" | "https";
+  /** Empty to ask the engine. */
+  readonly models: readonly string[];
+  readonly role: EngineRole;
+  /** Relative share of traffic, above 0. */
+  readonly weight: number;
+  /** Data-parallel ranks that requests are sent to one by one, from 1. */
+  readonly ranks: number;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Port at which rank 0 publishes its KV events; undefined to ask the engine. */
+  readonly kvEventsPort: number | undefined;
+  /** Port at which missed ones can be asked for. It counts together with `kvEventsPort` only. */
+  readonly kvReplayPort: number | undefined;
+  /** Only events with a topic that starts so. */
+  readonly kvTopic: string;
+  /** How it hands KV blocks over; undefined for an engine that serves every request alone. */
+  readonly kvTransfer: KvTransferProtocol | undefined;
+  /** Port of its side of the transfer; undefined for the protocol's usual one. */
+  readonly kvTransferPort: number | undefined;
+}

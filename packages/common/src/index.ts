@@ -10,6 +10,7 @@ export { DecayedSum } from "./decayed-sum.ts";
 export {
   type EngineRole,
   type EngineSpec,
+  type EngineTraits,
   type KvEventsSpec,
   type KvTransferProtocol,
   type KvTransferSpec,

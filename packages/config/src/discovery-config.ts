@@ -1,23 +1,8 @@
 import { isIP } from "node:net";
-import { type EngineRole, isLoopback, type KvTransferProtocol } from "@espalier/common";
+import { type EngineTraits, isLoopback } from "@espalier/common";
 import type { Environment } from "./interpolate.ts";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
-
-/** What is said of every engine that a source finds. */
-export interface EngineTraitsConfig {
-  readonly scheme: "http" | "https";
-  readonly models: readonly string[];
-  readonly role: EngineRole;
-  readonly weight: number;
-  readonly ranks: number;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly kvEventsPort: number | undefined;
-  readonly kvReplayPort: number | undefined;
-  readonly kvTopic: string;
-  readonly kvTransfer: KvTransferProtocol | undefined;
-  readonly kvTransferPort: number | undefined;
-}
 
 type Family = "auto" | "ipv4" | "ipv6";
 
@@ -32,7 +17,7 @@ export interface DiscoveryConfig {
     /** `ADDRESS` or `ADDRESS:PORT` each. */
     readonly servers: readonly string[];
     readonly family: Family;
-    readonly traits: EngineTraitsConfig;
+    readonly traits: EngineTraits;
   }[];
   readonly services: readonly {
     readonly namespace: string | undefined;
@@ -40,18 +25,18 @@ export interface DiscoveryConfig {
     /** Number or name; undefined for the first one. */
     readonly port: number | string | undefined;
     readonly family: Family;
-    readonly traits: EngineTraitsConfig;
+    readonly traits: EngineTraits;
   }[];
   readonly pods: readonly {
     readonly namespace: string | undefined;
     readonly selector: string;
     readonly port: number | string;
-    readonly traits: EngineTraitsConfig;
+    readonly traits: EngineTraits;
   }[];
   readonly inferencePools: readonly {
     readonly namespace: string | undefined;
     readonly pool: string;
-    readonly traits: EngineTraitsConfig;
+    readonly traits: EngineTraits;
   }[];
   readonly kubernetes: {
     readonly apiServer: string;
@@ -87,7 +72,7 @@ export function compileDiscovery({ discovery }: Pick<ConfigTree, "discovery">, e
   };
 }
 
-function compileTraits(tree: Omit<Tree["inference-pools"][number], "pool">): EngineTraitsConfig {
+function compileTraits(tree: Omit<Tree["inference-pools"][number], "pool">): EngineTraits {
   const { scheme, models, role, weight, ranks, labels } = tree;
   const transfer = tree["kv-transfer"];
   return {

@@ -1,5 +1,4 @@
 /** Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. */
-export type { EngineTraits } from "./discovered-engine.ts";
 export { maxEnginesPerSource } from "./discovered-engine.ts";
 export type { DnsResolver } from "./dns/dns-resolver.ts";
 export { createDnsSource, type DnsSourceOptions } from "./dns/dns-source.ts";

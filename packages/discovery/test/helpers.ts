@@ -1,8 +1,15 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asEngineId, type EngineSpec, EspalierError, type Scheduler, systemScheduler } from "@espalier/common";
-import type { EngineTraits, SourceObserver } from "@espalier/discovery";
+import {
+  asEngineId,
+  type EngineSpec,
+  type EngineTraits,
+  EspalierError,
+  type Scheduler,
+  systemScheduler,
+} from "@espalier/common";
+import type { SourceObserver } from "@espalier/discovery";
 import { onTestFinished } from "vitest";
 
 export const engine = (id: string, url = `http://${id}:8000`): EngineSpec => ({

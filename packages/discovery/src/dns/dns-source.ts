@@ -1,5 +1,12 @@
-import { type Cancel, type Random, type Scheduler, systemRandom, systemScheduler } from "@espalier/common";
-import { type EngineTraits, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
+import {
+  type Cancel,
+  type EngineTraits,
+  type Random,
+  type Scheduler,
+  systemRandom,
+  systemScheduler,
+} from "@espalier/common";
+import { engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
 import type { EngineSource, SourceObserver } from "../engine-source.ts";
 import { createFailureReport, type FailureReport } from "../failure-report.ts";
 import { createAddressList } from "./address-list.ts";

@@ -1,5 +1,4 @@
-import { type EngineRole, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
-import type { EngineTraits } from "../discovered-engine.ts";
+import { type EngineRole, type EngineTraits, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
 import { objectOf, portOf, textsOf } from "./json.ts";
 
 /** Keys of annotations and labels that say something of an engine begin so; an annotation counts before a label. */

@@ -1,5 +1,4 @@
-import type { Logger } from "@espalier/common";
-import type { EngineTraits } from "../discovered-engine.ts";
+import type { EngineTraits, Logger } from "@espalier/common";
 import type { EngineSource, SourceObserver } from "../engine-source.ts";
 import { createFailureReport, type FailureReport } from "../failure-report.ts";
 import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";

@@ -1,5 +1,4 @@
-import type { Logger } from "@espalier/common";
-import type { EngineTraits } from "../discovered-engine.ts";
+import type { EngineTraits, Logger } from "@espalier/common";
 import type { EngineSource } from "../engine-source.ts";
 import { createFailureReport } from "../failure-report.ts";
 import type { AddressFamily } from "../family.ts";

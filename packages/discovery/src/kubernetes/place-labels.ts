@@ -1,4 +1,4 @@
-import type { EngineTraits } from "../discovered-engine.ts";
+import type { EngineTraits } from "@espalier/common";
 import { textOf } from "./json.ts";
 
 /** Where an engine runs, by the names that OpenTelemetry has for it. */

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
-import { type EngineTraits, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
+import type { EngineTraits } from "@espalier/common";
+import { engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
 import { readHints } from "./engine-hints.ts";
 import type { FoundEngine, FoundEngines } from "./found-engines.ts";
 import { listOf, objectOf, portOf, textOf } from "./json.ts";

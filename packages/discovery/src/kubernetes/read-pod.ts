@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
-import { type EngineTraits, engineAt } from "../discovered-engine.ts";
+import type { EngineTraits } from "@espalier/common";
+import { engineAt } from "../discovered-engine.ts";
 import { readHints } from "./engine-hints.ts";
 import type { FoundEngines } from "./found-engines.ts";
 import { listOf, objectOf, portOf, textOf, textsOf } from "./json.ts";

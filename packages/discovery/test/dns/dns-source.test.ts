@@ -1,5 +1,5 @@
-import { createSeededRandom } from "@espalier/common";
-import { createDnsSource, type DnsResolver, type DnsSourceOptions, type EngineTraits } from "@espalier/discovery";
+import { createSeededRandom, type EngineTraits } from "@espalier/common";
+import { createDnsSource, type DnsResolver, type DnsSourceOptions } from "@espalier/discovery";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createRecorder, plainTraits } from "../helpers.ts";

@@ -1,5 +1,4 @@
-import type { HttpStreamObserver } from "@espalier/common";
-import { createSeededRandom, type Random } from "@espalier/common";
+import { createSeededRandom, type HttpStreamObserver, type Random } from "@espalier/common";
 import { createKubernetesClient, createServiceSource } from "@espalier/discovery";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";

@@ -44,11 +44,6 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const { enginesFile: path, discovery } = config;
   let listed: readonly EngineSpec[] = [];
   const operators = createOperatorEngines({ board: deps.board, listed: () => listed, logger });
-  const apply = (): void => {
-    const present = operators.present(listed);
-    meters.engines(present.length);
-    fleet.apply(present);
-  };
   const client = usesKubernetes(discovery) ? kubernetesClient(discovery, scheduler) : undefined;
   const sources = [
     list,
@@ -62,7 +57,9 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const merged = mergeSources(sources, {
     onSpecs(specs: readonly EngineSpec[]) {
       listed = specs;
-      apply();
+      const present = operators.present(listed);
+      meters.engines(present.length);
+      fleet.apply(present);
     },
     onError(error, source) {
       meters.failed(source);
@@ -77,7 +74,6 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
       logger.info("engine source is followed again", { source });
     },
   });
-  operators.onChange(apply);
   return {
     operators,
     start: () => merged.start(),

@@ -8,12 +8,10 @@ import type { EngineBoard, OperatorEntry } from "./engine-board.ts";
  * until it is added again.
  */
 export interface OperatorEngines {
-  /** What operators added. */
+  /** What operators added. It tells its list whenever `present` may give another answer, too. */
   readonly source: EngineSource;
   /** Those of a list that operators did not remove. */
   present(specs: readonly EngineSpec[]): readonly EngineSpec[];
-  /** Told whenever `present` may give another answer. */
-  onChange(listener: () => void): void;
   /**
    * Adds an engine, or brings back a removed one.
    *
@@ -36,7 +34,6 @@ const removed: OperatorEntry = { removed: true };
 const isRemoval = (value: OperatorEntry): boolean => value.removed === true;
 
 export function createOperatorEngines({ board, listed, logger }: OperatorEnginesOptions): OperatorEngines {
-  const listeners: (() => void)[] = [];
   let observer: SourceObserver | undefined;
   let added: readonly EngineSpec[] = [];
   let removals: ReadonlySet<string> = new Set();
@@ -47,7 +44,6 @@ export function createOperatorEngines({ board, listed, logger }: OperatorEngines
     removals = new Set(entries.filter(({ value }) => isRemoval(value)).map(({ engine }) => engine));
     added = entries.flatMap(({ engine, value }) => (isRemoval(value) ? [] : readShared(engine, value, logger)));
     observer?.onSpecs(added);
-    for (const listener of listeners) listener();
   };
   const isAdded = (id: EngineId): boolean => added.some((spec) => spec.id === id);
   const isListed = (id: EngineId): boolean => listed().some((spec) => spec.id === id);
@@ -66,7 +62,6 @@ export function createOperatorEngines({ board, listed, logger }: OperatorEngines
       },
     },
     present: (specs) => (removals.size === 0 ? specs : specs.filter(({ id }) => !removals.has(id))),
-    onChange: (listener) => listeners.push(listener),
     add(written) {
       const { id, url } = readWritten(written);
       const isBack = removals.has(id) && isListed(id);

@@ -32,19 +32,11 @@ async function start(board: EngineBoard, ...configured: readonly string[]) {
   let listed: readonly EngineSpec[] = [];
   const operators = createOperatorEngines({ board, listed: () => listed, logger });
   const lists: string[] = [];
-  const apply = (): void => {
-    lists.push(
-      operators
-        .present(listed)
-        .map((spec) => spec.id)
-        .join(" "),
-    );
-  };
-  operators.onChange(apply);
   const merged = mergeSources([list, operators.source], {
     onSpecs(found) {
       listed = found;
-      apply();
+      const present = operators.present(listed);
+      lists.push(present.map((spec) => spec.id).join(" "));
     },
     onError: () => {},
     onConflict: () => {},

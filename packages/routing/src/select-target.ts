@@ -13,6 +13,7 @@ import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
 import type { NamedSession, SessionBindings } from "./sessions/session-bindings.ts";
+import type { PoolMoment } from "./work/pool-moment.ts";
 import type { PoolWork, PromptWork } from "./work/pool-work.ts";
 import type { FetchedTokens } from "./work/slow-tiers.ts";
 
@@ -82,7 +83,7 @@ export function createTargetSelector(
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
       const isBurst = traffic.isBurst();
-      let sentWork = 0;
+      const moment = pool.work?.moment(shared);
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
         if (!target.usable || !accepts(target)) continue;
@@ -92,10 +93,7 @@ export function createTargetSelector(
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         addAdapter(candidates, index, target, features.adapter);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
-        if (pool.work) {
-          pool.work.describe(candidates, index, target, shared);
-          sentWork += pool.work.busy.sentTo(target.index);
-        }
+        moment?.describe(candidates, index, target);
         if (isBurst) addUnseen(candidates, index, traffic.unseenAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
@@ -104,8 +102,7 @@ export function createTargetSelector(
       const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
       const coldKey = isMeeting ? coldKeyOf(prompt, candidates) : undefined;
-      const seen = { unseenTokens, coldKey, sentWork, engines: candidates.count };
-      const request = withTraffic(asked, pool.work, seen);
+      const request = withTraffic(asked, moment, { unseenTokens, coldKey });
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
       const uncachedTokens = Math.max(1, features.promptTokens - matched);
@@ -141,24 +138,20 @@ function withBinding(features: RequestFeatures, boundKey: string | undefined): R
 interface Surroundings {
   readonly unseenTokens: number;
   readonly coldKey: number | undefined;
-  /** To the candidates. */
-  readonly sentWork: number;
-  readonly engines: number;
 }
 
 /** Adds what is known of the requests around this one. */
 function withTraffic(
   features: RequestFeatures,
-  work: PoolWork | undefined,
-  { unseenTokens, coldKey, sentWork, engines }: Surroundings,
+  pool: PoolMoment | undefined,
+  { unseenTokens, coldKey }: Surroundings,
 ): RequestFeatures {
-  if (!work && unseenTokens === 0 && coldKey === undefined) return features;
-  const busyShare = work?.busy.of(sentWork, engines);
+  if (!pool && unseenTokens === 0 && coldKey === undefined) return features;
   return {
     ...features,
     ...(unseenTokens > 0 && { unseenTokens }),
     ...(coldKey !== undefined && { coldKey }),
-    ...(busyShare !== undefined && { busyShare, msPerOutputToken: work!.times.msPerOutputToken }),
+    ...(pool && { busyShare: pool.busyShare, msPerOutputToken: pool.msPerOutputToken }),
   };
 }
 

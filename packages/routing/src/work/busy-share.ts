@@ -29,11 +29,10 @@ export class BusyShare {
     this.#work[target]! += workMs * Math.exp(this.#windows());
   }
 
-  /** Takes in what other routers have sent to a target since the last call. It is taken to have come evenly. */
-  heard(target: number, { sentWorkMs, sinceMs }: Pick<SharedLoad, "sentWorkMs" | "sinceMs">): void {
+  /** Takes in what other routers have sent to a target since the last call, now. It is taken to have come evenly. */
+  heard(target: number, { sentWorkMs, sinceMs }: Pick<SharedLoad, "sentWorkMs" | "sinceMs">, nowMs: number): void {
     if (target >= sentWorkMs.length) return;
     if (target >= this.#work.length) this.#grow(target + 1);
-    const nowMs = this.#clock.nowMs();
     const workMs = sentWorkMs[target]! - this.#heardMs[target]!;
     if (workMs > 0) {
       const tookMs = nowMs - Math.max(sinceMs, this.#lookedMs[target]!);

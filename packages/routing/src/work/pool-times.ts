@@ -42,6 +42,15 @@ interface Blend {
   readonly ownLeft: number;
 }
 
+/** What is expected of the pool's engines at one moment, for whoever asks for many of them. */
+export interface TimesMoment {
+  readonly blend: Blend | undefined;
+  /** Milliseconds for a token of a prompt, at a target of factor 1. */
+  readonly msPerToken: number;
+  /** Milliseconds for a token and one before it that it attends to, at a target of factor 1. */
+  readonly msPerTokenPair: number;
+}
+
 /** Milliseconds for a thousand tokens from a tier, NaN where nothing is known. */
 interface BlendedFetch {
   /** By what this router has seen alone. */
@@ -102,10 +111,25 @@ export class PoolTimes {
     this.#learnedMs = this.#parts.clock.nowMs();
   }
 
+  /** What is expected now. */
+  moment(): TimesMoment {
+    const blend = this.#blended;
+    const { rates } = this.#parts;
+    return {
+      blend,
+      msPerToken: blend ? blend.fit.msPerKilotoken / 1e3 : rates.msPerToken,
+      msPerTokenPair: blend ? blend.fit.msPerMegapair / 1e6 : rates.msPerTokenPair,
+    };
+  }
+
   /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
   factorOf(target: RatedTarget): number {
+    return this.factorAt(target, this.moment());
+  }
+
+  /** The same, of a moment that was asked for before. */
+  factorAt(target: RatedTarget, { blend }: TimesMoment): number {
     const { rates, fleet } = this.#parts;
-    const blend = this.#blended;
     if (!blend) return rates.factorOf(target);
     const { log, known } = rates.differenceOf(target);
     const told = fleet.merged?.differences.get(target.key);
@@ -117,7 +141,8 @@ export class PoolTimes {
   /** Milliseconds of computing, without what a first token takes besides. */
   workMs(target: RatedTarget, { uncachedTokens, matchedTokens }: PromptPart): number {
     const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
-    return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
+    const now = this.moment();
+    return this.factorAt(target, now) * (now.msPerToken * uncachedTokens + now.msPerTokenPair * pairs);
   }
 
   /** Milliseconds until a first token, if nothing is before it and nothing has to be fetched. */

@@ -1,5 +1,4 @@
 import type { Clock } from "@espalier/common";
-import type { CandidateSet } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
@@ -7,6 +6,7 @@ import { BusyShare } from "./busy-share.ts";
 import { FetchRates, usualFetch } from "./fetch-rates.ts";
 import { FleetTimes } from "./fleet-times.ts";
 import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
+import { PoolMoment } from "./pool-moment.ts";
 import { PoolTimes } from "./pool-times.ts";
 import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
 import { SharedSteps } from "./shared-steps.ts";
@@ -50,25 +50,9 @@ export class PoolWork {
     return this.rates.samples + this.fetches.samples;
   }
 
-  /**
-   * Writes what the target has to do before a prompt that is sent now, and what it would need for that. What it holds of the
-   * prompt is to be written before.
-   */
-  describe(candidates: CandidateSet, index: number, target: RoutingTarget, shared: SharedLoad): void {
-    const factor = this.times.factorOf(target);
-    candidates.prefillMsPerToken[index] = factor * this.times.msPerToken;
-    candidates.prefillMsPerTokenPair[index] = factor * this.times.msPerTokenPair;
-    if (candidates.matchedCpuTokens[index]! > 0) {
-      candidates.cpuFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "cpu");
-    }
-    if (candidates.matchedDiskTokens[index]! > 0) {
-      candidates.diskFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "disk");
-    }
-    if (candidates.matchedExternalTokens[index]! > 0) {
-      candidates.externalFetchMsPerToken[index] = this.times.fetchMsPerToken(target, "external");
-    }
-    candidates.backlogMs[index] = backlogMs(target, shared, this.#clock);
-    this.busy.heard(target.index, shared);
+  /** The pool for a decision that is made now. */
+  moment(shared: SharedLoad): PoolMoment {
+    return new PoolMoment({ times: this.times, busy: this.busy, shared, nowMs: this.#clock.nowMs() });
   }
 
   /** What is fetched is not computed, so each prompt tells of one of the two. */
@@ -97,25 +81,6 @@ export class PoolWork {
   prompt(target: RoutingTarget, part: PromptPart, shared: SharedLoad): PromptWork {
     return new PromptWork({ pool: this, clock: this.#clock, target, part, shared });
   }
-}
-
-/** Of work that was not done when it should have been, so much is still to come: something must be left of it. */
-const leastLeft = 0.05;
-
-/**
- * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them,
- * less the time since it last was seen to finish one, or since it began.
- */
-function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, clock: Clock): number {
-  let { pendingWorkMs, pendingSinceMs, computedMs } = load;
-  if (index < shared.inFlight.length) {
-    pendingWorkMs += shared.pendingWorkMs[index]!;
-    pendingSinceMs = Math.min(pendingSinceMs, shared.pendingSinceMs[index]!);
-    computedMs = Math.max(computedMs, shared.computedMs[index]!);
-  }
-  if (pendingWorkMs <= 0) return 0;
-  const doneMs = Math.max(0, clock.nowMs() - Math.max(pendingSinceMs, computedMs));
-  return Math.max(leastLeft * pendingWorkMs, pendingWorkMs - doneMs);
 }
 
 interface PromptWorkParts {

@@ -32,20 +32,18 @@ export interface RatedTarget {
   readonly key: string;
 }
 
-interface TargetRatio {
-  readonly key: string;
-  /** Logarithm of what the target takes over what the fit says, smoothed from 0 on. */
-  log: number;
-  /** The share of the smoothed that is the 0 which it began with. */
-  doubt: number;
-}
-
 /** What is known of one target. */
 export interface RatedDifference {
   /** Logarithm of what it takes over what the pool's fit says, smoothed from 0 on. */
   readonly log: number;
-  /** The share of `log` that is of samples, 0 to below 1. */
+  /** The share of `log` that is of samples, and not of the 0 which it began with, 0 to below 1. */
   readonly known: number;
+}
+
+interface TargetRatio extends RatedDifference {
+  readonly key: string;
+  log: number;
+  known: number;
 }
 
 const nothingKnown: RatedDifference = { log: 0, known: 0 };
@@ -91,14 +89,15 @@ export class PrefillRates {
     return { msPerKilotoken: msPerKilotoken!, msPerMegapair: msPerMegapair!, fixedMs: fixedMs! };
   }
 
+  /** As it is now: what is handed out changes with each sample. */
   differenceOf({ index, key }: RatedTarget): RatedDifference {
     const ratio = this.#ratios[index];
-    return ratio?.key === key ? { log: ratio.log, known: 1 - ratio.doubt } : nothingKnown;
+    return ratio?.key === key ? ratio : nothingKnown;
   }
 
   /** Every target that something is known of. */
   *differences(): Generator<RatedDifference & { readonly key: string }, void, undefined> {
-    for (const ratio of this.#ratios) if (ratio) yield { key: ratio.key, log: ratio.log, known: 1 - ratio.doubt };
+    for (const ratio of this.#ratios) if (ratio) yield { ...ratio };
   }
 
   /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
@@ -149,11 +148,11 @@ export class PrefillRates {
     if (index >= maxRatedTargets) return;
     let known = this.#ratios[index];
     if (known?.key !== key) {
-      known = { key, log: 0, doubt: 1 };
+      known = { key, log: 0, known: 0 };
       this.#ratios[index] = known;
     }
     known.log += ratioGain * Math.max(-ratioStep, Math.min(ratioStep, log - known.log));
-    known.doubt *= 1 - ratioGain;
+    known.known += ratioGain * (1 - known.known);
   }
 }
 

@@ -57,7 +57,7 @@ function seen(work: PoolWork, of = target) {
   const candidates = createCandidateSet();
   const index = candidates.add(of.key, 0);
   candidates.matchedCpuTokens[index] = 1_000;
-  work.describe(candidates, index, of, shared);
+  work.moment(shared).describe(candidates, index, of);
   return createPolicy("predicted_latency").explain(
     { promptTokens: 2_000, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined },
     candidates,
@@ -99,7 +99,7 @@ test("nothing is written of tiers in which a candidate holds nothing", () => {
   const candidates = createCandidateSet();
   const index = candidates.add(target.key, 0);
   candidates.matchedTokens[index] = 1_000;
-  work.describe(candidates, index, target, shared);
+  work.moment(shared).describe(candidates, index, target);
   expect(candidates.cpuFetchMsPerToken[index]).toBeNaN();
 });
 

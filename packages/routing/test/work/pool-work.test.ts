@@ -39,7 +39,7 @@ beforeEach(() => {
 function backlogMs(of = target): number {
   const candidates = createCandidateSet();
   const index = candidates.add(of.key, 0);
-  work.describe(candidates, index, of, shared);
+  work.moment(shared).describe(candidates, index, of);
   return candidates.backlogMs[index]!;
 }
 

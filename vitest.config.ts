@@ -1,7 +1,7 @@
 import { defineConfig } from "vitest/config";
 
 /** Workspace packages are read from their sources in tests, so a test never sees a stale build. */
-const conditions = ["espalier-source", "node", "import", "module", "default"];
+const conditions = ["espalier-source", "node", "import", "default"];
 const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
 
 export default defineConfig({

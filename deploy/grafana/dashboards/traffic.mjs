@@ -183,6 +183,12 @@ export const traffic = {
       ],
       "Label sets beyond 1,000, which share one series.",
     ),
+    plot(
+      "Trace spans",
+      "ops",
+      [[sum(rate("espalier_trace_spans_total"), "outcome"), "{{outcome}}"]],
+      "What became of recorded spans: sent, failed (the collector did not take them), dropped (the queue was full).",
+    ),
     row("Configuration"),
     plot(
       "Last reload",

@@ -53,4 +53,13 @@ export { NormalEquations } from "./normal-equations.ts";
 export { createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { RecencyMap } from "./recency-map.ts";
 export { type Startable, startTogether } from "./startable.ts";
+export {
+  type Span,
+  type SpanAttributes,
+  type SpanKind,
+  type SpanStart,
+  silentTracer,
+  type TraceParent,
+  type Tracer,
+} from "./tracer.ts";
 export { usageHalfLifeMs } from "./usage-half-life.ts";

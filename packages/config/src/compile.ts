@@ -16,6 +16,7 @@ import { meshBackend } from "./mesh-backend.ts";
 import { fingerprintsOf } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { mask, Secret } from "./secret.ts";
+import { compileTracing } from "./tracing-config.ts";
 
 /** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
 export function compileConfig(tree: ConfigTree, env: Environment): CompiledConfig {
@@ -25,6 +26,7 @@ export function compileConfig(tree: ConfigTree, env: Environment): CompiledConfi
     ...compileEngineSide(tree),
     discovery: compileDiscovery(tree, env),
     mesh: compileMesh(tree),
+    tracing: compileTracing(tree),
     warnings: warningsOf(tree),
     effective: maskSecrets(tree),
     fingerprints: fingerprintsOf(tree),
@@ -231,5 +233,6 @@ function maskSecrets(tree: ConfigTree): ConfigTree {
     "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
     pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
     mesh: masked(tree.mesh, "secret", "redis-url"),
+    tracing: masked(tree.tracing, "headers"),
   };
 }

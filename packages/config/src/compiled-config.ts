@@ -3,6 +3,7 @@ import type { DiscoveryConfig } from "./discovery-config.ts";
 import type { Fingerprints } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import type { Secret } from "./secret.ts";
+import type { TracingConfig } from "./tracing-config.ts";
 
 /** Paths of PEM files of a listener. With `caFile`, clients must present a certificate. */
 export interface ListenerTls {
@@ -175,6 +176,7 @@ export interface CompiledConfig {
   };
   readonly kvPools: readonly KvPoolConfig[];
   readonly mesh: MeshConfig;
+  readonly tracing: TracingConfig;
   /** Paths, each of which may end in `*`. */
   readonly forwardPaths: readonly string[];
   readonly injectUsage: boolean;

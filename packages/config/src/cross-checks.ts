@@ -6,6 +6,7 @@ import { meshBackend } from "./mesh-backend.ts";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { policyOptions } from "./schema/policies.ts";
+import { checkTracing } from "./tracing-config.ts";
 import { formatDuration } from "./units.ts";
 
 /**
@@ -30,6 +31,7 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
     [["tokenizers"], () => checkTokenizers(tree)],
     [["kv-pools", "kv-events"], () => checkKvPools(tree)],
     [["mesh"], () => checkMesh(tree)],
+    [["tracing"], () => checkTracing(tree)],
   ];
   return checks.flatMap(([keys, check]) => (keys.every(isSound) ? check() : []));
 }

@@ -4,6 +4,7 @@ import { configSchema } from "./schema/config-schema.ts";
 import { descriptionOf, shapeOf } from "./schema/shape.ts";
 import { defaultText, typeText } from "./setting-texts.ts";
 import { flagNames, type Setting, settingPath, settings } from "./settings.ts";
+import { standardVariables } from "./standard-variables.ts";
 
 const introduction = `# Configuration
 
@@ -42,7 +43,12 @@ export function renderConfigurationDocs(): string {
       const rows = settings.filter((setting) => topOf(setting) === key);
       return `## \`${key}\`\n\n${descriptionOf(schema)}\n\n${renderTable(rows)}`;
     });
-  const foreign = Object.entries(foreignVariables).map(([name, meaning]) => `| \`${name}\` | ${meaning} |`);
+  const standard = Object.entries(standardVariables).map(
+    ([name, keys]) => [name, `Gives \`${keys.join(".")}\` where nothing else does.`] as const,
+  );
+  const foreign = [...Object.entries(foreignVariables), ...standard].map(
+    ([name, meaning]) => `| \`${name}\` | ${meaning} |`,
+  );
   return [
     introduction,
     `## General\n\n${renderTable(general)}`,

@@ -28,3 +28,4 @@ export type { FlagValues } from "./overlay.ts";
 export { changedPaths, isReloadable, takeUp } from "./reload.ts";
 export type { ConfigTree } from "./schema/config-schema.ts";
 export { Secret } from "./secret.ts";
+export type { TracingConfig } from "./tracing-config.ts";

@@ -6,6 +6,7 @@ import { applyOverlay, type FlagValues, type Origins, readEnvironment, readFlags
 import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
 import { readTree } from "./read-tree.ts";
 import { type ConfigTree, configSchema } from "./schema/config-schema.ts";
+import { readStandardVariables } from "./standard-variables.ts";
 import { parseYaml } from "./yaml-document.ts";
 
 export interface ConfigFile {
@@ -42,7 +43,8 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
   const fromFlags = readFlags(flags);
   const origins: Origins = new Map();
   const withEnvironment = applyOverlay(filled.value, fromEnvironment, origins);
-  const written = applyOverlay(withEnvironment, fromFlags, origins);
+  const said = applyOverlay(withEnvironment, fromFlags, origins);
+  const written = applyOverlay(said, { values: readStandardVariables(env, said) }, origins);
 
   const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
   const tree = readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree;

@@ -93,7 +93,7 @@ export function readFlags(flags: FlagValues): Overlay {
 export type Origins = Map<string, string>;
 
 /** Lays values over a tree, which stays as it is, and notes where they came from. */
-export function applyOverlay(tree: unknown, { values }: Overlay, origins: Origins): unknown {
+export function applyOverlay(tree: unknown, { values }: Pick<Overlay, "values">, origins: Origins): unknown {
   let result = tree;
   for (const { keys, value, from } of values) {
     result = setIn(configSchema, result, keys, value);

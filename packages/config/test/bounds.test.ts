@@ -45,6 +45,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["listen.port", "-1", "0", "65535", "65536"],
   ["mesh.port", "-1", "0", "65535", "65536"],
   ["mesh.join-grace", "-1", "0s", "10m", "600001"],
+  ["tracing.sample", "-0.01", "0", "1", "1.01"],
   ["admin.port", "-1", "0", "65535", "65536"],
   ["policy.load-factor", "0.999", "1", "1000", "1000.1"],
   ["policy.points-per-weight", "0", "1", "4096", "4097"],

@@ -79,6 +79,7 @@ test("without any source the configuration is complete", () => {
       redisUrl: undefined,
       joinGraceMs: 3_000,
     },
+    tracing: { endpoint: undefined, headers: {}, serviceName: "espalier-router", sampleShare: 0.01 },
     forwardPaths: [],
     injectUsage: true,
     health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2 },
@@ -168,6 +169,7 @@ tokenize: { budget: 5ms, threads: 2, cache: 1GiB }
 prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096 }
 kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
 mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947"], secret: secret-of-the-mesh, tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
+tracing: { endpoint: "https://c:4318/x", headers: "x-a=1,authorization=Bearer%20t", service-name: s, sample: 0.5 }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1 }
@@ -243,6 +245,7 @@ test("every key of the file has its place in the compiled form", () => {
       tls: { certFile: "/mc", keyFile: "/mk", caFile: "/mca" },
       joinGraceMs: 5_000,
     },
+    tracing: { endpoint: "https://c:4318/x", serviceName: "s", sampleShare: 0.5 },
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
     health: { path: "/ping", intervalMs: 5_000, timeoutMs: 500, downAfter: 4, upAfter: 1 },

@@ -29,6 +29,7 @@ api-keys:
 engines: [http://a]
 pools: [{ models: [a], engine-api-key: engine-hunter2 }]
 mesh: { backend: redis, secret: hunter2-of-the-mesh, redis-url: "redis://:hunter2@r" }
+tracing: { headers: "authorization=Bearer%20hunter2" }
 `;
 
 test("keys are kept as digests only", () => {
@@ -54,7 +55,7 @@ test.each([
   expect(printed).not.toContain("hunter2");
   if (form === "the description" || form === "the YAML") {
     expect(printed.toLowerCase()).not.toContain(sha256("hashed-hunter2").toString("hex"));
-    expect(printed.match(/\*\*\*/g)).toHaveLength(6);
+    expect(printed.match(/\*\*\*/g)).toHaveLength(7);
   }
 });
 

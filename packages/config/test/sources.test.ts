@@ -258,6 +258,10 @@ const samples: Readonly<Record<string, string>> = {
   "drain.grace": "7s",
   "log.level": "debug",
   "log.format": "pretty",
+  "tracing.endpoint": "http://a:4318",
+  "tracing.headers": "***",
+  "tracing.service-name": "a",
+  "tracing.sample": "0.7",
 };
 
 /** What some settings need beside them. */
@@ -309,6 +313,7 @@ const secretSamples: Readonly<Record<string, string>> = {
   "admin.key": "an-admin-key",
   "mesh.secret": "a-secret-of-the-mesh",
   "mesh.redis-url": "redis://a",
+  "tracing.headers": "a=b",
 };
 
 /** The key that a plain text stands for. */

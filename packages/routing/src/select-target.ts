@@ -53,6 +53,8 @@ export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   readonly onlyEngine?: string | undefined;
   /** Whether a target can take what is to be sent; all but those whose role is `prefill` unless given. */
   readonly accepts?: (target: Target) => boolean;
+  /** Told when it is known what every candidate holds and has to do, before one is chosen. */
+  readonly onMatched?: (() => void) | undefined;
 }
 
 /** Chooses the target of a request among a pool's usable ones. */
@@ -78,7 +80,7 @@ export function createTargetSelector(
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
-    select(pool, targets, { features, prompt }, { tried, onlyEngine, accepts = takesWhole }) {
+    select(pool, targets, { features, prompt }, { tried, onlyEngine, accepts = takesWhole, onMatched }) {
       candidates.reset();
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
@@ -97,6 +99,7 @@ export function createTargetSelector(
         if (isBurst) addUnseen(candidates, index, traffic.unseenAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
+      onMatched?.();
       if (candidates.count === 0) return undefined;
       const session = sessionOf(pool, features);
       const asked = session ? withBinding(features, sessions.targetOf(session)) : features;

@@ -1,5 +1,5 @@
 import type { Server } from "node:http";
-import { asTargetIndex, type Meter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import { asTargetIndex, type Meter, silentTracer, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { watchFile } from "@espalier/discovery";
 import { createPrefixIndex } from "@espalier/prefix-index";
@@ -16,6 +16,7 @@ import {
   quietTraffic,
   type SessionBindings,
 } from "@espalier/routing";
+import type { Tracing } from "@espalier/tracing";
 import { createFleet } from "@espalier/workers";
 import { createAdapterLoader } from "./adapters/adapter-loader.ts";
 import { createAdapterUse } from "./adapters/adapter-use.ts";
@@ -33,12 +34,14 @@ import { createEngineSources, type EngineSources } from "./lifecycle/engine-sour
 import { createLiveConfig } from "./lifecycle/live-config.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
 import { createMeshParts } from "./mesh/mesh-parts.ts";
+import { routerIdOf } from "./mesh/router-identity.ts";
 import { createLocalBoard, createSharedBoard } from "./operator/engine-board.ts";
 import { poolTargets } from "./prefix/pool-targets.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { fleetOptions, proxyOptions } from "./router-options.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
+import { createTracingParts } from "./tracing/tracing-parts.ts";
 
 /** Responses whose engine is remembered. */
 const storedResponseCapacity = 100_000;
@@ -46,6 +49,8 @@ const storedResponseCapacity = 100_000;
 export interface RouterParts extends RouterContext {
   readonly sources: EngineSources;
   readonly reloader: Reloader;
+  /** Undefined where nothing is traced. */
+  readonly tracing: Tracing | undefined;
 }
 
 /** The ports of the running process, and how what it counts is told. */
@@ -74,7 +79,10 @@ export function createContext(
   const live = createLiveConfig({ config, random, pools, ...(onReload && { onChange: onReload }) });
   const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
+  const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
+  const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   return {
+    ...{ tracing, tracer: tracing ?? silentTracer },
     ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, mesh, inFlight },
     ...createSelectors(engineSide, ports),
     sources: createEngineSources({ ...ports, config, list: live.engines, board, fleet }),

@@ -67,7 +67,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, inFlight, proxy, prefix, mesh, learning, live, reloader, sources } = context;
+  const { fleet, drain, inFlight, proxy, prefix, mesh, learning, live, reloader, sources, tracing } = context;
   const readiness = (): Readiness => readinessOf(context);
   const ready = createReadyGauge(metrics.meter);
 
@@ -110,6 +110,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   return {
     ...startTogether([
+      // The first is the last to stop: by then every request has ended.
+      ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader],
       ...[admin, dashboard, data],
     ]),

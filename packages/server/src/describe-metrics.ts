@@ -4,6 +4,7 @@ import { loadConfig } from "@espalier/config";
 import { registerFeedMetrics } from "@espalier/kv-events";
 import { createFeedReaderMeters } from "@espalier/replication";
 import { createMetrics, type MetricInfo } from "@espalier/telemetry";
+import { createSpanMeters } from "@espalier/tracing";
 import { createContext } from "./create-context.ts";
 import { createDashboardParts } from "./dashboard/dashboard-parts.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
@@ -22,6 +23,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   createReadyGauge(meter);
   registerFeedMetrics(meter);
   createFeedReaderMeters(meter);
+  createSpanMeters(meter);
   return describe();
 }
 

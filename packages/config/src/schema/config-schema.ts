@@ -9,6 +9,7 @@ import { admin, apiKeys, drain, limits, listen, log, timeouts } from "./listener
 import { mesh } from "./mesh.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./prefix.ts";
 import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
+import { tracing } from "./tracing.ts";
 
 /**
  * The one description of the configuration. Types, checks, defaults, the JSON Schema, flags, names of environment
@@ -47,6 +48,7 @@ export const configSchema = section("Configuration of Espalier.", {
   limits,
   drain,
   log,
+  tracing,
 });
 
 /** A configuration with every default filled in, keyed as in the file: durations in milliseconds, sizes in bytes. */

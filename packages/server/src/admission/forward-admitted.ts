@@ -42,7 +42,7 @@ interface Way {
 
 function enter(
   queue: Admission<Target>,
-  { service, features, body, onlyEngine }: PlannedRequest,
+  { service, features, body, onlyEngine, trace }: PlannedRequest,
   { exchange, forward, targets, cold }: Way,
 ): Promise<ExchangeOutcome> {
   let going: Promise<ExchangeOutcome> | undefined;
@@ -50,6 +50,11 @@ function enter(
     going = Promise.resolve(outcome);
   };
   const { promptTokens, expectedOutputTokens } = features;
+  const enteredMs = trace?.nowMs() ?? 0;
+  let isWaiting = false;
+  const leaves = (outcome: string): void => {
+    if (isWaiting) trace?.step("queue", enteredMs, { "espalier.queue_outcome": outcome });
+  };
   const ticket = queue.enter(
     {
       className: service?.className,
@@ -62,15 +67,21 @@ function enter(
       targets,
       mayGo: () => cold?.mayGo(targets()) ?? true,
       admitted(open, admitted) {
+        leaves("admitted");
         exchange.admitted(queue, admitted, cold?.among(open) ?? open);
         settle(forward());
       },
-      refused: (error) => settle({ kind: "failed", error, failures: [] }),
+      refused(error) {
+        leaves(error.code);
+        settle({ kind: "failed", error, failures: [] });
+      },
     },
   );
   if (going) return going;
+  isWaiting = true;
   return new Promise((resolve) => {
     const clientGone = (): void => {
+      leaves("client_closed");
       ticket?.leave();
       settle({ kind: "client_closed" });
     };

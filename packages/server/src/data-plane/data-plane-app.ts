@@ -8,6 +8,8 @@ import fastify, {
   type FastifyRequest,
 } from "fastify";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
+import { beginTrace } from "../tracing/begin-trace.ts";
+import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
 import { type ClientErrors, createClientErrors } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
@@ -35,6 +37,8 @@ declare module "fastify" {
   interface FastifyRequest {
     /** Name of the key that it came with; undefined where none is needed. */
     apiKeyName: string | undefined;
+    /** Undefined for one that is not recorded. */
+    trace: RequestTrace | undefined;
   }
 }
 
@@ -57,6 +61,7 @@ export function createDataPlaneApp(
   const app = createFastify(context, listener, clientErrors);
   clientErrors.watch(app);
   app.decorateRequest("apiKeyName", undefined);
+  app.decorateRequest("trace", undefined);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
   app.setErrorHandler((error, request, reply) => {
@@ -79,6 +84,8 @@ export function createDataPlaneApp(
     served.addHook("onRequest", async (request, reply) => {
       admit(context, request);
       countInFlight(context, reply.raw);
+      // After the checks, so that who may not ask cannot fill the queue of spans.
+      if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
     });
     registerModelRoutes(served, context);
     registerInferenceRoutes(served, context);

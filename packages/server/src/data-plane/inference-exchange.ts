@@ -17,8 +17,8 @@ import { describeDecision } from "../dashboard/describe-decision.ts";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
-import { outcomeStatus } from "./outcome-status.ts";
 import type { PlannedRequest } from "./planned-request.ts";
+import { reportOutcome } from "./report-outcome.ts";
 import type { RouterContext } from "./router-context.ts";
 import { upstreamHeaders } from "./upstream-headers.ts";
 
@@ -101,7 +101,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   #dispatch(step: SplitStep | undefined): Upstream | undefined | Promise<Upstream | undefined> {
-    const { pool, features, prompt } = this.#plan;
+    const { pool, features, prompt, trace } = this.#plan;
     const { metrics, prefix, decisions } = this.#context;
     const selection = step?.selection ?? this.#selectAlone();
     if (!selection) return undefined;
@@ -122,7 +122,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#admitted?.dispatched(Math.max(1, features.promptTokens - matchedTokens));
     // Before the request goes out, so that its siblings of one burst find it.
     this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens, selection);
-    const headers = upstreamHeaders(pool, target);
+    let headers = upstreamHeaders(pool, target);
+    if (trace) headers = [...headers, "traceparent", trace.asking({ method: this.method, target, matchedTokens })];
     const body = workMs > 0 && !this.#adapter ? this.#plan.bodyWith?.({}, workMs) : undefined;
     const upstream = { key: target.key, url: target.engine.url, headers, ...(body && { body }) };
     const leg = step?.leg && { key: step.key, headers: [...headers, ...step.leg.headers], body: step.leg.body };
@@ -147,15 +148,19 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   #selectAlone(): Selection<Target> | undefined {
-    const { pool, onlyEngine } = this.#plan;
+    const { pool, onlyEngine, prompt, trace } = this.#plan;
     const targets = (this.#tried.size === 0 ? this.#open : undefined) ?? this.#plan.targets;
     const accepts = this.#split ? this.#context.split.alonePredicate(pool, targets, this.#tried) : servesAlone;
-    const restriction = { tried: this.#tried, onlyEngine, accepts };
-    return this.#context.selector.select(pool, targets, this.#plan, restriction);
+    trace?.picking();
+    const restriction = { tried: this.#tried, onlyEngine, accepts, onMatched: prompt && trace?.onMatched };
+    const selection = this.#context.selector.select(pool, targets, this.#plan, restriction);
+    trace?.picked(pool.policy.name, selection);
+    return selection;
   }
 
   attemptStarted(_: Upstream, __: number, withdraw: () => void): void {
     this.#attempts++;
+    this.#plan.trace?.sent();
     this.#split?.started(withdraw);
     // Time that a failed engine took is not the router's, nor is that in which all engines were busy.
     if (this.#attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs() - (this.#admitted?.waitedMs ?? 0);
@@ -165,6 +170,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const isOwnDoing = failure.kind === "declined" || failure.kind === "withdrawn";
     if (this.#selection && !isOwnDoing) this.#tried.add(this.#selection.target.key);
     this.#split?.failed(failure.kind);
+    this.#plan.trace?.attemptFailed(failure);
     this.#ticket?.end();
     this.#adapter?.ended();
     if (failure.beforeFirstByte) this.#withdraw();
@@ -175,6 +181,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   responseStarted(_: Upstream, status: number): void {
+    this.#plan.trace?.answered(status);
     if (status >= 400) this.#withdraw();
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
@@ -206,6 +213,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   firstByte(): void {
     this.#firstByteMs = this.#context.clock.nowMs();
+    this.#plan.trace?.firstByte();
     // An answer that is not streamed comes when all of it is there.
     if (this.#isStream) this.#work?.firstToken();
     this.#ticket?.firstToken();
@@ -233,8 +241,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   /** Takes in how it ended: releases the load, counts, remembers. Returns the error to answer with, if there is one. */
   finish(outcome: ExchangeOutcome): EspalierError | undefined {
-    const { clock, metrics, storedResponses } = this.#context;
-    const { endpointId, pool, acceptedMs } = this.#plan;
+    const { clock, storedResponses } = this.#context;
     this.#isFinished = true;
     this.#ticket?.end();
     this.#adapter?.ended();
@@ -258,18 +265,12 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#admitted?.ended(usage?.completionTokens ?? this.#outputTokens);
     this.#queue?.eased();
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
-    metrics.finished({
-      endpoint: endpointId,
-      model: pool.model,
-      status: outcomeStatus(outcome, error),
-      durationS: (clock.nowMs() - acceptedMs) / 1_000,
-      firstByteS: (this.#firstByteMs - acceptedMs) / 1_000,
-      promptTokens: usage?.promptTokens,
-      completionTokens: usage?.completionTokens,
-      cachedTokens: usage?.cachedTokens,
+    reportOutcome(this.#context, this.#plan, {
+      ...{ outcome, error, usage, selection: this.#selection, attempts: this.#attempts },
+      ...{ dispatchedMs: this.#dispatchedMs, firstByteMs: this.#firstByteMs },
+      prefillWorker: this.#split?.prefillWorker,
+      queuedMs: this.#admitted?.waitedMs,
     });
-    if (!Number.isNaN(this.#dispatchedMs)) metrics.overhead((this.#dispatchedMs - acceptedMs) / 1_000);
-    this.#log(outcome);
     return error;
   }
 
@@ -283,18 +284,5 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   #refusal(error: EspalierError): EspalierError {
     if (this.#plan.onlyEngine === undefined || this.#attempts > 0) return error;
     return new EspalierError("response_not_found", "The engine that holds this response is not available.");
-  }
-
-  #log(outcome: ExchangeOutcome): void {
-    const { logger } = this.#context;
-    const fields = {
-      requestId: this.requestId,
-      model: this.#plan.pool.model,
-      worker: this.#selection?.target.engine.id,
-      ...{ attempts: this.#attempts, outcome: outcome.kind },
-    };
-    if (outcome.kind === "failed" || outcome.kind === "cut") {
-      logger.warn("request failed", { ...fields, code: outcome.error.code });
-    } else logger.debug("request", fields);
   }
 }

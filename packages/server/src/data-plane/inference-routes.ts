@@ -11,6 +11,7 @@ import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { planService } from "../admission/plan-service.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
+import { describeRequest } from "../tracing/describe-request.ts";
 import { locateResponse } from "./locate-response.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { resolvePool } from "./resolve-pool.ts";
@@ -81,7 +82,11 @@ function planView(
   const body = edit({}, { isAnswer: true, workMs: 0 });
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
+  const { trace } = request;
+  if (trace) describeRequest(trace, view, model);
+  const readMs = trace?.nowMs() ?? 0;
   const plan = (prompt: PromptBlocks | undefined): PlannedRequest => ({
+    trace,
     endpointId: endpoint.id,
     family: endpoint.family,
     method: endpoint.method,
@@ -117,7 +122,11 @@ function planView(
     fields: view.fields,
     estimatedTokens,
   });
-  return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
+  const planRead = (read: PromptBlocks): PlannedRequest => {
+    trace?.step("tokenize", readMs, { "espalier.prompt_from": read.from, "espalier.prompt_tokens": read.tokens });
+    return plan(read);
+  };
+  return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
 }
 
 /** Half of the chain hash at the block where so many tokens end, or at the last one of a shorter prompt. */

@@ -5,12 +5,15 @@ import type { Target } from "@espalier/workers";
 import type { ServiceClass } from "../admission/service-class.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
 import type { PoolSettings } from "../routing/pools.ts";
+import type { RequestTrace } from "../tracing/request-trace.ts";
 
 /** Everything that is known of one request before an engine is chosen. */
 export interface PlannedRequest
   extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId">,
     RoutedRequest {
   readonly ownHeaders: readonly string[];
+  /** Undefined for a request that is not recorded. */
+  readonly trace?: RequestTrace | undefined;
   /** Names the route in metrics. */
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
   readonly pool: PoolSettings;

@@ -10,9 +10,12 @@ export function readRequestId(header: string | string[] | undefined, random: Ran
 
 /** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */
 export function readTraceparent(header: string | string[] | undefined, random: Random): string {
-  return typeof header === "string" && usableTraceparent.test(header)
-    ? header
-    : `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
+  return callerTraceparent(header) ?? `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
+}
+
+/** The client's `traceparent`; undefined when there is none that is valid. */
+export function callerTraceparent(header: string | string[] | undefined): string | undefined {
+  return typeof header === "string" && usableTraceparent.test(header) ? header : undefined;
 }
 
 /** Numbers above 2^31 take a slow path in `toString`, which a table of bytes spares. */

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random } from "@espalier/common";
+import type { Clock, Logger, Random, Tracer } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
@@ -34,6 +34,7 @@ export interface RouterContext {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
+  readonly tracer: Tracer;
   /** What a reload changes; read anew for each request. */
   readonly live: LiveConfig;
   readonly fleet: Fleet;

@@ -2,6 +2,7 @@ import { asEspalierError, type EspalierError } from "@espalier/common";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { forwardAdmitted } from "../admission/forward-admitted.ts";
+import { endRefused } from "../tracing/end-trace.ts";
 import { replyWithError } from "./error-reply.ts";
 import { InferenceExchange } from "./inference-exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
@@ -24,7 +25,11 @@ export async function answer(
 ): Promise<void> {
   reply.hijack();
   const response = reply.raw;
-  if (response.destroyed) return;
+  request.trace?.accepted();
+  if (response.destroyed) {
+    request.trace?.end({ "espalier.outcome": "client_closed" }, undefined);
+    return;
+  }
   let error: EspalierError | undefined;
   try {
     const planning = plan();
@@ -46,9 +51,10 @@ export function closing({ drain }: RouterContext): readonly string[] {
 }
 
 /** Counts a request that no engine was asked for. */
-export function countRefusal({ metrics }: RouterContext, request: FastifyRequest, error: EspalierError): void {
+export function countRefusal(context: RouterContext, request: FastifyRequest, error: EspalierError): void {
+  endRefused(context, request, error);
   const { config, url = "" } = request.routeOptions;
-  metrics.finished({
+  context.metrics.finished({
     endpoint: config?.endpointId ?? url,
     model: "",
     status: error.kind.status,
@@ -67,6 +73,7 @@ export function passOn(
 ): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine"> {
   const body = Buffer.isBuffer(request.body) ? [request.body] : [];
   return {
+    trace: request.trace,
     family: "openai",
     method: request.method,
     path: request.url,
@@ -88,12 +95,12 @@ export function passOn(
 }
 
 /** What the router itself says of a request to the engine: the trace context, and the client's address; flat pairs. */
-export function ownHeaders({ random }: RouterContext, { headers, raw }: FastifyRequest): readonly string[] {
+export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: FastifyRequest): readonly string[] {
   const forwarded = headers["x-forwarded-for"];
   const client = raw.socket.remoteAddress ?? "unknown";
   return [
     "traceparent",
-    readTraceparent(headers.traceparent, random),
+    trace?.traceparent ?? readTraceparent(headers.traceparent, random),
     "x-forwarded-for",
     forwarded === undefined ? client : `${forwarded}, ${client}`,
   ];

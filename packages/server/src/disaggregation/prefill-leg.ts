@@ -1,3 +1,4 @@
+import type { Span } from "@espalier/common";
 import type { SideCall, SideOutcome } from "@espalier/proxy";
 import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
@@ -34,11 +35,12 @@ export class PrefillLeg {
   /** Whether the answer comes when the prompt is computed, and not when another engine has fetched it. */
   readonly #isAlone: boolean;
   readonly #startedMs: number;
+  readonly #span: Span | undefined;
   #placement: Placement | undefined;
 
   constructor(context: RouterContext, { plan, selection, body, headers, keptBytes }: PrefillRequest) {
     const { target, matchedTokens } = selection;
-    const { pool, features, prompt } = plan;
+    const { pool, features, prompt, trace } = plan;
     this.#context = context;
     this.#startedMs = context.clock.nowMs();
     this.#permit = target.engine.breaker.begin();
@@ -53,6 +55,8 @@ export class PrefillLeg {
     });
     if (features.adapter !== undefined) target.adapters.sent(features.adapter);
     this.#placement = prompt && context.prefix.knowledge.place(target, prompt, matchedTokens, selection);
+    this.#span = trace?.beside("prefill", { method: plan.method, target, matchedTokens });
+    const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
     this.#call = context.proxy.sendBeside({
       method: plan.method,
       path: plan.path,
@@ -65,7 +69,7 @@ export class PrefillLeg {
       upstream: {
         key: target.key,
         url: target.engine.url,
-        headers: [...upstreamHeaders(pool, target), ...headers],
+        headers: [...upstreamHeaders(pool, target), ...headers, ...traced],
       },
     });
     this.outcome = this.#call.outcome.then((outcome) => this.#settle(outcome));
@@ -78,6 +82,7 @@ export class PrefillLeg {
 
   #settle(outcome: SideOutcome): PrefillOutcome {
     const isDone = outcome.kind === "answered" && outcome.status === 200;
+    this.#endSpan(outcome);
     if (isDone && this.#isAlone) this.#work?.firstToken();
     if (isDone) this.#ticket.firstToken();
     this.#ticket.end();
@@ -93,6 +98,13 @@ export class PrefillLeg {
     const doneMs = this.#context.clock.nowMs();
     this.#context.split.metrics.prefill((doneMs - this.#startedMs) / 1_000);
     return { isDone, answer: outcome.body, doneMs };
+  }
+
+  #endSpan(outcome: SideOutcome): void {
+    if (outcome.kind === "answered") this.#span?.set({ "http.response.status_code": outcome.status });
+    const failure = outcome.kind === "failed" ? outcome.failure : undefined;
+    const isRefused = outcome.kind === "answered" && outcome.status >= 400;
+    this.#span?.end(this.#context.clock.nowMs(), isRefused ? String(outcome.status) : failure);
   }
 
   #fail(kind: string, code: string): void {

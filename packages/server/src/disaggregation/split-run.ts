@@ -138,7 +138,14 @@ export class SplitRun {
   }
 
   #decide(): SplitStep | undefined | Promise<SplitStep | undefined> {
+    const { trace } = this.#plan;
+    const pickingMs = trace?.nowMs() ?? 0;
     const chosen = choosePair(this.#context, this.#plan, { any: this.#tried, prefill: this.#triedPrefill });
+    trace?.step("pick", pickingMs, {
+      "espalier.policy": this.#plan.pool.policy.name,
+      "espalier.reason": chosen.reason,
+      "espalier.disaggregated": chosen.protocol !== undefined,
+    });
     if (!chosen.protocol) {
       this.#stage = "alone";
       // What went wrong with a pair tells more than why there is no other one.

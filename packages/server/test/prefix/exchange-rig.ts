@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { PassThrough } from "node:stream";
-import { createSeededRandom, EspalierError, silentLogger } from "@espalier/common";
+import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/common";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import type { AttemptFailure, ExchangeOutcome, FailureKind, Upstream } from "@espalier/proxy";
@@ -75,6 +75,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   const context = {
     clock,
     logger: silentLogger,
+    tracer: silentTracer,
     prefix: { knowledge },
     metrics: createRequestMetrics(meter),
     selector: createTargetSelector(createSeededRandom(3), knowledge),

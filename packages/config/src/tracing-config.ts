@@ -1,0 +1,55 @@
+import type { Path, Problem } from "./problems.ts";
+import type { ConfigTree } from "./schema/config-schema.ts";
+import { Secret } from "./secret.ts";
+
+/** Where traces of requests go, and of which. */
+export interface TracingConfig {
+  /** Base URL of the collector; undefined when nothing is traced. */
+  readonly endpoint: string | undefined;
+  /** For the collector, by name in lower case. */
+  readonly headers: Readonly<Record<string, Secret>>;
+  readonly serviceName: string;
+  /** From 0 to 1. */
+  readonly sampleShare: number;
+}
+
+export function compileTracing({ tracing }: ConfigTree): TracingConfig {
+  const pairs = readPairs(tracing.headers ?? "") ?? [];
+  return {
+    endpoint: tracing.endpoint,
+    headers: Object.fromEntries(pairs.map(([name, value]) => [name, new Secret(value)])),
+    serviceName: tracing["service-name"],
+    sampleShare: tracing.sample,
+  };
+}
+
+export function checkTracing({ tracing: { headers } }: ConfigTree): Problem[] {
+  const path: Path = ["tracing", "headers"];
+  if (headers === undefined || readPairs(headers)) return [];
+  return [{ path, message: "must be name=value pairs with commas between them, values percent-encoded" }];
+}
+
+const fieldName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const fieldValue = /^[\x20-\x7e]*$/;
+
+/** The form of `OTEL_EXPORTER_OTLP_HEADERS`. @returns undefined when a pair is none */
+function readPairs(text: string): readonly (readonly [string, string])[] | undefined {
+  const pairs: (readonly [string, string])[] = [];
+  for (const part of text.split(",")) {
+    const at = part.indexOf("=");
+    if (part.trim() === "") continue;
+    const name = part.slice(0, Math.max(0, at)).trim();
+    const value = decode(part.slice(at + 1).trim());
+    if (at < 0 || !fieldName.test(name) || value === undefined || !fieldValue.test(value)) return undefined;
+    pairs.push([name.toLowerCase(), value]);
+  }
+  return pairs;
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -34,5 +34,5 @@ export const clusterOptions = {
   cluster: "convergence",
   fleetSeed: "seed",
   blockSizeTokens: 16,
-  security: { kind: "secret", secret: "a secret of the test" },
+  security: { kind: "secret", secrets: ["a secret of the test"] },
 } as const;

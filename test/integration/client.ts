@@ -61,9 +61,14 @@ export interface OpenRequest {
   destroy(): void;
 }
 
-export function openPost(url: string, body: string | Json, headers: Readonly<Record<string, string>> = {}) {
+export function openPost(
+  url: string,
+  body: string | Json,
+  headers: Readonly<Record<string, string>> = {},
+  tls: CallOptions["tls"] = {},
+) {
   const all = { "content-type": "application/json", ...headers };
-  return openRequest(url, { method: "POST", headers: all, body: bytes(body) });
+  return openRequest(url, { method: "POST", headers: all, body: bytes(body), tls });
 }
 
 function openRequest(url: string, { method = "GET", headers = {}, body, path, tls }: CallOptions): OpenRequest {

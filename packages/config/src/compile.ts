@@ -202,6 +202,9 @@ function compileMesh({ mesh }: ConfigTree): MeshConfig {
     advertise: mesh.advertise,
     seeds: mesh.seeds,
     secret: secret === undefined ? undefined : new Secret(secret),
+    acceptedSecrets: [...new Set(mesh["accepted-secrets"])]
+      .filter((accepted) => accepted !== secret)
+      .map((accepted) => new Secret(accepted)),
     tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
     redisUrl: redisUrl === undefined ? undefined : new Secret(redisUrl),
     joinGraceMs: mesh["join-grace"],
@@ -232,7 +235,10 @@ function maskSecrets(tree: ConfigTree): ConfigTree {
     admin: masked(tree.admin, "key"),
     "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
     pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
-    mesh: masked(tree.mesh, "secret", "redis-url"),
+    mesh: {
+      ...masked(tree.mesh, "secret", "redis-url"),
+      "accepted-secrets": tree.mesh["accepted-secrets"].map(() => mask),
+    },
     tracing: masked(tree.tracing, "headers"),
   };
 }

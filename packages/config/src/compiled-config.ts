@@ -106,6 +106,8 @@ export interface MeshConfig {
   /** `HOST:PORT` each. */
   readonly seeds: readonly string[];
   readonly secret: Secret | undefined;
+  /** Others than `secret` that count as well; none without it. */
+  readonly acceptedSecrets: readonly Secret[];
   readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
   /** There is one with `redis`. It may hold a password. */
   readonly redisUrl: Secret | undefined;

@@ -164,6 +164,9 @@ function checkMesh({ mesh }: ConfigTree): Problem[] {
       { path: ["mesh", "secret"], message: `or mesh.tls is required, because ${host} is not a loopback address` },
     ];
   }
+  if (mesh["accepted-secrets"].length > 0 && secret === undefined) {
+    return [{ path: ["mesh", "secret"], message: "is required beside mesh.accepted-secrets" }];
+  }
   return [];
 }
 

@@ -25,7 +25,7 @@ export type { Environment } from "./interpolate.ts";
 export { configJsonSchema } from "./json-schema.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
 export type { FlagValues } from "./overlay.ts";
-export { changedPaths, isReloadable, takeUp } from "./reload.ts";
+export { changedPaths, isReloadable, isTakenUp, takeUp } from "./reload.ts";
 export type { ConfigTree } from "./schema/config-schema.ts";
 export { Secret } from "./secret.ts";
 export type { TracingConfig } from "./tracing-config.ts";

@@ -6,11 +6,22 @@ import { isSection } from "./read-tree.ts";
 const reloadablePaths = [
   ...["engines", "policy", "pools", "models.aliases", "models.splits", "api-keys", "session-key", "inject-usage"],
   ...["limits.max-nesting", "limits.max-concurrent-requests", "drain", "log.level"],
+  ...["mesh.secret", "mesh.accepted-secrets"],
 ] as const;
 
 /** @param path keys joined by dots, as `settingPath` and `changedPaths` give it */
 export function isReloadable(path: string): boolean {
   return reloadablePaths.some((one) => path === one || path.startsWith(`${one}.`) || path.startsWith(`${one}[`));
+}
+
+/**
+ * Whether a router that runs with one configuration takes up a value of another. What it is authenticated by stays for
+ * its life: a secret gives way to another secret only.
+ */
+export function isTakenUp(path: string, running: CompiledConfig, loaded: CompiledConfig): boolean {
+  if (!isReloadable(path)) return false;
+  const keepsKind = (running.mesh.secret === undefined) === (loaded.mesh.secret === undefined);
+  return keepsKind || !path.startsWith("mesh.");
 }
 
 /** By path, a digest of each value that was written or has a default: tells of change without keeping secrets. */
@@ -42,31 +53,33 @@ export function takeUp(running: CompiledConfig, loaded: CompiledConfig): Compile
   const { engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
   const { maxNesting, maxConcurrentRequests } = loaded.limits;
   const { aliases, splits } = loaded.models;
+  const takes = (path: string): boolean => isTakenUp(path, running, loaded);
+  const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
   return {
     ...running,
     ...{ engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
     limits: { ...running.limits, maxNesting, maxConcurrentRequests },
     models: { ...running.models, aliases, splits },
+    mesh: { ...running.mesh, secret, acceptedSecrets },
     log: { ...running.log, level: loaded.log.level },
-    effective: joinTrees(running.effective, loaded.effective, "") as CompiledConfig["effective"],
-    fingerprints: joinFingerprints(running.fingerprints, loaded.fingerprints),
+    effective: joinTrees(running.effective, loaded.effective, "", takes) as CompiledConfig["effective"],
+    fingerprints: joinFingerprints(running.fingerprints, loaded.fingerprints, takes),
   };
 }
 
-function joinTrees(running: unknown, loaded: unknown, path: string): unknown {
-  if (isReloadable(path)) return loaded;
+type Takes = (path: string) => boolean;
+
+function joinTrees(running: unknown, loaded: unknown, path: string, takes: Takes): unknown {
+  if (takes(path)) return loaded;
   if (!isSection(running) || !isSection(loaded)) return running;
   const joined = new Map<string, unknown>();
   for (const key of new Set([...Object.keys(running), ...Object.keys(loaded)])) {
-    const value = joinTrees(running[key], loaded[key], path === "" ? key : `${path}.${key}`);
+    const value = joinTrees(running[key], loaded[key], path === "" ? key : `${path}.${key}`, takes);
     if (value !== undefined) joined.set(key, value);
   }
   return Object.fromEntries(joined);
 }
 
-function joinFingerprints(running: Fingerprints, loaded: Fingerprints): Fingerprints {
-  return new Map([
-    ...[...running].filter(([path]) => !isReloadable(path)),
-    ...[...loaded].filter(([path]) => isReloadable(path)),
-  ]);
+function joinFingerprints(running: Fingerprints, loaded: Fingerprints, takes: Takes): Fingerprints {
+  return new Map([...[...running].filter(([path]) => !takes(path)), ...[...loaded].filter(([path]) => takes(path))]);
 }

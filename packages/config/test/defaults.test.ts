@@ -75,6 +75,7 @@ test("without any source the configuration is complete", () => {
       advertise: undefined,
       seeds: [],
       secret: undefined,
+      acceptedSecrets: [],
       tls: undefined,
       redisUrl: undefined,
       joinGraceMs: 3_000,
@@ -168,7 +169,7 @@ tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], m
 tokenize: { budget: 5ms, threads: 2, cache: 1GiB }
 prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096 }
 kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
-mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947"], secret: secret-of-the-mesh, tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
+mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947"], secret: secret-of-the-mesh, accepted-secrets: [older-secret-of-the-mesh], tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
 tracing: { endpoint: "https://c:4318/x", headers: "x-a=1,authorization=Bearer%20t", service-name: s, sample: 0.5 }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false

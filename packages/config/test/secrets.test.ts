@@ -28,7 +28,7 @@ api-keys:
   - { name: hashed, key-sha256: ${sha256("hashed-hunter2").toString("hex").toUpperCase()} }
 engines: [http://a]
 pools: [{ models: [a], engine-api-key: engine-hunter2 }]
-mesh: { backend: redis, secret: hunter2-of-the-mesh, redis-url: "redis://:hunter2@r" }
+mesh: { backend: redis, secret: hunter2-of-the-mesh, accepted-secrets: [older-hunter2-of-it, newer-hunter2-of-it], redis-url: "redis://:hunter2@r" }
 tracing: { headers: "authorization=Bearer%20hunter2" }
 `;
 
@@ -55,7 +55,7 @@ test.each([
   expect(printed).not.toContain("hunter2");
   if (form === "the description" || form === "the YAML") {
     expect(printed.toLowerCase()).not.toContain(sha256("hashed-hunter2").toString("hex"));
-    expect(printed.match(/\*\*\*/g)).toHaveLength(7);
+    expect(printed.match(/\*\*\*/g)).toHaveLength(9);
   }
 });
 

@@ -216,6 +216,7 @@ const samples: Readonly<Record<string, string>> = {
   "mesh.advertise": "a:7",
   "mesh.seeds": "a:7",
   "mesh.secret": "***",
+  "mesh.accepted-secrets": "***",
   "mesh.tls.cert-file": "/cert",
   "mesh.tls.key-file": "/key",
   "mesh.tls.ca-file": "/ca",
@@ -274,6 +275,7 @@ const companions: Readonly<Record<string, string>> = {
   "admin.tls.ca-file": "admin: { tls: { key-file: /k, cert-file: /c } }",
   "engine-tls.cert-file": "engine-tls: { key-file: /k }",
   "engine-tls.key-file": "engine-tls: { cert-file: /c }",
+  "mesh.accepted-secrets": "mesh: { secret: a-secret-of-the-mesh }",
   "mesh.tls.cert-file": "mesh: { tls: { key-file: /k, ca-file: /ca } }",
   "mesh.tls.key-file": "mesh: { tls: { cert-file: /c, ca-file: /ca } }",
   "mesh.tls.ca-file": "mesh: { tls: { key-file: /k, cert-file: /c } }",
@@ -312,6 +314,7 @@ const companions: Readonly<Record<string, string>> = {
 const secretSamples: Readonly<Record<string, string>> = {
   "admin.key": "an-admin-key",
   "mesh.secret": "a-secret-of-the-mesh",
+  "mesh.accepted-secrets": "an-older-secret-of-the-mesh",
   "mesh.redis-url": "redis://a",
   "tracing.headers": "a=b",
 };
@@ -331,7 +334,7 @@ test.each(flagCatalogue)("$flag and its variable set $path", ({ flag, path }) =>
   const sample = secretSamples[path] ?? samples[path] ?? "";
   const variable = `ESPALIER_${flag
     .slice(2)
-    .replace(/^(engine|tokenizer|mesh-seed)$/, "$1s")
+    .replace(/^(engine|tokenizer|mesh-seed|mesh-accepted-secret)$/, "$1s")
     .replace(/^discover-/, "discovery-")
     .replace("discovery-kubernetes", () =>
       flag === "--discover-kubernetes" ? "discovery-services" : "discovery-kubernetes",

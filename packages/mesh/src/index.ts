@@ -11,6 +11,7 @@ export { createOwnership, type Ownership } from "./ownership/ownership.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./transport/memory-network.ts";
 export type { Connection, ConnectionEnd, ConnectionObserver, Transport } from "./transport/transport.ts";
+export type { MutualTls } from "./transport/ws-options.ts";
 export { createWsTransport } from "./transport/ws-transport.ts";
 export type { ServedDocuments } from "./y-websocket/served-documents.ts";
 export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

@@ -71,6 +71,8 @@ export interface Mesh extends Backend {
   readonly address: string;
   /** The routers that a router has links to, by its own word. */
   linksOf(router: RouterId): ReadonlySet<RouterId>;
+  /** See `Links`. */
+  setSecrets(secrets: readonly string[]): void;
 }
 
 /**
@@ -192,6 +194,10 @@ class RouterMesh implements Mesh, LinkObserver {
 
   linksOf(router: RouterId): ReadonlySet<RouterId> {
     return this.#membership.linksOf(router);
+  }
+
+  setSecrets(secrets: readonly string[]): void {
+    this.#links.setSecrets(secrets);
   }
 
   setDraining(isDraining: boolean): void {

@@ -47,7 +47,7 @@ export class Cluster<Replica extends ReplicaPorts> {
       cluster: "test",
       fleetSeed: "seed",
       blockSizeTokens: 16,
-      security: { kind: "secret", secret: "a secret of the test" },
+      security: { kind: "secret", secrets: ["a secret of the test"] },
       seeds: this.#options.seeds ?? [addressOf("a"), addressOf("b")],
       clock: this.time.clock,
       scheduler: this.time.scheduler,

@@ -76,7 +76,11 @@ export function createContext(
   const inFlight = { count: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
-  const live = createLiveConfig({ config, random, pools, ...(onReload && { onChange: onReload }) });
+  const onChange = (now: CompiledConfig): void => {
+    mesh?.setSecrets(now.mesh);
+    onReload?.(now);
+  };
+  const live = createLiveConfig({ config, random, pools, onChange });
   const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);

@@ -21,7 +21,9 @@ import type { Drain } from "./lifecycle/drain.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 import type { ConfigSource, Reloader } from "./lifecycle/reloader.ts";
-import { listenerSettings, readTls } from "./router-options.ts";
+import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
+import { readTls } from "./lifecycle/tls-material.ts";
+import { listenerSettings } from "./router-options.ts";
 
 /** What a router is built of. The ports are those of the running process unless given. */
 export interface RouterDependencies {
@@ -69,6 +71,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
   const { fleet, drain, inFlight, proxy, prefix, mesh, learning, live, reloader, sources, tracing } = context;
   const readiness = (): Readiness => readinessOf(context);
+  const reload: Reloader["reload"] = (trigger) => {
+    certificates.reload();
+    return reloader.reload(trigger);
+  };
   const ready = createReadyGauge(metrics.meter);
 
   const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
@@ -95,7 +101,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     mesh: () => mesh?.describe(),
     dutyOf: context.split.dutyOf,
     describeConfig: () => describeConfig(live.current),
-    reload: () => reloader.reload("admin"),
+    reload: () => reload("admin"),
     feeds: () => prefix.feeds?.describe() ?? [],
     dashboard,
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
@@ -105,6 +111,9 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   dashboard.serveDocuments(adminApp.server);
   const admin = createListener(adminApp, config.admin);
+  const certificates = createRouterCertificates({
+    ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
+  });
   fleet.onChange((change, engine) => {
     if (change === "gone") proxy.drop(engine.url);
   });
@@ -113,7 +122,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       // The first is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader],
-      ...[admin, dashboard, data],
+      ...[admin, dashboard, data, certificates],
     ]),
     get url() {
       return data.url;
@@ -128,7 +137,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       return live.current;
     },
     readiness,
-    reload: (trigger) => reloader.reload(trigger),
+    reload,
     drain,
   };
 }

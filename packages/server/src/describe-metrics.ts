@@ -7,6 +7,7 @@ import { createMetrics, type MetricInfo } from "@espalier/telemetry";
 import { createSpanMeters } from "@espalier/tracing";
 import { createContext } from "./create-context.ts";
 import { createDashboardParts } from "./dashboard/dashboard-parts.ts";
+import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 
 /** One router that shares nothing, and one for each way to share: what they have in common registers once. */
@@ -21,6 +22,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   const { meter, describe } = createMetrics({ processMetrics: false });
   for (const flags of variants) build(flags, meter);
   createReadyGauge(meter);
+  createTlsMeters(meter);
   registerFeedMetrics(meter);
   createFeedReaderMeters(meter);
   createSpanMeters(meter);

@@ -1,11 +1,9 @@
-import { readFileSync } from "node:fs";
-import { EspalierError } from "@espalier/common";
-import type { CompiledConfig, ListenerTls } from "@espalier/config";
+import type { CompiledConfig } from "@espalier/config";
 import type { ProxyDeps } from "@espalier/proxy";
 import type { FleetOptionsInput } from "@espalier/workers";
 import type { ListenerSettings } from "./data-plane/data-plane-app.ts";
 import type { DataPlaneSettings } from "./data-plane/router-context.ts";
-import type { TlsMaterial } from "./lifecycle/tls-material.ts";
+import { readPem, readTls } from "./lifecycle/tls-material.ts";
 
 /** The part of a configuration that the proxy reads. */
 export function proxyOptions({
@@ -60,25 +58,6 @@ export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): 
   };
 }
 
-/**
- * The certificates of a listener.
- *
- * @throws EspalierError `config_unreadable`
- */
-export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
-  return { cert: readPem(certFile), key: readPem(keyFile), ...readOptional("ca", caFile) };
-}
-
 function readOptional<Name extends string>(name: Name, path: string | undefined): { [key in Name]?: string } {
   return (path === undefined ? {} : { [name]: readPem(path) }) as { [key in Name]?: string };
-}
-
-/** @throws EspalierError `config_unreadable` */
-export function readPem(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new EspalierError("config_unreadable", `Cannot read ${path}: ${reason}`, { cause: error });
-  }
 }

@@ -62,6 +62,20 @@ export const mesh = section("What this router shares with other routers: what en
       isSecret: true,
     }),
   ),
+  "accepted-secrets": list(
+    text({
+      description: "One of them. A variable or flag that gives several has commas between them.",
+      minLength: 16,
+      maxLength: 512,
+      isSecret: true,
+    }),
+    {
+      description:
+        "Secrets that count besides `secret`, while it is changed: those that other routers still have, or have already.",
+      maxItems: 3,
+      flag: "mesh-accepted-secret",
+    },
+  ),
   tls: Type.Optional(
     section("Links over TLS, in which both ends present a certificate.", {
       "cert-file": filePath("Certificate chain in PEM form."),

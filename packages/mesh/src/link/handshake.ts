@@ -9,10 +9,13 @@ import {
   type Hello,
   type VersionRange,
 } from "../wire/hello.ts";
-import { encodeProof, type HandshakeRole, type Transcript, verifyProof } from "../wire/proof.ts";
+import { encodeProof, type HandshakeRole, provedSecret, type Transcript } from "../wire/proof.ts";
 import type { PeerIdentity, RejectReason } from "./link.ts";
 import { maxHandshakeFrameBytes, maxHandshakeFrames } from "./link-limits.ts";
 import type { LocalIdentity } from "./local-identity.ts";
+
+/** The name under which a router says that it takes proofs of several secrets. */
+const secretsCapability = "secrets";
 
 /** What this router makes of a peer that has proved who it is: undefined to take it. */
 export type Verdict = undefined | "replaced" | Rejection;
@@ -35,8 +38,8 @@ export interface HandshakeDeps {
   readonly role: HandshakeRole;
   readonly local: LocalIdentity;
   readonly versions: VersionRange;
-  /** Empty when links are not authenticated by a secret. */
-  readonly secret: string;
+  /** One or more, the own one first. A single empty one when links are not authenticated by a secret. */
+  readonly secrets: readonly string[];
   readonly nonce: Uint8Array;
   /** Whether a nonce was made by this process: then it talks to itself. */
   isOwnNonce(nonce: Uint8Array): boolean;
@@ -45,8 +48,8 @@ export interface HandshakeDeps {
 }
 
 /**
- * The exchange before a link: both ends say hello, the dialer proves that it knows the secret, then the acceptor does,
- * then both accept. Nothing is believed before the proof; each end may reject instead of its next frame.
+ * The exchange before a link: both ends say hello, the dialer proves which secrets it knows, the acceptor proves that it
+ * knows one of them, then both accept. Nothing is believed before the proof; each end may reject instead of its next frame.
  */
 export class Handshake {
   readonly #deps: HandshakeDeps;
@@ -55,11 +58,13 @@ export class Handshake {
   #ownHello: Uint8Array;
   #transcript: Transcript | undefined;
   peer: PeerIdentity | undefined;
-  #isProved = false;
+  /** What the other end has proved to know. */
+  secret: string | undefined;
 
   constructor(deps: HandshakeDeps) {
     this.#deps = deps;
-    const { origin, address, cluster, blockSizeTokens, fleetSeed, capabilities } = deps.local;
+    const { origin, address, cluster, blockSizeTokens, fleetSeed } = deps.local;
+    const capabilities = [...deps.local.capabilities, secretsCapability];
     const seedDigest = createHash("sha256").update(fleetSeed).digest();
     const { versions, nonce } = deps;
     this.#ownHello = encodeHello({
@@ -97,7 +102,7 @@ export class Handshake {
     const rejection = { reason, detail, knownEpoch };
     this.#state = "over";
     this.#deps.send(encodeReject(rejection));
-    return { kind: "rejected", by: "us", isProved: this.#isProved, rejection };
+    return { kind: "rejected", by: "us", isProved: this.secret !== undefined, rejection };
   }
 
   #dispatch(frame: Uint8Array): HandshakeResult {
@@ -106,9 +111,9 @@ export class Handshake {
     if (type === frameTypes.reject) {
       const rejection = decodeReject(frame);
       this.#state = "over";
-      return { kind: "rejected", by: "peer", isProved: this.#isProved, rejection };
+      return { kind: "rejected", by: "peer", isProved: this.secret !== undefined, rejection };
     }
-    if (type === frameTypes.goodbye && this.#isProved) {
+    if (type === frameTypes.goodbye && this.secret !== undefined) {
       decodeGoodbye(frame);
       this.#state = "over";
       return { kind: "replaced", by: "peer" };
@@ -119,7 +124,7 @@ export class Handshake {
   }
 
   #hello(frame: Uint8Array): HandshakeResult {
-    const { role, versions, secret, local } = this.#deps;
+    const { role, versions, local } = this.#deps;
     const theirs = decodeVersions(frame);
     const version = commonVersion(versions, theirs);
     if (version === undefined) {
@@ -139,7 +144,7 @@ export class Handshake {
       role === "dialer"
         ? { dialerHello: this.#ownHello, acceptorHello: theirHello, version }
         : { dialerHello: theirHello, acceptorHello: this.#ownHello, version };
-    this.#deps.send(role === "dialer" ? encodeProof(secret, role, this.#transcript) : this.#ownHello);
+    this.#deps.send(role === "dialer" ? encodeProof(this.#told(), role, this.#transcript) : this.#ownHello);
     this.#state = "proof";
     return { kind: "pending" };
   }
@@ -155,17 +160,22 @@ export class Handshake {
   }
 
   #proof(frame: Uint8Array): HandshakeResult {
-    const { role, secret } = this.#deps;
+    const { role } = this.#deps;
     const transcript = this.#transcript!;
-    const theirRole = role === "dialer" ? "acceptor" : "dialer";
-    if (!verifyProof(frame, secret, theirRole, transcript)) {
-      return this.reject("secret", "the secrets differ, or one router has none");
-    }
-    this.#isProved = true;
+    const known = role === "dialer" ? this.#told() : this.#deps.secrets;
+    const proved = provedSecret(frame, known, role === "dialer" ? "acceptor" : "dialer", transcript);
+    if (proved === undefined) return this.reject("secret", "the secrets differ, or one router has none");
+    this.secret = proved;
     this.#state = "accept";
     if (role === "dialer") return { kind: "pending" };
-    this.#deps.send(encodeProof(secret, role, transcript));
+    this.#deps.send(encodeProof([proved], role, transcript));
     return this.#conclude() ?? { kind: "accepted" };
+  }
+
+  /** What a dialer proves to know. A peer that takes one proof only gets that of the own secret. */
+  #told(): readonly string[] {
+    const { secrets } = this.#deps;
+    return this.peer?.capabilities?.includes(secretsCapability) ? secrets : secrets.slice(0, 1);
   }
 
   #accept(frame: Uint8Array): HandshakeResult {

@@ -1,12 +1,14 @@
 import { EspalierError, isLoopback } from "@espalier/common";
 import type { Connection, ConnectionEnd, ConnectionObserver } from "../transport/transport.ts";
 import type { VersionRange } from "../wire/hello.ts";
+import { maxSecrets } from "../wire/proof.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { creditBytes } from "./credit.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
 import type { DialFailure, Link, LinkEnd, PeerIdentity } from "./link.ts";
 import { defaultLinkLimits, type LinkLimits } from "./link-limits.ts";
 import { createLinkMeters, type LinkMeters } from "./link-meters.ts";
+import { LinkRenewal } from "./link-renewal.ts";
 import { type Candidate, LinkTable } from "./link-table.ts";
 import type { Links, LinksOptions } from "./links.ts";
 import { PeerLink } from "./peer-link.ts";
@@ -19,7 +21,7 @@ const protocolVersions: VersionRange = { min: 1, max: 1 };
 /**
  * Makes the links of a router. It owns the transport: it starts and stops it.
  *
- * @throws RangeError for an empty secret and for limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
+ * @throws RangeError for secrets and limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
  */
 export function createLinks(options: LinksOptions): Links {
   return new LinkManager(options);
@@ -33,6 +35,8 @@ class LinkManager implements Links {
   readonly #table: LinkTable;
   readonly #dialer: Dialer;
   readonly #handshakes = new Set<Session>();
+  readonly #renewal: LinkRenewal;
+  #secrets: readonly string[];
   #isRunning = false;
   readonly #early = new Set<string>();
 
@@ -42,13 +46,17 @@ class LinkManager implements Links {
     const { documents, bulk } = limits.windowBytes;
     if (Math.min(documents, bulk) < creditBytes)
       throw new RangeError(`a window must have ${creditBytes} bytes or more`);
-    if (options.security.kind === "secret" && options.security.secret === "")
-      throw new RangeError("the secret is empty");
+    this.#secrets = options.security.kind === "secret" ? checkSecrets(options.security.secrets) : [""];
     this.#options = options;
     this.#limits = limits;
     this.#meters = createLinkMeters(meter);
     this.#rejects = new RejectLog({ logger, clock, meters: this.#meters });
     this.#table = new LinkTable({ clock, limits, highestEpoch, self: () => identity().origin.router });
+    this.#renewal = new LinkRenewal({
+      scheduler,
+      links: () => this.#table.all(),
+      counts: (secret) => this.#secrets.includes(secret),
+    });
     this.#dialer = new Dialer({
       clock,
       scheduler,
@@ -78,6 +86,7 @@ class LinkManager implements Links {
   async stop(): Promise<void> {
     this.#isRunning = false;
     this.#dialer.stop();
+    this.#renewal.stop();
     for (const session of [...this.#handshakes]) {
       session.abandon();
       this.#forgetSession(session);
@@ -105,6 +114,12 @@ class LinkManager implements Links {
 
   links(): readonly Link[] {
     return this.#table.all();
+  }
+
+  setSecrets(secrets: readonly string[]): void {
+    if (this.#options.security.kind !== "secret") throw new TypeError("links are not authenticated by a secret");
+    this.#secrets = checkSecrets(secrets);
+    if (this.#isRunning) this.#renewal.begin();
   }
 
   #isCovered({ address, router }: DialTarget): boolean {
@@ -146,7 +161,7 @@ class LinkManager implements Links {
   }
 
   #session(connection: Connection, target: DialTarget | undefined): Session {
-    const { scheduler, identity, security, versions } = this.#options;
+    const { scheduler, identity, versions } = this.#options;
     const session = new Session({
       connection,
       role: target ? "dialer" : "acceptor",
@@ -156,7 +171,7 @@ class LinkManager implements Links {
       handshake: {
         local: identity(),
         versions: versions ?? protocolVersions,
-        secret: security.kind === "secret" ? security.secret : "",
+        secrets: this.#secrets,
         nonce: createNonce(),
         isOwnNonce: (nonce) => [...this.#handshakes].some((other) => Buffer.compare(other.nonce, nonce) === 0),
       },
@@ -184,10 +199,10 @@ class LinkManager implements Links {
   }
 
   #done(session: Session, peer: PeerIdentity): PeerLink | undefined {
-    const { candidate, connection } = session;
+    const { candidate, connection, secret = "" } = session;
     // What was judged when this end accepted may have changed until the other one did.
     const isRefused = session.role === "acceptor" && candidate && this.#table.judge(candidate) !== undefined;
-    if (isRefused || !candidate) return undefined;
+    if (isRefused || !candidate || !this.#secrets.includes(secret)) return undefined;
     this.#forgetSession(session);
     connection.trust();
     const { clock, logger, observer } = this.#options;
@@ -202,6 +217,7 @@ class LinkManager implements Links {
       onDrained: (which, channel) => observer.drained(which, channel),
       onEnd: (which, why) => this.#linkEnded(which, why),
     });
+    this.#renewal.made(link, secret);
     this.#table.put(link, candidate.dialedBy)?.close("replaced");
     this.#meters.links(this.#table.size);
     if (session.target) this.#dialer.ended(session.target);
@@ -253,6 +269,14 @@ class LinkManager implements Links {
     this.#dialer.ended(target, failure.kind === "rejected" && failure.reason === "self");
     this.#options.observer.dialFailed(target.address, failure);
   }
+}
+
+function checkSecrets(secrets: readonly string[]): readonly string[] {
+  if (secrets.length === 0 || secrets.length > maxSecrets) {
+    throw new RangeError(`${secrets.length} secrets, where 1 to ${maxSecrets} can be`);
+  }
+  if (secrets.includes("")) throw new RangeError("the secret is empty");
+  return secrets;
 }
 
 function failureOf({ kind }: ConnectionEnd): DialFailure {

@@ -7,7 +7,8 @@ import type { LocalIdentity } from "./local-identity.ts";
 
 /** What keeps strangers out. Without either, the transport may listen on this machine only. */
 export type LinkSecurity =
-  | { readonly kind: "secret"; readonly secret: string }
+  /** One to four, the own one first: links are made with whoever knows one of them. */
+  | { readonly kind: "secret"; readonly secrets: readonly string[] }
   /** The transport takes only peers with a certificate. */
   | { readonly kind: "mutual-tls" }
   | { readonly kind: "insecure" };
@@ -44,4 +45,11 @@ export interface Links extends Startable {
   /** Ends the dialing; a link that exists stays. */
   forget(address: string): void;
   links(): readonly Link[];
+  /**
+   * Changes what other routers may know, where they are authenticated by a secret. Links to those that have proved one
+   * that does not count any more are ended one after the other, and made anew where both ends know another.
+   *
+   * @throws RangeError for none, too many, or an empty one
+   */
+  setSecrets(secrets: readonly string[]): void;
 }

@@ -69,6 +69,11 @@ export class Session implements ConnectionObserver {
     return this.#deps.target;
   }
 
+  /** What the other end has proved to know; undefined before that. */
+  get secret(): string | undefined {
+    return this.#handshake.secret;
+  }
+
   get nonce(): Uint8Array {
     return this.#deps.handshake.nonce;
   }

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server } from "node:http";
-import { createServer as createTlsServer } from "node:https";
+import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { EspalierError } from "@espalier/common";
@@ -7,7 +7,17 @@ import { type WebSocket, WebSocketServer } from "ws";
 import type { Connection, ConnectionObserver, Transport } from "./transport.ts";
 import { WsConnection } from "./ws-connection.ts";
 import { asPem, dialWebSocket, type WsSettings } from "./ws-dial.ts";
-import { defaultWsLimits, meshPath, type WsTransportOptions } from "./ws-options.ts";
+import { defaultWsLimits, type MutualTls, meshPath, type WsTransportOptions } from "./ws-options.ts";
+
+/** A transport whose certificates can be changed while it runs. */
+export interface WebSocketTransport extends Transport {
+  /**
+   * Connections from now on use these; those that are open stay.
+   *
+   * @throws Error for certificates that cannot be used, or do not fit their key: then the old ones stay
+   */
+  setTls(tls: MutualTls): void;
+}
 
 /**
  * A transport of websockets with a server of its own, so that other paths can be served on the same port. Frames are
@@ -15,7 +25,7 @@ import { defaultWsLimits, meshPath, type WsTransportOptions } from "./ws-options
  *
  * `start` throws `listen_failed` when the address cannot be had.
  */
-export function createWsTransport(options: WsTransportOptions): Transport {
+export function createWsTransport(options: WsTransportOptions): WebSocketTransport {
   return new WsTransport({ ...defaultWsLimits, ...options });
 }
 
@@ -23,8 +33,8 @@ export function createWsTransport(options: WsTransportOptions): Transport {
 const requestTimeoutMs = 2_000;
 const maxHeaderBytes = 8 * 1_024;
 
-class WsTransport implements Transport {
-  readonly #settings: WsSettings;
+class WsTransport implements WebSocketTransport {
+  #settings: WsSettings;
   readonly #server: Server;
   readonly #webSockets = new Set<WebSocket>();
   readonly #sockets = new Set<Socket>();
@@ -63,6 +73,12 @@ class WsTransport implements Transport {
 
   onConnection(accept: (connection: Connection) => ConnectionObserver): void {
     this.#accept = accept;
+  }
+
+  setTls(tls: MutualTls): void {
+    if (!(this.#server instanceof TlsServer)) throw new TypeError("this transport has no certificates");
+    this.#server.setSecureContext(serverContext(tls));
+    this.#settings = { ...this.#settings, tls };
   }
 
   async start(): Promise<void> {
@@ -152,14 +168,15 @@ function createListener({ tls }: WsSettings): Server {
   if (!tls) return createServer(limits);
   return createTlsServer({
     ...limits,
-    cert: asPem(tls.cert),
-    key: asPem(tls.key),
-    ca: asPem(tls.ca),
+    ...serverContext(tls),
     requestCert: true,
     rejectUnauthorized: true,
-    minVersion: "TLSv1.3",
     handshakeTimeout: requestTimeoutMs,
   });
+}
+
+function serverContext({ cert, key, ca }: MutualTls) {
+  return { cert: asPem(cert), key: asPem(key), ca: asPem(ca), minVersion: "TLSv1.3" } as const;
 }
 
 function refuse(socket: Duplex, status: string): void {

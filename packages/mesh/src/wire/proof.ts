@@ -13,31 +13,47 @@ export interface Transcript {
 }
 
 const proofBytes = 32;
+/** Secrets that a router knows at once: its own, and those that others still have or have already. */
+export const maxSecrets = 4;
 const context = new TextEncoder().encode("espalier mesh proof\0");
 
 /**
- * Writes a proof frame: HMAC-SHA256 (RFC 2104) with the cluster's secret over the role and both hello frames as they
- * were sent. They hold both nonces, so a proof is good for one handshake only, and both identities, so it is good for
- * one pair.
+ * Writes a proof frame: for each secret, HMAC-SHA256 (RFC 2104) over the role and both hello frames as they were sent.
+ * They hold both nonces, so a proof is good for one handshake only, and both identities, so it is good for one pair.
  */
-export function encodeProof(secret: string, role: HandshakeRole, transcript: Transcript): Uint8Array {
+export function encodeProof(secrets: readonly string[], role: HandshakeRole, transcript: Transcript): Uint8Array {
   const writer = new ByteWriter();
   writer.u8(frameTypes.proof);
-  writer.raw(proofOf(secret, role, transcript));
+  for (const secret of secrets) writer.raw(proofOf(secret, role, transcript));
   return writer.copy();
 }
 
 /**
- * Whether a proof frame is that of the end with this role. The comparison takes the same time wherever they differ.
+ * The first secret that a proof frame proves, of those that are known here. Every proof is compared with every secret, and
+ * each comparison takes the same time wherever they differ.
  *
+ * @returns undefined when it proves none
  * @throws RangeError for a frame of the wrong length
  */
-export function verifyProof(frame: Uint8Array, secret: string, role: HandshakeRole, transcript: Transcript): boolean {
+export function provedSecret(
+  frame: Uint8Array,
+  secrets: readonly string[],
+  role: HandshakeRole,
+  transcript: Transcript,
+): string | undefined {
+  const count = (frame.length - 1) / proofBytes;
+  if (!Number.isInteger(count) || count < 1 || count > maxSecrets)
+    throw new RangeError(`a proof of ${frame.length} bytes`);
   const reader = new ByteReader(frame);
   reader.u8();
-  const proof = reader.raw(proofBytes);
-  reader.end();
-  return timingSafeEqual(proof, proofOf(secret, role, transcript));
+  const expected = secrets.map((secret) => proofOf(secret, role, transcript));
+  let proved: string | undefined;
+  for (let at = 0; at < count; at++) {
+    const proof = reader.raw(proofBytes);
+    const matching = secrets.filter((_, index) => timingSafeEqual(proof, expected[index]!));
+    proved ??= matching[0];
+  }
+  return proved;
 }
 
 function proofOf(secret: string, role: HandshakeRole, transcript: Transcript): Uint8Array {

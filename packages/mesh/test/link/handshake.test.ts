@@ -20,7 +20,7 @@ describe("two routers that do not fit refuse each other, which both count and lo
     ["cluster-name", { identity: { cluster: "another" } }],
     ["fleet-seed", { identity: { fleetSeed: "another" } }],
     ["block-size", { identity: { blockSizeTokens: 32 } }],
-    ["secret", { security: { kind: "secret", secret: "another" } }],
+    ["secret", { security: { kind: "secret", secrets: ["another"] } }],
     ["secret", { security: { kind: "mutual-tls" } }],
     ["protocol-version", { versions: { min: 2, max: 3 } }],
   ];

@@ -78,7 +78,7 @@ export class LinksRig {
         capabilities: [],
         ...identity,
       }),
-      security: { kind: "secret", secret },
+      security: { kind: "secret", secrets: [secret] },
       clock,
       scheduler,
       random: createSeededRandom(this.#seed),

@@ -18,7 +18,7 @@ describe("a link", () => {
       origin: { router: "a", epoch: 1 },
       address: "a:1",
       version: 1,
-      capabilities: ["x", "y"],
+      capabilities: ["x", "y", "secrets"],
     });
     expect(a.to("b").send("load", Uint8Array.of(1, 2))).toBe(true);
     expect(b.to("a").send("bulk", Uint8Array.of())).toBe(true);
@@ -312,7 +312,7 @@ describe("what cannot work is refused", () => {
     ["127.0.0.1:1", { kind: "insecure" } as const],
     ["[::1]:1", { kind: "insecure" } as const],
     ["10.0.0.1:1", { kind: "mutual-tls" } as const],
-    ["10.0.0.1:1", { kind: "secret", secret } as const],
+    ["10.0.0.1:1", { kind: "secret", secrets: [secret] } as const],
   ])("but not one on %s with %j", async (address, security) => {
     const rig = new LinksRig();
     const a = await rig.start("a", { ...options(rig, address), security });
@@ -324,7 +324,9 @@ describe("what cannot work is refused", () => {
   });
 
   test("an empty secret", async () => {
-    await expect(new LinksRig().start("a", { security: { kind: "secret", secret: "" } })).rejects.toThrow(RangeError);
+    await expect(new LinksRig().start("a", { security: { kind: "secret", secrets: [""] } })).rejects.toThrow(
+      RangeError,
+    );
   });
 
   test("a window smaller than what is credited at once", async () => {

@@ -14,7 +14,7 @@ export interface RawPeer {
   send(...frames: readonly Uint8Array[]): void;
   /** The hello that was sent last, whatever it says. */
   hello(fields?: Partial<Hello>): Uint8Array;
-  proof(role?: HandshakeRole, withSecret?: string): Uint8Array;
+  proof(role?: HandshakeRole, ...withSecrets: readonly string[]): Uint8Array;
   /** Does the whole handshake as the one who dials. */
   link(fields?: Partial<Hello>): void;
 }
@@ -67,10 +67,14 @@ function makeRawPeer(rig: LinksRig, connection: Connection, heard: Heard): RawPe
       ownHello = rawHello(fields);
       return ownHello;
     },
-    proof(role = "dialer", withSecret = secret) {
+    proof(role = "dialer", ...withSecrets) {
       const theirs = heard.frames[0]!;
       const [dialerHello, acceptorHello] = role === "dialer" ? [ownHello, theirs] : [theirs, ownHello];
-      return encodeProof(withSecret, role, { dialerHello, acceptorHello, version: 1 });
+      return encodeProof(withSecrets.length > 0 ? withSecrets : [secret], role, {
+        dialerHello,
+        acceptorHello,
+        version: 1,
+      });
     },
     link(fields) {
       peer.send(peer.hello(fields));

@@ -34,7 +34,7 @@ async function start(name: string, observed: Partial<LinkObserver> = {}, meter =
       blockSizeTokens: 16,
       capabilities: [],
     }),
-    security: { kind: "secret", secret: "a secret" },
+    security: { kind: "secret", secrets: ["a secret"] },
     clock: systemClock,
     scheduler: systemScheduler,
     random: systemRandom,

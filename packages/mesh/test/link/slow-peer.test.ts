@@ -23,7 +23,7 @@ async function startRouter(up: (link: Link) => void, drained: (channel: Channel)
       blockSizeTokens: 16,
       capabilities: [],
     }),
-    security: { kind: "secret", secret },
+    security: { kind: "secret", secrets: [secret] },
     clock: systemClock,
     scheduler: systemScheduler,
     random: systemRandom,
@@ -49,7 +49,7 @@ async function linkByHand(address: string): Promise<WebSocket> {
   const dialerHello = rawHello();
   client.send(dialerHello);
   const acceptorHello = await waitFor(() => frames[0], { what: "a hello" });
-  client.send(encodeProof(secret, "dialer", { dialerHello, acceptorHello, version: 1 }));
+  client.send(encodeProof([secret], "dialer", { dialerHello, acceptorHello, version: 1 }));
   await waitFor(() => frames.length === 3, { what: "a proof and an accept" });
   client.send(acceptFrame);
   return client;

@@ -20,7 +20,7 @@ import {
   maxNameBytes,
 } from "../../src/wire/hello.ts";
 import { channelOf, decodeCredit, encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
-import { encodeProof, verifyProof } from "../../src/wire/proof.ts";
+import { encodeProof, maxSecrets, provedSecret } from "../../src/wire/proof.ts";
 import { createNonce } from "../../src/wire/secure-nonce.ts";
 
 const random = createSeededRandom(3);
@@ -104,36 +104,47 @@ test("the version of two ends is the highest that both speak", () => {
 
 describe("a proof", () => {
   const transcript = { dialerHello: randomBytes(120), acceptorHello: randomBytes(130), version: 1 };
-  const proof = encodeProof("secret", "dialer", transcript);
+  const proof = encodeProof(["secret"], "dialer", transcript);
 
   test("is good for its secret, role, hellos and version", () => {
     expect(proof).toHaveLength(33);
-    expect(verifyProof(proof, "secret", "dialer", transcript)).toBe(true);
+    expect(provedSecret(proof, ["secret"], "dialer", transcript)).toBe("secret");
   });
 
   test("is good for nothing else", () => {
-    expect(verifyProof(proof, "another", "dialer", transcript)).toBe(false);
-    expect(verifyProof(proof, "", "dialer", transcript)).toBe(false);
-    expect(verifyProof(proof, "secret", "acceptor", transcript)).toBe(false);
-    expect(verifyProof(proof, "secret", "dialer", { ...transcript, version: 2 })).toBe(false);
+    expect(provedSecret(proof, ["another"], "dialer", transcript)).toBeUndefined();
+    expect(provedSecret(proof, [""], "dialer", transcript)).toBeUndefined();
+    expect(provedSecret(proof, ["secret"], "acceptor", transcript)).toBeUndefined();
+    expect(provedSecret(proof, ["secret"], "dialer", { ...transcript, version: 2 })).toBeUndefined();
     const swapped = { ...transcript, dialerHello: transcript.acceptorHello, acceptorHello: transcript.dialerHello };
-    expect(verifyProof(proof, "secret", "dialer", swapped)).toBe(false);
+    expect(provedSecret(proof, ["secret"], "dialer", swapped)).toBeUndefined();
     const { dialerHello, acceptorHello } = transcript;
     const moved = {
       version: 1,
       dialerHello: dialerHello.slice(0, -1),
       acceptorHello: Uint8Array.from([dialerHello.at(-1)!, ...acceptorHello]),
     };
-    expect(verifyProof(proof, "secret", "dialer", moved)).toBe(false);
+    expect(provedSecret(proof, ["secret"], "dialer", moved)).toBeUndefined();
     for (let at = 1; at < proof.length; at++) {
       const changed = proof.slice();
       changed[at]! ^= 1 << random.integer(8);
-      expect(verifyProof(changed, "secret", "dialer", transcript)).toBe(false);
+      expect(provedSecret(changed, ["secret"], "dialer", transcript)).toBeUndefined();
     }
   });
 
-  test.each([0, 1, 32, 34])("of %d bytes is none", (length) => {
-    expect(() => verifyProof(new Uint8Array(length), "secret", "dialer", transcript)).toThrow(RangeError);
+  test.each([0, 1, 32, 34, 64, 66, 1 + 32 * (maxSecrets + 1)])("of %d bytes is none", (length) => {
+    expect(() => provedSecret(new Uint8Array(length), ["secret"], "dialer", transcript)).toThrow(RangeError);
+  });
+
+  test("of several secrets proves the first of them that is known, whichever it is", () => {
+    const all = encodeProof(["a", "b", "c", "d"], "dialer", transcript);
+    expect(all).toHaveLength(1 + 32 * maxSecrets);
+    const proved = (...known: readonly string[]) => provedSecret(all, known, "dialer", transcript);
+    expect(proved("d")).toBe("d");
+    expect(proved("x", "c", "b")).toBe("b");
+    expect(proved("d", "c", "b", "a")).toBe("a");
+    expect(proved("x", "y", "z")).toBeUndefined();
+    expect(proved()).toBeUndefined();
   });
 
   test("nonces differ", () => {

@@ -49,7 +49,7 @@ export class TierCluster {
         createMesh({
           ...{ ...ports, replica: replica.ports, random: this.#random },
           transport: this.network.transport(addressOf(name)),
-          security: { kind: "secret", secret: "a secret of the test" },
+          security: { kind: "secret", secrets: ["a secret of the test"] },
           seeds: [addressOf("a"), addressOf("b")],
           ...{ cluster: "test", fleetSeed: "seed", blockSizeTokens: 16 },
         }),

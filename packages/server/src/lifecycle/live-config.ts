@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/common";
-import { type CompiledConfig, changedPaths, isReloadable, takeUp } from "@espalier/config";
+import { type CompiledConfig, changedPaths, isTakenUp, takeUp } from "@espalier/config";
 import { createListSource, type EngineSource } from "@espalier/discovery";
 import type { DataPlaneSettings } from "../data-plane/router-context.ts";
 import { dataPlaneSettings } from "../router-options.ts";
@@ -54,6 +54,7 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
       const changed = changedPaths(current, loaded);
       const rules = poolRules(loaded);
       const next = takeUp(current, loaded);
+      const taken = new Set(changed.filter((path) => isTakenUp(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);
       // Nothing from here on throws. Splits draw anew only where names changed.
       if (isNew("models")) modelRouter = createModelRouter(next.models, random);
@@ -63,8 +64,8 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
       current = next;
       onChange?.(next);
       return {
-        applied: changed.filter(isReloadable),
-        needsRestart: changed.filter((path) => !isReloadable(path)),
+        applied: changed.filter((path) => taken.has(path)),
+        needsRestart: changed.filter((path) => !taken.has(path)),
       };
     },
   };

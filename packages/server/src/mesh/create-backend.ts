@@ -1,8 +1,15 @@
 import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { CompiledConfig, MeshConfig } from "@espalier/config";
-import { type Backend, createMesh, createRedisBackend, createWsTransport, type LinkSecurity } from "@espalier/mesh";
+import {
+  type Backend,
+  createMesh,
+  createRedisBackend,
+  createWsTransport,
+  type LinkSecurity,
+  type MutualTls,
+} from "@espalier/mesh";
 import type { Replica } from "@espalier/replication";
-import { readPem } from "../router-options.ts";
+import { readMutualTls } from "../lifecycle/tls-material.ts";
 import { advertisedHost } from "./router-identity.ts";
 
 export interface BackendOptions {
@@ -15,8 +22,20 @@ export interface BackendOptions {
   readonly meter: Meter;
 }
 
+/** A backend, and how what it is authenticated by changes while it runs. */
+export interface MeshBackend {
+  readonly backend: Backend;
+  /** Undefined where routers prove no secret. */
+  readonly setSecrets: ((mesh: MeshSecrets) => void) | undefined;
+  /** Undefined where links use no certificates. It throws for those that cannot be used; then the old ones stay. */
+  readonly setTls: ((tls: MutualTls) => void) | undefined;
+}
+
+/** The part of a configuration that says what routers prove to each other. */
+export type MeshSecrets = Pick<MeshConfig, "secret" | "acceptedSecrets">;
+
 /** @throws EspalierError `config_unreadable` */
-export function createBackend({ config, replica, ...ports }: BackendOptions): Backend {
+export function createBackend({ config, replica, ...ports }: BackendOptions): MeshBackend {
   const { mesh, prefix } = config;
   const shared = {
     ...ports,
@@ -26,15 +45,18 @@ export function createBackend({ config, replica, ...ports }: BackendOptions): Ba
     blockSizeTokens: prefix.blockSize,
     graceMs: mesh.joinGraceMs,
   };
-  if (mesh.backend === "redis") return createRedisBackend({ ...shared, url: mesh.redisUrl?.reveal() ?? "" });
+  if (mesh.backend === "redis") {
+    const backend = createRedisBackend({ ...shared, url: mesh.redisUrl?.reveal() ?? "" });
+    return { backend, setSecrets: undefined, setTls: undefined };
+  }
   const { tls } = mesh;
   const transport = createWsTransport({
     host: mesh.host,
     port: mesh.port,
     scheduler: ports.scheduler,
-    ...(tls ? { tls: { cert: readPem(tls.certFile), key: readPem(tls.keyFile), ca: readPem(tls.caFile) } } : {}),
+    ...(tls && { tls: readMutualTls(tls) }),
   });
-  return createMesh({
+  const backend = createMesh({
     ...shared,
     transport,
     advertise: (listening) =>
@@ -42,9 +64,18 @@ export function createBackend({ config, replica, ...ports }: BackendOptions): Ba
     security: securityOf(mesh),
     seeds: mesh.seeds,
   });
+  return {
+    backend,
+    setSecrets: mesh.secret && ((changed) => backend.setSecrets(secretsOf(changed))),
+    setTls: tls && ((changed) => transport.setTls(changed)),
+  };
 }
 
-function securityOf({ secret, tls }: MeshConfig): LinkSecurity {
-  if (secret) return { kind: "secret", secret: secret.reveal() };
-  return { kind: tls ? "mutual-tls" : "insecure" };
+function securityOf(mesh: MeshConfig): LinkSecurity {
+  if (mesh.secret) return { kind: "secret", secrets: secretsOf(mesh) };
+  return { kind: mesh.tls ? "mutual-tls" : "insecure" };
+}
+
+function secretsOf({ secret, acceptedSecrets }: MeshSecrets): readonly string[] {
+  return [...(secret ? [secret] : []), ...acceptedSecrets].map((one) => one.reveal());
 }

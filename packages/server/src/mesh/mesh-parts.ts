@@ -5,7 +5,7 @@ import { createTargetSlots, type Member, type Replica, type SharedLoad, type Tar
 import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
 import type { Fleet, FleetSharing } from "@espalier/workers";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
-import { createBackend } from "./create-backend.ts";
+import { createBackend, type MeshBackend, type MeshSecrets } from "./create-backend.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
 import { routerIdOf } from "./router-identity.ts";
 
@@ -36,6 +36,10 @@ export interface MeshParts extends Startable {
   readonly waitingFor: readonly string[];
   /** Ties what operators said elsewhere to this router's fleet. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
+  /** What other routers must know from here on. */
+  setSecrets(mesh: MeshSecrets): void;
+  /** See `MeshBackend`. */
+  readonly setTls: MeshBackend["setTls"];
   /** Takes no new work from here on, so others take over its feeds. */
   setDraining(): void;
   /** The other routers. */
@@ -48,11 +52,15 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   const { config, index, clock, scheduler, random, logger, meter } = options;
   if (config.mesh.backend === "off") return undefined;
   const slots = createTargetSlots(maxKnownTargets);
+  let made: MeshBackend | undefined;
   const tier = createSharedTier({
     ...{ index, slots, clock, scheduler, logger, meter },
     router: routerIdOf(config.mesh, random),
     placementTtlMs: config.prefix.placementTtlMs,
-    createBackend: (replica) => createBackend({ config, replica, clock, scheduler, random, logger, meter }),
+    createBackend: (replica) => {
+      made = createBackend({ config, replica, clock, scheduler, random, logger, meter });
+      return made.backend;
+    },
   });
   const { replica, backend, ownership, host, publisher } = tier;
   const describe = (): MeshDescription =>
@@ -80,6 +88,10 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     attachFleet(fleet, forgetPlacements) {
       attachDrain(fleet, replica);
       tier.onNewLife(forgetPlacements);
+    },
+    setSecrets: (mesh) => made?.setSecrets?.(mesh),
+    get setTls() {
+      return made?.setTls;
     },
     setDraining: () => tier.setDraining(),
     members: () => backend.members().map(({ origin: { router }, state }) => ({ router, state })),

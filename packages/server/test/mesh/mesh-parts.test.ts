@@ -107,7 +107,7 @@ describe("what links are made of", () => {
     return createBackend({
       ...{ config: configOf({ ...mesh }), replica, random: createSeededRandom(1), ...time },
       ...{ logger: silentLogger, meter: silentMeter },
-    });
+    }).backend;
   };
 
   test("links of its own, at the address that is advertised, or where it listens", async () => {

@@ -1,0 +1,182 @@
+import { connect } from "node:tls";
+import { loadConfig } from "@espalier/config";
+import { createRouter } from "@espalier/server";
+import { createRecordingLogger, waitFor } from "@espalier/testing";
+import { afterEach, describe, expect, test } from "vitest";
+import { certificateFiles, hasOpenssl, makeAuthority } from "./authorities.ts";
+import { call, chat, openPost } from "./client.ts";
+import { joinRouter, untilLinked } from "./mesh-rig.ts";
+import { parseMetrics } from "./prometheus.ts";
+import { createRig, type RunningRouter } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+/** The certificate that a new connection is shown, as PEM. */
+function shown(url: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: hostname, port: Number(port), rejectUnauthorized: false }, () => {
+      const { raw } = socket.getPeerCertificate();
+      socket.destroy();
+      resolve(
+        `-----BEGIN CERTIFICATE-----\n${raw
+          .toString("base64")
+          .match(/.{1,64}/g)!
+          .join("\n")}\n-----END CERTIFICATE-----\n`,
+      );
+    });
+    socket.on("error", reject);
+  });
+}
+
+/** A router with a log of its own: what these tests break is logged as an error. */
+async function startRouter(sections: object, ca?: string) {
+  const logger = createRecordingLogger();
+  const text = JSON.stringify({ listen: { port: 0 }, admin: { port: 0 }, ...sections });
+  const router = createRouter({ config: loadConfig({ file: { path: "f.yaml", text } }), logger });
+  rig.own(() => router.stop());
+  await router.start();
+  return {
+    router,
+    lines: logger.lines,
+    metrics: async () =>
+      parseMetrics((await call(`${router.adminUrl}/metrics`, { tls: ca === undefined ? {} : { ca } })).text),
+  };
+}
+
+if (!hasOpenssl()) {
+  process.stderr.write("NOT RUN: changes of certificates, because there is no openssl to make them with\n");
+} else {
+  describe("certificates that change", () => {
+    test("are used by both listeners for new connections, at once after a signal, and no stream is cut", async () => {
+      const authority = makeAuthority(rig);
+      const [first, second] = [authority.issue(), authority.issue()];
+      const [data, admin] = [certificateFiles(rig, first), certificateFiles(rig, first)];
+      const [slow] = await rig.sims(1, { speed: 50 });
+      const listeners = { listen: { port: 0, tls: data.tls }, admin: { port: 0, tls: admin.tls } };
+      const router = await startRouter({ engines: [slow!.url], ...listeners }, authority.ca);
+      await waitFor(() => router.router.readiness().ready, { what: "a ready router" });
+      const { url, adminUrl } = router.router;
+      const before = await router.metrics();
+      const stream = openPost(
+        `${url}/v1/chat/completions`,
+        chat({ stream: true, max_tokens: 200 }),
+        {},
+        { ca: authority.ca },
+      );
+      await stream.head;
+      data.write(second);
+      admin.write(second);
+      router.router.reload("signal");
+      expect([await shown(url), await shown(adminUrl)]).toEqual([second.cert, second.cert]);
+      expect((await stream.body).toString()).toMatch(/data: \[DONE\]\n\n$/);
+
+      const after = await router.metrics();
+      for (const listener of ["data", "admin"]) {
+        const expiry = (page: typeof after) =>
+          page.sum("espalier_tls_certificate_expiry_timestamp_seconds", { listener });
+        expect(after.sum("espalier_tls_reloads_total", { listener, outcome: "applied" })).toBe(1);
+        expect(expiry(before)).toBeGreaterThan(Date.now() / 1_000 + 86_400);
+        expect(expiry(after)).toBeGreaterThanOrEqual(expiry(before));
+      }
+    });
+
+    test("are found without a signal", async () => {
+      const authority = makeAuthority(rig);
+      const [first, second] = [authority.issue(), authority.issue()];
+      const files = certificateFiles(rig, first);
+      const { router } = await startRouter({ listen: { port: 0, tls: files.tls } });
+      expect(await shown(router.url)).toBe(first.cert);
+      files.write(second);
+      await waitFor(async () => (await shown(router.url)) === second.cert, { what: "the second certificate" });
+    });
+
+    test("stay as they were where the new ones are no good, which is told once, until they are", async () => {
+      const authority = makeAuthority(rig);
+      const [first, second] = [authority.issue(), authority.issue()];
+      const files = certificateFiles(rig, first);
+      const { router, lines, metrics } = await startRouter({ listen: { port: 0, tls: files.tls } });
+      const errors = () => lines.filter(({ message }) => message.startsWith("certificates not renewed"));
+      const failed = async () => (await metrics()).sum("espalier_tls_reloads_total", { outcome: "failed" });
+
+      for (const [broken, count] of [
+        [{ cert: "no certificate" }, 1],
+        [{ cert: second.cert }, 2],
+      ] as const) {
+        files.write(broken);
+        router.reload("signal");
+        router.reload("signal");
+        expect(await shown(router.url)).toBe(first.cert);
+        expect(errors()).toHaveLength(count);
+        expect(await failed()).toBe(count);
+      }
+      expect(JSON.stringify(errors())).toContain("cert.pem");
+      files.write(second);
+      router.reload("signal");
+      expect(await shown(router.url)).toBe(second.cert);
+      expect(await failed()).toBe(2);
+    });
+
+    test("of the authority decide which clients get in from then on", async () => {
+      const [first, second] = [makeAuthority(rig), makeAuthority(rig)];
+      const [own, oldClient, newClient] = [first.issue(), first.issue(), second.issue()];
+      const files = certificateFiles(rig, { ...own, ca: first.ca });
+      const { router } = await startRouter({ listen: { port: 0, tls: files.tls } });
+      const ask = async (client: object) =>
+        (await call(`${router.url}/live`, { tls: { ca: first.ca, ...client } })).status;
+      expect(await ask(oldClient)).toBe(200);
+      await expect(ask(newClient)).rejects.toThrow();
+
+      files.write({ ca: first.ca + second.ca });
+      router.reload("signal");
+      expect([await ask(oldClient), await ask(newClient)]).toEqual([200, 200]);
+
+      files.write({ ca: second.ca });
+      router.reload("signal");
+      expect(await ask(newClient)).toBe(200);
+      await expect(ask(oldClient)).rejects.toThrow();
+
+      // Node takes an empty list of authorities for all public ones.
+      files.write({ ca: "" });
+      router.reload("signal");
+      expect(await ask(newClient)).toBe(200);
+      await expect(startRouter({ listen: { port: 0, tls: files.tls } })).rejects.toMatchObject({
+        code: "config_unreadable",
+      });
+    });
+  });
+
+  test("routers that are linked by certificates change them, and the authority, one after the other", async () => {
+    const [first, second] = [makeAuthority(rig), makeAuthority(rig)];
+    const join = async (seed: RunningRouter | undefined, from: typeof first, ca: string, id: string) => {
+      const files = certificateFiles(rig, { ...from.issue(), ca });
+      const mesh = { "router-id": id, secret: undefined, tls: files.tls };
+      return { router: await joinRouter(rig, seed, [], { mesh, tokenizes: false }), files };
+    };
+    const a = await join(undefined, first, first.ca, "a");
+    const b = await join(a.router, first, first.ca, "b");
+    await untilLinked([a.router, b.router]);
+    let changes = 0;
+    const changeAll = async (change: (files: typeof a.files) => void): Promise<void> => {
+      changes++;
+      for (const { router, files } of [a, b]) {
+        change(files);
+        const applied = async () => (await router.metrics()).sum("espalier_tls_reloads_total", { listener: "mesh" });
+        await waitFor(async () => (await applied()) === changes, { what: "certificates in use" });
+      }
+    };
+    await changeAll((files) => files.write({ ca: first.ca + second.ca }));
+    await changeAll((files) => files.write(second.issue()));
+    await changeAll((files) => files.write({ ca: second.ca }));
+
+    const c = await join(a.router, second, second.ca, "c");
+    await untilLinked([a.router, b.router, c.router]);
+    const ended = a.router.lines.filter(({ message }) => message === "the link to a router has ended");
+    expect(ended).toEqual([]);
+    const late = await join(a.router, first, first.ca, "late");
+    const dialsFailed = async () => (await late.router.metrics()).sum("espalier_mesh_dial_failures_total");
+    await waitFor(async () => (await dialsFailed()) > 0, { what: "a dial that fails" });
+    expect(late.router.lines.map(({ message }) => message)).not.toContain("linked to a router");
+  });
+}

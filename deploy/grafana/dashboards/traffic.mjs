@@ -208,5 +208,17 @@ export const traffic = {
       [[`time() - ${of("espalier_config_applied_timestamp_seconds")}`, "{{instance}}"]],
       "Routers of different ages run with different configurations.",
     ),
+    plot(
+      "Certificates",
+      "ops",
+      [[sum(rate("espalier_tls_reloads_total"), "listener, outcome"), "{{listener}} {{outcome}}"]],
+      "Changes of listeners' certificates. Where one failed the old one stays.",
+    ),
+    plot(
+      "Certificates expire in",
+      "s",
+      [[`min by (listener) (${of("espalier_tls_certificate_expiry_timestamp_seconds")}) - time()`, "{{listener}}"]],
+      "The one that ends first, by listener.",
+    ),
   ],
 };

@@ -11,7 +11,7 @@ import {
 import { type CompiledConfig, describeConfig } from "@espalier/config";
 import { createMetrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
-import { createContext } from "./create-context.ts";
+import { createContext, type RouterParts } from "./create-context.ts";
 import { createDashboardParts, type DashboardPage } from "./dashboard/dashboard-parts.ts";
 import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import type { Readiness } from "./data-plane/probe-routes.ts";
@@ -69,7 +69,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, inFlight, proxy, prefix, mesh, learning, live, reloader, sources, tracing } = context;
+  const { fleet, drain, proxy, prefix, mesh, learning, live, reloader, sources, tracing } = context;
   const readiness = (): Readiness => readinessOf(context);
   const reload: Reloader["reload"] = (trigger) => {
     certificates.reload();
@@ -88,16 +88,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ready.set(readiness().ready ? 1 : 0);
       return metrics.render();
     },
-    status: () => ({
-      ...readiness(),
-      draining: drain.started,
-      inFlight: inFlight.count,
-      engines: fleet.engines.length,
-      usableEngines: fleet.usableCount(),
-      models: fleet.models().map((model) => model.id),
-      mesh: mesh?.describe() ?? null,
-      lastReload: reloader.last ?? null,
-    }),
+    status: () => statusOf(context),
     mesh: () => mesh?.describe(),
     dutyOf: context.split.dutyOf,
     describeConfig: () => describeConfig(live.current),
@@ -139,6 +130,21 @@ export function createRouter(dependencies: RouterDependencies): Router {
     readiness,
     reload,
     drain,
+  };
+}
+
+/** For `GET /admin/status`. */
+function statusOf(context: RouterParts): unknown {
+  const { fleet, drain, inFlight, mesh, reloader } = context;
+  return {
+    ...readinessOf(context),
+    draining: drain.started,
+    inFlight: inFlight.count,
+    engines: fleet.engines.length,
+    usableEngines: fleet.usableCount(),
+    models: fleet.models().map((model) => model.id),
+    mesh: mesh?.describe() ?? null,
+    lastReload: reloader.last ?? null,
   };
 }
 

@@ -64,7 +64,7 @@ export const mesh = section("What this router shares with other routers: what en
   ),
   "accepted-secrets": list(
     text({
-      description: "One of them. A variable or flag that gives several has commas between them.",
+      description: "A secret of the cluster.",
       minLength: 16,
       maxLength: 512,
       isSecret: true,

@@ -56,7 +56,7 @@ if (!hasOpenssl()) {
       const [slow] = await rig.sims(1, { speed: 50 });
       const listeners = { listen: { port: 0, tls: data.tls }, admin: { port: 0, tls: admin.tls } };
       const router = await startRouter({ engines: [slow!.url], ...listeners }, authority.ca);
-      await waitFor(() => router.router.readiness().ready, { what: "a ready router" });
+      await waitFor(() => router.router.readiness().ready, { what: "a ready router", deadlineMs: 15_000 });
       const { url, adminUrl } = router.router;
       const before = await router.metrics();
       const stream = openPost(
@@ -89,7 +89,10 @@ if (!hasOpenssl()) {
       const { router } = await startRouter({ listen: { port: 0, tls: files.tls } });
       expect(await shown(router.url)).toBe(first.cert);
       files.write(second);
-      await waitFor(async () => (await shown(router.url)) === second.cert, { what: "the second certificate" });
+      await waitFor(async () => (await shown(router.url)) === second.cert, {
+        what: "the second certificate",
+        deadlineMs: 15_000,
+      });
     });
 
     test("stay as they were where the new ones are no good, which is told once, until they are", async () => {
@@ -163,7 +166,7 @@ if (!hasOpenssl()) {
       for (const { router, files } of [a, b]) {
         change(files);
         const applied = async () => (await router.metrics()).sum("espalier_tls_reloads_total", { listener: "mesh" });
-        await waitFor(async () => (await applied()) === changes, { what: "certificates in use" });
+        await waitFor(async () => (await applied()) === changes, { what: "certificates in use", deadlineMs: 15_000 });
       }
     };
     await changeAll((files) => files.write({ ca: first.ca + second.ca }));
@@ -176,7 +179,7 @@ if (!hasOpenssl()) {
     expect(ended).toEqual([]);
     const late = await join(a.router, first, first.ca, "late");
     const dialsFailed = async () => (await late.router.metrics()).sum("espalier_mesh_dial_failures_total");
-    await waitFor(async () => (await dialsFailed()) > 0, { what: "a dial that fails" });
+    await waitFor(async () => (await dialsFailed()) > 0, { what: "a dial that fails", deadlineMs: 15_000 });
     expect(late.router.lines.map(({ message }) => message)).not.toContain("linked to a router");
   });
 }

@@ -153,10 +153,9 @@ test("time in the queue is a span of its own, and is told with the class", async
   expect(queues.map(({ attributes }) => attributes["espalier.queue_outcome"])).toEqual(["admitted"]);
   const whole = seen.spans.find(({ spanId }) => spanId === queues[0]!.parentId)!;
   expect(whole.attributes).toMatchObject({ "espalier.class": "batch", "espalier.queued_ms": expect.any(Number) });
-  expect(Number(queues[0]!.endNs - queues[0]!.startNs) / 1e6).toBeCloseTo(
-    whole.attributes["espalier.queued_ms"] as number,
-    -1,
-  );
+  // Measured at both ends by two reads of the clock each, between which a busy machine may do something else.
+  const spanMs = Number(queues[0]!.endNs - queues[0]!.startNs) / 1e6;
+  expect(Math.abs(spanMs - (whole.attributes["espalier.queued_ms"] as number))).toBeLessThan(250);
   expect(Object.values(whole.attributes)).not.toContain("named-tenant");
 });
 

@@ -6,6 +6,7 @@ import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { replicationSuite } from "./suites/replication.ts";
 import { scoringSuite } from "./suites/scoring.ts";
+import { soakSuite } from "./suites/soak.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
 import { traceHttpSuite } from "./suites/trace-http.ts";
 import { twoTurnSuite } from "./suites/two-turn.ts";
@@ -30,6 +31,7 @@ const suites: readonly Suite[] = [
   joinSuite,
   twoTurnSuite,
   traceHttpSuite,
+  soakSuite,
 ];
 
 const exitDone = 0;
@@ -57,9 +59,11 @@ export async function runCommand(args: readonly string[], { out, notes }: Comman
   const json = rest.includes("--json");
   const own = rest.filter((argument) => argument !== "--json");
   try {
-    const { report, table } = await suite.run(own, (line) => notes(`${suite.name}: ${line}\n`));
+    const { report, table, failure } = await suite.run(own, (line) => notes(`${suite.name}: ${line}\n`));
     out(json ? `${JSON.stringify(report, undefined, 2)}\n` : table(report));
-    return exitDone;
+    if (failure === undefined) return exitDone;
+    notes(`error: ${failure}\n`);
+    return exitFailure;
   } catch (thrown) {
     const isUsage = thrown instanceof UsageError || isArgumentError(thrown);
     notes(`error: ${thrown instanceof Error ? thrown.message : String(thrown)}\n${isUsage ? suite.help : ""}`);

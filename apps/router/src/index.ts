@@ -1,4 +1,5 @@
-/** The `espalier` command. As a library it gives the local fleets that benchmarks and tests start. */
+/** The `espalier` command. As a library it gives what benchmarks and tests share with it: local fleets, and plots. */
+export { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
 export {
   type EnginesListening,
   type LocalEnginesOptions,

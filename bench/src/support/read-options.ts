@@ -18,3 +18,30 @@ export function readWhole(
   if (text.trim() !== "" && Number.isInteger(value) && value >= 1 && value <= range.max) return value;
   throw new UsageError(`${flag} must be a whole number from 1 to ${range.max}`);
 }
+
+const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
+
+/**
+ * Reads a time that a flag gives, such as `500ms`, `90s`, `30m` or `1h`.
+ *
+ * @param text undefined when the flag is absent
+ * @param range.standard what it then is
+ * @param range.max the longest; the shortest is a millisecond
+ * @returns milliseconds
+ * @throws UsageError naming the flag
+ */
+export function readDurationMs(
+  flag: string,
+  text: string | undefined,
+  range: { readonly standard: string; readonly max: string },
+): number {
+  const valueMs = parseDuration(text ?? range.standard);
+  if (valueMs >= 1 && valueMs <= parseDuration(range.max)) return valueMs;
+  throw new UsageError(`${flag} must be a time such as 90s, 30m or 1h, at most ${range.max}`);
+}
+
+/** @returns milliseconds, NaN for what is no time */
+function parseDuration(text: string): number {
+  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
+  return Number(number) * unitMs[unit as keyof typeof unitMs];
+}

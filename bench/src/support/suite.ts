@@ -18,6 +18,8 @@ export interface SuiteResult {
   readonly report: BenchReport;
   /** Lays the report out for a terminal. */
   readonly table: (report: BenchReport) => string;
+  /** Why the command fails all the same, in a sentence; absent when it does not. */
+  readonly failure?: string;
 }
 
 /** One benchmark that has a name on the command line. */

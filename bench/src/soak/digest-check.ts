@@ -1,0 +1,44 @@
+import type { FactDigest } from "./samples.ts";
+
+/** Compares what routers know of targets' caches at the same events, whenever each was asked. */
+export interface DigestCheck {
+  /** Facts that two routers told of at the same point. */
+  readonly compared: number;
+  /** Sentences, one for each time that they were not the same. */
+  readonly mismatches: readonly string[];
+  add(router: string, facts: readonly FactDigest[]): void;
+}
+
+/** Points of one target that are remembered: samples of routers are taken together, so few are enough. */
+const keptPoints = 16;
+
+export function createDigestCheck(): DigestCheck {
+  const known = new Map<string, Map<string, { readonly router: string; readonly digest: string }>>();
+  const mismatches: string[] = [];
+  let compared = 0;
+  return {
+    get compared() {
+      return compared;
+    },
+    mismatches,
+    add(router, facts) {
+      const told = new Set(facts.map(({ target }) => target));
+      for (const target of known.keys()) if (!told.has(target)) known.delete(target);
+      for (const { target, point, digest } of facts) {
+        const points = known.get(target) ?? new Map<string, { router: string; digest: string }>();
+        known.set(target, points);
+        const before = points.get(point);
+        if (before && before.router !== router) {
+          compared += 1;
+          if (before.digest !== digest)
+            mismatches.push(`${target} at ${point}: ${before.router} has ${before.digest}, ${router} has ${digest}`);
+        }
+        if (!before) points.set(point, { router, digest });
+        for (const [oldest] of points) {
+          if (points.size <= keptPoints) break;
+          points.delete(oldest);
+        }
+      }
+    },
+  };
+}

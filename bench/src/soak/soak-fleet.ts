@@ -1,0 +1,224 @@
+import {
+  type Child,
+  type EnginesListening,
+  type RouterListening,
+  startLocalEngines,
+  startLocalRouter,
+  untilReady,
+} from "@espalier/router";
+import { shippedModelFolder } from "@espalier/tokenizer";
+import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import { untilKnown } from "../support/until-known.ts";
+import { type LoadTarget, soakModel } from "./soak-load.ts";
+
+export interface SoakFleetOptions {
+  readonly engines: number;
+  readonly routers: number;
+  /** Engine seconds per real second. */
+  readonly speed: number;
+  readonly ports: WaitPorts;
+}
+
+/** A router that runs, under the name that it keeps when it is started again. */
+export interface SoakRouter extends LoadTarget {
+  readonly name: string;
+  readonly adminUrl: string;
+}
+
+/** Simulated engines and routers, each a process, that come and go one at a time. */
+export interface SoakFleet {
+  /** Those that a load balancer sends to. */
+  readonly open: readonly SoakRouter[];
+  /** Whether an engine of this id was killed. */
+  wasEngineKilled(engine: string): boolean;
+  /** Takes the oldest engine out, waits until its answers have ended, ends it, and adds another one. */
+  replaceEngine(): Promise<void>;
+  /** Kills the oldest engine, and adds another one. */
+  killEngine(): Promise<void>;
+  /** Drains the last router, as a rolling restart does, and starts it again. */
+  restartRouter(): Promise<void>;
+  /** Kills the last router, and starts it again. */
+  killRouter(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+interface EngineProcess {
+  readonly id: string;
+  readonly url: string;
+  readonly child: Child<EnginesListening>;
+}
+
+interface RouterProcess extends SoakRouter {
+  readonly child: Child<RouterListening>;
+  wasKilled: boolean;
+}
+
+/** Few enough that the caches turn over all the time, so that engines publish much. */
+const blocksPerEngine = 1_024;
+const settleMs = 30_000;
+
+/**
+ * Starts a fleet whose engines are added as operators add them, so that what routers share of that is in it too.
+ *
+ * @throws Error when something does not start
+ */
+export async function startSoakFleet(options: SoakFleetOptions): Promise<SoakFleet> {
+  const fleet = new ProcessFleet(options);
+  try {
+    await fleet.start();
+  } catch (thrown) {
+    await fleet.stop();
+    throw thrown;
+  }
+  return fleet;
+}
+
+class ProcessFleet implements SoakFleet {
+  readonly #options: SoakFleetOptions;
+  readonly #engines: EngineProcess[] = [];
+  readonly #routers: RouterProcess[] = [];
+  readonly #children = new Set<Child<unknown>>();
+  readonly #killedEngines = new Set<string>();
+  #closed: SoakRouter | undefined;
+
+  constructor(options: SoakFleetOptions) {
+    this.#options = options;
+  }
+
+  get open(): readonly SoakRouter[] {
+    return this.#routers.filter((router) => router !== this.#closed);
+  }
+
+  wasEngineKilled(engine: string): boolean {
+    return this.#killedEngines.has(engine);
+  }
+
+  async start(): Promise<void> {
+    const { engines, routers } = this.#options;
+    for (let index = 0; index < routers; index++) this.#routers.push(await this.#startRouter(`router-${index + 1}`));
+    for (let index = 0; index < engines; index++) await this.#addEngine();
+    await this.#untilWhole();
+  }
+
+  async replaceEngine(): Promise<void> {
+    const engine = this.#engines.shift();
+    if (!engine) return;
+    await this.#admin("PATCH", `/admin/workers/${encodeURIComponent(engine.id)}`, { draining: true });
+    await untilNothingMissing(() => this.#openAnswersOf(engine.id), settleMs, this.#options.ports);
+    await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
+    await engine.child.stop();
+    this.#children.delete(engine.child);
+    await this.#addEngine();
+    await this.#untilWhole();
+  }
+
+  async killEngine(): Promise<void> {
+    const engine = this.#engines.shift();
+    if (!engine) return;
+    this.#killedEngines.add(engine.id);
+    engine.child.process.kill("SIGKILL");
+    await engine.child.exited;
+    this.#children.delete(engine.child);
+    await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
+    await this.#addEngine();
+    await this.#untilWhole();
+  }
+
+  async restartRouter(): Promise<void> {
+    await this.#endRouter(async (router) => {
+      // From here on the load balancer, which is told, sends it nothing more.
+      this.#closed = router;
+      router.child.process.kill("SIGTERM");
+      await router.child.exited;
+    });
+  }
+
+  async killRouter(): Promise<void> {
+    await this.#endRouter(async (router) => {
+      router.wasKilled = true;
+      router.child.process.kill("SIGKILL");
+      await router.child.exited;
+    });
+  }
+
+  async stop(): Promise<void> {
+    const children = [...this.#children];
+    this.#children.clear();
+    await Promise.all(children.map((child) => child.stop()));
+  }
+
+  async #endRouter(end: (router: RouterProcess) => Promise<void>): Promise<void> {
+    const router = this.#routers.at(-1);
+    if (!router) return;
+    await end(router);
+    this.#children.delete(router.child);
+    this.#routers.pop();
+    this.#closed = undefined;
+    const again = await this.#startRouter(router.name);
+    await untilReady({ ...again.child.listening }, this.#engines.length);
+    this.#routers.push(again);
+    await this.#untilWhole();
+  }
+
+  async #startRouter(name: string): Promise<RouterProcess> {
+    const seeds = this.#routers.flatMap(({ child }) => child.listening.meshAddress ?? []);
+    const child = await startLocalRouter({
+      ...{ engineUrls: [], port: 0, adminPort: 0, policy: "cache_aware", tokenizer: shippedModelFolder() },
+      mesh: { routerId: name, seeds },
+      arguments: ["--log-level", "error", "--drain-delay", "1s", "--health-timeout", "10s"],
+    });
+    this.#children.add(child);
+    const { url, adminUrl } = child.listening;
+    return { name, url, adminUrl, child, wasKilled: false };
+  }
+
+  async #addEngine(): Promise<void> {
+    const child = await startLocalEngines({
+      ...{ count: 1, preset: "a10g-7b", model: soakModel, speed: this.#options.speed, port: 0, kvEvents: true },
+      ...{ blocks: blocksPerEngine, tokenizer: shippedModelFolder() },
+    });
+    this.#children.add(child);
+    const [engine] = child.listening.engines;
+    if (!engine) throw new Error("the engines' process has no engine");
+    const id = new URL(engine.url).host;
+    await this.#admin("POST", "/admin/workers", { url: engine.url });
+    this.#engines.push({ id, url: engine.url, child });
+  }
+
+  /** Waits until every router can use every engine, knows every feed, and is linked with every other router. */
+  async #untilWhole(): Promise<void> {
+    for (const { child } of this.#routers) {
+      await untilReady(child.listening, this.#engines.length);
+      const known = { members: this.#routers.length - 1, feeds: this.#engines.length };
+      await untilKnown(child.listening.adminUrl, known, this.#options.ports);
+    }
+  }
+
+  /** Asks the first router, which is never restarted, to change something at all. */
+  async #admin(method: string, path: string, body?: object): Promise<void> {
+    const [router] = this.#routers;
+    const response = await fetch(`${router?.adminUrl}${path}`, {
+      method,
+      ...(body ? { headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {}),
+    });
+    if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${await response.text()}`);
+  }
+
+  /** @returns a sentence while some router still has answers of this engine open, or has not heard of its drain */
+  async #openAnswersOf(engine: string): Promise<string | undefined> {
+    for (const { name, adminUrl } of this.open) {
+      const response = await fetch(`${adminUrl}/admin/workers/${encodeURIComponent(engine)}`);
+      const page = (await response.json()) as WorkerPage;
+      const open = page.targets.reduce((sum, { load }) => sum + load.in_flight, 0);
+      if (!page.draining || open > 0) return `${name} has ${open} open answers of ${engine}`;
+    }
+    // What was picked before the drain was known is on its way.
+    await pauseFor(100, this.#options.ports.scheduler);
+    return undefined;
+  }
+}
+
+interface WorkerPage {
+  readonly draining: boolean;
+  readonly targets: readonly { readonly load: { readonly in_flight: number } }[];
+}

@@ -1,0 +1,114 @@
+import type { Clock, Random, Scheduler } from "@espalier/common";
+import { type Answer, type LoadClient, runClosedLoop } from "@espalier/load-driver";
+import { chatSessions } from "@espalier/workload";
+import { pauseFor } from "../support/until.ts";
+
+/** A router as the load's clients see it. */
+export interface LoadTarget {
+  readonly url: string;
+  /** Whether the process was killed, so that what it had begun to answer is cut. */
+  readonly wasKilled: boolean;
+}
+
+export interface SoakLoadOptions {
+  /** Asked for every request: the routers that a load balancer would send to. */
+  readonly routers: () => readonly LoadTarget[];
+  /** Whether an engine of this id was killed, so that what it had begun to answer is cut. */
+  readonly wasEngineKilled: (engine: string) => boolean;
+  /** Conversations at a time. */
+  readonly clients: number;
+  /** After each answer. */
+  readonly pauseMs: number;
+  readonly client: LoadClient;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  /** Ends it; requests under way are awaited. */
+  readonly signal: AbortSignal;
+}
+
+/** What came of the load so far. */
+export interface LoadCounts {
+  sessions: number;
+  requests: number;
+  completed: number;
+  /** Sent again because nothing listened any more: the connection was refused. */
+  retried: number;
+  /** Cut because the process that answered was killed: nobody can save these. */
+  cutByKills: number;
+  /** Sentences, of which the first are kept; `failed` counts all. */
+  readonly failures: string[];
+  failed: number;
+}
+
+export const soakModel = "bench-model";
+const turns = 6;
+const outputTokens = 24;
+const keptFailures = 50;
+const maxAttempts = 3;
+
+/** Conversations that begin, go on for six turns and end, for as long as the signal lets them; each turn at any router. */
+export async function runSoakLoad(options: SoakLoadOptions, counts: LoadCounts): Promise<void> {
+  const session = () => () => runSession(options, counts, counts.sessions++);
+  await runClosedLoop(session, options.clients, options.signal);
+}
+
+export function createLoadCounts(): LoadCounts {
+  return { sessions: 0, requests: 0, completed: 0, retried: 0, cutByKills: 0, failures: [], failed: 0 };
+}
+
+async function runSession(options: SoakLoadOptions, counts: LoadCounts, number: number): Promise<void> {
+  const { scheduler, signal, pauseMs } = options;
+  const [session] = chatSessions({
+    ...{ users: 1, turns, firstMessageTokens: 512, newTokensPerTurn: 96, outputTokens, thinkTimeMeanMs: 0 },
+    ...{ sharedPrefixTokens: 128, seed: number + 1 },
+  });
+  if (!session) return;
+  const messages = [{ role: "system", content: session.systemText ?? "" }];
+  for (let turn = 0; turn < turns && !signal.aborted; turn++) {
+    messages.push({ role: "user", content: session.userText(turn) });
+    const text = await sendTurn(options, counts, {
+      ...{ model: soakModel, messages, max_tokens: outputTokens, ignore_eos: true, stream: true },
+      stream_options: { include_usage: true },
+    });
+    messages.push({ role: "assistant", content: text });
+    await pauseFor(pauseMs, scheduler);
+  }
+}
+
+/** @returns the text of the answer, which is empty when there was none */
+async function sendTurn(options: SoakLoadOptions, counts: LoadCounts, body: object): Promise<string> {
+  counts.requests += 1;
+  const text = JSON.stringify(body);
+  for (let attempt = 1; ; attempt++) {
+    const able = options.routers();
+    const router = able[options.random.integer(Math.max(1, able.length))];
+    if (!router) return fail(counts, "no router to send to");
+    const request = { url: router.url, path: "/v1/chat/completions", body: text, keepText: true };
+    const answer = await options.client.send(request);
+    if (answer.error === undefined) {
+      counts.completed += 1;
+      return answer.text;
+    }
+    if (answer.error.includes("ECONNREFUSED") && attempt < maxAttempts) {
+      counts.retried += 1;
+      continue;
+    }
+    if (router.wasKilled || wasCutByEngine(options, answer)) {
+      counts.cutByKills += 1;
+      return "";
+    }
+    return fail(counts, `${router.url}, engine ${answer.engine ?? "unknown"}: ${answer.error}`);
+  }
+}
+
+/** An answer that had begun, from an engine that was killed. */
+function wasCutByEngine({ wasEngineKilled }: SoakLoadOptions, { engine, firstTokenMs }: Answer): boolean {
+  return engine !== undefined && !Number.isNaN(firstTokenMs) && wasEngineKilled(engine);
+}
+
+function fail(counts: LoadCounts, why: string): string {
+  counts.failed += 1;
+  if (counts.failures.length < keptFailures) counts.failures.push(why);
+  return "";
+}

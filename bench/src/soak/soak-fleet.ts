@@ -55,7 +55,8 @@ interface RouterProcess extends SoakRouter {
 
 /** Few enough that the caches turn over all the time, so that engines publish much. */
 const blocksPerEngine = 1_024;
-const settleMs = 30_000;
+/** For a process to start or to find the others: a busy machine is no failure. */
+const settleMs = 180_000;
 
 /**
  * Starts a fleet whose engines are added as operators add them, so that what routers share of that is in it too.
@@ -155,7 +156,7 @@ class ProcessFleet implements SoakFleet {
     this.#routers.pop();
     this.#closed = undefined;
     const again = await this.#startRouter(router.name);
-    await untilReady({ ...again.child.listening }, this.#engines.length);
+    await this.#patiently(() => untilReady(again.child.listening, this.#engines.length));
     this.#routers.push(again);
     await this.#untilWhole();
   }
@@ -166,6 +167,7 @@ class ProcessFleet implements SoakFleet {
       ...{ engineUrls: [], port: 0, adminPort: 0, policy: "cache_aware", tokenizer: shippedModelFolder() },
       mesh: { routerId: name, seeds },
       arguments: ["--log-level", "error", "--drain-delay", "1s", "--health-timeout", "10s"],
+      startTimeoutMs: settleMs,
     });
     this.#children.add(child);
     const { url, adminUrl } = child.listening;
@@ -175,7 +177,7 @@ class ProcessFleet implements SoakFleet {
   async #addEngine(): Promise<void> {
     const child = await startLocalEngines({
       ...{ count: 1, preset: "a10g-7b", model: soakModel, speed: this.#options.speed, port: 0, kvEvents: true },
-      ...{ blocks: blocksPerEngine, tokenizer: shippedModelFolder() },
+      ...{ blocks: blocksPerEngine, tokenizer: shippedModelFolder(), startTimeoutMs: settleMs },
     });
     this.#children.add(child);
     const [engine] = child.listening.engines;
@@ -188,9 +190,24 @@ class ProcessFleet implements SoakFleet {
   /** Waits until every router can use every engine, knows every feed, and is linked with every other router. */
   async #untilWhole(): Promise<void> {
     for (const { child } of this.#routers) {
-      await untilReady(child.listening, this.#engines.length);
       const known = { members: this.#routers.length - 1, feeds: this.#engines.length };
-      await untilKnown(child.listening.adminUrl, known, this.#options.ports);
+      await this.#patiently(async () => {
+        await untilReady(child.listening, this.#engines.length);
+        await untilKnown(child.listening.adminUrl, known, this.#options.ports);
+      });
+    }
+  }
+
+  /** Waits again for what does not happen in time, for as long as that may take on a busy machine. */
+  async #patiently(wait: () => Promise<unknown>): Promise<void> {
+    const deadlineMs = this.#options.ports.clock.nowMs() + settleMs;
+    for (;;) {
+      try {
+        await wait();
+        return;
+      } catch (thrown) {
+        if (this.#options.ports.clock.nowMs() >= deadlineMs) throw thrown;
+      }
     }
   }
 

@@ -42,8 +42,9 @@ function compileTls(tls: ConfigTree["listen"]["tls"]): ListenerTls | undefined {
 }
 
 function compileListeners(tree: ConfigTree) {
-  const { listen, admin, timeouts, limits, drain, log } = tree;
+  const { processes, listen, admin, timeouts, limits, drain, log } = tree;
   return {
+    processes,
     listen: { host: listen.host, port: listen.port, tls: compileTls(listen.tls) },
     admin: {
       tls: compileTls(admin.tls),

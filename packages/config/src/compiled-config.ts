@@ -116,6 +116,8 @@ export interface MeshConfig {
 
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
+  /** Routers that share the clients' port, each a process; `auto` for one per core. */
+  readonly processes: number | "auto";
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };
   readonly admin: {
     readonly host: string;

@@ -17,6 +17,7 @@ import { formatDuration } from "./units.ts";
 export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) => boolean): Problem[] {
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
     [["listen", "admin"], () => checkListeners(tree)],
+    [["processes", "listen", "admin", "mesh", "kv-events"], () => checkProcesses(tree)],
     [["admin"], () => checkAdmin(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
     [["engines"], () => checkEngines(tree.engines, ["engines"])],
@@ -37,10 +38,45 @@ export function crossCheck(tree: ConfigTree, isSound: (key: keyof ConfigTree) =>
 }
 
 function checkListeners({ listen, admin }: ConfigTree): Problem[] {
-  const isEverywhere = (host: string): boolean => host === "0.0.0.0" || host === "::";
-  const meet = listen.host === admin.host || isEverywhere(listen.host) || isEverywhere(admin.host);
-  if (listen.port === 0 || listen.port !== admin.port || !meet) return [];
+  if (listen.port === 0 || listen.port !== admin.port || !areOneHost(listen.host, admin.host)) return [];
   return [{ path: ["admin", "port"], message: `${admin.port} is the port of listen as well` }];
+}
+
+const maxPort = 65_535;
+
+/** Each process has an admin and a mesh port of its own, counted up from the first one's. */
+function checkProcesses({ processes, listen, admin, mesh, "kv-events": { listen: events } }: ConfigTree): Problem[] {
+  if (processes === 1) return [];
+  const problems: Problem[] = [];
+  if (events !== undefined) {
+    problems.push({ path: ["kv-events", "listen"], message: "needs processes: 1, because only one can listen there" });
+  }
+  // How many `auto` stands for is known when they start.
+  if (processes === "auto") return problems;
+  const taken = [{ section: "listen", host: listen.host, first: listen.port, last: listen.port }];
+  for (const [section, host, first] of [
+    ["admin", admin.host, admin.port],
+    ["mesh", mesh.host, mesh.port ?? 0],
+  ] as const) {
+    const last = first + processes - 1;
+    // Any free one is free for each.
+    if (first === 0) continue;
+    const path = [section, "port"];
+    const other = taken.find((one) => areOneHost(one.host, host) && first <= one.last && one.first <= last);
+    if (last > maxPort) problems.push({ path, message: `${first} leaves no room for those of ${processes} processes` });
+    else if (other && other.first !== first) {
+      const message = `${first} to ${last}, for ${processes} processes, meets a port of ${other.section}`;
+      problems.push({ path, message });
+    }
+    taken.push({ section, host, first, last });
+  }
+  return problems;
+}
+
+/** Whether one port cannot be listened on at both. */
+function areOneHost(one: string, other: string): boolean {
+  const isEverywhere = (host: string): boolean => host === "0.0.0.0" || host === "::";
+  return one === other || isEverywhere(one) || isEverywhere(other);
 }
 
 function checkAdmin({ admin }: ConfigTree): Problem[] {

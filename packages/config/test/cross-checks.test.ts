@@ -28,6 +28,57 @@ test.each([
   expect(problemsOf(text)).toHaveLength(problems);
 });
 
+test.each([
+  ["processes: auto", "auto"],
+  ["processes: 64", 64],
+  ['processes: "3"', 3],
+])("%s", (text, expected) => {
+  expect(load(text).processes).toBe(expected);
+});
+
+test.each([
+  ["none", "processes: 0", "processes: 0 is not auto or an integer from 1 to 64"],
+  ["one too many", "processes: 65", "processes: 65 is not auto or an integer from 1 to 64"],
+  ["another word", "processes: all", 'processes: "all" is not auto or an integer from 1 to 64'],
+  [
+    "an admin port that one of them would share with clients",
+    "{ processes: 4, listen: { port: 8080 }, admin: { port: 8077 } }",
+    "admin.port: 8077 to 8080, for 4 processes, meets a port of listen",
+  ],
+  [
+    "a mesh port that one of them would share with operators",
+    "{ processes: 2, admin: { port: 9090 }, mesh: { port: 9091 } }",
+    "mesh.port: 9091 to 9092, for 2 processes, meets a port of admin",
+  ],
+  [
+    "too few ports above the first",
+    "{ processes: 2, admin: { port: 65535 } }",
+    "admin.port: 65535 leaves no room for those of 2 processes",
+  ],
+  [
+    "events of engines that dial, by two processes",
+    '{ processes: 2, kv-events: { listen: "tcp://*:5557" } }',
+    "kv-events.listen: needs processes: 1, because only one can listen there",
+  ],
+  [
+    "events of engines that dial, by as many as there are cores",
+    '{ processes: auto, kv-events: { listen: "tcp://*:5557" } }',
+    "kv-events.listen: needs processes: 1, because only one can listen there",
+  ],
+])("processes with %s are refused", (_, text, expected) => {
+  expect(problemsOf(text).map((line) => line.replace(/ \(e\.yaml.*/, ""))).toEqual([expected]);
+});
+
+test.each([
+  "{ processes: 3, listen: { port: 8080 }, admin: { port: 8077 } }",
+  "{ processes: 4, listen: { port: 8080, host: 127.0.0.2 }, admin: { port: 8077 } }",
+  "{ processes: 4, listen: { port: 0 }, admin: { port: 0 }, mesh: { port: 0 } }",
+  "{ processes: 2, admin: { port: 65534 } }",
+  '{ processes: 1, kv-events: { listen: "tcp://*:5557" } }',
+])("%s is fine", (text) => {
+  expect(problemsOf(text)).toEqual([]);
+});
+
 const digest = "ab".repeat(32);
 
 test.each([

@@ -17,6 +17,7 @@ test("without any source the configuration is complete", () => {
   const { effective: _, fingerprints: __, ...config } = loadConfig({});
   expect(config).toEqual({
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
+    processes: 1,
     admin: { host: "127.0.0.1", port: 9090, keySha256: undefined, hasDashboard: true },
     apiKeys: [],
     engines: [],

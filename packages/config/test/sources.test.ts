@@ -131,6 +131,7 @@ const samples: Readonly<Record<string, string>> = {
   "listen.tls.cert-file": "/cert",
   "listen.tls.key-file": "/key",
   "listen.tls.ca-file": "/ca",
+  processes: "7",
   "admin.host": "::1",
   "admin.port": "1",
   "admin.key": "***",

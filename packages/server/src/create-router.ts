@@ -23,6 +23,7 @@ import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 import type { ConfigSource, Reloader } from "./lifecycle/reloader.ts";
 import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
 import { readTls } from "./lifecycle/tls-material.ts";
+import { untilReady } from "./lifecycle/until-ready.ts";
 import { listenerSettings } from "./router-options.ts";
 
 /** What a router is built of. The ports are those of the running process unless given. */
@@ -33,11 +34,23 @@ export interface RouterDependencies {
   /** Told what it runs with after each reload that went well. */
   readonly onReload?: (config: CompiledConfig) => void;
   readonly logger: Logger;
+  /** The others, where this router is one of several processes that share the clients' port. */
+  readonly group?: RouterGroup;
   /** What is served at `/dashboard/`, for instance that of `@espalier/dashboard`; nothing when absent. */
   readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
   readonly random?: Random;
+}
+
+/** The processes beside a router which share the clients' port with it (`node:cluster`). */
+export interface RouterGroup {
+  /** What this router's readiness waits for among the others, in sentences. */
+  waitingFor(): readonly string[];
+  /** Told when an operator has this router read its configuration again, which means all of them. */
+  reloadAsked(): void;
+  /** Whether the others serve already, so that clients are only let in here once this router can serve them too. */
+  readonly isServing: boolean;
 }
 
 /** One router: its engines, its two listeners, and its end. */
@@ -66,18 +79,19 @@ export interface Router extends Startable {
  * await router.start();
  */
 export function createRouter(dependencies: RouterDependencies): Router {
-  const { config, logger, clock = systemClock, scheduler = systemScheduler } = dependencies;
+  const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
   const { fleet, drain, proxy, prefix, mesh, learning, live, reloader, sources, tracing } = context;
-  const readiness = (): Readiness => readinessOf(context);
+  const readiness = (): Readiness => readinessOf(context, group);
   const reload: Reloader["reload"] = (trigger) => {
     certificates.reload();
     return reloader.reload(trigger);
   };
   const ready = createReadyGauge(metrics.meter);
 
-  const data = createListener(createDataPlaneApp(context, listenerSettings(config), readiness), config.listen);
+  const dataApp = createDataPlaneApp(context, listenerSettings(config), readiness);
+  const data = createListener(dataApp, { ...config.listen, isShared: true });
   const dashboard = createDashboardParts({
     ...{ config, context, clock, scheduler, logger, page: dependencies.dashboard, meter: metrics.meter },
     adminUrl: () => admin.url,
@@ -88,11 +102,14 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ready.set(readiness().ready ? 1 : 0);
       return metrics.render();
     },
-    status: () => statusOf(context),
+    status: () => statusOf(context, readiness()),
     mesh: () => mesh?.describe(),
     dutyOf: context.split.dutyOf,
     describeConfig: () => describeConfig(live.current),
-    reload: () => reload("admin"),
+    reload: () => {
+      group?.reloadAsked();
+      return reload("admin");
+    },
     feeds: () => prefix.feeds?.describe() ?? [],
     dashboard,
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
@@ -101,7 +118,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     keySha256: config.admin.keySha256,
   });
   dashboard.serveDocuments(adminApp.server);
-  const admin = createListener(adminApp, config.admin);
+  const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
     ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
   });
@@ -113,7 +130,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       // The first is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader],
-      ...[admin, dashboard, data, certificates],
+      ...[admin, dashboard, ...(group?.isServing ? [untilReady(readiness, scheduler)] : []), data, certificates],
     ]),
     get url() {
       return data.url;
@@ -134,10 +151,10 @@ export function createRouter(dependencies: RouterDependencies): Router {
 }
 
 /** For `GET /admin/status`. */
-function statusOf(context: RouterParts): unknown {
+function statusOf(context: RouterParts, readiness: Readiness): unknown {
   const { fleet, drain, inFlight, mesh, reloader } = context;
   return {
-    ...readinessOf(context),
+    ...readiness,
     draining: drain.started,
     inFlight: inFlight.count,
     engines: fleet.engines.length,
@@ -148,11 +165,11 @@ function statusOf(context: RouterParts): unknown {
   };
 }
 
-function readinessOf({ fleet, drain, mesh, prefix }: RouterContext): Readiness {
+function readinessOf({ fleet, drain, mesh, prefix }: RouterContext, group: RouterGroup | undefined): Readiness {
   const reasons: string[] = [];
   if (drain.started) reasons.push("the router is draining");
   if (fleet.engines.length === 0) reasons.push("no engine is known");
   else if (fleet.usableCount() === 0) reasons.push("no engine is usable");
-  reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor);
+  reasons.push(...(mesh?.waitingFor ?? []), ...prefix.reader.waitingFor, ...(group?.waitingFor() ?? []));
   return { ready: reasons.length === 0, reasons };
 }

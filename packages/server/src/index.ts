@@ -1,7 +1,7 @@
 /**
  * The router: a fastify application that wires the packages together. `createRouter` runs one inside any Node program.
  */
-export { createRouter, type Router, type RouterDependencies } from "./create-router.ts";
+export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export type { DashboardPage } from "./dashboard/dashboard-parts.ts";
 export type { PageFile } from "./dashboard/page-routes.ts";
 export { describeMetrics } from "./describe-metrics.ts";

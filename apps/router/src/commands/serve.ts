@@ -1,16 +1,26 @@
-import type { Logger } from "@espalier/common";
+import { randomBytes } from "node:crypto";
+import { availableParallelism } from "node:os";
+import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { dashboardFiles } from "@espalier/dashboard";
-import { type ConfigSource, createRouter, type DashboardPage, type Router } from "@espalier/server";
+import { type ConfigSource, createRouter, type DashboardPage, type Router, type RouterGroup } from "@espalier/server";
 import { createLogger } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
 import { writeNote } from "../output/write.ts";
+import { launchClusterProcess } from "../processes/cluster-processes.ts";
+import { isGroupMember, joinGroup } from "../processes/group-member.ts";
+import type { MemberAddresses } from "../processes/group-messages.ts";
+import { memberConfig } from "../processes/member-config.ts";
+import { createProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
 
+/** What `auto` comes to at most, as may be asked for by number. */
+const maxProcesses = 64;
+
 export function registerServe(program: Command): void {
   const command = addCommand(program, "serve").description(
-    "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once. SIGHUP reads the configuration again, as a change of its file does.",
+    "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once. SIGHUP reads the configuration again, as a change of its file does. With --processes, all of that goes for each of them.",
   );
   // For `espalier demo`, which runs routers to be killed: the page says how.
   command.addOption(new Option("--demo").hideHelp());
@@ -21,32 +31,103 @@ export function registerServe(program: Command): void {
 }
 
 async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
+  if (isGroupMember()) return serveAsMember(source, isDemo);
   const config = source.read();
+  const count = config.processes === "auto" ? Math.min(availableParallelism(), maxProcesses) : config.processes;
+  if (count > 1) return serveAsGroup(config, count);
   const outlive = process.send ? endWithParent() : () => {};
-  const logger = createLogger(config.log);
-  for (const warning of config.warnings) logger.warn(warning);
-  const dashboard = dashboardPage(config, logger, isDemo);
-  const router = createRouter({
-    config,
-    ...(dashboard && { dashboard }),
-    configSource: source,
-    onReload: ({ log }) => logger.setLevel(log.level),
-    logger,
-  });
-  await router.start();
+  const { router, logger } = await startRouter({ source, config, isDemo });
   // Before it is announced: whoever hears that it serves may stop it at once.
   const stopped = untilStopped(router);
   process.on("SIGHUP", () => router.reload("signal"));
-  const { url, adminUrl, meshAddress } = router;
-  logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
-  if (process.send)
-    process.send({ type: "listening", url: router.url, adminUrl: router.adminUrl, meshAddress: router.meshAddress });
-  else writeNote(`espalier serves at ${router.url}, metrics and admin at ${router.adminUrl}`);
+  logListening(router, logger);
+  announce([router]);
   await stopped;
   await router.stop();
   outlive();
   // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
   logger.info("stopped");
+}
+
+/** One of several processes, which the first one has started. */
+async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<void> {
+  const outlive = endWithParent();
+  const member = await joinGroup();
+  try {
+    const read = () => memberConfig(source.read(), member.place);
+    const { router, logger } = await startRouter({
+      ...{ source: { file: source.file, read }, config: read(), isDemo },
+      ...{ group: member.group, fields: { process: member.place.index + 1 } },
+    });
+    const drained = member.serve(router, router);
+    logListening(router, logger);
+    await drained;
+    await router.stop();
+    logger.info("stopped");
+  } finally {
+    outlive();
+    await member.leave();
+  }
+}
+
+/** The first of several processes: it serves nothing itself, but starts, restarts and ends those that do. */
+async function serveAsGroup(config: CompiledConfig, count: number): Promise<void> {
+  const outlive = process.send ? endWithParent() : () => {};
+  const logger = createLogger(config.log);
+  const group = createProcessGroup({
+    ...{ count, launch: launchClusterProcess, logger },
+    meshSecret: randomBytes(32).toString("hex"),
+    ...{ clock: systemClock, scheduler: systemScheduler, random: systemRandom },
+  });
+  const members = await group.start();
+  process.on("SIGTERM", () => group.stop(true));
+  process.on("SIGINT", () => group.stop(false));
+  process.on("SIGHUP", () => group.reload());
+  announce(members);
+  await group.ended;
+  outlive();
+}
+
+interface StartOptions {
+  readonly source: ConfigSource;
+  readonly config: CompiledConfig;
+  readonly isDemo: boolean;
+  readonly group?: RouterGroup;
+  /** What every line of its log has. */
+  readonly fields?: LogFields;
+}
+
+async function startRouter({ source, config, isDemo, group, fields = {} }: StartOptions) {
+  const levelled = createLogger(config.log);
+  const logger = levelled.child(fields);
+  for (const warning of config.warnings) logger.warn(warning);
+  const dashboard = dashboardPage(config, logger, isDemo);
+  const router = createRouter({
+    config,
+    ...(dashboard && { dashboard }),
+    ...(group && { group }),
+    configSource: source,
+    onReload: ({ log }) => levelled.setLevel(log.level),
+    logger,
+  });
+  await router.start();
+  return { router, logger };
+}
+
+function logListening({ url, adminUrl, meshAddress, config }: Router, logger: Logger): void {
+  logger.info("listening", { url, adminUrl, meshAddress, policy: config.policy.name });
+}
+
+/** Tells whoever started it where it serves. @param routers in order */
+function announce(routers: readonly MemberAddresses[]): void {
+  const [first, ...others] = routers;
+  if (!first) return;
+  const { url, adminUrl, meshAddress } = first;
+  const adminUrls = routers.map((router) => router.adminUrl);
+  if (process.send) process.send({ type: "listening", url, adminUrl, meshAddress, adminUrls });
+  else if (others.length === 0) writeNote(`espalier serves at ${url}, metrics and admin at ${adminUrl}`);
+  else
+    writeNote(`espalier serves at ${url} by ${routers.length} processes, metrics and admin at ${adminUrls.join(" ")}`);
 }
 
 function dashboardPage({ admin }: CompiledConfig, logger: Logger, isDemo: boolean): DashboardPage | undefined {

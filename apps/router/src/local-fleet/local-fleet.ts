@@ -20,6 +20,8 @@ export interface LocalEnginesOptions {
   readonly kvEvents: boolean;
   /** Folder of the tokenizer that they use in place of their own four-byte tokens. */
   readonly tokenizer?: string;
+  /** For the process to start; 20 s by default. */
+  readonly startTimeoutMs?: number;
 }
 
 export interface EnginesListening {
@@ -37,6 +39,8 @@ export interface LocalRouterOptions {
   /** Undefined for a router that shares nothing. */
   readonly mesh?: LocalMesh;
   readonly arguments?: readonly string[];
+  /** For the process to start; 20 s by default. */
+  readonly startTimeoutMs?: number;
 }
 
 /** A router's place among the others on this machine. */
@@ -71,6 +75,7 @@ export function startLocalEngines(options: LocalEnginesOptions): Promise<Child<E
     arguments: Object.entries(values).flatMap(([name, value]) =>
       value === undefined ? [] : [`--${name}`, String(value)],
     ),
+    ...(options.startTimeoutMs === undefined ? {} : { startTimeoutMs: options.startTimeoutMs }),
   });
 }
 
@@ -88,6 +93,7 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     name: "the router",
     program: fileURLToPath(new URL("../../bin/espalier.mjs", import.meta.url)),
     arguments: ["serve", ...flags.flat().map(String), ...(options.arguments ?? [])],
+    ...(options.startTimeoutMs === undefined ? {} : { startTimeoutMs: options.startTimeoutMs }),
   });
 }
 

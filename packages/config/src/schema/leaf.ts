@@ -60,6 +60,19 @@ export function integer(options: RangeOptions<number>) {
   return Type.Unsafe<number>({ type: "integer", ...options, espalier: { kind: "integer", expected } });
 }
 
+/** A number of things, or `auto` to leave it to the machine. */
+export function count({ minimum, maximum, ...options }: RangeOptions<number>) {
+  const expected = `auto or an integer from ${minimum} to ${maximum}`;
+  return Type.Unsafe<number | "auto">({
+    anyOf: [
+      { type: "string", enum: ["auto"] },
+      { type: "integer", minimum, maximum },
+    ],
+    ...options,
+    espalier: { kind: "integer", expected },
+  });
+}
+
 export function number(options: RangeOptions<number>) {
   const expected = `a number from ${options.minimum} to ${options.maximum}`;
   return Type.Unsafe<number>({ type: "number", ...options, espalier: { kind: "number", expected } });

@@ -1,6 +1,9 @@
 import { Type } from "typebox";
 import { list, section } from "./container.ts";
-import { choice, duration, filePath, flag, integer, size, text } from "./leaf.ts";
+import { choice, count, duration, filePath, flag, integer, size, text } from "./leaf.ts";
+
+/** Processes of one `espalier serve`. */
+const maxProcesses = 64;
 
 const host = (description: string) =>
   text({
@@ -24,6 +27,15 @@ const tls = () =>
       ),
     }),
   );
+
+export const processes = count({
+  description:
+    "Processes that share the clients' port, each a router of its own: its admin and mesh ports count up from those " +
+    "given, and they share as routers on different machines do. `auto` for one per core.",
+  default: 1,
+  minimum: 1,
+  maximum: maxProcesses,
+});
 
 export const listen = section("Where clients are served.", {
   host: host("Address to listen on; `0.0.0.0` or `::` for all."),

@@ -87,7 +87,8 @@ class WsTransport implements WebSocketTransport {
       this.#server.once("error", (error) =>
         reject(new EspalierError("listen_failed", `The mesh cannot listen on ${host}:${port}.`, { cause: error })),
       );
-      this.#server.listen({ host, port }, resolve);
+      // Where several processes share other ports, this one is still its own.
+      this.#server.listen({ host, port, exclusive: true }, resolve);
     });
     this.#server.removeAllListeners("error");
     // An error of the listening socket after this, such as too many open files, loses one connection and no more.

@@ -9,6 +9,8 @@ export interface ListenAddress {
   readonly port: number;
   /** Whether the application serves HTTPS. */
   readonly tls: unknown;
+  /** Whether the other processes of a group may listen on it too, so that each takes a part of the connections. */
+  readonly isShared: boolean;
 }
 
 /** An application and the address it listens on while it runs. */
@@ -19,7 +21,7 @@ export interface Listener extends Startable {
 }
 
 /** `start` throws EspalierError `listen_failed` when the address cannot be had. */
-export function createListener(app: FastifyInstance, { host, port, tls }: ListenAddress): Listener {
+export function createListener(app: FastifyInstance, { host, port, tls, isShared }: ListenAddress): Listener {
   let url = "";
   return {
     app,
@@ -31,7 +33,7 @@ export function createListener(app: FastifyInstance, { host, port, tls }: Listen
       try {
         // Given the name localhost, fastify would open a second server for its other address, which no drain knows of.
         const { address } = await lookup(host);
-        await app.listen({ host: address, port });
+        await app.listen({ host: address, port, exclusive: !isShared });
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port}: ${reason}`, { cause: error });

@@ -1,0 +1,35 @@
+import cluster from "node:cluster";
+import type { MemberReport } from "./group-messages.ts";
+import type { GroupProcess, ProcessObserver } from "./process-group.ts";
+
+/**
+ * Starts this program once more, with the same arguments, as a process that shares listening ports with this one. This
+ * process accepts connections and hands each to one that has taken its last one, so a process whose event loop hangs
+ * gets none.
+ */
+export function launchClusterProcess(observer: ProcessObserver): GroupProcess {
+  cluster.schedulingPolicy = cluster.SCHED_RR;
+  // This process has seen to it that everything is built.
+  const worker = cluster.fork({ ESPALIER_SKIP_BUILD: "1" });
+  worker.on("message", (message: unknown) => {
+    if (isReport(message)) observer.said(message);
+  });
+  worker.once("exit", (code: number | null, signal: string | null) => observer.ended(signal ? null : code, signal));
+  // An error of the channel is the end of the process, which is told by its exit.
+  worker.on("error", () => worker.process.kill("SIGKILL"));
+  return {
+    pid: worker.process.pid,
+    send(order) {
+      if (worker.isConnected()) worker.send(order);
+    },
+    kill() {
+      worker.process.kill("SIGKILL");
+    },
+  };
+}
+
+const reportTypes: readonly unknown[] = ["hello", "listening", "ready", "reload"];
+
+function isReport(message: unknown): message is MemberReport {
+  return typeof message === "object" && message !== null && "type" in message && reportTypes.includes(message.type);
+}

@@ -1,0 +1,207 @@
+import { backoffDelayMs, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
+import type { GroupOrder, MemberAddresses, MemberReport } from "./group-messages.ts";
+
+/** A process of the group, as the first process holds it. */
+export interface GroupProcess {
+  readonly pid: number | undefined;
+  /** Does nothing when the process is gone. */
+  send(order: GroupOrder): void;
+  /** Ends it at once. */
+  kill(): void;
+}
+
+export interface ProcessObserver {
+  said(report: MemberReport): void;
+  /** Once, when it is gone: its exit code, or the signal that ended it. */
+  ended(code: number | null, signal: string | null): void;
+}
+
+export interface ProcessGroupOptions {
+  readonly count: number;
+  /** What the processes prove to each other where nothing else is configured. */
+  readonly meshSecret: string;
+  /** Starts a process. The observer is not called before this has returned. */
+  readonly launch: (observer: ProcessObserver) => GroupProcess;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+}
+
+/** Routers that share the clients' port, each a process. One that ends without being told is started again. */
+export interface ProcessGroup {
+  /**
+   * Starts the first one, then the others together, since they find the mesh through it.
+   *
+   * @returns where they serve, in order
+   * @throws Error when one ends before it serves; all are gone then
+   */
+  start(): Promise<readonly MemberAddresses[]>;
+  /** Has all read their configuration again. */
+  reload(): void;
+  /** Has all drain and end; the second call means now. @param isPatient with the delay for load balancers */
+  stop(isPatient: boolean): void;
+  /** Resolves when all have ended after `stop`. */
+  readonly ended: Promise<void>;
+}
+
+/** After the death of a process; doubled while it does not stay. */
+const restartBackoff = { firstDelayMs: 200, maxDelayMs: 30_000 };
+/** A process that ran for so long had started well. */
+const stayedMs = 60_000;
+
+interface Slot {
+  readonly index: number;
+  process: GroupProcess | undefined;
+  addresses: MemberAddresses | undefined;
+  startedMs: number;
+  isReady: boolean;
+  /** Restarts since it last stayed. */
+  restarts: number;
+  cancelRestart: Cancel;
+  /** While the group starts: told how the process came up. */
+  settle: { resolve(addresses: MemberAddresses): void; reject(error: Error): void } | undefined;
+}
+
+export function createProcessGroup(options: ProcessGroupOptions): ProcessGroup {
+  return new SupervisedGroup(options);
+}
+
+class SupervisedGroup implements ProcessGroup {
+  readonly #options: ProcessGroupOptions;
+  readonly #slots: readonly Slot[];
+  readonly ended: Promise<void>;
+  #isStopping = false;
+  /** Whether all have been ready; from then on each one's readiness is its own. */
+  #isServing = false;
+  #tellEnd: () => void = () => {};
+
+  constructor(options: ProcessGroupOptions) {
+    this.#options = options;
+    this.#slots = Array.from({ length: options.count }, (_, index) => newSlot(index));
+    this.ended = new Promise((resolve) => {
+      this.#tellEnd = resolve;
+    });
+  }
+
+  async start(): Promise<readonly MemberAddresses[]> {
+    try {
+      const first = await this.#launchFirstTime(this.#slots[0]!);
+      return [first, ...(await Promise.all(this.#slots.slice(1).map((slot) => this.#launchFirstTime(slot))))];
+    } catch (thrown) {
+      this.#isStopping = true;
+      for (const { process } of this.#slots) process?.kill();
+      await this.#allGone();
+      throw thrown;
+    }
+  }
+
+  reload(): void {
+    this.#tellServing({ type: "reload", trigger: "signal" });
+  }
+
+  stop(isPatient: boolean): void {
+    this.#isStopping = true;
+    for (const slot of this.#slots) {
+      slot.cancelRestart();
+      // One that does not serve yet has nothing to end.
+      if (slot.addresses) slot.process?.send({ type: "stop", isPatient });
+      else slot.process?.kill();
+    }
+    void this.#allGone();
+  }
+
+  #launchFirstTime(slot: Slot): Promise<MemberAddresses> {
+    return new Promise((resolve, reject) => {
+      slot.settle = { resolve, reject };
+      this.#launch(slot);
+    });
+  }
+
+  #launch(slot: Slot): void {
+    slot.startedMs = this.#options.clock.nowMs();
+    slot.process = this.#options.launch({
+      said: (report) => this.#said(slot, report),
+      ended: (code, signal) => this.#ended(slot, code, signal),
+    });
+  }
+
+  #said(slot: Slot, report: MemberReport): void {
+    if (report.type === "hello") slot.process?.send({ type: "place", place: this.#placeOf(slot) });
+    else if (report.type === "ready") this.#ready(slot);
+    else if (report.type === "reload") this.#tellServing({ type: "reload", trigger: "admin" }, slot);
+    else {
+      const { url, adminUrl, meshAddress } = report;
+      slot.addresses = { url, adminUrl, meshAddress };
+      slot.settle?.resolve(slot.addresses);
+      slot.settle = undefined;
+      if (this.#isStopping) slot.process?.kill();
+    }
+  }
+
+  #placeOf({ index }: Slot) {
+    const seeds = this.#slots.flatMap(({ addresses }) => addresses?.meshAddress ?? []);
+    return { index, seeds, meshSecret: this.#options.meshSecret, isServing: this.#isServing };
+  }
+
+  #ready(slot: Slot): void {
+    slot.isReady = true;
+    if (this.#isServing || this.#slots.some(({ isReady }) => !isReady)) return;
+    this.#isServing = true;
+    this.#tellServing({ type: "serving" });
+  }
+
+  #tellServing(order: GroupOrder, except?: Slot): void {
+    for (const slot of this.#slots) if (slot !== except && slot.addresses) slot.process?.send(order);
+  }
+
+  #ended(slot: Slot, code: number | null, signal: string | null): void {
+    const pid = slot.process?.pid;
+    slot.process = undefined;
+    slot.addresses = undefined;
+    slot.isReady = false;
+    if (this.#isStopping) {
+      slot.settle?.reject(new Error("the group was stopped"));
+      this.#tellWhenGone();
+      return;
+    }
+    const how = code === null ? `by ${signal}` : `with code ${code}`;
+    if (slot.settle) {
+      slot.settle.reject(new Error(`process ${slot.index + 1} of ${this.#slots.length} ended ${how} before it served`));
+      slot.settle = undefined;
+      return;
+    }
+    this.#restartLater(slot, { pid, code, signal });
+  }
+
+  #restartLater(slot: Slot, end: Readonly<Record<string, unknown>>): void {
+    const { clock, scheduler, random, logger } = this.#options;
+    if (clock.nowMs() - slot.startedMs >= stayedMs) slot.restarts = 0;
+    const delayMs = Math.round(backoffDelayMs(slot.restarts, restartBackoff, random));
+    slot.restarts += 1;
+    logger.error("a process ended; it is started again", { process: slot.index + 1, ...end, delayMs });
+    slot.cancelRestart = scheduler.after(delayMs, () => this.#launch(slot));
+  }
+
+  #tellWhenGone(): void {
+    if (this.#slots.every(({ process }) => !process)) this.#tellEnd();
+  }
+
+  #allGone(): Promise<void> {
+    this.#tellWhenGone();
+    return this.ended;
+  }
+}
+
+function newSlot(index: number): Slot {
+  return {
+    index,
+    process: undefined,
+    addresses: undefined,
+    startedMs: 0,
+    isReady: false,
+    restarts: 0,
+    cancelRestart: () => {},
+    settle: undefined,
+  };
+}

@@ -70,52 +70,6 @@ function chat(conversation: number, turns: number, more: object = {}) {
   return { model: "tiny", messages, max_tokens: 4, ...more };
 }
 
-test("two processes share the port and what they know: a conversation finds its engine at either", async () => {
-  const urls = await engines({ engines: 4 });
-  const group = await serve(urls, "--policy", "cache_aware");
-  const statuses = await Promise.all(group.adminUrls.map((url) => json<Status>(`${url}/admin/status`)));
-  expect(statuses.map(({ mesh }) => [mesh.router, mesh.members.length])).toEqual([
-    ["process-1", 1],
-    ["process-2", 1],
-  ]);
-  let same = 0;
-  const conversations = 16;
-  for (let number = 0; number < conversations; number++) {
-    const first = await ask(`${group.url}/v1/chat/completions`, chat(number, 1));
-    const second = await ask(`${group.url}/v1/chat/completions`, chat(number, 2));
-    expect([first.status, second.status]).toEqual([200, 200]);
-    if (first.worker === second.worker) same += 1;
-  }
-  // By chance it would be a quarter.
-  expect(same).toBeGreaterThanOrEqual(conversations - 2);
-  const [one = 0, other = 0] = await answered(group);
-  expect(one + other).toBe(2 * conversations);
-  expect(Math.min(one, other)).toBeGreaterThan(conversations / 4);
-});
-
-test("one that is killed comes back, and the other one serves meanwhile", async () => {
-  const urls = await engines({ engines: 2 });
-  const group = await serve(urls);
-  const before = childrenOf(group.pid);
-  expect(before).toHaveLength(2);
-  const [victim = 0, other = 0] = before;
-  process.kill(victim, "SIGKILL");
-  await untilGone([victim]);
-  await group.until(/"msg":"a process ended; it is started again"/);
-  for (let number = 0; number < 10; number++) {
-    expect((await ask(`${group.url}/v1/chat/completions`, chat(number, 1))).status).toBe(200);
-  }
-  expect((await ask(`${group.url}/readyz`)).status).toBe(200);
-  await waitFor(() => childrenOf(group.pid).length === 2, { what: "the process again" });
-  expect(childrenOf(group.pid)).toContain(other);
-  // It has another admin port than before, so it is found by its log; it takes connections once it can serve them.
-  const find = () => /"adminUrl":"([^"]+)"/.exec(group.stderr().split("it is started again")[1] ?? "")?.[1];
-  const back = { ...group, adminUrls: [await waitFor(find, { what: "its address", deadlineMs: 30_000 })] };
-  expect(await json<Status>(`${back.adminUrls[0]}/admin/status`)).toMatchObject({ ready: true, usableEngines: 2 });
-  for (let number = 0; number < 10; number++) await ask(`${group.url}/v1/chat/completions`, chat(number, 2));
-  expect((await answered(back))[0]).toBeGreaterThan(1);
-});
-
 /** Opens a streamed answer, waits for its first bytes, and tells in the end whether it was whole. */
 async function stream(url: string, tokens: number): Promise<{ readonly whole: Promise<boolean> }> {
   const response = await fetch(`${url}/v1/completions`, {
@@ -136,23 +90,68 @@ async function stream(url: string, tokens: number): Promise<{ readonly whole: Pr
   return { whole: rest() };
 }
 
-test("a reload reaches both, however it is asked for", async () => {
-  const file = temporaryFile("espalier.yaml", "policy: least_work\n");
-  const group = await serve([], "--config", file);
+test("two processes share the port, what they know, and reloads; one that is killed comes back while the other serves", async () => {
+  const urls = await engines({ engines: 4 });
+  const file = temporaryFile("espalier.yaml", "policy: cache_aware\n");
+  const group = await serve(urls, "--config", file);
+  const statuses = await Promise.all(group.adminUrls.map((url) => json<Status>(`${url}/admin/status`)));
+  expect(statuses.map(({ mesh }) => [mesh.router, mesh.members.length])).toEqual([
+    ["process-1", 1],
+    ["process-2", 1],
+  ]);
+  await checkConversations(group);
+  await checkReloads(group, file);
+  await checkDeath(group);
+});
+
+async function checkConversations(group: Group): Promise<void> {
+  let same = 0;
+  const conversations = 16;
+  for (let number = 0; number < conversations; number++) {
+    const first = await ask(`${group.url}/v1/chat/completions`, chat(number, 1));
+    const second = await ask(`${group.url}/v1/chat/completions`, chat(number, 2));
+    expect([first.status, second.status]).toEqual([200, 200]);
+    if (first.worker === second.worker) same += 1;
+  }
+  // By chance it would be a quarter.
+  expect(same).toBeGreaterThanOrEqual(conversations - 2);
+  const [one = 0, other = 0] = await answered(group);
+  expect(one + other).toBe(2 * conversations);
+  expect(Math.min(one, other)).toBeGreaterThan(conversations / 4);
+}
+
+async function checkReloads(group: Group, file: string): Promise<void> {
   const reloads = (trigger: string) =>
     [...group.stderr().matchAll(new RegExp(`"process":(\\d),"trigger":"${trigger}"`, "g"))].map(([, number]) => number);
   writeFileSync(file, "policy: random\n");
   group.kill("SIGHUP");
-  await waitFor(() => reloads("signal").length === 2, { what: "reloads by the signal" });
-  const second = await run(["reload", "--admin", group.adminUrls[1] ?? ""]);
-  expect(second.code).toBe(0);
-  await waitFor(() => reloads("admin").length === 2, { what: "reloads by an operator" });
-  expect(new Set(reloads("admin"))).toEqual(new Set(["1", "2"]));
+  await waitFor(() => new Set(reloads("signal")).size === 2, { what: "reloads by the signal" });
+  expect((await run(["reload", "--admin", group.adminUrls[1] ?? ""])).code).toBe(0);
+  await waitFor(() => new Set(reloads("admin")).size === 2, { what: "reloads by an operator" });
   for (const url of group.adminUrls) {
     expect(await json(`${url}/admin/config`)).toMatchObject({ policy: { name: "random" } });
   }
-  group.kill("SIGTERM");
-});
+}
+
+async function checkDeath(group: Group): Promise<void> {
+  const before = childrenOf(group.pid);
+  expect(before).toHaveLength(2);
+  const [victim = 0, other = 0] = before;
+  process.kill(victim, "SIGKILL");
+  await untilGone([victim]);
+  await group.until(/"msg":"a process ended; it is started again"/);
+  for (let number = 0; number < 10; number++) {
+    expect((await ask(`${group.url}/v1/chat/completions`, chat(number, 1))).status).toBe(200);
+  }
+  expect((await ask(`${group.url}/readyz`)).status).toBe(200);
+  // It has another admin port than before, so it is found by its log; it takes connections once it can serve them.
+  const find = () => /"adminUrl":"([^"]+)"/.exec(group.stderr().split("it is started again")[1] ?? "")?.[1];
+  const back = { ...group, adminUrls: [await waitFor(find, { what: "its address", deadlineMs: 30_000 })] };
+  expect(childrenOf(group.pid)).toContain(other);
+  expect(await json<Status>(`${back.adminUrls[0]}/admin/status`)).toMatchObject({ ready: true, usableEngines: 4 });
+  for (let number = 0; number < 10; number++) await ask(`${group.url}/v1/chat/completions`, chat(number, 2));
+  expect((await answered(back))[0]).toBeGreaterThan(1);
+}
 
 test("signals go to all: SIGTERM lets open answers end, and Ctrl-C twice ends it at once", async () => {
   const urls = await engines({ engines: 2 });

@@ -83,6 +83,11 @@ export const portExceptions: readonly PortException[] = [
     ports: ["randomness"],
     reason: "whoever sees one nonce must not guess the next; nothing depends on its value",
   },
+  {
+    path: "apps/router/src/processes/mesh-secret.ts",
+    ports: ["randomness"],
+    reason: "nobody else must guess the secret; nothing depends on its value",
+  },
   { path: "packages/testing/src/virtual-time.ts", ports: ["timers"], reason: "lets promises settle" },
   { path: "packages/testing/src/wait-for.ts", ports: ["timers"], reason: "polls real programs" },
   { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },

@@ -1,3 +1,5 @@
+import type { Scheduler } from "@espalier/common";
+
 /** What one router says of itself at one time. */
 export interface RouterSample {
   /** Since the load began. */
@@ -43,8 +45,15 @@ const timeoutMs = 5_000;
  *
  * @throws Error when it does not answer, or not with what is looked for
  */
-export async function sampleRouter(router: string, adminUrl: string, atMs: number): Promise<RouterSample> {
-  const [metrics, mesh] = await Promise.all([ask(`${adminUrl}/metrics`), ask(`${adminUrl}/admin/mesh`)]);
+export async function sampleRouter(
+  { name: router, adminUrl }: { readonly name: string; readonly adminUrl: string },
+  atMs: number,
+  scheduler: Scheduler,
+): Promise<RouterSample> {
+  const late = new AbortController();
+  const cancel = scheduler.after(timeoutMs, () => late.abort());
+  const pages = ["metrics", "admin/mesh"].map((path) => ask(`${adminUrl}/${path}`, late.signal));
+  const [metrics = "", mesh = ""] = await Promise.all(pages).finally(cancel);
   return readSample({ router, atMs, metrics, mesh: JSON.parse(mesh) as MeshPage });
 }
 
@@ -77,8 +86,8 @@ export function readSample({ router, atMs, metrics, mesh }: SamplePages): Router
   };
 }
 
-async function ask(url: string): Promise<string> {
-  const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
+async function ask(url: string, signal: AbortSignal): Promise<string> {
+  const response = await fetch(url, { signal });
   if (!response.ok) throw new Error(`${url} answered ${response.status}`);
   return response.text();
 }

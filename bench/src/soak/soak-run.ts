@@ -109,9 +109,9 @@ function createWatch(fleet: SoakFleet, { durationMs, ports, note }: SoakOptions)
   const everyMs = Math.max(leastSampleMs, durationMs / samplesPerRun);
   const takeOne = async (startMs: number): Promise<void> => {
     const taken = await Promise.all(
-      fleet.open.map(({ name, adminUrl }) =>
+      fleet.open.map((router) =>
         // One that ends just now answers nothing.
-        sampleRouter(name, adminUrl, ports.clock.nowMs() - startMs).catch(() => undefined),
+        sampleRouter(router, ports.clock.nowMs() - startMs, ports.scheduler).catch(() => undefined),
       ),
     );
     for (const sample of taken) {

@@ -65,7 +65,7 @@ that were never restarted, after the first quarter, that would add a tenth in th
 `;
 
 /** Of a run that is that long the slopes count. */
-export const judgedFromMs = 600_000;
+const judgedFromMs = 600_000;
 /** Share of the run in which caches fill and code is compiled. */
 const warmUpShare = 0.25;
 /** Growth over the measured time, as a share of the median, that is none. */

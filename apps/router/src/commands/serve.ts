@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
@@ -11,6 +10,7 @@ import { launchClusterProcess } from "../processes/cluster-processes.ts";
 import { isGroupMember, joinGroup } from "../processes/group-member.ts";
 import type { MemberAddresses } from "../processes/group-messages.ts";
 import { memberConfig } from "../processes/member-config.ts";
+import { createMeshSecret } from "../processes/mesh-secret.ts";
 import { createProcessGroup } from "../processes/process-group.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, readConfig } from "./config-flags.ts";
@@ -76,7 +76,7 @@ async function serveAsGroup(config: CompiledConfig, count: number): Promise<void
   const logger = createLogger(config.log);
   const group = createProcessGroup({
     ...{ count, launch: launchClusterProcess, logger },
-    meshSecret: randomBytes(32).toString("hex"),
+    meshSecret: createMeshSecret(),
     ...{ clock: systemClock, scheduler: systemScheduler, random: systemRandom },
   });
   const members = await group.start();

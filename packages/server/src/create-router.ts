@@ -20,7 +20,7 @@ import { explainRequest } from "./explain/explain-request.ts";
 import type { Drain } from "./lifecycle/drain.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
-import type { ConfigSource, Reloader } from "./lifecycle/reloader.ts";
+import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
 import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
 import { readTls } from "./lifecycle/tls-material.ts";
 import { untilReady } from "./lifecycle/until-ready.ts";
@@ -106,10 +106,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     mesh: () => mesh?.describe(),
     dutyOf: context.split.dutyOf,
     describeConfig: () => describeConfig(live.current),
-    reload: () => {
-      group?.reloadAsked();
-      return reload("admin");
-    },
+    reload: () => tellGroup(group, () => reload("admin")),
     feeds: () => prefix.feeds?.describe() ?? [],
     dashboard,
     explain: (request, endpoint) => explainRequest(context, request, endpoint),
@@ -148,6 +145,12 @@ export function createRouter(dependencies: RouterDependencies): Router {
     reload,
     drain,
   };
+}
+
+/** What an operator asks of one process of a group, all do. */
+function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome): ReloadOutcome {
+  group?.reloadAsked();
+  return reload();
 }
 
 /** For `GET /admin/status`. */

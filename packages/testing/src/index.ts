@@ -1,9 +1,14 @@
 /**
- * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, and where
- * real captures are.
+ * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, changed
+ * bytes for decoders, and where real captures are.
  */
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
+export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";
+export { fuzzInFile } from "./fuzz/fuzz-file.ts";
+export { type FuzzReport, type FuzzRequest, readFuzzRequest } from "./fuzz/fuzz-request.ts";
+export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
+export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createRecordingLogger, type LogLine } from "./recording-logger.ts";
 export { schedulerOf } from "./scheduler-of.ts";

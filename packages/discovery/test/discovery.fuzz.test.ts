@@ -1,0 +1,75 @@
+import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { expect, test } from "vitest";
+import type { EngineTraits } from "../src/discovered-engine.ts";
+import { createLineSplitter } from "../src/kubernetes/line-splitter.ts";
+import { readEndpointSlice } from "../src/kubernetes/read-endpoint-slice.ts";
+import { readInferencePool } from "../src/kubernetes/read-inference-pool.ts";
+import { readPod } from "../src/kubernetes/read-pod.ts";
+import { parseWatchLine } from "../src/kubernetes/watch-event.ts";
+
+const traits: EngineTraits = {
+  ...{ labels: {}, scheme: "http", models: [], role: "both", weight: 1, ranks: 1 },
+  ...{
+    kvEventsPort: undefined,
+    kvReplayPort: undefined,
+    kvTopic: "",
+    kvTransfer: undefined,
+    kvTransferPort: undefined,
+  },
+};
+const line = (value: unknown): Uint8Array => new TextEncoder().encode(`${JSON.stringify(value)}\n`);
+
+const hints = { "espalier.dev/models": "a,b", "espalier.dev/weight": "2", "espalier.dev/kv-transfer": "nixl" };
+const metadata = { name: "a", namespace: "n", resourceVersion: "5", annotations: hints, labels: { app: "x" } };
+const slice = {
+  ...{ metadata, addressType: "IPv4", ports: [{ name: "http", port: 8_000 }] },
+  endpoints: [
+    { addresses: ["10.0.0.1"], conditions: { ready: true }, targetRef: { kind: "Pod", name: "p" }, zone: "z" },
+  ],
+};
+const pod = {
+  metadata,
+  spec: { nodeName: "n", containers: [{ ports: [{ name: "http", containerPort: 8_000 }] }] },
+  status: { phase: "Running", podIP: "fd00::1", conditions: [{ type: "Ready", status: "True" }] },
+};
+const pool = { metadata, spec: { selector: { matchLabels: { app: "x" } }, targetPorts: [{ number: 8_000 }] } };
+
+const maxLineBytes = 32_768;
+
+const target: FuzzTarget = {
+  name: "Kubernetes watch",
+  seeds: [
+    ...[slice, pod, pool].map((object) => line({ type: "ADDED", object })),
+    line({ type: "ERROR", object: { kind: "Status", code: 410, message: "too old" } }),
+    line({ type: "BOOKMARK", object: { metadata: { resourceVersion: "9" } } }),
+  ],
+  // What the splitter throws ends the watch, which begins anew.
+  refuses: (thrown) => thrown instanceof RangeError || thrown instanceof TypeError,
+  read(bytes, random) {
+    const splitter = createLineSplitter(maxLineBytes);
+    const middle = random.integer(bytes.length + 1);
+    const lines = [...splitter.push(bytes.subarray(0, middle)), ...splitter.push(bytes.subarray(middle))];
+    for (const text of lines) check(text);
+  },
+};
+
+function check(text: string): void {
+  let event: ReturnType<typeof parseWatchLine>;
+  try {
+    event = parseWatchLine(text);
+    if (event?.kind !== "set") return;
+    const found = [readEndpointSlice(event.object, "http", traits), readPod(event.object, [80, "http"], traits)];
+    for (const { spec } of found.flatMap(({ engines }) => engines)) {
+      expect(new URL(spec.url).port).toMatch(/^\d*$/);
+      expect(spec.weight).toBeGreaterThan(0);
+    }
+    expect(readInferencePool(event.object).ports.length).toBeLessThanOrEqual(8);
+  } catch (error) {
+    // Not to be taken for what the splitter throws.
+    throw new Error(`reading ${text.slice(0, 100)}`, { cause: error });
+  }
+}
+
+test("Kubernetes watch: whatever comes is read, or left out", async () => {
+  await fuzzInFile(target, 1, readFuzzRequest(process.env.ESPALIER_FUZZ));
+}, 86_400_000);

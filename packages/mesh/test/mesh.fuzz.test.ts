@@ -1,0 +1,154 @@
+import { asRouterId, EspalierError } from "@espalier/common";
+import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-frames.ts";
+import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
+import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
+import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../src/redis/control-message.ts";
+import { decodeLease, encodeLease } from "../src/redis/lease.ts";
+import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/load-envelope.ts";
+import { decodeStreamEntry, encodeStreamEntry } from "../src/redis/stream-entry.ts";
+import { decodeGoodbye, decodeReject, encodeGoodbye, encodeReject } from "../src/wire/endings.ts";
+import { decodeHello, decodeVersions, encodeHello, maxNameBytes } from "../src/wire/hello.ts";
+import { channelOf, decodeCredit, encodeCredit, encodeData } from "../src/wire/link-frames.ts";
+import { encodeProof, verifyProof } from "../src/wire/proof.ts";
+import { readDocumentRequest } from "../src/y-websocket/document-name.ts";
+import { readClientMessage } from "../src/y-websocket/messages.ts";
+
+const origin = { router: asRouterId("r\u00e4uter-1"), epoch: 1_700_000_000_000 };
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
+const isInvalidFrame = (thrown: unknown): boolean =>
+  thrown instanceof EspalierError && thrown.code === "mesh_frame_invalid";
+const maxRedisBytes = 256 * 1_024;
+
+const hello = encodeHello({
+  ...{ versions: { min: 1, max: 3 }, nonce: new Uint8Array(32).fill(5), cluster: "default", blockSizeTokens: 16 },
+  ...{ seedDigest: new Uint8Array(32).fill(9), origin, address: "ws://10.0.0.1:7946", capabilities: ["a", "relay"] },
+});
+const transcript = { dialerHello: hello, acceptorHello: hello, version: 1 };
+const statement = {
+  target: "e#0",
+  life: "0.-1.ff",
+  sequence: 7,
+  isComplete: false,
+  blocks: 3,
+  digest: [1, 5] as const,
+};
+const documentMessages: DocumentMessage[] = [
+  { kind: "open", number: 7, documentKind: "own", name: "journal/default/a/1" },
+  { kind: "update", number: 7, from: 5, to: 9, committedWallMs: 1_700_000_000_000, bytes: Uint8Array.of(1, 2, 3) },
+  { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, mark: 0xffff_ffff }] },
+  { kind: "want", request: 300, name: "registry/1", stateVector: Uint8Array.of(1, 2) },
+  { kind: "cancel", request: 1 },
+  { kind: "snapshot-want", request: 2, targets: ["x", "y"] },
+  { kind: "statements", statements: [statement, { ...statement, isComplete: true }] },
+];
+const bulkMessages: BulkMessage[] = [
+  { kind: "part", request: 1, goesOn: true, bytes: Uint8Array.of(9) },
+  { kind: "end", request: 2 ** 33, outcome: "busy" },
+  { kind: "credit", bytes: 65_536 },
+];
+const record = {
+  ...{ origin, incarnation: 7, hasLeft: false, isDraining: true, address: "10.0.0.1:7000" },
+  ...{ unreachable: ["engine/0"], links: ["router-b", "router-c"] },
+};
+const membership = [
+  ...encodeMembership({ kind: "ping", number: 3, digest: 0xdead_beef }),
+  ...encodeMembership({ kind: "records", records: [record, record] }),
+  ...encodeMembership({ kind: "claims", claims: [{ origin, incarnation: 3, state: "suspect" }] }),
+  ...encodeMembership({ kind: "probe", origin }),
+];
+const controlMessages: ControlMessage[] = [
+  { kind: "hello", from: origin },
+  { kind: "republish", from: origin, origin },
+  { kind: "snapshot", from: origin, id: "1-2", targets: ["e#0", "e#1"], holder: origin },
+  { kind: "statements", from: origin, statements: [{ ...statement, digest: [1, -5] }] },
+];
+const update = { name: "journal/default/r1/5", from: 3, to: 9, bytes: Uint8Array.of(1, 2, 3) };
+
+const targets: readonly FuzzTarget[] = [
+  {
+    name: "mesh hello",
+    seeds: [hello],
+    read(bytes) {
+      decodeVersions(bytes);
+      const read = decodeHello(bytes);
+      expect(Buffer.byteLength(read.cluster)).toBeLessThanOrEqual(maxNameBytes);
+      expect(read.capabilities.length).toBeLessThanOrEqual(32);
+    },
+  },
+  {
+    name: "mesh proof",
+    seeds: [encodeProof("secret", "dialer", transcript)],
+    read(bytes) {
+      // The first byte is the frame's type, by which the handshake knows what it has before it.
+      const isSame = Buffer.compare(bytes.subarray(1), encodeProof("secret", "dialer", transcript).subarray(1)) === 0;
+      expect(verifyProof(bytes, "secret", "dialer", transcript)).toBe(isSame);
+    },
+  },
+  {
+    name: "mesh reject, goodbye, credit, channel",
+    seeds: [
+      encodeReject({ reason: "secret", detail: "they differ", knownEpoch: 5 }),
+      encodeGoodbye("replaced"),
+      encodeCredit({ channel: "documents", bytes: 70_000 }),
+      encodeData("load", Uint8Array.of(1)),
+    ],
+    read(bytes, random) {
+      [decodeReject, decodeGoodbye, decodeCredit, channelOf][random.integer(4)]!(bytes);
+    },
+  },
+  { name: "mesh documents", seeds: documentMessages.map(encodeDocumentMessage), read: decodeDocumentMessage },
+  { name: "mesh bulk", seeds: bulkMessages.map(encodeBulkMessage), read: decodeBulkMessage },
+  {
+    name: "mesh membership",
+    seeds: membership,
+    refuses: isInvalidFrame,
+    read(bytes) {
+      const message = decodeMembership(bytes);
+      if (message.kind === "records") expect(message.records.length).toBeLessThanOrEqual(frameBounds.items);
+    },
+  },
+  {
+    name: "redis stream entry",
+    seeds: [encodeStreamEntry({ update, sentMs: 1_700_000_000_000 })],
+    read: (bytes) => decodeStreamEntry(bytes, maxRedisBytes),
+  },
+  {
+    name: "redis load envelope",
+    seeds: [encodeLoadEnvelope(origin, Uint8Array.of(1, 2))],
+    read: (bytes) => decodeLoadEnvelope(bytes, maxRedisBytes),
+  },
+  {
+    name: "redis control message",
+    seeds: controlMessages.map((message) => utf8(encodeControlMessage(message))),
+    read: (bytes) => decodeControlMessage(bytes, maxRedisBytes),
+  },
+  {
+    name: "redis lease",
+    seeds: [utf8(encodeLease({ origin, beat: 4, isReady: true, isDraining: false, unreachable: ["e#0"] }))],
+    read: (bytes) => decodeLease("r", textOf(bytes)),
+  },
+  {
+    name: "y-websocket message",
+    seeds: [Uint8Array.of(0, 0, 1, 0), Uint8Array.of(0, 2, 2, 0, 0), Uint8Array.of(1, 3, 1, 2, 3), Uint8Array.of(3)],
+    read: (bytes) => readClientMessage(bytes, 65_536),
+  },
+  {
+    name: "y-websocket request target",
+    seeds: [utf8("/yjs/overview?key=secret"), utf8("/yjs/journal%2Fdefault%2Fa%2F1")],
+    read: (bytes) => readDocumentRequest(textOf(bytes)),
+  },
+];
+
+const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
+const dayMs = 86_400_000;
+
+test.each(targets)(
+  "$name: whatever comes is read, or refused as documented",
+  async (target) => {
+    await fuzzInFile(target, targets.length, request);
+  },
+  dayMs,
+);

@@ -1,3 +1,4 @@
+import { tellChaos } from "./chaos-report.ts";
 import { type Fault, type FaultProxy, startFaultProxy } from "./fault-proxy.ts";
 
 /** The wires between routers, each of which listens behind a proxy and is known to the others by the proxy's address. */
@@ -26,6 +27,7 @@ export function createFaultNetwork(): FaultNetwork {
     for (const proxy of proxies.values()) proxy.faultsChanged();
   };
   const setOneWay: FaultNetwork["setOneWay"] = (from, to, fault) => {
+    if (fault) tellChaos({ fault: `link: ${fault.kind}` });
     if (fault) faults.set(`${from}>${to}`, fault);
     else faults.delete(`${from}>${to}`);
     changed();
@@ -48,6 +50,7 @@ export function createFaultNetwork(): FaultNetwork {
       setOneWay(other, one, fault);
     },
     reset(one, other) {
+      tellChaos({ fault: "link: reset" });
       proxies.get(one)?.reset((opening) => dialerOf(opening) === other);
       proxies.get(other)?.reset((opening) => dialerOf(opening) === one);
     },

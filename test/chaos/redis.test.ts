@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import { waitFor } from "@espalier/testing";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { createRig } from "../integration/rig.ts";
+import { tellChaos } from "./chaos-report.ts";
 import { since } from "./deadlines.ts";
 import { freePort, startFleet, untilWhole } from "./fleet.ts";
 import { haveEqualFacts } from "./mesh-views.ts";
@@ -55,6 +56,7 @@ test.skipIf(!hasRedisServer)(
     };
     expect((await fleet.routers[0]!.mesh()).backend).toBe("redis");
     await more(20);
+    tellChaos({ fault: "Redis: SIGKILL" });
     redis.kill("SIGKILL");
     await more(60);
     for (const router of fleet.routers) expect((await fetch(`${router.url}/readyz`)).status).toBe(200);

@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { waitFor } from "@espalier/testing";
 import { type MetricsPage, parseMetrics } from "../integration/prometheus.ts";
 import type { Rig } from "../integration/rig.ts";
+import { tellChaos } from "./chaos-report.ts";
 
 /** A running `espalier serve`. */
 export interface RouterProcess {
@@ -114,8 +115,12 @@ export async function startRouter(rig: Rig, id: string, flags: readonly string[]
     mesh: () => ask<MeshPage>("/admin/mesh"),
     feeds: async () => (await ask<{ readonly feeds: readonly FeedRow[] }>("/admin/feeds")).feeds,
     metrics: async () => parseMetrics(await (await fetch(`${started.adminUrl}/metrics`)).text()),
-    signal: (signal) => void child.kill(signal),
+    signal(signal) {
+      if (signal === "SIGSTOP" || signal === "SIGTERM") tellChaos({ fault: `router: ${signal}` });
+      child.kill(signal);
+    },
     async kill() {
+      tellChaos({ fault: "router: SIGKILL" });
       child.kill("SIGKILL");
       await exited;
     },

@@ -1,5 +1,6 @@
 import { systemScheduler } from "@espalier/common";
 import { onTestFinished } from "vitest";
+import { tellChaos } from "./chaos-report.ts";
 import type { RouterProcess } from "./router-process.ts";
 
 export interface TrafficOptions {
@@ -9,19 +10,25 @@ export interface TrafficOptions {
   readonly clients?: number;
   readonly pauseMs?: number;
   readonly maxTokens?: number;
+  /** Asked for every failure: whether no router could have spared the client that. None unless given. */
+  readonly isAllowed?: (failure: string) => boolean;
 }
 
 /** Streamed chats, one after the other from each client, the routers in turn. */
 export interface Traffic {
   readonly completed: number;
-  /** What went wrong, one sentence per request. */
+  /** What went wrong and should not have, one sentence per request. */
   readonly failures: readonly string[];
+  /** What went wrong and was allowed to. */
+  readonly allowed: readonly string[];
   /** Lets the requests that are open end, and sends no more. */
   stop(): Promise<void>;
 }
 
-export function startTraffic({ routers, clients = 2, pauseMs = 20, maxTokens = 8 }: TrafficOptions): Traffic {
+export function startTraffic(options: TrafficOptions): Traffic {
+  const { routers, clients = 2, pauseMs = 20, maxTokens = 8, isAllowed = () => false } = options;
   const failures: string[] = [];
+  const allowed: string[] = [];
   let completed = 0;
   let isRunning = true;
   let asked = 0;
@@ -31,7 +38,7 @@ export function startTraffic({ routers, clients = 2, pauseMs = 20, maxTokens = 8
       const router = able[asked++ % able.length];
       const wrong = router ? await askStream(router.url, chatOf(number, turn, maxTokens)) : "nobody to ask";
       if (wrong === undefined) completed += 1;
-      else failures.push(`${router?.id}: ${wrong}`);
+      else (isAllowed(wrong) ? allowed : failures).push(`${router?.id}: ${wrong}`);
       await pause(pauseMs);
     }
   };
@@ -44,9 +51,13 @@ export function startTraffic({ routers, clients = 2, pauseMs = 20, maxTokens = 8
       return completed;
     },
     failures,
+    allowed,
     async stop() {
       isRunning = false;
       await ended;
+      const told = completed + failures.length + allowed.length;
+      const counts = { completed, allowedFailures: allowed.length, failures: failures.length };
+      tellChaos({ requests: asked, ...counts, lost: asked - told });
     },
   };
 }

@@ -128,3 +128,19 @@ test("an engine that cuts its answers opens its breaker, although each of them b
   expect((await post(url, chat({ stream: true }))).status).toBe(503);
   expect((await router.workers())[0]?.breaker.reason).toMatch(/^4 of 8 requests failed, last: upstream_cut_short/);
 });
+
+test("when most engines look sick their breakers do not count, so that the last one is not buried", async () => {
+  const sims = await rig.sims(4);
+  const config = { policy: "round_robin", breaker: { ...breaker, open: "60s", "max-open": "60s" } };
+  const router = await rig.router({ engines: sims.map(({ url }) => url), config });
+  const url = `${router.url}/v1/chat/completions`;
+  for (const sim of sims.slice(0, 3)) await sim.fault({ kind: "sick" });
+  for (let i = 0; i < 24; i++) await post(url, chat());
+  expect((await router.workers()).map(({ breaker: { state } }) => state)).toEqual(["open", "open", "open", "closed"]);
+  expect((await router.workers()).every(({ targets }) => targets[0]!.usable)).toBe(true);
+
+  for (const sim of sims) await sim.clearFaults();
+  const shared = (await sims[3]!.state()).requests.length;
+  for (let i = 0; i < 20; i++) expect((await post(url, chat())).status).toBe(200);
+  expect((await sims[3]!.state()).requests.length - shared).toBeLessThan(10);
+});

@@ -13,8 +13,11 @@ export const engines = {
     plot(
       "Circuit breaker",
       "short",
-      [[`max by (engine) (${of("espalier_engine_breaker_state")})`, "{{engine}}"]],
-      "0 closed, 1 half-open, 2 open.",
+      [
+        [`max by (engine) (${of("espalier_engine_breaker_state")})`, "{{engine}}"],
+        [`max by (engine) (${of("espalier_engine_breaker_overruled")}) > 0`, "{{engine}} overruled"],
+      ],
+      "0 closed, 1 half-open, 2 open. Overruled: those of too many engines are open, and do not count.",
     ),
     plot(
       "Requests in flight",

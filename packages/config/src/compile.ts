@@ -182,6 +182,7 @@ function compileEngineSide(tree: ConfigTree) {
       openMs: breaker.open,
       maxOpenMs: breaker["max-open"],
       successesToClose: breaker["successes-to-close"],
+      maxEjectedShare: breaker["max-ejected-share"],
     },
     retry: {
       budgetRatio: retry["budget-ratio"],

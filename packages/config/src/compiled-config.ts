@@ -200,6 +200,7 @@ export interface CompiledConfig {
     readonly openMs: number;
     readonly maxOpenMs: number;
     readonly successesToClose: number;
+    readonly maxEjectedShare: number;
   };
   readonly retry: {
     readonly budgetRatio: number;

@@ -97,6 +97,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["breaker.open", "99ms", "100ms", "10m", "600001ms"],
   ["breaker.max-open", "1999ms", "2s", "1h", "3600001ms"],
   ["breaker.successes-to-close", "0", "1", "100", "101"],
+  ["breaker.max-ejected-share", "-0.01", "0", "1", "1.01"],
   ["retry.budget-ratio", "-0.01", "0", "1", "1.01"],
   ["retry.budget-minimum", "-1", "0", "1000", "1001"],
   ["retry.statuses", "[499]", "[500]", "[599]", "[600]"],

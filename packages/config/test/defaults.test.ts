@@ -94,6 +94,7 @@ test("without any source the configuration is complete", () => {
       openMs: 2_000,
       maxOpenMs: 30_000,
       successesToClose: 2,
+      maxEjectedShare: 0.5,
     },
     retry: { budgetRatio: 0.2, budgetMinimum: 3, statuses: [502, 503, 504] },
     timeouts: {
@@ -176,7 +177,7 @@ forward-paths: ["/v1/audio/*"]
 inject-usage: false
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1 }
 scrape: { path: /m, interval: 250ms, timeout: 3s }
-breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3 }
+breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3, max-ejected-share: 0.25 }
 retry: { budget-ratio: 0.5, budget-minimum: 10, statuses: [500, 503] }
 timeouts: { connect: 1s, first-byte: 1h, idle: 90s, client-write: 1m, engine-keep-alive: 0, request-receive: 1500, keep-alive: 2m }
 limits:
@@ -260,6 +261,7 @@ test("every key of the file has its place in the compiled form", () => {
       openMs: 3_000,
       maxOpenMs: 60_000,
       successesToClose: 3,
+      maxEjectedShare: 0.25,
     },
     retry: { budgetRatio: 0.5, budgetMinimum: 10, statuses: [500, 503] },
     timeouts: {

@@ -240,6 +240,7 @@ const samples: Readonly<Record<string, string>> = {
   "breaker.open": "7s",
   "breaker.max-open": "7s",
   "breaker.successes-to-close": "7",
+  "breaker.max-ejected-share": "0.75",
   "retry.budget-ratio": "0.7",
   "retry.budget-minimum": "7",
   "retry.statuses": "507",

@@ -17,7 +17,8 @@ export interface EngineDescription {
   readonly kv_transfer: string | null;
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  readonly breaker: { readonly state: string; readonly reason: string };
+  /** `overruled`: it does not count, because those of too many engines are open. */
+  readonly breaker: { readonly state: string; readonly reason: string; readonly overruled: boolean };
   readonly health: {
     readonly last_outcome: string | null;
     readonly consecutive_failures: number;
@@ -74,7 +75,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
     kv_transfer: engine.kvTransfer?.protocol ?? null,
     weight: engine.weight,
     labels: { ...engine.labels },
-    breaker: { state: breaker.state, reason: breaker.reason },
+    breaker: { state: breaker.state, reason: breaker.reason, overruled: engine.isOverruled },
     health: {
       last_outcome: health.lastOutcome ?? null,
       consecutive_failures: health.consecutiveFailures,

@@ -42,6 +42,8 @@ export interface EngineRecord {
   readonly models: readonly ServedModel[] | undefined;
   readonly health: EngineHealth;
   readonly breaker: Breaker;
+  /** Whether the breaker does not count for now, because those of too many engines are open. */
+  readonly isOverruled: boolean;
   /** One per rank. */
   readonly targets: readonly Target[];
 }
@@ -63,6 +65,6 @@ export interface Target {
   readonly load: TargetLoad;
   readonly signals: EngineSignals;
   readonly adapters: TargetAdapters;
-  /** Up, not draining, and allowed by the breaker. */
+  /** Up, not draining, and allowed by the breaker, where that counts. */
   readonly usable: boolean;
 }

@@ -50,6 +50,8 @@ export class Engine implements EngineRecord {
   draining = false;
   models: readonly ServedModel[] | undefined;
   health: EngineHealth = { lastOutcome: undefined, consecutiveFailures: 0, consecutiveSuccesses: 0 };
+  /** Whether its breaker does not count for now; see `overruledEngines`. The fleet sets it. */
+  isOverruled = false;
   /** Requests in flight over all ranks. */
   inFlight = 0;
   meters: EngineMeters;
@@ -136,6 +138,14 @@ export class Engine implements EngineRecord {
     this.#deps.onChange("draining", this);
   }
 
+  overrule(isOverruled: boolean): void {
+    if (this.isOverruled === isOverruled) return;
+    this.isOverruled = isOverruled;
+    if (this.state !== "removed") this.meters.overruled(isOverruled);
+    if (isOverruled) this.logger.warn("engine breaker overruled: too many are open");
+    else this.logger.info("engine breaker counts again");
+  }
+
   /** Takes the models that discovery names, if it names any. */
   takeNamedModels(): void {
     if (this.spec.models.length === 0) return;
@@ -184,6 +194,7 @@ export class Engine implements EngineRecord {
     meters.up(false);
     meters.inFlight(this.inFlight);
     meters.breaker(this.breaker.state);
+    meters.overruled(this.isOverruled);
     return meters;
   }
 
@@ -223,6 +234,7 @@ class RankTarget implements Target {
   }
 
   get usable(): boolean {
-    return this.engine.state === "up" && !this.engine.draining && this.engine.breaker.allows;
+    const { state, draining, breaker, isOverruled } = this.engine;
+    return state === "up" && !draining && (breaker.allows || isOverruled);
   }
 }

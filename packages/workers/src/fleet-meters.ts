@@ -10,6 +10,7 @@ export interface EngineMeters {
   up(isUp: boolean): void;
   inFlight(count: number): void;
   breaker(state: BreakerState): void;
+  overruled(isOverruled: boolean): void;
   probe(outcome: FetchOutcome): void;
   scrape(outcome: ScrapeOutcome): void;
   malformedLines(count: number): void;
@@ -33,6 +34,11 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     help: "Circuit breaker of the engine: 0 closed, 1 half-open, 2 open.",
     labels,
   });
+  const overruled = meter.gauge({
+    name: "espalier_engine_breaker_overruled",
+    help: "1 while the engine's circuit breaker does not count, because those of too many engines of a model are open.",
+    labels,
+  });
   const probes = meter.counter({
     name: "espalier_engine_health_probes_total",
     help: "Health probes by outcome.",
@@ -53,15 +59,17 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     const upSeries = up.series(engine);
     const inFlightSeries = inFlight.series(engine);
     const breakerSeries = breaker.series(engine);
+    const overruledSeries = overruled.series(engine);
     return {
       up: (isUp) => upSeries.set(isUp ? 1 : 0),
       inFlight: (count) => inFlightSeries.set(count),
       breaker: (state) => breakerSeries.set(breakerValues[state]),
+      overruled: (isOverruled) => overruledSeries.set(isOverruled ? 1 : 0),
       probe: (outcome) => probes.series(engine, outcome).add(),
       scrape: (outcome) => scrapes.series(engine, outcome).add(),
       malformedLines: (count) => malformed.series(engine).add(count),
       remove() {
-        for (const metric of [up, inFlight, breaker]) metric.remove(engine);
+        for (const metric of [up, inFlight, breaker, overruled]) metric.remove(engine);
         malformed.remove(engine);
         for (const outcome of fetchOutcomes) {
           probes.remove(engine, outcome);

@@ -25,6 +25,8 @@ export interface BreakerOptions {
   readonly maxOpenMs: number;
   /** Successful trials that close it again. */
   readonly successesToClose: number;
+  /** Share of a model's engines, 0 to 1, that breakers may keep requests from; beyond it they do not count. */
+  readonly maxEjectedShare: number;
 }
 
 export interface ScrapeOptions {
@@ -70,6 +72,7 @@ export const defaultFleetOptions: FleetOptions = {
     openMs: 2_000,
     maxOpenMs: 30_000,
     successesToClose: 2,
+    maxEjectedShare: 0.5,
   },
   scrape: {
     path: "/metrics",

@@ -11,6 +11,7 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/common";
+import { overruledEngines } from "./breaker-panic.ts";
 import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
 import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { samePlace, sameSpec, selectSpecs } from "./engine-specs.ts";
@@ -99,6 +100,8 @@ class EngineFleet implements Fleet {
   readonly #removed = new Set<Engine>();
   readonly #targets: (Target | undefined)[] = [];
   readonly #listeners = new Set<(change: FleetChange, engine: EngineRecord) => void>();
+  /** Those whose breaker is not closed, and those whose breaker does not count. */
+  readonly #ejected = new Set<Engine>();
   #running = false;
   #engines: readonly EngineRecord[] | undefined;
   #index: ModelIndex | undefined;
@@ -260,9 +263,21 @@ class EngineFleet implements Fleet {
     return free;
   }
 
+  /** Finds out anew whose breakers count. */
+  #overrule(): void {
+    const { maxEjectedShare } = this.#engineDeps.options.breaker;
+    const overruled = overruledEngines(this.#modelIndex().pools.values(), maxEjectedShare);
+    for (const engine of this.#ejected) {
+      engine.overrule(overruled.has(engine));
+      if (engine.breaker.state === "closed" || !this.#all.has(engine)) this.#ejected.delete(engine);
+    }
+  }
+
   #changed(change: FleetChange, engine: Engine): void {
     if (change === "added" || change === "gone") this.#engines = undefined;
     if (change === "models") this.#index = undefined;
+    if (change === "breaker" && engine.breaker.state !== "closed") this.#ejected.add(engine);
+    if (this.#ejected.size > 0) this.#overrule();
     for (const listener of this.#listeners) {
       try {
         listener(change, engine);

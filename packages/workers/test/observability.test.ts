@@ -8,6 +8,8 @@ test("an engine has its series from the moment it is known, and none once it is 
   const b = harness.engine("b", {}, { "/health": "silent" });
   harness.fleet.apply([a.spec, b.spec]);
   expect(harness.meter.series).toEqual([
+    "espalier_engine_breaker_overruled{a}",
+    "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{a}",
     "espalier_engine_breaker_state{b}",
     "espalier_engine_requests_in_flight{a}",
@@ -20,6 +22,7 @@ test("an engine has its series from the moment it is known, and none once it is 
   harness.fleet.apply([b.spec]);
   await harness.time.advanceAsync(10_000);
   expect(harness.meter.series).toEqual([
+    "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{b}",
     "espalier_engine_health_probes_total{b,timeout}",
     "espalier_engine_requests_in_flight{b}",
@@ -155,7 +158,7 @@ test("an engine is described as plain JSON", async () => {
     kv_transfer: "nixl",
     weight: 2,
     labels: { zone: "z1" },
-    breaker: { state: "closed", reason: "new" },
+    breaker: { state: "closed", reason: "new", overruled: false },
     health: { last_outcome: "ok", consecutive_failures: 0, consecutive_successes: expect.any(Number) },
     targets: [
       {

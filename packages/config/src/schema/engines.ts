@@ -165,6 +165,12 @@ export const breaker = section("When an engine that fails requests is left alone
     minimum: 1,
     maximum: 100,
   }),
+  "max-ejected-share": number({
+    description: "Share of a model's engines that may be left alone; while more would be, breakers do not count.",
+    default: 0.5,
+    minimum: 0,
+    maximum: 1,
+  }),
 });
 
 export const retry = section("When a request is sent to another engine. It never is after a byte of the answer.", {

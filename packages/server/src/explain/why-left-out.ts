@@ -27,11 +27,11 @@ export function whyLeftOut(
 }
 
 function reasonsOf({ engine }: Target, { onlyEngine, dutyOf }: LeftOutReasons): readonly string[] {
-  const { state, stateReason, draining, breaker, role, id } = engine;
+  const { state, stateReason, draining, breaker, isOverruled, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up") reasons.push(`${state}: ${stateReason}`);
   if (draining) reasons.push("an operator has drained it");
-  if (!breaker.allows) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
+  if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
   if (onlyEngine !== undefined && id !== onlyEngine)
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);

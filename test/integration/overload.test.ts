@@ -1,5 +1,5 @@
 import { waitFor } from "@espalier/testing";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, onTestFinished, test } from "vitest";
 import { type Answer, call, chat, errorOf, openPost, post, rawConnection, rawPost } from "./client.ts";
 import { httpEngine, rawEngine } from "./engines.ts";
 import { createRig } from "./rig.ts";
@@ -97,4 +97,43 @@ test("a full queue of one engine sends requests to the next, and with all full t
   expectTurnedAway(await post(url, chat()), 429, "overloaded");
   first.destroy();
   await router.untilIdle();
+});
+
+/** Keeps the event loop of this process, which is the router's too, from its timers. @returns ends it */
+function keepBusy(): () => void {
+  let isBusy = true;
+  const spin = (): void => {
+    const endMs = performance.now() + 200;
+    while (performance.now() < endMs);
+    if (isBusy) setImmediate(spin);
+  };
+  spin();
+  return () => {
+    isBusy = false;
+  };
+}
+
+test("a router that is short of processor time refuses new requests with a time to come again, and ends what it began", async () => {
+  const [sim] = await rig.sims(1, { speed: 10 });
+  const router = await rig.router({ engines: [sim!.url], config: { limits: { "max-event-loop-delay": "50ms" } } });
+  const url = `${router.url}/v1/chat/completions`;
+  const begun = openPost(url, chat({ stream: true, max_tokens: 100 }));
+  expect((await begun.head).statusCode).toBe(200);
+  const rest = keepBusy();
+  onTestFinished(rest);
+  const shed = await waitFor(
+    async () => {
+      const answer = await post(url, chat());
+      return answer.status === 429 && answer;
+    },
+    { what: "a refused request", deadlineMs: 20_000 },
+  );
+  expect([errorOf(shed).code, shed.headers["retry-after"]]).toEqual(["overloaded", "2"]);
+  expect((await call(`${router.url}/readyz`)).status).toBe(200);
+
+  rest();
+  await waitFor(async () => (await router.metrics()).sum("espalier_shed_ratio") === 0, { what: "end of it" });
+  expect((await post(url, chat())).status).toBe(200);
+  expect((await begun.body).toString()).toContain("data: [DONE]");
+  expect((await router.metrics()).sum("espalier_shed_requests_total", { pressure: "event-loop" })).toBeGreaterThan(0);
 });

@@ -55,6 +55,22 @@ export const traffic = {
       "Requests whose answer has not ended.",
     ),
     plot(
+      "Event loop delay",
+      "s",
+      [[`max by (instance) (${of("espalier_event_loop_delay_seconds")})`, "{{instance}}"]],
+      "How late a router comes to its work for half a second on end. Beyond limits.max-event-loop-delay it refuses requests.",
+    ),
+    plot(
+      "Refused for want of time or memory",
+      "percentunit",
+      [
+        [`max by (instance) (${of("espalier_shed_ratio")})`, "{{instance}} refused"],
+        [`max by (instance) (${of("espalier_heap_used_ratio")})`, "{{instance}} heap"],
+        [sum(rate("espalier_shed_requests_total"), "instance, pressure"), "{{instance}} {{pressure}} a second"],
+      ],
+      "Share of new requests that is refused, of the heap that is used, and refusals per second.",
+    ),
+    plot(
       "Time to first byte",
       "s",
       quantiles("espalier_time_to_first_byte_seconds"),

@@ -70,6 +70,8 @@ function compileListeners(tree: ConfigTree) {
       maxConcurrentRequests: limits["max-concurrent-requests"],
       maxConnectionsPerEngine: limits["max-connections-per-engine"],
       maxQueuedPerEngine: limits["max-queued-per-engine"],
+      maxEventLoopDelayMs: limits["max-event-loop-delay"],
+      maxHeapShare: limits["max-heap-share"],
     },
     drain: { delayMs: drain.delay, graceMs: drain.grace },
     log,

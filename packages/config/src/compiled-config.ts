@@ -223,6 +223,8 @@ export interface CompiledConfig {
     readonly maxConcurrentRequests: number;
     readonly maxConnectionsPerEngine: number;
     readonly maxQueuedPerEngine: number;
+    readonly maxEventLoopDelayMs: number;
+    readonly maxHeapShare: number;
   };
   readonly drain: { readonly delayMs: number; readonly graceMs: number };
   readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "json" | "pretty" };

@@ -114,6 +114,8 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["limits.max-concurrent-requests", "0", "1", "1000000", "1000001"],
   ["limits.max-connections-per-engine", "0", "1", "65535", "65536"],
   ["limits.max-queued-per-engine", "-1", "0", "1000000", "1000001"],
+  ["limits.max-event-loop-delay", "9ms", "10ms", "1m", "60001"],
+  ["limits.max-heap-share", "0.09", "0.1", "1", "1.01"],
   ["drain.delay", "-1", "0s", "10m", "600001"],
   ["drain.grace", "-1", "0s", "24h", "86400001"],
 ];

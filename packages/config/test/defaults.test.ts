@@ -113,6 +113,8 @@ test("without any source the configuration is complete", () => {
       maxConcurrentRequests: 4_096,
       maxConnectionsPerEngine: 1_024,
       maxQueuedPerEngine: 1_024,
+      maxEventLoopDelayMs: 1_000,
+      maxHeapShare: 0.9,
     },
     drain: { delayMs: 5_000, graceMs: 180_000 },
     log: { level: "info", format: "json" },
@@ -187,6 +189,8 @@ limits:
   max-concurrent-requests: 8
   max-connections-per-engine: 9
   max-queued-per-engine: 0
+  max-event-loop-delay: 250ms
+  max-heap-share: 0.5
 drain: { delay: 0s, grace: 1.5m }
 log: { level: debug, format: pretty }
 `;
@@ -280,6 +284,8 @@ test("every key of the file has its place in the compiled form", () => {
       maxConcurrentRequests: 8,
       maxConnectionsPerEngine: 9,
       maxQueuedPerEngine: 0,
+      maxEventLoopDelayMs: 250,
+      maxHeapShare: 0.5,
     },
     drain: { delayMs: 0, graceMs: 90_000 },
     log: { level: "debug", format: "pretty" },

@@ -257,6 +257,8 @@ const samples: Readonly<Record<string, string>> = {
   "limits.max-concurrent-requests": "7",
   "limits.max-connections-per-engine": "7",
   "limits.max-queued-per-engine": "7",
+  "limits.max-event-loop-delay": "7s",
+  "limits.max-heap-share": "0.75",
   "drain.delay": "7s",
   "drain.grace": "7s",
   "log.level": "debug",

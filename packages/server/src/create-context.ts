@@ -32,6 +32,7 @@ import { createSplitParts } from "./disaggregation/split-parts.ts";
 import { createDrain } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
+import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
 import { createMeshParts } from "./mesh/mesh-parts.ts";
 import { routerIdOf } from "./mesh/router-identity.ts";
@@ -101,6 +102,7 @@ export function createContext(
       ...{ config: config.admission, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
     }),
+    overload: createOverload({ clock, scheduler, logger, meter, limits: () => live.current.limits }),
     memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
     metrics: createRequestMetrics(meter),
     decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { list, section } from "./container.ts";
-import { choice, count, duration, filePath, flag, integer, size, text } from "./leaf.ts";
+import { choice, count, duration, filePath, flag, integer, number, size, text } from "./leaf.ts";
 
 /** Processes of one `espalier serve`. */
 const maxProcesses = 64;
@@ -152,6 +152,19 @@ export const limits = section("Bounds on what the router takes on.", {
     default: 1_024,
     minimum: 0,
     maximum: 1_000_000,
+  }),
+  "max-event-loop-delay": duration({
+    description:
+      "How late the router may come to its work, for half a second on end; beyond it new requests are refused.",
+    default: "1s",
+    minimum: "10ms",
+    maximum: "1m",
+  }),
+  "max-heap-share": number({
+    description: "Share of the JavaScript heap in use beyond which new requests are refused.",
+    default: 0.9,
+    minimum: 0.1,
+    maximum: 1,
   }),
 });
 

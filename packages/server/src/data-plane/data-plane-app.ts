@@ -136,10 +136,12 @@ function createFastify(
 function admit(context: RouterContext, request: FastifyRequest): void {
   const {
     inFlight,
+    overload,
     live: { settings },
   } = context;
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
+  overload.admit();
   const encoding = request.headers["content-encoding"];
   if (encoding !== undefined && encoding !== "identity") throw new EspalierError("unsupported_encoding");
   const type = request.headers["content-type"];

@@ -11,6 +11,7 @@ import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { LiveConfig } from "../lifecycle/live-config.ts";
+import type { Overload } from "../lifecycle/overload.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
 import type { Pools } from "../routing/pools.ts";
@@ -46,6 +47,8 @@ export interface RouterContext {
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;
   readonly admission: AdmissionParts;
+  /** Keeps new requests off while the router itself is short of time or memory. */
+  readonly overload: Overload;
   /** What engines have in memory; undefined where no request waits for that. */
   readonly memory: MemoryWatch | undefined;
   /** Decides as `selector` does, of requests that are not sent. */

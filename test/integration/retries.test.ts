@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type Clock, systemClock } from "@espalier/common";
 import { waitFor } from "@espalier/testing";
@@ -93,14 +94,14 @@ test("the budget bounds the retries that answers cause, not those that broken co
     breaker: { "consecutive-failures": 1_000, "window-requests": 100_000 },
   };
   const router = await rig.router({ engines: sims.map(({ url }) => url), config });
-  await bad!.fault({ kind: "status", status: 503 });
+  await bad!.fault({ kind: "status", status: 502 });
   const url = `${router.url}/v1/chat/completions`;
 
   const statuses: number[] = [];
   for (let i = 0; i < 12; i++) statuses.push((await post(url, chat())).status);
 
   // A third of the requests meets the bad engine; two of those may go on.
-  expect(statuses.filter((status) => status === 503)).toHaveLength(2);
+  expect(statuses.filter((status) => status === 502)).toHaveLength(2);
   const page = await router.metrics();
   expect(page.sum("espalier_proxy_retries_total", { budget: "charged" })).toBe(2);
   expect(page.sum("espalier_proxy_retry_budget_exhausted_total")).toBe(2);
@@ -160,3 +161,28 @@ test("time spent on a failed engine does not count as the router's own", async (
   expect(page.sum("espalier_overhead_seconds_count")).toBe(2);
   expect(page.sum("espalier_overhead_seconds_sum")).toBeLessThan(4);
 });
+
+test.each([429, 503])(
+  "an engine that answers %i and says when to come again is not asked before; a last one is",
+  async (status) => {
+    const full = (response: ServerResponse): void => {
+      response.writeHead(status, { "retry-after": "9", "content-length": 2 }).end("{}");
+    };
+    const busy = await httpEngine(rig, ({ response }) => full(response));
+    let isFull = false;
+    const good = await httpEngine(rig, ({ response }) => {
+      if (isFull) full(response);
+      else response.writeHead(200, { "content-type": "application/json", "content-length": 2 }).end("{}");
+    });
+    const router = await rig.router({ engines: [busy.url, good.url], config: roundRobin });
+    for (let i = 0; i < 10; i++) expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(200);
+    expect([busy.requests.length, good.requests.length]).toEqual([1, 10]);
+
+    isFull = true;
+    for (let i = 0; i < 3; i++) {
+      const answer = await post(`${router.url}/v1/chat/completions`, chat());
+      expect([answer.status, answer.headers["retry-after"]]).toEqual([status, "9"]);
+    }
+    expect([busy.requests.length, good.requests.length]).toEqual([1, 13]);
+  },
+);

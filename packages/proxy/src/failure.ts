@@ -26,6 +26,8 @@ export interface AttemptFailure {
   readonly kind: FailureKind;
   /** The engine's status, for kind `status`. */
   readonly status?: number;
+  /** How long the engine asked to be left alone, for kind `status`; absent where it did not. */
+  readonly retryAfterMs?: number | undefined;
   /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
   readonly beforeFirstByte: boolean;
   readonly error: EspalierError;

@@ -10,6 +10,7 @@ import type { ForwardContext } from "./forward-context.ts";
 import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
 import { joinBody } from "./join-body.ts";
 import { ResponseSink } from "./response-sink.ts";
+import { retryAfterMs } from "./retry-after.ts";
 
 type Choice = ReturnType<Exchange["next"]>;
 
@@ -70,7 +71,7 @@ export class Forwarding implements AttemptOwner {
 
   answered(status: number, rawHeaders: readonly Buffer[]): boolean {
     try {
-      if (this.#context.retryStatuses.has(status) && this.#passOver(status)) return false;
+      if (this.#context.retryStatuses.has(status) && this.#passOver(status, rawHeaders)) return false;
     } catch (thrown) {
       this.#crash(thrown);
       return false;
@@ -194,10 +195,11 @@ export class Forwarding implements AttemptOwner {
   }
 
   /** Leaves an answer for another engine's. @returns false when there is no other, or no budget: then it stands */
-  #passOver(status: number): boolean {
+  #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
     if (!this.#record.mayCharge()) return false;
     const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
-    this.#record.report({ upstream: this.#upstream!, kind: "status", beforeFirstByte: true, error, status });
+    const answer = { status, retryAfterMs: retryAfterMs(rawHeaders) };
+    this.#record.report({ upstream: this.#upstream!, kind: "status", beforeFirstByte: true, error, ...answer });
     if (!this.#chargedRetry()) return false;
     this.#context.metrics.failed.status.add();
     return true;

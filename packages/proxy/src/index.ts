@@ -13,4 +13,5 @@ export {
   type TlsOptions,
 } from "./options.ts";
 export { createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
+export { retryAfterMs } from "./retry-after.ts";
 export type { SideCall, SideOutcome, SideRequest } from "./side-request.ts";

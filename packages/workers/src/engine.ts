@@ -37,6 +37,9 @@ export interface EngineDeps {
   onIdle(engine: Engine): void;
 }
 
+/** The longest that an engine is left alone because it asked for it. */
+const maxRestMs = 10_000;
+
 /** The mutable side of an engine's record. The fleet and the engine's monitor change it; everybody else reads. */
 export class Engine implements EngineRecord {
   readonly id: EngineId;
@@ -59,6 +62,7 @@ export class Engine implements EngineRecord {
   readonly #deps: EngineDeps;
   readonly #monitor: EngineMonitor;
   #breakerState: BreakerState = "closed";
+  #restsUntilMs = Number.NEGATIVE_INFINITY;
 
   /** @param indices one for each rank */
   constructor(deps: EngineDeps, spec: EngineSpec, indices: readonly TargetIndex[]) {
@@ -136,6 +140,17 @@ export class Engine implements EngineRecord {
     this.draining = draining;
     this.logger.info("engine draining changed", { draining });
     this.#deps.onChange("draining", this);
+  }
+
+  /** Whether it has asked for a pause that is not over. */
+  get isResting(): boolean {
+    return this.#restsUntilMs !== Number.NEGATIVE_INFINITY && this.#deps.clock.nowMs() < this.#restsUntilMs;
+  }
+
+  rest(pauseMs: number): void {
+    const untilMs = this.#deps.clock.nowMs() + Math.min(maxRestMs, pauseMs);
+    this.#restsUntilMs = Math.max(this.#restsUntilMs, untilMs);
+    this.logger.debug("engine asked for a pause", { pauseMs });
   }
 
   overrule(isOverruled: boolean): void {
@@ -234,7 +249,7 @@ class RankTarget implements Target {
   }
 
   get usable(): boolean {
-    const { state, draining, breaker, isOverruled } = this.engine;
-    return state === "up" && !draining && (breaker.allows || isOverruled);
+    const { state, draining, breaker, isOverruled, isResting } = this.engine;
+    return state === "up" && !draining && (breaker.allows || isOverruled) && !isResting;
   }
 }

@@ -2,13 +2,14 @@ import type { ServerResponse } from "node:http";
 import type { Admission, AdmissionTicket } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
 import type { ApiFamily } from "@espalier/openai";
-import type {
-  AttemptFailure,
-  BodyFilter,
-  Exchange,
-  ExchangeObserver,
-  ExchangeOutcome,
-  Upstream,
+import {
+  type AttemptFailure,
+  type BodyFilter,
+  type Exchange,
+  type ExchangeObserver,
+  type ExchangeOutcome,
+  retryAfterMs,
+  type Upstream,
 } from "@espalier/proxy";
 import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
@@ -17,6 +18,7 @@ import { describeDecision } from "../dashboard/describe-decision.ts";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
+import { leaveAlone } from "./leave-alone.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { reportOutcome } from "./report-outcome.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -174,14 +176,16 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#ticket?.end();
     this.#adapter?.ended();
     if (failure.beforeFirstByte) this.#withdraw();
+    leaveAlone(this.#plan, this.#selection, failure.retryAfterMs);
     if (isOwnDoing || failure.kind === "overloaded" || failure.status === 429) this.#permit?.release();
     else if (failure.beforeFirstByte) this.#permit?.failure(failure.error.code);
     // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
     else this.#selection?.target.engine.breaker.begin()?.failure(failure.error.code);
   }
 
-  responseStarted(_: Upstream, status: number): void {
+  responseStarted(_: Upstream, status: number, headers: readonly string[] = []): void {
     this.#plan.trace?.answered(status);
+    if (status === 429 || status === 503) leaveAlone(this.#plan, this.#selection, retryAfterMs(headers));
     if (status >= 400) this.#withdraw();
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
@@ -247,12 +251,10 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#adapter?.ended();
     this.#permit?.release();
     const usage = this.#watch?.usage();
-    if (outcome.kind === "completed" && this.#isStream)
-      this.#work?.ended(usage?.completionTokens ?? this.#outputTokens);
-    const responseId = this.#watch?.responseId();
-    const target = this.#selection?.target;
-    if (responseId !== undefined && target) storedResponses.remember(responseId, target.engine.id);
     const isCompleted = outcome.kind === "completed";
+    if (isCompleted && this.#isStream) this.#work?.ended(usage?.completionTokens ?? this.#outputTokens);
+    const stored = this.#watch?.responseId();
+    if (stored !== undefined && this.#selection) storedResponses.remember(stored, this.#selection.target.engine.id);
     // Tokens that came from another engine say nothing of this one's cache.
     const isComparable = isCompleted && this.#split?.prefillWorker === undefined;
     this.#placement?.answered(isComparable ? usage?.cachedTokens : undefined);

@@ -27,11 +27,12 @@ export function whyLeftOut(
 }
 
 function reasonsOf({ engine }: Target, { onlyEngine, dutyOf }: LeftOutReasons): readonly string[] {
-  const { state, stateReason, draining, breaker, isOverruled, role, id } = engine;
+  const { state, stateReason, draining, breaker, isOverruled, isResting, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up") reasons.push(`${state}: ${stateReason}`);
   if (draining) reasons.push("an operator has drained it");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
+  if (isResting) reasons.push("it asked to be left alone for a while (Retry-After)");
   if (onlyEngine !== undefined && id !== onlyEngine)
     reasons.push(`the response that this one follows is at ${onlyEngine}`);
   if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);

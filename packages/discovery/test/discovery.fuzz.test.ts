@@ -1,6 +1,6 @@
+import type { EngineTraits } from "@espalier/common";
 import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { EngineTraits } from "../src/discovered-engine.ts";
 import { createLineSplitter } from "../src/kubernetes/line-splitter.ts";
 import { readEndpointSlice } from "../src/kubernetes/read-endpoint-slice.ts";
 import { readInferencePool } from "../src/kubernetes/read-inference-pool.ts";

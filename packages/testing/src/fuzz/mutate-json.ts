@@ -60,8 +60,9 @@ function changeOne(random: Random, root: object): void {
       path.push(value as Container);
       continue;
     }
-    if (random.integer(6) === 0) delete container[key];
-    else if (random.integer(6) === 0) container[`${key}${random.integer(10)}`] = structuredClone(value);
+    const way = random.integer(6);
+    if (way === 0) delete container[key];
+    else if (way === 1) container[`${key}${random.integer(10)}`] = structuredClone(value);
     else container[key] = structuredClone(oddValues[random.integer(oddValues.length)]);
     return;
   }

@@ -2,7 +2,7 @@ import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import type { Scheduler } from "@espalier/common";
 import { chatAnswer, engineMetrics, modelsAnswer, sizedAnswer, streamPieces } from "./engine-bytes.ts";
-import { type StreamShape, streamHeader } from "./prepared-request.ts";
+import type { StreamShape } from "./prepared-request.ts";
 import { renderProcessUsage } from "./process-usage.ts";
 
 /** An engine that answers at once with prepared bytes, so that what is measured is what stands in front of it. */
@@ -14,12 +14,16 @@ export interface BenchEngine {
 /** A head that is longer ends its connection. */
 const maxHeadBytes = 65_536;
 const headEnd = "\r\n\r\n";
-const usageWish = Buffer.from('"include_usage":true');
+/** Bodies above it are not searched for how to stream: they are answered with one object. */
+const maxStreamBodyBytes = 16_384;
+const streamWish = '"stream":true';
+const usageWish = '"include_usage":true';
+const maxDigits = 10;
 const healthAnswer = sizedAnswer("text/plain", "");
 
 /**
- * Listens on as many addresses of 127.0.0.1 as asked for. Chat completions are answered as their `x-bench-stream`
- * header says; `/health`, `/v1/models` and `/metrics` are there as vLLM has them.
+ * Listens on as many addresses of 127.0.0.1 as asked for. Chat completions are answered as the fields of a
+ * `StreamShape` in them say; `/health`, `/v1/models` and `/metrics` are there as vLLM has them.
  */
 export async function startBenchEngine(addresses: number, scheduler: Scheduler): Promise<BenchEngine> {
   const sockets = new Set<Socket>();
@@ -54,23 +58,25 @@ type PieceCache = (shape: StreamShape, withUsage: boolean) => readonly Buffer[];
 interface Head {
   readonly path: string;
   readonly contentLength: number;
-  readonly stream: StreamShape | undefined;
 }
 
 function serve(socket: Socket, piecesOf: PieceCache, scheduler: Scheduler): void {
   let held: Buffer | undefined;
   let head: Head | undefined;
   let missingBytes = 0;
-  let withUsage = false;
+  let body: Buffer[] = [];
 
   const readBody = (bytes: Buffer): void => {
-    if (head?.stream) withUsage ||= bytes.includes(usageWish);
+    if (!head) return;
+    if (head.contentLength <= maxStreamBodyBytes) body.push(bytes);
     missingBytes -= bytes.length;
-    if (missingBytes > 0 || !head) return;
-    if (head.stream) writeStream(socket, piecesOf(head.stream, withUsage), head.stream.gapMs, scheduler);
+    if (missingBytes > 0) return;
+    const whole = body.length === 1 ? body[0]! : Buffer.concat(body);
+    const stream = readStreamShape(whole);
+    if (stream) writeStream(socket, piecesOf(stream, whole.includes(usageWish)), stream.gapMs, scheduler);
     else socket.write(answerTo(head.path));
     head = undefined;
-    withUsage = false;
+    body = [];
   };
   socket.on("data", (chunk: Buffer) => {
     if (head) {
@@ -92,12 +98,24 @@ function serve(socket: Socket, piecesOf: PieceCache, scheduler: Scheduler): void
 
 function readHead(text: string): Head {
   const lower = text.toLowerCase();
-  const shape = fieldOf(lower, streamHeader)?.split(",").map(Number);
   return {
     path: text.slice(text.indexOf(" ") + 1, text.indexOf(" HTTP/")),
     contentLength: Number(fieldOf(lower, "content-length") ?? 0),
-    stream: shape && { tokens: shape[0] ?? 1, gapMs: shape[1] ?? 0 },
   };
+}
+
+/** @returns undefined when the body asks for no stream */
+function readStreamShape(body: Buffer): StreamShape | undefined {
+  if (!body.includes(streamWish)) return undefined;
+  return { tokens: numberField(body, "max_tokens") ?? 1, gapMs: numberField(body, "seed") ?? 0 };
+}
+
+function numberField(body: Buffer, name: string): number | undefined {
+  const mark = `"${name}":`;
+  const at = body.indexOf(mark);
+  if (at < 0) return undefined;
+  const value = Number.parseInt(body.toString("latin1", at + mark.length, at + mark.length + maxDigits), 10);
+  return Number.isNaN(value) ? undefined : value;
 }
 
 function fieldOf(head: string, name: string): string | undefined {

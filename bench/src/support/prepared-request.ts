@@ -1,9 +1,13 @@
 import { blockText } from "@espalier/workload";
 
-/** How an answer is to be streamed. Absent means one JSON object. */
+/**
+ * How an answer is to be streamed. Absent means one JSON object. It is told in fields that every router passes on, also
+ * one that writes the body anew and drops headers that it does not know.
+ */
 export interface StreamShape {
+  /** In the field `max_tokens`. */
   readonly tokens: number;
-  /** Time between two tokens; 0 for as fast as they go. */
+  /** Time between two tokens; 0 for as fast as they go. In the field `seed`. */
   readonly gapMs: number;
 }
 
@@ -23,8 +27,6 @@ export interface PreparedRequest {
   readonly serialAt: number;
 }
 
-/** Tells the engine how to stream; routers pass on what they do not know. */
-export const streamHeader = "x-bench-stream";
 export const servedModel = "bench-model";
 
 const serialDigits = 12;
@@ -42,11 +44,10 @@ const messageBytes = 48;
  */
 export function prepareRequest(shape: RequestShape): PreparedRequest {
   const body = chatBody(shape);
-  const stream = shape.stream ? `${streamHeader}: ${shape.stream.tokens},${shape.stream.gapMs}\r\n` : "";
   const head =
     "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\naccept: application/json\r\n" +
     "content-type: application/json\r\nauthorization: Bearer bench\r\nuser-agent: bench/1\r\n" +
-    `${stream}content-length: ${body.length}\r\n\r\n`;
+    `content-length: ${body.length}\r\n\r\n`;
   return { bytes: Buffer.from(head + body, "latin1"), serialAt: head.length + body.indexOf(serialMark) };
 }
 
@@ -75,7 +76,7 @@ function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShap
       })),
       max_tokens: stream?.tokens ?? 64,
       temperature: 0.7,
-      ...(stream ? { stream: true } : {}),
+      ...(stream ? { stream: true, seed: stream.gapMs } : {}),
     });
   const missing = bodyBytes - bodyWith("").length;
   if (missing < 0) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);

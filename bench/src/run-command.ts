@@ -2,6 +2,7 @@ import { convergenceSuite } from "./suites/convergence.ts";
 import { eventsSuite } from "./suites/events.ts";
 import { hashSuite } from "./suites/hash.ts";
 import { joinSuite } from "./suites/join.ts";
+import { peersSuite } from "./suites/peers.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { replicationSuite } from "./suites/replication.ts";
@@ -26,6 +27,7 @@ const suites: readonly Suite[] = [
   tokenizerSuite,
   eventsSuite,
   proxySuite,
+  peersSuite,
   replicationSuite,
   convergenceSuite,
   joinSuite,

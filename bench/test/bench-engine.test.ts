@@ -25,7 +25,7 @@ async function startEngine(): Promise<string> {
 
 async function ask(url: string, stream: StreamShape | undefined, includeUsage: boolean): Promise<Response> {
   const headers = { "content-type": "application/json" };
-  const shape = stream ? { stream: true, max_tokens: stream.tokens, seed: stream.gapMs } : {};
+  const shape = stream ? { stream: true, stop: `stream ${stream.tokens},${stream.gapMs}` } : {};
   const options = includeUsage ? { stream_options: { include_usage: true } } : {};
   const body = JSON.stringify({ model: "bench-model", messages: [], ...shape, ...options });
   return fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });

@@ -24,7 +24,11 @@ test.each([
 
 test("a streamed request says in its body how", () => {
   const text = prepareRequest({ bodyBytes: 1_000, messages: 2, stream: { tokens: 3, gapMs: 10 } }).bytes.toString();
-  expect(JSON.parse(text.slice(text.indexOf("\r\n\r\n") + 4))).toMatchObject({ stream: true, max_tokens: 3, seed: 10 });
+  expect(JSON.parse(text.slice(text.indexOf("\r\n\r\n") + 4))).toMatchObject({
+    stream: true,
+    max_tokens: 3,
+    stop: "stream 3,10",
+  });
 });
 
 test("turns of one conversation differ in their last message only", () => {

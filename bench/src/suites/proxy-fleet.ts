@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { type Child, startChild, startLocalRouter, untilReady } from "@espalier/router";
 import { shippedModelFolder } from "@espalier/tokenizer";
+import { startEngine } from "../support/bench-engine-child.ts";
 import { availableCores, type CorePlan, pinProcess, planCores } from "../support/cpu-pinning.ts";
 import type { System } from "../support/measure-load.ts";
 
@@ -13,7 +14,6 @@ export interface ProxyFleet {
   stop(): Promise<void>;
 }
 
-const engineAddresses = 4;
 /** One that looks at caches, so that what is measured is what peers with such a policy do. */
 export const measuredPolicy = "cache_aware";
 
@@ -65,14 +65,6 @@ export async function startProxyFleet(plan: CorePlan | undefined): Promise<Proxy
     await stop();
     throw thrown;
   }
-}
-
-function startEngine(): Promise<Child<{ readonly urls: readonly string[] }>> {
-  return startChild({
-    name: "the engine",
-    program: fileURLToPath(new URL("../programs/engine.js", import.meta.url)),
-    arguments: [String(engineAddresses)],
-  });
 }
 
 function startBare(engineUrls: readonly string[]): Promise<Child<{ readonly url: string }>> {

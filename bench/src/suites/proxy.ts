@@ -3,8 +3,8 @@ import { systemClock, systemScheduler } from "@espalier/common";
 import { formatTable } from "@espalier/workload";
 import type { CorePlan } from "../support/cpu-pinning.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
+import { readPositive, readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
-import { UsageError } from "../support/usage-error.ts";
 import { measuredPolicy, reserveCore, startProxyFleet } from "./proxy-fleet.ts";
 import {
   concurrency,
@@ -68,9 +68,8 @@ function readOptions(args: readonly string[]): ProxyOptions {
     options: { duration: { type: "string" }, runs: { type: "string" }, quick: { type: "boolean" } },
   });
   const quick = values.quick === true;
-  const durationMs = positive("--duration", values.duration, quick ? 0.7 : 2.2) * 1_000;
-  const runs = positive("--runs", values.runs, quick ? 1 : 3);
-  if (!Number.isInteger(runs)) throw new UsageError("--runs must be a whole number");
+  const durationMs = readPositive("--duration", values.duration, { standard: quick ? 0.7 : 2.2, max: 1_000 }) * 1_000;
+  const runs = readWhole("--runs", values.runs, { standard: quick ? 1 : 3, max: 1_000 });
   const sizes = {
     durationMs,
     // A paced stream takes half a second; until then connections are still being added.
@@ -79,12 +78,6 @@ function readOptions(args: readonly string[]): ProxyOptions {
     growthWarmUpRequests: quick ? 2_000 : 5_000,
   };
   return { sizes, runs };
-}
-
-function positive(name: string, given: string | undefined, standard: number): number {
-  const value = given === undefined ? standard : Number(given);
-  if (value > 0 && value < 1_000) return value;
-  throw new UsageError(`${name} must be a number above 0 and below 1000`);
 }
 
 const describePlan = ({ router, others }: CorePlan): string =>

@@ -2,7 +2,7 @@ import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import type { Scheduler } from "@espalier/common";
 import { chatAnswer, engineMetrics, modelsAnswer, sizedAnswer, streamPieces } from "./engine-bytes.ts";
-import type { StreamShape } from "./prepared-request.ts";
+import { type StreamShape, streamMark } from "./prepared-request.ts";
 import { renderProcessUsage } from "./process-usage.ts";
 
 /** An engine that answers at once with prepared bytes, so that what is measured is what stands in front of it. */
@@ -16,9 +16,9 @@ const maxHeadBytes = 65_536;
 const headEnd = "\r\n\r\n";
 /** Bodies above it are not searched for how to stream: they are answered with one object. */
 const maxStreamBodyBytes = 16_384;
-const streamWish = '"stream":true';
+const shapeMark = `"${streamMark}`;
+const maxShapeCharacters = 20;
 const usageWish = '"include_usage":true';
-const maxDigits = 10;
 const healthAnswer = sizedAnswer("text/plain", "");
 
 /**
@@ -106,16 +106,11 @@ function readHead(text: string): Head {
 
 /** @returns undefined when the body asks for no stream */
 function readStreamShape(body: Buffer): StreamShape | undefined {
-  if (!body.includes(streamWish)) return undefined;
-  return { tokens: numberField(body, "max_tokens") ?? 1, gapMs: numberField(body, "seed") ?? 0 };
-}
-
-function numberField(body: Buffer, name: string): number | undefined {
-  const mark = `"${name}":`;
-  const at = body.indexOf(mark);
+  const at = body.indexOf(shapeMark);
   if (at < 0) return undefined;
-  const value = Number.parseInt(body.toString("latin1", at + mark.length, at + mark.length + maxDigits), 10);
-  return Number.isNaN(value) ? undefined : value;
+  const text = body.toString("latin1", at + shapeMark.length, at + shapeMark.length + maxShapeCharacters);
+  const [tokens = Number.NaN, gapMs = Number.NaN] = text.slice(0, text.indexOf('"')).split(",").map(Number);
+  return tokens >= 1 && gapMs >= 0 ? { tokens, gapMs } : undefined;
 }
 
 function fieldOf(head: string, name: string): string | undefined {

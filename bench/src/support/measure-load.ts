@@ -2,7 +2,8 @@ import { type Clock, createSeededRandom, type Scheduler } from "@espalier/common
 import { runClosedLoop, runOpenLoop, type TimedJob } from "@espalier/load-driver";
 import { poissonArrivals } from "@espalier/workload";
 import type { PreparedRequest } from "./prepared-request.ts";
-import { readProcessUsage } from "./process-usage.ts";
+import { readTreeUsage } from "./process-tree.ts";
+import { type ProcessUsage, readProcessUsage } from "./process-usage.ts";
 import { createRawClient, type RawClient, type Timing } from "./raw-client.ts";
 
 /** Something that answers requests. */
@@ -12,6 +13,8 @@ export interface System {
   readonly urls: readonly string[];
   /** Where it tells its own CPU time and memory; absent when there is no process of its own. */
   readonly metricsUrl?: string;
+  /** Its process, of which the operating system is asked instead, with all that it started. */
+  readonly pid?: number;
 }
 
 /** How requests are sent: so many at a time, or so many a second at random times. */
@@ -107,7 +110,7 @@ interface Usages {
 
 async function readUsages(system: System, { engineMetricsUrl }: MeasurePorts): Promise<Usages> {
   const engine = await readProcessUsage(engineMetricsUrl);
-  const own = system.metricsUrl === undefined ? undefined : await readProcessUsage(system.metricsUrl);
+  const own = await usageOf(system);
   const { user, system: kernel } = process.cpuUsage();
   return {
     system: own?.cpuSeconds ?? Number.NaN,
@@ -115,6 +118,11 @@ async function readUsages(system: System, { engineMetricsUrl }: MeasurePorts): P
     engine: engine.cpuSeconds,
     load: (user + kernel) / 1e6,
   };
+}
+
+async function usageOf({ metricsUrl, pid }: System): Promise<ProcessUsage | undefined> {
+  if (pid !== undefined) return readTreeUsage(pid);
+  return metricsUrl === undefined ? undefined : await readProcessUsage(metricsUrl);
 }
 
 async function sendAll(

@@ -1,13 +1,12 @@
 import { blockText } from "@espalier/workload";
 
 /**
- * How an answer is to be streamed. Absent means one JSON object. It is told in fields that every router passes on, also
- * one that writes the body anew and drops headers that it does not know.
+ * How an answer is to be streamed. Absent means one JSON object. It is told in a field that every router passes on, also
+ * one that writes the body anew, renames some fields, and drops headers and fields that it does not know.
  */
 export interface StreamShape {
-  /** In the field `max_tokens`. */
   readonly tokens: number;
-  /** Time between two tokens; 0 for as fast as they go. In the field `seed`. */
+  /** Time between two tokens; 0 for as fast as they go. */
   readonly gapMs: number;
 }
 
@@ -27,6 +26,8 @@ export interface PreparedRequest {
   readonly serialAt: number;
 }
 
+/** Stands in the field `stop` before the shape of the stream, as in `stream 48,10`. */
+export const streamMark = "stream ";
 export const servedModel = "bench-model";
 
 const serialDigits = 12;
@@ -76,7 +77,7 @@ function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShap
       })),
       max_tokens: stream?.tokens ?? 64,
       temperature: 0.7,
-      ...(stream ? { stream: true, seed: stream.gapMs } : {}),
+      ...(stream ? { stream: true, stop: `${streamMark}${stream.tokens},${stream.gapMs}` } : {}),
     });
   const missing = bodyBytes - bodyWith("").length;
   if (missing < 0) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);

@@ -45,3 +45,21 @@ function parseDuration(text: string): number {
   const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
   return Number(number) * unitMs[unit as keyof typeof unitMs];
 }
+
+/**
+ * Reads a number above 0 that a flag gives.
+ *
+ * @param text undefined when the flag is absent
+ * @param range.standard what it then is
+ * @param range.max the highest
+ * @throws UsageError naming the flag
+ */
+export function readPositive(
+  flag: string,
+  text: string | undefined,
+  range: { readonly standard: number; readonly max: number },
+): number {
+  const value = text === undefined ? range.standard : Number(text);
+  if (value > 0 && value <= range.max) return value;
+  throw new UsageError(`${flag} must be a number above 0 and at most ${range.max}`);
+}

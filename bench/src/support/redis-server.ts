@@ -1,8 +1,9 @@
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePorts } from "./free-ports.ts";
 import { untilNothingMissing, type WaitPorts } from "./until.ts";
 
 /** A Redis server of this process's own, which keeps nothing on disk. */
@@ -22,7 +23,7 @@ const startTimeoutMs = 5_000;
  */
 export async function startRedisServer(ports: WaitPorts): Promise<RedisServer | undefined> {
   if (spawnSync(program, ["--version"]).status !== 0) return undefined;
-  const port = await freePort();
+  const [port = 0] = await freePorts(1);
   const folder = mkdtempSync(join(tmpdir(), "espalier-bench-redis-"));
   const flags = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
   const child = spawn(program, flags, { stdio: "ignore" });
@@ -57,13 +58,4 @@ function accepts(port: number): Promise<boolean> {
     };
     socket.once("connect", settle(true)).once("error", settle(false));
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  if (typeof address !== "object" || address === null) throw new Error("there is no free port");
-  return address.port;
 }

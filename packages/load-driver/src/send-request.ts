@@ -40,6 +40,8 @@ export interface LoadClient {
 }
 
 const errorTextLimit = 200;
+/** How routers name the worker: Espalier, SMG 1.13. */
+const workerHeaders = ["x-espalier-worker", "x-smg-routed-worker-id"];
 
 /** @param maxConnections connections per host; further requests wait for a free one */
 export function createLoadClient(clock: Clock, maxConnections = 4_096): LoadClient {
@@ -88,7 +90,7 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
 
 async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: number, keepText = false): Promise<Answer> {
   const status = incoming.statusCode ?? 0;
-  const worker = incoming.headers["x-espalier-worker"];
+  const worker = workerHeaders.map((name) => incoming.headers[name]).find((value) => value !== undefined);
   const engine = typeof worker === "string" ? worker : undefined;
   incoming.setEncoding("utf8");
   if (status !== 200) {

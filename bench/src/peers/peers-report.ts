@@ -1,0 +1,183 @@
+import { formatTable } from "@espalier/workload";
+import {
+  concurrency,
+  largeBodyBytes,
+  smallBodyBytes,
+  steadyPerSecond,
+  streamGapMs,
+  streamsPerSecond,
+  streamTokens,
+} from "../suites/proxy-loads.ts";
+import { type Figures, type RunSummary, summarizeRuns } from "../support/median-spread.ts";
+import type { BenchReport } from "../support/suite.ts";
+import { bareName, type Contender, ownName } from "./contenders.ts";
+import type { ContenderOutcome, DataPathRun } from "./measure-data-path.ts";
+import type { TurnShare } from "./measure-turns.ts";
+import type { PeersPlan } from "./peers-plan.ts";
+
+/** A product that could not be installed, or failed, and why. */
+export interface NotHad {
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** All that a run of the suite has measured. */
+export interface PeersRun {
+  readonly contenders: readonly Contender[];
+  readonly memory: ReadonlyMap<string, ContenderOutcome>;
+  readonly runs: readonly DataPathRun[];
+  /** Of all runs. */
+  readonly turns: readonly TurnShare[];
+  readonly notHad: readonly NotHad[];
+  readonly plan: PeersPlan;
+  readonly isPinned: boolean;
+}
+
+/** One product: its name, its release, the policy of its figures, and the figures beside them. */
+export interface PeerRow {
+  readonly name: string;
+  readonly version: string;
+  readonly policy: string;
+  readonly [figure: string]: string | number;
+}
+
+/** One line of the two-turn test: medians of the runs, with their extremes. */
+export interface TurnRow {
+  readonly name: string;
+  readonly sharing: "mesh" | "none";
+  readonly w_ms: number;
+  readonly same_engine_share: number;
+  readonly min: number;
+  readonly max: number;
+  readonly largest_engine_share: number;
+}
+
+export interface PeersReport extends BenchReport {
+  readonly rows: readonly PeerRow[];
+  readonly two_turn: readonly TurnRow[];
+  /** What was asked for and could not be had. */
+  readonly not_had: readonly NotHad[];
+}
+
+/** Joins the runs of each product into medians; one that failed in any run has no row. */
+export function peersReport(run: PeersRun): PeersReport {
+  const { contenders, runs, turns, notHad, plan, isPinned } = run;
+  const rows: PeerRow[] = [];
+  const spread: Record<string, RunSummary["spread"]> = {};
+  const failed: NotHad[] = [];
+  for (const { name, version, policy } of contenders) {
+    const outcomes = [...runs.map(({ outcomes }) => outcomes.get(name)), run.memory.get(name)];
+    const failure = outcomes.find((outcome) => outcome !== undefined && "failure" in outcome);
+    if (failure && "failure" in failure) {
+      failed.push({ name, reason: failure.failure });
+      continue;
+    }
+    const figures = outcomes.map((outcome) => (outcome && "figures" in outcome ? outcome.figures : {}));
+    const summary = summarizeRuns(figures.slice(0, -1));
+    rows.push({ name, version, policy, ...summary.medians, ...figures.at(-1) });
+    spread[name] = summary.spread;
+  }
+  const direct = summarizeRuns(runs.map((each) => each.direct));
+  return {
+    name: "peers",
+    params: paramsOf(plan, isPinned),
+    metrics: figuresOfRow(rows, ownName),
+    baselines: { bare: figuresOfRow(rows, bareName), direct: direct.medians },
+    spread: { ...spread, direct: direct.spread },
+    shares: [],
+    warnings: failed.map(({ name, reason }) => `${name} failed: ${reason}`),
+    rows,
+    two_turn: turnRows(turns),
+    not_had: [...notHad, ...failed],
+  };
+}
+
+function figuresOfRow(rows: readonly PeerRow[], name: string): Figures {
+  const row = rows.find((each) => each.name === name);
+  return Object.fromEntries(Object.entries(row ?? {}).filter(([, value]) => typeof value === "number")) as Figures;
+}
+
+function paramsOf({ runs, sizes, turns }: PeersPlan, isPinned: boolean): BenchReport["params"] {
+  const { waitsMs: _, ...turnParams } = turns;
+  return {
+    runs,
+    ...sizes,
+    concurrency,
+    small_body_bytes: smallBodyBytes,
+    large_body_bytes: largeBodyBytes,
+    stream_tokens: streamTokens,
+    stream_gap_ms: streamGapMs,
+    streams_per_second: streamsPerSecond,
+    steady_per_second: steadyPerSecond,
+    pinned: isPinned,
+    ...Object.fromEntries(Object.entries(turnParams).map(([name, value]) => [`two_turn_${name}`, value])),
+  };
+}
+
+function turnRows(turns: readonly TurnShare[]): readonly TurnRow[] {
+  const groups = new Map<string, TurnShare[]>();
+  for (const turn of turns) {
+    const key = `${turn.name} ${turn.isMesh} ${turn.waitMs}`;
+    groups.set(key, [...(groups.get(key) ?? []), turn]);
+  }
+  return [...groups.values()].map((group) => {
+    const { name, isMesh, waitMs } = group[0]!;
+    const { medians, spread } = summarizeRuns(
+      group.map(({ sameEngineShare: share, largestEngineShare: largest }) => ({ share, largest })),
+    );
+    return {
+      name,
+      sharing: isMesh ? "mesh" : "none",
+      w_ms: waitMs,
+      same_engine_share: medians.share!,
+      ...spread.share!,
+      largest_engine_share: medians.largest!,
+    };
+  });
+}
+
+/** The report for a terminal: a column for each product, medians with the extremes of the runs. */
+export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, params }: PeersReport): string {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !textKeys.has(name));
+  const cell = (row: PeerRow, figure: string): string | undefined => {
+    const value = row[figure];
+    if (typeof value !== "number") return undefined;
+    const extremes = params.runs === 1 ? undefined : spread[row.name]?.[figure];
+    return extremes ? `${short(value)} (${short(extremes.min)} .. ${short(extremes.max)})` : short(value);
+  };
+  const figures = formatTable(
+    [...textRows, ...names],
+    [
+      { header: "figure", value: (name) => name },
+      ...rows.map((row) => ({
+        header: row.name,
+        value: (name: string) => (textKeys.has(name) ? String(row[name]) : cell(row, name)),
+      })),
+    ],
+  );
+  const shares = formatTable(turns, [
+    { header: "two turns at", value: (row) => row.name },
+    { header: "sharing", value: (row) => row.sharing },
+    { header: "W (ms)", value: (row) => row.w_ms },
+    {
+      header: "same engine",
+      value: (row) => `${percent(row.same_engine_share)} (${percent(row.min)} .. ${percent(row.max)})`,
+    },
+    { header: "largest engine", value: (row) => percent(row.largest_engine_share) },
+  ]);
+  const missing = notHad.map(({ name, reason }) => `Left out: ${name}: ${reason}\n`).join("");
+  const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
+  return `${figures}\n${turns.length > 0 ? shares : ""}${pinned}${missing}`;
+}
+
+const textRows = ["version", "policy"] as const;
+const textKeys: ReadonlySet<string> = new Set(["name", ...textRows]);
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function short(value: number): string {
+  if (Math.abs(value) >= 1_000) return value.toFixed(0);
+  return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+}

@@ -1,0 +1,99 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startChild } from "@espalier/router";
+import type { CorePlan } from "../support/cpu-pinning.ts";
+import { freePorts } from "../support/free-ports.ts";
+import { servedModel } from "../support/prepared-request.ts";
+import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import type { InstalledPeer } from "./install-peer.ts";
+import type { PeerProcess } from "./peer-process.ts";
+import type { PeerCommand, PeerStart } from "./products.ts";
+
+/** A router that answers. */
+export interface RunningPeer {
+  readonly url: string;
+  readonly pid: number;
+  stop(): Promise<void>;
+}
+
+export interface StartPeerOptions {
+  readonly engineUrls: readonly string[];
+  readonly policy: string;
+  /** The core that it may use; all when undefined. */
+  readonly plan: CorePlan | undefined;
+  /** In place of the product's own command. */
+  readonly command?: (start: PeerStart) => PeerCommand;
+}
+
+const startTimeoutMs = 30_000;
+const askTimeoutMs = 2_000;
+/** How often in a row it must answer, so that it has taken in all its engines. */
+const answersInRow = 8;
+
+/**
+ * Starts a product and waits until it passes requests on to engines.
+ *
+ * @throws Error with the last that it wrote when it ends or does not answer within 30 s
+ */
+export async function startPeer(
+  { product, program, libraryPath }: InstalledPeer,
+  { engineUrls, policy, plan, command = product.command }: StartPeerOptions,
+  ports: WaitPorts,
+): Promise<RunningPeer> {
+  const [port = 0, metricsPort = 0] = await freePorts(2);
+  const folder = mkdtempSync(join(tmpdir(), `espalier-bench-${product.name}-`));
+  const { arguments: args, files = {} } = command({ port, metricsPort, engineUrls, policy, folder });
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  const pinned = plan ? ["taskset", "-c", plan.router.join(",")] : [];
+  const [first = program, ...rest] = [...pinned, program, ...args];
+  const environment: Record<string, string> = libraryPath === undefined ? {} : { LD_LIBRARY_PATH: libraryPath };
+  const peer: PeerProcess = { command: first, arguments: rest, folder, environment };
+  const child = await startChild<{ readonly pid: number }>({
+    name: product.name,
+    program: fileURLToPath(new URL("../programs/peer.js", import.meta.url)),
+    arguments: [JSON.stringify(peer)],
+  });
+  const url = `http://127.0.0.1:${port}`;
+  let hasExited = false;
+  void child.exited.then(() => {
+    hasExited = true;
+  });
+  const missing = async (): Promise<string | undefined> => {
+    if (hasExited) throw new Error(`${product.name} ended while it was starting`);
+    return askSeveral(url);
+  };
+  try {
+    await untilNothingMissing(missing, startTimeoutMs, ports);
+  } catch (thrown) {
+    await child.stop();
+    throw thrown;
+  }
+  return { url, pid: child.listening.pid, stop: child.stop };
+}
+
+/** @returns what is wrong, or undefined */
+async function askSeveral(url: string): Promise<string | undefined> {
+  for (let asked = 0; asked < answersInRow; asked++) {
+    const wrong = await ask(url);
+    if (wrong !== undefined) return `${url} ${wrong}`;
+  }
+  return undefined;
+}
+
+async function ask(url: string): Promise<string | undefined> {
+  const body = JSON.stringify({ model: servedModel, messages: [{ role: "user", content: "Hello" }], max_tokens: 1 });
+  try {
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body,
+      signal: AbortSignal.timeout(askTimeoutMs),
+    });
+    const text = await response.text();
+    return response.ok ? undefined : `answers ${response.status}: ${text.slice(0, 200)}`;
+  } catch (thrown) {
+    return `does not answer: ${(thrown as Error).message}`;
+  }
+}

@@ -10,27 +10,37 @@ export interface PeerProcess {
   readonly environment: Readonly<Record<string, string>>;
 }
 
+/** What is used of this process, so that a test can be in its place. */
+export interface PeerHost {
+  on(event: "disconnect" | "SIGINT" | "SIGTERM" | "SIGHUP", listener: () => void): unknown;
+  send?(message: object): unknown;
+  exit(code: number): void;
+}
+
 /**
  * Starts the program in the place of this process: says its process id to the parent, ends with it, and kills it when the
  * parent is gone or a signal asks this process to end. What it writes goes to standard error.
  *
  * @param json a `PeerProcess`
+ * @param host this process
  */
-export function runPeerProcess(json: string): void {
+export function runPeerProcess(json: string, host: PeerHost): void {
   const { command, arguments: args, folder, environment } = JSON.parse(json) as PeerProcess;
   const child = spawn(command, [...args], {
     cwd: folder,
     env: { ...process.env, NO_PROXY: "127.0.0.1", ...environment },
     stdio: ["ignore", 2, 2],
   });
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const exit = (code: number): void => {
+    rmSync(folder, { recursive: true, force: true });
+    host.exit(code);
+  };
   const end = (): void => void child.kill("SIGKILL");
-  process.once("disconnect", end);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, end);
+  for (const event of ["disconnect", "SIGINT", "SIGTERM", "SIGHUP"] as const) host.on(event, end);
   child.once("error", (error) => {
     process.stderr.write(`${error.message}\n`);
-    process.exit(1);
+    exit(1);
   });
-  child.once("exit", (code) => process.exit(code ?? 1));
-  child.once("spawn", () => process.send?.({ type: "listening", pid: child.pid }));
+  child.once("exit", (code) => exit(code ?? 1));
+  child.once("spawn", () => host.send?.({ type: "listening", pid: child.pid }));
 }

@@ -10,12 +10,15 @@ import { products } from "./products.ts";
 export interface PeersPlan {
   readonly names: readonly string[];
   readonly runs: number;
+  /** Time for everything but installing: no further run begins that would probably take it beyond. */
+  readonly budgetMs: number;
   readonly sizes: ProxySizes;
   readonly turns: TurnSizes;
   /** Where products are installed. */
   readonly folder: string;
 }
 
+const msPerMinute = 60_000;
 /** What `--only` may name. */
 export const contenderNames: readonly string[] = [ownName, ...products.map(({ name }) => name), bareName];
 
@@ -33,6 +36,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
   return {
     names,
     runs: readWhole("--runs", values.runs, { standard: quick ? 1 : 3, max: 20 }),
+    budgetMs: (quick ? 3 : 12) * msPerMinute,
     folder: values.folder ?? ".cache/peers",
     sizes: {
       durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.6 : 1.5, max: 60 }) * 1_000,

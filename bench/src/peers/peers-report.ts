@@ -59,33 +59,39 @@ export interface PeersReport extends BenchReport {
   readonly not_had: readonly NotHad[];
 }
 
-/** Joins the runs of each product into medians; one that failed in any run has no row. */
+/** Joins the runs of each product that it came through into medians; one that came through none has no row. */
 export function peersReport(run: PeersRun): PeersReport {
   const { contenders, runs, turns, notHad, plan, isPinned } = run;
   const rows: PeerRow[] = [];
   const spread: Record<string, RunSummary["spread"]> = {};
   const failed: NotHad[] = [];
+  const warnings: string[] = [];
   for (const { name, version, policy } of contenders) {
-    const outcomes = [...runs.map(({ outcomes }) => outcomes.get(name)), run.memory.get(name)];
-    const failure = outcomes.find((outcome) => outcome !== undefined && "failure" in outcome);
-    if (failure && "failure" in failure) {
-      failed.push({ name, reason: failure.failure });
+    const outcomes = runs.flatMap((each) => each.outcomes.get(name) ?? []);
+    const figures = outcomes.flatMap((outcome) => ("figures" in outcome ? [outcome.figures] : []));
+    const memory = run.memory.get(name);
+    const reasons = [...outcomes, ...(memory ? [memory] : [])].flatMap((outcome) =>
+      "failure" in outcome ? [outcome.failure] : [],
+    );
+    if (figures.length === 0) {
+      failed.push({ name, reason: reasons[0] ?? "it was not measured" });
       continue;
     }
-    const figures = outcomes.map((outcome) => (outcome && "figures" in outcome ? outcome.figures : {}));
-    const summary = summarizeRuns(figures.slice(0, -1));
-    rows.push({ name, version, policy, ...summary.medians, ...figures.at(-1) });
+    warnings.push(...reasons.map((reason) => `${name} failed once: ${reason}`));
+    const summary = summarizeRuns(figures);
+    rows.push({ name, version, policy, ...summary.medians, ...(memory && "figures" in memory ? memory.figures : {}) });
     spread[name] = summary.spread;
   }
+  if (runs.length < plan.runs) warnings.push(`${runs.length} of ${plan.runs} runs: there was no time for more`);
   const direct = summarizeRuns(runs.map((each) => each.direct));
   return {
     name: "peers",
-    params: paramsOf(plan, isPinned),
+    params: { ...paramsOf(plan, isPinned), runs: runs.length },
     metrics: figuresOfRow(rows, ownName),
     baselines: { bare: figuresOfRow(rows, bareName), direct: direct.medians },
     spread: { ...spread, direct: direct.spread },
     shares: [],
-    warnings: failed.map(({ name, reason }) => `${name} failed: ${reason}`),
+    warnings,
     rows,
     two_turn: turnRows(turns),
     not_had: [...notHad, ...failed],
@@ -97,10 +103,9 @@ function figuresOfRow(rows: readonly PeerRow[], name: string): Figures {
   return Object.fromEntries(Object.entries(row ?? {}).filter(([, value]) => typeof value === "number")) as Figures;
 }
 
-function paramsOf({ runs, sizes, turns }: PeersPlan, isPinned: boolean): BenchReport["params"] {
+function paramsOf({ sizes, turns }: PeersPlan, isPinned: boolean): BenchReport["params"] {
   const { waitsMs: _, ...turnParams } = turns;
   return {
-    runs,
     ...sizes,
     concurrency,
     small_body_bytes: smallBodyBytes,
@@ -137,7 +142,7 @@ function turnRows(turns: readonly TurnShare[]): readonly TurnRow[] {
 }
 
 /** The report for a terminal: a column for each product, medians with the extremes of the runs. */
-export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, params }: PeersReport): string {
+export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, params, warnings }: PeersReport): string {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !textKeys.has(name));
   const cell = (row: PeerRow, figure: string): string | undefined => {
     const value = row[figure];
@@ -167,7 +172,8 @@ export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, par
   ]);
   const missing = notHad.map(({ name, reason }) => `Left out: ${name}: ${reason}\n`).join("");
   const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
-  return `${figures}\n${turns.length > 0 ? shares : ""}${pinned}${missing}`;
+  const warned = warnings.map((warning) => `Warning: ${warning}.\n`).join("");
+  return `${figures}\n${turns.length > 0 ? shares : ""}${pinned}${missing}${warned}`;
 }
 
 const textRows = ["version", "policy"] as const;

@@ -6,13 +6,22 @@ import { measureTurns, type TurnShare } from "../peers/measure-turns.ts";
 import { contenderNames, type PeersPlan, readPeersPlan } from "../peers/peers-plan.ts";
 import { type NotHad, type PeersRun, peersReport, peersTable } from "../peers/peers-report.ts";
 import { products } from "../peers/products.ts";
+import { repeatWithin } from "../peers/repeat-within.ts";
 import { type MeshProduct, ownMeshProduct, smgMeshProduct } from "../peers/turn-fleets.ts";
 import { startEngine } from "../support/bench-engine-child.ts";
 import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
 import type { Suite } from "../support/suite.ts";
 import { reserveCore } from "./proxy-fleet.ts";
 
+/** What a part of the suite may use. */
+interface Machine {
+  readonly cores: CorePlan | undefined;
+  readonly deadlineMs: number;
+}
+
 const smgName = "smg";
+/** Of the time; the rest is for the two-turn test. */
+const dataPathShare = 0.65;
 const help = `Usage: npm run bench -- peers [options]
 
 The same loads through this router and others, each on the same single core, load generator and engines on the others:
@@ -40,8 +49,14 @@ export const peersSuite: Suite = {
     const { installed, notHad } = await installAll(plan, note);
     const cores = reserveCore();
     note(cores ? `pinned: routers on core ${cores.router.join(",")}` : "not pinned: no taskset, or only one core");
-    const runs = await measureAll(plan, installed, cores, note);
-    const turns = await measureAllTurns(plan, installed, cores, note);
+    const startMs = systemClock.nowMs();
+    const runs = await measureAll(
+      plan,
+      installed,
+      { cores, deadlineMs: startMs + plan.budgetMs * dataPathShare },
+      note,
+    );
+    const turns = await measureAllTurns(plan, installed, { cores, deadlineMs: startMs + plan.budgetMs }, note);
     const report = peersReport({ ...runs, turns, notHad, plan, isPinned: cores !== undefined });
     return { report, table: () => peersTable(report) };
   },
@@ -68,7 +83,7 @@ async function installAll(
 async function measureAll(
   { names, runs: count, sizes }: PeersPlan,
   installed: readonly InstalledPeer[],
-  plan: CorePlan | undefined,
+  { cores: plan, deadlineMs }: Machine,
   note: (line: string) => void,
 ): Promise<Pick<PeersRun, "contenders" | "memory" | "runs">> {
   const ports = { clock: systemClock, scheduler: systemScheduler, plan };
@@ -82,11 +97,10 @@ async function measureAll(
     const { urls: engineUrls } = engine.listening;
     const options: DataPathOptions = { ...ports, contenders, engineUrls, sizes, note };
     const memory = await measureMemory(options);
-    const runs = [];
-    for (let index = 0; index < count; index++) {
+    const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, (index) => {
       const noteRun = (line: string): void => note(`run ${index + 1} of ${count}: ${line}`);
-      runs.push(await measureDataPath({ ...options, note: noteRun }, index + 1));
-    }
+      return measureDataPath({ ...options, note: noteRun }, index + 1);
+    });
     return { contenders, memory, runs };
   } finally {
     await engine.stop();
@@ -95,12 +109,12 @@ async function measureAll(
 
 /** The routers of this test are not pinned: it asks where requests go, not what they cost. */
 async function measureAllTurns(
-  { names, runs, turns: sizes }: PeersPlan,
+  { names, runs: count, turns: sizes }: PeersPlan,
   installed: readonly InstalledPeer[],
-  plan: CorePlan | undefined,
+  { cores, deadlineMs }: Machine,
   note: (line: string) => void,
 ): Promise<readonly TurnShare[]> {
-  if (plan) pinProcess(process.pid, [...plan.router, ...plan.others]);
+  if (cores) pinProcess(process.pid, [...cores.router, ...cores.others]);
   const smg = installed.find(({ product }) => product.name === smgName);
   const meshProducts: readonly MeshProduct[] = [
     ...(names.includes(ownName) ? [ownMeshProduct(ownName)] : []),
@@ -108,7 +122,7 @@ async function measureAllTurns(
   ];
   const ports = { clock: systemClock, scheduler: systemScheduler };
   const shares: TurnShare[] = [];
-  for (let index = 0; index < runs; index++) {
+  await repeatWithin({ count, deadlineMs, clock: systemClock }, async (index) => {
     for (const product of meshProducts) {
       try {
         shares.push(...(await measureTurns(product, { sizes, seed: index + 1, ports, note })));
@@ -116,6 +130,6 @@ async function measureAllTurns(
         note(`two turns at ${product.name} failed: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
       }
     }
-  }
+  });
   return shares;
 }

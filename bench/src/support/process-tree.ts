@@ -5,14 +5,14 @@ import type { ProcessUsage } from "./process-usage.ts";
 const ticksPerSecond = 100;
 const bytesPerKilobyte = 1_024;
 /** Processes of one tree; a tree with more is not one of a router. */
-const maxProcesses = 256;
+const maxProcesses = 64;
 
 /**
  * Reads from `/proc` what a process and all that it has started use, so that programs that say nothing of themselves are
  * measured like any other.
  *
  * @param root an absolute path in place of `/proc`
- * @throws Error when the process is gone, or its tree has more than 256 processes
+ * @throws Error when the process is gone, or it is a tree of more than 64 processes
  */
 export function readTreeUsage(pid: number, root = "/proc"): ProcessUsage {
   let cpuTicks = 0;
@@ -26,7 +26,7 @@ export function readTreeUsage(pid: number, root = "/proc"): ProcessUsage {
       const children = readFileSync(`${folder}/task/${task}/children`, "latin1").trim();
       if (children !== "") pids.push(...children.split(" ").map(Number));
     }
-    if (pids.length > maxProcesses) throw new Error(`process ${pid} has more than ${maxProcesses} descendants`);
+    if (pids.length > maxProcesses) throw new Error(`process ${pid} is a tree of more than ${maxProcesses} processes`);
   }
   return { cpuSeconds: cpuTicks / ticksPerSecond, residentBytes };
 }

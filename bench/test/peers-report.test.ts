@@ -1,0 +1,160 @@
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import type { ContenderOutcome, DataPathRun } from "../src/peers/measure-data-path.ts";
+import type { TurnShare } from "../src/peers/measure-turns.ts";
+import { contenderNames, readPeersPlan } from "../src/peers/peers-plan.ts";
+import { type PeersRun, peersReport, peersTable } from "../src/peers/peers-report.ts";
+import { repeatWithin } from "../src/peers/repeat-within.ts";
+import { UsageError } from "../src/support/usage-error.ts";
+
+test("without flags all products are measured three times, within twelve minutes", () => {
+  const plan = readPeersPlan([]);
+  expect(plan).toMatchObject({ names: contenderNames, runs: 3, budgetMs: 720_000, folder: ".cache/peers" });
+  expect(plan.sizes).toMatchObject({ durationMs: 1_500, growthRequests: 50_000 });
+  expect(plan.turns.waitsMs[0]).toBe(50);
+  expect(plan.turns.waitsMs.at(-1)).toBe(5_000);
+});
+
+test("quick is one short run, and names are picked", () => {
+  const plan = readPeersPlan(["--quick", "--only", "espalier,nginx", "--folder", "/else"]);
+  expect(plan).toMatchObject({ names: ["espalier", "nginx"], runs: 1, budgetMs: 180_000, folder: "/else" });
+  expect(readPeersPlan(["--quick", "--runs", "2", "--duration", "0.25"])).toMatchObject({
+    runs: 2,
+    sizes: { durationMs: 250 },
+  });
+});
+
+test.each([
+  { args: ["--only", "espalier,apache"], message: '--only: there is no "apache"' },
+  { args: ["--only", ""], message: '--only: there is no ""' },
+  { args: ["--runs", "0"], message: "--runs must be a whole number from 1 to 20" },
+  { args: ["--runs", "21"], message: "--runs must be a whole number from 1 to 20" },
+  { args: ["--duration", "0"], message: "--duration must be a number above 0 and at most 60" },
+  { args: ["--duration", "61"], message: "--duration must be a number above 0 and at most 60" },
+])("$args are refused", ({ args, message }) => {
+  expect(() => readPeersPlan(args)).toThrow(new UsageError(message));
+});
+
+const figures = (rps: number): ContenderOutcome => ({ figures: { rps_4k: rps } });
+const contender = (name: string) => ({
+  name,
+  version: "1.0",
+  policy: "round_robin",
+  alsoRoundRobin: false,
+  start: () => Promise.reject(new Error("nothing is started here")),
+});
+const runOf = (outcomes: Readonly<Record<string, ContenderOutcome>>): DataPathRun => ({
+  direct: { rps_4k: 9_000 },
+  outcomes: new Map(Object.entries(outcomes)),
+});
+const turn = (name: string, isMesh: boolean, waitMs: number, sameEngineShare: number): TurnShare => ({
+  name,
+  isMesh,
+  waitMs,
+  sameEngineShare,
+  largestEngineShare: 0.2,
+});
+
+function report(more: Partial<PeersRun> = {}) {
+  return peersReport({
+    contenders: [contender("espalier"), contender("smg"), contender("bare")],
+    memory: new Map([
+      ["espalier", { figures: { rss_growth_mb: 30 } }],
+      ["smg", { failure: "it ended" }],
+    ]),
+    runs: [
+      runOf({ espalier: figures(30), smg: figures(3), bare: { failure: "it broke" } }),
+      runOf({ espalier: figures(10), smg: { failure: "answered 500" }, bare: { failure: "it broke again" } }),
+      runOf({ espalier: figures(20), smg: figures(5), bare: { failure: "and again" } }),
+    ],
+    turns: [],
+    notHad: [{ name: "nginx", reason: "no apt-get" }],
+    plan: readPeersPlan([]),
+    isPinned: true,
+    ...more,
+  });
+}
+
+test("a product has one row of medians and its memory, and ours is in the metrics as well", () => {
+  const { name, rows, metrics, baselines, spread, params } = report();
+  expect(name).toBe("peers");
+  expect(rows[0]).toEqual({
+    name: "espalier",
+    version: "1.0",
+    policy: "round_robin",
+    rps_4k: 20,
+    rss_growth_mb: 30,
+  });
+  expect(metrics).toEqual({ rps_4k: 20, rss_growth_mb: 30 });
+  expect(baselines).toEqual({ bare: {}, direct: { rps_4k: 9_000 } });
+  expect(spread.espalier).toEqual({ rps_4k: { min: 10, max: 30 } });
+  expect(params).toMatchObject({ runs: 3, pinned: true, steady_per_second: 300, two_turn_routers: 2 });
+});
+
+test("one that fails in some runs keeps the others, one that fails in all is named with the reason", () => {
+  const { rows, warnings, not_had: notHad } = report();
+  expect(rows.map((row) => [row.name, row.rps_4k])).toEqual([
+    ["espalier", 20],
+    ["smg", 4],
+  ]);
+  expect(warnings).toEqual(["smg failed once: answered 500", "smg failed once: it ended"]);
+  expect(notHad).toEqual([
+    { name: "nginx", reason: "no apt-get" },
+    { name: "bare", reason: "it broke" },
+  ]);
+});
+
+test("fewer runs than asked for are told", () => {
+  const { params, warnings } = report({ runs: [runOf({ espalier: figures(1) })], memory: new Map() });
+  expect(params.runs).toBe(1);
+  expect(warnings).toEqual(["1 of 3 runs: there was no time for more"]);
+});
+
+test("two-turn runs are joined by product, sharing and wait", () => {
+  const { two_turn: rows } = report({
+    turns: [
+      turn("smg", true, 50, 0.1),
+      turn("smg", true, 5_000, 1),
+      turn("smg", false, 50, 0.3),
+      turn("smg", true, 50, 0.2),
+      turn("smg", true, 50, 0.12),
+    ],
+  });
+  expect(rows).toEqual([
+    {
+      name: "smg",
+      sharing: "mesh",
+      w_ms: 50,
+      same_engine_share: 0.12,
+      min: 0.1,
+      max: 0.2,
+      largest_engine_share: 0.2,
+    },
+    expect.objectContaining({ sharing: "mesh", w_ms: 5_000, same_engine_share: 1 }),
+    expect.objectContaining({ sharing: "none", w_ms: 50, same_engine_share: 0.3 }),
+  ]);
+});
+
+test("the table has a column for each product, the two-turn test, and what is missing", () => {
+  const table = peersTable(report({ turns: [turn("smg", true, 50, 0.125)], isPinned: false }));
+  expect(table).toMatch(/^figure +espalier +smg *\nversion +1\.0 +1\.0 *\n/);
+  expect(table).toMatch(/rps_4k +20\.0 \(10\.0 \.\. 30\.0\) +4\.00 \(3\.00 \.\. 5\.00\)/);
+  expect(table).toMatch(/rss_growth_mb +30\.0 +-/);
+  expect(table).toMatch(/smg +mesh +50 +12\.5 % \(12\.5 % \.\. 12\.5 %\) +20\.0 %/);
+  expect(table).toContain("Not pinned to cores");
+  expect(table).toContain("Left out: nginx: no apt-get\nLeft out: bare: it broke\n");
+  expect(table).toContain("Warning: smg failed once: answered 500.\n");
+  expect(peersTable(report())).not.toContain("two turns at");
+});
+
+test("no round begins that would probably end after the deadline, but one always does", async () => {
+  const { clock, advance } = createVirtualTime();
+  const roundsOf = (deadlineMs: number) =>
+    repeatWithin({ count: 4, deadlineMs: clock.nowMs() + deadlineMs, clock }, async (round) => {
+      advance(100);
+      return round;
+    });
+  expect(await roundsOf(400)).toEqual([0, 1, 2, 3]);
+  expect(await roundsOf(399)).toEqual([0, 1, 2]);
+  expect(await roundsOf(0)).toEqual([0]);
+});

@@ -151,7 +151,7 @@ test.each(["disconnect", "SIGINT", "SIGTERM", "SIGHUP"])(
   async (event) => {
     const host = fakeHost();
     const folder = newFolder();
-    runPeerProcess(JSON.stringify({ command: "sleep", arguments: ["60"], folder, environment: {} }), host);
+    runPeerProcess(JSON.stringify({ command: "sleep", arguments: ["60"], folder }), host);
     await waitFor(() => host.sent.length === 1, { what: "the process" });
     const { pid } = host.sent[0]!;
     expect(runs(pid)).toBe(true);
@@ -166,8 +166,8 @@ test.each(["disconnect", "SIGINT", "SIGTERM", "SIGHUP"])(
 test("a peer's own end is passed on, with its code, and one that cannot be started ends with 1", async () => {
   const host = fakeHost();
   const start = (command: string, args: readonly string[]): void =>
-    runPeerProcess(JSON.stringify({ command, arguments: args, folder: newFolder(), environment: { CODE: "7" } }), host);
-  start("sh", ["-c", 'exit "$CODE"']);
+    runPeerProcess(JSON.stringify({ command, arguments: args, folder: newFolder() }), host);
+  start("sh", ["-c", "exit 7"]);
   await waitFor(() => host.exits.length === 1, { what: "the end" });
   start("no-such-program-here", []);
   await waitFor(() => host.exits.length === 2, { what: "the second end" });

@@ -29,6 +29,7 @@ test.each([
   { args: ["--only", ""], message: '--only: there is no ""' },
   { args: ["--runs", "0"], message: "--runs must be a whole number from 1 to 20" },
   { args: ["--runs", "21"], message: "--runs must be a whole number from 1 to 20" },
+  { args: ["--prompts", "1000001"], message: "--prompts must be a whole number from 1 to 1000000" },
   { args: ["--duration", "0"], message: "--duration must be a number above 0 and at most 60" },
   { args: ["--duration", "61"], message: "--duration must be a number above 0 and at most 60" },
 ])("$args are refused", ({ args, message }) => {

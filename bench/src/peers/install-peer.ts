@@ -66,11 +66,10 @@ async function installPython(
 
 /** @returns undefined when the program is not there or does not run */
 function versionOf(program: string, libraryPath?: string): string | undefined {
-  const env = libraryPath === undefined ? process.env : { ...process.env, LD_LIBRARY_PATH: libraryPath };
-  const { status, stdout, stderr } = spawnSync(program, ["-v"], {
+  const libraries = libraryPath === undefined ? [] : [`LD_LIBRARY_PATH=${libraryPath}`];
+  const { status, stdout, stderr } = spawnSync("env", [...libraries, program, "-v"], {
     encoding: "utf8",
     timeout: versionTimeoutMs,
-    env,
   });
   return status === 0 ? (/\d+\.\d+\.\d+/.exec(stdout + stderr)?.[0] ?? "unknown") : undefined;
 }

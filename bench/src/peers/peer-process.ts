@@ -7,7 +7,6 @@ export interface PeerProcess {
   readonly arguments: readonly string[];
   /** Where it runs, and what is removed after it. */
   readonly folder: string;
-  readonly environment: Readonly<Record<string, string>>;
 }
 
 /** What is used of this process, so that a test can be in its place. */
@@ -25,10 +24,9 @@ export interface PeerHost {
  * @param host this process
  */
 export function runPeerProcess(json: string, host: PeerHost): void {
-  const { command, arguments: args, folder, environment } = JSON.parse(json) as PeerProcess;
+  const { command, arguments: args, folder } = JSON.parse(json) as PeerProcess;
   const child = spawn(command, [...args], {
     cwd: folder,
-    env: { ...process.env, NO_PROXY: "127.0.0.1", ...environment },
     stdio: ["ignore", 2, 2],
   });
   const exit = (code: number): void => {

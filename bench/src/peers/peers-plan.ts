@@ -27,7 +27,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
   const text = { type: "string" } as const;
   const { values } = parseArgs({
     args: [...args],
-    options: { only: text, duration: text, runs: text, folder: text, quick: { type: "boolean" } },
+    options: { only: text, duration: text, runs: text, prompts: text, folder: text, quick: { type: "boolean" } },
   });
   const quick = values.quick === true;
   const names = values.only === undefined ? contenderNames : values.only.split(",");
@@ -41,8 +41,8 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
     sizes: {
       durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.6 : 1.5, max: 60 }) * 1_000,
       warmUpMs: 500,
-      growthRequests: quick ? 5_000 : 50_000,
-      growthWarmUpRequests: quick ? 1_000 : 5_000,
+      growthRequests: readWhole("--prompts", values.prompts, { standard: quick ? 5_000 : 50_000, max: 1_000_000 }),
+      growthWarmUpRequests: quick ? 500 : 5_000,
     },
     turns: {
       routers: 2,

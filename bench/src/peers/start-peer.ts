@@ -46,10 +46,11 @@ export async function startPeer(
   const folder = mkdtempSync(join(tmpdir(), `espalier-bench-${product.name}-`));
   const { arguments: args, files = {} } = command({ port, metricsPort, engineUrls, policy, folder });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  // `env` and `taskset` become the program, so that its process is the one that is started here.
+  const libraries = libraryPath === undefined ? [] : [`LD_LIBRARY_PATH=${libraryPath}`];
   const pinned = plan ? ["taskset", "-c", plan.router.join(",")] : [];
-  const [first = program, ...rest] = [...pinned, program, ...args];
-  const environment: Record<string, string> = libraryPath === undefined ? {} : { LD_LIBRARY_PATH: libraryPath };
-  const peer: PeerProcess = { command: first, arguments: rest, folder, environment };
+  const before = ["NO_PROXY=127.0.0.1", ...libraries, ...pinned];
+  const peer: PeerProcess = { command: "env", arguments: [...before, program, ...args], folder };
   const child = await startChild<{ readonly pid: number }>({
     name: product.name,
     program: fileURLToPath(new URL("../programs/peer.js", import.meta.url)),
@@ -62,7 +63,7 @@ export async function startPeer(
   });
   const missing = async (): Promise<string | undefined> => {
     if (hasExited) throw new Error(`${product.name} ended while it was starting`);
-    return askSeveral(url);
+    return askSeveral(url, ports);
   };
   try {
     await untilNothingMissing(missing, startTimeoutMs, ports);
@@ -74,26 +75,30 @@ export async function startPeer(
 }
 
 /** @returns what is wrong, or undefined */
-async function askSeveral(url: string): Promise<string | undefined> {
+async function askSeveral(url: string, ports: WaitPorts): Promise<string | undefined> {
   for (let asked = 0; asked < answersInRow; asked++) {
-    const wrong = await ask(url);
+    const wrong = await ask(url, ports);
     if (wrong !== undefined) return `${url} ${wrong}`;
   }
   return undefined;
 }
 
-async function ask(url: string): Promise<string | undefined> {
+async function ask(url: string, { scheduler }: WaitPorts): Promise<string | undefined> {
+  const late = new AbortController();
+  const cancel = scheduler.after(askTimeoutMs, () => late.abort(new Error(`no answer within ${askTimeoutMs} ms`)));
   const body = JSON.stringify({ model: servedModel, messages: [{ role: "user", content: "Hello" }], max_tokens: 1 });
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body,
-      signal: AbortSignal.timeout(askTimeoutMs),
+      signal: late.signal,
     });
     const text = await response.text();
     return response.ok ? undefined : `answers ${response.status}: ${text.slice(0, 200)}`;
   } catch (thrown) {
     return `does not answer: ${(thrown as Error).message}`;
+  } finally {
+    cancel();
   }
 }

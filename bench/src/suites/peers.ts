@@ -30,12 +30,14 @@ short loads under round robin; the rest is round robin. Then the two-turn test, 
 
 What is not ours is installed by this command: Python packages by pip (python3 with venv), nginx and haproxy from the
 PATH or by apt-get, unpacked and not installed. What cannot be had is named and left out.
+Beside installing it takes 12 minutes at most, or begins no further run; 3 with --quick.
 
   --only NAMES  with commas between
   --duration S  seconds of each closed loop (1.5); paced streams take 1.5 times and latencies twice as long
   --runs N      runs with fresh processes, of which the medians count (3)
+  --prompts N   distinct prompts of 4 KB sent for the growth of memory (50000)
   --folder DIR  where products are installed, once (.cache/peers)
-  --quick       one short run
+  --quick       one short run, 5000 prompts
   --json        one JSON object on standard output
 `;
 

@@ -14,10 +14,15 @@ const aptTimeoutMs = 120_000;
  * @returns where its libraries are, for `LD_LIBRARY_PATH`
  * @throws Error when there is no `apt-get`, or a package cannot be had
  */
-export async function installDebianPackage(name: string, folder: string): Promise<string> {
+export async function installDebianPackage(
+  name: string,
+  folder: string,
+  note: (line: string) => void,
+): Promise<string> {
   const root = join(folder, "root");
   const done = join(folder, "installed");
   if (!existsSync(done)) {
+    note(`fetching ${name} from the packages of the distribution`);
     mkdirSync(root, { recursive: true });
     const packages = await missingPackages(name, dependenciesOf, isInstalled);
     await runProgram("apt-get", ["download", ...packages], { folder, timeoutMs: aptTimeoutMs }).catch((thrown) => {

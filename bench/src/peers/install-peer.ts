@@ -34,8 +34,7 @@ export async function installPeer(
   const present = versionOf(name);
   if (present !== undefined) return { product, program: name, version: present };
   const own = resolve(folder, name);
-  note(`fetching ${name} from the packages of the distribution`);
-  const libraryPath = await installDebianPackage(source.package, own);
+  const libraryPath = await installDebianPackage(source.package, own, note);
   const program = join(own, "root", source.program);
   const version = versionOf(program, libraryPath);
   if (version === undefined) throw new Error(`${program} does not run: a library of it may be missing`);

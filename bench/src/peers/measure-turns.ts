@@ -39,6 +39,8 @@ export interface MeasureTurnsOptions {
 
 /** Sets of conversations of one fleet, so that seeds of different runs do not meet. */
 const maxSetsPerFleet = 1_000;
+/** How long answers may take beyond the time in which the turns are sent. */
+const graceMs = 30_000;
 
 /**
  * The two-turn test with fresh routers and engines: first turns at each router in turn, second ones at the next, with the
@@ -67,6 +69,9 @@ async function measureFleet(
   const run = (count: number, waitMs: number) => {
     const ownSeed = seed * maxSetsPerFleet + ++sets;
     const { urls } = fleet;
+    // A router that does not answer would otherwise hold the bench for ever: its requests fail when the client closes.
+    const limitMs = (count / sizes.ratePerSecond) * 1_000 + waitMs + graceMs;
+    const cancel = ports.scheduler.after(limitMs, () => client.close());
     return runTwoTurns(
       {
         conversations: createConversations({ count, form: "text", seed: ownSeed }),
@@ -77,7 +82,7 @@ async function measureFleet(
       },
       waitMs,
       { ...ports, client },
-    );
+    ).finally(cancel);
   };
   try {
     await run(sizes.warmUpConversations, sizes.chanceWaitMs);

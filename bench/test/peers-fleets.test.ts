@@ -113,7 +113,7 @@ test("a fleet that does not answer fails when its time is over, and is stopped",
     chanceWaitMs: 10,
   };
   const ports = { clock: systemClock, scheduler };
-  const measured = measureTurns(deaf, { sizes: turns, seed: 1, ports, note: () => {} });
+  const measured = measureTurns(deaf, true, { sizes: turns, seed: 1, ports, note: () => {} });
   await expect(measured).rejects.toThrow(/a turn at .* failed/);
   expect(hasStopped).toBe(true);
 });

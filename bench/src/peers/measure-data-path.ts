@@ -69,7 +69,9 @@ export async function measureMemory(options: DataPathOptions): Promise<ReadonlyM
  */
 export async function measureDataPath(options: DataPathOptions, round: number): Promise<DataPathRun> {
   const { contenders, engineUrls, sizes, note } = options;
-  const loads = proxyLoads(sizes, round);
+  const { small, ...later } = proxyLoads(sizes, round);
+  // Processes are fresh: code that is compiled while it runs is compiled by the requests before the first measured one.
+  const loads = { ...later, small: { ...small, warmUp: { requests: sizes.growthWarmUpRequests } } };
   const ports = portsOf(options);
   const direct: Partial<Record<LoadName, Measurement>> = {};
   const entries = await startEntries(options, round);

@@ -44,24 +44,16 @@ const graceMs = 30_000;
 
 /**
  * The two-turn test with fresh routers and engines: first turns at each router in turn, second ones at the next, with the
- * mesh after each wait, and without.
+ * mesh after each wait, or without.
  *
- * @throws Error when a part does not start or a request fails
+ * @throws Error when a part does not start, a request fails or takes too long
  */
-export async function measureTurns(product: MeshProduct, options: MeasureTurnsOptions): Promise<readonly TurnShare[]> {
-  const { sizes } = options;
-  return [
-    ...(await measureFleet(product, true, sizes.waitsMs, options)),
-    ...(await measureFleet(product, false, [sizes.chanceWaitMs], options)),
-  ];
-}
-
-async function measureFleet(
+export async function measureTurns(
   product: MeshProduct,
   isMesh: boolean,
-  waitsMs: readonly number[],
   { sizes, seed, ports, note }: MeasureTurnsOptions,
 ): Promise<readonly TurnShare[]> {
+  const waitsMs = isMesh ? sizes.waitsMs : [sizes.chanceWaitMs];
   const fleet = await product.startFleet({ ...sizes, isMesh }, ports);
   const client = createLoadClient(ports.clock);
   const shares: TurnShare[] = [];

@@ -122,12 +122,13 @@ async function measureAllTurns(
     ...(names.includes(ownName) ? [ownMeshProduct(ownName)] : []),
     ...(smg ? [smgMeshProduct(smg)] : []),
   ];
+  const fleets = meshProducts.flatMap((product) => [true, false].map((isMesh) => [product, isMesh] as const));
   const ports = { clock: systemClock, scheduler: systemScheduler };
   const shares: TurnShare[] = [];
   await repeatWithin({ count, deadlineMs, clock: systemClock }, async (index) => {
-    for (const product of meshProducts) {
+    for (const [product, isMesh] of fleets) {
       try {
-        shares.push(...(await measureTurns(product, { sizes, seed: index + 1, ports, note })));
+        shares.push(...(await measureTurns(product, isMesh, { sizes, seed: index + 1, ports, note })));
       } catch (thrown) {
         note(`two turns at ${product.name} failed: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
       }

@@ -1,9 +1,9 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import { percentile } from "@espalier/workload";
 import { directFigures, figuresOf, type LoadName, loadNames, type Measured } from "../suites/proxy-figures.ts";
-import { type ProxySizes, proxyLoads, streamGapMs, streamTokens } from "../suites/proxy-loads.ts";
+import { type ProxyLoads, type ProxySizes, proxyLoads, streamGapMs, streamTokens } from "../suites/proxy-loads.ts";
 import { describeMeasurement } from "../suites/proxy-run.ts";
-import { type Measurement, measureLoad, type System } from "../support/measure-load.ts";
+import { type Load, type Measurement, measureLoad, type System } from "../support/measure-load.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { readTreeUsage } from "../support/process-tree.ts";
 import type { Contender, RunningContender } from "./contenders.ts";
@@ -69,9 +69,7 @@ export async function measureMemory(options: DataPathOptions): Promise<ReadonlyM
  */
 export async function measureDataPath(options: DataPathOptions, round: number): Promise<DataPathRun> {
   const { contenders, engineUrls, sizes, note } = options;
-  const { small, ...later } = proxyLoads(sizes, round);
-  // Processes are fresh: code that is compiled while it runs is compiled by the requests before the first measured one.
-  const loads = { ...later, small: { ...small, warmUp: { requests: sizes.growthWarmUpRequests } } };
+  const loads = warmedByRequests(proxyLoads(sizes, round), sizes.growthWarmUpRequests);
   const ports = portsOf(options);
   const direct: Partial<Record<LoadName, Measurement>> = {};
   const entries = await startEntries(options, round);
@@ -103,6 +101,13 @@ export async function measureDataPath(options: DataPathOptions, round: number): 
     direct: directFigures(base),
     outcomes: new Map(contenders.map(({ name }) => [name, outcomeOf(name, entries, base)])),
   };
+}
+
+/** Processes are fresh, and what compiles while it runs does so by how often, not by how long it has run. */
+function warmedByRequests(loads: ProxyLoads, requests: number): ProxyLoads {
+  const warmed = (load: Load, share: number): Load => ({ ...load, warmUp: { requests: Math.ceil(requests * share) } });
+  const { small, large, flood } = loads;
+  return { ...loads, small: warmed(small, 1), large: warmed(large, 0.5), flood: warmed(flood, 0.2) };
 }
 
 /** @throws Error when answers came sooner than the engine gives them: then the contender has changed the request */

@@ -42,7 +42,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
       durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.6 : 1.5, max: 60 }) * 1_000,
       warmUpMs: 500,
       growthRequests: readWhole("--prompts", values.prompts, { standard: quick ? 5_000 : 50_000, max: 1_000_000 }),
-      growthWarmUpRequests: quick ? 500 : 5_000,
+      growthWarmUpRequests: quick ? 2_000 : 5_000,
     },
     turns: {
       routers: 2,

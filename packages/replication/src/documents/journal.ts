@@ -43,6 +43,8 @@ export interface JournalWriter {
   settle(feed: number, sequence: number): void;
   /** Nothing of this feed is needed any more: its life has ended, or another router has cut beyond it. */
   retireFeed(feed: number): void;
+  /** Nothing of any feed of this target is needed any more: nobody has it. */
+  retireFeedsOf(target: string): void;
   /**
    * Adds one item to the placement log.
    *

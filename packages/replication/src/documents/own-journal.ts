@@ -154,6 +154,12 @@ export class OwnJournal implements JournalWriter {
     this.#settled.retire(feed);
   }
 
+  retireFeedsOf(target: string): void {
+    for (const feed of [...this.#feeds.values()]) {
+      if (this.#declared.get(feed)?.declaration.target === target) this.retireFeed(feed);
+    }
+  }
+
   /** @throws RangeError for an item that is too long */
   writePlacements(item: Uint8Array, expiresMs: number): number {
     if (item.length > maxPlacementItemBytes) throw new RangeError(`a placement item of ${item.length} bytes`);

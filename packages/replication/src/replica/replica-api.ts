@@ -57,7 +57,7 @@ export interface Replica extends Startable {
   onClaims(listener: (target: string) => void): Cancel;
   /** To be told whenever it changes who lives. */
   setMembers(members: readonly Member[]): void;
-  /** The target's engine is not in this router's fleet. */
+  /** The target's engine is not in this router's fleet, and nobody reads it: what is shared of it is let go of. */
   forgetTarget(target: string): void;
   describe(): ReplicaDescription;
 }

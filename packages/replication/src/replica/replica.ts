@@ -182,6 +182,7 @@ class JournaledReplica implements Replica {
   }
 
   forgetTarget(target: string): void {
+    this.#journal.retireFeedsOf(target);
     this.fold.forgetTarget(target);
     this.load.release(target);
     this.#options.slots.release(target);

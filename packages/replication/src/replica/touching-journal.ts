@@ -12,6 +12,7 @@ export type TouchingJournal = Pick<
   | "writeFact"
   | "settle"
   | "retireFeed"
+  | "retireFeedsOf"
   | "writePlacements"
   | "keepPlacements"
   | "holdsPlacements"
@@ -65,6 +66,10 @@ export function createTouchingJournal(
     retireFeed(feed) {
       touch();
       own().retireFeed(feed);
+    },
+    retireFeedsOf(target) {
+      touch();
+      own().retireFeedsOf(target);
     },
     writePlacements(item, expiresMs) {
       return own().writePlacements(item, expiresMs);

@@ -88,6 +88,31 @@ describe("retired feeds", () => {
     expect(reader.declarationOf(alice, b)).toEqual(feedOf("b"));
   });
 
+  test("all feeds of a target are retired together, those of others stay, and it may have feeds again", () => {
+    const { own, held, reader } = pair();
+    const of = (target: string, life: number) => own.declareFeed(feedOf(target, life));
+    const [first, second, other] = [of("a", 1), of("a", 2), of("b", 1)];
+    const unknown = own.declareFeed({ target: "a", life: null });
+    for (const feed of [first, second, other]) {
+      own.writeFact(cut(feed, 1));
+      own.commit();
+    }
+    own.retireFeedsOf("a");
+    own.retireFeedsOf("a");
+    own.retireFeedsOf("nobody");
+    own.claim(claimOf("x"));
+    own.commit();
+    own.claim(claimOf("y"));
+    own.commit();
+    expect(held()).toEqual([`cut ${other}.1`]);
+    expect([first, second, unknown].map((feed) => reader.declarationOf(alice, feed))).toEqual(Array(3).fill(undefined));
+    const again = of("a", 2);
+    expect(again).toBeGreaterThan(unknown);
+    own.writeFact(cut(again, 7));
+    own.commit();
+    expect(held()).toEqual([`cut ${other}.1`, `cut ${again}.7`]);
+  });
+
   // Placements of a feed that had been retired meant nothing to a router that came later: the declaration of the feed was
   // deleted with the last item of facts that mentioned it, whereas placements refer to it for as long as they live.
   test("the declaration of a retired feed stays for as long as a placement item may mention it", () => {

@@ -12,6 +12,7 @@ import { type Backend, createOwnership, joinedBackend, type Ownership } from "@e
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
 import { createReplica, lifeId, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
+import { createGoneTargets } from "./gone-targets.ts";
 import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
 import { createReachWatch } from "./reach-watch.ts";
 import { createSharedHost, type SharedHost } from "./shared-host.ts";
@@ -27,6 +28,8 @@ export interface SharedTierOptions {
   readonly createBackend: (replica: Replica) => Backend;
   /** How long a guess is believed that no events will confirm. */
   readonly placementTtlMs: number;
+  /** Whether this router's fleet has the engine of a target. What nobody has is forgotten; nothing is when absent. */
+  readonly isInFleet?: (target: string) => boolean;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
@@ -81,8 +84,19 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   });
   const publisher = createLoadPublisher(replica.load, scheduler);
   const standings = createStandings(replica, slots);
+  const { isInFleet } = options;
+  const gone = isInFleet && [
+    createGoneTargets({
+      ...{ replica, clock, scheduler },
+      isPresent: (target) => isInFleet(target) || host.targets().includes(target),
+      onForget: (target) => index.placements.clear(slots.find(target)),
+    }),
+  ];
   return {
-    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher]),
+    ...startTogether([
+      ...[replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher],
+      ...(gone ?? []),
+    ]),
     replica,
     backend,
     ownership,

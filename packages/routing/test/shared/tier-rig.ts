@@ -16,6 +16,8 @@ export interface TierRouter {
   readonly tier: SharedTier;
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
+  /** Keys of the engines in its fleet, whether it reads them or not; what it reads need not be there. */
+  readonly fleet: Set<string>;
   /** The number of a target, given when it is asked for first. */
   indexOf(target: string): ReturnType<typeof asTargetIndex>;
   /** Begins to take part in reading an engine. */
@@ -41,10 +43,12 @@ export class TierCluster {
   add(name: string): TierRouter {
     const index = createPrefixIndex({ maxTargets, maxBlocks: 10_000, maxSets: 1_000 });
     const slots = createTargetSlots(maxTargets);
+    const fleet = new Set<string>();
     const indexOf = createTargetIndices(slots);
     const ports = { ...this.time, logger: silentLogger, meter: silentMeter };
     const tier = createSharedTier({
       ...{ ...ports, router: asRouterId(name), index, slots, placementTtlMs: 600_000 },
+      isInFleet: (target) => fleet.has(target),
       createBackend: (replica) =>
         createMesh({
           ...{ ...ports, replica: replica.ports, random: this.#random },
@@ -60,7 +64,7 @@ export class TierCluster {
       return slots.find(target);
     };
     return {
-      ...{ name, tier, index, slots, indexOf },
+      ...{ name, tier, index, slots, fleet, indexOf },
       read: (engine) => tier.host.open({ index: indexOf(engine.key), key: engine.key }, engine.readBy(name)),
       held: (target, chain) => matches.gpuBlocks[match(target, chain)] ?? 0,
       placed: (target, chain) => matches.placedBlocks[match(target, chain)] ?? 0,

@@ -53,8 +53,10 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   if (config.mesh.backend === "off") return undefined;
   const slots = createTargetSlots(maxKnownTargets);
   let made: MeshBackend | undefined;
+  let attached: Fleet | undefined;
   const tier = createSharedTier({
     ...{ index, slots, clock, scheduler, logger, meter },
+    isInFleet: (key) => !attached || attached.engines.some(({ targets }) => targets.some((own) => own.key === key)),
     router: routerIdOf(config.mesh, random),
     placementTtlMs: config.prefix.placementTtlMs,
     createBackend: (replica) => {
@@ -86,6 +88,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return backend.waitingFor;
     },
     attachFleet(fleet, forgetPlacements) {
+      attached = fleet;
       attachDrain(fleet, replica);
       tier.onNewLife(forgetPlacements);
     },
@@ -105,7 +108,7 @@ function prefixSharing({ replica, placements, host, standingOf }: SharedTier, is
     placements,
     host: isDirect ? undefined : host,
     standingOf: (target) => (isDirect ? undefined : standingOf(target)),
-    // What others go on reading of it is kept: it may come back, or be gone here first.
+    // What somebody reads is kept: it may come back, or be gone here first. The tier forgets it when nobody does any more.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
     },

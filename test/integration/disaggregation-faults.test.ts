@@ -52,7 +52,8 @@ const faults: readonly (readonly [string, "prefill" | "decode", Json, readonly s
     ["prefill_failed"],
   ],
   ["the prefill engine dies in the prompt", "prefill", { kind: "reset-mid-prefill" }, ["prefill_failed"]],
-  ["the decode engine refuses", "decode", { kind: "status", status: 503 }, ["decode_failed"]],
+  // With a 503 it would be left alone for a while.
+  ["the decode engine refuses", "decode", { kind: "status", status: 502 }, ["decode_failed"]],
   ["the decode engine fails", "decode", { kind: "status", status: 500 }, ["transfer_failed", "decode_failed"]],
   ["the decode engine closes the connection", "decode", { kind: "reset-before-headers", count: 2 }, ["decode_failed"]],
 ];

@@ -78,12 +78,6 @@ test("three routers change their secret by reloads, one after the other, and no 
   const areLinked = () => routers.every((router) => router.linkCounts().at(-1) === 2);
   await waitFor(areLinked, { what: "links between all", deadlineMs });
   await waitFor(() => routers.every(({ router }) => router.readiness().ready), { what: "ready routers", deadlineMs });
-  // Routers that dial each other at the same time have two links for a moment, and both tell of the end of one.
-  const isSettled = () => areLinked() && routers.reduce((sum, { ended }) => sum + ended(), 0) % 2 === 0;
-  await waitFor(isSettled, { what: "one link between any two", deadlineMs });
-  const endedBefore = routers.map(({ ended }) => ended());
-  const linkedAt = routers.map((router) => router.linkCounts().length);
-
   const statuses: number[] = [];
   let isOver = false;
   const traffic = routers.map(async ({ router }) => {
@@ -94,6 +88,14 @@ test("three routers change their secret by reloads, one after the other, and no 
     return Promise.all(traffic);
   };
   rig.own(endTraffic);
+  // Routers that dial each other at the same time have two links for a moment, and both tell of the end of one.
+  // The second one may be long in coming: many requests later it is there.
+  const isSettled = () =>
+    statuses.length > 40 && areLinked() && routers.reduce((sum, { ended }) => sum + ended(), 0) % 2 === 0;
+  await waitFor(isSettled, { what: "one link between any two", deadlineMs });
+  const endedBefore = routers.map(({ ended }) => ended());
+  const linkedAt = routers.map((router) => router.linkCounts().length);
+
   for (const router of routers) {
     expect(await router.change(fresh, [old])).toMatchObject({
       applied: ["mesh.accepted-secrets", "mesh.secret"],
@@ -110,7 +112,7 @@ test("three routers change their secret by reloads, one after the other, and no 
   }
   await endTraffic();
 
-  expect(statuses.length).toBeGreaterThan(20);
+  expect(statuses.length).toBeGreaterThan(60);
   expect(new Set(statuses)).toEqual(new Set([200]));
   // Each link was made anew once, and never both of a router at the same time.
   for (const [at, router] of routers.entries()) {

@@ -62,8 +62,6 @@ export async function cacheRouter(
       // A busy machine must not look like a prompt that takes too long.
       tokenize: { budget: "10s" },
       scrape: { interval: "100ms" },
-      // Nor a clock that a test puts forward again and again like a router that has no time.
-      limits: { "max-event-loop-delay": "1m" },
       ...config,
     },
   });

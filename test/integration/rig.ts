@@ -106,7 +106,9 @@ async function startRouter(
   logs.push(logger.lines);
   const listen = { port: 0, ...(config.listen as Json | undefined) };
   const admin = { port: 0, ...(config.admin as Json | undefined) };
-  const text = JSON.stringify({ health: quickHealth, ...config, listen, admin, engines });
+  // A clock that a test puts forward again and again is not a router that comes late to its work.
+  const limits = clock && { "max-event-loop-delay": "1m", ...(config.limits as Json | undefined) };
+  const text = JSON.stringify({ health: quickHealth, ...config, ...(limits && { limits }), listen, admin, engines });
   const compiled = loadConfig({ file: { path: "router.yaml", text } });
   const router = createRouter({
     ...{ config: compiled, logger },

@@ -126,6 +126,17 @@ export const traffic = {
       "Cached tokens per second: what routers expected, what engines reported, and by how much expectations were over and under.",
     ),
     plot(
+      "Cache given up for load",
+      "percentunit",
+      [
+        [
+          `1 - ${sum(rate("espalier_prefix_tokens_total", 'kind="chosen"'))} / ${sum(rate("espalier_prefix_tokens_total", 'kind="best"'))}`,
+          "given up",
+        ],
+      ],
+      "Of the prompt tokens that some engine held, the part whose requests went elsewhere: what balance costs, and all that a router who looks at nothing but caches could gain.",
+    ),
+    plot(
       "Prompts cut by",
       "ops",
       [[sum(rate("espalier_prompts_total"), "from"), "{{from}}"]],

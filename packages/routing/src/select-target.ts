@@ -25,6 +25,8 @@ export interface Selection<Target extends RoutingTarget> {
   readonly matchedTokens: number;
   /** Those of them that it does not hold itself, but can fetch from a pool. */
   readonly pooledTokens: number;
+  /** Tokens of the prompt that the candidate that holds most of it is thought to hold. */
+  readonly bestTokens: number;
   /** What the prompt asks of the target; undefined in a pool that learns nothing. */
   readonly work: PromptWork | undefined;
 }
@@ -104,7 +106,8 @@ export function createTargetSelector(
       const session = sessionOf(pool, features);
       const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
-      const coldKey = isMeeting ? coldKeyOf(prompt, candidates) : undefined;
+      const bestTokens = prompt ? mostMatched(candidates) : 0;
+      const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const request = withTraffic(asked, moment, { unseenTokens, coldKey });
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
@@ -117,6 +120,7 @@ export function createTargetSelector(
         reason: choice.reason,
         matchedTokens: matched,
         pooledTokens: candidates.matchedPoolTokens[choice.index]!,
+        bestTokens,
         work: pool.work?.prompt(
           target,
           { uncachedTokens, matchedTokens: matched, fetched: fetchedOf(candidates, choice.index) },
@@ -198,11 +202,15 @@ function addUnseen(candidates: CandidateSet, index: number, tokens: number): voi
 }
 
 /** What prompts that are cold in the same place have in common: the hash of the first block that no candidate holds. */
-function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, candidates: CandidateSet): number | undefined {
-  let deepest = 0;
-  for (let index = 0; index < candidates.count; index++) deepest = Math.max(deepest, matchedTokens(candidates, index));
-  const block = Math.floor(deepest / blockSize);
+function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: number): number | undefined {
+  const block = Math.floor(bestTokens / blockSize);
   return block < blockCount ? chain[2 * block] : undefined;
+}
+
+function mostMatched(candidates: CandidateSet): number {
+  let most = 0;
+  for (let index = 0; index < candidates.count; index++) most = Math.max(most, matchedTokens(candidates, index));
+  return most;
 }
 
 function matchedTokens(candidates: CandidateSet, index: number): number {

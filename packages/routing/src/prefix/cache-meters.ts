@@ -5,6 +5,8 @@ import type { PromptBlocks } from "./prompt-blocks.ts";
 export interface CacheMeters {
   /** A prompt was cut into blocks. */
   read(from: PromptBlocks["from"]): void;
+  /** A prompt was sent to an engine: its tokens, those that the engine is thought to hold, and the most that any could. */
+  sent(promptTokens: number, chosenTokens: number, bestTokens: number): void;
   /** An engine said how many tokens of a prompt it had found in its cache. */
   compared(predictedTokens: number, reportedTokens: number): void;
   /** A prompt was sent to an engine that is to fetch so many tokens of it from a pool. */
@@ -27,6 +29,13 @@ export function createCacheMeters(meter: Meter): CacheMeters {
       "over and under the reports, added up request by request.",
     labels: ["kind"],
   });
+  const sent = meter.counter({
+    name: "espalier_prefix_tokens_total",
+    help:
+      "Prompt tokens of requests sent to engines: all (prompt), those that the chosen engine was thought to hold (chosen), " +
+      "and the most that any engine that could have been chosen was (best).",
+    labels: ["kind"],
+  });
   const pooled = meter
     .counter({
       name: "espalier_pool_tokens_total",
@@ -44,6 +53,7 @@ export function createCacheMeters(meter: Meter): CacheMeters {
     partial: prompts.series("partial"),
     bytes: prompts.series("bytes"),
   };
+  const [prompt, chosen, best] = [sent.series("prompt"), sent.series("chosen"), sent.series("best")];
   const predicted = compared.series("predicted");
   const reported = compared.series("reported");
   const over = compared.series("over");
@@ -52,6 +62,11 @@ export function createCacheMeters(meter: Meter): CacheMeters {
   const placements = blocks.series("placements");
   return {
     read: (from) => read[from].add(),
+    sent(promptTokens, chosenTokens, bestTokens) {
+      prompt.add(promptTokens);
+      chosen.add(chosenTokens);
+      best.add(bestTokens);
+    },
     compared(predictedTokens, reportedTokens) {
       predicted.add(predictedTokens);
       reported.add(reportedTokens);

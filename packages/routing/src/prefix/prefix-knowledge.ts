@@ -27,9 +27,10 @@ export interface PrefixKnowledge {
    * The prompt is being sent to the target.
    *
    * @param matchedTokens of it, as predicted at the decision
-   * @param outside how many of them the target has to fetch from a pool; none unless given
+   * @param beside how many of them the target has to fetch from a pool, and how many the best candidate has; none, and as many
+   *   as the target, unless given
    */
-  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, outside?: FetchedPart): Placement;
+  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, beside?: BesideMatch): Placement;
   /** Goes on believing in prompts that still wait to be computed; to be called more often than every five seconds. */
   renew(): void;
   /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
@@ -38,9 +39,12 @@ export interface PrefixKnowledge {
   forgetPlacements(target: TargetIndex): void;
 }
 
-/** What of a prompt a target does not hold itself, but a pool does. */
-export interface FetchedPart {
+/** What is known of a prompt besides what its target has. */
+export interface BesideMatch {
+  /** Tokens that the target does not hold itself, but a pool does. */
   readonly pooledTokens: number;
+  /** Tokens that the candidate has that holds most of it. */
+  readonly bestTokens: number;
 }
 
 /** One prompt at one target. */
@@ -116,8 +120,15 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       target < maxKnownTargets
         ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), standingOf })
         : undefined,
-    place: (target, prompt, matchedTokens, { pooledTokens } = nothingFetched) =>
-      new PlacedPrompt(placing, target, prompt, { matchedTokens, pooledTokens }),
+    place(
+      target,
+      prompt,
+      matchedTokens,
+      { pooledTokens, bestTokens } = { pooledTokens: 0, bestTokens: matchedTokens },
+    ) {
+      options.meters.sent(prompt.tokens, matchedTokens, bestTokens);
+      return new PlacedPrompt(placing, target, prompt, { matchedTokens, pooledTokens });
+    },
     renew() {
       for (const placed of waiting) placed.renew();
     },
@@ -130,8 +141,6 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
   };
 }
 
-const nothingFetched: FetchedPart = { pooledTokens: 0 };
-
 /**
  * What was sent to a target fills its cache as far as the router knows. By events a full cache is full, and one that answers
  * slowly seems to have room: that would draw the next prompts to it, so there the room is left unknown.
@@ -140,7 +149,7 @@ function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStand
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
-interface PredictedParts extends FetchedPart {
+interface PredictedParts extends Pick<BesideMatch, "pooledTokens"> {
   readonly matchedTokens: number;
 }
 

@@ -22,6 +22,15 @@ test("what predictions were over and under is added up request by request", () =
   expect(counted).toEqual([128, 160, 48, 80]);
 });
 
+test("what the chosen engines hold of the prompts sent is counted beside the most that any holds", () => {
+  const meter = createSeriesMeter();
+  const meters = createCacheMeters(meter);
+  meters.sent(1_000, 0, 640);
+  meters.sent(500, 320, 320);
+  const counted = ["prompt", "chosen", "best"].map((kind) => meter.value("espalier_prefix_tokens_total", kind));
+  expect(counted).toEqual([1_500, 320, 960]);
+});
+
 test("the size of the index is the latest that was told", () => {
   const meter = createSeriesMeter();
   const meters = createCacheMeters(meter);

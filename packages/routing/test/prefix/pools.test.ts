@@ -176,15 +176,15 @@ describe("a prompt that is sent where it has to be fetched", () => {
 
   test("is counted", () => {
     const { knowledge, target, meter } = poolRig();
-    knowledge.place(target, prompt, 96, { pooledTokens: 64 });
+    knowledge.place(target, prompt, 96, { pooledTokens: 64, bestTokens: 0 });
     knowledge.place(target, prompt, 96);
-    knowledge.place(target, prompt, 96, { pooledTokens: 0 });
+    knowledge.place(target, prompt, 96, { pooledTokens: 0, bestTokens: 0 });
     expect(meter.value(pooled)).toBe(64);
   });
 
   test("is not believed to be there when the target refuses it", () => {
     const { knowledge, target, see } = poolRig({ standing: "none" });
-    const placement = knowledge.place(target, prompt, 96, { pooledTokens: 64 });
+    const placement = knowledge.place(target, prompt, 96, { pooledTokens: 64, bestTokens: 0 });
     expect(see(prompt).gpu).toBe(96);
     placement.withdraw();
     expect(see(prompt).gpu).toBe(32);

@@ -5,6 +5,11 @@ import { createRepeatLoop } from "./repeat-loop.ts";
 
 /** An answer to a health probe is a few bytes; more than this is something else. */
 const maxHealthBytes = 64 * 1024;
+/**
+ * A probe that times out so much later than it should was ended late because this router had no time, and its answer may
+ * have waited here as long: it tells nothing of the engine. One that cannot be reached fails otherwise, or in requests.
+ */
+const lateShare = 1.5;
 
 /** Probes the engine's health and moves it between `starting`, `up` and `down`. */
 export function createHealthProbe(
@@ -32,6 +37,11 @@ export function createHealthProbe(
     const url = engine.url + options.path;
     const fetched = await controlFetch(http, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
     if (!isCurrent()) return 0;
+    if (fetched.outcome === "timeout" && clock.nowMs() - startedMs > lateShare * options.timeoutMs) {
+      engine.meters.probe("timeout");
+      engine.logger.debug("a health probe counts for nothing: this router was late", { url: engine.url });
+      return tracker.nextDelayMs(false, options.timeoutMs);
+    }
     const changed = record(fetched);
     // A listener that heard of the change may have stopped or removed the engine.
     if (changed && isCurrent()) {

@@ -23,6 +23,8 @@ export type Answer =
   | { readonly status: number; readonly body?: string; readonly afterMs?: number }
   | "refused"
   | "silent"
+  /** No answer either, and the router comes to see that only after three times its timeout. */
+  | "late"
   | "garbled";
 
 export const healthy: Answer = { status: 200 };
@@ -129,6 +131,10 @@ function createScriptedHttp({ clock, scheduler }: VirtualTime, engines: Map<stri
     engine?.seen.push({ ...request, path: pathname, atMs: clock.nowMs() });
     if (answer === "refused") throw new EspalierError("upstream_connect_failed");
     if (answer === "garbled") throw new EspalierError("upstream_protocol_error");
+    if (answer === "late") {
+      await later(3 * request.timeoutMs);
+      throw new EspalierError("upstream_timeout");
+    }
     const afterMs = answer === "silent" ? Number.POSITIVE_INFINITY : (answer.afterMs ?? 0);
     if (answer === "silent" || afterMs > request.timeoutMs) {
       await later(request.timeoutMs);

@@ -21,19 +21,19 @@ const sweepPeriodMs = 10_000;
  */
 export function createGoneTargets(options: GoneTargetsOptions): Startable {
   const { replica, clock, scheduler, isPresent, onForget } = options;
-  const goneSinceMs = new Map<string, number>();
+  let goneSinceMs: ReadonlyMap<string, number> = new Map();
   let cancel: Cancel = () => {};
   const isGone = (target: string): boolean => !replica.claimOf(target) && !isPresent(target);
   const sweep = (): void => {
     const nowMs = clock.nowMs();
-    const gone = new Set<string>();
-    for (const { target } of replica.fold.states()) if (isGone(target)) gone.add(target);
-    for (const target of goneSinceMs.keys()) if (!gone.has(target)) goneSinceMs.delete(target);
-    for (const target of gone) {
-      const sinceMs = goneSinceMs.get(target) ?? nowMs;
-      goneSinceMs.set(target, sinceMs);
+    const gone = new Map<string, number>();
+    for (const { target } of replica.fold.states()) {
+      if (isGone(target)) gone.set(target, goneSinceMs.get(target) ?? nowMs);
+    }
+    goneSinceMs = gone;
+    for (const [target, sinceMs] of gone) {
       if (nowMs - sinceMs < goneAfterMs) continue;
-      goneSinceMs.delete(target);
+      gone.delete(target);
       onForget(target);
       replica.forgetTarget(target);
     }

@@ -85,18 +85,17 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   const publisher = createLoadPublisher(replica.load, scheduler);
   const standings = createStandings(replica, slots);
   const { isInFleet } = options;
-  const gone = isInFleet && [
-    createGoneTargets({
-      ...{ replica, clock, scheduler },
-      isPresent: (target) => isInFleet(target) || host.targets().includes(target),
-      onForget: (target) => index.placements.clear(slots.find(target)),
-    }),
-  ];
+  const gone = !isInFleet
+    ? []
+    : [
+        createGoneTargets({
+          ...{ replica, clock, scheduler },
+          isPresent: (target) => isInFleet(target) || host.targets().includes(target),
+          onForget: (target) => index.placements.clear(slots.find(target)),
+        }),
+      ];
   return {
-    ...startTogether([
-      ...[replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher],
-      ...(gone ?? []),
-    ]),
+    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher, ...gone]),
     replica,
     backend,
     ownership,

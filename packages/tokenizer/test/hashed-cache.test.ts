@@ -78,3 +78,19 @@ test("under random use it equals a plain list of what was used last", () => {
     }
   }
 });
+
+test("what is set again and again costs no more than something new, however much there is beside it", () => {
+  const cache = createHashedCache<string>(100_000_000);
+  const random = createSeededRandom(7);
+  const keys = Array.from({ length: 60_000 }, () => key(random.integer(2 ** 32), random.integer(2 ** 32)));
+  const timeOf = (sets: readonly TextKey[]): number => {
+    const startMs = performance.now();
+    for (const each of sets) cache.set(each, "value", 10);
+    return performance.now() - startMs;
+  };
+  timeOf(keys.slice(0, 30_000));
+  const newMs = timeOf(keys.slice(30_000));
+  const againMs = timeOf(new Array<TextKey>(30_000).fill(keys[0]!));
+  expect(againMs).toBeLessThan(4 * newMs);
+  expect(cache.entries).toBe(60_000);
+});

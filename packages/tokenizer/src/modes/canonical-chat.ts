@@ -32,7 +32,8 @@ export function canonicalMessages(messages: readonly unknown[], hasher: PromptHa
 function canonicalMessage(message: unknown, hasher: PromptHasher): string {
   if (!isJsonObject(message)) return textOf(message, hasher);
   let text = `${String(message.role ?? message.type ?? "")}${fieldEnd}${textOf(message.content ?? message.text, hasher)}`;
-  for (const [name, value] of Object.entries(message)) {
+  for (const name of Object.keys(message)) {
+    const value = message[name];
     if (name === "role" || name === "content" || value === undefined || value === null) continue;
     text += `${fieldEnd}${name}${nameEnd}${textOf(value, hasher)}`;
   }

@@ -42,11 +42,14 @@ export function createHashedCache<Value>(maxBytes: number): HashedCache<Value> {
     set({ low, high, length }, value, valueBytes) {
       const index = indexOf(low, high);
       const before = entries.get(index);
-      if (before) drop(index, before);
       const size = valueBytes + entryBytes;
-      if (size > maxBytes) return;
+      if (size > maxBytes) {
+        if (before) drop(index, before);
+        return;
+      }
+      // In its place: what is deleted and set again leaves a hole each time, and all holes of a key are in one chain.
       entries.set(index, { low, high, length, value, sizeBytes: size });
-      sizeBytes += size;
+      sizeBytes += size - (before?.sizeBytes ?? 0);
       while (sizeBytes > maxBytes) drop(...entries.oldest()!);
     },
     get sizeBytes() {

@@ -72,8 +72,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
     const line = this.#lineOf.get(request.className ?? "") ?? this.#lineOf.get(this.#settings.defaultClass)!;
     const uncachedTokens = line.expectUncached(request.promptTokens);
     this.#lanes.offered(line.settings.yields, { uncachedTokens, outputTokens: request.expectedOutputTokens }, nowMs);
-    const entry = { request, listener, line, uncachedTokens, arrivedMs: nowMs, owner: this };
-    const waiting = new WaitingRequest<Target>({ ...entry, sequence: this.#sequence++ });
+    const waiting = new WaitingRequest<Target>({
+      request,
+      listener,
+      line,
+      uncachedTokens,
+      arrivedMs: nowMs,
+      owner: this,
+      sequence: this.#sequence++,
+    });
     waiting.dueMs = nowMs + (request.deadlineMs ?? line.settings.targetMs ?? Number.POSITIVE_INFINITY);
     if (this.#held.takes(waiting)) return waiting;
     return this.#admit(waiting, nowMs) ? waiting : undefined;

@@ -3,14 +3,14 @@ import type { RequestView } from "./request-view.ts";
 
 export interface BodyEdits {
   /** The name that the engine knows the model by. */
-  readonly model?: string;
+  readonly model?: string | undefined;
   /** Have the engine report usage at the end of the stream. */
-  readonly includeUsage?: true;
+  readonly includeUsage?: true | undefined;
   /**
    * Values of top-level keys as JSON text, which goes out as it is: a number may have more digits than a double holds.
    * A key must not be one that another edit changes.
    */
-  readonly set?: Readonly<Record<string, string>>;
+  readonly set?: Readonly<Record<string, string>> | undefined;
 }
 
 interface Splice extends Span {
@@ -41,7 +41,9 @@ export function editBody(body: Buffer, view: RequestView, edits: BodyEdits): rea
     if (span) splices.push(usageSplice(body, span));
     else newMembers.push('"stream_options":{"include_usage":true}');
   }
-  for (const [key, value] of Object.entries(edits.set ?? {})) {
+  const set = edits.set ?? {};
+  for (const key of Object.keys(set)) {
+    const value = set[key]!;
     const span = view.spans.get(key);
     if (span) splices.push({ ...span, text: value });
     else newMembers.push(`${JSON.stringify(key)}:${value}`);

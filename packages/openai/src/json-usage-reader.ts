@@ -13,7 +13,8 @@ const maxReportBytes = 1_048_576;
 /** A key, its colon and white space around it that take more than this are not taken for a report. */
 const maxKeyBytes = 64;
 
-const keys: readonly Buffer[] = [Buffer.from('"usage"'), Buffer.from('"meta_info"')];
+const usageKey = Buffer.from('"usage"');
+const metaKey = Buffer.from('"meta_info"');
 const quote = 0x22;
 const colon = 0x3a;
 const backslash = 0x5c;
@@ -37,11 +38,15 @@ export function createJsonUsageReader(): JsonUsageReader {
     push(chunk) {
       const bytes = carry ? Buffer.concat([carry, chunk]) : chunk;
       carry = undefined;
-      const nextKey = createKeyFinder(bytes);
+      // A key is looked for again only where the last one found is passed: each byte is looked at once for each key.
+      let usageAt = bytes.indexOf(usageKey);
+      let metaAt = bytes.indexOf(metaKey);
       let at = 0;
       while (at < bytes.length) {
         if (!capture.active()) {
-          const key = nextKey(at);
+          if (usageAt >= 0 && usageAt < at) usageAt = bytes.indexOf(usageKey, at);
+          if (metaAt >= 0 && metaAt < at) metaAt = bytes.indexOf(metaKey, at);
+          const key = metaAt < 0 || (usageAt >= 0 && usageAt < metaAt) ? usageAt : metaAt;
           if (key < 0) {
             carry = bytes.subarray(Math.max(at, bytes.length - maxKeyBytes));
             return;
@@ -109,20 +114,6 @@ function createObjectCapture(): ObjectCapture {
       complete = undefined;
       return object;
     },
-  };
-}
-
-/** Where the next of the keys begins, or -1; asked with growing offsets, it looks at each byte once for each key. */
-function createKeyFinder(bytes: Buffer): (from: number) => number {
-  const found = keys.map((key) => bytes.indexOf(key));
-  return (from) => {
-    let next = -1;
-    for (const [index, key] of keys.entries()) {
-      let at = found[index] ?? -1;
-      if (at >= 0 && at < from) at = found[index] = bytes.indexOf(key, from);
-      if (at >= 0 && (next < 0 || at < next)) next = at;
-    }
-    return next;
   };
 }
 

@@ -120,53 +120,47 @@ export type CandidateColumn = keyof typeof columnDefaults;
 
 export const candidateColumns = Object.keys(columnDefaults) as readonly CandidateColumn[];
 
+type Columns = Record<CandidateColumn, Float64Array>;
 type Writable = { -readonly [Property in keyof CandidateSet]: CandidateSet[Property] } & { key: string[] };
+
+/** All columns in one buffer, one behind the other, and what it holds when nobody has been added. */
+interface Storage {
+  readonly values: Float64Array;
+  readonly untouched: Float64Array;
+  readonly columns: Columns;
+}
 
 /** @param capacity how many candidates fit before the arrays double */
 export function createCandidateSet(capacity = 16): CandidateSet {
   const initialCapacity = Math.max(1, capacity);
-  const column = (name: CandidateColumn): Float64Array => emptyColumn(name, initialCapacity);
+  let storage = createStorage(initialCapacity);
+  const grow = (): void => {
+    if (set.capacity >= maxCandidates) {
+      throw new EspalierError("internal_error", `A decision has more than ${maxCandidates} candidates.`);
+    }
+    set.capacity = Math.min(maxCandidates, set.capacity * 2);
+    const target = new Int32Array(set.capacity);
+    target.set(set.target);
+    set.target = target;
+    const larger = createStorage(set.capacity);
+    for (const name of candidateColumns) larger.columns[name].set(storage.columns[name]);
+    storage = larger;
+    Object.assign(set, larger.columns);
+  };
   const set: Writable = {
     count: 0,
     capacity: initialCapacity,
     key: [],
     target: new Int32Array(initialCapacity),
-    weight: column("weight"),
-    inFlight: column("inFlight"),
-    pendingPrefillTokens: column("pendingPrefillTokens"),
-    decodeTokens: column("decodeTokens"),
-    running: column("running"),
-    waiting: column("waiting"),
-    kvUse: column("kvUse"),
-    kvCapacityTokens: column("kvCapacityTokens"),
-    signalAgeMs: column("signalAgeMs"),
-    inFlightAtSignal: column("inFlightAtSignal"),
-    matchedTokens: column("matchedTokens"),
-    matchedCpuTokens: column("matchedCpuTokens"),
-    matchedDiskTokens: column("matchedDiskTokens"),
-    matchedExternalTokens: column("matchedExternalTokens"),
-    matchedPoolTokens: column("matchedPoolTokens"),
-    matchAgeMs: column("matchAgeMs"),
-    heldTokens: column("heldTokens"),
-    own: column("own"),
-    backlogMs: column("backlogMs"),
-    prefillMsPerToken: column("prefillMsPerToken"),
-    prefillMsPerTokenPair: column("prefillMsPerTokenPair"),
-    cpuFetchMsPerToken: column("cpuFetchMsPerToken"),
-    diskFetchMsPerToken: column("diskFetchMsPerToken"),
-    externalFetchMsPerToken: column("externalFetchMsPerToken"),
-    adapterState: column("adapterState"),
+    ...storage.columns,
     reset() {
       // Entries that nobody has added hold the defaults, so that adding one need not write them column by column.
-      for (let at = 0; at < candidateColumns.length; at++) {
-        const name = candidateColumns[at]!;
-        set[name].fill(columnDefaults[name], 0, set.count);
-      }
+      storage.values.set(storage.untouched);
       set.count = 0;
     },
     add(key, target) {
       const index = set.count;
-      if (index === set.capacity) grow(set);
+      if (index === set.capacity) grow();
       set.count = index + 1;
       set.key[index] = key;
       set.target[index] = target;
@@ -176,21 +170,16 @@ export function createCandidateSet(capacity = 16): CandidateSet {
   return set;
 }
 
-function emptyColumn(name: CandidateColumn, capacity: number): Float64Array {
-  return new Float64Array(capacity).fill(columnDefaults[name]);
-}
+/** A cache line between columns: without it all entries of one candidate would compete for the same places of a cache. */
+const gap = 8;
 
-function grow(set: Writable): void {
-  if (set.capacity >= maxCandidates) {
-    throw new EspalierError("internal_error", `A decision has more than ${maxCandidates} candidates.`);
+function createStorage(capacity: number): Storage {
+  const stride = capacity + gap;
+  const values = new Float64Array(candidateColumns.length * stride);
+  const columns = {} as Columns;
+  for (const [position, name] of candidateColumns.entries()) {
+    const column = values.subarray(position * stride, position * stride + capacity);
+    columns[name] = column.fill(columnDefaults[name]);
   }
-  set.capacity = Math.min(maxCandidates, set.capacity * 2);
-  const target = new Int32Array(set.capacity);
-  target.set(set.target);
-  set.target = target;
-  for (const name of candidateColumns) {
-    const column = emptyColumn(name, set.capacity);
-    column.set(set[name]);
-    set[name] = column;
-  }
+  return { values, untouched: values.slice(), columns };
 }

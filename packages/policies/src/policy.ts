@@ -37,18 +37,18 @@ export interface RequestFeatures {
    * Prefill tokens that other routers are expected to have sent to the candidates, unknown to this one. Absent where
    * there are none.
    */
-  readonly unseenTokens?: number;
+  readonly unseenTokens?: number | undefined;
   /**
    * What prompts that are cold from the same place on have in common, an unsigned 32-bit number: routers to which such prompts
    * come at the same time are to send them to the same candidate. Absent where nothing is unseen, and where nothing is cold.
    */
-  readonly coldKey?: number;
+  readonly coldKey?: number | undefined;
   /** Share of the time in which the candidates compute prompts, 0 to below 1, as learned. Absent where nothing is. */
-  readonly busyShare?: number;
+  readonly busyShare?: number | undefined;
   /** Milliseconds that an answer takes for each token after its first, as learned. Absent where nothing is. */
-  readonly msPerOutputToken?: number;
+  readonly msPerOutputToken?: number | undefined;
   /** Key of the candidate to which the request's session is bound, candidate or not. Absent where it is to none. */
-  readonly boundKey?: string;
+  readonly boundKey?: string | undefined;
   /** The LoRA adapter that it asks for by name; absent when it asks for the model itself. */
   readonly adapter?: string | undefined;
 }

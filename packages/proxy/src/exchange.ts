@@ -11,7 +11,7 @@ export interface Upstream {
   /** Flat name and value pairs to send, such as credentials. They replace the client's headers of the same name. */
   readonly headers: readonly string[];
   /** What this engine gets in place of the exchange's body. */
-  readonly body?: readonly Buffer[];
+  readonly body?: readonly Buffer[] | undefined;
 }
 
 /** What the proxy tells its caller while it works. No method may block. */

@@ -104,11 +104,11 @@ export function createTargetSelector(
       onMatched?.();
       if (candidates.count === 0) return undefined;
       const session = sessionOf(pool, features);
-      const asked = session ? withBinding(features, sessions.targetOf(session)) : features;
+      const boundKey = session && sessions.targetOf(session);
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
-      const request = withTraffic(asked, moment, { unseenTokens, coldKey });
+      const request = withTraffic(features, moment, { boundKey, unseenTokens, coldKey });
       const choice = pool.policy.choose(request, candidates, random);
       const matched = matchedTokens(candidates, choice.index);
       const uncachedTokens = Math.max(1, features.promptTokens - matched);
@@ -138,27 +138,31 @@ function sessionOf({ policy, model = "" }: SelectablePool, { sessionKey }: Reque
   return policy.bindingTtlMs > 0 && sessionKey ? { model, key: sessionKey } : undefined;
 }
 
-function withBinding(features: RequestFeatures, boundKey: string | undefined): RequestFeatures {
-  return boundKey === undefined ? features : { ...features, boundKey };
-}
-
 interface Surroundings {
+  /** Key of the target to which the session is bound. */
+  readonly boundKey: string | undefined;
   readonly unseenTokens: number;
   readonly coldKey: number | undefined;
 }
 
-/** Adds what is known of the requests around this one. */
+/** Adds what is known of the requests around this one. Written out, since V8 takes microseconds to spread an object. */
 function withTraffic(
   features: RequestFeatures,
   pool: PoolMoment | undefined,
-  { unseenTokens, coldKey }: Surroundings,
+  { boundKey, unseenTokens, coldKey }: Surroundings,
 ): RequestFeatures {
-  if (!pool && unseenTokens === 0 && coldKey === undefined) return features;
+  if (!pool && unseenTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
   return {
-    ...features,
-    ...(unseenTokens > 0 && { unseenTokens }),
-    ...(coldKey !== undefined && { coldKey }),
-    ...(pool && { busyShare: pool.busyShare, msPerOutputToken: pool.msPerOutputToken }),
+    promptTokens: features.promptTokens,
+    expectedOutputTokens: features.expectedOutputTokens,
+    sessionKey: features.sessionKey,
+    prefixKey: features.prefixKey,
+    adapter: features.adapter,
+    boundKey: boundKey ?? features.boundKey,
+    unseenTokens: unseenTokens > 0 ? unseenTokens : features.unseenTokens,
+    coldKey: coldKey ?? features.coldKey,
+    busyShare: pool?.busyShare ?? features.busyShare,
+    msPerOutputToken: pool?.msPerOutputToken ?? features.msPerOutputToken,
   };
 }
 

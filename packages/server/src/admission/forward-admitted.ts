@@ -60,7 +60,9 @@ function enter(
       className: service?.className,
       tenant: service?.tenant ?? "",
       deadlineMs: service?.deadlineMs,
-      ...{ promptTokens, expectedOutputTokens, onlyEngine },
+      promptTokens,
+      expectedOutputTokens,
+      onlyEngine,
       sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
     },
     {

@@ -1,5 +1,5 @@
 import type { Server, ServerResponse } from "node:http";
-import { EspalierError } from "@espalier/common";
+import { asEspalierError, EspalierError } from "@espalier/common";
 import { type ApiFamily, endpoints } from "@espalier/openai";
 import fastify, {
   type FastifyHttpOptions,
@@ -63,7 +63,10 @@ export function createDataPlaneApp(
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
+  // By name too: fastify looks for the parser of every other type anew each time.
+  for (const type of ["application/json", "*"]) {
+    app.addContentTypeParser(type, (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
+  }
   app.setErrorHandler((error, request, reply) => {
     reply.hijack();
     refuse(
@@ -81,11 +84,17 @@ export function createDataPlaneApp(
   });
   registerProbes(app, readiness);
   app.register(async (served) => {
-    served.addHook("onRequest", async (request, reply) => {
-      admit(context, request);
+    served.addHook("onRequest", (request, reply, done) => {
+      try {
+        admit(context, request);
+      } catch (thrown) {
+        done(asEspalierError(thrown));
+        return;
+      }
       countInFlight(context, reply.raw);
       // After the checks, so that who may not ask cannot fill the queue of spans.
       if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
+      done();
     });
     registerModelRoutes(served, context);
     registerInferenceRoutes(served, context);
@@ -157,6 +166,7 @@ function countInFlight({ inFlight, metrics }: RouterContext, response: ServerRes
 }
 
 function isJson(contentType: string): boolean {
+  if (contentType === "application/json") return true;
   const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
   return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
 }

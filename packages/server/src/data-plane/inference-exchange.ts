@@ -120,16 +120,21 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const ownTokens = this.#split?.prefillWorker === undefined ? features.promptTokens - matchedTokens : 0;
     this.#work = ownTokens > 0 ? selection.work : undefined;
     const workMs = this.#work?.sent() ?? 0;
-    this.#ticket = target.load.begin({ ...features, uncachedTokens: Math.max(1, ownTokens), workMs });
+    this.#ticket = target.load.begin({
+      promptTokens: features.promptTokens,
+      uncachedTokens: Math.max(1, ownTokens),
+      expectedOutputTokens: features.expectedOutputTokens,
+      workMs,
+    });
     this.#admitted?.dispatched(Math.max(1, features.promptTokens - matchedTokens));
     // Before the request goes out, so that its siblings of one burst find it.
     this.#placement = prompt && prefix.knowledge.place(target, prompt, matchedTokens, selection);
     let headers = upstreamHeaders(pool, target);
     if (trace) headers = [...headers, "traceparent", trace.asking({ method: this.method, target, matchedTokens })];
     const body = workMs > 0 && !this.#adapter ? this.#plan.bodyWith?.({}, workMs) : undefined;
-    const upstream = { key: target.key, url: target.engine.url, headers, ...(body && { body }) };
+    const upstream: Upstream = { key: target.key, url: target.engine.url, headers, body };
     const leg = step?.leg && { key: step.key, headers: [...headers, ...step.leg.headers], body: step.leg.body };
-    return this.#withAdapter(target, { ...upstream, ...leg }, workMs);
+    return this.#withAdapter(target, leg ? { ...upstream, ...leg } : upstream, workMs);
   }
 
   /** At once where the engine serves the adapter that is asked for; else when it does, or the next one that can. */
@@ -268,8 +273,13 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.#queue?.eased();
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     reportOutcome(this.#context, this.#plan, {
-      ...{ outcome, error, usage, selection: this.#selection, attempts: this.#attempts },
-      ...{ dispatchedMs: this.#dispatchedMs, firstByteMs: this.#firstByteMs },
+      outcome,
+      error,
+      usage,
+      selection: this.#selection,
+      attempts: this.#attempts,
+      dispatchedMs: this.#dispatchedMs,
+      firstByteMs: this.#firstByteMs,
       prefillWorker: this.#split?.prefillWorker,
       queuedMs: this.#admitted?.waitedMs,
     });

@@ -9,7 +9,7 @@ import {
 import { policyCatalogue } from "@espalier/policies";
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { planService } from "../admission/plan-service.ts";
+import { type BodyFields, planService } from "../admission/plan-service.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
 import { describeRequest } from "../tracing/describe-request.ts";
 import { locateResponse } from "./locate-response.ts";
@@ -75,11 +75,11 @@ function planView(
   const { service, bodyFields, fieldsFor } = planService(context.admission.config, request, view, context.clock);
   const edit: SplitSource["edit"] = (set, { isAnswer, workMs }) =>
     editBody(received, view, {
-      ...(renamed ? { model } : {}),
-      ...(stripUsage && isAnswer ? { includeUsage: true as const } : {}),
-      set: { ...(fieldsFor?.(workMs) ?? bodyFields), ...set },
+      model: renamed ? model : undefined,
+      includeUsage: stripUsage && isAnswer ? true : undefined,
+      set: withSet(fieldsFor?.(workMs) ?? bodyFields, set),
     });
-  const body = edit({}, { isAnswer: true, workMs: 0 });
+  const body = edit(undefined, { isAnswer: true, workMs: 0 });
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
   const { trace } = request;
@@ -108,10 +108,10 @@ function planView(
       adapter: parent === undefined ? undefined : model,
     },
     stripUsage,
-    ...(endpoint.kind === "generate" ? { split: { view, edit } } : {}),
-    ...(parent === undefined && !fieldsFor ? {} : { bodyWith: (set, workMs) => edit(set, { isAnswer: true, workMs }) }),
+    split: endpoint.kind === "generate" ? { view, edit } : undefined,
+    bodyWith: parent === undefined && !fieldsFor ? undefined : (set, workMs) => edit(set, { isAnswer: true, workMs }),
     storesResponse: endpoint.id === "responses",
-    ...(service ? { service } : {}),
+    service,
     acceptedMs,
   });
   if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
@@ -127,6 +127,11 @@ function planView(
     return plan(read);
   };
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
+}
+
+/** Nearly always there is one of the two at most. */
+function withSet(fields: BodyFields, set: BodyFields | undefined): BodyFields {
+  return set === undefined ? fields : { ...fields, ...set };
 }
 
 /** Half of the chain hash at the block where so many tokens end, or at the last one of a shorter prompt. */

@@ -27,11 +27,11 @@ export interface PlannedRequest
    * The body with further keys set, as JSON text, for an engine that is expected to compute so many milliseconds on the
    * prompt; for requests for a LoRA adapter, and where engines are told what they compute.
    */
-  readonly bodyWith?: (set: Readonly<Record<string, string>>, workMs: number) => readonly Buffer[];
+  readonly bodyWith?: ((set: Readonly<Record<string, string>>, workMs: number) => readonly Buffer[]) | undefined;
   /** What the legs of two engines are made of; absent for what one engine serves in any case. */
-  readonly split?: SplitSource;
+  readonly split?: SplitSource | undefined;
   /** Undefined for what never waits: it costs engines next to nothing. */
-  readonly service?: ServiceClass;
+  readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
   readonly acceptedMs: number;
 }

@@ -136,7 +136,8 @@ function createTotals(): RequestTotals {
   };
 }
 
-function addTo(totals: RequestTotals, { status, firstByteS, ...request }: FinishedRequest): void {
+function addTo(totals: RequestTotals, request: FinishedRequest): void {
+  const { status, firstByteS } = request;
   totals.requests += 1;
   if (status >= 500) totals.failed += 1;
   if (!Number.isNaN(firstByteS)) {

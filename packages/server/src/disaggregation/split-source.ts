@@ -4,7 +4,7 @@ import type { RequestView } from "@espalier/openai";
 export interface SplitSource {
   readonly view: Pick<RequestView, "endpoint" | "fields" | "choices" | "maxOutputTokens" | "stream">;
   /** The client's body with some keys set, as JSON text, besides what every engine gets. */
-  edit(set: Readonly<Record<string, string>>, leg: LegBody): readonly Buffer[];
+  edit(set: Readonly<Record<string, string>> | undefined, leg: LegBody): readonly Buffer[];
 }
 
 export interface LegBody {

@@ -138,11 +138,12 @@ class ConfiguredReader implements PromptReader {
       blockSize,
       unit,
     });
-    const size = { chain: tokenizer.chain(view, root), contents, blockCount: blocks, blockSize };
+    const chain = tokenizer.chain(view, root);
     const from = unit === "bytes" ? "bytes" : complete && textUntil === blocks ? "tokens" : "partial";
     this.#options.meters.read(from);
-    if (unit === "bytes") return { ...size, tokens: Math.ceil(count / bytesPerToken), from };
-    return { ...size, tokens: complete ? count : Math.max(count, source.estimatedTokens), from };
+    const known = complete ? count : Math.max(count, source.estimatedTokens);
+    const tokens = unit === "bytes" ? Math.ceil(count / bytesPerToken) : known;
+    return { chain, contents, blockCount: blocks, blockSize, tokens, from };
   }
 
   /** One for each model: made when the model is first asked for. */

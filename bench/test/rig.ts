@@ -13,7 +13,13 @@ export interface Stoppable {
 }
 
 /** Large enough for every figure to exist, and for nothing else. */
-export const tinySizes: ProxySizes = { durationMs: 60, warmUpMs: 20, growthRequests: 40, growthWarmUpRequests: 10 };
+export const tinySizes: ProxySizes = {
+  durationMs: 60,
+  warmUpMs: 20,
+  growthRequests: 40,
+  growthWarmUpRequests: 10,
+  turnWarmUpRequests: 10,
+};
 
 /** The fleet of the suite inside the test's own process: one engine, the bare proxy, the router. */
 export async function startFleetInProcess(keep: (part: Stoppable) => void): Promise<ProxyFleet> {

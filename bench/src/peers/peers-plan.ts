@@ -43,6 +43,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
       warmUpMs: 500,
       growthRequests: readWhole("--prompts", values.prompts, { standard: quick ? 5_000 : 50_000, max: 1_000_000 }),
       growthWarmUpRequests: quick ? 2_000 : 5_000,
+      turnWarmUpRequests: quick ? 1_000 : 4_000,
     },
     turns: {
       routers: 2,

@@ -10,6 +10,8 @@ export interface ProxySizes {
   readonly growthRequests: number;
   /** Requests sent before memory is read the first time. */
   readonly growthWarmUpRequests: number;
+  /** Turns sent to the router that tokenizes before they are measured. */
+  readonly turnWarmUpRequests: number;
 }
 
 /** The loads of one run, in the order in which they are sent. */
@@ -37,7 +39,7 @@ export const steadyPerSecond = 300;
 
 /** @param seed of the arrivals, the same for every system of a run */
 export function proxyLoads(sizes: ProxySizes, seed: number): ProxyLoads {
-  const { durationMs, growthRequests, growthWarmUpRequests } = sizes;
+  const { durationMs, growthRequests, growthWarmUpRequests, turnWarmUpRequests } = sizes;
   const warmUp = { durationMs: sizes.warmUpMs };
   const closed = { kind: "closed", concurrency } as const;
   const small = prepareRequest({ bodyBytes: smallBodyBytes, messages: 2 });
@@ -72,7 +74,8 @@ export function proxyLoads(sizes: ProxySizes, seed: number): ProxyLoads {
         lastMessageBytes: newTurnBytes,
       }),
       pace: closed,
-      warmUp,
+      // The router that tokenizes has had no growth load before; V8 compiles what runs often some thousand requests late.
+      warmUp: { requests: turnWarmUpRequests },
       extent: { durationMs },
     },
   };

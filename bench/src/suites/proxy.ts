@@ -76,6 +76,7 @@ function readOptions(args: readonly string[]): ProxyOptions {
     warmUpMs: 600,
     growthRequests: quick ? 10_000 : 50_000,
     growthWarmUpRequests: quick ? 2_000 : 5_000,
+    turnWarmUpRequests: quick ? 1_000 : 4_000,
   };
   return { sizes, runs };
 }

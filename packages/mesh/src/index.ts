@@ -9,6 +9,7 @@ export type { FeedRole } from "./ownership/feed-roles.ts";
 export { joinedBackend } from "./ownership/joined-backend.ts";
 export { createOwnership, type Ownership } from "./ownership/ownership.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
+export type { FoundSeeds } from "./seeds/found-seeds.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./transport/memory-network.ts";
 export type { Connection, ConnectionEnd, ConnectionObserver, Transport } from "./transport/transport.ts";
 export type { MutualTls } from "./transport/ws-options.ts";

@@ -17,6 +17,7 @@ import { createMembership, type Membership, type MembershipChange } from "./memb
 import type { MembershipLimits } from "./membership/membership-limits.ts";
 import { createDialList } from "./seeds/dial-list.ts";
 import { resolveHost } from "./seeds/dns-resolver.ts";
+import type { FoundSeeds } from "./seeds/found-seeds.ts";
 import { createSeeds, type Seeds } from "./seeds/seeds.ts";
 import type { Transport } from "./transport/transport.ts";
 
@@ -50,6 +51,8 @@ export interface MeshOptions {
   readonly security: LinkSecurity;
   /** `host:port` each; a name may stand for many addresses. */
   readonly seeds: readonly string[];
+  /** Seeds that come and go; whoever finds them is started and stopped apart from the mesh. */
+  readonly found?: FoundSeeds;
   /** All addresses of a name; the system's resolver when left out. */
   readonly resolve?: (host: string) => Promise<readonly string[]>;
   /** How long peers may take to be found, in milliseconds. */

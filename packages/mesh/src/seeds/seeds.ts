@@ -1,5 +1,6 @@
 import type { Cancel, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { DialFailure } from "../link/link.ts";
+import type { FoundSeeds } from "./found-seeds.ts";
 import { formatAddress, parseSeed, type SeedAddress } from "./seed-address.ts";
 
 /** How often names are resolved, give or take a fifth. */
@@ -13,6 +14,8 @@ export const maxSeedAddresses = 256;
 export interface SeedsDeps {
   /** `host:port` each; a name may stand for many addresses. */
   readonly seeds: readonly string[];
+  /** Those that come and go. */
+  readonly found?: FoundSeeds;
   /** All addresses of a name. A rejection leaves the addresses known before in place. */
   readonly resolve: (host: string) => Promise<readonly string[]>;
   readonly scheduler: Scheduler;
@@ -35,7 +38,7 @@ export interface Seeds {
   dialFailed(address: string, why: DialFailure): void;
   /** The addresses that the seeds stand for at present, this router's own left out. */
   addresses(): readonly string[];
-  /** Whether every name has been resolved, or has failed to be, at least once. */
+  /** Whether every name has been resolved, or has failed to be, at least once, and so with what finds seeds. */
   readonly isResolved: boolean;
 }
 
@@ -51,38 +54,49 @@ export function createSeeds(deps: SeedsDeps): Seeds {
   return new ResolvedSeeds(deps);
 }
 
+function newSeed(text: string): SeedState {
+  const address = parseSeed(text);
+  const found = address.isName ? [] : [formatAddress(address.host, address.port)];
+  return { address, found, isTried: !address.isName, hasFailed: false };
+}
+
 class ResolvedSeeds implements Seeds {
   readonly #deps: SeedsDeps;
-  readonly #seeds: readonly SeedState[];
+  /** By the text of each. */
+  #seeds = new Map<string, SeedState>();
   readonly #dialed = new Set<string>();
   /** Addresses at which this router met itself. */
   readonly #own = new Set<string>();
   readonly #failures;
   #round = 0;
   #cancel: Cancel[] = [];
+  #unfollow: Cancel | undefined;
   #hasOverflowed = false;
 
   constructor(deps: SeedsDeps) {
     this.#deps = deps;
-    this.#seeds = deps.seeds.map((text) => {
-      const address = parseSeed(text);
-      const found = address.isName ? [] : [formatAddress(address.host, address.port)];
-      return { address, found, isTried: !address.isName, hasFailed: false };
-    });
+    this.#list();
     this.#failures = deps.meter
       .counter({ name: "espalier_mesh_seed_resolve_failures_total", help: "Seed names that could not be resolved." })
       .series();
   }
 
   get isResolved(): boolean {
-    return this.#seeds.every(({ isTried }) => isTried);
+    return this.#states().every(({ isTried }) => isTried) && (this.#deps.found?.isTried ?? true);
   }
 
   start(): void {
+    this.#unfollow = this.#deps.found?.onChange(() => {
+      // What is new among names is asked for at once.
+      if (this.#list()) this.#run();
+      else this.#update();
+    });
+    this.#list();
     this.#run();
   }
 
   stop(): void {
+    this.#unfollow?.();
     this.#round += 1;
     for (const cancel of this.#cancel.splice(0)) cancel();
     for (const address of this.#dialed) this.#deps.forget(address);
@@ -96,7 +110,7 @@ class ResolvedSeeds implements Seeds {
   }
 
   addresses(): readonly string[] {
-    const all = new Set(this.#seeds.flatMap(({ found }) => found));
+    const all = new Set(this.#states().flatMap(({ found }) => found));
     for (const address of this.#own) if (!all.has(address)) this.#own.delete(address);
     const others = [...all].filter((address) => !this.#own.has(address) && !this.#deps.isSelf(address));
     if (others.length > maxSeedAddresses && !this.#hasOverflowed) {
@@ -106,16 +120,34 @@ class ResolvedSeeds implements Seeds {
     return others.slice(0, maxSeedAddresses);
   }
 
+  #states(): readonly SeedState[] {
+    return [...this.#seeds.values()];
+  }
+
+  /**
+   * Takes the seeds as they are listed now; what is known of those that stay stays.
+   *
+   * @returns whether a name is new
+   */
+  #list(): boolean {
+    const texts = new Set([...this.#deps.seeds, ...(this.#deps.found?.seeds() ?? [])]);
+    const before = this.#seeds;
+    this.#seeds = new Map([...texts].map((text) => [text, before.get(text) ?? newSeed(text)]));
+    return [...this.#seeds].some(([text, { address }]) => address.isName && !before.has(text));
+  }
+
   /** One round: resolves every name, and plans the next round, whatever comes of this one. */
   #run(): void {
     this.#round += 1;
     const round = this.#round;
     const delayMs = resolveMs * (1 + jitterShare * (2 * this.#deps.random.float() - 1));
     this.#update();
-    let pending = this.#seeds.filter(({ address }) => address.isName).length;
+    for (const cancel of this.#cancel.splice(0)) cancel();
+    const names = this.#states().filter(({ address }) => address.isName);
+    let pending = names.length;
     const next = (): void => {
       if (round !== this.#round) return;
-      for (const seed of this.#seeds) seed.isTried = true;
+      for (const seed of names) seed.isTried = true;
       for (const cancel of this.#cancel.splice(0)) cancel();
       this.#cancel = [this.#deps.scheduler.after(delayMs, () => this.#run())];
     };
@@ -124,8 +156,7 @@ class ResolvedSeeds implements Seeds {
       return;
     }
     this.#cancel = [this.#deps.scheduler.after(patienceMs, next)];
-    for (const seed of this.#seeds) {
-      if (!seed.address.isName) continue;
+    for (const seed of names) {
       void this.#resolve(seed, () => round === this.#round).then(() => {
         pending -= 1;
         if (pending === 0) next();

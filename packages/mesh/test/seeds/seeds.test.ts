@@ -3,12 +3,36 @@ import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createDialList } from "../../src/seeds/dial-list.ts";
 import { resolveHost } from "../../src/seeds/dns-resolver.ts";
+import type { FoundSeeds } from "../../src/seeds/found-seeds.ts";
 import { formatAddress, parseSeed } from "../../src/seeds/seed-address.ts";
 import { createSeeds, maxSeedAddresses } from "../../src/seeds/seeds.ts";
 
 type Answer = readonly string[] | Error | "never";
 
-function setUp(seeds: readonly string[], answers: Record<string, Answer> = {}) {
+/** What finds seeds, as a test has it find them. */
+function createFound(first: readonly string[] = [], isTried = true) {
+  const listeners = new Set<() => void>();
+  let state = { seeds: first, isTried };
+  const found: FoundSeeds = {
+    seeds: () => state.seeds,
+    get isTried() {
+      return state.isTried;
+    },
+    onChange(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+  return {
+    ...{ found, listeners },
+    give(...seeds: readonly string[]): void {
+      state = { seeds, isTried: true };
+      for (const listener of listeners) listener();
+    },
+  };
+}
+
+function setUp(seeds: readonly string[], answers: Record<string, Answer> = {}, found?: FoundSeeds) {
   const time = createVirtualTime();
   const logger = createRecordingLogger();
   const dialing = new Set<string>();
@@ -17,6 +41,7 @@ function setUp(seeds: readonly string[], answers: Record<string, Answer> = {}) {
   const selves = new Set<string>();
   const under = createSeeds({
     seeds,
+    ...(found && { found }),
     resolve(host) {
       asked.push({ host, atMs: time.clock.nowMs() });
       const answer = answers[host] ?? new Error(`${host} has no address`);
@@ -162,6 +187,70 @@ test("one address more than the bound is not dialed", async () => {
   await time.advanceAsync(30_000);
   expect(dialing.size).toBe(maxSeedAddresses);
   expect(logger.lines.filter(({ message }) => message.includes("too many addresses"))).toHaveLength(1);
+});
+
+test("seeds that are found are dialed as they come, beside the fixed ones, and forgotten as they go", async () => {
+  const source = createFound(["10.0.0.2:1"]);
+  const { seeds, dialing, time } = setUp(["10.0.0.1:1"], {}, source.found);
+  expect(source.listeners.size).toBe(0);
+  seeds.start();
+  expect([...dialing]).toEqual(["10.0.0.1:1", "10.0.0.2:1"]);
+  source.give("10.0.0.3:1", "10.0.0.1:1");
+  expect([...dialing]).toEqual(["10.0.0.1:1", "10.0.0.3:1"]);
+  source.give();
+  expect([...dialing]).toEqual(["10.0.0.1:1"]);
+  seeds.stop();
+  expect([dialing.size, source.listeners.size, time.pendingCount]).toEqual([0, 0, 0]);
+});
+
+test("a name that is found is resolved at once, and what is known of the names that stay stays", async () => {
+  const source = createFound();
+  const { seeds, answers, asked, dialing, time } = setUp(
+    ["mesh:1"],
+    { mesh: ["10.0.0.1"], other: ["10.0.0.2"] },
+    source.found,
+  );
+  seeds.start();
+  await time.advanceAsync(1);
+  answers.mesh = new Error("SERVFAIL");
+  source.give("other:1", "10.0.0.3:1");
+  expect(seeds.isResolved).toBe(false);
+  await time.advanceAsync(1);
+  expect(seeds.isResolved).toBe(true);
+  expect([...dialing].sort()).toEqual(["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]);
+  const before = asked.length;
+  source.give("other:1");
+  await time.advanceAsync(1);
+  expect(asked).toHaveLength(before);
+  expect([...dialing].sort()).toEqual(["10.0.0.1:1", "10.0.0.2:1"]);
+  // One round of questions goes on, not one for each change.
+  await time.advanceAsync(60_000);
+  const rounds = (asked.length - before) / 2;
+  expect(rounds).toBeGreaterThanOrEqual(9);
+  expect(rounds).toBeLessThanOrEqual(15);
+  seeds.stop();
+  expect(time.pendingCount).toBe(0);
+});
+
+test("while what finds seeds has not tried, not everything is resolved", () => {
+  const source = createFound([], false);
+  const { seeds } = setUp([], {}, source.found);
+  seeds.start();
+  expect(seeds.isResolved).toBe(false);
+  source.give();
+  expect(seeds.isResolved).toBe(true);
+});
+
+test("this router's own address among those that are found is not dialed, and one past the bound neither", () => {
+  const source = createFound();
+  const { seeds, dialing, selves } = setUp([], {}, source.found);
+  selves.add("10.0.0.1:1");
+  seeds.start();
+  source.give("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1");
+  seeds.dialFailed("10.0.0.2:1", self);
+  expect([...dialing]).toEqual(["10.0.0.3:1"]);
+  source.give(...Array.from({ length: maxSeedAddresses + 1 }, (_, at) => `10.1.${at >> 8}.${at & 255}:1`));
+  expect(dialing.size).toBe(maxSeedAddresses);
 });
 
 test("an address is forgotten when the last of those who dial it forgets it", () => {

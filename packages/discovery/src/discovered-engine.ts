@@ -4,7 +4,7 @@ import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/common
 /** Engines of a source beyond these are left out. A fleet has no more either. */
 export const maxEnginesPerSource = 4_096;
 
-/** Where an engine was found. */
+/** Where an engine, or another router, was found. */
 export interface EngineAddress {
   /** IPv4 or IPv6, without brackets. */
   readonly address: string;

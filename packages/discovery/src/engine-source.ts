@@ -1,9 +1,9 @@
 import type { EngineSpec, EspalierError } from "@espalier/common";
 
 /** Who listens to a source. Its functions return without throwing. */
-export interface SourceObserver {
+export interface SourceObserver<Entry = EngineSpec> {
   /** The whole list as it is from now on; it replaces the one before. */
-  onSpecs(specs: readonly EngineSpec[]): void;
+  onList(list: readonly Entry[]): void;
   /**
    * The source could not follow a change; the last list given stays valid. The same failure is reported once for as long
    * as it lasts.
@@ -13,8 +13,8 @@ export interface SourceObserver {
   onRecovered(): void;
 }
 
-/** Where engines come from. `start` and `stop` are each called at most once, in that order. */
-export interface EngineSource {
+/** Where a list comes from. `start` and `stop` are each called at most once, in that order. */
+export interface Source<Entry> {
   /** Names the source in messages. */
   readonly name: string;
   /**
@@ -23,7 +23,13 @@ export interface EngineSource {
    *
    * @throws EspalierError when there is no first list and trying again is of no use; nothing is left running then
    */
-  start(observer: SourceObserver): Promise<void>;
+  start(observer: SourceObserver<Entry>): Promise<void>;
   /** Releases timers and watchers. The observer hears nothing afterwards. */
   stop(): Promise<void>;
 }
+
+/** Where engines come from. */
+export type EngineSource = Source<EngineSpec>;
+
+/** Where other routers are found, as `host:port`, with IPv6 addresses in brackets. */
+export type PeerSource = Source<string>;

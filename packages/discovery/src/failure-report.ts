@@ -12,7 +12,7 @@ export interface FailureReport {
 
 export function createFailureReport(
   name: string,
-  observer: Pick<SourceObserver, "onError" | "onRecovered">,
+  observer: Pick<SourceObserver<never>, "onError" | "onRecovered">,
 ): FailureReport {
   const standing = new Map<string, string>();
   return {

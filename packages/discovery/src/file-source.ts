@@ -1,12 +1,12 @@
 import { resolve } from "node:path";
-import { asEspalierError, type EngineSpec, EspalierError } from "@espalier/common";
+import { asEspalierError, EspalierError } from "@espalier/common";
 import { type FileContent, readBoundedFile } from "./bounded-file.ts";
-import type { EngineSource, SourceObserver } from "./engine-source.ts";
+import type { Source, SourceObserver } from "./engine-source.ts";
 import { type FileWatchOptions, watchFile } from "./watch-file.ts";
 
-export interface FileSourceOptions extends FileWatchOptions {
+export interface FileSourceOptions<Entry> extends FileWatchOptions {
   /** Makes the list from the file's text. What it throws is reported as the file's fault. */
-  readonly parse: (text: string, path: string) => readonly EngineSpec[];
+  readonly parse: (text: string, path: string) => readonly Entry[];
 }
 
 /**
@@ -16,7 +16,7 @@ export interface FileSourceOptions extends FileWatchOptions {
  * `start` throws EspalierError `config_unreadable` when the file is absent, unreadable, not a regular file or larger
  * than 16 MiB, `config_invalid` when it is not UTF-8, and what `parse` throws.
  */
-export function createFileSource(options: FileSourceOptions): EngineSource {
+export function createFileSource<Entry>(options: FileSourceOptions<Entry>): Source<Entry> {
   const path = resolve(options.path);
   let isStopped = false;
   let unwatch = async (): Promise<void> => {};
@@ -27,8 +27,8 @@ export function createFileSource(options: FileSourceOptions): EngineSource {
   return {
     name: `file ${path}`,
     async start(observer) {
-      const guarded: SourceObserver = {
-        onSpecs: (specs) => isStopped || observer.onSpecs(specs),
+      const guarded: SourceObserver<Entry> = {
+        onList: (list) => isStopped || observer.onList(list),
         onError: (error) => isStopped || observer.onError(error),
         onRecovered: () => isStopped || observer.onRecovered(),
       };
@@ -56,16 +56,20 @@ interface ListReader {
   refresh(): Promise<void>;
 }
 
-function createListReader(path: string, parse: FileSourceOptions["parse"], observer: SourceObserver): ListReader {
+function createListReader<Entry>(
+  path: string,
+  parse: FileSourceOptions<Entry>["parse"],
+  observer: SourceObserver<Entry>,
+): ListReader {
   let goodDigest: string | undefined;
   /** The failure that stands. Its digest, absent when reading failed, saves parsing bad content again on every poll. */
   let failure: { readonly message: string; readonly digest: string | undefined } | undefined;
 
   const accept = (content: FileContent): void => {
-    const specs = parseContent(content, path, parse);
+    const list = parseContent(content, path, parse);
     goodDigest = content.digest;
     recover();
-    observer.onSpecs(specs);
+    observer.onList(list);
   };
   const recover = (): void => {
     if (failure === undefined) return;
@@ -97,7 +101,11 @@ function createListReader(path: string, parse: FileSourceOptions["parse"], obser
   };
 }
 
-function parseContent({ bytes }: FileContent, path: string, parse: FileSourceOptions["parse"]): readonly EngineSpec[] {
+function parseContent<Entry>(
+  { bytes }: FileContent,
+  path: string,
+  parse: FileSourceOptions<Entry>["parse"],
+): readonly Entry[] {
   try {
     return parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes), path);
   } catch (error) {

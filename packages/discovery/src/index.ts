@@ -1,8 +1,17 @@
-/** Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. */
+/**
+ * Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. Sources of other
+ * routers, likewise.
+ */
 export { maxEnginesPerSource } from "./discovered-engine.ts";
 export type { DnsResolver } from "./dns/dns-resolver.ts";
-export { createDnsSource, type DnsSourceOptions } from "./dns/dns-source.ts";
-export type { EngineSource, SourceObserver } from "./engine-source.ts";
+export {
+  createDnsSource,
+  createPeerDnsSource,
+  type DnsSourceOptions,
+  type PeerDnsSourceOptions,
+} from "./dns/dns-source.ts";
+export { createHostLookup } from "./dns/find-addresses.ts";
+export type { EngineSource, PeerSource, Source, SourceObserver } from "./engine-source.ts";
 export type { AddressFamily } from "./family.ts";
 export { createFileSource, type FileSourceOptions } from "./file-source.ts";
 export { createInferencePoolSource, type InferencePoolSourceOptions } from "./kubernetes/inference-pool-source.ts";
@@ -19,6 +28,12 @@ export {
   type ServiceSourceOptions,
 } from "./kubernetes/kubernetes-source.ts";
 export type { KubernetesPorts } from "./kubernetes/list-watch.ts";
+export {
+  createPeerPodSource,
+  createPeerServiceSource,
+  type PeerPodSourceOptions,
+  type PeerServiceSourceOptions,
+} from "./kubernetes/peer-source.ts";
 export { createListSource, type ListSource } from "./list-source.ts";
 export { type MergeObserver, mergeSources } from "./merge-sources.ts";
 export { type FileWatchOptions, watchFile } from "./watch-file.ts";

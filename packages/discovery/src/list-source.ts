@@ -7,7 +7,6 @@ export interface ListSource extends EngineSource {
   replace(specs: readonly EngineSpec[]): void;
 }
 
-/** @param initial the list until it is replaced */
 /** A source of these engines until they are replaced. */
 export function createListSource(initial: readonly EngineSpec[]): ListSource {
   let specs = initial;
@@ -16,14 +15,14 @@ export function createListSource(initial: readonly EngineSpec[]): ListSource {
     name: "the configuration",
     async start(started) {
       observer = started;
-      started.onSpecs(specs);
+      started.onList(specs);
     },
     async stop() {
       observer = undefined;
     },
     replace(next) {
       specs = next;
-      observer?.onSpecs(specs);
+      observer?.onList(specs);
     },
   };
 }

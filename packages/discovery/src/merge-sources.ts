@@ -4,7 +4,7 @@ import type { EngineSource, SourceObserver } from "./engine-source.ts";
 /** Who listens to several sources. Its functions return without throwing. */
 export interface MergeObserver {
   /** The whole list as it is from now on; it replaces the one before. */
-  onSpecs(specs: readonly EngineSpec[]): void;
+  onList(specs: readonly EngineSpec[]): void;
   /** What a source could not do; see `SourceObserver`. */
   onError(error: EspalierError, source: string): void;
   /** An engine of a source is left out, because another source has its id; told once for as long as that lasts. */
@@ -31,10 +31,10 @@ export function mergeSources(sources: readonly EngineSource[], observer: MergeOb
       if (!knownConflicts.has(id)) observer.onConflict(new EspalierError("config_invalid", message), source);
     }
     knownConflicts = new Set(conflicts.keys());
-    observer.onSpecs(specs);
+    observer.onList(specs);
   };
   const observerOf = (name: string, index: number): SourceObserver => ({
-    onSpecs(specs) {
+    onList(specs) {
       lists[index] = specs;
       if (isRunning) publish();
     },

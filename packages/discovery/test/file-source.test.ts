@@ -1,11 +1,12 @@
 import { mkdir, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { EngineSpec } from "@espalier/common";
 import { createFileSource, type FileSourceOptions } from "@espalier/discovery";
 import { createRecordingLogger, createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { createFolder, createRecorder, parseIds, rejectionOf, withoutPolling } from "./helpers.ts";
 
-type Overrides = Partial<FileSourceOptions>;
+type Overrides = Partial<FileSourceOptions<EngineSpec>>;
 
 /** A source that only its watcher drives, unless the test brings a scheduler. */
 async function startSource(path: string, overrides: Overrides = {}, recorder = createRecorder()) {

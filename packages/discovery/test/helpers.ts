@@ -33,20 +33,25 @@ export function parseIds(text: string, path: string): readonly EngineSpec[] {
 const idsOf = (specs: readonly EngineSpec[]): string => specs.map(({ id }) => id).join(" ");
 
 /** Observes a source, or several. */
-export interface Recorder extends SourceObserver {
+export interface Recorder<Entry = EngineSpec> extends SourceObserver<Entry> {
   onConflict(error: EspalierError): void;
-  /** Each list as its ids, `a b c`. */
+  /** Each list as its ids, or what else stands for its entries, `a b c`. */
   readonly lists: string[];
-  readonly specs: EngineSpec[][];
+  readonly specs: Entry[][];
   readonly errors: EspalierError[];
   readonly conflicts: EspalierError[];
   readonly recoveries: number;
 }
 
 /** Keeps everything that it is told. */
-export function createRecorder(): Recorder {
+export const createRecorder = (): Recorder => createRecorderOf(idsOf);
+
+/** The same, of a source of other routers. */
+export const createPeerRecorder = (): Recorder<string> => createRecorderOf((list) => list.join(" "));
+
+function createRecorderOf<Entry>(show: (list: readonly Entry[]) => string): Recorder<Entry> {
   const lists: string[] = [];
-  const specs: EngineSpec[][] = [];
+  const specs: Entry[][] = [];
   const errors: EspalierError[] = [];
   const conflicts: EspalierError[] = [];
   let recoveries = 0;
@@ -58,8 +63,8 @@ export function createRecorder(): Recorder {
     get recoveries() {
       return recoveries;
     },
-    onSpecs(given) {
-      lists.push(idsOf(given));
+    onList(given) {
+      lists.push(show(given));
       specs.push([...given]);
     },
     onError: (error) => errors.push(error),

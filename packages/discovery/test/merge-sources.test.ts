@@ -20,7 +20,7 @@ function createManualSource(name: string, first: string, journal: string[] = [])
     async start(given) {
       journal.push(`start ${name}`);
       observer = given;
-      given.onSpecs(parseIds(first, name));
+      given.onList(parseIds(first, name));
     },
     async stop() {
       journal.push(`stop ${name}`);
@@ -28,7 +28,7 @@ function createManualSource(name: string, first: string, journal: string[] = [])
   };
   return {
     source,
-    give: (ids: string) => observer?.onSpecs(parseIds(ids, name)),
+    give: (ids: string) => observer?.onList(parseIds(ids, name)),
     fail: (error: EspalierError) => observer?.onError(error),
     recover: () => observer?.onRecovered(),
   };
@@ -48,7 +48,7 @@ test("a static source gives its list as it is", async () => {
   const specs = [engine("a"), engine("b")];
   const given: unknown[] = [];
   const source = createListSource(specs);
-  await source.start({ onSpecs: (list) => given.push(list), onError: (error) => given.push(error), onRecovered() {} });
+  await source.start({ onList: (list) => given.push(list), onError: (error) => given.push(error), onRecovered() {} });
   await source.stop();
   expect(given).toEqual([specs]);
 });
@@ -90,8 +90,8 @@ test("the first source wins an id, and the conflict is reported once for as long
   const urls: string[] = [];
   const second = createManualSource("second", "b a");
   const merged = mergeSources([createListSource([engine("a", "http://mine:1")]), second.source], {
-    onSpecs(specs) {
-      recorder.onSpecs(specs);
+    onList(specs) {
+      recorder.onList(specs);
       urls.push(specs.find(({ id }) => id === "a")?.url ?? "none");
     },
     onError: recorder.onError,
@@ -146,7 +146,7 @@ test("what a source says of its failures and their end goes on with its name", a
   const merged = mergeSources(
     sources.map(({ source }) => source),
     {
-      onSpecs() {},
+      onList() {},
       onError: ({ code }, source) => told.push(`${source}: ${code}`),
       onConflict() {},
       onRecovered: (source) => told.push(`${source} is well`),

@@ -153,7 +153,7 @@ describe("what a reload changes", () => {
     const { live } = start("engines: [http://a:1]\n");
     const lists: string[] = [];
     await live.engines.start({
-      onSpecs: (specs) => lists.push(specs.map(({ id }) => id).join(" ")),
+      onList: (specs) => lists.push(specs.map(({ id }) => id).join(" ")),
       onError: () => {},
       onRecovered: () => {},
     });

@@ -6,8 +6,8 @@ import {
   systemRandom,
   systemScheduler,
 } from "@espalier/common";
-import { engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
-import type { EngineSource, SourceObserver } from "../engine-source.ts";
+import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "../discovered-engine.ts";
+import type { EngineSource, PeerSource, Source, SourceObserver } from "../engine-source.ts";
 import { createFailureReport, type FailureReport } from "../failure-report.ts";
 import { createAddressList } from "./address-list.ts";
 import { createDnsResolver, type DnsResolver } from "./dns-resolver.ts";
@@ -20,17 +20,20 @@ const patienceMs = 15_000;
 /** How long a start waits for the first answer. */
 const startPatienceMs = 5_000;
 
-export interface DnsSourceOptions extends DnsQuestion {
+export interface PeerDnsSourceOptions extends DnsQuestion {
   /** Between two questions, in milliseconds, give or take a fifth. */
   readonly intervalMs: number;
-  /** Answers in a row without an address after which its engine leaves the list. */
+  /** Answers in a row without an address after which it leaves the list. */
   readonly misses: number;
   /** Name servers, as `address` or `address:port`; empty for the system's. */
   readonly servers: readonly string[];
-  readonly traits: EngineTraits;
   readonly scheduler?: Scheduler;
   readonly random?: Random;
   readonly resolver?: DnsResolver;
+}
+
+export interface DnsSourceOptions extends PeerDnsSourceOptions {
+  readonly traits: EngineTraits;
 }
 
 /**
@@ -39,17 +42,23 @@ export interface DnsSourceOptions extends DnsQuestion {
  * gone fail their health checks.
  */
 export function createDnsSource(options: DnsSourceOptions): EngineSource {
-  return new DnsSource(options);
+  return new DnsSource(options, (at) => engineAt(at, options.traits));
 }
 
-class DnsSource implements EngineSource {
+/** The same, where the name stands for other routers. */
+export function createPeerDnsSource(options: PeerDnsSourceOptions): PeerSource {
+  return new DnsSource(options, formatHost);
+}
+
+class DnsSource<Entry> implements Source<Entry> {
   readonly name: string;
-  readonly #options: DnsSourceOptions;
+  readonly #options: PeerDnsSourceOptions;
+  readonly #entryAt: (at: EngineAddress) => Entry;
   readonly #scheduler: Scheduler;
   readonly #random: Random;
   readonly #resolver: DnsResolver;
   readonly #list;
-  #observer: SourceObserver | undefined;
+  #observer: SourceObserver<Entry> | undefined;
   #report: FailureReport | undefined;
   /** Questions that nobody waits for any more have another number. */
   #round = 0;
@@ -57,17 +66,18 @@ class DnsSource implements EngineSource {
   #isAsking = false;
   #cancel: Cancel = () => {};
 
-  constructor(options: DnsSourceOptions) {
+  constructor(options: PeerDnsSourceOptions, entryAt: (at: EngineAddress) => Entry) {
     const { name, port, scheduler = systemScheduler, random = systemRandom, misses } = options;
     this.name = port === undefined ? `dns ${name}` : `dns ${name}:${port}`;
     this.#options = options;
+    this.#entryAt = entryAt;
     this.#scheduler = scheduler;
     this.#random = random;
     this.#resolver = options.resolver ?? createDnsResolver(options.servers);
     this.#list = createAddressList({ misses, maxAddresses: maxEnginesPerSource });
   }
 
-  async start(observer: SourceObserver): Promise<void> {
+  async start(observer: SourceObserver<Entry>): Promise<void> {
     this.#observer = observer;
     this.#report = createFailureReport(this.name, observer);
     let cancelPatience: Cancel = () => {};
@@ -77,7 +87,7 @@ class DnsSource implements EngineSource {
         resolve();
       });
     });
-    observer.onSpecs([]);
+    observer.onList([]);
     await Promise.race([this.#ask(), patience]);
     cancelPatience();
   }
@@ -133,7 +143,7 @@ class DnsSource implements EngineSource {
     else if (leftOut > 0)
       this.#report?.fail("answers", `more than ${maxEnginesPerSource} addresses; the others are left out`);
     else this.#report?.clear("answers");
-    if (hasChanged) this.#observer?.onSpecs(this.#list.addresses.map((at) => engineAt(at, this.#options.traits)));
+    if (hasChanged) this.#observer?.onList(this.#list.addresses.map(this.#entryAt));
   }
 }
 

@@ -1,6 +1,6 @@
 import type { EngineAddress } from "../discovered-engine.ts";
 import type { AddressFamily } from "../family.ts";
-import type { DnsResolver } from "./dns-resolver.ts";
+import { createDnsResolver, type DnsResolver } from "./dns-resolver.ts";
 
 /** Targets of SRV records whose addresses are asked for at the same time. */
 const maxParallel = 16;
@@ -19,6 +19,21 @@ export interface FoundAddresses {
   readonly found: readonly EngineAddress[];
   /** What could not be asked for. What is not in `found` may then be there all the same. */
   readonly failure: unknown;
+}
+
+/**
+ * Looks hosts up one at a time.
+ *
+ * @param servers see `createDnsResolver`
+ * @returns a function that rejects for a name without addresses
+ */
+export function createHostLookup(servers: readonly string[]): (host: string) => Promise<readonly string[]> {
+  const resolver = createDnsResolver(servers);
+  return async (host) => {
+    const found = await addressesOf(resolver, host, "auto");
+    if (found.length === 0) throw new Error(`${host} has no addresses`);
+    return found;
+  };
 }
 
 /** @throws what the resolver rejects with, when nothing could be found out */

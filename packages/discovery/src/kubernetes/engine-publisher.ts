@@ -30,7 +30,7 @@ export function createEnginePublisher(
       else report.clear("engines");
       if (isSame(specs, shown)) return;
       shown = specs;
-      observer.onSpecs(specs);
+      observer.onList(specs);
     },
   };
 }

@@ -37,7 +37,8 @@ export function listEngines(found: readonly FoundEngines[], family: AddressFamil
   return { specs: kept, leftOut: sorted.length - kept.length };
 }
 
-function familyOf(family: AddressFamily, all: readonly FoundEngine[]): 4 | 6 {
+/** Which family counts among addresses of both. */
+export function familyOf(family: AddressFamily, all: readonly Pick<FoundEngine, "family">[]): 4 | 6 {
   if (family !== "auto") return family === "ipv4" ? 4 : 6;
-  return all.some((engine) => engine.family === 4) ? 4 : 6;
+  return all.some((one) => one.family === 4) ? 4 : 6;
 }

@@ -1,8 +1,8 @@
 import type { EngineTraits, Logger } from "@espalier/common";
 import type { EngineSource, SourceObserver } from "../engine-source.ts";
 import { createFailureReport, type FailureReport } from "../failure-report.ts";
+import { inNamespace, podsPath } from "./collection-source.ts";
 import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";
-import { inNamespace, podsPath } from "./kubernetes-source.ts";
 import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
 import { type InferencePool, readInferencePool } from "./read-inference-pool.ts";
 import { readPod } from "./read-pod.ts";
@@ -46,7 +46,7 @@ class InferencePoolSource implements EngineSource {
     const { namespace, pool, logger } = this.#options;
     const report = createFailureReport(this.name, observer);
     const publisher = createEnginePublisher(observer, report, "auto", logger);
-    observer.onSpecs([]);
+    observer.onList([]);
     this.#pool = createListWatch(this.#ports, {
       ...{ kind: "inference pools", namespace, maxObjects: 1, mustExist: true, read: readInferencePool, report },
       paths: (own) => groupVersions.map((group) => `/apis/${group}/namespaces/${own}/inferencepools`),

@@ -1,14 +1,11 @@
 import type { EngineTraits, Logger } from "@espalier/common";
 import type { EngineSource } from "../engine-source.ts";
-import { createFailureReport } from "../failure-report.ts";
 import type { AddressFamily } from "../family.ts";
+import { createCollectionSource, inNamespace, podsPath, slicesOf, slicesPath } from "./collection-source.ts";
 import { createEnginePublisher } from "./engine-publisher.ts";
-import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
+import type { KubernetesPorts } from "./list-watch.ts";
 import { readEndpointSlice } from "./read-endpoint-slice.ts";
 import { readPod } from "./read-pod.ts";
-
-/** EndpointSlices of a service, or pods of a selector. Further ones are left out. */
-const maxObjects = 10_000;
 
 interface CommonOptions {
   /** Undefined for the service account's own. */
@@ -26,14 +23,12 @@ export interface ServiceSourceOptions extends CommonOptions {
 
 /** A source that follows the EndpointSlices of a service: endpoints that are ready and not terminating. */
 export function createServiceSource(ports: KubernetesPorts, options: ServiceSourceOptions): EngineSource {
-  const { service, port, traits, family } = options;
-  return createSource(ports, options, {
-    name: `service ${inNamespace(options.namespace, service)}`,
-    kind: "endpoint slices",
-    path: (namespace) => `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`,
-    selector: `kubernetes.io/service-name=${service}`,
-    family,
+  const { namespace, service, port, traits, family, logger } = options;
+  return createCollectionSource(ports, {
+    ...{ name: `service ${inNamespace(namespace, service)}`, kind: "endpoint slices", namespace },
+    ...{ path: slicesPath, selector: slicesOf(service) },
     read: (object) => readEndpointSlice(object, port, traits),
+    publishTo: (observer, report) => createEnginePublisher(observer, report, family, logger),
   });
 }
 
@@ -46,52 +41,10 @@ export interface PodSourceOptions extends CommonOptions {
 
 /** A source that follows the pods that a label selector selects: those that run, are ready and are not being deleted. */
 export function createPodSource(ports: KubernetesPorts, options: PodSourceOptions): EngineSource {
-  const { selector, port, traits } = options;
-  return createSource(ports, options, {
-    name: `pods ${inNamespace(options.namespace, selector)}`,
-    kind: "pods",
-    path: podsPath,
-    selector,
-    family: "auto",
+  const { namespace, selector, port, traits, logger } = options;
+  return createCollectionSource(ports, {
+    ...{ name: `pods ${inNamespace(namespace, selector)}`, kind: "pods", namespace, path: podsPath, selector },
     read: (object) => readPod(object, [port], traits),
+    publishTo: (observer, report) => createEnginePublisher(observer, report, "auto", logger),
   });
-}
-
-export const podsPath = (namespace: string): string => `/api/v1/namespaces/${namespace}/pods`;
-
-export const inNamespace = (namespace: string | undefined, name: string): string =>
-  namespace === undefined ? name : `${namespace}/${name}`;
-
-interface Followed extends Pick<Parameters<typeof createListWatch>[1], "kind"> {
-  readonly name: string;
-  readonly path: (namespace: string) => string;
-  readonly selector: string;
-  readonly family: AddressFamily;
-  readonly read: (object: Parameters<typeof readPod>[0]) => ReturnType<typeof readPod>;
-}
-
-function createSource(
-  ports: KubernetesPorts,
-  { namespace, logger }: CommonOptions,
-  { name, kind, path, selector, family, read }: Followed,
-): EngineSource {
-  let followed: ListWatch | undefined;
-  return {
-    name,
-    async start(observer) {
-      const report = createFailureReport(name, observer);
-      const publisher = createEnginePublisher(observer, report, family, logger);
-      followed = createListWatch(ports, {
-        ...{ kind, namespace, maxObjects, mustExist: false, read, report },
-        paths: (own) => [path(own)],
-        parameters: { labelSelector: selector },
-        onValues: publisher.publish,
-      });
-      observer.onSpecs([]);
-      await followed.start();
-    },
-    async stop() {
-      followed?.stop();
-    },
-  };
 }

@@ -1,10 +1,10 @@
-import { isIP } from "node:net";
 import type { EngineTraits } from "@espalier/common";
 import { engineAt } from "../discovered-engine.ts";
 import { readHints } from "./engine-hints.ts";
 import type { FoundEngines } from "./found-engines.ts";
-import { listOf, objectOf, portOf, textOf, textsOf } from "./json.ts";
+import { listOf, objectOf, textsOf } from "./json.ts";
 import { withPlace } from "./place-labels.ts";
+import { addressesOfPod } from "./pod-addresses.ts";
 import type { KubernetesObject } from "./watch-event.ts";
 
 /** Labels of a pod that its engines have too. */
@@ -23,33 +23,18 @@ export function readPod(
   const { metadata, spec, status } = objectOf(body);
   const { labels, namespace } = objectOf(metadata);
   const { nodeName } = objectOf(spec);
-  const address = textOf(objectOf(status).podIP) ?? "";
-  const family = isIP(address);
   const hints = readHints(body, traits);
-  if ((family !== 4 && family !== 6) || !isReady(metadata, status))
-    return { name, engines: [], problems: hints.problems };
+  if (!isReady(status)) return { name, engines: [], problems: hints.problems };
   const labelled = Object.fromEntries(Object.entries(textsOf(labels)).slice(0, maxLabels));
   const place = { pod: name, namespace, node: nodeName, zone: undefined };
   const placed = withPlace({ ...hints.traits, labels: { ...labelled, ...hints.traits.labels } }, place);
-  const own: 4 | 6 = family;
-  const engines = ports.flatMap((wanted) => {
-    const port = typeof wanted === "number" ? wanted : containerPort(spec, wanted);
-    return port === undefined ? [] : [{ family: own, spec: engineAt({ address, port }, placed) }];
-  });
+  const engines = addressesOfPod(body, ports).map(({ at, family }) => ({ family, spec: engineAt(at, placed) }));
   return { name, engines, problems: hints.problems };
 }
 
-function isReady(metadata: unknown, status: unknown): boolean {
-  const { phase, conditions } = objectOf(status);
-  const ready = listOf(conditions)
+function isReady(status: unknown): boolean {
+  const ready = listOf(objectOf(status).conditions)
     .map(objectOf)
     .find(({ type }) => type === "Ready");
-  return phase === "Running" && ready?.status === "True" && objectOf(metadata).deletionTimestamp === undefined;
-}
-
-/** Sidecars, which stand among the init containers, may have ports too. */
-function containerPort(spec: unknown, name: string): number | undefined {
-  const { containers, initContainers } = objectOf(spec);
-  const ports = [...listOf(containers), ...listOf(initContainers)].flatMap((one) => listOf(objectOf(one).ports));
-  return portOf(ports.map(objectOf).find((port) => port.name === name)?.containerPort);
+  return ready?.status === "True";
 }

@@ -8,6 +8,8 @@ import {
   type KubernetesAccess,
   type KubernetesPorts,
   type KubernetesTransport,
+  type PeerSource,
+  type Source,
 } from "@espalier/discovery";
 import {
   type ApiObject,
@@ -17,7 +19,7 @@ import {
   type KubernetesApi,
 } from "@espalier/testing";
 import { onTestFinished } from "vitest";
-import { createRecorder } from "../helpers.ts";
+import { createPeerRecorder, createRecorder, type Recorder } from "../helpers.ts";
 
 export const sliceCollection = "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices";
 export const podCollection = "/api/v1/namespaces/ai/pods";
@@ -82,13 +84,22 @@ function connectTo(api: KubernetesApi, scheduler: Scheduler): KubernetesTranspor
 }
 
 /** A fake API server, virtual time, and a source that follows it. */
-export function createKubernetesRig(
+export const createKubernetesRig = (
   createSource: (ports: KubernetesPorts, logger: ReturnType<typeof createRecordingLogger>) => EngineSource,
+  access: Partial<KubernetesAccess> = {},
+) => createRigOf(createRecorder(), createSource, access);
+
+/** The same with a source of other routers. */
+export const createPeerRig = (createSource: (ports: KubernetesPorts) => PeerSource) =>
+  createRigOf(createPeerRecorder(), createSource);
+
+function createRigOf<Entry>(
+  recorder: Recorder<Entry>,
+  createSource: (ports: KubernetesPorts, logger: ReturnType<typeof createRecordingLogger>) => Source<Entry>,
   access: Partial<KubernetesAccess> = {},
 ) {
   const api = createKubernetesApi();
   const time = createVirtualTime();
-  const recorder = createRecorder();
   const logger = createRecordingLogger();
   /** The certificates of each transport that was opened. */
   const connects: (string | undefined)[] = [];

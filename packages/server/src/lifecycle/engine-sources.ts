@@ -55,7 +55,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const meters = createSourceMeters(deps.meter);
   for (const { name } of sources) meters.isUp(name, true);
   const merged = mergeSources(sources, {
-    onSpecs(specs: readonly EngineSpec[]) {
+    onList(specs: readonly EngineSpec[]) {
       listed = specs;
       const present = operators.present(listed);
       meters.engines(present.length);

@@ -43,7 +43,7 @@ export function createOperatorEngines({ board, listed, logger }: OperatorEngines
     const entries = board.entries();
     removals = new Set(entries.filter(({ value }) => isRemoval(value)).map(({ engine }) => engine));
     added = entries.flatMap(({ engine, value }) => (isRemoval(value) ? [] : readShared(engine, value, logger)));
-    observer?.onSpecs(added);
+    observer?.onList(added);
   };
   const isAdded = (id: EngineId): boolean => added.some((spec) => spec.id === id);
   const isListed = (id: EngineId): boolean => listed().some((spec) => spec.id === id);

@@ -33,7 +33,7 @@ async function start(board: EngineBoard, ...configured: readonly string[]) {
   const operators = createOperatorEngines({ board, listed: () => listed, logger });
   const lists: string[] = [];
   const merged = mergeSources([list, operators.source], {
-    onSpecs(found) {
+    onList(found) {
       listed = found;
       const present = operators.present(listed);
       lists.push(present.map((spec) => spec.id).join(" "));

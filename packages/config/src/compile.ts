@@ -4,7 +4,6 @@ import type {
   ApiKey,
   CompiledConfig,
   ListenerTls,
-  MeshConfig,
   PolicyConfig,
   SessionKeySource,
 } from "./compiled-config.ts";
@@ -12,7 +11,7 @@ import { sha256Of } from "./cross-checks.ts";
 import { compileDiscovery } from "./discovery-config.ts";
 import { compileEngines } from "./engine-specs.ts";
 import type { Environment } from "./interpolate.ts";
-import { meshBackend } from "./mesh-backend.ts";
+import { compileMesh } from "./mesh-config.ts";
 import { fingerprintsOf } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { mask, Secret } from "./secret.ts";
@@ -50,6 +49,7 @@ function compileListeners(tree: ConfigTree) {
       tls: compileTls(admin.tls),
       host: admin.host,
       port: admin.port,
+      advertise: admin.advertise === undefined ? undefined : new URL(admin.advertise).origin,
       keySha256: admin.key === undefined ? undefined : sha256Of(admin.key),
       hasDashboard: admin.dashboard,
     },
@@ -191,27 +191,6 @@ function compileEngineSide(tree: ConfigTree) {
       budgetMinimum: retry["budget-minimum"],
       statuses: retry.statuses,
     },
-  };
-}
-
-function compileMesh({ mesh }: ConfigTree): MeshConfig {
-  const { tls, secret, "redis-url": redisUrl } = mesh;
-  return {
-    backend: meshBackend(mesh),
-    routerId: mesh["router-id"],
-    cluster: mesh.cluster,
-    events: mesh.events,
-    host: mesh.host,
-    port: mesh.port ?? 0,
-    advertise: mesh.advertise,
-    seeds: mesh.seeds,
-    secret: secret === undefined ? undefined : new Secret(secret),
-    acceptedSecrets: [...new Set(mesh["accepted-secrets"])]
-      .filter((accepted) => accepted !== secret)
-      .map((accepted) => new Secret(accepted)),
-    tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
-    redisUrl: redisUrl === undefined ? undefined : new Secret(redisUrl),
-    joinGraceMs: mesh["join-grace"],
   };
 }
 

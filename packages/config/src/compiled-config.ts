@@ -1,5 +1,6 @@
 import type { EngineSpec, KvEventsSpec } from "@espalier/common";
 import type { DiscoveryConfig } from "./discovery-config.ts";
+import type { MeshConfig } from "./mesh-config.ts";
 import type { Fingerprints } from "./reload.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import type { Secret } from "./secret.ts";
@@ -92,28 +93,6 @@ export interface AdmissionConfig {
   readonly engineOrder: "arrival" | "shortest";
 }
 
-/** What the router shares with others, and how. */
-export interface MeshConfig {
-  readonly backend: "off" | "peers" | "redis";
-  /** Undefined leaves the choice to the router. */
-  readonly routerId: string | undefined;
-  readonly cluster: string;
-  readonly events: "owner" | "direct";
-  readonly host: string;
-  readonly port: number;
-  /** `HOST:PORT` */
-  readonly advertise: string | undefined;
-  /** `HOST:PORT` each. */
-  readonly seeds: readonly string[];
-  readonly secret: Secret | undefined;
-  /** Others than `secret` that count as well; none without it. */
-  readonly acceptedSecrets: readonly Secret[];
-  readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
-  /** There is one with `redis`. It may hold a password. */
-  readonly redisUrl: Secret | undefined;
-  readonly joinGraceMs: number;
-}
-
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
   /** Routers that share the clients' port, each a process; `auto` for one per core. */
@@ -123,6 +102,8 @@ export interface CompiledConfig {
     readonly host: string;
     readonly port: number;
     readonly tls: ListenerTls | undefined;
+    /** Origin by which browsers reach it: scheme, host and port. */
+    readonly advertise: string | undefined;
     /** SHA-256 of the admin key: 32 bytes. Undefined leaves the admin listener open, on a loopback address only. */
     readonly keySha256: Buffer | undefined;
     readonly hasDashboard: boolean;

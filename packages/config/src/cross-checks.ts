@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { isLoopback } from "@espalier/common";
 import { checkDiscovery } from "./discovery-config.ts";
 import { checkEngines } from "./engine-specs.ts";
-import { meshBackend } from "./mesh-backend.ts";
+import { checkMesh } from "./mesh-config.ts";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 import { policyOptions } from "./schema/policies.ts";
@@ -80,8 +80,14 @@ function areOneHost(one: string, other: string): boolean {
 }
 
 function checkAdmin({ admin }: ConfigTree): Problem[] {
-  if (admin.key !== undefined || isLoopback(admin.host)) return [];
-  return [{ path: ["admin", "key"], message: `is required, because ${admin.host} is not a loopback address` }];
+  const { host, key, advertise } = admin;
+  if (advertise !== undefined && !URL.canParse(advertise)) {
+    return [{ path: ["admin", "advertise"], message: `${JSON.stringify(advertise)} is not a URL` }];
+  }
+  const named = advertise === undefined ? undefined : new URL(advertise).hostname.replace(/^\[|\]$/g, "");
+  const outer = [host, named].find((one) => one !== undefined && !isLoopback(one));
+  if (key !== undefined || outer === undefined) return [];
+  return [{ path: ["admin", "key"], message: `is required, because ${outer} is not a loopback address` }];
 }
 
 function checkApiKeys({ "api-keys": keys }: ConfigTree): Problem[] {
@@ -184,26 +190,6 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
     problems.push({ path: ["kv-pools"], message: "are of no use, because kv-events.mode is off" });
   }
   return problems;
-}
-
-function checkMesh({ mesh }: ConfigTree): Problem[] {
-  const { host, port, seeds, secret, tls, "redis-url": redisUrl } = mesh;
-  const backend = meshBackend(mesh);
-  if (mesh.backend === "auto" && redisUrl !== undefined && (port !== undefined || seeds.length > 0)) {
-    return [{ path: ["mesh", "backend"], message: "must say peers or redis, because settings of both are given" }];
-  }
-  if (backend === "redis" && redisUrl === undefined) {
-    return [{ path: ["mesh", "redis-url"], message: "is required, because mesh.backend is redis" }];
-  }
-  if (backend === "peers" && !isLoopback(host) && secret === undefined && tls === undefined) {
-    return [
-      { path: ["mesh", "secret"], message: `or mesh.tls is required, because ${host} is not a loopback address` },
-    ];
-  }
-  if (mesh["accepted-secrets"].length > 0 && secret === undefined) {
-    return [{ path: ["mesh", "secret"], message: "is required beside mesh.accepted-secrets" }];
-  }
-  return [];
 }
 
 /** Sums of shares that were written with two decimals are off by less. */

@@ -1,7 +1,19 @@
 import { isIP } from "node:net";
 import { type EngineTraits, isLoopback } from "@espalier/common";
 import type { Environment } from "./interpolate.ts";
-import type { Path, Problem } from "./problems.ts";
+import {
+  checkPods,
+  checkPortOf,
+  checkServer,
+  checkTwice,
+  compilePods,
+  compileService,
+  nameOfPods,
+  portOf,
+  splitNamespace,
+  splitPort,
+} from "./places.ts";
+import type { Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema/config-schema.ts";
 
 type Family = "auto" | "ipv4" | "ipv6";
@@ -56,14 +68,10 @@ export function compileDiscovery({ discovery }: Pick<ConfigTree, "discovery">, e
       const { name, port } = splitPort(written);
       return { name, port: portOf(port), intervalMs: interval, misses, servers, family, traits: compileTraits(traits) };
     }),
-    services: discovery.services.map(({ service: written, family, ...traits }) => {
-      const { namespace, name: rest } = splitNamespace(written);
-      const { name: service, port } = splitPort(rest);
-      return { namespace, service, port: portOf(port) ?? port, family, traits: compileTraits(traits) };
+    services: discovery.services.map(({ service, family, ...traits }) => {
+      return { ...compileService(service), family, traits: compileTraits(traits) };
     }),
-    pods: discovery.pods.map(({ selector, namespace, port, "port-name": portName = "", ...traits }) => {
-      return { namespace, selector, port: port ?? portName, traits: compileTraits(traits) };
-    }),
+    pods: discovery.pods.map((pods) => ({ ...compilePods(pods), traits: compileTraits(pods) })),
     inferencePools: discovery["inference-pools"].map(({ pool: written, ...traits }) => {
       const { namespace, name: pool } = splitNamespace(written);
       return { namespace, pool, traits: compileTraits(traits) };
@@ -101,34 +109,26 @@ function compileAccess(
 
 /** What a schema cannot say: ports and addresses are real, nothing is followed twice, and no token is sent in the clear. */
 export function checkDiscovery({ discovery }: ConfigTree): Problem[] {
-  const { dns, services, pods, kubernetes } = discovery;
+  const { dns, services, pods, kubernetes, "inference-pools": inferencePools } = discovery;
   const problems = [
     ...dns.flatMap(({ name, servers }, at) => [
-      ...checkPort(splitPort(name).port, ["discovery", "dns", at, "name"]),
+      ...checkPortOf(name, ["discovery", "dns", at, "name"]),
       ...servers.flatMap((server, index) => checkServer(server, ["discovery", "dns", at, "servers", index])),
     ]),
-    ...services.flatMap(({ service }, at) =>
-      checkPort(splitPort(service).port, ["discovery", "services", at, "service"]),
-    ),
-    ...pods.flatMap(({ port, "port-name": portName }, at): Problem[] => {
-      if ((port === undefined) !== (portName === undefined)) return [];
-      return [{ path: ["discovery", "pods", at], message: "needs either port or port-name" }];
-    }),
+    ...services.flatMap(({ service }, at) => checkPortOf(service, ["discovery", "services", at, "service"])),
+    ...pods.flatMap((one, at) => checkPods(one, ["discovery", "pods", at])),
     ...checkTwice(
-      "dns",
       dns.map(({ name }) => name),
+      ["discovery", "dns"],
     ),
     ...checkTwice(
-      "services",
       services.map(({ service }) => service),
+      ["discovery", "services"],
     ),
+    ...checkTwice(pods.map(nameOfPods), ["discovery", "pods"]),
     ...checkTwice(
-      "pods",
-      pods.map(({ namespace = "", selector }) => `${namespace}/${selector}`),
-    ),
-    ...checkTwice(
-      "inference-pools",
-      discovery["inference-pools"].map(({ pool }) => pool),
+      inferencePools.map(({ pool }) => pool),
+      ["discovery", "inference-pools"],
     ),
   ];
   const { "api-server": server = "", "token-file": tokenFile } = kubernetes;
@@ -142,40 +142,3 @@ export function checkDiscovery({ discovery }: ConfigTree): Problem[] {
 }
 
 const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, "");
-
-function checkPort(port: string | undefined, path: Path): Problem[] {
-  if (port === undefined || !/^\d+$/.test(port) || portOf(port) !== undefined) return [];
-  return [{ path, message: `${port} is no port from 1 to 65535` }];
-}
-
-function checkServer(server: string, path: Path): Problem[] {
-  const [, address = "", port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(isIP(server) === 6 ? `[${server}]` : server) ?? [];
-  if (isIP(address) === 0) return [{ path, message: `${JSON.stringify(server)} is no IP address` }];
-  return checkPort(port, path);
-}
-
-function checkTwice(kind: string, names: readonly string[]): Problem[] {
-  return names.flatMap((name, at) => {
-    const first = names.indexOf(name);
-    return first === at ? [] : [{ path: ["discovery", kind, at], message: `is the same as element ${first}` }];
-  });
-}
-
-function splitNamespace(written: string): { namespace: string | undefined; name: string } {
-  const slash = written.indexOf("/");
-  return slash < 0
-    ? { namespace: undefined, name: written }
-    : { namespace: written.slice(0, slash), name: written.slice(slash + 1) };
-}
-
-function splitPort(written: string): { name: string; port: string | undefined } {
-  const colon = written.lastIndexOf(":");
-  return colon < 0
-    ? { name: written, port: undefined }
-    : { name: written.slice(0, colon), port: written.slice(colon + 1) };
-}
-
-function portOf(text: string | undefined): number | undefined {
-  const port = text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  return port >= 1 && port <= 65_535 ? port : undefined;
-}

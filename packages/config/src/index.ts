@@ -8,7 +8,6 @@ export type {
   CompiledConfig,
   KvPoolConfig,
   ListenerTls,
-  MeshConfig,
   PolicyConfig,
   PoolConfig,
   PriorityDirection,
@@ -24,8 +23,10 @@ export { type FlagEntry, flagCatalogue } from "./flag-catalogue.ts";
 export type { Environment } from "./interpolate.ts";
 export { configJsonSchema } from "./json-schema.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
+export type { MeshConfig, SeedSourcesConfig } from "./mesh-config.ts";
 export type { FlagValues } from "./overlay.ts";
 export { changedPaths, isReloadable, isTakenUp, takeUp } from "./reload.ts";
 export type { ConfigTree } from "./schema/config-schema.ts";
 export { Secret } from "./secret.ts";
+export { parseSeedsFile } from "./seeds-file.ts";
 export type { TracingConfig } from "./tracing-config.ts";

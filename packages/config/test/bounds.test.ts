@@ -151,6 +151,10 @@ const counts: readonly (readonly [string, number, (count: number) => string])[] 
   ],
   ["services", 16, (n) => `discovery: { services: [${repeated(n, (at) => `s${at}`)}] }`],
   ["selectors of pods", 16, (n) => `discovery: { pods: [${repeated(n, (at) => `{ selector: a=${at}, port: 1 }`)}] }`],
+  ["seeds", 256, (n) => `mesh: { seeds: [${repeated(n, (at) => `"s${at}:1"`)}] }`],
+  ["name servers of seeds", 8, (n) => `mesh: { seed-servers: [${repeated(n, (at) => `10.0.0.${at}`)}] }`],
+  ["services of seeds", 16, (n) => `mesh: { seed-services: [${repeated(n, (at) => `s${at}`)}] }`],
+  ["pods of seeds", 16, (n) => `mesh: { seed-pods: [${repeated(n, (at) => `{ selector: a=${at}, port: 1 }`)}] }`],
   ["inference pools", 16, (n) => `discovery: { inference-pools: [${repeated(n, (at) => `p${at}`)}] }`],
   [
     "models of what is found",

@@ -18,7 +18,7 @@ test("without any source the configuration is complete", () => {
   expect(config).toEqual({
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
     processes: 1,
-    admin: { host: "127.0.0.1", port: 9090, keySha256: undefined, hasDashboard: true },
+    admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, hasDashboard: true },
     apiKeys: [],
     engines: [],
     enginesFile: undefined,
@@ -75,6 +75,7 @@ test("without any source the configuration is complete", () => {
       port: 0,
       advertise: undefined,
       seeds: [],
+      seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] },
       secret: undefined,
       acceptedSecrets: [],
       tls: undefined,
@@ -131,7 +132,7 @@ test.each(["", "# only a comment\n", "{}", "listen:\nengines:\nlimits: ~\n"])(
 
 const everything = `
 listen: { host: 0.0.0.0, port: 8443, tls: { cert-file: /c.pem, key-file: /k.pem, ca-file: /ca.pem } }
-admin: { host: 10.0.0.1, port: 9443, key: an-admin-key, dashboard: false }
+admin: { host: 10.0.0.1, port: 9443, advertise: "https://Admin.example:443", key: an-admin-key, dashboard: false }
 api-keys:
   - { name: team-a, key: key-of-team-a }
   - { name: team-b, key-sha256: "0000000000000000000000000000000000000000000000000000000000000ABC" }
@@ -173,7 +174,7 @@ tokenizers: [/models/any, { models: ["llama-*"], mode: engine }, { models: [], m
 tokenize: { budget: 5ms, threads: 2, cache: 1GiB }
 prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096 }
 kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
-mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947"], secret: secret-of-the-mesh, accepted-secrets: [older-secret-of-the-mesh], tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
+mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947", _mesh._tcp.mesh], seed-servers: ["10.0.0.53:5353"], seeds-file: /s.yaml, seed-services: ["ai/peers:mesh"], seed-pods: [{ selector: app=e, namespace: ai, port: 7946 }], secret: secret-of-the-mesh, accepted-secrets: [older-secret-of-the-mesh], tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
 tracing: { endpoint: "https://c:4318/x", headers: "x-a=1,authorization=Bearer%20t", service-name: s, sample: 0.5 }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
@@ -199,7 +200,7 @@ test("every key of the file has its place in the compiled form", () => {
   const config = load(everything);
   expect(config).toMatchObject({
     listen: { host: "0.0.0.0", port: 8443, tls: { certFile: "/c.pem", keyFile: "/k.pem", caFile: "/ca.pem" } },
-    admin: { host: "10.0.0.1", port: 9443, hasDashboard: false },
+    admin: { host: "10.0.0.1", port: 9443, advertise: "https://admin.example", hasDashboard: false },
     enginesFile: "/etc/engines.yaml",
     engineTls: { caFile: "/ca", certFile: "/c", keyFile: "/k", verify: false },
     policy: { name: "consistent_hashing", options: { "load-factor": 1.5, "points-per-weight": 64 } },
@@ -249,6 +250,13 @@ test("every key of the file has its place in the compiled form", () => {
       port: 7_946,
       advertise: "r-1.mesh:7946",
       seeds: ["mesh:7946", "[::1]:7947"],
+      seedSources: {
+        records: ["_mesh._tcp.mesh"],
+        servers: ["10.0.0.53:5353"],
+        file: "/s.yaml",
+        services: [{ namespace: "ai", service: "peers", port: "mesh" }],
+        pods: [{ namespace: "ai", selector: "app=e", port: 7_946 }],
+      },
       tls: { certFile: "/mc", keyFile: "/mk", caFile: "/mca" },
       joinGraceMs: 5_000,
     },

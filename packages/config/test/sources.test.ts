@@ -134,6 +134,7 @@ const samples: Readonly<Record<string, string>> = {
   processes: "7",
   "admin.host": "::1",
   "admin.port": "1",
+  "admin.advertise": "http://localhost:7",
   "admin.key": "***",
   "admin.tls.cert-file": "/admin-cert",
   "admin.tls.key-file": "/admin-key",
@@ -216,6 +217,9 @@ const samples: Readonly<Record<string, string>> = {
   "mesh.port": "7",
   "mesh.advertise": "a:7",
   "mesh.seeds": "a:7",
+  "mesh.seed-servers": "10.0.0.7",
+  "mesh.seeds-file": "/seeds.yaml",
+  "mesh.seed-services": "ai/peers:mesh",
   "mesh.secret": "***",
   "mesh.accepted-secrets": "***",
   "mesh.tls.cert-file": "/cert",
@@ -338,7 +342,7 @@ test.each(flagCatalogue)("$flag and its variable set $path", ({ flag, path }) =>
   const sample = secretSamples[path] ?? samples[path] ?? "";
   const variable = `ESPALIER_${flag
     .slice(2)
-    .replace(/^(engine|tokenizer|mesh-seed|mesh-accepted-secret)$/, "$1s")
+    .replace(/^(engine|tokenizer|mesh-seed|mesh-seed-server|mesh-seed-service|mesh-accepted-secret)$/, "$1s")
     .replace(/^discover-/, "discovery-")
     .replace("discovery-kubernetes", () =>
       flag === "--discover-kubernetes" ? "discovery-services" : "discovery-kubernetes",

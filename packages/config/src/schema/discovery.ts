@@ -2,9 +2,9 @@ import { kvTransferProtocols } from "@espalier/common";
 import { Type } from "typebox";
 import { list, map, section } from "./container.ts";
 import { choice, duration, filePath, integer, number, text } from "./leaf.ts";
+import { nameServers, podPlace, port, recordsPattern, service } from "./places.ts";
 
 const maxSources = 16;
-const port = (description: string) => Type.Optional(integer({ description, minimum: 1, maximum: 65_535 }));
 
 /** What is said of every engine that a source finds. Annotations and labels in Kubernetes count before it. */
 const traits = {
@@ -40,15 +40,6 @@ const family = choice(["auto", "ipv4", "ipv6"], {
   default: "auto",
 });
 
-const namespace = Type.Optional(
-  text({
-    description: "The service account's own unless given.",
-    maxLength: 63,
-    pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-    expected: "the name of a namespace",
-  }),
-);
-
 const dns = list(
   section(
     "A name in DNS that stands for engines. A plain text stands for the name.",
@@ -57,8 +48,7 @@ const dns = list(
         description:
           "`HOST:PORT`: every address of the host is an engine at that port. `_SERVICE._PROTOCOL.HOST`: every SRV record.",
         maxLength: 260,
-        pattern:
-          "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\\.?:\\d{1,5}|_[A-Za-z0-9-]+\\._[A-Za-z]+\\.[A-Za-z0-9._-]+)$",
+        pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\\.?:\\d{1,5}|${recordsPattern})$`,
         expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
       }),
       interval: duration({ description: "Between two questions.", default: "5s", minimum: "100ms", maximum: "10m" }),
@@ -68,15 +58,7 @@ const dns = list(
         minimum: 1,
         maximum: 100,
       }),
-      servers: list(
-        text({
-          description: "An IP address, with a port if it is not 53; an IPv6 address with a port stands in brackets.",
-          maxLength: 64,
-          pattern: "^(\\d{1,3}(\\.\\d{1,3}){3}(:\\d{1,5})?|[0-9a-fA-F:]+|\\[[0-9a-fA-F:]+\\](:\\d{1,5})?)$",
-          expected: "ADDRESS or ADDRESS:PORT",
-        }),
-        { description: "Name servers; empty for the system's.", maxItems: 8 },
-      ),
+      servers: nameServers({ description: "Name servers; empty for the system's." }),
       family,
       ...traits,
     },
@@ -93,14 +75,7 @@ const services = list(
   section(
     "A service of Kubernetes whose endpoints are engines. A plain text stands for the service.",
     {
-      service: text({
-        description:
-          "`NAMESPACE/NAME:PORT`. Without a namespace, the service account's own; the port is a number or the name of a port " +
-          "of the service, and the first one when it is left out.",
-        maxLength: 200,
-        pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[a-z0-9]([a-z0-9-]*[a-z0-9])?)?$",
-        expected: "NAMESPACE/NAME:PORT",
-      }),
+      service: service(),
       family,
       ...traits,
     },
@@ -115,20 +90,7 @@ const services = list(
 
 const pods = list(
   section("Pods of Kubernetes that are engines.", {
-    selector: text({
-      description: "Labels that select the pods, as `kubectl get pods --selector` takes them.",
-      maxLength: 1_024,
-    }),
-    namespace,
-    port: port("The engines' port, or else `port-name`."),
-    "port-name": Type.Optional(
-      text({
-        description: "Name of a port of the pods' containers, whose number then counts.",
-        maxLength: 15,
-        pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        expected: "the name of a port",
-      }),
-    ),
+    ...podPlace("The engines'"),
     ...traits,
   }),
   { description: "Pods of Kubernetes by their labels: those that are ready are engines.", maxItems: maxSources },

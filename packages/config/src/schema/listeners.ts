@@ -46,6 +46,16 @@ export const listen = section("Where clients are served.", {
 export const admin = section("Where operators are served: the admin API and the metrics.", {
   host: host("Address to listen on. One that is not a loopback address is refused without `admin.key`."),
   port: port("Port to listen on; 0 for any free one.", 9090),
+  advertise: Type.Optional(
+    text({
+      description:
+        "URL by which browsers reach it, where that is not its host and port: behind a proxy, or a forwarded port. The " +
+        "dashboards of the other routers go on there. Its port counts up with `processes`.",
+      maxLength: 256,
+      pattern: "^https?://([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\])(:\\d{1,5})?$",
+      expected: "an http:// or https:// URL without path",
+    }),
+  ),
   key: Type.Optional(
     text({ description: "Key that admin requests must carry.", minLength: 8, maxLength: 512, isSecret: true }),
   ),

@@ -1,15 +1,22 @@
 import { Type } from "typebox";
 import { list, section } from "./container.ts";
 import { choice, duration, filePath, integer, text } from "./leaf.ts";
+import { nameServers, podPlace, recordsPattern, service } from "./places.ts";
 
-/** `host:port`, with an IPv6 address in brackets. */
+const maxSources = 16;
+const maxSeeds = 256;
+
+/** `HOST:PORT`, with an IPv6 address in brackets. */
+const addressPattern = "([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):\\d{1,5}";
+
 const address = (description: string) =>
-  text({
-    description,
-    maxLength: 512,
-    pattern: "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):\\d{1,5}$",
-    expected: "HOST:PORT",
-  });
+  text({ description, maxLength: 512, pattern: `^${addressPattern}$`, expected: "HOST:PORT" });
+
+/** What `seeds-file` holds. */
+export const seedsInFile = list(address("A router, or a name that stands for the addresses of several."), {
+  description: "Where other routers are found.",
+  maxItems: maxSeeds,
+});
 
 const name = (description: string, standard?: string) =>
   text({
@@ -24,7 +31,7 @@ export const mesh = section("What this router shares with other routers: what en
   backend: choice(["auto", "off", "peers", "redis"], {
     description:
       "`peers` links the routers with each other; `redis` has them share by way of a Redis server; `off` shares nothing. " +
-      "`auto` is `redis` where `redis-url` is given, `peers` where `port` or `seeds` are, and else `off`.",
+      "`auto` is `redis` where `redis-url` is given, `peers` where `port` or seeds are, and else `off`.",
     default: "auto",
   }),
   "router-id": Type.Optional(
@@ -49,10 +56,36 @@ export const mesh = section("What this router shares with other routers: what en
   advertise: Type.Optional(
     address("Where other routers reach this one, if not at its host and port; for all addresses the first own one."),
   ),
-  seeds: list(address("A router, or a name that stands for the addresses of several, as a headless service does."), {
-    description: "Where other routers are found. Names are looked up again all the time.",
-    maxItems: 256,
-    flag: "mesh-seed",
+  seeds: list(
+    text({
+      description:
+        "`HOST:PORT`: a router, or a name that stands for the addresses of several, as a headless service does. " +
+        "`_SERVICE._PROTOCOL.HOST`: every SRV record.",
+      maxLength: 512,
+      pattern: `^(${addressPattern}|${recordsPattern})$`,
+      expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
+    }),
+    {
+      description: "Where other routers are found. Names are looked up again all the time.",
+      maxItems: maxSeeds,
+      flag: "mesh-seed",
+    },
+  ),
+  "seed-servers": nameServers({
+    description: "Name servers for the names among the seeds; empty for the system's.",
+    flag: "mesh-seed-server",
+  }),
+  "seeds-file": Type.Optional(
+    filePath("YAML or JSON file with a list of `HOST:PORT`, further seeds; followed while the router runs."),
+  ),
+  "seed-services": list(service(), {
+    description: "Services of Kubernetes whose endpoints are the routers, ready or not.",
+    maxItems: maxSources,
+    flag: "mesh-seed-service",
+  }),
+  "seed-pods": list(section("Pods of Kubernetes that are the routers.", podPlace("The routers' mesh")), {
+    description: "Pods of Kubernetes by their labels: those that run are routers, ready or not.",
+    maxItems: maxSources,
   }),
   secret: Type.Optional(
     text({

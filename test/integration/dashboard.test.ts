@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import { type ClientRequest, createServer, request as httpRequest, type IncomingMessage } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
 import { dashboardFiles } from "@espalier/dashboard";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
@@ -6,7 +8,7 @@ import { WebSocket } from "ws";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
 import { call, chat, post } from "./client.ts";
-import { meshRouters, untilRead } from "./mesh-rig.ts";
+import { joinRouter, meshRouters, untilLinked, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
@@ -26,6 +28,17 @@ async function watchDecisions({ adminUrl }: RunningRouter, headers: Record<strin
       ([, data = "{}"]) => (JSON.parse(data) as { decisions: readonly Record<string, unknown>[] }).decisions,
     );
   return { status: response.status, headers: response.headers, text: () => text, all, controller, reading };
+}
+
+/** @returns `open`, or why a page of this origin may not follow a document */
+async function upgradeAt(url: string, origin: string): Promise<string> {
+  const socket = new WebSocket(url, { origin });
+  const opened = once(socket, "open").then(() => "open");
+  const failed = new Promise<string>((resolve) => socket.once("error", ({ message }) => resolve(message)));
+  opened.catch(() => {});
+  const outcome = await Promise.race([opened, failed]);
+  socket.terminate();
+  return outcome;
 }
 
 test("who watches is told of each decision, with its reason and without the prompt", async () => {
@@ -79,15 +92,7 @@ test("routers of a mesh tell each other where their pages are, and let these rea
     (await call(`${one.adminUrl}/admin/dashboard`, { headers: { origin } })).headers["access-control-allow-origin"];
   await waitFor(async () => (await readBy(other.adminUrl)) === other.adminUrl, { what: "the other router's origin" });
   expect(await readBy("http://127.0.0.1:1")).toBeUndefined();
-  const upgrade = async (origin: string): Promise<string> => {
-    const socket = new WebSocket(`${one.adminUrl.replace("http", "ws")}/yjs/overview/router-0`, { origin });
-    const opened = once(socket, "open").then(() => "open");
-    const failed = new Promise<string>((resolve) => socket.once("error", ({ message }) => resolve(message)));
-    opened.catch(() => {});
-    const outcome = await Promise.race([opened, failed]);
-    socket.terminate();
-    return outcome;
-  };
+  const upgrade = (origin: string) => upgradeAt(`${one.adminUrl.replace("http", "ws")}/yjs/overview/router-0`, origin);
   expect(await upgrade(other.adminUrl)).toBe("open");
   expect(await upgrade(one.adminUrl)).toBe("open");
   expect(await upgrade("http://evil.example")).toContain("403");
@@ -103,6 +108,71 @@ test("routers of a mesh tell each other where their pages are, and let these rea
     return prefixes.find(({ blocks }) => blocks === 20);
   };
   await waitFor(async () => (await shared())?.holders[0]?.isFact, { what: "a prefix that its engine has announced" });
+});
+
+/** A proxy that asks under a name of its own, as most do unless told otherwise. @returns its origin */
+async function startProxy(target: () => string): Promise<string> {
+  const pass = (request: IncomingMessage): ClientRequest => {
+    const { host, port } = new URL(target());
+    return httpRequest({ port, path: request.url, method: request.method, headers: { ...request.headers, host } });
+  };
+  const server = createServer((request, response) => {
+    pass(request)
+      .on("response", (answer) => answer.pipe(response.writeHead(answer.statusCode ?? 502, answer.headers)))
+      .end();
+  });
+  server.on("upgrade", (request, socket: Socket) => {
+    pass(request)
+      .on("upgrade", ({ headers }, upstream) => {
+        const lines = Object.entries(headers).map(([name, value]) => `${name}: ${String(value)}\r\n`);
+        socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("")}\r\n`);
+        upstream
+          .on("error", () => {})
+          .pipe(socket.on("error", () => {}))
+          .pipe(upstream);
+      })
+      .on("response", ({ statusCode }) => socket.end(`HTTP/1.1 ${statusCode} no\r\n\r\n`))
+      .end();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  rig.own(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("behind proxies, pages are told where browsers find the other routers, and may read there", async () => {
+  const text = '<html data-origins=""></html>';
+  const files = [{ name: "index.html", contentType: "text/html; charset=utf-8", text }];
+  const routers: RunningRouter[] = [];
+  const proxies: string[] = [];
+  for (let at = 0; at < 2; at++) {
+    proxies.push(await startProxy(() => routers[at]!.adminUrl));
+    const config = { admin: { advertise: proxies[at] } };
+    const mesh = { "router-id": `router-${at}` };
+    routers.push(await joinRouter(rig, routers[0], [], { tokenizes: false, config, mesh, page: { files } }));
+  }
+  await untilLinked(routers);
+  const page = (at: number) => call(`${proxies[at]}/dashboard/`);
+  await waitFor(async () => (await page(0)).text.includes(`data-origins="${proxies[1]}"`), {
+    what: "the other's origin",
+  });
+  expect((await page(0)).headers["content-security-policy"]).toContain(
+    `'self' ${proxies[1]} ${proxies[1]?.replace("http", "ws")};`,
+  );
+  const upgrade = (at: number, origin: string) =>
+    upgradeAt(`${proxies[at]?.replace("http", "ws")}/yjs/overview/router-${at}`, origin);
+  for (const at of [0, 1]) {
+    const asked = { headers: { origin: proxies[1 - at]! } };
+    const { headers } = await call(`${proxies[at]}/admin/dashboard`, asked);
+    expect(headers["access-control-allow-origin"]).toBe(proxies[1 - at]);
+    expect(await upgrade(at, proxies[1 - at]!)).toBe("open");
+    // The page of the router itself, whose proxy has changed the name that was asked for.
+    expect(await upgrade(at, proxies[at]!)).toBe("open");
+    expect(await upgrade(at, "http://evil.example")).toContain("403");
+  }
 });
 
 test("the page is served, or not, as the configuration says; the key is for what it asks", async () => {

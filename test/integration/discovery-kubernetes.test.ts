@@ -1,16 +1,12 @@
-import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type ApiObject, createKubernetesApi, type KubernetesApi, waitFor } from "@espalier/testing";
+import { type ApiObject, createKubernetesApi, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { ask } from "./cached-turns.ts";
 import type { Json } from "./client.ts";
+import { serveApi } from "./kubernetes-server.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 
 const rig = createRig();
@@ -23,31 +19,6 @@ const slices = "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices";
 const pods = "/api/v1/namespaces/ai/pods";
 const inferencePools = "/apis/inference.networking.k8s.io/v1/namespaces/ai/inferencepools";
 const fixture = (name: string): string => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
-
-/** Serves an API over real sockets. */
-async function serve(api: KubernetesApi, isSecure = false): Promise<string> {
-  const onRequest = ({ url = "", headers }: IncomingMessage, response: ServerResponse): void => {
-    const gone = api.answer(url, headers, {
-      head(status, given) {
-        response.writeHead(status, given);
-        response.flushHeaders();
-      },
-      data: (text) => void response.write(text),
-      end: () => void response.end(),
-      drop: () => response.socket?.resetAndDestroy(),
-    });
-    response.on("close", gone).on("error", () => {});
-  };
-  const tls = { cert: readFileSync(fixture("localhost.crt")), key: readFileSync(fixture("localhost.key")) };
-  const server = isSecure ? createHttpsServer(tls, onRequest) : createHttpServer(onRequest);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  rig.own(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `${isSecure ? "https://localhost" : "http://127.0.0.1"}:${(server.address() as AddressInfo).port}`;
-}
 
 const portOf = ({ url }: Sim): number => Number(new URL(url).port);
 
@@ -93,7 +64,7 @@ test("endpoints of a service come and go, over watches that break, lines in halv
   const [first, second, third] = (await rig.sims(3)) as [Sim, Sim, Sim];
   const api = createKubernetesApi();
   api.put(slices, sliceOf(first));
-  const router = await startRouter({ services: ["ai/vllm"], kubernetes: { "api-server": await serve(api) } });
+  const router = await startRouter({ services: ["ai/vllm"], kubernetes: { "api-server": await serveApi(rig, api) } });
   await untilUp(router, [first]);
   expect(await send(router)).toBe(200);
   await waitFor(() => api.watches.size === 1, { what: "watch", deadlineMs });
@@ -151,7 +122,7 @@ test("pods and inference pools, over TLS, with a token that is replaced and what
     pods: [{ selector: "app=vllm", namespace: "ai", "port-name": "http" }],
     "inference-pools": ["ai/chat"],
     kubernetes: {
-      "api-server": await serve(api, true),
+      "api-server": await serveApi(rig, api, { cert: fixture("localhost.crt"), key: fixture("localhost.key") }),
       "ca-file": fixture("localhost.crt"),
       "token-file": tokenFile,
     },
@@ -178,7 +149,7 @@ test("pods and inference pools, over TLS, with a token that is replaced and what
 test("a router whose API server is away serves the engines that it was given", { timeout }, async () => {
   const [sim] = (await rig.sims(1)) as [Sim];
   const api = createKubernetesApi();
-  const url = await serve(api);
+  const url = await serveApi(rig, api);
   for (let at = 0; at < 1_000; at++) api.faults.list.push("drop");
   const router = await rig.router({
     engines: [sim.url],

@@ -10,7 +10,11 @@ export function memberConfig(config: CompiledConfig, place: Place): CompiledConf
   const { admin, mesh } = config;
   return {
     ...config,
-    admin: { ...admin, port: portOf(admin.port, place) },
+    admin: {
+      ...admin,
+      port: portOf(admin.port, place),
+      advertise: admin.advertise && originOf(admin.advertise, place),
+    },
     mesh: mesh.backend === "off" ? privateMesh(mesh, place) : sharedMesh(mesh, place),
   };
 }
@@ -24,6 +28,7 @@ function privateMesh(mesh: MeshConfig, place: Place): MeshConfig {
     port: 0,
     advertise: undefined,
     seeds: place.seeds,
+    seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] },
     secret: new Secret(place.meshSecret),
     tls: undefined,
   };
@@ -43,6 +48,14 @@ function sharedMesh(mesh: MeshConfig, place: Place): MeshConfig {
 /** 0 stays what it is: any free one. */
 function portOf(first: number, { index }: Place): number {
   return first === 0 ? 0 : first + index;
+}
+
+const usualPorts: Readonly<Record<string, number>> = { "http:": 80, "https:": 443 };
+
+function originOf(first: string, place: Place): string {
+  const url = new URL(first);
+  url.port = String(portOf(url.port === "" ? (usualPorts[url.protocol] ?? 0) : Number(url.port), place));
+  return url.origin;
 }
 
 function advertiseOf(first: string, place: Place): string {

@@ -37,6 +37,24 @@ test("in a mesh with other machines each process is a member of its own", () => 
   expect(mesh.secret?.reveal()).toBe("secret of the operators");
 });
 
+test("what finds other machines is left to each of those that share with them, and to nobody else", () => {
+  const flags = { "--mesh-seed": ["_mesh._tcp.routers.example"], "--mesh-seeds-file": "/s.yaml" };
+  expect(configOf(flags).mesh).toMatchObject({
+    seeds: ["127.0.0.1:7001"],
+    seedSources: { records: ["_mesh._tcp.routers.example"], file: "/s.yaml" },
+  });
+  const alone = configOf({ ...flags, "--mesh-backend": "off", "--mesh-seed-service": ["peers"] }).mesh;
+  expect(alone.seedSources).toEqual({ records: [], servers: [], file: undefined, services: [], pods: [] });
+});
+
+test.each([
+  ["http://localhost:9091", "http://localhost:9093"],
+  ["https://localhost", "https://localhost:445"],
+  ["http://[::1]", "http://[::1]:82"],
+])("what browsers reach counts up from %s", (first, third) => {
+  expect(configOf({ "--admin-advertise": first }).admin.advertise).toBe(third);
+});
+
 test("a name that the port makes is left to the port", () => {
   const { mesh } = configOf({ "--mesh-port": "7946" });
   expect([mesh.routerId, mesh.port]).toEqual([undefined, 7_948]);

@@ -8,7 +8,7 @@ import type { FastifyInstance } from "fastify";
 import type { RouterContext } from "../data-plane/router-context.ts";
 import { createOverview, keysByIndex } from "../mesh/overview.ts";
 import { advertisedHost } from "../mesh/router-identity.ts";
-import { type AdminPeers, createAdminPeers } from "./admin-peers.ts";
+import { createAdminPeers } from "./admin-peers.ts";
 import { registerDecisions } from "./decision-route.ts";
 import { createPrefixReporter } from "./describe-prefixes.ts";
 import { type PageFile, registerPage } from "./page-routes.ts";
@@ -58,7 +58,10 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     localOnly: keySha256 === undefined,
     ...{ clock, scheduler },
   });
-  const who = createWhoMayRead({ origins: () => peers.readers(), isOpen: keySha256 === undefined });
+  const { advertise } = config.admin;
+  // A proxy may ask under another name than browsers know.
+  const own = advertise === undefined ? [] : [advertise];
+  const who = createWhoMayRead({ origins: () => [...peers.readers(), ...own], isOpen: keySha256 === undefined });
   const origin: Origin = mesh?.replica.ports.origin ?? { router: asRouterId("router"), epoch: clock.wallMs() };
   let ownAdmin: string | undefined;
   const overview = createOverview({
@@ -99,7 +102,9 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     },
     async start() {
       ownAdmin = adminOrigin(config, options.adminUrl());
-      if (mesh && page && config.admin.hasDashboard) tellPeers(peers, ownAdmin, mesh.address);
+      if (mesh && page && config.admin.hasDashboard && isWorthTelling(config, ownAdmin, mesh.address)) {
+        peers.tell(ownAdmin);
+      }
     },
     async stop() {
       for (const end of ends.splice(0)) end();
@@ -107,16 +112,20 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   };
 }
 
-/** As browsers elsewhere reach it: for all addresses, by the name that other routers dial. */
+/** As browsers elsewhere reach it: as configured, or else, for all addresses, by the name that other routers dial. */
 function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string {
+  if (admin.advertise !== undefined) return admin.advertise;
   const { protocol, port } = new URL(adminUrl);
   const isAny = admin.host === "0.0.0.0" || admin.host === "::";
   const advertised = isAny ? mesh.advertise?.replace(/:\d+$/, "") : undefined;
   return `${protocol}//${advertised ?? advertisedHost(admin.host)}:${port}`;
 }
 
-/** A loopback address means this machine here and another one elsewhere: it is told only where all are on one. */
-function tellPeers(peers: AdminPeers, origin: string, meshAddress: string | null): void {
-  if (isLocalOrigin(origin) && !isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`)) return;
-  peers.tell(origin);
+/**
+ * A loopback address means this machine here and another one elsewhere: it is told only where all routers are on one, or
+ * where it was said to be what browsers are to use.
+ */
+function isWorthTelling({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
+  if (admin.advertise !== undefined || !isLocalOrigin(origin)) return true;
+  return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
 }

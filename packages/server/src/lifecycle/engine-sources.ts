@@ -4,18 +4,19 @@ import {
   createDnsSource,
   createFileSource,
   createInferencePoolSource,
-  createKubernetesClient,
   createPodSource,
   createServiceSource,
   type EngineSource,
   type KubernetesClient,
   mergeSources,
 } from "@espalier/discovery";
-import { createControlHttp } from "@espalier/proxy";
 import type { Fleet } from "@espalier/workers";
 import type { EngineBoard } from "../operator/engine-board.ts";
 import { createOperatorEngines, type OperatorEngines } from "../operator/operator-engines.ts";
+import { connectKubernetes } from "./connect-kubernetes.ts";
 import { createSourceMeters } from "./source-meters.ts";
+
+const metricNames = { up: "espalier_discovery_source_up", failures: "espalier_discovery_failures_total" };
 
 export interface EngineSourcesDeps {
   readonly config: Pick<CompiledConfig, "enginesFile" | "discovery">;
@@ -44,7 +45,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const { enginesFile: path, discovery } = config;
   let listed: readonly EngineSpec[] = [];
   const operators = createOperatorEngines({ board: deps.board, listed: () => listed, logger });
-  const client = usesKubernetes(discovery) ? kubernetesClient(discovery, scheduler) : undefined;
+  const client = usesKubernetes(discovery) ? connectKubernetes(discovery, scheduler) : undefined;
   const sources = [
     list,
     ...(path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })]),
@@ -52,13 +53,16 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
     ...(client ? kubernetesSources(deps, client) : []),
     operators.source,
   ];
-  const meters = createSourceMeters(deps.meter);
+  const meters = createSourceMeters(deps.meter, metricNames, "engines");
+  const named = deps.meter
+    .gauge({ name: "espalier_discovery_engines", help: "Engines that all sources name together." })
+    .series();
   for (const { name } of sources) meters.isUp(name, true);
   const merged = mergeSources(sources, {
     onList(specs: readonly EngineSpec[]) {
       listed = specs;
       const present = operators.present(listed);
-      meters.engines(present.length);
+      named.set(present.length);
       fleet.apply(present);
     },
     onError(error, source) {
@@ -86,13 +90,6 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
 
 const usesKubernetes = ({ services, pods, inferencePools }: DiscoveryConfig): boolean =>
   services.length + pods.length + inferencePools.length > 0;
-
-function kubernetesClient({ kubernetes: access }: DiscoveryConfig, scheduler: Scheduler): KubernetesClient {
-  return createKubernetesClient({
-    access,
-    connect: (ca) => createControlHttp({ scheduler, ...(ca === undefined ? {} : { tls: { ca } }) }),
-  });
-}
 
 function kubernetesSources(
   { config: { discovery }, scheduler, random, logger }: EngineSourcesDeps,

@@ -1,10 +1,12 @@
 import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { CompiledConfig, MeshConfig } from "@espalier/config";
+import { createHostLookup } from "@espalier/discovery";
 import {
   type Backend,
   createMesh,
   createRedisBackend,
   createWsTransport,
+  type FoundSeeds,
   type LinkSecurity,
   type MutualTls,
 } from "@espalier/mesh";
@@ -14,6 +16,8 @@ import { advertisedHost } from "./router-identity.ts";
 
 export interface BackendOptions {
   readonly config: Pick<CompiledConfig, "mesh" | "prefix">;
+  /** Seeds beside those of the configuration. */
+  readonly found?: FoundSeeds;
   readonly replica: Replica;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -35,7 +39,7 @@ export interface MeshBackend {
 export type MeshSecrets = Pick<MeshConfig, "secret" | "acceptedSecrets">;
 
 /** @throws EspalierError `config_unreadable` */
-export function createBackend({ config, replica, ...ports }: BackendOptions): MeshBackend {
+export function createBackend({ config, replica, found, ...ports }: BackendOptions): MeshBackend {
   const { mesh, prefix } = config;
   const shared = {
     ...ports,
@@ -49,7 +53,7 @@ export function createBackend({ config, replica, ...ports }: BackendOptions): Me
     const backend = createRedisBackend({ ...shared, url: mesh.redisUrl?.reveal() ?? "" });
     return { backend, setSecrets: undefined, setTls: undefined };
   }
-  const { tls } = mesh;
+  const { tls, seedSources } = mesh;
   const transport = createWsTransport({
     host: mesh.host,
     port: mesh.port,
@@ -63,6 +67,8 @@ export function createBackend({ config, replica, ...ports }: BackendOptions): Me
       mesh.advertise ?? `${advertisedHost(mesh.host)}${listening.slice(listening.lastIndexOf(":"))}`,
     security: securityOf(mesh),
     seeds: mesh.seeds,
+    ...(found && { found }),
+    ...(seedSources.servers.length > 0 && { resolve: createHostLookup(seedSources.servers) }),
   });
   return {
     backend,

@@ -1,4 +1,13 @@
-import type { Clock, Logger, Meter, Random, Scheduler, Startable, TargetIndex } from "@espalier/common";
+import {
+  type Clock,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+  startTogether,
+  type TargetIndex,
+} from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type Member, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
@@ -8,9 +17,10 @@ import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { createBackend, type MeshBackend, type MeshSecrets } from "./create-backend.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
 import { routerIdOf } from "./router-identity.ts";
+import { createSeedSources } from "./seed-sources.ts";
 
 export interface MeshPartsOptions {
-  readonly config: Pick<CompiledConfig, "mesh" | "prefix" | "kvEvents">;
+  readonly config: Pick<CompiledConfig, "mesh" | "discovery" | "prefix" | "kvEvents">;
   readonly index: PrefixIndex;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -52,6 +62,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   const { config, index, clock, scheduler, random, logger, meter } = options;
   if (config.mesh.backend === "off") return undefined;
   const slots = createTargetSlots(maxKnownTargets);
+  const sources = config.mesh.backend === "peers" ? createSeedSources(options) : undefined;
   let made: MeshBackend | undefined;
   let attached: Fleet | undefined;
   const tier = createSharedTier({
@@ -60,7 +71,16 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     router: routerIdOf(config.mesh, random),
     placementTtlMs: config.prefix.placementTtlMs,
     createBackend: (replica) => {
-      made = createBackend({ config, replica, clock, scheduler, random, logger, meter });
+      made = createBackend({
+        config,
+        replica,
+        clock,
+        scheduler,
+        random,
+        logger,
+        meter,
+        ...(sources && { found: sources.found }),
+      });
       return made.backend;
     },
   });
@@ -69,8 +89,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     describeMesh({ config, replica, backend, ownership, readTargets: host.targets() });
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
-    start: () => tier.start(),
-    stop: () => tier.stop(),
+    ...startTogether([...(sources ? [sources] : []), tier]),
     replica,
     slots,
     load: tier.load,

@@ -1,0 +1,118 @@
+import type { Logger, Meter, Random, Scheduler, Startable } from "@espalier/common";
+import { type CompiledConfig, parseSeedsFile } from "@espalier/config";
+import {
+  createFileSource,
+  createPeerDnsSource,
+  createPeerPodSource,
+  createPeerServiceSource,
+  type KubernetesClient,
+  type PeerSource,
+  type SourceObserver,
+} from "@espalier/discovery";
+import type { FoundSeeds } from "@espalier/mesh";
+import { connectKubernetes } from "../lifecycle/connect-kubernetes.ts";
+import { createSourceMeters, type SourceMeters } from "../lifecycle/source-meters.ts";
+
+/** Between two questions for the SRV records of a name, give or take a fifth; a record that an answer lacks is let go of. */
+const dnsRounds = { intervalMs: 5_000, misses: 1 };
+
+const metricNames = {
+  up: "espalier_mesh_seed_source_up",
+  failures: "espalier_mesh_seed_source_failures_total",
+};
+
+export interface SeedSourcesOptions {
+  readonly config: Pick<CompiledConfig, "mesh" | "discovery">;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+}
+
+/** Finds other routers. `start` fails with what `createFileSource` throws; it does not wait for what is asked over the network. */
+export interface SeedSources extends Startable {
+  readonly found: FoundSeeds;
+}
+
+/** Follows what the configuration says of where other routers are, beside the seeds that it lists. */
+export function createSeedSources(options: SeedSourcesOptions): SeedSources {
+  const { config, scheduler, meter, logger } = options;
+  const { file, services, pods } = config.mesh.seedSources;
+  const client = services.length + pods.length > 0 ? connectKubernetes(config.discovery, scheduler) : undefined;
+  const files = file === undefined ? [] : [createFileSource({ path: file, parse: parseSeedsFile, logger, scheduler })];
+  const asked = [...recordSources(options), ...(client ? kubernetesSources(options, client) : [])];
+  const meters = createSourceMeters(meter, metricNames, "other routers");
+  for (const { name } of [...files, ...asked]) meters.isUp(name, true);
+  const lists = new Map<PeerSource, readonly string[]>();
+  const listeners = new Set<() => void>();
+  let isTried = asked.length === 0;
+  const tell = (): void => {
+    for (const listener of listeners) listener();
+  };
+  const observe = (source: PeerSource): SourceObserver<string> =>
+    observerOf(source.name, { meters, logger }, (list) => {
+      lists.set(source, list);
+      tell();
+    });
+  return {
+    found: {
+      seeds: () => [...lists.values()].flat(),
+      get isTried() {
+        return isTried;
+      },
+      onChange(listener) {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+    },
+    async start() {
+      for (const source of files) await source.start(observe(source));
+      void Promise.all(asked.map((source) => source.start(observe(source)))).then(() => {
+        isTried = true;
+        tell();
+      });
+    },
+    async stop() {
+      listeners.clear();
+      await Promise.all([...files, ...asked].map((source) => source.stop()));
+      client?.close();
+    },
+  };
+}
+
+function observerOf(
+  source: string,
+  { meters, logger }: { readonly meters: SourceMeters; readonly logger: Logger },
+  onList: (list: readonly string[]) => void,
+): SourceObserver<string> {
+  return {
+    onList,
+    onError(error) {
+      meters.failed(source);
+      meters.isUp(source, false);
+      // What others do not answer mends itself; what was written wrong does not.
+      const level = error.code === "discovery_failed" ? "warn" : "error";
+      logger[level]("source of other routers failed; the last good list stays", { source, error });
+    },
+    onRecovered() {
+      meters.isUp(source, true);
+      logger.info("source of other routers is followed again", { source });
+    },
+  };
+}
+
+function recordSources({ config, scheduler, random }: SeedSourcesOptions): PeerSource[] {
+  const { records, servers } = config.mesh.seedSources;
+  return records.map((name) =>
+    createPeerDnsSource({ name, port: undefined, family: "auto", servers, scheduler, random, ...dnsRounds }),
+  );
+}
+
+function kubernetesSources({ config, scheduler, random }: SeedSourcesOptions, client: KubernetesClient): PeerSource[] {
+  const { services, pods } = config.mesh.seedSources;
+  const ports = { client, scheduler, random };
+  return [
+    ...services.map((options) => createPeerServiceSource(ports, options)),
+    ...pods.map((options) => createPeerPodSource(ports, options)),
+  ];
+}

@@ -71,6 +71,18 @@ export const mesh = {
       "A wrong secret or version shows as rejected.",
     ),
     plot(
+      "Sources of routers",
+      "short",
+      [[`min by (source) (${of("espalier_mesh_seed_source_up")})`, "{{source}}"]],
+      "1 while all routers can follow it; else its last list stays.",
+    ),
+    plot(
+      "Failures of sources of routers",
+      "ops",
+      [[sum(rate("espalier_mesh_seed_source_failures_total"), "source"), "{{source}}"]],
+      "Each counted once for as long as it lasts.",
+    ),
+    plot(
       "Indirect probes",
       "ops",
       [

@@ -69,12 +69,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $own := .Release.Namespace -}}
 {{- $watched := dict -}}
 {{- $discovery := default dict .Values.config.discovery -}}
-{{- range default list $discovery.services -}}
+{{- $mesh := default dict .Values.config.mesh -}}
+{{- range concat (default list $discovery.services) (default list (get $mesh "seed-services")) -}}
 {{- $name := kindIs "string" . | ternary . (dig "service" "" (kindIs "map" . | ternary . dict)) -}}
 {{- $namespace := contains "/" $name | ternary (splitList "/" $name | first) $own -}}
 {{- $_ := set $watched $namespace (append (default list (get $watched $namespace)) "services" | uniq) -}}
 {{- end -}}
-{{- range default list $discovery.pods -}}
+{{- range concat (default list $discovery.pods) (default list (get $mesh "seed-pods")) -}}
 {{- $namespace := default $own .namespace -}}
 {{- $_ := set $watched $namespace (append (default list (get $watched $namespace)) "pods" | uniq) -}}
 {{- end -}}

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
 import type { Page } from "playwright-core";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { startProxy } from "../integration/http-proxy.ts";
 import { chromiumPath, openPage, type Watched } from "./browser.ts";
 import { engines } from "./files.ts";
 import { type Program, start } from "./program.ts";
@@ -82,6 +83,43 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.getByText(/^router-1 went at .* sessions [1-9]\d* have come back elsewhere, [1-9]/).waitFor();
     expect(faultsOf(watched, url)).toEqual([]);
     expect(await page.evaluate(placesOfPanels)).toEqual(places);
+  });
+
+  test("goes on where the other router says that browsers find it, through its proxy", async () => {
+    const adminUrls = ["", ""];
+    const [first = "", second = ""] = await Promise.all(
+      adminUrls.map((_, at) => startProxy(onTestFinished, () => adminUrls[at]!)),
+    );
+    const serve = async (at: number, ...more: string[]): Promise<Program> => {
+      const flags = [
+        "--listen-port",
+        "0",
+        "--admin-port",
+        "0",
+        "--mesh-port",
+        "0",
+        "--mesh-router-id",
+        `router-${at + 1}`,
+      ];
+      const program = start(["serve", ...flags, "--admin-advertise", [first, second][at]!, ...more]);
+      const [, adminUrl = ""] = await program.until(/metrics and admin at (\S+)/);
+      adminUrls[at] = adminUrl;
+      return program;
+    };
+    const killed = await serve(0);
+    const { address } = (await (await fetch(`${adminUrls[0]}/admin/mesh`)).json()) as { address: string };
+    await serve(1, "--mesh-seed", address);
+    const { page, complaints } = await openPage();
+    const isTold = async () => (await (await fetch(`${first}/dashboard/`)).text()).includes(`data-origins="${second}"`);
+    await waitFor(isTold, { what: "the other router's origin", deadlineMs: 10_000 });
+    await page.goto(`${first}/dashboard/`);
+    await page.locator(live).waitFor();
+    expect(await page.locator("#live").textContent()).toBe("live from router-1");
+    await page.locator('.routers > li[data-state="live"]').nth(1).waitFor();
+    expect(complaints).toEqual([]);
+    killed.kill("SIGKILL");
+    await page.getByText(/^router-1 is gone: reading from router-2 since/).waitFor();
+    expect(complaints.filter((text) => text.includes("CSP"))).toEqual([]);
   });
 
   test("can be read and used with 400 pixels, with keys alone, and in both themes", async () => {

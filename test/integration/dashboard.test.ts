@@ -1,6 +1,4 @@
 import { once } from "node:events";
-import { type ClientRequest, createServer, request as httpRequest, type IncomingMessage } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
 import { dashboardFiles } from "@espalier/dashboard";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
@@ -8,6 +6,7 @@ import { WebSocket } from "ws";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
 import { call, chat, post } from "./client.ts";
+import { startProxy } from "./http-proxy.ts";
 import { joinRouter, meshRouters, untilLinked, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
@@ -110,46 +109,13 @@ test("routers of a mesh tell each other where their pages are, and let these rea
   await waitFor(async () => (await shared())?.holders[0]?.isFact, { what: "a prefix that its engine has announced" });
 });
 
-/** A proxy that asks under a name of its own, as most do unless told otherwise. @returns its origin */
-async function startProxy(target: () => string): Promise<string> {
-  const pass = (request: IncomingMessage): ClientRequest => {
-    const { host, port } = new URL(target());
-    return httpRequest({ port, path: request.url, method: request.method, headers: { ...request.headers, host } });
-  };
-  const server = createServer((request, response) => {
-    pass(request)
-      .on("response", (answer) => answer.pipe(response.writeHead(answer.statusCode ?? 502, answer.headers)))
-      .end();
-  });
-  server.on("upgrade", (request, socket: Socket) => {
-    pass(request)
-      .on("upgrade", ({ headers }, upstream) => {
-        const lines = Object.entries(headers).map(([name, value]) => `${name}: ${String(value)}\r\n`);
-        socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("")}\r\n`);
-        upstream
-          .on("error", () => {})
-          .pipe(socket.on("error", () => {}))
-          .pipe(upstream);
-      })
-      .on("response", ({ statusCode }) => socket.end(`HTTP/1.1 ${statusCode} no\r\n\r\n`))
-      .end();
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  rig.own(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
 test("behind proxies, pages are told where browsers find the other routers, and may read there", async () => {
   const text = '<html data-origins=""></html>';
   const files = [{ name: "index.html", contentType: "text/html; charset=utf-8", text }];
   const routers: RunningRouter[] = [];
   const proxies: string[] = [];
   for (let at = 0; at < 2; at++) {
-    proxies.push(await startProxy(() => routers[at]!.adminUrl));
+    proxies.push(await startProxy(rig.own, () => routers[at]!.adminUrl));
     const config = { admin: { advertise: proxies[at] } };
     const mesh = { "router-id": `router-${at}` };
     routers.push(await joinRouter(rig, routers[0], [], { tokenizes: false, config, mesh, page: { files } }));

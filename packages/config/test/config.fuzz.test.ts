@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
 import { test } from "vitest";
-import { loadConfig, parseEnginesFile } from "../src/index.ts";
+import { loadConfig, parseEnginesFile, parseSeedsFile } from "../src/index.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
@@ -47,6 +47,12 @@ const targets: readonly FuzzTarget[] = [
     ],
     refuses: isInvalid,
     read: (bytes) => parseEnginesFile(textOf(bytes), "engines.yaml"),
+  },
+  {
+    name: "seeds' file",
+    seeds: [utf8("- 127.0.0.1:7946\n- '[::1]:1'\n"), utf8('{"seeds":["a:1","b.example:65535"]}')],
+    refuses: isInvalid,
+    read: (bytes) => parseSeedsFile(textOf(bytes), "seeds.yaml"),
   },
 ];
 

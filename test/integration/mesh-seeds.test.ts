@@ -23,9 +23,9 @@ const portOf = (router: RunningRouter): number => Number(addressOf(router).split
 const isUp = async (router: RunningRouter, source: string): Promise<boolean> =>
   (await router.metrics()).sum("espalier_mesh_seed_source_up", { source }) === 1;
 
-/** How often a router has dialed in vain. */
-const failuresOf = async (router: RunningRouter): Promise<number> =>
-  (await router.metrics()).sum("espalier_mesh_dial_failures_total");
+/** How often a router has met itself. */
+const meetingsOf = async (router: RunningRouter): Promise<number> =>
+  (await router.metrics()).sum("espalier_mesh_rejects_total", { reason: "self" });
 
 test("routers find each other by SRV records, in which each finds itself as well", { timeout }, async () => {
   const dns = await startDnsServer();
@@ -42,7 +42,7 @@ test("routers find each other by SRV records, in which each finds itself as well
   for (const [at, router] of routers.entries()) {
     // The first one may have asked before there was an answer.
     await waitFor(() => isUp(router, `dns ${name}`), { what: "answered question", deadlineMs });
-    expect(await failuresOf(router)).toBe(0);
+    expect(await meetingsOf(router)).toBe(0);
     const others = [0, 1, 2].filter((other) => other !== at).map((other) => `router-${other}`);
     expect((await meshOf(router)).members.map((member) => member.router).sort()).toEqual(others);
   }
@@ -67,7 +67,7 @@ test("routers find each other by a file that is swapped, and by hosts at name se
   dns.set("second.test", { a: ["127.0.0.1"] });
   await publish(own, `second.test:${portOf(second)}`);
   await untilLinked([first, second]);
-  expect(await failuresOf(first)).toBe(0);
+  expect(await meetingsOf(first)).toBe(0);
   const third = await start(2, {});
   await publish(addressOf(third));
   await untilLinked([first, second, third]);

@@ -183,7 +183,7 @@ test("a load is sent to the routers for its time, and ends with a table", async 
     sent++;
     streamAnswer(response, ["a", "b"]);
   });
-  const { stdout, stderr, error } = await demo("--duration", "300ms", "--load", "200");
+  const { stdout, stderr, error } = await demo("--duration", "1500ms", "--load", "40");
   expect(error).toBeUndefined();
   expect(sent).toBeGreaterThan(0);
   expect(stderr).toMatch(/load [█░]{24} \d+\/60 {2}\d+ s {2}0 errors/);

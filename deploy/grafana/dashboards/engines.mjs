@@ -7,8 +7,11 @@ export const engines = {
     plot(
       "Up",
       "short",
-      [[`min by (engine) (${of("espalier_engine_up")})`, "{{engine}}"]],
-      "1 while all routers find it up.",
+      [
+        [`min by (engine) (${of("espalier_engine_up")})`, "{{engine}}"],
+        [`max by (engine) (${of("espalier_engine_health_overruled")}) > 0`, "{{engine}} tried though down"],
+      ],
+      "1 while all routers find it up. Tried though down: too few engines of a model are up, and requests find out which are.",
     ),
     plot(
       "Circuit breaker",

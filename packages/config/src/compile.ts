@@ -174,6 +174,7 @@ function compileEngineSide(tree: ConfigTree) {
       timeoutMs: health.timeout,
       downAfter: health["down-after"],
       upAfter: health["up-after"],
+      panicThreshold: health["panic-threshold"],
     },
     scrape: { path: scrape.path, intervalMs: scrape.interval, timeoutMs: scrape.timeout },
     breaker: {

@@ -171,6 +171,8 @@ export interface CompiledConfig {
     readonly timeoutMs: number;
     readonly downAfter: number;
     readonly upAfter: number;
+    /** Share of a model's engines that have to be up; with fewer, those that are down are tried. 0 is never. */
+    readonly panicThreshold: number;
   };
   readonly scrape: { readonly path: string; readonly intervalMs: number; readonly timeoutMs: number };
   readonly breaker: {

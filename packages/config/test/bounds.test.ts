@@ -80,6 +80,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["health.timeout", "9ms", "10ms", "1m", "60001ms"],
   ["health.down-after", "0", "1", "100", "101"],
   ["health.up-after", "0", "1", "100", "101"],
+  ["health.panic-threshold", "-0.01", "0", "1", "1.01"],
   ["scrape.interval", "99ms", "100ms", "10m", "600001ms"],
   ["scrape.timeout", "9ms", "10ms", "1m", "60001ms"],
   ["admission.max-queued", "-1", "0", "1000000", "1000001"],

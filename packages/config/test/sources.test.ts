@@ -234,6 +234,7 @@ const samples: Readonly<Record<string, string>> = {
   "health.timeout": "7s",
   "health.down-after": "7",
   "health.up-after": "7",
+  "health.panic-threshold": "0.75",
   "scrape.path": "/a",
   "scrape.interval": "7s",
   "scrape.timeout": "7s",

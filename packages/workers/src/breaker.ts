@@ -37,6 +37,8 @@ export interface BreakerDeps {
 
 /** A breaker with the means to end its timer. */
 export interface OwnedBreaker extends Breaker {
+  /** Puts an engine that is not left alone on trial: one request at a time, until enough have gone well. */
+  doubt(reason: string): void;
   stop(): void;
 }
 
@@ -102,6 +104,10 @@ class EngineBreaker implements OwnedBreaker {
 
   released(): void {
     this.#trialInFlight = false;
+  }
+
+  doubt(reason: string): void {
+    if (this.state === "closed") this.#change("half-open", reason);
   }
 
   stop(): void {

@@ -19,10 +19,12 @@ export interface EngineDescription {
   readonly labels: Readonly<Record<string, string>>;
   /** `overruled`: it does not count, because those of too many engines are open. */
   readonly breaker: { readonly state: string; readonly reason: string; readonly overruled: boolean };
+  /** `overruled`: it is tried though it is down, because too few engines of a model are up. */
   readonly health: {
     readonly last_outcome: string | null;
     readonly consecutive_failures: number;
     readonly consecutive_successes: number;
+    readonly overruled: boolean;
   };
   readonly targets: readonly TargetDescription[];
 }
@@ -80,6 +82,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
       last_outcome: health.lastOutcome ?? null,
       consecutive_failures: health.consecutiveFailures,
       consecutive_successes: health.consecutiveSuccesses,
+      overruled: engine.isTried,
     },
     targets: engine.targets.map(describeTarget),
   };

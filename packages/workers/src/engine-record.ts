@@ -44,6 +44,8 @@ export interface EngineRecord {
   readonly breaker: Breaker;
   /** Whether the breaker does not count for now, because those of too many engines are open. */
   readonly isOverruled: boolean;
+  /** Whether it is tried although it is down, because too few of a model's engines are up. */
+  readonly isTried: boolean;
   /** Whether it is left alone for now, as it has asked for. */
   readonly isResting: boolean;
   /** Leaves it alone for so long, 10 s at most: it has answered that it has no room, and when to come again. */
@@ -69,6 +71,6 @@ export interface Target {
   readonly load: TargetLoad;
   readonly signals: EngineSignals;
   readonly adapters: TargetAdapters;
-  /** Up, not draining, and allowed by the breaker, where that counts; not resting. */
+  /** Up, or tried though it is down; not draining, and allowed by the breaker, where that counts; not resting. */
   readonly usable: boolean;
 }

@@ -55,6 +55,8 @@ export class Engine implements EngineRecord {
   health: EngineHealth = { lastOutcome: undefined, consecutiveFailures: 0, consecutiveSuccesses: 0 };
   /** Whether its breaker does not count for now; see `overruledEngines`. The fleet sets it. */
   isOverruled = false;
+  /** Whether it is tried though it is down; see `findHealthPanic`. The fleet sets it. */
+  isTried = false;
   /** Requests in flight over all ranks. */
   inFlight = 0;
   meters: EngineMeters;
@@ -161,6 +163,17 @@ export class Engine implements EngineRecord {
     else this.logger.info("engine breaker counts again");
   }
 
+  /**
+   * Requests find out, one at a time at first, whether it is as its health checks say; what they find then counts as it
+   * does for every engine.
+   */
+  tryThoughDown(isTried: boolean): void {
+    if (this.isTried === isTried) return;
+    this.isTried = isTried;
+    if (this.state !== "removed") this.meters.tried(isTried);
+    if (isTried) this.breaker.doubt("health checks find it down, as they do too many");
+  }
+
   /** Takes the models that discovery names, if it names any. */
   takeNamedModels(): void {
     if (this.spec.models.length === 0) return;
@@ -210,6 +223,7 @@ export class Engine implements EngineRecord {
     meters.inFlight(this.inFlight);
     meters.breaker(this.breaker.state);
     meters.overruled(this.isOverruled);
+    meters.tried(this.isTried);
     return meters;
   }
 
@@ -249,7 +263,7 @@ class RankTarget implements Target {
   }
 
   get usable(): boolean {
-    const { state, draining, breaker, isOverruled, isResting } = this.engine;
-    return state === "up" && !draining && (breaker.allows || isOverruled) && !isResting;
+    const { state, draining, breaker, isOverruled, isTried, isResting } = this.engine;
+    return (state === "up" || isTried) && !draining && (breaker.allows || isOverruled) && !isResting;
   }
 }

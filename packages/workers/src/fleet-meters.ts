@@ -11,6 +11,7 @@ export interface EngineMeters {
   inFlight(count: number): void;
   breaker(state: BreakerState): void;
   overruled(isOverruled: boolean): void;
+  tried(isTried: boolean): void;
   probe(outcome: FetchOutcome): void;
   scrape(outcome: ScrapeOutcome): void;
   malformedLines(count: number): void;
@@ -39,6 +40,11 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     help: "1 while the engine's circuit breaker does not count, because those of too many engines of a model are open.",
     labels,
   });
+  const tried = meter.gauge({
+    name: "espalier_engine_health_overruled",
+    help: "1 while the engine is tried though health checks find it down, because too few of a model's engines are up.",
+    labels,
+  });
   const probes = meter.counter({
     name: "espalier_engine_health_probes_total",
     help: "Health probes by outcome.",
@@ -60,16 +66,18 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     const inFlightSeries = inFlight.series(engine);
     const breakerSeries = breaker.series(engine);
     const overruledSeries = overruled.series(engine);
+    const triedSeries = tried.series(engine);
     return {
       up: (isUp) => upSeries.set(isUp ? 1 : 0),
       inFlight: (count) => inFlightSeries.set(count),
       breaker: (state) => breakerSeries.set(breakerValues[state]),
       overruled: (isOverruled) => overruledSeries.set(isOverruled ? 1 : 0),
+      tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
       probe: (outcome) => probes.series(engine, outcome).add(),
       scrape: (outcome) => scrapes.series(engine, outcome).add(),
       malformedLines: (count) => malformed.series(engine).add(count),
       remove() {
-        for (const metric of [up, inFlight, breaker, overruled]) metric.remove(engine);
+        for (const metric of [up, inFlight, breaker, overruled, tried]) metric.remove(engine);
         malformed.remove(engine);
         for (const outcome of fetchOutcomes) {
           probes.remove(engine, outcome);

@@ -10,6 +10,8 @@ export interface HealthOptions {
   readonly downAfter: number;
   /** Consecutive successes that bring a down engine up. A new engine needs one. */
   readonly upAfter: number;
+  /** Share of a model's engines, 0 to 1, that have to be up; with fewer, those that are down are tried. 0 is off. */
+  readonly panicThreshold: number;
 }
 
 export interface BreakerOptions {
@@ -63,7 +65,15 @@ export interface FleetOptions {
 export type FleetOptionsInput = { readonly [Section in keyof FleetOptions]?: Partial<FleetOptions[Section]> };
 
 export const defaultFleetOptions: FleetOptions = {
-  health: { path: "/health", intervalMs: 2_000, firstRetryMs: 250, timeoutMs: 1_000, downAfter: 3, upAfter: 2 },
+  health: {
+    path: "/health",
+    intervalMs: 2_000,
+    firstRetryMs: 250,
+    timeoutMs: 1_000,
+    downAfter: 3,
+    upAfter: 2,
+    panicThreshold: 0.5,
+  },
   breaker: {
     consecutiveFailures: 5,
     failureShare: 0.5,

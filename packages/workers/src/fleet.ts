@@ -11,7 +11,7 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/common";
-import { overruledEngines } from "./breaker-panic.ts";
+import { type CrowdJudge, createCrowdJudge } from "./crowd-judge.ts";
 import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
 import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { samePlace, sameSpec, selectSpecs } from "./engine-specs.ts";
@@ -73,7 +73,10 @@ export interface Fleet extends Startable {
    * @returns false when no engine has this id
    */
   setDraining(id: EngineId, draining: boolean): boolean;
-  /** Targets that could take a whole request now: usable, serving a model, and not of engines for prefill alone. */
+  /**
+   * Targets that could take a whole request now: usable, serving a model, and not of engines for prefill alone. Those of one
+   * that is tried though it is down count once requests to it have gone well.
+   */
   usableCount(): number;
   /**
    * @param listener told after every change; what it throws is logged
@@ -100,8 +103,7 @@ class EngineFleet implements Fleet {
   readonly #removed = new Set<Engine>();
   readonly #targets: (Target | undefined)[] = [];
   readonly #listeners = new Set<(change: FleetChange, engine: EngineRecord) => void>();
-  /** Those whose breaker is not closed, and those whose breaker does not count. */
-  readonly #ejected = new Set<Engine>();
+  readonly #judge: CrowdJudge;
   #running = false;
   #engines: readonly EngineRecord[] | undefined;
   #index: ModelIndex | undefined;
@@ -117,6 +119,11 @@ class EngineFleet implements Fleet {
       onChange: (change, engine) => this.#changed(change, engine),
       onIdle: (engine) => this.#forget(engine),
     };
+    this.#judge = createCrowdJudge({
+      ...{ logger: deps.logger, options: this.#engineDeps.options },
+      pools: () => this.#modelIndex().pools,
+      has: (engine) => this.#all.has(engine),
+    });
   }
 
   async start(): Promise<void> {
@@ -191,7 +198,8 @@ class EngineFleet implements Fleet {
   usableCount(): number {
     let count = 0;
     for (const engine of this.#active.values()) {
-      if (engine.models?.length && engine.role !== "prefill")
+      const isDoubtful = engine.state !== "up" && engine.breaker.state !== "closed";
+      if (engine.models?.length && engine.role !== "prefill" && !isDoubtful)
         for (const target of engine.targets) if (target.usable) count += 1;
     }
     return count;
@@ -263,21 +271,10 @@ class EngineFleet implements Fleet {
     return free;
   }
 
-  /** Finds out anew whose breakers count. */
-  #overrule(): void {
-    const { maxEjectedShare } = this.#engineDeps.options.breaker;
-    const overruled = overruledEngines(this.#modelIndex().pools.values(), maxEjectedShare);
-    for (const engine of this.#ejected) {
-      engine.overrule(overruled.has(engine));
-      if (engine.breaker.state === "closed" || !this.#all.has(engine)) this.#ejected.delete(engine);
-    }
-  }
-
   #changed(change: FleetChange, engine: Engine): void {
     if (change === "added" || change === "gone") this.#engines = undefined;
     if (change === "models") this.#index = undefined;
-    if (change === "breaker" && engine.breaker.state !== "closed") this.#ejected.add(engine);
-    if (this.#ejected.size > 0) this.#overrule();
+    this.#judge.changed(change, engine);
     for (const listener of this.#listeners) {
       try {
         listener(change, engine);

@@ -12,6 +12,8 @@ test("an engine has its series from the moment it is known, and none once it is 
     "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{a}",
     "espalier_engine_breaker_state{b}",
+    "espalier_engine_health_overruled{a}",
+    "espalier_engine_health_overruled{b}",
     "espalier_engine_requests_in_flight{a}",
     "espalier_engine_requests_in_flight{b}",
     "espalier_engine_up{a}",
@@ -24,6 +26,7 @@ test("an engine has its series from the moment it is known, and none once it is 
   expect(harness.meter.series).toEqual([
     "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{b}",
+    "espalier_engine_health_overruled{b}",
     "espalier_engine_health_probes_total{b,timeout}",
     "espalier_engine_requests_in_flight{b}",
     "espalier_engine_up{b}",
@@ -159,7 +162,12 @@ test("an engine is described as plain JSON", async () => {
     weight: 2,
     labels: { zone: "z1" },
     breaker: { state: "closed", reason: "new", overruled: false },
-    health: { last_outcome: "ok", consecutive_failures: 0, consecutive_successes: expect.any(Number) },
+    health: {
+      last_outcome: "ok",
+      consecutive_failures: 0,
+      consecutive_successes: expect.any(Number),
+      overruled: false,
+    },
     targets: [
       {
         key: "a",
@@ -189,7 +197,12 @@ test("what is not known of an engine is null in its description", () => {
   harness.fleet.apply([harness.engine("a").spec]);
   const description = describeEngine(harness.record("a"));
   expect(description).toMatchObject({ state: "starting", reason: "new", models: null });
-  expect(description.health).toEqual({ last_outcome: null, consecutive_failures: 0, consecutive_successes: 0 });
+  expect(description.health).toEqual({
+    last_outcome: null,
+    consecutive_failures: 0,
+    consecutive_successes: 0,
+    overruled: false,
+  });
   expect(new Set(Object.values(description.targets[0]!.signals))).toEqual(new Set([null]));
 });
 

@@ -124,6 +124,13 @@ export const health = section("How it is found out whether an engine is up.", {
     minimum: 1,
     maximum: 100,
   }),
+  "panic-threshold": number({
+    description:
+      "Share of a model's engines that have to be up; with fewer, those that are down are tried, one request at a time until they answer. 0: never.",
+    default: 0.5,
+    minimum: 0,
+    maximum: 1,
+  }),
 });
 
 export const scrape = section("How the engines' own load figures are read.", {

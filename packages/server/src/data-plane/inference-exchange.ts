@@ -22,6 +22,7 @@ import { leaveAlone } from "./leave-alone.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { reportOutcome } from "./report-outcome.ts";
 import type { RouterContext } from "./router-context.ts";
+import { selectSure } from "./select-sure.ts";
 import { upstreamHeaders } from "./upstream-headers.ts";
 
 /**
@@ -160,7 +161,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const accepts = this.#split ? this.#context.split.alonePredicate(pool, targets, this.#tried) : servesAlone;
     trace?.picking();
     const restriction = { tried: this.#tried, onlyEngine, accepts, onMatched: prompt && trace?.onMatched };
-    const selection = this.#context.selector.select(pool, targets, this.#plan, restriction);
+    const selection = selectSure(this.#context.selector, this.#plan, targets, restriction);
     trace?.picked(pool.policy.name, selection);
     return selection;
   }

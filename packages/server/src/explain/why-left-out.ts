@@ -27,9 +27,9 @@ export function whyLeftOut(
 }
 
 function reasonsOf({ engine }: Target, { onlyEngine, dutyOf }: LeftOutReasons): readonly string[] {
-  const { state, stateReason, draining, breaker, isOverruled, isResting, role, id } = engine;
+  const { state, stateReason, draining, breaker, isOverruled, isTried, isResting, role, id } = engine;
   const reasons: string[] = [];
-  if (state !== "up") reasons.push(`${state}: ${stateReason}`);
+  if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
   if (draining) reasons.push("an operator has drained it");
   if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
   if (isResting) reasons.push("it asked to be left alone for a while (Retry-After)");

@@ -59,6 +59,12 @@ export const mesh = {
       [[of("espalier_mesh_links"), "{{instance}}"]],
       "Up to 16 routers, each has one to every other.",
     ),
+    plot(
+      "Waiting to be sent",
+      "bytes",
+      [[of("espalier_mesh_waiting_bytes"), "{{instance}}"]],
+      "On all links together. Beyond limits.max-mesh-buffer new requests are refused.",
+    ),
     plot("Ends of links", "ops", [[sum(rate("espalier_mesh_link_ends_total"), "why"), "{{why}}"]], "Why."),
     plot(
       "Dialing",

@@ -55,13 +55,31 @@ export const traffic = {
       "Requests whose answer has not ended.",
     ),
     plot(
+      "Request bodies in flight",
+      "bytes",
+      [[`max by (instance) (${of("espalier_request_body_bytes")})`, "{{instance}}"]],
+      "Beyond limits.max-body-bytes-in-flight further ones are answered with 429.",
+    ),
+    plot(
+      "Connections",
+      "short",
+      [
+        [sum(of("espalier_open_connections"), "instance, listener"), "{{instance}} {{listener}}"],
+        [
+          sum(rate("espalier_refused_connections_total"), "instance, listener, how"),
+          "{{instance}} {{listener}} {{how}} a second",
+        ],
+      ],
+      "Open ones, and those beyond limits.max-connections: answered with 503, or closed at once.",
+    ),
+    plot(
       "Event loop delay",
       "s",
       [[`max by (instance) (${of("espalier_event_loop_delay_seconds")})`, "{{instance}}"]],
       "How late a router comes to its work for half a second on end. Beyond limits.max-event-loop-delay it refuses requests.",
     ),
     plot(
-      "Refused for want of time or memory",
+      "Refused for want of time, memory or room towards other routers",
       "percentunit",
       [
         [`max by (instance) (${of("espalier_shed_ratio")})`, "{{instance}} refused"],

@@ -98,6 +98,11 @@ export const errorCatalogue = {
     type: "rate_limit_error",
   },
   no_engine_available: upstream(503, "No engine of the pool can take the request now.", "Retry after Retry-After."),
+  too_many_connections: upstream(
+    503,
+    "The router is at its limit of client connections.",
+    "Retry on a new connection after the time in Retry-After.",
+  ),
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),
   upstream_reset: upstream(502, "The engine closed the connection before it answered.", "Retry."),

@@ -204,10 +204,13 @@ export interface CompiledConfig {
     readonly maxHeaderBytes: number;
     readonly maxNesting: number;
     readonly maxConcurrentRequests: number;
+    readonly maxBodyBytesInFlight: number;
+    readonly maxConnections: number;
     readonly maxConnectionsPerEngine: number;
     readonly maxQueuedPerEngine: number;
     readonly maxEventLoopDelayMs: number;
     readonly maxHeapShare: number;
+    readonly maxMeshBufferBytes: number;
   };
   readonly drain: { readonly delayMs: number; readonly graceMs: number };
   readonly log: { readonly level: "debug" | "info" | "warn" | "error"; readonly format: "json" | "pretty" };

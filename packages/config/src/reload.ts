@@ -8,8 +8,11 @@ const reloadablePaths = [
   ...[
     "limits.max-nesting",
     "limits.max-concurrent-requests",
+    "limits.max-body-bytes-in-flight",
+    "limits.max-connections",
     "limits.max-event-loop-delay",
     "limits.max-heap-share",
+    "limits.max-mesh-buffer",
     "drain",
     "log.level",
   ],

@@ -113,10 +113,13 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["limits.max-header-bytes", "1023B", "1KiB", "1MiB", "1048577B"],
   ["limits.max-nesting", "3", "4", "1000", "1001"],
   ["limits.max-concurrent-requests", "0", "1", "1000000", "1000001"],
+  ["limits.max-body-bytes-in-flight", "1023", "1KiB", "64GiB", "64.1GiB"],
+  ["limits.max-connections", "0", "1", "1000000", "1000001"],
   ["limits.max-connections-per-engine", "0", "1", "65535", "65536"],
   ["limits.max-queued-per-engine", "-1", "0", "1000000", "1000001"],
   ["limits.max-event-loop-delay", "9ms", "10ms", "1m", "60001"],
   ["limits.max-heap-share", "0.09", "0.1", "1", "1.01"],
+  ["limits.max-mesh-buffer", "1048575", "1MiB", "1GiB", "1073741825"],
   ["drain.delay", "-1", "0s", "10m", "600001"],
   ["drain.grace", "-1", "0s", "24h", "86400001"],
 ];

@@ -112,10 +112,13 @@ test("without any source the configuration is complete", () => {
       maxHeaderBytes: 32_768,
       maxNesting: 64,
       maxConcurrentRequests: 4_096,
+      maxBodyBytesInFlight: 1_073_741_824,
+      maxConnections: 16_384,
       maxConnectionsPerEngine: 1_024,
       maxQueuedPerEngine: 1_024,
       maxEventLoopDelayMs: 1_000,
       maxHeapShare: 0.9,
+      maxMeshBufferBytes: 67_108_864,
     },
     drain: { delayMs: 5_000, graceMs: 180_000 },
     log: { level: "info", format: "json" },
@@ -188,10 +191,13 @@ limits:
   max-header-bytes: 65536
   max-nesting: 10
   max-concurrent-requests: 8
+  max-body-bytes-in-flight: 2GiB
+  max-connections: 10
   max-connections-per-engine: 9
   max-queued-per-engine: 0
   max-event-loop-delay: 250ms
   max-heap-share: 0.5
+  max-mesh-buffer: 8MiB
 drain: { delay: 0s, grace: 1.5m }
 log: { level: debug, format: pretty }
 `;
@@ -290,10 +296,13 @@ test("every key of the file has its place in the compiled form", () => {
       maxHeaderBytes: 65_536,
       maxNesting: 10,
       maxConcurrentRequests: 8,
+      maxBodyBytesInFlight: 2_147_483_648,
+      maxConnections: 10,
       maxConnectionsPerEngine: 9,
       maxQueuedPerEngine: 0,
       maxEventLoopDelayMs: 250,
       maxHeapShare: 0.5,
+      maxMeshBufferBytes: 8_388_608,
     },
     drain: { delayMs: 0, graceMs: 90_000 },
     log: { level: "debug", format: "pretty" },

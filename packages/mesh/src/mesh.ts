@@ -211,6 +211,12 @@ class RouterMesh implements Mesh, LinkObserver {
     this.#membership.setUnreachable(targets);
   }
 
+  get bufferedBytes(): number {
+    let bytes = 0;
+    for (const link of this.#links.links()) bytes += link.bufferedBytes;
+    return bytes;
+  }
+
   describe(): BackendDescription {
     const links = new Map(this.#links.links().map((link) => [link.peer.origin.router, link]));
     const members = this.members().map((member) => {

@@ -96,7 +96,8 @@ test.each(["openai", "anthropic", "sglang"] as const)("%s: every error of the ca
 
 test("retry-after stands on retryable 429 and 503, one second unless the error says more", () => {
   const withHeader = codes.filter((code) => errorResponse("openai", new EspalierError(code)).headers["retry-after"]);
-  expect(withHeader).toEqual(["overloaded", "queue_full", "deadline_missed", "no_engine_available", "draining"]);
+  const busy = ["overloaded", "queue_full", "deadline_missed"];
+  expect(withHeader).toEqual([...busy, "no_engine_available", "too_many_connections", "draining"]);
   for (const code of withHeader) {
     expect(errorResponse("openai", new EspalierError(code)).headers["retry-after"]).toBe("1");
   }

@@ -29,6 +29,7 @@ import { createRequestMetrics } from "./data-plane/request-metrics.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createSplitParts } from "./disaggregation/split-parts.ts";
+import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
 import { createDrain } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
@@ -44,6 +45,8 @@ import { poolRules } from "./routing/pool-rules.ts";
 import { createPools } from "./routing/pools.ts";
 import { createTracingParts } from "./tracing/tracing-parts.ts";
 
+/** Connections of clients beyond the bound that are told so. */
+const toldConnections = 256;
 /** Responses whose engine is remembered. */
 const storedResponseCapacity = 100_000;
 
@@ -74,7 +77,7 @@ export function createContext(
   const ports: Ports = { clock, scheduler, random, logger, meter };
   const engineSide = createEngineSide(config, ports);
   const { proxy, http, index, mesh, fleet, prefix } = engineSide;
-  const inFlight = { count: 0 };
+  const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
   const onChange = (now: CompiledConfig): void => {
@@ -102,7 +105,14 @@ export function createContext(
       ...{ config: config.admission, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
     }),
-    overload: createOverload({ clock, scheduler, logger, meter, limits: () => live.current.limits }),
+    overload: createOverload({
+      ...{ clock, scheduler, logger, meter, limits: () => live.current.limits },
+      bodyBytes: () => inFlight.bodyBytes,
+      meshBytes: () => mesh?.bufferedBytes ?? 0,
+    }),
+    connections: createConnectionLimit({
+      ...{ listener: "clients", max: () => live.current.limits.maxConnections, told: toldConnections, meter, logger },
+    }),
     memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
     metrics: createRequestMetrics(meter),
     decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),

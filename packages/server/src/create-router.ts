@@ -1,6 +1,8 @@
+import type { Server } from "node:http";
 import {
   type Clock,
   type Logger,
+  type Meter,
   type Random,
   type Scheduler,
   type Startable,
@@ -17,6 +19,7 @@ import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import type { Readiness } from "./data-plane/probe-routes.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { explainRequest } from "./explain/explain-request.ts";
+import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
 import type { Drain } from "./lifecycle/drain.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
@@ -25,6 +28,9 @@ import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
 import { readTls } from "./lifecycle/tls-material.ts";
 import { untilReady } from "./lifecycle/until-ready.ts";
 import { listenerSettings } from "./router-options.ts";
+
+/** Connections of operators, scrapers and dashboards. */
+const maxAdminConnections = 1_024;
 
 /** What a router is built of. The ports are those of the running process unless given. */
 export interface RouterDependencies {
@@ -115,6 +121,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
     keySha256: config.admin.keySha256,
   });
   dashboard.serveDocuments(adminApp.server);
+  context.connections.watch(dataApp.server, config.listen.tls !== undefined);
+  boundOperators(dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
     ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
@@ -145,6 +153,13 @@ export function createRouter(dependencies: RouterDependencies): Router {
     reload,
     drain,
   };
+}
+
+function boundOperators({ config, logger }: RouterDependencies, meter: Meter, server: Server): void {
+  const limit = createConnectionLimit({
+    ...{ listener: "operators", max: () => maxAdminConnections, told: 0, meter, logger },
+  });
+  limit.watch(server, config.admin.tls !== undefined);
 }
 
 /** What an operator asks of one process of a group, all do. */

@@ -42,6 +42,7 @@ export function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
     sessionKeyLadder: config.sessionKey,
     maxNesting: config.limits.maxNesting,
     maxConcurrentRequests: config.limits.maxConcurrentRequests,
+    maxBodyBytesInFlight: config.limits.maxBodyBytesInFlight,
     injectUsage: config.injectUsage,
     forwardPaths: config.forwardPaths,
   };

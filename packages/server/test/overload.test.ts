@@ -6,14 +6,15 @@ import { createOverload, type Overload } from "../src/lifecycle/overload.ts";
 /** A router whose event loop comes late to its timers, and whose heap fills, as the test says. */
 async function setUp() {
   const time = createVirtualTime();
-  const state = { lateMs: 0, heap: 0.2, skewMs: 0 };
-  const limits = { maxEventLoopDelayMs: 200, maxHeapShare: 0.9 };
+  const state = { lateMs: 0, heap: 0.2, mesh: 0, bodies: 0, skewMs: 0 };
+  const limits = { maxEventLoopDelayMs: 200, maxHeapShare: 0.9, maxMeshBufferBytes: 1_000 };
   const meter = createSeriesMeter();
   const logger = createRecordingLogger();
   const overload = createOverload({
     clock: { ...time.clock, nowMs: () => time.clock.nowMs() + state.skewMs },
     scheduler: time.scheduler,
     ...{ logger, meter, limits: () => limits, heapShare: () => state.heap },
+    ...{ bodyBytes: () => state.bodies, meshBytes: () => state.mesh },
   });
   await overload.start();
   return {
@@ -82,6 +83,20 @@ describe("new requests", () => {
     expect(refused(overload)).toBe(1_000);
   });
 
+  test("are refused while too much waits for other routers, and say so", async () => {
+    const { overload, look, state, limits, meter } = await setUp();
+    state.mesh = limits.maxMeshBufferBytes;
+    look(100);
+    expect(refused(overload)).toBe(0);
+    state.mesh += 1;
+    look(20);
+    expect(() => overload.admit()).toThrow("The router is short of bandwidth to other routers.");
+    expect(meter.value("espalier_shed_requests_total", "mesh")).toBe(1);
+    state.mesh = 0;
+    look(20);
+    expect(refused(overload)).toBe(0);
+  });
+
   test("are taken again little by little", async () => {
     const { overload, look, state, logger } = await setUp();
     state.heap = 0.95;
@@ -107,12 +122,14 @@ test("limits are read anew at each look", async () => {
 
 test("metrics tell the pressure and what was refused for it", async () => {
   const { overload, look, state, meter } = await setUp();
-  state.lateMs = 300;
+  Object.assign(state, { lateMs: 300, mesh: 7, bodies: 8 });
   look(6);
   const count = refused(overload);
   expect(meter.value("espalier_shed_requests_total", "event-loop")).toBe(count);
   expect(meter.value("espalier_event_loop_delay_seconds")).toBeCloseTo(0.3, 5);
   expect(meter.value("espalier_heap_used_ratio")).toBe(0.2);
+  expect(meter.value("espalier_mesh_waiting_bytes")).toBe(7);
+  expect(meter.value("espalier_request_body_bytes")).toBe(8);
   expect(meter.value("espalier_shed_ratio")).toBeCloseTo(0.2, 5);
 });
 
@@ -122,8 +139,9 @@ test("nothing runs after the stop, and the heap of this process is known", async
   time.advance(10_000);
   const meter = createSeriesMeter();
   const { clock, scheduler } = time;
-  const limits = () => ({ maxEventLoopDelayMs: 1_000, maxHeapShare: 1 });
-  const own = createOverload({ clock, scheduler, logger: silentLogger, meter, limits });
+  const limits = () => ({ maxEventLoopDelayMs: 1_000, maxHeapShare: 1, maxMeshBufferBytes: 1 });
+  const others = { bodyBytes: () => 0, meshBytes: () => 0 };
+  const own = createOverload({ clock, scheduler, logger: silentLogger, meter, limits, ...others });
   await own.start();
   time.advance(100);
   const share = meter.value("espalier_heap_used_ratio");

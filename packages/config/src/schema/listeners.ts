@@ -151,6 +151,18 @@ export const limits = section("Bounds on what the router takes on.", {
     minimum: 1,
     maximum: 1_000_000,
   }),
+  "max-body-bytes-in-flight": size({
+    description: "Request bodies in flight, all together; further ones are answered with 429.",
+    default: "1GiB",
+    minimum: "1KiB",
+    maximum: "64GiB",
+  }),
+  "max-connections": integer({
+    description: "Connections of clients; further ones are answered with 503 and closed.",
+    default: 16_384,
+    minimum: 1,
+    maximum: 1_000_000,
+  }),
   "max-connections-per-engine": integer({
     description: "Connections to one engine.",
     default: 1_024,
@@ -175,6 +187,12 @@ export const limits = section("Bounds on what the router takes on.", {
     default: 0.9,
     minimum: 0.1,
     maximum: 1,
+  }),
+  "max-mesh-buffer": size({
+    description: "Bytes that wait to be sent to other routers, all together, beyond which new requests are refused.",
+    default: "64MiB",
+    minimum: "1MiB",
+    maximum: "1GiB",
   }),
 });
 

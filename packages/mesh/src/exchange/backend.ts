@@ -13,6 +13,8 @@ export interface Backend extends Startable {
   setUnreachable(targets: readonly string[]): void;
   /** Says goodbye, so that others take over at once. `stop` follows. */
   leave(): Promise<void>;
+  /** What waits to be sent to other routers, in all. */
+  readonly bufferedBytes: number;
   /** Plain JSON for operators. */
   describe(): BackendDescription;
 }

@@ -133,6 +133,10 @@ class RedisBackend implements Backend {
     this.#tellAll();
   }
 
+  get bufferedBytes(): number {
+    return this.#parts.writer.queuedBytes;
+  }
+
   describe(): BackendDescription {
     return describeRedis(this.#parts, this.#traffic, this.members(), this.waitingFor);
   }
@@ -227,14 +231,11 @@ class RedisBackend implements Backend {
     await this.#parts.directory.forget(session, forgotten);
     for (const router of forgotten) this.#parts.channels.forget(router);
     if (++this.#looks % sweepEvery !== 0) return;
-    this.#traffic.keepOnly(new Set(["sent", ...this.members().map(({ origin }) => originKey(origin))]));
-    const dead = [...sources.values()].filter(({ origin }) => !this.#isKnown(origin));
+    // A member in any state may come back to its journal.
+    const known = new Set(this.members().map(({ origin }) => originKey(origin)));
+    this.#traffic.keepOnly(new Set(["sent", ...known]));
+    const dead = [...sources.values()].filter(({ origin }) => !known.has(originKey(origin)));
     await this.#parts.directory.sweep(session, dead, new Set(this.#parts.reader.dropped.map(originKey)));
-  }
-
-  /** A member in any state may come back to its journal. */
-  #isKnown(origin: Origin): boolean {
-    return this.members().some((member) => originKey(member.origin) === originKey(origin));
   }
 
   #control(message: ControlMessage): void {

@@ -14,6 +14,7 @@ const memberOf = (name: string): Member => ({
 /** A backend that a test moves. */
 class FakeBackend implements Backend {
   readonly kind = "mesh";
+  readonly bufferedBytes = 0;
   waitingFor: readonly string[] = ["peers"];
   isStarted = Promise.resolve();
   readonly #told: string[];

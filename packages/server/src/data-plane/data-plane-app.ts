@@ -11,6 +11,7 @@ import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { beginTrace } from "../tracing/begin-trace.ts";
 import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
+import { holdDeclared, holdPieces } from "./body-room.ts";
 import { type ClientErrors, createClientErrors } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
@@ -62,10 +63,13 @@ export function createDataPlaneApp(
   clientErrors.watch(app);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
+  app.decorateRequest("heldBytes", 0);
   app.removeAllContentTypeParsers();
   // By name too: fastify looks for the parser of every other type anew each time.
   for (const type of ["application/json", "*"]) {
-    app.addContentTypeParser(type, (_, payload, done) => readBody(payload, listener.maxBodyBytes, done));
+    app.addContentTypeParser(type, (request, payload, done) =>
+      readBody(payload, { maxBytes: listener.maxBodyBytes, onPiece: holdPieces(context, request) }, done),
+    );
   }
   app.setErrorHandler((error, request, reply) => {
     reply.hijack();
@@ -79,7 +83,7 @@ export function createDataPlaneApp(
   // Answers that fastify does not write say these themselves.
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    if (context.drain.started) reply.header("connection", "close");
+    if (context.drain.started || context.connections.isSurplus(request.raw.socket)) reply.header("connection", "close");
     done();
   });
   registerProbes(app, readiness);
@@ -87,6 +91,7 @@ export function createDataPlaneApp(
     served.addHook("onRequest", (request, reply, done) => {
       try {
         admit(context, request);
+        holdDeclared(context, request, reply.raw);
       } catch (thrown) {
         done(asEspalierError(thrown));
         return;
@@ -148,6 +153,7 @@ function admit(context: RouterContext, request: FastifyRequest): void {
     overload,
     live: { settings },
   } = context;
+  if (context.connections.isSurplus(request.raw.socket)) throw new EspalierError("too_many_connections");
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
@@ -174,7 +180,8 @@ function isJson(contentType: string): boolean {
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {
   countRefusal(context, request, error);
   // What is left of a refused body is not read: the connection ends with the answer.
-  const unread = request.raw.complete ? closing(context) : ["connection", "close"];
+  const isOver = !request.raw.complete || error.code === "too_many_connections";
+  const unread = isOver ? ["connection", "close"] : closing(context);
   replyWithError(reply.raw, familyOf(request), error, request.id, unread);
 }
 

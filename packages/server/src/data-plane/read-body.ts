@@ -1,17 +1,23 @@
 import type { IncomingMessage } from "node:http";
 import { EspalierError } from "@espalier/common";
 
+export interface BodyLimits {
+  /** A longer body is refused, when its length is declared before anything of it is read. */
+  readonly maxBytes: number;
+  /** Told of each piece; what it returns ends the reading. */
+  readonly onPiece?: ((bytes: number) => Error | undefined) | undefined;
+}
+
 /**
  * Reads a request body into one buffer. A body that comes in one piece, as nearly all do, is taken as it is: joining
  * would allocate and copy it once more.
  *
- * @param maxBytes a longer body is refused, when its length is declared before anything of it is read
- * @param done called once, with EspalierError `body_too_large`, with the error of a connection that broke, or with the
- *   body
+ * @param done called once, with EspalierError `body_too_large`, with what `onPiece` finds wrong, with the error of a
+ *   connection that broke, or with the body
  */
 export function readBody(
   request: IncomingMessage,
-  maxBytes: number,
+  { maxBytes, onPiece }: BodyLimits,
   done: (error: Error | null, body?: Buffer) => void,
 ): void {
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) {
@@ -29,7 +35,8 @@ export function readBody(
   };
   const onData = (chunk: Buffer): void => {
     size += chunk.length;
-    if (size > maxBytes) finish(new EspalierError("body_too_large"));
+    const wrong = size > maxBytes ? new EspalierError("body_too_large") : onPiece?.(chunk.length);
+    if (wrong) finish(wrong);
     else chunks.push(chunk);
   };
   const onEnd = (): void => finish(null);

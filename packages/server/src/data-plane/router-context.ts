@@ -9,6 +9,7 @@ import type { AdapterUse } from "../adapters/adapter-use.ts";
 import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
+import type { ConnectionLimit } from "../lifecycle/connection-limit.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { LiveConfig } from "../lifecycle/live-config.ts";
 import type { Overload } from "../lifecycle/overload.ts";
@@ -25,6 +26,7 @@ export interface DataPlaneSettings {
   readonly sessionKeyLadder: readonly SessionKeySource[];
   readonly maxNesting: number;
   readonly maxConcurrentRequests: number;
+  readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
   /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
   readonly forwardPaths: readonly string[];
@@ -64,6 +66,7 @@ export interface RouterContext {
   readonly mesh: MeshParts | undefined;
   readonly metrics: RequestMetrics;
   readonly storedResponses: StoredResponses;
+  readonly connections: ConnectionLimit;
   readonly drain: Drain;
   readonly inFlight: InFlightCount;
 }
@@ -71,4 +74,6 @@ export interface RouterContext {
 /** Requests whose answer has not ended, shared by every route of the data plane. */
 export interface InFlightCount {
   count: number;
+  /** Of their bodies, those that are still being read included. */
+  bodyBytes: number;
 }

@@ -23,6 +23,8 @@ export interface OverloadLimits {
   readonly maxEventLoopDelayMs: number;
   /** Share, 0 to 1, of the heap that V8 may use at most. */
   readonly maxHeapShare: number;
+  /** Bytes that may wait to be sent to other routers, all together. */
+  readonly maxMeshBufferBytes: number;
 }
 
 export interface OverloadDependencies {
@@ -33,22 +35,32 @@ export interface OverloadDependencies {
   readonly limits: () => OverloadLimits;
   /** Share of the heap in use; that of this process unless given. */
   readonly heapShare?: () => number;
+  /** Of the request bodies in flight; only told, for they are bounded exactly where they come in. */
+  readonly bodyBytes: () => number;
+  /** What waits to be sent to other routers. */
+  readonly meshBytes: () => number;
 }
 
-/** Refuses a share of the new requests while the router itself has too little time or memory. */
+/** Refuses a share of the new requests while the router itself has too little time, memory or room towards others. */
 export interface Overload extends Startable {
   /** @throws EspalierError `overloaded` for a request that is refused */
   admit(): void;
 }
 
-type Pressure = "event-loop" | "heap";
+type Pressure = "event-loop" | "heap" | "mesh";
+
+const shortOf: Readonly<Record<Pressure, string>> = {
+  "event-loop": "processor time",
+  heap: "memory",
+  mesh: "bandwidth to other routers",
+};
 
 /**
  * Requests that are under way go on: refusing new ones early is what keeps these in time. The share that is refused grows
  * from look to look until the pressure is gone, and falls slowly, so that load settles where the router can bear it.
  */
 export function createOverload({ clock, scheduler, logger, meter, limits, ...others }: OverloadDependencies): Overload {
-  const { heapShare = usedHeapShare } = others;
+  const { heapShare = usedHeapShare, bodyBytes, meshBytes } = others;
   const meters = createMeters(meter);
   const delays: number[] = [];
   let dueMs = 0;
@@ -61,16 +73,20 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
     const nowMs = clock.nowMs();
     delays.push(Math.max(0, nowMs - dueMs));
     if (delays.length > patienceLooks) delays.shift();
-    const [delayMs, heap] = [delays.length < patienceLooks ? 0 : Math.min(...delays), heapShare()];
+    const delayMs = delays.length < patienceLooks ? 0 : Math.min(...delays);
+    const [heap, mesh] = [heapShare(), meshBytes()];
     meters.delay.set(delayMs / 1_000);
     meters.heap.set(heap);
-    settle(pressureOf(delayMs, heap));
+    meters.bodies.set(bodyBytes());
+    meters.mesh.set(mesh);
+    settle(pressureOf(delayMs, heap, mesh));
     dueMs = nowMs + periodMs;
     cancel = scheduler.after(periodMs, look);
   };
-  const pressureOf = (delayMs: number, heap: number): Pressure | undefined => {
-    const { maxEventLoopDelayMs, maxHeapShare } = limits();
+  const pressureOf = (delayMs: number, heap: number, meshBuffer: number): Pressure | undefined => {
+    const { maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes } = limits();
     if (heap > maxHeapShare) return "heap";
+    if (meshBuffer > maxMeshBufferBytes) return "mesh";
     return delayMs > maxEventLoopDelayMs ? "event-loop" : undefined;
   };
   const settle = (found: Pressure | undefined): void => {
@@ -95,8 +111,7 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
       if (owed < 1) return;
       owed -= 1;
       meters.shed(pressure!);
-      const what = pressure === "heap" ? "memory" : "processor time";
-      throw new EspalierError("overloaded", `The router is short of ${what}.`, { retryAfterSeconds });
+      throw new EspalierError("overloaded", `The router is short of ${shortOf[pressure!]}.`, { retryAfterSeconds });
     },
   };
 }
@@ -104,7 +119,7 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
 function createMeters(meter: Meter) {
   const shed = meter.counter({
     name: "espalier_shed_requests_total",
-    help: "Requests refused because the router itself was short of time or memory.",
+    help: "Requests refused because the router itself was short of time, of memory, or of room towards other routers.",
     labels: ["pressure"],
   });
   const gauge = (name: string, help: string) => meter.gauge({ name, help }).series();
@@ -112,7 +127,9 @@ function createMeters(meter: Meter) {
     shed: (pressure: Pressure) => shed.series(pressure).add(),
     delay: gauge("espalier_event_loop_delay_seconds", "How late timers came at least, over half a second."),
     heap: gauge("espalier_heap_used_ratio", "Heap in use, of what V8 may use at most."),
-    share: gauge("espalier_shed_ratio", "Share of new requests that is refused for want of time or memory."),
+    bodies: gauge("espalier_request_body_bytes", "Bytes of the bodies of requests in flight, as declared or read."),
+    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes that wait to be sent to other routers, on all links together."),
+    share: gauge("espalier_shed_ratio", "Share of new requests that is refused for such a want."),
   };
 }
 

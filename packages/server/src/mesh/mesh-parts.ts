@@ -44,6 +44,8 @@ export interface MeshParts extends Startable {
   readonly address: string | null;
   /** What it waits for before it should be used. */
   readonly waitingFor: readonly string[];
+  /** What waits to be sent to other routers, in bytes. */
+  readonly bufferedBytes: number;
   /** Ties what operators said elsewhere to this router's fleet. */
   attachFleet(fleet: Fleet, forgetPlacements: (slot: number) => void): void;
   /** What other routers must know from here on. */
@@ -105,6 +107,9 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     },
     get waitingFor() {
       return backend.waitingFor;
+    },
+    get bufferedBytes() {
+      return backend.bufferedBytes;
     },
     attachFleet(fleet, forgetPlacements) {
       attached = fleet;

@@ -24,7 +24,7 @@ async function startFeeds() {
   const { time, fleet, http } = scripted;
   const unreachable: (readonly string[])[] = [];
   const alone: Backend = {
-    ...{ kind: "mesh", waitingFor: [], members: () => [], onMembers: () => () => {} },
+    ...{ kind: "mesh", bufferedBytes: 0, waitingFor: [], members: () => [], onMembers: () => () => {} },
     setUnreachable: (targets) => void unreachable.push(targets),
     ...{ setDraining() {}, async start() {}, async leave() {}, async stop() {} },
     describe: () => ({ kind: "mesh", address: null, members: [], waitingFor: [] }),

@@ -1,0 +1,85 @@
+import { readFileSync } from "node:fs";
+import { Agent, get } from "node:https";
+import { fileURLToPath } from "node:url";
+import { waitFor } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+import { call, chat, type RawConnection, rawConnection, rawPost } from "./client.ts";
+import { createRig, type RunningRouter } from "./rig.ts";
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+const request = rawPost("/v1/chat/completions", JSON.stringify(chat()));
+const answer = /\r\n\r\n\{[\s\S]+\}/;
+
+async function connections(router: RunningRouter, count: number): Promise<readonly RawConnection[]> {
+  const before = await openAt(router);
+  const open: RawConnection[] = [];
+  for (let number = 0; number < count; number++) open.push(await rawConnection(router.port));
+  await waitFor(async () => (await openAt(router)) === before + count, { what: `${count} more connections` });
+  return open;
+}
+
+const openAt = async (router: RunningRouter): Promise<number> =>
+  (await router.metrics()).sum("espalier_open_connections", { listener: "clients" });
+
+test("the connection past the bound is told so with 503 and a time to come again, and closed; probes are answered on it", async () => {
+  const [sim] = await rig.sims(1);
+  const router = await rig.router({ engines: [sim!.url], config: { limits: { "max-connections": 2 } } });
+  const kept = await connections(router, 2);
+  for (const connection of kept) {
+    connection.write(request);
+    expect(await connection.until(answer)).toMatch(/^HTTP\/1\.1 200 /);
+  }
+
+  const [surplus] = await connections(router, 1);
+  surplus!.write(request);
+  const refusal = await surplus!.until(answer);
+  expect(refusal).toMatch(/^HTTP\/1\.1 503 [\s\S]*"code":"too_many_connections"/);
+  expect(refusal).toMatch(/retry-after: 1\r\n/i);
+  expect(refusal).toMatch(/connection: close\r\n/i);
+  await surplus!.closed();
+  const probe = await call(`${router.url}/livez`);
+  expect([probe.status, probe.headers.connection]).toEqual([200, "close"]);
+
+  // Those that were there first are served as ever.
+  kept[0]!.write(request);
+  await kept[0]!.until(/200 [\s\S]*200 /);
+  const page = await router.metrics();
+  expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "answered" })).toBe(2);
+  const told = (part: string) => router.lines.filter(({ message }) => message.startsWith(part));
+  expect(told("connections are refused")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
+
+  for (const { socket } of kept) socket.destroy();
+  await waitFor(async () => (await openAt(router)) === 0, { what: "no connections" });
+  expect(told("connections are taken again")).toHaveLength(1);
+  expect((await call(`${router.url}/v1/models`)).status).toBe(200);
+});
+
+test("of those beyond the bound 256 are kept until they ask; the next one is closed at once", async () => {
+  const router = await rig.router({ config: { limits: { "max-connections": 1 } } });
+  await connections(router, 257);
+  const next = await rawConnection(router.port);
+  await next.closed();
+  expect(next.received()).toBe("");
+  const page = await router.metrics();
+  expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "closed" })).toBe(1);
+  expect(page.sum("espalier_open_connections", { listener: "clients" })).toBe(257);
+});
+
+test("over TLS it is told after the handshake", async () => {
+  const path = (name: string): string => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
+  const tls = { "cert-file": path("localhost.crt"), "key-file": path("localhost.key") };
+  const config = { limits: { "max-connections": 1 }, listen: { tls } };
+  const router = await rig.router({ config });
+  const ask = () => call(`${router.url}/v1/models`, { tls: { ca: readFileSync(path("localhost.crt"), "utf8") } });
+  expect((await ask()).status).toBe(200);
+  await waitFor(async () => (await openAt(router)) === 0, { what: "no connections" });
+  const agent = new Agent({ keepAlive: true, ca: readFileSync(path("localhost.crt"), "utf8") });
+  rig.own(() => agent.destroy());
+  const status = await new Promise((resolve, reject) =>
+    get(`${router.url}/livez`, { agent }, (response) => resolve(response.resume().statusCode)).on("error", reject),
+  );
+  expect(status).toBe(200);
+  expect((await ask()).status).toBe(503);
+});

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-frames.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
+import { decodeBlobHeader, encodeBlobHeader } from "../src/redis/blob-header.ts";
 import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../src/redis/control-message.ts";
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
 import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/load-envelope.ts";
@@ -118,6 +119,17 @@ const targets: readonly FuzzTarget[] = [
     name: "redis stream entry",
     seeds: [encodeStreamEntry({ update, sentMs: 1_700_000_000_000 })],
     read: (bytes) => decodeStreamEntry(bytes, maxRedisBytes),
+  },
+  {
+    name: "redis blob header",
+    seeds: [
+      encodeBlobHeader({ coveredId: 1_700_000_000_000, pieces: 300 }),
+      encodeBlobHeader({ coveredId: 0, pieces: 0 }),
+    ],
+    read(bytes) {
+      const { pieces } = decodeBlobHeader(bytes, 16_384);
+      expect(pieces).toBeLessThanOrEqual(16_384);
+    },
   },
   {
     name: "redis load envelope",

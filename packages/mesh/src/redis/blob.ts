@@ -1,11 +1,10 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
+import { decodeBlobHeader, encodeBlobHeader } from "./blob-header.ts";
 import type { RedisLimits } from "./redis-limits.ts";
 import { listOf, type RedisReply } from "./redis-reply.ts";
 import type { RedisSession } from "./redis-session.ts";
 import { decodeStreamEntry, encodeStreamEntry } from "./stream-entry.ts";
 
-const headerVersion = 1;
 /** Pieces that are read at once. */
 const readPieces = 8;
 /** A blob that is replaced while it is read is read again so often. */
@@ -48,7 +47,7 @@ export async function writeBlob(options: WriteBlobOptions): Promise<number> {
         bytes += entry.length;
       }
     }
-    await session.run("LPUSH", draft, encodeHeader(coveredId, pieces));
+    await session.run("LPUSH", draft, encodeBlobHeader({ coveredId, pieces }));
     await expire();
     await session.run("RENAME", draft, key);
   } catch (error) {
@@ -57,14 +56,6 @@ export async function writeBlob(options: WriteBlobOptions): Promise<number> {
     throw error;
   }
   return bytes;
-}
-
-function encodeHeader(coveredId: number, pieces: number): Uint8Array {
-  const writer = new ByteWriter(32);
-  writer.u8(headerVersion);
-  writer.varint(coveredId);
-  writer.varint(pieces);
-  return writer.copy();
 }
 
 /** The own journal, and the documents that everybody writes. */
@@ -94,7 +85,7 @@ export async function readBlob({ session, key, limits, apply }: ReadBlobOptions)
   for (let reading = 0; reading < maxReadings; reading++) {
     const before = await headerOf(session, key);
     if (!before) return undefined;
-    const { coveredId, pieces } = decodeHeader(before, limits);
+    const { coveredId, pieces } = decodeBlobHeader(before, limits.maxBlobPieces);
     for (let from = 1; from <= pieces; from += readPieces) {
       const to = Math.min(pieces, from + readPieces - 1);
       for (const piece of listOf(await session.runBlocking(0, "LRANGE", key, String(from), String(to)))) {
@@ -111,14 +102,4 @@ export async function readBlob({ session, key, limits, apply }: ReadBlobOptions)
 async function headerOf(session: RedisSession, key: string): Promise<Buffer | undefined> {
   const reply: RedisReply = await session.runBlocking(0, "LINDEX", key, "0");
   return Buffer.isBuffer(reply) ? reply : undefined;
-}
-
-function decodeHeader(bytes: Uint8Array, limits: RedisLimits): { coveredId: number; pieces: number } {
-  const reader = new ByteReader(bytes);
-  if (reader.u8() !== headerVersion) throw new RangeError("a blob of another version");
-  const coveredId = reader.varint();
-  const pieces = reader.varint();
-  reader.end();
-  if (pieces > limits.maxBlobPieces) throw new RangeError(`a blob of ${pieces} pieces`);
-  return { coveredId, pieces };
 }

@@ -88,6 +88,7 @@ test.each([
   { kind: "reset-before-headers" },
   { kind: "reset-mid-prefill" },
   { kind: "garbage", count: 3 },
+  { kind: "garbage-body", status: 503, count: 3 },
   { kind: "status", status: 503, count: 3 },
   { kind: "status", status: 429, count: 3 },
   { kind: "unhealthy" },
@@ -107,6 +108,31 @@ test.each([
   const traffic = await endure(() => injure(fault), hasFrame);
   expect(traffic.failures).toEqual([]);
   expect(traffic.allowed.length).toBeGreaterThan(0);
+});
+
+test("one of four engines: 500 with a large body of garbage; that answer is passed on, and nothing else fails", async () => {
+  const isFault = (failure: string): boolean => failure.includes("status 500");
+  const traffic = await endure(() => injure({ kind: "garbage-body", status: 500, count: 3 }), isFault);
+  expect([traffic.failures, traffic.allowed.length]).toEqual([[], 3]);
+});
+
+test("one of four engines: events of 32 MiB without an end; they pass without being kept, and nothing else fails", async () => {
+  const heldBytes = async (): Promise<number> => (await router.metrics()).sum("nodejs_external_memory_bytes");
+  const before = await heldBytes();
+  const { faulted = 0 } = (await sims[0]!.state()).totals;
+  let most = 0;
+  const isFault = (failure: string): boolean => failure.startsWith("cut after");
+  const traffic = await endure(async () => {
+    await injure({ kind: "huge-body", count: 3 });
+    const isOver = async (): Promise<boolean> => {
+      most = Math.max(most, await heldBytes());
+      return (await sims[0]!.state()).totals.faulted === faulted + 3;
+    };
+    await waitFor(isOver, { what: "three huge answers", deadlineMs: 20_000 });
+  }, isFault);
+  expect([traffic.failures, traffic.allowed.length]).toEqual([[], 3]);
+  expect(before).toBeGreaterThan(0);
+  expect(most - before).toBeLessThan(3 * 32 * 1_048_576);
 });
 
 test("one of four engines hangs before its headers: those requests time out, others do not", async () => {

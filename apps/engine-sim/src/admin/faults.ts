@@ -12,6 +12,8 @@ const faultKinds = [
   "status",
   "slow",
   "garbage",
+  "garbage-body",
+  "huge-body",
   "unhealthy",
   "sick",
   "metrics-lie",
@@ -33,7 +35,7 @@ export interface Fault {
   readonly afterTokens: number | undefined;
   /** Real milliseconds. */
   readonly delayMs: number | undefined;
-  /** HTTP status of `status`. */
+  /** HTTP status of `status` and `garbage-body`. */
   readonly status: number;
   /** Beginning of the paths that it hits; undefined for what its kind is about. */
   readonly path: string | undefined;

@@ -5,6 +5,7 @@ import { ApiError, errorBody } from "./api-error.ts";
 import type { EngineContext } from "./engine-context.ts";
 import { type Exchange, headersForLog, jsonType, readBody, send } from "./exchange.ts";
 import { type Handler, type Method, type Route, routeFor } from "./routes.ts";
+import { sendGarbage } from "./send-garbage.ts";
 
 interface RequestHandlerOptions {
   readonly context: EngineContext;
@@ -37,6 +38,10 @@ export function createRequestHandler({ context, apiKey }: RequestHandlerOptions)
   };
 }
 
+/** Body of `garbage-body`, more than a router reads of an answer that it throws away; of `huge-body`. */
+const garbageBytes = 1024 * 1024;
+const hugeBytes = 32 * 1024 * 1024;
+
 /**
  * Does what a fault asks for before anything is sent.
  *
@@ -61,6 +66,14 @@ function breakBeforeHeaders(context: EngineContext, exchange: Exchange, answer: 
       break;
     case "garbage":
       request.socket.end("\u0000\u0001 this is not HTTP \r\n\r\n");
+      break;
+    case "garbage-body":
+      request.resume();
+      sendGarbage(response, { status: fault.status, contentType: jsonType, sizeBytes: garbageBytes });
+      break;
+    case "huge-body":
+      request.resume();
+      sendGarbage(response, { status: 200, contentType: "text/event-stream", sizeBytes: hugeBytes });
       break;
     case "status":
       fail(fault.status);

@@ -28,6 +28,20 @@ const logged = (sim: TestSim, count: number): Promise<SimState> =>
     { what: `${count} logged requests` },
   );
 
+test.each([
+  ["garbage-body", 500, "application/json", 2 ** 20],
+  ["huge-body", 200, "text/event-stream", 2 ** 25],
+])("%s: a whole answer with the status %d that means nothing", async (kind, status, type, sizeBytes) => {
+  const sim = await startSim();
+  await addFault(sim, { kind, status: 500 });
+  const response = await fetch(sim.url + chat, { method: "POST", body: JSON.stringify(body) });
+  const bytes = Buffer.from(await response.arrayBuffer());
+  expect([response.status, response.headers.get("content-type"), bytes.length]).toEqual([status, type, sizeBytes]);
+  expect(bytes.includes("\n")).toBe(false);
+  await logged(sim, 1);
+  expect(await outcomes(sim)).toEqual([["faulted", kind]]);
+});
+
 describe("before headers", () => {
   test.each([
     ["status", {}, 503, "1"],
@@ -108,20 +122,6 @@ describe("before headers", () => {
     await addFault(sim, { kind: "garbage" });
     const { error } = await openRequest(sim.url + chat, body).ended;
     expect(error?.code).toMatch(/^HPE_/);
-  });
-
-  test.each([
-    ["garbage-body", 500, "application/json", 2 ** 20],
-    ["huge-body", 200, "text/event-stream", 2 ** 25],
-  ])("%s: a whole answer with the status %d that means nothing", async (kind, status, type, sizeBytes) => {
-    const sim = await startSim();
-    await addFault(sim, { kind, status: 500 });
-    const response = await fetch(sim.url + chat, { method: "POST", body: JSON.stringify(body) });
-    const bytes = Buffer.from(await response.arrayBuffer());
-    expect([response.status, response.headers.get("content-type"), bytes.length]).toEqual([status, type, sizeBytes]);
-    expect(bytes.includes("\n")).toBe(false);
-    await logged(sim, 1);
-    expect(await outcomes(sim)).toEqual([["faulted", kind]]);
   });
 
   test("slow holds the whole answer back", async () => {

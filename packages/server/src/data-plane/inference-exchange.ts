@@ -159,11 +159,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     const { pool, onlyEngine, prompt, trace } = this.#plan;
     const targets = (this.#tried.size === 0 ? this.#open : undefined) ?? this.#plan.targets;
     const accepts = this.#split ? this.#context.split.alonePredicate(pool, targets, this.#tried) : servesAlone;
-    trace?.picking();
     const restriction = { tried: this.#tried, onlyEngine, accepts, onMatched: prompt && trace?.onMatched };
-    const selection = selectSure(this.#context.selector, this.#plan, targets, restriction);
-    trace?.picked(pool.policy.name, selection);
-    return selection;
+    return selectSure(this.#context.selector, this.#plan, targets, restriction);
   }
 
   attemptStarted(_: Upstream, __: number, withdraw: () => void): void {

@@ -1,10 +1,12 @@
-import { connect } from "node:tls";
+import { X509Certificate } from "node:crypto";
+import { connect, type TLSSocket } from "node:tls";
 import { loadConfig } from "@espalier/config";
 import { createRouter } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
-import { certificateFiles, hasOpenssl, makeAuthority } from "./authorities.ts";
-import { call, chat, openPost } from "./client.ts";
+import { type Certificate, certificateFiles, hasOpenssl, makeAuthority } from "./authorities.ts";
+import { call, chat, openPost, post } from "./client.ts";
+import { httpEngine } from "./engines.ts";
 import { joinRouter, untilLinked } from "./mesh-rig.ts";
 import { parseMetrics } from "./prometheus.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
@@ -145,6 +147,82 @@ if (!hasOpenssl()) {
       router.reload("signal");
       expect(await ask(newClient)).toBe(200);
       await expect(startRouter({ listen: { port: 0, tls: files.tls } })).rejects.toMatchObject({
+        code: "config_unreadable",
+      });
+    });
+  });
+
+  describe("certificates towards engines", () => {
+    /** An engine that asks for certificates: it keeps the fingerprint of each that answered a user's request. */
+    const strictEngine = async (own: Certificate, trusted: string) => {
+      const shownBy: string[] = [];
+      const engine = await httpEngine(
+        rig,
+        ({ response, socket, body }) => {
+          shownBy.push((socket as TLSSocket).getPeerCertificate().fingerprint256);
+          response.writeHead(200, { "content-type": "text/event-stream", connection: "close" });
+          if (JSON.parse(body.toString()).stream === true) response.write("data: {}\n\n");
+          else response.end("{}");
+        },
+        { tls: { ...own, ca: trusted, requestCert: true, rejectUnauthorized: true } },
+      );
+      return { ...engine, shownBy };
+    };
+    const fingerprint = ({ cert }: Certificate) => new X509Certificate(cert).fingerprint256;
+
+    test("are changed with their authority; streams go on, and no session of the old ones is resumed", async () => {
+      const [first, second] = [makeAuthority(rig), makeAuthority(rig)];
+      const [oldOwn, newOwn] = [first.issue(), second.issue()];
+      const old = await strictEngine(first.issue(), first.ca + second.ca);
+      const files = certificateFiles(rig, { ...oldOwn, ca: first.ca });
+      const { router, lines, metrics } = await startRouter({
+        engines: [old.url],
+        "engine-tls": files.tls,
+        // While the engine is not trusted, it is not checked either.
+        health: { interval: "1m", "up-after": 1 },
+      });
+      await waitFor(() => router.readiness().ready, { what: "a ready router", deadlineMs: 15_000 });
+      const ask = async () => (await post(`${router.url}/v1/chat/completions`, chat())).status;
+      const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
+      await stream.head;
+      expect([await ask(), await ask()]).toEqual([200, 200]);
+      expect(new Set(old.shownBy)).toEqual(new Set([fingerprint(oldOwn)]));
+
+      files.write(newOwn);
+      router.reload("signal");
+      expect([await ask(), await ask()]).toEqual([200, 200]);
+      expect(old.shownBy.slice(3)).toEqual([fingerprint(newOwn), fingerprint(newOwn)]);
+
+      for (const broken of [{ key: oldOwn.key }, { key: newOwn.key, ca: "" }]) {
+        files.write(broken);
+        router.reload("signal");
+        expect(await ask()).toBe(200);
+      }
+      expect(lines.filter(({ message }) => message.startsWith("certificates not renewed"))).toHaveLength(2);
+
+      files.write({ ca: second.ca });
+      router.reload("signal");
+      expect(await ask()).toBe(502);
+      files.write({ ca: first.ca });
+      router.reload("signal");
+      expect(await ask()).toBe(200);
+      expect(old.shownBy.at(-1)).toBe(fingerprint(newOwn));
+      const page = await metrics();
+      expect(page.sum("espalier_tls_reloads_total", { listener: "engines", outcome: "failed" })).toBe(2);
+      expect(page.sum("espalier_tls_reloads_total", { listener: "engines", outcome: "applied" })).toBe(3);
+      expect(page.sum("espalier_tls_certificate_expiry_timestamp_seconds", { listener: "engines" })).toBeGreaterThan(
+        Date.now() / 1_000 + 86_400,
+      );
+      old.requests[0]!.response.end("data: [DONE]\n\n");
+      expect((await stream.body).toString()).toMatch(/data: \[DONE\]\n\n$/);
+    });
+
+    test("that are no good at the start are refused: an authority's file without one would trust all public ones", async () => {
+      const own = makeAuthority(rig).issue();
+      const files = certificateFiles(rig, { ...own, ca: "" });
+      await expect(startRouter({ "engine-tls": files.tls })).rejects.toMatchObject({ code: "config_unreadable" });
+      const { "ca-file": authority } = files.tls as { "ca-file"?: string };
+      await expect(startRouter({ "engine-tls": { "ca-file": authority } })).rejects.toMatchObject({
         code: "config_unreadable",
       });
     });

@@ -257,13 +257,13 @@ export const traffic = {
       "Certificates",
       "ops",
       [[sum(rate("espalier_tls_reloads_total"), "listener, outcome"), "{{listener}} {{outcome}}"]],
-      "Changes of listeners' certificates. Where one failed the old one stays.",
+      "Changes of certificates, by listener or towards engines. Where one failed the old one stays.",
     ),
     plot(
       "Certificates expire in",
       "s",
       [[`min by (listener) (${of("espalier_tls_certificate_expiry_timestamp_seconds")}) - time()`, "{{listener}}"]],
-      "The one that ends first, by listener.",
+      "The one that ends first, by listener or towards engines.",
     ),
   ],
 };

@@ -24,7 +24,7 @@ export interface ControlHttp {
 
 /** Nothing is opened before the first request. */
 export function createControlHttp({ scheduler, tls = {} }: ControlHttpDeps): ControlHttp {
-  const pools = createUpstreamPools({ maxConnections, maxQueued, keepAliveTimeoutMs, tls });
+  const pools = createUpstreamPools({ maxConnections, maxQueued, keepAliveTimeoutMs, tls: { current: tls } });
   return {
     request: createHttpClient(pools, scheduler),
     stream: createHttpStreamClient(pools, scheduler),

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import type { TlsOptions } from "./options.ts";
+import type { CurrentTls, TlsOptions } from "./options.ts";
 
 /** Where an engine listens. */
 export interface Address {
@@ -25,13 +25,15 @@ const keepAliveProbeMs = 60_000;
 const readBuffer = { highWaterMark: 64 * 1024 };
 
 /** A dialer that resumes TLS sessions. */
-export function createDialer(address: Address, tls: TlsOptions): Dialer {
-  let session: Buffer | undefined;
+export function createDialer(address: Address, options: CurrentTls): Dialer {
+  // A session that is resumed shows no certificate: it stands for those that it began with.
+  let session: { readonly of: TlsOptions; readonly ticket: Buffer } | undefined;
   const { host, port, secure } = address;
-  // RFC 6066 forbids addresses as server names.
-  const servername = tls.servername ?? (isIP(host) ? undefined : host);
 
   const dialTls = (): TLSSocket => {
+    const tls = options.current;
+    // RFC 6066 forbids addresses as server names.
+    const servername = tls.servername ?? (isIP(host) ? undefined : host);
     const socket = connectTls({
       ...tls,
       ...readBuffer,
@@ -39,10 +41,10 @@ export function createDialer(address: Address, tls: TlsOptions): Dialer {
       port,
       ALPNProtocols: ["http/1.1"],
       ...(servername === undefined ? {} : { servername }),
-      ...(session === undefined ? {} : { session }),
+      ...(session?.of === tls ? { session: session.ticket } : {}),
     });
     return socket.on("session", (ticket: Buffer) => {
-      session = ticket;
+      session = { of: tls, ticket };
     });
   };
 

@@ -1,6 +1,6 @@
 import { Connection } from "./connection.ts";
 import { createDialer, type Dialer } from "./dial.ts";
-import type { TlsOptions } from "./options.ts";
+import type { CurrentTls } from "./options.ts";
 
 /** Someone who waits for a connection. */
 export interface ConnectionUser {
@@ -12,7 +12,7 @@ export interface EnginePoolOptions {
   readonly maxConnections: number;
   readonly maxQueued: number;
   readonly keepAliveTimeoutMs: number;
-  readonly tls: TlsOptions;
+  readonly tls: CurrentTls;
 }
 
 /** The connections to one engine. The one used last is used next, so that the others can go idle and close. */

@@ -9,6 +9,11 @@ export interface TlsOptions {
   readonly rejectUnauthorized?: boolean;
 }
 
+/** What connections are opened with from now on. */
+export interface CurrentTls {
+  readonly current: TlsOptions;
+}
+
 export interface RetryOptions {
   /** Charged retries allowed per request, over a sliding window of 10 s. */
   readonly budgetRatio: number;

@@ -13,7 +13,7 @@ import { Forwarding } from "./forward.ts";
 import type { ForwardContext } from "./forward-context.ts";
 import { createHttpClient } from "./http-client.ts";
 import { createProxyMetrics } from "./metrics.ts";
-import { completeProxyOptions, type ProxyOptionsInput } from "./options.ts";
+import { completeProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 import { createRetryBudget } from "./retry-budget.ts";
 import { type SideCall, type SideRequest, sendSideRequest } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
@@ -47,6 +47,8 @@ export interface Proxy extends Startable {
   readonly httpClient: HttpClient;
   /** Forgets an engine that left: what runs may finish, its idle connections close now. */
   drop(url: string): void;
+  /** Connections from then on use these; those that are open stay. */
+  setTls(tls: TlsOptions): void;
   /** Exchanges under way. */
   activeStreams(): number;
   /** Ends every exchange under way with `draining`, and closes every connection. Waits for nothing. */
@@ -56,7 +58,8 @@ export interface Proxy extends Startable {
 /** Builds the proxy; nothing is opened before the first request. */
 export function createProxy(deps: ProxyDeps): Proxy {
   const options = completeProxyOptions(deps.options ?? {});
-  const { keepAliveTimeoutMs, tls } = options;
+  const { keepAliveTimeoutMs } = options;
+  const tls = { current: options.tls };
   const pools = createUpstreamPools({
     maxConnections: options.maxConnectionsPerEngine,
     maxQueued: options.maxQueuedPerEngine,
@@ -96,6 +99,9 @@ export function createProxy(deps: ProxyDeps): Proxy {
     httpClient: createHttpClient(controlPools, deps.scheduler),
     drop(url) {
       pools.drop(url);
+    },
+    setTls(next) {
+      tls.current = next;
     },
     activeStreams: () => active,
     async start() {

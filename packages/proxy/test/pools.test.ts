@@ -234,6 +234,24 @@ test("an unknown authority is a failed connection, unless it is not to be checke
   expect((await send(lax.port)).body.toString()).toBe("secret");
 });
 
+test("TLS options that are changed count for new connections, which resume no session of the old ones", async () => {
+  const engine = await tlsEngine("secret");
+  const rig = await createRig({ engines: [engine.url], options: { tls: { ca: certificate } } });
+  const ask = async () => {
+    const { status } = await send(rig.port);
+    await closed(engine.sockets.at(-1));
+    return status;
+  };
+  expect([await ask(), await ask()]).toEqual([200, 200]);
+  rig.proxy.setTls({ ca: certificate });
+  expect([await ask(), await ask()]).toEqual([200, 200]);
+  expect(engine.sessions).toEqual([false, true, false, true]);
+  rig.proxy.setTls({});
+  expect((await send(rig.port)).status).toBe(502);
+  rig.proxy.setTls({ ca: certificate });
+  expect(await ask()).toBe(200);
+});
+
 test("a certificate for another name is a failed connection", async () => {
   const engine = await tlsEngine("secret");
   const tls = { ca: certificate, servername: "elsewhere.example" };

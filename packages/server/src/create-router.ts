@@ -126,6 +126,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
     ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
+    setEngineTls: proxy.setTls,
   });
   fleet.onChange((change, engine) => {
     if (change === "gone") proxy.drop(engine.url);

@@ -3,7 +3,7 @@ import type { ProxyDeps } from "@espalier/proxy";
 import type { FleetOptionsInput } from "@espalier/workers";
 import type { ListenerSettings } from "./data-plane/data-plane-app.ts";
 import type { DataPlaneSettings } from "./data-plane/router-context.ts";
-import { readPem, readTls } from "./lifecycle/tls-material.ts";
+import { readEngineTls, readTls } from "./lifecycle/tls-material.ts";
 
 /** The part of a configuration that the proxy reads. */
 export function proxyOptions({
@@ -20,12 +20,7 @@ export function proxyOptions({
     keepAliveTimeoutMs: timeouts.engineKeepAliveMs,
     maxConnectionsPerEngine: limits.maxConnectionsPerEngine,
     maxQueuedPerEngine: limits.maxQueuedPerEngine,
-    tls: {
-      rejectUnauthorized: engineTls.verify,
-      ...readOptional("ca", engineTls.caFile),
-      ...readOptional("cert", engineTls.certFile),
-      ...readOptional("key", engineTls.keyFile),
-    },
+    tls: readEngineTls(engineTls),
     retry: { budgetRatio: retry.budgetRatio, budgetMinimum: retry.budgetMinimum, retryStatuses: retry.statuses },
   };
 }
@@ -57,8 +52,4 @@ export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): 
     keepAliveMs: timeouts.keepAliveMs,
     ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
   };
-}
-
-function readOptional<Name extends string>(name: Name, path: string | undefined): { [key in Name]?: string } {
-  return (path === undefined ? {} : { [name]: readPem(path) }) as { [key in Name]?: string };
 }

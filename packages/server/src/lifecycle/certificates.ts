@@ -1,14 +1,20 @@
 import { createHash } from "node:crypto";
 import { asEspalierError, type Logger, type Meter, type Startable } from "@espalier/common";
-import type { ListenerTls } from "@espalier/config";
-import { expiryOf, readTls, type TlsMaterial } from "./tls-material.ts";
+import { expiryOf, type TlsMaterial } from "./tls-material.ts";
 
-/** A listener that serves TLS. */
-export interface TlsListener {
-  readonly name: "data" | "admin" | "mesh";
-  readonly files: ListenerTls;
+/** What speaks TLS: a listener, or the connections to engines. */
+export interface TlsUser {
+  readonly name: "data" | "admin" | "mesh" | "engines";
+  readonly files: readonly string[];
+  /** @throws EspalierError `config_unreadable` */
+  readonly read: () => ReadCertificates;
+}
+
+/** Certificates that can be used. */
+export interface ReadCertificates {
+  readonly tls: Partial<TlsMaterial>;
   /** Connections from then on use these; those that are open stay. */
-  readonly use: (tls: TlsMaterial) => void;
+  readonly use: () => void;
 }
 
 /** Follows the files of certificates, from `start` on. */
@@ -18,25 +24,24 @@ export interface Certificates extends Startable {
 }
 
 export interface CertificatesOptions {
-  readonly listeners: readonly TlsListener[];
+  readonly users: readonly TlsUser[];
   /** Calls back when a file may have changed; the result ends that. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
   readonly logger: Logger;
   readonly meters: TlsMeters;
 }
 
-export function createCertificates({ listeners, watch, ...deps }: CertificatesOptions): Certificates {
-  const looks = listeners.map((listener) => ({ listener, look: createLook(listener, deps) }));
+export function createCertificates({ users, watch, ...deps }: CertificatesOptions): Certificates {
+  const looks = users.map((user) => ({ files: user.files, look: createLook(user, deps) }));
   let unwatch: readonly (() => Promise<void>)[] = [];
   return {
     reload() {
       for (const { look } of looks) look();
     },
     async start() {
-      unwatch = looks.flatMap(({ listener: { files }, look }) => {
+      unwatch = looks.flatMap(({ files, look }) => {
         look();
-        const paths = [files.certFile, files.keyFile, files.caFile].filter((path) => path !== undefined);
-        return [...new Set(paths)].map((path) => watch(path, async () => look()));
+        return [...new Set(files)].map((path) => watch(path, async () => look()));
       });
     },
     async stop() {
@@ -47,22 +52,22 @@ export function createCertificates({ listeners, watch, ...deps }: CertificatesOp
 
 /** @returns looks at the files once */
 function createLook(
-  { name, files, use }: TlsListener,
+  { name, files, read }: TlsUser,
   { logger, meters }: Pick<CertificatesOptions, "logger" | "meters">,
 ): () => void {
   let usedDigest: string | undefined;
   let failure: string | undefined;
   return () => {
     try {
-      const tls = readTls(files);
+      const { tls, use } = read();
       const digest = createHash("sha256").update(JSON.stringify(tls)).digest("base64");
       failure = undefined;
       if (digest === usedDigest) return;
-      use(tls);
-      meters.validUntil(name, expiryOf(tls));
+      use();
+      if (tls.cert !== undefined) meters.validUntil(name, expiryOf({ cert: tls.cert }));
       if (usedDigest !== undefined) {
         meters.renewed(name);
-        logger.info("certificates renewed", { listener: name, file: files.certFile });
+        logger.info("certificates renewed", { listener: name, files });
       }
       usedDigest = digest;
     } catch (thrown) {
@@ -76,7 +81,7 @@ function createLook(
   };
 }
 
-/** What became of certificates, by the name of their listener. */
+/** What became of certificates, by the name of their user. */
 export interface TlsMeters {
   renewed(listener: string): void;
   failed(listener: string): void;
@@ -87,12 +92,12 @@ export interface TlsMeters {
 export function createTlsMeters(meter: Meter): TlsMeters {
   const reloads = meter.counter({
     name: "espalier_tls_reloads_total",
-    help: "Changes of a listener's certificates: applied, or failed (the old ones stay).",
+    help: "Changes of certificates, of a listener or towards engines (`engines`): applied, or failed (the old ones stay).",
     labels: ["listener", "outcome"],
   });
   const expiry = meter.gauge({
     name: "espalier_tls_certificate_expiry_timestamp_seconds",
-    help: "Until when the certificate that a listener uses is valid, in Unix time.",
+    help: "Until when the certificate that a listener uses, or that engines are shown (`engines`), is valid, in Unix time.",
     labels: ["listener"],
   });
   return {

@@ -2,7 +2,8 @@ import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { EspalierError } from "@espalier/common";
-import type { ListenerTls, MeshConfig } from "@espalier/config";
+import type { CompiledConfig, ListenerTls, MeshConfig } from "@espalier/config";
+import type { TlsOptions } from "@espalier/proxy";
 
 /** What a listener serves HTTPS with, as PEM texts. */
 export interface TlsMaterial {
@@ -23,16 +24,32 @@ export function httpsOptions(tls: TlsMaterial): Readonly<Record<string, unknown>
  * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
  */
 export function readTls({ certFile, keyFile, caFile }: ListenerTls): TlsMaterial {
-  const own = { cert: readPem(certFile), key: readPem(keyFile) };
-  // Without an authority in its file, Node would take whoever any public one has signed.
-  const ca = caFile === undefined ? {} : { ca: readPem(caFile) };
-  if (caFile !== undefined) check(caFile, () => new X509Certificate(ca.ca ?? ""));
+  const tls = { cert: readPem(certFile), key: readPem(keyFile), ...readAuthority(caFile) };
   return check(certFile, () => {
-    const tls = { ...own, ...ca };
     expiryOf(tls);
     createSecureContext(tls);
     return tls;
   });
+}
+
+/**
+ * What engines are dialled with.
+ *
+ * @throws EspalierError `config_unreadable`, also for what is there and cannot be used
+ */
+export function readEngineTls({ caFile, certFile, keyFile, verify }: CompiledConfig["engineTls"]): TlsOptions {
+  // The configuration has both or neither.
+  const own =
+    certFile === undefined || keyFile === undefined ? readAuthority(caFile) : readTls({ certFile, keyFile, caFile });
+  return { rejectUnauthorized: verify, ...own };
+}
+
+function readAuthority(caFile: string | undefined): Pick<TlsMaterial, "ca"> {
+  if (caFile === undefined) return {};
+  const ca = readPem(caFile);
+  // Without an authority in its file, Node would take whoever any public one has signed.
+  check(caFile, () => new X509Certificate(ca));
+  return { ca };
 }
 
 /** The same for links of the mesh, where both ends show a certificate. */
@@ -41,12 +58,12 @@ export function readMutualTls(files: NonNullable<MeshConfig["tls"]>): Required<T
 }
 
 /** Until when the certificate itself is valid, in milliseconds since the Unix epoch. */
-export function expiryOf({ cert }: TlsMaterial): number {
+export function expiryOf({ cert }: Pick<TlsMaterial, "cert">): number {
   return Date.parse(new X509Certificate(cert).validTo);
 }
 
 /** @throws EspalierError `config_unreadable` */
-export function readPem(path: string): string {
+function readPem(path: string): string {
   return check(path, () => readFileSync(path, "utf8"));
 }
 

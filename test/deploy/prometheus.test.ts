@@ -1,5 +1,6 @@
-import { expect, test } from "vitest";
-import { readText, readYaml } from "./files.ts";
+import { spawnSync } from "node:child_process";
+import { describe, expect, test } from "vitest";
+import { readText, readYaml, root } from "./files.ts";
 import { checkQuery } from "./prom-query.ts";
 
 interface Rule {
@@ -67,3 +68,23 @@ test("the runbook names no alert and no metric that does not exist", () => {
     expect(problems.filter((problem) => problem.endsWith("does not exist"))).toEqual([]);
   }
 });
+
+const promtool = (...args: readonly string[]) => spawnSync("promtool", args, { cwd: root, encoding: "utf8" });
+
+if (promtool("--version").status !== 0) {
+  process.stderr.write("NOT RUN: Prometheus's own check of the rules and alerts; needs promtool\n");
+} else {
+  describe("promtool", () => {
+    test("takes the configuration, the rules and the alerts", () => {
+      const rules = promtool("check", "rules", "deploy/prometheus/rules.yml", "deploy/prometheus/alerts.yml");
+      expect([rules.status, rules.stderr]).toEqual([0, ""]);
+      const config = promtool("check", "config", "--syntax-only", "deploy/prometheus/prometheus.yml");
+      expect([config.status, config.stderr]).toEqual([0, ""]);
+    });
+
+    test("finds that alerts come when they should, and say what is the matter", () => {
+      const { status, stdout, stderr } = promtool("test", "rules", "test/deploy/alerts.promtool.yml");
+      expect([status, stdout + stderr]).toEqual([0, expect.stringContaining("SUCCESS")]);
+    });
+  });
+}

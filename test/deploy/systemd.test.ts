@@ -1,6 +1,9 @@
 import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { loadConfig } from "@espalier/config";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { readText, root } from "./files.ts";
 
 const path = "deploy/systemd/espalier.service";
@@ -29,13 +32,23 @@ test("it runs without rights, and may not write anywhere", () => {
   ]);
 });
 
-test("systemd takes every line of it", () => {
-  const outcome = spawnSync("systemd-analyze", ["verify", path], { cwd: root, encoding: "utf8" });
-  if (outcome.error) {
-    process.stderr.write("NOT RUN: systemd's own check of the unit; needs systemd-analyze\n");
-    return;
-  }
-  // Where the program is not installed it says so, and nothing else.
-  const complaints = outcome.stderr.split("\n").filter((line) => line.includes("espalier.service"));
-  expect(complaints.filter((line) => !/is not executable: No such file/.test(line))).toEqual([]);
-});
+/** What systemd has against a unit. */
+function complaintsOf(unit: string): readonly string[] {
+  const { stderr } = spawnSync("systemd-analyze", ["verify", unit], { cwd: root, encoding: "utf8" });
+  // Where the program is not installed it says so.
+  const isAbsent = /is not executable: No such file/;
+  return stderr.split("\n").filter((line) => line.includes("espalier.service") && !isAbsent.test(line));
+}
+
+if (spawnSync("systemd-analyze", ["--version"]).status !== 0) {
+  process.stderr.write("NOT RUN: systemd's own check of the unit; needs systemd-analyze\n");
+} else {
+  test("systemd takes every line of it, and would tell of one that it does not know", () => {
+    expect(complaintsOf(path)).toEqual([]);
+    const folder = mkdtempSync(join(tmpdir(), "espalier-unit-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const broken = join(folder, "espalier.service");
+    writeFileSync(broken, readText(path).replace("Restart=", "Restrat="));
+    expect(complaintsOf(broken)).toEqual([expect.stringContaining("Restrat")]);
+  });
+}

@@ -22,7 +22,25 @@ const routers = Object.entries(services).filter(([name]) => name.startsWith("rou
 const configText = readText(`${folder}/espalier.yaml`);
 const config = loadConfig({
   file: { path: "espalier.yaml", text: configText },
-  env: routers[0]![1].environment!,
+  env: routerEnv({}),
+});
+
+/** The variables that a router has, where its user has given these to compose. */
+function routerEnv(given: Readonly<Record<string, string>>): Record<string, string> {
+  const written = Object.entries(routers[0]![1].environment!);
+  return Object.fromEntries(
+    written.map(([name, text]) => [
+      name,
+      text.replace(/\$\{(\w+):-(.*?)\}/g, (_, variable: string, otherwise: string) => given[variable] ?? otherwise),
+    ]),
+  );
+}
+
+test("each router has as many processes as the user says", () => {
+  const processesOf = (env: Record<string, string>) =>
+    loadConfig({ file: { path: "espalier.yaml", text: configText }, env }).processes;
+  expect(processesOf(routerEnv({}))).toBe(1);
+  expect(processesOf(routerEnv({ ESPALIER_PROCESSES: "2" }))).toBe(2);
 });
 
 test("three routers find each other by the names that compose gives them", () => {

@@ -1,5 +1,4 @@
 import { execFileSync } from "node:child_process";
-import { loadConfig } from "@espalier/config";
 import { Ajv } from "ajv";
 import { describe, expect, test } from "vitest";
 import { filesIn, readText, readYaml, root } from "./files.ts";
@@ -43,6 +42,7 @@ describe("the chart", () => {
   test.each([
     [{ replica: 3 }, "must NOT have additional properties"],
     [{ replicas: 0 }, "must be >= 1"],
+    [{ processes: "auto" }, "must be integer"],
     [{ mesh: { backend: "raft" } }, "must be equal to one of the allowed values"],
     [{ drain: { graceSeconds: "180s" } }, "must be integer"],
     [{ secret: { keys: { adminKey: "a b" } } }, "must match pattern"],
@@ -106,6 +106,7 @@ describe("the chart", () => {
         execFileSync(helm, ["template", chart, "--kube-version", "1.33.0", ...flags], { cwd: root, stdio: "pipe" }),
       );
     refused("--set", "replicas=none").toThrow(/replicas/);
+    refused("--set", "config.processes=2").toThrow(/config.processes/);
     refused("--set", "config.admin.tls.ca-file=/x").toThrow(/the kubelet has no certificate/);
   });
 });
@@ -120,14 +121,13 @@ test("what is deployed is valid for Kubernetes, without a field that it does not
 });
 
 describe.each(exampleNames)("%s", (name) => {
-  const { objects, find, deployment, container, config, watchedNamespaces } = readManifests(
+  const { objects, find, deployment, container, config, compile, watchedNamespaces } = readManifests(
     `deploy/kubernetes/${name}.yaml`,
   );
   const pod = deployment.spec.template.spec;
 
   test("its configuration is one that a router takes", () => {
-    const env = Object.fromEntries(container.env.map((variable) => [variable.name, envValue(variable.name)]));
-    const compiled = loadConfig({ file: { path: `${name}.yaml`, text: config }, env });
+    const compiled = compile();
     const backend = container.env.some((variable) => variable.name === "ESPALIER_MESH_REDIS_URL") ? "redis" : "peers";
     expect(compiled.mesh.backend).toBe(backend);
     expect([compiled.listen.port, compiled.admin.port]).toEqual([8080, 9090]);
@@ -218,11 +218,6 @@ describe.each(exampleNames)("%s", (name) => {
     expect(objects.every(({ metadata }) => metadata.namespace !== undefined)).toBe(true);
   });
 });
-
-/** What a Secret could hold under a variable. */
-function envValue(name: string): string {
-  return name === "ESPALIER_MESH_REDIS_URL" ? "redis://redis.internal:6379" : "0123456789abcdef0123456789abcdef";
-}
 
 test("the engines of the examples publish their KV events, apart from each other", () => {
   expect(engineFiles.length).toBeGreaterThan(0);

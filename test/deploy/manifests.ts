@@ -1,3 +1,4 @@
+import { type CompiledConfig, loadConfig } from "@espalier/config";
 import { readYaml } from "./files.ts";
 import type { KubernetesObject } from "./kubernetes-kinds.ts";
 
@@ -11,7 +12,11 @@ interface Probe {
 export interface Container {
   readonly args?: readonly string[];
   readonly env: readonly { readonly name: string; readonly value?: string }[];
-  readonly ports: readonly { readonly name: string }[];
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
+  readonly resources: {
+    readonly requests: { readonly cpu: string; readonly memory: string };
+    readonly limits: { readonly memory: string };
+  };
   readonly startupProbe: Probe;
   readonly livenessProbe: Probe;
   readonly readinessProbe: Probe;
@@ -57,6 +62,7 @@ interface Kinds {
     readonly roleRef: { readonly name: string };
     readonly subjects: readonly { readonly name: string }[];
   };
+  readonly ServiceMonitor: { readonly spec: { readonly endpoints: readonly { readonly port: string }[] } };
   readonly PodDisruptionBudget: { readonly spec: { readonly maxUnavailable: number } };
   readonly HorizontalPodAutoscaler: { readonly spec: { readonly scaleTargetRef: { readonly name: string } } };
   readonly NetworkPolicy: {
@@ -76,12 +82,18 @@ export function readManifests(path: string) {
     objects.filter((object): object is KubernetesObject & Kinds[Kind] => object.kind === kind);
   const deployment = objects.find(({ kind }) => kind === "Deployment") as DeploymentObject;
   const config = find("ConfigMap")[0]!.data["espalier.yaml"]!;
+  const container = deployment.spec.template.spec.containers[0]!;
   return {
     objects,
     find,
     deployment,
-    container: deployment.spec.template.spec.containers[0]!,
+    container,
     config,
+    /** The configuration as a router takes it, with what Secrets could hold in its variables. */
+    compile(): CompiledConfig {
+      const env = Object.fromEntries(container.env.map(({ name }) => [name, envValue(name)]));
+      return loadConfig({ file: { path, text: config }, env });
+    },
     watchedNamespaces: namespacesOf(config, deployment.metadata.namespace!),
   };
 }
@@ -92,4 +104,9 @@ function namespacesOf(config: string, own: string): readonly string[] {
   const isAsked = /^ {2}(?:services|pods|inference-pools):/m.test(section);
   const named = [...section.matchAll(/namespace: (\S+)/g)].map(([, namespace]) => namespace!);
   return isAsked ? [...new Set(named.length === 0 ? [own] : named)].sort() : [];
+}
+
+/** What a Secret could hold under a variable. */
+function envValue(name: string): string {
+  return name === "ESPALIER_MESH_REDIS_URL" ? "redis://redis.internal:6379" : "0123456789abcdef0123456789abcdef";
 }

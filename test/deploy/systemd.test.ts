@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig } from "@espalier/config";
@@ -43,6 +43,28 @@ function complaintsOf(unit: string): readonly string[] {
 if (spawnSync("systemd-analyze", ["--version"]).status !== 0) {
   process.stderr.write("NOT RUN: systemd's own check of the unit; needs systemd-analyze\n");
 } else {
+  test("systemd takes the drop-in for several processes, which take the variable and that many times the memory", () => {
+    const folder = mkdtempSync(join(tmpdir(), "espalier-unit-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const unit = join(folder, "espalier.service");
+    writeFileSync(unit, readText(path));
+    mkdirSync(`${unit}.d`);
+    const dropIn = readText("deploy/systemd/processes.conf");
+    for (const [text, told] of [
+      [dropIn, []],
+      [dropIn.replace("OOMPolicy=", "OOMPolice="), [expect.stringContaining("OOMPolice")]],
+    ] as const) {
+      writeFileSync(join(`${unit}.d`, "processes.conf"), text);
+      expect(complaintsOf(unit)).toEqual(told);
+    }
+    const [, name = "", value = ""] = /^Environment=(\w+)=(\w+)$/m.exec(dropIn) ?? [];
+    expect(loadConfig({ env: { [name]: value } }).processes).toBe("auto");
+    for (const key of ["MemoryHigh", "MemoryMax"]) {
+      const gigabytes = Number(new RegExp(`^${key}=(\\d+)G$`, "m").exec(dropIn)?.[1]);
+      expect([key, gigabytes]).toEqual([key, 4 * Number.parseInt(settingOf(key)!, 10)]);
+    }
+  });
+
   test("systemd takes every line of it, and would tell of one that it does not know", () => {
     expect(complaintsOf(path)).toEqual([]);
     const folder = mkdtempSync(join(tmpdir(), "espalier-unit-"));

@@ -61,7 +61,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- $drain := dict "delay" (printf "%ds" (int .Values.drain.delaySeconds)) "grace" (printf "%ds" (int .Values.drain.graceSeconds)) -}}
 {{- $own := dict "listen" $listen "admin" (dict "host" "0.0.0.0" "port" 9090) "mesh" $mesh "drain" $drain -}}
+{{- if gt (int .Values.processes) 1 -}}
+{{- $_ := set $own "processes" (int .Values.processes) -}}
+{{- end -}}
 {{- mergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* One entry for each process's port: its name, which is that of the first with a number, and its number. */}}
+{{- define "espalier.ports" -}}
+{{- $ports := list -}}
+{{- range $at := until (int .processes) -}}
+{{- $ports = append $ports (dict "name" (eq $at 0 | ternary $.name (printf "%s-%d" $.name (add $at 1))) "port" (add $.first $at)) -}}
+{{- end -}}
+{{- $ports | toJson -}}
+{{- end -}}
+
+{{- define "espalier.adminPorts" -}}
+{{- include "espalier.ports" (dict "name" "admin" "first" 9090 "processes" .Values.processes) -}}
+{{- end -}}
+
+{{- define "espalier.meshPorts" -}}
+{{- include "espalier.ports" (dict "name" "mesh" "first" 7946 "processes" .Values.processes) -}}
 {{- end -}}
 
 {{/* Namespaces that the API server is asked about, each with what for: {"namespace": ["services", "pods", "pools"]}. */}}

@@ -4,14 +4,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig } from "@espalier/config";
 import { createRouter } from "@espalier/server";
-import { createRecordingLogger, waitFor } from "@espalier/testing";
+import { createRecordingLogger, startDnsServer, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, openPost, post } from "./client.ts";
+import { httpEngine } from "./engines.ts";
 import { createRig, type Sim } from "./rig.ts";
 
 const rig = createRig();
 afterEach(() => rig.close());
 
+type Named = Pick<Sim, "url" | "id">;
 type Section = Readonly<Record<string, unknown>>;
 
 /** A folder as Kubernetes mounts a ConfigMap: the file is a link into `..data`, itself a link that is swapped. */
@@ -31,7 +33,7 @@ async function mountedConfig() {
   return { file, write, link };
 }
 
-async function startRouter(sims: readonly Sim[], first: Section = {}) {
+async function startRouter(sims: readonly Pick<Sim, "url">[], first: Section = {}) {
   const { file, write, link } = await mountedConfig();
   const textOf = (config: Section): string =>
     JSON.stringify({ listen: { port: 0 }, admin: { port: 0 }, engines: sims.map(({ url }) => url), ...config });
@@ -98,6 +100,56 @@ test("engines of the file come and go", async () => {
   await waitFor(async () => (await status()).usableEngines === 2, { what: "the second engine" });
   await writeConfig({ engines: [b!.url] });
   await waitFor(async () => (await workers()).join() === b!.id, { what: "the end of the first" });
+});
+
+test("sources of engines come, change and go; streams go on, and no engine of another source is touched", async () => {
+  const server = await startDnsServer();
+  rig.own(() => server.stop());
+  // Its answer ends when the test says so.
+  const slow = await httpEngine(rig, ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write("data: {}\n\n");
+  });
+  const [b, c] = await rig.sims(2);
+  server.set("engines.test", { a: ["127.0.0.1"] });
+  server.set("others.test", { a: ["127.0.0.1"] });
+  const port = (sim: Named): string => new URL(sim.url).port;
+  const name = (text: string, options: Section = {}) => ({
+    ...{ name: text, servers: [server.address], interval: "100ms" },
+    ...options,
+  });
+  const { router, writeConfig, status, logger } = await startRouter([slow]);
+  const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
+  await stream.head;
+  const weights = async () => {
+    const { json } = await call(`${router.adminUrl}/admin/workers`);
+    const workers = json.workers as readonly { readonly id: string; readonly weight: number; readonly state: string }[];
+    return workers.map(({ id, weight, state }) => `${id} ${weight} ${state}`).sort();
+  };
+  const reloaded = async (config: Section, expected: readonly string[]): Promise<void> => {
+    await writeConfig(config);
+    const isSo = async () => (await weights()).join() === [...expected].sort().join();
+    await waitFor(isSo, { what: `engines ${expected.join()}`, deadlineMs: 10_000 });
+  };
+  const up = (sim: Named, weight = 1): string => `${sim.id} ${weight} up`;
+
+  const first = name(`engines.test:${port(b!)}`);
+  await reloaded({ discovery: { dns: [first] } }, [up(slow), up(b!)]);
+  expect((await status()).lastReload).toMatchObject({ applied: ["discovery.dns"], needsRestart: [] });
+  // The engine with the stream goes over from the list to a name.
+  const own = name(`engines.test:${port(slow)}`);
+  await reloaded({ engines: [], discovery: { dns: [first, own, name(`others.test:${port(c!)}`)] } }, [
+    ...[up(slow), up(b!), up(c!)],
+  ]);
+  await reloaded({ engines: [], discovery: { dns: [{ ...first, weight: 4 }, own] } }, [up(slow), up(b!, 4)]);
+  await reloaded({ engines: [], discovery: { dns: [own] } }, [up(slow)]);
+  slow.requests[0]!.response.end("data: [DONE]\n\n");
+  expect((await stream.body).toString("utf8")).toMatch(/data: \[DONE\]\n\n$/);
+
+  const changes = logger.lines.filter(({ message }) => message === "engine state changed");
+  expect(changes.filter(({ fields }) => JSON.stringify(fields).includes(slow.id))).toHaveLength(1);
+  expect(logger.lines.filter(({ level }) => level === "error")).toEqual([]);
+  expect((await call(`${router.adminUrl}/metrics`)).text).toContain('espalier_discovery_source_up{source="dns');
 });
 
 test("what waits for a restart is named, and the running port stays", async () => {

@@ -4,7 +4,17 @@ import { isSection } from "./read-tree.ts";
 
 /** What a running router takes up, by path in the file; a path stands for all that is below it. The rest needs a restart. */
 const reloadablePaths = [
-  ...["engines", "policy", "pools", "models.aliases", "models.splits", "api-keys", "session-key", "inject-usage"],
+  ...[
+    "engines",
+    "discovery",
+    "policy",
+    "pools",
+    "models.aliases",
+    "models.splits",
+    "api-keys",
+    "session-key",
+    "inject-usage",
+  ],
   ...[
     "limits.max-nesting",
     "limits.max-concurrent-requests",
@@ -60,14 +70,14 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
 
 /** The configuration that a router has which ran with one and took up of another what it can. */
 export function takeUp(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
-  const { engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
+  const { engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
   const { maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare } = loaded.limits;
   const { aliases, splits } = loaded.models;
   const takes = (path: string): boolean => isTakenUp(path, running, loaded);
   const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
   return {
     ...running,
-    ...{ engines, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
+    ...{ engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
     limits: { ...running.limits, maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare },
     models: { ...running.models, aliases, splits },
     mesh: { ...running.mesh, secret, acceptedSecrets },

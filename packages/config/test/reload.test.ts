@@ -32,6 +32,9 @@ describe("what a running router takes up", () => {
   test.each([
     ["engines", true],
     ["engines[].url", true],
+    ["engines-file", false],
+    ["discovery.dns", true],
+    ["discovery.kubernetes.token-file", true],
     ["policy.name", true],
     ["models.aliases.gpt-4", true],
     ["models.adapters.fr", false],
@@ -57,6 +60,7 @@ api-keys: [{ name: a, key: key-number-one }]
 listen: { port: 2 }
 policy: random
 engines: [http://a:1]
+discovery: { dns: ["a.test:80"] }
 log: { level: debug, format: pretty }
 limits: { max-nesting: 11, max-body-bytes: 2MiB }
 models: { aliases: { a: y }, max-loaded-adapters: 3 }
@@ -68,6 +72,7 @@ pools: [{ models: [m], policy: sticky, engine-api-key: engine-key-1 }]
   test("is of the loaded configuration, and the rest of its own", () => {
     expect(taken.policy.name).toBe("random");
     expect(taken.engines.map(({ url }) => url)).toEqual(["http://a:1"]);
+    expect(taken.discovery.dns.map(({ name }) => name)).toEqual(["a.test"]);
     expect(taken.log).toEqual({ level: "debug", format: "json" });
     expect(taken.limits).toEqual({ ...running.limits, maxNesting: 11 });
     expect(taken.models).toEqual({ ...running.models, aliases: { a: "y" } });

@@ -24,7 +24,7 @@ export interface Source<Entry> {
    * @throws EspalierError when there is no first list and trying again is of no use; nothing is left running then
    */
   start(observer: SourceObserver<Entry>): Promise<void>;
-  /** Releases timers and watchers. The observer hears nothing afterwards. */
+  /** Releases timers and watchers, also while it starts. The observer hears nothing afterwards. */
   stop(): Promise<void>;
 }
 

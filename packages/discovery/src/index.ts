@@ -34,6 +34,6 @@ export {
   type PeerPodSourceOptions,
   type PeerServiceSourceOptions,
 } from "./kubernetes/peer-source.ts";
-export { createListSource, type ListSource } from "./list-source.ts";
-export { type MergeObserver, mergeSources } from "./merge-sources.ts";
+export { createListSource } from "./list-source.ts";
+export { type MergedSources, type MergeObserver, mergeSources } from "./merge-sources.ts";
 export { type FileWatchOptions, watchFile } from "./watch-file.ts";

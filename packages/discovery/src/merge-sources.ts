@@ -1,4 +1,4 @@
-import { type EngineId, type EngineSpec, EspalierError, type Startable } from "@espalier/common";
+import { asEspalierError, type EngineId, type EngineSpec, EspalierError, type Startable } from "@espalier/common";
 import type { EngineSource, SourceObserver } from "./engine-source.ts";
 
 /** Who listens to several sources. Its functions return without throwing. */
@@ -11,6 +11,23 @@ export interface MergeObserver {
   onConflict(error: EspalierError, source: string): void;
   /** The failures of a source reported so far are over. */
   onRecovered(source: string): void;
+  /** A source counts from now on, without failures. */
+  onFollowed(source: string): void;
+  /** A source does not count any more, and none of its name does. */
+  onLeft(source: string): void;
+}
+
+/** The union of several sources. */
+export interface MergedSources extends Startable {
+  /**
+   * Other sources from now on. Those that are given again go on as they are. The others begin beside the old ones, and when
+   * all have started the list changes at once from the old union to the new one; then what is not given any more is
+   * stopped. A new source that fails has the engines of an old one of its name until it names some itself. Before `start`
+   * it says what is started.
+   *
+   * @returns resolves when the change is through; never rejected
+   */
+  follow(sources: readonly EngineSource[]): Promise<void>;
 }
 
 /**
@@ -19,51 +36,163 @@ export interface MergeObserver {
  * observer gets one list when all have, then one on each change. When a source fails to start, the others are stopped
  * and `start` throws its error.
  */
-export function mergeSources(sources: readonly EngineSource[], observer: MergeObserver): Startable {
-  const lists: (readonly EngineSpec[])[] = sources.map(() => []);
-  const running: EngineSource[] = [];
-  let isRunning = false;
-  let knownConflicts: ReadonlySet<EngineId> = new Set();
-
-  const publish = (): void => {
-    const { specs, conflicts } = unite(sources, lists);
-    for (const [id, { message, source }] of conflicts) {
-      if (!knownConflicts.has(id)) observer.onConflict(new EspalierError("config_invalid", message), source);
-    }
-    knownConflicts = new Set(conflicts.keys());
-    observer.onList(specs);
-  };
-  const observerOf = (name: string, index: number): SourceObserver => ({
-    onList(specs) {
-      lists[index] = specs;
-      if (isRunning) publish();
-    },
-    onError: (error) => observer.onError(error, name),
-    onRecovered: () => observer.onRecovered(name),
-  });
-  const startOne = async (source: EngineSource, index: number): Promise<void> => {
-    await source.start(observerOf(source.name, index));
-    running.push(source);
-  };
-  const stop = async (): Promise<void> => {
-    isRunning = false;
-    await Promise.all(running.splice(0).map((source) => source.stop()));
-  };
-
-  return {
-    async start() {
-      const outcomes = await Promise.allSettled(sources.map(startOne));
-      const failed = outcomes.find((outcome) => outcome.status === "rejected");
-      if (failed) {
-        await stop();
-        throw failed.reason;
-      }
-      isRunning = true;
-      publish();
-    },
-    stop,
-  };
+export function mergeSources(sources: readonly EngineSource[], observer: MergeObserver): MergedSources {
+  return new Merged(sources, observer);
 }
+
+/** A source and what it has said. */
+interface Followed {
+  readonly source: EngineSource;
+  list: readonly EngineSpec[];
+  failure: EspalierError | undefined;
+  /** Of an old source of its name: counts while this one fails and has named no engines. */
+  inherited: readonly EngineSpec[];
+}
+
+const listOf = ({ list, failure, inherited }: Followed): readonly EngineSpec[] =>
+  list.length === 0 && failure !== undefined ? inherited : list;
+
+class Merged implements MergedSources {
+  readonly #observer: MergeObserver;
+  #wanted: readonly EngineSource[];
+  /** Those that count. */
+  #followed: readonly Followed[] = [];
+  #starting: readonly Followed[] = [];
+  #isRunning = false;
+  #isStopped = false;
+  /** Changes follow one another. */
+  #turn: Promise<void> = Promise.resolve();
+  #knownConflicts: ReadonlySet<EngineId> = new Set();
+
+  constructor(sources: readonly EngineSource[], observer: MergeObserver) {
+    this.#wanted = sources;
+    this.#observer = observer;
+  }
+
+  start(): Promise<void> {
+    const started = this.#startAll();
+    this.#turn = started.catch(() => {});
+    return started;
+  }
+
+  follow(sources: readonly EngineSource[]): Promise<void> {
+    this.#wanted = sources;
+    this.#turn = this.#turn.then(() => this.#change());
+    return this.#turn;
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#isRunning = false;
+    const all = [...this.#followed, ...this.#starting];
+    this.#followed = [];
+    await Promise.all(all.map(({ source }) => source.stop()));
+  }
+
+  async #startAll(): Promise<void> {
+    const first = this.#wanted.map(create);
+    for (const { source } of first) this.#observer.onFollowed(source.name);
+    this.#followed = first;
+    const outcomes = await Promise.allSettled(first.map((one) => one.source.start(this.#observerOf(one))));
+    if (this.#isStopped) return;
+    const failed = outcomes.find((outcome) => outcome.status === "rejected");
+    if (failed) {
+      this.#followed = first.filter((_, at) => outcomes[at]?.status === "fulfilled");
+      await this.stop();
+      throw failed.reason;
+    }
+    this.#isRunning = true;
+    this.#publish();
+  }
+
+  async #change(): Promise<void> {
+    // What is asked for while others start takes their place: they never count.
+    for (let wanted = this.#wanted; this.#isRunning; wanted = this.#wanted) {
+      const next = await this.#startBeside(wanted);
+      if (this.#wanted !== wanted) continue;
+      if (this.#isRunning) await this.#switchTo(next);
+      return;
+    }
+  }
+
+  /** Starts what is new, and stops what was started and is not wanted any more. */
+  async #startBeside(wanted: readonly EngineSource[]): Promise<readonly Followed[]> {
+    const known = new Map([...this.#followed, ...this.#starting].map((one) => [one.source, one]));
+    const next = wanted.map((source) => known.get(source) ?? create(source));
+    const dropped = this.#starting.filter((one) => !next.includes(one));
+    this.#starting = next.filter((one) => !this.#followed.includes(one));
+    const fresh = next.filter(({ source }) => !known.has(source));
+    await Promise.all([...dropped.map(({ source }) => source.stop()), ...fresh.map((one) => this.#startOne(one))]);
+    return next;
+  }
+
+  /** One that cannot be started at all is one that fails. */
+  async #startOne(one: Followed): Promise<void> {
+    try {
+      await one.source.start(this.#observerOf(one));
+    } catch (thrown) {
+      one.failure = asEspalierError(thrown);
+    }
+  }
+
+  async #switchTo(next: readonly Followed[]): Promise<void> {
+    const [before, added] = [this.#followed, this.#starting];
+    this.#starting = [];
+    if (next.length === before.length && next.every((one, at) => one === before[at])) return;
+    const left = before.filter((one) => !next.includes(one));
+    this.#followed = next;
+    this.#tell(added, left);
+    this.#publish();
+    await Promise.all(left.map(({ source }) => source.stop()));
+  }
+
+  #tell(added: readonly Followed[], left: readonly Followed[]): void {
+    for (const { source } of left)
+      if (!this.#followed.some((one) => one.source.name === source.name)) this.#observer.onLeft(source.name);
+    for (const one of added) {
+      const { source, failure } = one;
+      one.inherited = left.filter((old) => old.source.name === source.name).flatMap(listOf);
+      this.#observer.onFollowed(source.name);
+      if (failure) this.#observer.onError(failure, source.name);
+    }
+  }
+
+  #observerOf(one: Followed): SourceObserver {
+    const { name } = one.source;
+    const counts = (): boolean => this.#followed.includes(one);
+    return {
+      onList: (specs) => {
+        one.list = specs;
+        if (specs.length > 0) one.inherited = [];
+        if (this.#isRunning && counts()) this.#publish();
+      },
+      onError: (error) => {
+        one.failure = error;
+        if (counts()) this.#observer.onError(error, name);
+      },
+      onRecovered: () => {
+        one.failure = undefined;
+        if (!counts()) return;
+        this.#observer.onRecovered(name);
+        if (one.inherited.length === 0) return;
+        one.inherited = [];
+        if (this.#isRunning) this.#publish();
+      },
+    };
+  }
+
+  #publish(): void {
+    const { specs, conflicts } = unite(this.#followed);
+    for (const [id, { message, source }] of conflicts) {
+      if (!this.#knownConflicts.has(id))
+        this.#observer.onConflict(new EspalierError("config_invalid", message), source);
+    }
+    this.#knownConflicts = new Set(conflicts.keys());
+    this.#observer.onList(specs);
+  }
+}
+
+const create = (source: EngineSource): Followed => ({ source, list: [], failure: undefined, inherited: [] });
 
 interface Union {
   readonly specs: readonly EngineSpec[];
@@ -71,12 +200,13 @@ interface Union {
   readonly conflicts: ReadonlyMap<EngineId, { readonly message: string; readonly source: string }>;
 }
 
-function unite(sources: readonly EngineSource[], lists: readonly (readonly EngineSpec[])[]): Union {
+function unite(followed: readonly Followed[]): Union {
   const specs: EngineSpec[] = [];
   const owners = new Map<EngineId, string>();
   const conflicts = new Map<EngineId, { message: string; source: string }>();
-  for (const [index, { name }] of sources.entries()) {
-    for (const spec of lists[index]!) {
+  for (const one of followed) {
+    const { name } = one.source;
+    for (const spec of listOf(one)) {
       const owner = owners.get(spec.id);
       if (owner === undefined) {
         owners.set(spec.id, name);

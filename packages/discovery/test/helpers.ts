@@ -9,7 +9,7 @@ import {
   type Scheduler,
   systemScheduler,
 } from "@espalier/common";
-import type { SourceObserver } from "@espalier/discovery";
+import type { EngineSource, SourceObserver } from "@espalier/discovery";
 import { onTestFinished } from "vitest";
 
 export const engine = (id: string, url = `http://${id}:8000`): EngineSpec => ({
@@ -41,6 +41,10 @@ export interface Recorder<Entry = EngineSpec> extends SourceObserver<Entry> {
   readonly errors: EspalierError[];
   readonly conflicts: EspalierError[];
   readonly recoveries: number;
+  onFollowed(source: string): void;
+  onLeft(source: string): void;
+  /** `+ NAME` and `- NAME` as sources begin to count and cease to. */
+  readonly changes: string[];
 }
 
 /** Keeps everything that it is told. */
@@ -54,12 +58,16 @@ function createRecorderOf<Entry>(show: (list: readonly Entry[]) => string): Reco
   const specs: Entry[][] = [];
   const errors: EspalierError[] = [];
   const conflicts: EspalierError[] = [];
+  const changes: string[] = [];
   let recoveries = 0;
   return {
     lists,
     specs,
     errors,
     conflicts,
+    changes,
+    onFollowed: (source) => changes.push(`+ ${source}`),
+    onLeft: (source) => changes.push(`- ${source}`),
     get recoveries() {
       return recoveries;
     },
@@ -109,3 +117,36 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<EspalierEr
   if (outcome instanceof EspalierError) return outcome;
   throw new Error("not rejected with an EspalierError", { cause: outcome });
 }
+
+/** A source that gives what the test tells it to. */
+export function createManualSource(name: string, first: string, journal: string[] = []) {
+  let observer: SourceObserver | undefined;
+  const source: EngineSource = {
+    name,
+    async start(given) {
+      journal.push(`start ${name}`);
+      observer = given;
+      given.onList(parseIds(first, name));
+    },
+    async stop() {
+      journal.push(`stop ${name}`);
+    },
+  };
+  return {
+    source,
+    give: (ids: string) => observer?.onList(parseIds(ids, name)),
+    fail: (error: EspalierError) => observer?.onError(error),
+    recover: () => observer?.onRecovered(),
+  };
+}
+
+/** A source that cannot be started. */
+export const failingSource = (name: string, journal: string[]): EngineSource => ({
+  name,
+  async start() {
+    throw new EspalierError("config_unreadable", `${name} cannot be read`);
+  },
+  async stop() {
+    journal.push(`stop ${name}`);
+  },
+});

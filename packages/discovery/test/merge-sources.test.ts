@@ -1,48 +1,19 @@
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { EspalierError } from "@espalier/common";
-import {
-  createFileSource,
-  createListSource,
-  type EngineSource,
-  mergeSources,
-  type SourceObserver,
-} from "@espalier/discovery";
+import { createFileSource, createListSource, type EngineSource, mergeSources } from "@espalier/discovery";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { createFolder, createRecorder, engine, parseIds, rejectionOf, withoutPolling } from "./helpers.ts";
-
-/** A source that gives what the test tells it to. */
-function createManualSource(name: string, first: string, journal: string[] = []) {
-  let observer: SourceObserver | undefined;
-  const source: EngineSource = {
-    name,
-    async start(given) {
-      journal.push(`start ${name}`);
-      observer = given;
-      given.onList(parseIds(first, name));
-    },
-    async stop() {
-      journal.push(`stop ${name}`);
-    },
-  };
-  return {
-    source,
-    give: (ids: string) => observer?.onList(parseIds(ids, name)),
-    fail: (error: EspalierError) => observer?.onError(error),
-    recover: () => observer?.onRecovered(),
-  };
-}
-
-const failingSource = (name: string, journal: string[]): EngineSource => ({
-  name,
-  async start() {
-    throw new EspalierError("config_unreadable", `${name} cannot be read`);
-  },
-  async stop() {
-    journal.push(`stop ${name}`);
-  },
-});
+import {
+  createFolder,
+  createManualSource,
+  createRecorder,
+  engine,
+  failingSource,
+  parseIds,
+  rejectionOf,
+  withoutPolling,
+} from "./helpers.ts";
 
 test("a static source gives its list as it is", async () => {
   const specs = [engine("a"), engine("b")];
@@ -97,6 +68,8 @@ test("the first source wins an id, and the conflict is reported once for as long
     onError: recorder.onError,
     onConflict: recorder.onConflict,
     onRecovered: recorder.onRecovered,
+    onFollowed() {},
+    onLeft() {},
   });
   await merged.start();
   expect(recorder.lists).toEqual(["a b"]);
@@ -150,6 +123,8 @@ test("what a source says of its failures and their end goes on with its name", a
       onError: ({ code }, source) => told.push(`${source}: ${code}`),
       onConflict() {},
       onRecovered: (source) => told.push(`${source} is well`),
+      onFollowed() {},
+      onLeft() {},
     },
   );
   await merged.start();

@@ -80,20 +80,21 @@ export function createContext(
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
+  const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
+  const sources = createEngineSources({ ...ports, config, board, fleet });
   const onChange = (now: CompiledConfig): void => {
     mesh?.setSecrets(now.mesh);
+    void sources.follow(now);
     onReload?.(now);
   };
   const live = createLiveConfig({ config, random, pools, onChange });
-  const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   return {
-    ...{ tracing, tracer: tracing ?? silentTracer },
+    ...{ tracing, tracer: tracing ?? silentTracer, sources },
     ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, mesh, inFlight },
     ...createSelectors(engineSide, ports),
-    sources: createEngineSources({ ...ports, config, list: live.engines, board, fleet }),
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
       apply: live.apply,

@@ -149,20 +149,6 @@ describe("what a reload changes", () => {
     expect(pools.settingsFor("a").policy.name).toBe(createPolicy("consistent_hashing", {}).name);
   });
 
-  test("engines of the list come and go", async () => {
-    const { live } = start("engines: [http://a:1]\n");
-    const lists: string[] = [];
-    await live.engines.start({
-      onList: (specs) => lists.push(specs.map(({ id }) => id).join(" ")),
-      onError: () => {},
-      onRecovered: () => {},
-    });
-    live.apply(read("engines: [http://a:1, http://b:1]\n"));
-    live.apply(read("engines: [http://a:1, http://b:1]\npolicy: random\n"));
-    live.apply(read("engines: [http://b:1]\n"));
-    expect(lists).toEqual(["a:1", "a:1 b:1", "b:1"]);
-  });
-
   test("names of models lead where the new configuration says", () => {
     const { live } = start("models: { aliases: { gpt: a } }\n");
     const before = live.modelRouter;

@@ -1,39 +1,31 @@
-import type { EngineSpec, Logger, Meter, Random, Scheduler, Startable } from "@espalier/common";
-import { type CompiledConfig, type DiscoveryConfig, parseEnginesFile } from "@espalier/config";
-import {
-  createDnsSource,
-  createFileSource,
-  createInferencePoolSource,
-  createPodSource,
-  createServiceSource,
-  type EngineSource,
-  type KubernetesClient,
-  mergeSources,
-} from "@espalier/discovery";
+import type { EngineSpec, Meter, Startable } from "@espalier/common";
+import { type CompiledConfig, parseEnginesFile } from "@espalier/config";
+import { createFileSource, type EngineSource, mergeSources } from "@espalier/discovery";
 import type { Fleet } from "@espalier/workers";
 import type { EngineBoard } from "../operator/engine-board.ts";
 import { createOperatorEngines, type OperatorEngines } from "../operator/operator-engines.ts";
-import { connectKubernetes } from "./connect-kubernetes.ts";
 import { createSourceMeters } from "./source-meters.ts";
+import { createSourceSets, type SourceConfig, type SourceSetDeps } from "./source-set.ts";
 
 const metricNames = { up: "espalier_discovery_source_up", failures: "espalier_discovery_failures_total" };
 
-export interface EngineSourcesDeps {
-  readonly config: Pick<CompiledConfig, "enginesFile" | "discovery">;
-  /** The configured engines, which a reload replaces. */
-  readonly list: EngineSource;
+export interface EngineSourcesDeps extends SourceSetDeps {
+  readonly config: SourceConfig & Pick<CompiledConfig, "enginesFile">;
   /** What operators say of engines. */
   readonly board: EngineBoard;
   readonly fleet: Pick<Fleet, "apply">;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
   readonly meter: Meter;
 }
 
 export interface EngineSources extends Startable {
   /** For operators who add engines and remove them. */
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
+  /**
+   * The engines that a configuration lists and the sources that it names, from now on; the file stays that of the start.
+   *
+   * @returns resolves when they count; never rejected
+   */
+  follow(config: SourceConfig): Promise<void>;
 }
 
 /**
@@ -41,24 +33,21 @@ export interface EngineSources extends Startable {
  * operators add; less those that they remove.
  */
 export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
-  const { config, list, fleet, logger, scheduler } = deps;
-  const { enginesFile: path, discovery } = config;
+  const { config, fleet, logger } = deps;
+  const { enginesFile: path } = config;
   let listed: readonly EngineSpec[] = [];
   const operators = createOperatorEngines({ board: deps.board, listed: () => listed, logger });
-  const client = usesKubernetes(discovery) ? connectKubernetes(discovery, scheduler) : undefined;
-  const sources = [
-    list,
-    ...(path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })]),
-    ...discovery.dns.map((options) => createDnsSource({ ...options, ...{ scheduler, random: deps.random } })),
-    ...(client ? kubernetesSources(deps, client) : []),
-    operators.source,
-  ];
+  const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
+  const setOf = createSourceSets(deps);
+  const sourcesOf = (said: SourceConfig): readonly EngineSource[] => {
+    const set = setOf(said);
+    return [set.listed, ...file, ...set.discovered, operators.source];
+  };
   const meters = createSourceMeters(deps.meter, metricNames, "engines");
   const named = deps.meter
     .gauge({ name: "espalier_discovery_engines", help: "Engines that all sources name together." })
     .series();
-  for (const { name } of sources) meters.isUp(name, true);
-  const merged = mergeSources(sources, {
+  const merged = mergeSources(sourcesOf(config), {
     onList(specs: readonly EngineSpec[]) {
       listed = specs;
       const present = operators.present(listed);
@@ -77,28 +66,13 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
       meters.isUp(source, true);
       logger.info("engine source is followed again", { source });
     },
+    onFollowed: (source) => meters.isUp(source, true),
+    onLeft: meters.left,
   });
   return {
     operators,
     start: () => merged.start(),
-    async stop() {
-      await merged.stop();
-      client?.close();
-    },
+    follow: (said) => merged.follow(sourcesOf(said)),
+    stop: () => merged.stop(),
   };
-}
-
-const usesKubernetes = ({ services, pods, inferencePools }: DiscoveryConfig): boolean =>
-  services.length + pods.length + inferencePools.length > 0;
-
-function kubernetesSources(
-  { config: { discovery }, scheduler, random, logger }: EngineSourcesDeps,
-  client: KubernetesClient,
-): EngineSource[] {
-  const ports = { client, scheduler, random };
-  return [
-    ...discovery.services.map((options) => createServiceSource(ports, { ...options, logger })),
-    ...discovery.pods.map((options) => createPodSource(ports, { ...options, logger })),
-    ...discovery.inferencePools.map((options) => createInferencePoolSource(ports, { ...options, logger })),
-  ];
 }

@@ -1,6 +1,5 @@
 import type { Random } from "@espalier/common";
 import { type CompiledConfig, changedPaths, isTakenUp, takeUp } from "@espalier/config";
-import { createListSource, type EngineSource } from "@espalier/discovery";
 import type { DataPlaneSettings } from "../data-plane/router-context.ts";
 import { dataPlaneSettings } from "../router-options.ts";
 import { createModelRouter, type ModelRouter } from "../routing/model-router.ts";
@@ -20,8 +19,6 @@ export interface LiveConfig {
   readonly current: CompiledConfig;
   readonly settings: DataPlaneSettings;
   readonly modelRouter: ModelRouter;
-  /** The configured engines. */
-  readonly engines: EngineSource;
   /** @throws EspalierError `config_invalid`; nothing has changed then */
   apply(config: CompiledConfig): Reconfiguration;
 }
@@ -35,12 +32,10 @@ export interface LiveConfigOptions {
 }
 
 export function createLiveConfig({ config, random, pools, onChange }: LiveConfigOptions): LiveConfig {
-  const engines = createListSource(config.engines);
   let current = config;
   let settings = dataPlaneSettings(config);
   let modelRouter = createModelRouter(config.models, random);
   return {
-    engines,
     get current() {
       return current;
     },
@@ -59,7 +54,6 @@ export function createLiveConfig({ config, random, pools, onChange }: LiveConfig
       // Nothing from here on throws. Splits draw anew only where names changed.
       if (isNew("models")) modelRouter = createModelRouter(next.models, random);
       if (isNew("pools") || isNew("policy")) pools.replaceRules(rules);
-      if (isNew("engines")) engines.replace(next.engines);
       settings = dataPlaneSettings(next);
       current = next;
       onChange?.(next);

@@ -4,6 +4,8 @@ import type { Meter } from "@espalier/common";
 export interface SourceMeters {
   isUp(source: string, up: boolean): void;
   failed(source: string): void;
+  /** It is not followed any more. */
+  left(source: string): void;
 }
 
 /** @param what in descriptions, what a source finds */
@@ -25,5 +27,9 @@ export function createSourceMeters(
   return {
     isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),
     failed: (source) => failures.series(source).add(),
+    left(source) {
+      up.remove(source);
+      failures.remove(source);
+    },
   };
 }

@@ -1,6 +1,6 @@
 import { asEngineId, createSeededRandom, type EngineSpec, EspalierError } from "@espalier/common";
 import { parseEnginesFile } from "@espalier/config";
-import { createListSource, mergeSources } from "@espalier/discovery";
+import { type EngineSource, mergeSources, type SourceObserver } from "@espalier/discovery";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {
@@ -25,14 +25,28 @@ const codeOf = (act: () => unknown): string => {
   return "done";
 };
 
+/** A list that the test replaces. */
+function createManualList(first: readonly EngineSpec[]) {
+  let observer: SourceObserver | undefined;
+  const source: EngineSource = {
+    name: "list",
+    async start(given) {
+      observer = given;
+      given.onList(first);
+    },
+    async stop() {},
+  };
+  return { source, replace: (specs: readonly EngineSpec[]) => observer?.onList(specs) };
+}
+
 /** Operators beside a configured list, as a router has them. */
 async function start(board: EngineBoard, ...configured: readonly string[]) {
   const logger = createRecordingLogger();
-  const list = createListSource(specs(...configured));
+  const list = createManualList(specs(...configured));
   let listed: readonly EngineSpec[] = [];
   const operators = createOperatorEngines({ board, listed: () => listed, logger });
   const lists: string[] = [];
-  const merged = mergeSources([list, operators.source], {
+  const merged = mergeSources([list.source, operators.source], {
     onList(found) {
       listed = found;
       const present = operators.present(listed);
@@ -41,6 +55,8 @@ async function start(board: EngineBoard, ...configured: readonly string[]) {
     onError: () => {},
     onConflict: () => {},
     onRecovered: () => {},
+    onFollowed: () => {},
+    onLeft: () => {},
   });
   await merged.start();
   return { operators, list, logger, stop: () => merged.stop(), now: () => lists.at(-1) };

@@ -1,7 +1,8 @@
 /**
- * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, changed
- * bytes for decoders, and where real captures are.
+ * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, an authority
+ * for certificates, changed bytes for decoders, and where real captures are.
  */
+export { type Authority, type Certificate, createAuthority, hasOpenssl } from "./authority.ts";
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
 export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";

@@ -1,13 +1,12 @@
 import { request } from "node:http";
 import { connect as connectSocket, createServer, type Socket } from "node:net";
 import { EspalierError, systemScheduler } from "@espalier/common";
-import { waitFor } from "@espalier/testing";
+import { createAuthority, hasOpenssl, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import type { Transport } from "../../src/transport/transport.ts";
 import type { MutualTls, WsTransportOptions } from "../../src/transport/ws-options.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
-import { hasOpenssl, makeCertificates } from "./certificates.ts";
 import { connect, describeTransport, listen, startListening, suiteFrameBytes } from "./transport-suite.ts";
 
 function makeTransport(options: Partial<WsTransportOptions> = {}): Transport {
@@ -45,7 +44,15 @@ describeTransport("websockets", () => ({
   deadAddress,
 }));
 
-const tls = hasOpenssl() ? makeCertificates("router.test") : undefined;
+/** An authority and a certificate that it has signed. */
+function makeCertificates(): MutualTls {
+  const authority = createAuthority("DNS:router.test");
+  const tls = { ca: authority.ca, ...authority.issue() };
+  authority.close();
+  return tls;
+}
+
+const tls = hasOpenssl() ? makeCertificates() : undefined;
 
 if (!tls) {
   process.stderr.write("NOT RUN: mutual TLS of the mesh, because there is no openssl to make certificates with\n");
@@ -249,7 +256,7 @@ function testMutualTls(tls: MutualTls): void {
   });
 
   test("keeps out those whom another authority has signed, on either side", async () => {
-    const other = makeCertificates("router.test");
+    const other = makeCertificates();
     await rejects({ tls: { ...other, ca: tls.ca } }, { tls: tls });
     await rejects({ tls: tls }, { tls: { ...other, ca: tls.ca } });
   });

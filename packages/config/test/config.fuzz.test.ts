@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { test } from "vitest";
 import { loadConfig, parseEnginesFile, parseSeedsFile } from "../src/index.ts";
 
@@ -56,13 +56,4 @@ const targets: readonly FuzzTarget[] = [
   },
 ];
 
-const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
-const dayMs = 86_400_000;
-
-test.each(targets)(
-  "$name: whatever is written is taken, or refused with what is wrong",
-  async (target) => {
-    await fuzzInFile(target, targets.length, request);
-  },
-  dayMs,
-);
+fuzzInFile(test, "whatever is written is taken, or refused with what is wrong", targets);

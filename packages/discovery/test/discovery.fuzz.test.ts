@@ -1,5 +1,5 @@
 import type { EngineTraits } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createLineSplitter } from "../src/kubernetes/line-splitter.ts";
 import { readEndpointSlice } from "../src/kubernetes/read-endpoint-slice.ts";
@@ -70,6 +70,4 @@ function check(text: string): void {
   }
 }
 
-test("Kubernetes watch: whatever comes is read, or left out", async () => {
-  await fuzzInFile(target, 1, readFuzzRequest(process.env.ESPALIER_FUZZ));
-}, 86_400_000);
+fuzzInFile(test, "whatever comes is read, or left out", [target]);

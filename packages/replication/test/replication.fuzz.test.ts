@@ -1,5 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import * as Y from "yjs";
 import { readStateVector } from "../src/documents/document-diff.ts";
@@ -169,13 +169,4 @@ const targets: readonly FuzzTarget[] = [
   },
 ];
 
-const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
-const dayMs = 86_400_000;
-
-test.each(targets)(
-  "$name: whatever comes is read, or refused as documented",
-  async (target) => {
-    await fuzzInFile(target, targets.length, request);
-  },
-  dayMs,
-);
+fuzzInFile(test, "whatever comes is read, or refused as documented", targets);

@@ -1,4 +1,4 @@
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
 
@@ -14,6 +14,4 @@ const target: FuzzTarget = {
   read: (bytes) => expect(readTimesNote(bytes).targets.length).toBeLessThanOrEqual(maxNotedTargets),
 };
 
-test("note of learned times: whatever comes is read, or refused with a RangeError", async () => {
-  await fuzzInFile(target, 1, readFuzzRequest(process.env.ESPALIER_FUZZ));
-}, 86_400_000);
+fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target]);

@@ -6,8 +6,8 @@ export { type Authority, type Certificate, createAuthority, hasOpenssl } from ".
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
 export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";
-export { fuzzInFile } from "./fuzz/fuzz-file.ts";
-export { type FuzzReport, type FuzzRequest, readFuzzRequest } from "./fuzz/fuzz-request.ts";
+export { type DeclareTest, fuzzInFile } from "./fuzz/fuzz-in-file.ts";
+export type { FuzzReport } from "./fuzz/fuzz-request.ts";
 export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
 export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";

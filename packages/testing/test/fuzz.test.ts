@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { type FuzzTarget, fuzzDecoder, fuzzInFile, maxCaseBytes, mutateBytes, readFuzzRequest } from "../src/index.ts";
+import { fuzzTarget } from "../src/fuzz/fuzz-file.ts";
+import { readFuzzRequest } from "../src/fuzz/fuzz-request.ts";
+import { type FuzzTarget, fuzzDecoder, fuzzInFile, maxCaseBytes, mutateBytes } from "../src/index.ts";
 
 const seeds = [new TextEncoder().encode('{"a":1}'), Uint8Array.of(1, 2, 3, 250)];
 const run = { seed: 3, maxCases: 500, maxMs: Number.POSITIVE_INFINITY };
@@ -83,10 +85,10 @@ test("a request shares a file's time, may name one decoder and one case, and is 
   const reportFile = join(mkdtempSync(join(tmpdir(), "espalier-fuzz-")), "report.jsonl");
   const request = readFuzzRequest(JSON.stringify({ seed: 9, fileMs: 20, reportFile }))!;
   const target = failing(new RangeError("x"));
-  expect(await fuzzInFile(target, 2, request)).toBeGreaterThan(0);
-  expect(await fuzzInFile(target, 2, { ...request, decoder: "another" })).toBe(0);
-  expect(await fuzzInFile(target, 2, { ...request, decoder: "a decoder", case: 7 })).toBe(1);
-  await expect(fuzzInFile(failing("no"), 1, { ...request, fileMs: 10_000 })).rejects.toThrow();
+  expect(await fuzzTarget(target, 2, request)).toBeGreaterThan(0);
+  expect(await fuzzTarget(target, 2, { ...request, decoder: "another" })).toBe(0);
+  expect(await fuzzTarget(target, 2, { ...request, decoder: "a decoder", case: 7 })).toBe(1);
+  await expect(fuzzTarget(failing("no"), 1, { ...request, fileMs: 10_000 })).rejects.toThrow();
   const lines = readFileSync(reportFile, "utf8")
     .trim()
     .split("\n")
@@ -94,5 +96,19 @@ test("a request shares a file's time, may name one decoder and one case, and is 
   expect(lines.map((line) => Object.keys(line)[0])).toEqual(["began", "name", "began", "name", "began", "name"]);
   expect(lines.at(-1).finding).toMatch(/^a decoder threw no\n/);
   expect(readFuzzRequest(undefined)).toBeUndefined();
-  expect(await fuzzInFile(target, 2, undefined)).toBeGreaterThan(0);
+  expect(await fuzzTarget(target, 2, undefined)).toBeGreaterThan(0);
+});
+
+test("a file declares a test for each of its decoders, by its name", async () => {
+  const declared: { readonly name: string; readonly run: () => Promise<void> }[] = [];
+  const good = { ...failing("no"), read: () => {} };
+  fuzzInFile((name, run) => declared.push({ name, run }), "whatever comes is read", [
+    good,
+    { ...good, name: "another" },
+  ]);
+  expect(declared.map(({ name }) => name)).toEqual([
+    "a decoder: whatever comes is read",
+    "another: whatever comes is read",
+  ]);
+  await Promise.all(declared.map(({ run }) => run()));
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { EspalierError, systemClock } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { parseJsonObject } from "../src/files/json-object.ts";
 import { createChatRenderer } from "../src/modes/chat-renderer.ts";
@@ -83,13 +83,4 @@ const targets: readonly FuzzTarget[] = [
   },
 ];
 
-const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
-const dayMs = 86_400_000;
-
-test.each(targets)(
-  "$name: whatever it is, it is used, or refused as documented",
-  async (target) => {
-    await fuzzInFile(target, targets.length, request);
-  },
-  dayMs,
-);
+fuzzInFile(test, "whatever it is, it is used, or refused as documented", targets);

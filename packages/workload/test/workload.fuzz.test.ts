@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { EspalierError } from "@espalier/common";
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { afterAll, expect, test } from "vitest";
 import { readTrace } from "../src/index.ts";
 
@@ -59,6 +59,4 @@ const target: FuzzTarget = {
   },
 };
 
-test("traces: whatever a file holds is read, or refused with the line", async () => {
-  await fuzzInFile(target, 1, readFuzzRequest(process.env.ESPALIER_FUZZ));
-}, 86_400_000);
+fuzzInFile(test, "whatever a file holds is read, or refused with the line", [target]);

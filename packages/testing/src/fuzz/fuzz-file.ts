@@ -15,7 +15,7 @@ const shortSeed = 1;
  * @returns cases run; 0 when another decoder was asked for
  * @throws FuzzFinding
  */
-export async function fuzzInFile(
+export async function fuzzTarget(
   target: FuzzTarget,
   decoders: number,
   request: FuzzRequest | undefined,

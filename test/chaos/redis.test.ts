@@ -1,11 +1,9 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { connect } from "node:net";
-import { waitFor } from "@espalier/testing";
+import { hasRedisServer, startRedisServer } from "@espalier/testing";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { createRig } from "../integration/rig.ts";
 import { tellChaos } from "./chaos-report.ts";
 import { since } from "./deadlines.ts";
-import { freePort, startFleet, untilWhole } from "./fleet.ts";
+import { startFleet, untilWhole } from "./fleet.ts";
 import { haveEqualFacts } from "./mesh-views.ts";
 import { startTraffic } from "./traffic.ts";
 
@@ -13,41 +11,15 @@ const engines = 3;
 const rig = createRig();
 afterAll(() => rig.close());
 
-const hasRedisServer = ((): boolean => {
-  if (spawnSync("redis-server", ["--version"]).status === 0) return true;
-  process.stderr.write("NOT RUN: chaos with Redis, which needs redis-server\n");
-  return false;
-})();
-
-/** A Redis server that forgets everything when it is killed. */
-async function startRedis(port: number): Promise<ChildProcess> {
-  const flags = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-  const server = spawn("redis-server", flags, { stdio: "ignore" });
-  onTestFinished(() => void server.kill("SIGKILL"));
-  await waitFor(() => answers(port), { what: "redis-server", deadlineMs: 10_000 });
-  return server;
-}
-
-function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1", () => socket.write("PING\r\n"));
-    socket.on("error", () => resolve(false));
-    socket.once("data", (data: Buffer) => {
-      resolve(data.toString("latin1").startsWith("+PONG"));
-      socket.destroy();
-    });
-  });
-}
-
-test.skipIf(!hasRedisServer)(
+test.skipIf(!hasRedisServer("chaos with Redis"))(
   "Redis is killed and comes back empty: no request fails, and the routers share again",
   async () => {
-    const port = await freePort();
-    const redis = await startRedis(port);
+    const redis = await startRedisServer();
+    onTestFinished(() => redis.close());
     const fleet = await startFleet(rig, {
       routers: 2,
       engines,
-      flags: ["--mesh-backend", "redis", "--mesh-redis-url", `redis://127.0.0.1:${port}`],
+      flags: ["--mesh-backend", "redis", "--mesh-redis-url", redis.url],
     });
     const traffic = startTraffic({ routers: () => fleet.routers });
     const more = async (count: number): Promise<void> => {
@@ -57,10 +29,10 @@ test.skipIf(!hasRedisServer)(
     expect((await fleet.routers[0]!.mesh()).backend).toBe("redis");
     await more(20);
     tellChaos({ fault: "Redis: SIGKILL" });
-    redis.kill("SIGKILL");
+    await redis.kill();
     await more(60);
     for (const router of fleet.routers) expect((await fetch(`${router.url}/readyz`)).status).toBe(200);
-    await startRedis(port);
+    await redis.restart();
     await more(20);
     await untilWhole(fleet.routers, engines);
     await traffic.stop();

@@ -1,8 +1,8 @@
 import { silentLogger, silentMeter, systemClock, systemScheduler } from "@espalier/common";
 import { createRedisBackend } from "@espalier/mesh";
+import { type RedisServer, startRedisServer } from "@espalier/testing";
 import type { Environment } from "./environment.ts";
 import { passRealTime, realTimePatience } from "./pass-real-time.ts";
-import { type RedisServer, startRedisServer } from "./redis-server.ts";
 import { startTcpRelay, type TcpRelay } from "./tcp-relay.ts";
 
 export interface RedisEnvironment extends Environment {

@@ -1,14 +1,8 @@
-import { afterAll, describe } from "vitest";
+import { hasRedisServer } from "@espalier/testing";
+import { describe } from "vitest";
 import { createRedisEnvironment } from "./redis-environment.ts";
-import { hasRedisServer } from "./redis-server.ts";
 import { convergenceSuite, routerNames } from "./suite.ts";
 
-const isInstalled = hasRedisServer();
-
-describe.skipIf(!isInstalled)("through Redis", () => {
+describe.skipIf(!hasRedisServer("convergence through Redis"))("through Redis", () => {
   convergenceSuite(() => createRedisEnvironment(routerNames));
-});
-
-afterAll(() => {
-  if (!isInstalled) process.stderr.write("NOT RUN: convergence through Redis; redis-server is not installed\n");
 });

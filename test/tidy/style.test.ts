@@ -119,6 +119,7 @@ test.each([
 
 test.each([
   'const path = sharedPath("traces"); test.skipIf(!path)("a", run);',
+  'test.skipIf(!hasRedisServer("tests of redis"))("a", run);',
   'if (!redis) log("NOT RUN: tests of redis"); describe.runIf(redis)("a", run);',
   'test.each([{ retry: 1, skip: 2 }])("a", run);',
   'test("a", { timeout: 9 }, () => reader.skip(2));',

@@ -1,6 +1,6 @@
 /**
  * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, an authority
- * for certificates, changed bytes for decoders, and where real captures are.
+ * for certificates, a Redis server, changed bytes for decoders, and where real captures are.
  */
 export { type Authority, type Certificate, createAuthority, hasOpenssl } from "./authority.ts";
 export type { DnsRecords } from "./dns-message.ts";
@@ -12,6 +12,7 @@ export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
 export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createRecordingLogger, type LogLine } from "./recording-logger.ts";
+export { hasRedisServer, type RedisServer, startRedisServer } from "./redis-server.ts";
 export { schedulerOf } from "./scheduler-of.ts";
 export { createSeriesMeter, type SeriesMeter } from "./series-meter.ts";
 export { sharedPath } from "./shared-folder.ts";

@@ -1,9 +1,9 @@
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";
-import { type RedisServer, testWithRedis } from "./redis-server.ts";
+import { type CommandedRedis, testWithRedis } from "./redis-server.ts";
 import { converged, makeNode, type Node, ready, redisForTest, startNode, stateOf } from "./rig.ts";
 
-async function pairOn(server: RedisServer): Promise<[Node, Node]> {
+async function pairOn(server: CommandedRedis): Promise<[Node, Node]> {
   const nodes: [Node, Node] = [await startNode(server, "a"), await startNode(server, "b")];
   await waitFor(() => nodes.every(({ backend }) => backend.members().length === 1), { what: "members" });
   await ready(...nodes);
@@ -23,7 +23,7 @@ function watchDeaths(nodes: readonly Node[]): () => boolean {
   return () => isAnyDead;
 }
 
-const streamKeys = async (server: RedisServer, router: string): Promise<string[]> =>
+const streamKeys = async (server: CommandedRedis, router: string): Promise<string[]> =>
   ((await server.command("KEYS", `espalier:{test}:journal:${router}:*`)) as Buffer[]).map((key) => key.toString());
 
 testWithRedis("after a flush every writer publishes its own again, and a newcomer gets all", async () => {

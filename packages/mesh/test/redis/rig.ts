@@ -6,7 +6,7 @@ import { createRedisBackend } from "../../src/redis/redis-backend.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 import { FakeReplica } from "./fake-replica.ts";
-import { type RedisServer, startRedis } from "./redis-server.ts";
+import { type CommandedRedis, startRedis } from "./redis-server.ts";
 
 export interface Node {
   readonly replica: FakeReplica;
@@ -35,14 +35,14 @@ afterEach(async () => {
   for (const step of undo.splice(0).reverse()) await step();
 });
 
-export async function redisForTest(...flags: string[]): Promise<RedisServer> {
+export async function redisForTest(...flags: string[]): Promise<CommandedRedis> {
   const server = await startRedis(...flags);
   atEnd(() => server.close());
   return server;
 }
 
 /** A router that is not started. */
-export function makeNode(server: RedisServer, id: string, options: NodeOptions = {}): Node {
+export function makeNode(server: CommandedRedis, id: string, options: NodeOptions = {}): Node {
   const replica = new FakeReplica(id, options.epoch);
   options.prepare?.(replica);
   const meter = createCountingMeter();
@@ -62,7 +62,7 @@ export function makeNode(server: RedisServer, id: string, options: NodeOptions =
   return { replica, backend, meter, logger, incidents: (kind) => meter.value("espalier_redis_incidents_total", kind) };
 }
 
-export async function startNode(server: RedisServer, id: string, options: NodeOptions = {}): Promise<Node> {
+export async function startNode(server: CommandedRedis, id: string, options: NodeOptions = {}): Promise<Node> {
   const node = makeNode(server, id, options);
   await node.backend.start();
   return node;

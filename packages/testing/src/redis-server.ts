@@ -1,0 +1,93 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { waitFor } from "./wait-for.ts";
+
+const program = "redis-server";
+const startTimeoutMs = 10_000;
+const pingTimeoutMs = 500;
+
+/** A Redis server of a test's own, on a free port, which keeps nothing on disk. */
+export interface RedisServer {
+  readonly port: number;
+  readonly url: string;
+  /** Kills it, and with it all that it held. */
+  kill(): Promise<void>;
+  /** Starts it anew on the same port, empty; one that runs is killed before. */
+  restart(): Promise<void>;
+  /** It stops answering without closing connections, until `thaw`. */
+  freeze(): void;
+  thaw(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Whether a Redis server is installed; says in one line that tests did not run where none is.
+ *
+ * @param what the tests that need it
+ */
+export function hasRedisServer(what: string): boolean {
+  if (spawnSync(program, ["--version"]).status === 0) return true;
+  process.stderr.write(`NOT RUN: ${what}; ${program} is not installed\n`);
+  return false;
+}
+
+/** @param flags for the program, beside those that this needs */
+export async function startRedisServer(...flags: readonly string[]): Promise<RedisServer> {
+  const port = await freePort();
+  const folder = mkdtempSync(join(tmpdir(), "espalier-redis-"));
+  const own = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
+  let child: ChildProcess | undefined;
+  const kill = async (): Promise<void> => {
+    const running = child;
+    child = undefined;
+    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    const exited = new Promise<void>((resolve) => running.once("exit", () => resolve()));
+    running.kill("SIGKILL");
+    await exited;
+  };
+  const restart = async (): Promise<void> => {
+    await kill();
+    child = spawn(program, [...own, ...flags], { stdio: "ignore" });
+    await waitFor(() => answers(port), { what: program, deadlineMs: startTimeoutMs });
+  };
+  const close = async (): Promise<void> => {
+    await kill();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    await restart();
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return {
+    ...{ port, kill, restart, close, url: `redis://127.0.0.1:${port}` },
+    freeze: () => void child?.kill("SIGSTOP"),
+    thaw: () => void child?.kill("SIGCONT"),
+  };
+}
+
+/** A server with a password answers too, if only that it wants one. */
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1", () => socket.write("PING\r\n"));
+    socket.setTimeout(pingTimeoutMs, () => socket.destroy());
+    socket.on("data", (bytes) => {
+      resolve(/^(?:\+PONG|-NOAUTH)/.test(bytes.toString("latin1")));
+      socket.destroy();
+    });
+    socket.on("error", () => resolve(false));
+    socket.on("close", () => resolve(false));
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise<void>((resolve) => server.close(() => resolve()));
+  return port;
+}

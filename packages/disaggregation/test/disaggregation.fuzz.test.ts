@@ -1,4 +1,4 @@
-import { type FuzzTarget, fuzzInFile, readFuzzRequest } from "@espalier/testing";
+import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { cacheVerdict, type LegEdits, transferProtocols, transferVerdict } from "../src/index.ts";
 import { pairOf } from "./legs.ts";
@@ -63,13 +63,4 @@ const targets: readonly FuzzTarget[] = [
   },
 ];
 
-const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
-const dayMs = 86_400_000;
-
-test.each(targets)(
-  "$name: whatever comes is read, or refused as documented",
-  async (target) => {
-    await fuzzInFile(target, targets.length, request);
-  },
-  dayMs,
-);
+fuzzInFile(test, "whatever comes is read, or refused as documented", targets);

@@ -11,7 +11,7 @@ import {
   systemScheduler,
 } from "@espalier/common";
 import { type CompiledConfig, describeConfig } from "@espalier/config";
-import { createMetrics } from "@espalier/telemetry";
+import { createMetrics, type Metrics } from "@espalier/telemetry";
 import { createAdminApp } from "./admin/admin-app.ts";
 import { createContext, type RouterParts } from "./create-context.ts";
 import { createDashboardParts, type DashboardPage } from "./dashboard/dashboard-parts.ts";
@@ -94,7 +94,6 @@ export function createRouter(dependencies: RouterDependencies): Router {
     certificates.reload();
     return reloader.reload(trigger);
   };
-  const ready = createReadyGauge(metrics.meter);
 
   const dataApp = createDataPlaneApp(context, listenerSettings(config), readiness);
   const data = createListener(dataApp, { ...config.listen, isShared: true });
@@ -104,10 +103,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   const adminApp = createAdminApp({
     ...{ fleet, logger, readiness, operators: sources.operators },
-    renderMetrics: () => {
-      ready.set(readiness().ready ? 1 : 0);
-      return metrics.render();
-    },
+    renderMetrics: createMetricsPage(metrics, readiness),
     status: () => statusOf(context, readiness()),
     mesh: () => mesh?.describe(),
     dutyOf: context.split.dutyOf,
@@ -153,6 +149,15 @@ export function createRouter(dependencies: RouterDependencies): Router {
     readiness,
     reload,
     drain,
+  };
+}
+
+/** Readiness is looked at when it is asked for. */
+function createMetricsPage(metrics: Metrics, readiness: () => Readiness): Metrics["render"] {
+  const ready = createReadyGauge(metrics.meter);
+  return () => {
+    ready.set(readiness().ready ? 1 : 0);
+    return metrics.render();
   };
 }
 

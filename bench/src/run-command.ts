@@ -1,5 +1,6 @@
 import { convergenceSuite } from "./suites/convergence.ts";
 import { eventsSuite } from "./suites/events.ts";
+import { failuresSuite } from "./suites/failures.ts";
 import { hashSuite } from "./suites/hash.ts";
 import { joinSuite } from "./suites/join.ts";
 import { peersSuite } from "./suites/peers.ts";
@@ -34,6 +35,7 @@ const suites: readonly Suite[] = [
   twoTurnSuite,
   traceHttpSuite,
   soakSuite,
+  failuresSuite,
 ];
 
 const exitDone = 0;

@@ -12,6 +12,8 @@ export interface LoadRequest {
   readonly headers?: Readonly<Record<string, string>>;
   /** Keeps the content of the answer. */
   readonly keepText?: boolean;
+  /** Headers of the answer to keep, in lower case. */
+  readonly keepHeaders?: readonly string[];
 }
 
 /** What came of it, in real milliseconds on the clock's axis. */
@@ -30,6 +32,10 @@ export interface Answer {
   readonly error: string | undefined;
   /** The content, when it was asked for; else empty. */
   readonly text: string;
+  /** Those that were asked for and came; absent when none did. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Whether the error is one that the body of an answer of status 200 told, as the last event of a stream does. */
+  readonly isErrorTold?: boolean;
 }
 
 /** A client with its own keep-alive connections. */
@@ -52,22 +58,21 @@ export function createLoadClient(clock: Clock, maxConnections = 4_096): LoadClie
   };
 }
 
+/** What is known of an answer so far. */
+type Draft = { -readonly [Name in keyof Answer]: Answer[Name] };
+
 function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal | undefined): Promise<Answer> {
-  const startMs = clock.nowMs();
+  const answer: Draft = {
+    ...{ startMs: clock.nowMs(), firstTokenMs: Number.NaN, endMs: Number.NaN, status: 0 },
+    ...{ promptTokens: undefined, completionTokens: undefined, cachedTokens: undefined },
+    ...{ engine: undefined, error: undefined, text: "" },
+  };
   return new Promise((resolve) => {
-    const fail = (error: string, status = 0): void =>
-      resolve({
-        startMs,
-        firstTokenMs: Number.NaN,
-        endMs: clock.nowMs(),
-        status,
-        promptTokens: undefined,
-        completionTokens: undefined,
-        cachedTokens: undefined,
-        engine: undefined,
-        error,
-        text: "",
-      });
+    const fail = (error: unknown): void => {
+      answer.error = error instanceof Error ? error.message : String(error);
+      answer.endMs = clock.nowMs();
+      resolve(answer);
+    };
     const outgoing = httpRequest(new URL(load.path, load.url), {
       agent,
       method: "POST",
@@ -78,45 +83,50 @@ function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal
       },
       ...(signal ? { signal } : {}),
     });
-    outgoing.on("error", (error) => fail(error.message));
+    outgoing.on("error", fail);
     outgoing.on("response", (incoming) => {
-      readAnswer(incoming, clock, startMs, load.keepText).then(resolve, (error: unknown) =>
-        fail(error instanceof Error ? error.message : String(error), incoming.statusCode),
-      );
+      readAnswer(incoming, { answer, clock, load }).then(() => resolve(answer), fail);
     });
     outgoing.end(load.body);
   });
 }
 
-async function readAnswer(incoming: IncomingMessage, clock: Clock, startMs: number, keepText = false): Promise<Answer> {
-  const status = incoming.statusCode ?? 0;
+interface Reading {
+  readonly answer: Draft;
+  readonly clock: Clock;
+  readonly load: LoadRequest;
+}
+
+/** Writes down what an answer brings as it comes, so that it is known of one that is cut too. */
+async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Reading): Promise<void> {
+  answer.status = incoming.statusCode ?? 0;
   const worker = workerHeaders.map((name) => incoming.headers[name]).find((value) => value !== undefined);
-  const engine = typeof worker === "string" ? worker : undefined;
+  if (typeof worker === "string") answer.engine = worker;
+  if (load.keepHeaders) answer.headers = pickHeaders(incoming, load.keepHeaders);
   incoming.setEncoding("utf8");
-  if (status !== 200) {
+  if (answer.status !== 200) {
     let text = "";
     for await (const chunk of incoming) if (text.length < errorTextLimit) text += chunk;
-    throw new Error(`status ${status}: ${text.slice(0, errorTextLimit)}`);
+    throw new Error(`status ${answer.status}: ${text.slice(0, errorTextLimit)}`);
   }
   const streamed = incoming.headers["content-type"]?.startsWith("text/event-stream") ?? false;
-  const reader = createAnswerReader(streamed, keepText);
-  let firstTokenMs = Number.NaN;
+  const reader = createAnswerReader(streamed, load.keepText ?? false);
   for await (const chunk of incoming) {
     reader.push(chunk as string);
-    if (Number.isNaN(firstTokenMs) && reader.reading.sawContent) firstTokenMs = clock.nowMs();
+    if (Number.isNaN(answer.firstTokenMs) && reader.reading.sawContent) answer.firstTokenMs = clock.nowMs();
   }
   const reading = reader.end();
-  const endMs = clock.nowMs();
-  return {
-    startMs,
-    firstTokenMs: Number.isNaN(firstTokenMs) && reading.sawContent ? endMs : firstTokenMs,
-    endMs,
-    status,
-    promptTokens: reading.promptTokens,
-    completionTokens: reading.completionTokens,
-    cachedTokens: reading.cachedTokens,
-    engine,
-    error: reading.error ?? (reading.sawDone ? undefined : "the stream ended without [DONE]"),
-    text: reading.text,
-  };
+  answer.endMs = clock.nowMs();
+  if (Number.isNaN(answer.firstTokenMs) && reading.sawContent) answer.firstTokenMs = answer.endMs;
+  answer.promptTokens = reading.promptTokens;
+  answer.completionTokens = reading.completionTokens;
+  answer.cachedTokens = reading.cachedTokens;
+  answer.error = reading.error ?? (reading.sawDone ? undefined : "the stream ended without [DONE]");
+  if (reading.error !== undefined) answer.isErrorTold = true;
+  answer.text = reading.text;
+}
+
+function pickHeaders(incoming: IncomingMessage, names: readonly string[]): Readonly<Record<string, string>> {
+  const found = names.map((name) => [name, incoming.headers[name]]);
+  return Object.fromEntries(found.filter(([, value]) => typeof value === "string"));
 }

@@ -70,3 +70,28 @@ test("a stream that ends without [DONE] is an error", async () => {
   });
   expect((await client().send(request(url))).error).toBe("the stream ended without [DONE]");
 });
+
+test("of an answer that is cut is known what came before: engine, first token, the headers asked for", async () => {
+  const url = await listen((_, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-worker": "e1", "x-a": "1", "x-b": "2" });
+    response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
+    setImmediate(() => setImmediate(() => response.destroy()));
+  });
+  const answer = await client().send({ ...request(url), keepHeaders: ["x-a", "x-c"] });
+  expect(answer).toMatchObject({ status: 200, engine: "e1", headers: { "x-a": "1" } });
+  expect(answer.headers).toEqual({ "x-a": "1" });
+  expect([answer.error === undefined, answer.isErrorTold]).toEqual([false, undefined]);
+});
+
+test("an error that the answer itself tells is told apart from a cut, and a refusal keeps its headers", async () => {
+  const telling = await listen((_, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
+    response.end('data: {"error":{"message":"gone"}}\n\n');
+  });
+  expect(await client().send(request(telling))).toMatchObject({ status: 200, error: "gone", isErrorTold: true });
+
+  const busy = await listen((_, response) => response.writeHead(429, { "retry-after": "2" }).end("{}"));
+  const answer = await client().send({ ...request(busy), keepHeaders: ["retry-after"] });
+  expect(answer).toMatchObject({ status: 429, headers: { "retry-after": "2" } });
+});

@@ -1,0 +1,67 @@
+import { pauseFor } from "../support/until.ts";
+import type { FigureRow, PartResult, Target } from "./figure-row.ts";
+import type { Told } from "./patient-client.ts";
+import { type SteadyLoadOptions, steadyParams, underSteadyLoad, warmUpMs } from "./steady-load.ts";
+import { describeWrong, firstTokenTimes, rankOf, tally, wasRetried } from "./tally.ts";
+
+export interface Kill {
+  readonly engine: string;
+  readonly atMs: number;
+}
+
+const beforeMs = 5_000;
+/** Longer than it takes health checks to find the engine gone, and breakers to try it again. */
+const afterMs = 25_000;
+
+/**
+ * Kills an engine under load, and watches what becomes of what was there and what follows.
+ *
+ * @throws Error when the fleet does not start
+ */
+export async function runKill(options: SteadyLoadOptions): Promise<PartResult> {
+  const { ports, note } = options;
+  let kill: Kill = { engine: "", atMs: Number.NaN };
+  const told = await underSteadyLoad(options, async (fleet) => {
+    await pauseFor(warmUpMs + beforeMs, ports.scheduler);
+    kill = { engine: fleet.engineIds[0]!, atMs: ports.clock.nowMs() };
+    await fleet.killEngine(0);
+    note(`${kill.engine} is killed`);
+    await pauseFor(afterMs, ports.scheduler);
+  });
+  const { failed, cut } = tally(told);
+  return {
+    rows: killRows(told, kill),
+    params: { ...steadyParams, rate: options.rate, engines: options.engines },
+    wrong: describeWrong([...failed, ...cut.filter((each) => isUnexpected(each, kill))]),
+  };
+}
+
+/** A stream that was cut and was not at the engine that died, or whose end was not told. */
+function isUnexpected({ engine, isErrorTold }: Told, kill: Kill): boolean {
+  return engine !== kill.engine || isErrorTold !== true;
+}
+
+export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[] {
+  const { requests, completed, failed, cut } = tally(told);
+  const there = cut.filter(({ engine }) => engine === kill.engine);
+  const retried = told.filter(wasRetried);
+  // What a request that met the dead engine is compared with: those that the same fleet answered before.
+  const usual = firstTokenTimes(told.filter((each) => !wasRetried(each) && each.endMs < kill.atMs));
+  const delayed = firstTokenTimes(retried);
+  const added = (rank: number): number => rankOf(delayed, rank) - rankOf(usual, rank);
+  const lastMs = retried.reduce((latest, { startMs }) => Math.max(latest, startMs - kill.atMs), 0);
+  const row = (figure: string, value: number, target?: Target): FigureRow => {
+    return { part: "kill", figure, value, ...(target === undefined ? {} : { target }) };
+  };
+  return [
+    row("requests", requests),
+    row("completed", completed),
+    row("failed_without_first_byte", failed.length, { most: 0 }),
+    row("streams_cut_with_error_frame", there.filter(({ isErrorTold }) => isErrorTold).length),
+    row("streams_cut_without_error_frame", there.filter(({ isErrorTold }) => !isErrorTold).length, { most: 0 }),
+    row("streams_cut_elsewhere", cut.length - there.length, { most: 0 }),
+    row("requests_retried", retried.length),
+    row("last_request_sent_there_ms", lastMs),
+    ...(delayed.length === 0 ? [] : [row("failover_added_p50_ms", added(50)), row("failover_added_p99_ms", added(99))]),
+  ];
+}

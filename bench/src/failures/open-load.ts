@@ -1,0 +1,76 @@
+import { createSeededRandom } from "@espalier/common";
+import { runOpenLoop, type TimedJob } from "@espalier/load-driver";
+import { blockText, poissonArrivals } from "@espalier/workload";
+import type { WaitPorts } from "../support/until.ts";
+import { fleetModel } from "./failure-fleet.ts";
+import type { PatientClient, Told } from "./patient-client.ts";
+
+/** What requests look like. */
+export interface RequestMix {
+  /** System prompts that requests share, each as many words; 0 for none. */
+  readonly families: number;
+  readonly sharedWords: number;
+  /** Words that no other request has. */
+  readonly ownWords: number;
+  readonly streamTokens: number;
+  /** Part of the requests that are streams, in a row of two: 0.5 or 1. */
+  readonly streamShare: 0.5 | 1;
+  /** Of answers that are no streams. */
+  readonly plainTokens: number;
+}
+
+export interface OpenLoadOptions {
+  readonly mix: RequestMix;
+  readonly ratePerSecond: number;
+  readonly durationMs: number;
+  readonly seed: number;
+  readonly client: PatientClient;
+  readonly ports: WaitPorts;
+  /** Sends no more. */
+  readonly signal?: AbortSignal;
+}
+
+/** Numbers of texts: those of families are apart from those of requests. */
+const firstRequestText = 1_000_000;
+const textsPerSeed = 1_000_000;
+
+/** Sends at random times, whatever has become of what was sent, and waits for all answers. */
+export async function runOpenLoad(options: OpenLoadOptions): Promise<readonly Told[]> {
+  const { mix, ratePerSecond, durationMs, seed, client, ports, signal } = options;
+  const told: Told[] = [];
+  const jobs: TimedJob[] = [];
+  const requestOf = createRequests(mix, seed);
+  for (const dueMs of poissonArrivals(ratePerSecond, createSeededRandom(seed))) {
+    if (dueMs >= durationMs) break;
+    const number = jobs.length;
+    const run = async (): Promise<void> => {
+      const { body, isStream } = requestOf(number);
+      told.push(await client.send({ path: "/v1/chat/completions", body }, isStream));
+    };
+    jobs.push({ dueMs, run });
+  }
+  await runOpenLoop(jobs, ports, signal);
+  return told;
+}
+
+/** @returns what makes the body of the request of a number: the same for the same seed, and no two alike */
+export function createRequests(
+  mix: RequestMix,
+  seed: number,
+): (number: number) => { readonly body: string; readonly isStream: boolean } {
+  const shared = Array.from({ length: mix.families }, (_, family) => blockText(family + 1, mix.sharedWords));
+  const random = createSeededRandom(seed + textsPerSeed);
+  return (number) => {
+    const isStream = mix.streamShare === 1 || number % 2 === 0;
+    const system = shared.length === 0 ? [] : [{ role: "system", content: shared[random.integer(shared.length)] }];
+    const own = blockText(firstRequestText + seed * textsPerSeed + number, mix.ownWords);
+    const body = JSON.stringify({
+      model: fleetModel,
+      messages: [...system, { role: "user", content: own }],
+      max_tokens: isStream ? mix.streamTokens : mix.plainTokens,
+      ignore_eos: true,
+      ...(isStream ? { stream: true, stream_options: { include_usage: true } } : {}),
+    });
+    return { body, isStream };
+  };
+}

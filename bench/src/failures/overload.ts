@@ -1,0 +1,157 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createLoadClient, runClosedLoop } from "@espalier/load-driver";
+import type { WaitPorts } from "../support/until.ts";
+import { type AdmissionSettings, admissionConfig } from "./admission-settings.ts";
+import { startFailureFleet } from "./failure-fleet.ts";
+import type { FigureRow, PartResult, Target } from "./figure-row.ts";
+import { createRequests, type RequestMix, runOpenLoad } from "./open-load.ts";
+import { createPatientClient, type PatientClient, type Told } from "./patient-client.ts";
+import { describeWrong, firstTokenTimes, goodputOf, rankOf, refusalsOf, type Span } from "./tally.ts";
+
+export interface OverloadOptions {
+  readonly engines: number;
+  /** Within which the first token makes an answer count. */
+  readonly ttftMs: number;
+  readonly admission?: AdmissionSettings;
+  /** Of the overload; each step of the search for the peak takes half as long. */
+  readonly durationMs: number;
+  readonly ports: WaitPorts;
+  readonly note: (line: string) => void;
+}
+
+/** One rate that was offered, and what came of it. */
+export interface OfferedStep {
+  readonly offeredPerSecond: number;
+  readonly goodputPerSecond: number;
+}
+
+const routers = 2;
+/** As fast as in reality: what routers learn from engines' metrics is as old beside it as it is in reality. */
+const speed = 1;
+const preset = "a10g-7b";
+const mix: RequestMix = {
+  families: 0,
+  sharedWords: 0,
+  ownWords: 384,
+  streamShare: 1,
+  streamTokens: 32,
+  plainTokens: 0,
+};
+/** Requests at a time and engine that keep it busy without making it late. */
+const busyPerEngine = 8;
+/** Of what a closed loop gets, which is not quite what the fleet can do. */
+const stepShares = [0.85, 1, 1.15];
+/** Before each measurement at its own rate, until queues are what they will be. */
+const settleMs = 5_000;
+
+/**
+ * Searches the rate at which the fleet does most, then offers twice as much.
+ *
+ * @throws Error when the fleet does not start
+ */
+export async function runOverload(options: OverloadOptions): Promise<PartResult> {
+  const { engines, ttftMs, admission, durationMs, ports, note } = options;
+  const folder = mkdtempSync(join(tmpdir(), "espalier-overload-"));
+  const config = join(folder, "router.yaml");
+  writeFileSync(config, admission ? admissionConfig(admission) : "{}\n");
+  const args = ["--config", config, "--health-timeout", "10s"];
+  const fleet = await startFailureFleet({ engines, routers, preset, speed, arguments: args, ports }).finally(() =>
+    rmSync(folder, { recursive: true, force: true }),
+  );
+  const loadClient = createLoadClient(ports.clock);
+  const client = createPatientClient(loadClient, fleet.urls);
+  try {
+    let seed = 1;
+    const offer = async (rate: number, ms: number): Promise<Offered> => {
+      const fromMs = ports.clock.nowMs() + settleMs;
+      const load = { mix, ratePerSecond: rate, durationMs: settleMs + ms, seed: ++seed, client, ports };
+      const told = await runOpenLoad(load);
+      const span = { fromMs, toMs: fromMs + ms };
+      const goodput = goodputOf(told, span, ttftMs);
+      note(`${rate.toFixed(1)} requests/s offered: ${goodput.toFixed(1)} within ${ttftMs} ms`);
+      return { told, span, step: { offeredPerSecond: rate, goodputPerSecond: goodput } };
+    };
+    const around = await closedLoopRate(client, engines * busyPerEngine, { durationMs: durationMs / 2, ports });
+    note(`${engines * busyPerEngine} clients in a closed loop get ${around.toFixed(1)} requests/s`);
+    const steps: OfferedStep[] = [];
+    for (const share of stepShares) steps.push((await offer(around * share, durationMs / 2)).step);
+    const peak = Math.max(...steps.map(({ goodputPerSecond }) => goodputPerSecond));
+    const { told, span } = await offer(2 * (peak || around), durationMs);
+    const wrong = told.filter(({ error, status }) => error !== undefined && status !== 429 && status !== 503);
+    return {
+      rows: overloadRows(told, { span, steps, ttftMs }),
+      params: {
+        ...{ engines, routers, speed, preset, prompt_words: mix.ownWords, answer_tokens: mix.streamTokens },
+        ...{ ttft_bound_ms: ttftMs, measured_ms: durationMs },
+        admission: admission
+          ? `target ${admission.targetMs}ms, max-pending-tokens ${admission.maxPendingTokens}`
+          : "defaults",
+      },
+      wrong: describeWrong(wrong),
+    };
+  } finally {
+    loadClient.close();
+    await fleet.stop();
+  }
+}
+
+interface Offered {
+  readonly told: readonly Told[];
+  readonly span: Span;
+  readonly step: OfferedStep;
+}
+
+/** @returns answers in a second, after the first third of the time */
+async function closedLoopRate(
+  client: PatientClient,
+  concurrency: number,
+  { durationMs, ports }: Pick<OverloadOptions, "durationMs" | "ports">,
+): Promise<number> {
+  const startMs = ports.clock.nowMs();
+  const told: Told[] = [];
+  const requestOf = createRequests(mix, 1);
+  let number = 0;
+  const job = async (): Promise<void> => {
+    told.push(await client.send({ path: "/v1/chat/completions", body: requestOf(number++).body }, true));
+  };
+  const isOver = (): boolean => ports.clock.nowMs() >= startMs + durationMs;
+  await runClosedLoop(() => (isOver() ? undefined : job), concurrency);
+  const span = { fromMs: startMs + durationMs / 3, toMs: startMs + durationMs };
+  return goodputOf(told, span, Number.POSITIVE_INFINITY);
+}
+
+export interface OverloadMeasured {
+  /** In which twice the peak was offered. */
+  readonly span: Span;
+  /** Of the search. */
+  readonly steps: readonly OfferedStep[];
+  readonly ttftMs: number;
+}
+
+export const leastGoodputShare = 0.9;
+
+export function overloadRows(told: readonly Told[], { span, steps, ttftMs }: OverloadMeasured): readonly FigureRow[] {
+  const peak = steps.reduce((best, step) => (step.goodputPerSecond > best.goodputPerSecond ? step : best), steps[0]!);
+  const goodput = goodputOf(told, span, ttftMs);
+  const refusals = refusalsOf(told, span);
+  const sent = told.filter(({ startMs }) => startMs >= span.fromMs && startMs < span.toMs);
+  const admitted = firstTokenTimes(sent.filter(({ error }) => error === undefined));
+  const row = (figure: string, value: number, target?: Target): FigureRow => {
+    return { part: "overload", figure, value, ...(target === undefined ? {} : { target }) };
+  };
+  return [
+    row("peak_offered_per_s", peak.offeredPerSecond),
+    row("peak_goodput_per_s", peak.goodputPerSecond),
+    row("offered_per_s", (refusals.offered * 1_000) / (span.toMs - span.fromMs)),
+    row("goodput_per_s", goodput),
+    row("goodput_share_of_peak", goodput / peak.goodputPerSecond, { least: leastGoodputShare }),
+    row("share_429", refusals.status429 / refusals.offered),
+    row("share_503", refusals.status503 / refusals.offered),
+    row("refused_without_retry_after", refusals.withoutRetryAfter, { most: 0 }),
+    row("failed_otherwise", refusals.otherwise, { most: 0 }),
+    row("admitted_ttft_p50_ms", rankOf(admitted, 50)),
+    row("admitted_ttft_p99_ms", rankOf(admitted, 99), { most: ttftMs }),
+  ];
+}

@@ -1,0 +1,94 @@
+import { percentile } from "@espalier/workload";
+import { attemptsHeader, retryAfterHeader, type Told } from "./patient-client.ts";
+
+/** What became of requests. */
+export interface Tally {
+  readonly requests: number;
+  readonly completed: number;
+  /** No answer, a status that is none of success, or an answer in one piece that broke off. */
+  readonly failed: readonly Told[];
+  /** Streams that had begun and did not come to their end. */
+  readonly cut: readonly Told[];
+  /** Connections that were refused, and taken by another address. */
+  readonly refused: number;
+}
+
+export function tally(told: readonly Told[]): Tally {
+  const wrong = told.filter(({ error }) => error !== undefined);
+  const hasBegun = ({ isStream, status }: Told): boolean => isStream && status === 200;
+  return {
+    requests: told.length,
+    completed: told.length - wrong.length,
+    failed: wrong.filter((each) => !hasBegun(each)),
+    cut: wrong.filter(hasBegun),
+    refused: told.reduce((sum, { refused }) => sum + refused, 0),
+  };
+}
+
+/** From one moment up to another, on the clock that answers were timed with. */
+export interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** @returns the part of the prompts' tokens, 0 to 1, that engines had; NaN where nothing was answered */
+export function cachedShare(told: readonly Told[], { fromMs, toMs }: Span): number {
+  const within = told.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
+  const prompt = within.reduce((sum, { promptTokens = 0 }) => sum + promptTokens, 0);
+  return within.reduce((sum, { cachedTokens = 0 }) => sum + cachedTokens, 0) / prompt;
+}
+
+/** Whether a router asked more than one engine. */
+export function wasRetried({ headers }: Told): boolean {
+  return Number(headers?.[attemptsHeader] ?? 1) > 1;
+}
+
+/** @returns ascending milliseconds to the first token of the streams that had one */
+export function firstTokenTimes(told: readonly Told[]): Float64Array {
+  const begun = told.filter(({ isStream, firstTokenMs }) => isStream && !Number.isNaN(firstTokenMs));
+  return Float64Array.from(begun, ({ startMs, firstTokenMs }) => firstTokenMs - startMs).sort();
+}
+
+/** @returns a percentile, or NaN of nothing */
+export function rankOf(ascending: Float64Array, percent: number): number {
+  return ascending.length === 0 ? Number.NaN : percentile(ascending, percent);
+}
+
+/** @returns requests in a second that came to their end in a span, and whose first token came within a bound */
+export function goodputOf(told: readonly Told[], { fromMs, toMs }: Span, boundMs: number): number {
+  const good = told.filter(
+    ({ error, startMs, firstTokenMs, endMs }) =>
+      error === undefined && endMs >= fromMs && endMs < toMs && firstTokenMs - startMs <= boundMs,
+  );
+  return (good.length * 1_000) / (toMs - fromMs);
+}
+
+/** What routers made of requests that were sent in a span. */
+export interface Refusals {
+  readonly offered: number;
+  readonly status429: number;
+  readonly status503: number;
+  /** Of those two, without a time to come again. */
+  readonly withoutRetryAfter: number;
+  /** Ended in any other way but well. */
+  readonly otherwise: number;
+}
+
+export function refusalsOf(told: readonly Told[], { fromMs, toMs }: Span): Refusals {
+  const within = told.filter(({ startMs }) => startMs >= fromMs && startMs < toMs);
+  const refused = within.filter(({ status }) => status === 429 || status === 503);
+  return {
+    offered: within.length,
+    status429: refused.filter(({ status }) => status === 429).length,
+    status503: refused.filter(({ status }) => status === 503).length,
+    withoutRetryAfter: refused.filter(({ headers }) => !/^[1-9]\d*$/.test(headers?.[retryAfterHeader] ?? "")).length,
+    otherwise: within.filter(({ error, status }) => error !== undefined && status !== 429 && status !== 503).length,
+  };
+}
+
+/** The first few of what went wrong, each in a sentence. */
+export function describeWrong(told: readonly Told[], count = 3): readonly string[] {
+  return told
+    .slice(0, count)
+    .map(({ engine, status, error }) => `${engine ?? "no engine"}, status ${status}: ${error}`);
+}

@@ -4,7 +4,7 @@ import { admissionConfig } from "../src/failures/admission-settings.ts";
 import { isMet } from "../src/failures/figure-row.ts";
 import { killRows } from "../src/failures/kill.ts";
 import { createRequests, type RequestMix } from "../src/failures/open-load.ts";
-import { overloadRows } from "../src/failures/overload.ts";
+import { overloadRows, searchPeak } from "../src/failures/overload.ts";
 import { createPatientClient, type Told } from "../src/failures/patient-client.ts";
 import { restartRows } from "../src/failures/restart.ts";
 import { cachedShare, firstTokenTimes, goodputOf, rankOf, refusalsOf, tally } from "../src/failures/tally.ts";
@@ -151,17 +151,19 @@ test("restarts: what failed and was cut has to be none, and each restart its tim
 });
 
 test("a kill: cuts are told apart by engine and by their last frame, and retries by what they took longer", () => {
-  const kill = { engine: "a", atMs: 1_000 };
+  const kill = { engine: "a", atMs: 10_000 };
   const retried = {
     ...fine,
-    startMs: 1_400,
-    firstTokenMs: 1_450,
-    endMs: 1_500,
+    startMs: 10_400,
+    firstTokenMs: 10_450,
+    endMs: 10_500,
     headers: { "x-espalier-attempts": "2" },
   };
-  const rows = killRows([fine, framed, torn, { ...framed, engine: "b" }, reset, retried], kill);
+  const early = { ...fine, firstTokenMs: 5_000 };
+  const beside = { ...fine, startMs: 9_500, firstTokenMs: 9_510 };
+  const rows = killRows([early, beside, framed, torn, { ...framed, engine: "b" }, reset, retried], kill);
   expect(figuresOf(rows)).toEqual({
-    ...{ requests: 6, completed: 2, failed_without_first_byte: 1, requests_retried: 1 },
+    ...{ requests: 7, completed: 3, failed_without_first_byte: 1, requests_retried: 1 },
     ...{ streams_cut_with_error_frame: 1, streams_cut_without_error_frame: 1, streams_cut_elsewhere: 1 },
     ...{ last_request_sent_there_ms: 400, failover_added_p50_ms: 40, failover_added_p99_ms: 40 },
   });
@@ -188,6 +190,7 @@ test("overload: the share of the best step, and what was refused", () => {
   });
   expect(figuresOf(rows)).toEqual({
     ...{ peak_offered_per_s: 12, peak_goodput_per_s: 10, offered_per_s: 18, goodput_per_s: 9 },
+    offered_share_of_most_goodput: 1.8,
     ...{
       goodput_share_of_peak: 0.9,
       share_429: 0.5,
@@ -198,6 +201,25 @@ test("overload: the share of the best step, and what was refused", () => {
     ...{ admitted_ttft_p50_ms: 10, admitted_ttft_p99_ms: 10 },
   });
   expect(rows.filter((row) => isMet(row) === false)).toEqual([]);
+});
+
+test("a peak that was found too low is noticed: the overload was none", () => {
+  const steps = [{ offeredPerSecond: 5, goodputPerSecond: 5 }];
+  const good = Array.from({ length: 9 }, () => ({ ...fine, endMs: 500 }));
+  const rows = overloadRows(good, { span: { fromMs: 0, toMs: 1_000 }, steps, ttftMs: 10 });
+  expect(rows.filter((row) => isMet(row) === false).map(({ figure }) => figure)).toEqual([
+    "offered_share_of_most_goodput",
+  ]);
+});
+
+test("the search goes on until two steps in a row bring no more, and never beyond eight", async () => {
+  const offeredTo = async (goodputOfRate: (rate: number) => number) => {
+    const offer = async (rate: number) => ({ offeredPerSecond: rate, goodputPerSecond: goodputOfRate(rate) });
+    return (await searchPeak(10, offer)).map(({ offeredPerSecond }) => Math.round(offeredPerSecond * 10) / 10);
+  };
+  expect(await offeredTo((rate) => (rate < 14 ? rate : 12))).toEqual([10, 11.5, 13.2, 15.2, 17.5]);
+  expect(await offeredTo(() => 0)).toEqual([10, 11.5]);
+  expect(await offeredTo((rate) => rate)).toHaveLength(8);
 });
 
 test("a figure that could not be measured misses its target", () => {
@@ -216,7 +238,7 @@ test("the settings are a configuration", () => {
 test("without flags all parts run at the rate that targets are set for", () => {
   expect(readFailuresPlan([])).toEqual({
     ...{ parts: ["restart", "kill", "overload"], rate: 200, engines: 4, overloadEngines: 8 },
-    ...{ durationMs: 40_000, ttftMs: 2_000, admission: { targetMs: 1_000, maxPendingTokens: 2_048 } },
+    ...{ durationMs: 40_000, ttftMs: 3_000, admission: { targetMs: 1_000, maxPendingTokens: 2_048 } },
   });
   const flags = ["--only=kill", "--rate=5", "--engines=2", "--overload-engines=3", "--duration=1m", "--ttft=3s"];
   expect(readFailuresPlan([...flags, "--target=500ms", "--max-pending-tokens=7"])).toEqual({

@@ -45,8 +45,9 @@ export function killRows(told: readonly Told[], kill: Kill): readonly FigureRow[
   const { requests, completed, failed, cut } = tally(told);
   const there = cut.filter(({ engine }) => engine === kill.engine);
   const retried = told.filter(wasRetried);
-  // What a request that met the dead engine is compared with: those that the same fleet answered before.
-  const usual = firstTokenTimes(told.filter((each) => !wasRetried(each) && each.endMs < kill.atMs));
+  // What requests that met the dead engine are compared with: those around the same time that did not.
+  const beside = told.filter((each) => !wasRetried(each) && each.startMs >= kill.atMs - beforeMs);
+  const usual = firstTokenTimes(beside);
   const delayed = firstTokenTimes(retried);
   const added = (rank: number): number => rankOf(delayed, rank) - rankOf(usual, rank);
   const lastMs = retried.reduce((latest, { startMs }) => Math.max(latest, startMs - kill.atMs), 0);

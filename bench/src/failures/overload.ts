@@ -36,15 +36,20 @@ const mix: RequestMix = {
   sharedWords: 0,
   ownWords: 384,
   streamShare: 1,
-  streamTokens: 32,
+  streamTokens: 8,
   plainTokens: 0,
 };
 /** Requests at a time and engine that keep it busy without making it late. */
 const busyPerEngine = 8;
-/** Of what a closed loop gets, which is not quite what the fleet can do. */
-const stepShares = [0.85, 1, 1.15];
-/** Before each measurement at its own rate, until queues are what they will be. */
-const settleMs = 5_000;
+/** The search begins at this part of what a closed loop gets, which is not quite what the fleet can do. */
+const firstStepShare = 0.85;
+/** From one rate of the search to the next. */
+const stepFactor = 1.15;
+/** The search ends when so many steps in a row brought no more. */
+const idleSteps = 2;
+const maxSteps = 8;
+/** Before each measurement at its own rate, until queues are what they will be and answers end as often as they begin. */
+const settleMs = 10_000;
 
 /**
  * Searches the rate at which the fleet does most, then offers twice as much.
@@ -75,8 +80,7 @@ export async function runOverload(options: OverloadOptions): Promise<PartResult>
     };
     const around = await closedLoopRate(client, engines * busyPerEngine, { durationMs: durationMs / 2, ports });
     note(`${engines * busyPerEngine} clients in a closed loop get ${around.toFixed(1)} requests/s`);
-    const steps: OfferedStep[] = [];
-    for (const share of stepShares) steps.push((await offer(around * share, durationMs / 2)).step);
+    const steps = await searchPeak(around * firstStepShare, async (rate) => (await offer(rate, durationMs / 2)).step);
     const peak = Math.max(...steps.map(({ goodputPerSecond }) => goodputPerSecond));
     const { told, span } = await offer(2 * (peak || around), durationMs);
     const wrong = told.filter(({ error, status }) => error !== undefined && status !== 429 && status !== 503);
@@ -101,6 +105,28 @@ interface Offered {
   readonly told: readonly Told[];
   readonly span: Span;
   readonly step: OfferedStep;
+}
+
+/**
+ * Offers more and more until that brings no more.
+ *
+ * @param firstRate requests in a second
+ * @returns every step, the best one among them
+ */
+export async function searchPeak(
+  firstRate: number,
+  offer: (rate: number) => Promise<OfferedStep>,
+): Promise<readonly OfferedStep[]> {
+  const steps: OfferedStep[] = [];
+  let best = 0;
+  let idle = 0;
+  for (let rate = firstRate; steps.length < maxSteps && idle < idleSteps; rate *= stepFactor) {
+    const step = await offer(rate);
+    steps.push(step);
+    idle = step.goodputPerSecond > best ? 0 : idle + 1;
+    best = Math.max(best, step.goodputPerSecond);
+  }
+  return steps;
 }
 
 /** @returns answers in a second, after the first third of the time */
@@ -130,12 +156,15 @@ export interface OverloadMeasured {
   readonly ttftMs: number;
 }
 
-export const leastGoodputShare = 0.9;
+const leastGoodputShare = 0.9;
+/** Of the peak, so that a peak that was found too low is noticed. */
+const leastOffered = 1.8;
 
 export function overloadRows(told: readonly Told[], { span, steps, ttftMs }: OverloadMeasured): readonly FigureRow[] {
   const peak = steps.reduce((best, step) => (step.goodputPerSecond > best.goodputPerSecond ? step : best), steps[0]!);
   const goodput = goodputOf(told, span, ttftMs);
   const refusals = refusalsOf(told, span);
+  const offered = (refusals.offered * 1_000) / (span.toMs - span.fromMs);
   const sent = told.filter(({ startMs }) => startMs >= span.fromMs && startMs < span.toMs);
   const admitted = firstTokenTimes(sent.filter(({ error }) => error === undefined));
   const row = (figure: string, value: number, target?: Target): FigureRow => {
@@ -144,7 +173,8 @@ export function overloadRows(told: readonly Told[], { span, steps, ttftMs }: Ove
   return [
     row("peak_offered_per_s", peak.offeredPerSecond),
     row("peak_goodput_per_s", peak.goodputPerSecond),
-    row("offered_per_s", (refusals.offered * 1_000) / (span.toMs - span.fromMs)),
+    row("offered_per_s", offered),
+    row("offered_share_of_most_goodput", offered / Math.max(peak.goodputPerSecond, goodput), { least: leastOffered }),
     row("goodput_per_s", goodput),
     row("goodput_share_of_peak", goodput / peak.goodputPerSecond, { least: leastGoodputShare }),
     row("share_429", refusals.status429 / refusals.offered),

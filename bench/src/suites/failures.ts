@@ -49,7 +49,7 @@ is missed.
   --engines N             in restart and kill (4)
   --overload-engines N    in overload (8)
   --duration T            of the overload; each step of the search takes half of it (40s)
-  --ttft T                in overload, when a first token is in time (2s)
+  --ttft T                in overload, when a first token is in time (3s)
   --target T              the routers' admission.classes[].target in overload (1s)
   --max-pending-tokens N  and their admission.classes[].max-pending-tokens (2048)
   --admission-defaults    neither of the two: routers as they are without a configuration
@@ -106,7 +106,7 @@ export function readFailuresPlan(args: readonly string[]): FailuresPlan {
     engines: readWhole("--engines", values.engines, { standard: 4, max: 64 }),
     overloadEngines: readWhole("--overload-engines", values["overload-engines"], { standard: 8, max: 64 }),
     durationMs: readDurationMs("--duration", values.duration, { standard: "40s", max: "10m" }),
-    ttftMs: readDurationMs("--ttft", values.ttft, { standard: "2s", max: "10m" }),
+    ttftMs: readDurationMs("--ttft", values.ttft, { standard: "3s", max: "10m" }),
     ...(isDefault ? {} : { admission }),
   };
 }

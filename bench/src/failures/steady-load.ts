@@ -13,7 +13,7 @@ export interface SteadyLoadOptions {
 }
 
 /** Long enough to restart a fleet on a busy machine. */
-export const longestLoadMs = 600_000;
+const longestLoadMs = 600_000;
 /** Until caches are filled and code is compiled; what is lost in it counts all the same. */
 export const warmUpMs = 8_000;
 

@@ -45,6 +45,8 @@ const busyPerEngine = 8;
 const firstStepShare = 0.85;
 /** From one rate of the search to the next. */
 const stepFactor = 1.15;
+/** Less is the scatter of one step. */
+const noticedFactor = 1.03;
 /** The search ends when so many steps in a row brought no more. */
 const idleSteps = 2;
 const maxSteps = 8;
@@ -123,7 +125,7 @@ export async function searchPeak(
   for (let rate = firstRate; steps.length < maxSteps && idle < idleSteps; rate *= stepFactor) {
     const step = await offer(rate);
     steps.push(step);
-    idle = step.goodputPerSecond > best ? 0 : idle + 1;
+    idle = step.goodputPerSecond > best * noticedFactor ? 0 : idle + 1;
     best = Math.max(best, step.goodputPerSecond);
   }
   return steps;

@@ -34,3 +34,9 @@ export const systemScheduler: Scheduler = {
     return () => clearInterval(timer);
   },
 };
+
+/**
+ * Resolves when this turn of Node's event loop has read what the system had for it, connections and bytes. Timers run before
+ * that: what a timer finds idle may have a request waiting.
+ */
+export const systemAfterPoll = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));

@@ -42,6 +42,11 @@ export interface RouterDependencies {
   readonly logger: Logger;
   /** The others, where this router is one of several processes that share the clients' port. */
   readonly group?: RouterGroup;
+  /**
+   * Whether clients have other routers to go to, so that they are only let in here once this router can serve them, 10 s
+   * later at most. Without any engine that it knows of it waits for nothing.
+   */
+  readonly hasOthers?: boolean;
   /** What is served at `/dashboard/`, for instance that of `@espalier/dashboard`; nothing when absent. */
   readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
@@ -132,7 +137,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       // The first is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader, overload],
-      ...[admin, dashboard, ...(group?.isServing ? [untilReady(readiness, scheduler)] : []), data, certificates],
+      ...[admin, dashboard, ...untilServing(dependencies, context, scheduler), data, certificates],
     ]),
     get url() {
       return data.url;
@@ -150,6 +155,17 @@ export function createRouter(dependencies: RouterDependencies): Router {
     reload,
     drain,
   };
+}
+
+/** What has to pass before clients are let in. */
+function untilServing(
+  { group, hasOthers }: RouterDependencies,
+  context: RouterContext,
+  scheduler: Scheduler,
+): readonly Startable[] {
+  if (!group?.isServing && !hasOthers) return [];
+  const isReady = (): boolean => context.fleet.engines.length === 0 || readinessOf(context, undefined).ready;
+  return [untilReady(isReady, scheduler)];
 }
 
 /** Readiness is looked at when it is asked for. */

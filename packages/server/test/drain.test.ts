@@ -107,3 +107,26 @@ test("forcing ends the drain at once, and running it twice is the same drain", a
   await time.advanceAsync(100);
   expect(await done).toBe(1);
 });
+
+test("a request that has come just before idle connections are closed is answered", async () => {
+  const { server, open, port } = await listen();
+  const time = createVirtualTime();
+  const drain = createDrain({ ...time, logger: silentLogger, servers: () => [server], activeCount: () => open.length });
+  const [idle, busy] = [await connect(port, get), await connect(port, get)];
+  await waitFor(() => open.length === 2, { what: "answers" });
+  open[0]?.end();
+  await waitFor(() => idle.text().endsWith("0\r\n\r\n"), { what: "the end of the first answer" });
+
+  const done = drain.run({ delayMs: 1_000, graceMs: 60_000 });
+  await time.advanceAsync(900);
+  // In the kernel before the loop comes round, while timers are due first.
+  idle.socket.write(get);
+  time.advance(100);
+  await waitFor(() => open.length === 2, { what: "the request's answer" });
+  for (const response of [...open]) response.end("finished");
+  await waitFor(() => open.length === 0, { what: "ended answers" });
+  await time.advanceAsync(100);
+  expect(await done).toBe(0);
+  await waitFor(() => idle.socket.closed && busy.socket.closed, { what: "closed sockets" });
+  expect(idle.text()).toMatch(/finished[\s\S]*0\r\n\r\n$/);
+});

@@ -5,8 +5,7 @@ import { readyWithinMs, untilReady } from "../src/lifecycle/until-ready.ts";
 /** Starts the part before a router that is ready after so many milliseconds. */
 function start(readyAtMs: number) {
   const { clock, scheduler, advanceAsync } = createVirtualTime();
-  const readiness = () => ({ ready: clock.nowMs() >= readyAtMs, reasons: [] });
-  const part = untilReady(readiness, scheduler);
+  const part = untilReady(() => clock.nowMs() >= readyAtMs, scheduler);
   let startedMs = -1;
   const started = part.start().then(() => {
     startedMs = clock.nowMs();

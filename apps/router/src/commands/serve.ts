@@ -106,6 +106,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
     config,
     ...(dashboard && { dashboard }),
     ...(group && { group }),
+    hasOthers: config.mesh.backend !== "off",
     configSource: source,
     onReload: ({ log }) => levelled.setLevel(log.level),
     logger,

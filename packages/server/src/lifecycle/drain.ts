@@ -1,5 +1,5 @@
 import type { Server } from "node:http";
-import type { Clock, Logger, Scheduler } from "@espalier/common";
+import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/common";
 
 export interface DrainOptions {
   /** How long new work is still accepted after readiness went false, so that load balancers and DNS can notice. */
@@ -55,7 +55,12 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
       else scheduler.after(delayMs, resolve);
     });
   const waitUntil = async (deadlineMs: number, done: () => boolean): Promise<void> => {
-    while (!forced && !done() && clock.nowMs() < deadlineMs) await wait(sweepPeriodMs);
+    for (;;) {
+      // What has come is taken in first: a connection that is closed with a request in it is reset.
+      await systemAfterPoll();
+      if (forced || done() || clock.nowMs() >= deadlineMs) return;
+      await wait(sweepPeriodMs);
+    }
   };
 
   const sequence = async ({ delayMs, graceMs }: DrainOptions): Promise<number> => {

@@ -17,13 +17,14 @@ export interface PublisherSockets {
   readonly subscriptions: number;
   readonly dropped: number;
   readonly replays: number;
+  /**
+   * Opens on the ports that it has had, if it has.
+   *
+   * @throws Error when a port is taken; one that it has had itself, when it is not free again within two seconds
+   */
   open(): Promise<void>;
   close(): Promise<void>;
-  /**
-   * Closes and opens again on the same ports.
-   *
-   * @throws Error when a port is not free again within two seconds
-   */
+  /** Closes and opens again. @throws Error as `open` */
   reopen(): Promise<void>;
   send(frames: readonly Uint8Array[]): void;
 }
@@ -39,7 +40,7 @@ export function createPublisherSockets(
   let events: EventSocket | undefined;
   let responder: ReplayResponder | undefined;
 
-  const open = async (): Promise<void> => {
+  const bind = async (): Promise<void> => {
     const mode = options.connect === undefined ? "bind" : "connect";
     events = await openEventSocket({ endpoint, mode, highWaterMark, logger });
     endpoint = events.endpoint;
@@ -53,19 +54,26 @@ export function createPublisherSockets(
     events = undefined;
     responder = undefined;
   };
-  const reopen = async (): Promise<void> => {
-    await close();
+  /** Whether the ports are ones that it has had: then it may hold them itself for a moment. */
+  let isAgain = false;
+  const open = async (): Promise<void> => {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await open();
+        await bind();
+        isAgain = true;
+        return;
       } catch (error) {
         await close();
-        if (attempt === maxReopenAttempts) throw error;
+        if (!isAgain || attempt === maxReopenAttempts) throw error;
       }
       await new Promise<void>((resolve) => {
         scheduler.after(reopenDelayMs, resolve);
       });
     }
+  };
+  const reopen = async (): Promise<void> => {
+    await close();
+    await open();
   };
   return {
     get endpoint() {

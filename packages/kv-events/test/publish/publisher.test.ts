@@ -219,16 +219,22 @@ describe("faults", () => {
 
 describe("start and stop", () => {
   // A closed socket of the library holds its port for a moment more; binding it again failed now and then.
-  test("the ports can be taken again at once, many times over", async () => {
-    const publisher = await startPublisher({ replayPort: 0 });
-    const { endpoint, replayEndpoint } = publisher;
-    const subscriber = await subscriberOf(publisher);
-    for (let round = 0; round < 30; round++) await publisher.reconnect();
-    expect([publisher.endpoint, publisher.replayEndpoint]).toEqual([endpoint, replayEndpoint]);
-    await waitFor(() => publisher.subscriptions === 1, { what: "subscription" });
-    publisher.publish([removed(1)]);
-    await arrived(subscriber, 1);
-  });
+  test.each(["reconnect", "start after stop"])(
+    "by %s the ports can be taken again at once, many times over",
+    async (how) => {
+      const publisher = await startPublisher({ replayPort: 0 });
+      const { endpoint, replayEndpoint } = publisher;
+      const subscriber = await subscriberOf(publisher);
+      for (let round = 0; round < 30; round++) {
+        if (how === "reconnect") await publisher.reconnect();
+        else await publisher.stop().then(() => publisher.start());
+      }
+      expect([publisher.endpoint, publisher.replayEndpoint]).toEqual([endpoint, replayEndpoint]);
+      await waitFor(() => publisher.subscriptions === 1, { what: "subscription" });
+      publisher.publish([removed(1)]);
+      await arrived(subscriber, 1);
+    },
+  );
 
   test("ports are known once started, and free once stopped", async () => {
     const publisher = await startPublisher({ replayPort: 0 });

@@ -26,7 +26,7 @@ import { createReadyGauge } from "./lifecycle/ready-gauge.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
 import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
 import { readTls } from "./lifecycle/tls-material.ts";
-import { untilReady } from "./lifecycle/until-ready.ts";
+import { readyWithinMs, untilReady } from "./lifecycle/until-ready.ts";
 import { listenerSettings } from "./router-options.ts";
 
 /** Connections of operators, scrapers and dashboards. */
@@ -159,13 +159,18 @@ export function createRouter(dependencies: RouterDependencies): Router {
 
 /** What has to pass before clients are let in. */
 function untilServing(
-  { group, hasOthers }: RouterDependencies,
+  { group, hasOthers, logger }: RouterDependencies,
   context: RouterContext,
   scheduler: Scheduler,
 ): readonly Startable[] {
   if (!group?.isServing && !hasOthers) return [];
-  const isReady = (): boolean => context.fleet.engines.length === 0 || readinessOf(context, undefined).ready;
-  return [untilReady(isReady, scheduler)];
+  const readiness = (): Readiness => readinessOf(context, undefined);
+  const part = untilReady(() => context.fleet.engines.length === 0 || readiness().ready, scheduler);
+  const start = (): Promise<void> => {
+    logger.info("clients are let in once this router is ready", { withinMs: readyWithinMs, ...readiness() });
+    return part.start();
+  };
+  return [{ start, stop: part.stop }];
 }
 
 /** Readiness is looked at when it is asked for. */

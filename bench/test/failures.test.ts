@@ -233,18 +233,20 @@ test("the settings are a configuration", () => {
   expect(admissionConfig({ targetMs: 1_000, maxPendingTokens: 2_048 })).toMatch(
     /^admission:\n {2}classes:\n {4}- name: default\n {6}target: 1000ms\n {6}max-pending-tokens: 2048\n$/,
   );
+  expect(admissionConfig({ targetMs: 1_000, maxPendingTokens: undefined })).toMatch(/target: 1000ms\n$/);
 });
 
 test("without flags all parts run at the rate that targets are set for", () => {
   expect(readFailuresPlan([])).toEqual({
     ...{ parts: ["restart", "kill", "overload"], rate: 200, engines: 4, overloadEngines: 8 },
-    ...{ durationMs: 40_000, ttftMs: 3_000, admission: { targetMs: 1_000, maxPendingTokens: 2_048 } },
+    ...{ durationMs: 40_000, ttftMs: 3_000, admission: { targetMs: 3_000, maxPendingTokens: undefined } },
   });
   const flags = ["--only=kill", "--rate=5", "--engines=2", "--overload-engines=3", "--duration=1m", "--ttft=3s"];
   expect(readFailuresPlan([...flags, "--target=500ms", "--max-pending-tokens=7"])).toEqual({
     ...{ parts: ["kill"], rate: 5, engines: 2, overloadEngines: 3, durationMs: 60_000, ttftMs: 3_000 },
     admission: { targetMs: 500, maxPendingTokens: 7 },
   });
+  expect(readFailuresPlan(["--ttft=2s"]).admission).toEqual({ targetMs: 2_000, maxPendingTokens: undefined });
   expect(readFailuresPlan(["--admission-defaults"])).not.toHaveProperty("admission");
 });
 

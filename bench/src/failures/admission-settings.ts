@@ -1,9 +1,9 @@
 /** The router's queue as its user sets it; absent for its defaults. */
 export interface AdmissionSettings {
-  /** When a request that waits in the router has to go on. */
+  /** When first tokens are due. */
   readonly targetMs: number;
-  /** Prompt tokens that wait at an engine. */
-  readonly maxPendingTokens: number;
+  /** Prompt tokens that wait at an engine; the router's default when undefined. */
+  readonly maxPendingTokens: number | undefined;
 }
 
 /** The configuration file with them, in YAML. */
@@ -12,6 +12,5 @@ export function admissionConfig({ targetMs, maxPendingTokens }: AdmissionSetting
   classes:
     - name: default
       target: ${targetMs}ms
-      max-pending-tokens: ${maxPendingTokens}
-`;
+${maxPendingTokens === undefined ? "" : `      max-pending-tokens: ${maxPendingTokens}\n`}`;
 }

@@ -92,7 +92,7 @@ export async function runOverload(options: OverloadOptions): Promise<PartResult>
         ...{ engines, routers, speed, preset, prompt_words: mix.ownWords, answer_tokens: mix.streamTokens },
         ...{ ttft_bound_ms: ttftMs, measured_ms: durationMs },
         admission: admission
-          ? `target ${admission.targetMs}ms, max-pending-tokens ${admission.maxPendingTokens}`
+          ? `target ${admission.targetMs}ms, max-pending-tokens ${admission.maxPendingTokens ?? "as by default"}`
           : "defaults",
       },
       wrong: describeWrong(wrong),

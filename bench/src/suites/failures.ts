@@ -50,8 +50,8 @@ is missed.
   --overload-engines N    in overload (8)
   --duration T            of the overload; each step of the search takes half of it (40s)
   --ttft T                in overload, when a first token is in time (3s)
-  --target T              the routers' admission.classes[].target in overload (1s)
-  --max-pending-tokens N  and their admission.classes[].max-pending-tokens (2048)
+  --target T              the routers' admission.classes[].target in overload (what --ttft says)
+  --max-pending-tokens N  and their admission.classes[].max-pending-tokens (the routers' default)
   --admission-defaults    neither of the two: routers as they are without a configuration
   --json                  one JSON object on standard output
 `;
@@ -94,11 +94,13 @@ export function readFailuresPlan(args: readonly string[]): FailuresPlan {
   if (isDefault && (values.target ?? values["max-pending-tokens"]) !== undefined) {
     throw new UsageError("--admission-defaults goes with neither --target nor --max-pending-tokens");
   }
+  const ttft = values.ttft ?? "3s";
+  const ttftMs = readDurationMs("--ttft", ttft, { standard: ttft, max: "10m" });
+  const pending = values["max-pending-tokens"];
   const admission = {
-    targetMs: readDurationMs("--target", values.target, { standard: "1s", max: "1h" }),
-    maxPendingTokens: readWhole("--max-pending-tokens", values["max-pending-tokens"], {
-      ...{ standard: 2_048, max: 1_000_000 },
-    }),
+    targetMs: readDurationMs("--target", values.target, { standard: ttft, max: "1h" }),
+    maxPendingTokens:
+      pending === undefined ? undefined : readWhole("--max-pending-tokens", pending, { standard: 1, max: 1_000_000 }),
   };
   return {
     parts: only ? [only] : partNames,
@@ -106,7 +108,7 @@ export function readFailuresPlan(args: readonly string[]): FailuresPlan {
     engines: readWhole("--engines", values.engines, { standard: 4, max: 64 }),
     overloadEngines: readWhole("--overload-engines", values["overload-engines"], { standard: 8, max: 64 }),
     durationMs: readDurationMs("--duration", values.duration, { standard: "40s", max: "10m" }),
-    ttftMs: readDurationMs("--ttft", values.ttft, { standard: "3s", max: "10m" }),
+    ttftMs,
     ...(isDefault ? {} : { admission }),
   };
 }

@@ -6,7 +6,12 @@ export interface AdmissionTarget {
   readonly key: string;
   readonly usable: boolean;
   readonly engine: { readonly id: string; readonly role: string; readonly weight: number };
-  readonly load: { readonly inFlight: number; readonly pendingPrefillTokens: number };
+  readonly load: {
+    readonly inFlight: number;
+    readonly pendingPrefillTokens: number;
+    /** Milliseconds that it is expected to compute on prompts without a first token. */
+    readonly pendingWorkMs: number;
+  };
   /** What its own metrics say; NaN for what they do not. */
   readonly signals: {
     readonly waiting: number;
@@ -20,6 +25,11 @@ export interface AdmissionTarget {
 export interface OthersLoad {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
+  readonly pendingWorkMs: Float64Array;
 }
 
-export const noOthersLoad: OthersLoad = { inFlight: new Float64Array(), pendingPrefillTokens: new Float64Array() };
+export const noOthersLoad: OthersLoad = {
+  inFlight: new Float64Array(),
+  pendingPrefillTokens: new Float64Array(),
+  pendingWorkMs: new Float64Array(),
+};

@@ -18,8 +18,8 @@ export class ClassQueue<Waiting extends Entry> {
   sizeBytes = 0;
   /** Of all entries, as estimated. */
   uncachedTokens = 0;
-  /** The earliest moment at which one of them is due, or earlier. */
-  dueMs = Number.POSITIVE_INFINITY;
+  /** The earliest moment by which one of them has to leave, or earlier. */
+  leaveByMs = Number.POSITIVE_INFINITY;
 
   constructor(settings: ClassSettings, fleet: FleetUsage) {
     this.settings = settings;
@@ -42,7 +42,7 @@ export class ClassQueue<Waiting extends Entry> {
     this.count += 1;
     this.sizeBytes += sizeBytes;
     this.uncachedTokens += entry.uncachedTokens;
-    this.dueMs = Math.min(this.dueMs, entry.dueMs);
+    this.leaveByMs = Math.min(this.leaveByMs, entry.leaveByMs);
   }
 
   /** @returns false when it is not there */
@@ -61,7 +61,7 @@ export class ClassQueue<Waiting extends Entry> {
     this.uncachedTokens -= entry.uncachedTokens;
     if (this.count === 0) {
       this.uncachedTokens = 0;
-      this.dueMs = Number.POSITIVE_INFINITY;
+      this.leaveByMs = Number.POSITIVE_INFINITY;
     }
     return true;
   }
@@ -102,14 +102,14 @@ export class ClassQueue<Waiting extends Entry> {
     return crowding;
   }
 
-  /** Entries that are due by now. Looks at all of them only when one may be. */
+  /** Entries that had to leave by now. Looks at all of them only when one may be. */
   overdue(nowMs: number): readonly Waiting[] {
-    if (this.dueMs > nowMs) return [];
+    if (this.leaveByMs > nowMs) return [];
     const overdue: Waiting[] = [];
-    this.dueMs = Number.POSITIVE_INFINITY;
+    this.leaveByMs = Number.POSITIVE_INFINITY;
     for (const entry of this.#entries()) {
-      if (entry.dueMs <= nowMs) overdue.push(entry);
-      else this.dueMs = Math.min(this.dueMs, entry.dueMs);
+      if (entry.leaveByMs <= nowMs) overdue.push(entry);
+      else this.leaveByMs = Math.min(this.leaveByMs, entry.leaveByMs);
     }
     return overdue;
   }

@@ -8,8 +8,10 @@ export interface Entry {
   readonly sequence: number;
   /** By the clock. */
   readonly arrivedMs: number;
-  /** By the clock; Infinity for none. */
+  /** When its first token is due, by the clock; Infinity for none. */
   readonly dueMs: number;
+  /** When it has to leave the queue for that. */
+  readonly leaveByMs: number;
   /** Prompt tokens that an engine will have to compute, as far as it can be told. */
   readonly uncachedTokens: number;
 }

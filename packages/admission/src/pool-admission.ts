@@ -81,16 +81,15 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       owner: this,
       sequence: this.#sequence++,
     });
-    waiting.dueMs = nowMs + (request.deadlineMs ?? line.settings.targetMs ?? Number.POSITIVE_INFINITY);
     if (this.#held.takes(waiting)) return waiting;
     return this.#admit(waiting, nowMs) ? waiting : undefined;
   }
 
   /** @returns whether it went, or waits for its turn */
   #admit(waiting: WaitingRequest<Target>, nowMs: number): boolean {
-    const { line, listener, request, arrivedMs } = waiting;
+    const { line, listener, arrivedMs } = waiting;
     if (!this.#hasWaitingBefore(line)) {
-      const targets = this.#open.find(listener.targets(), line.settings, request.onlyEngine, nowMs);
+      const targets = this.#open.find(listener.targets(), waiting, nowMs);
       if (targets && !this.#mustWait(waiting, targets, nowMs)) {
         waiting.waitedMs = nowMs - arrivedMs;
         listener.admitted(targets, waiting);
@@ -133,7 +132,8 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
 
   /** @returns whether it was taken in, so that it waits or went */
   #queue(waiting: WaitingRequest<Target>): boolean {
-    if (waiting.dueMs < Number.POSITIVE_INFINITY && waiting.arrivedMs + this.#predictMs(waiting) > waiting.dueMs) {
+    const { arrivedMs, leaveByMs } = waiting;
+    if (leaveByMs < Number.POSITIVE_INFINITY && arrivedMs + this.#predictMs(waiting) > leaveByMs) {
       if (!this.#demote(waiting)) return false;
     }
     if (!this.#makeRoom(waiting)) {
@@ -160,7 +160,7 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
       return false;
     }
     line.meters.shed("demoted");
-    waiting.dueMs = Number.POSITIVE_INFINITY;
+    waiting.forgetDeadline();
     waiting.line = this.#lines[line.rank + 1] ?? line;
     return true;
   }
@@ -252,10 +252,14 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
   #dispatchOpen(): void {
     const nowMs = this.#clock.nowMs();
     const scans = new Map(this.#lines.map(({ queue }) => [queue, new Map() as ScanState]));
+    // Who would go after one that waits for its deadline's sake leaves engines as empty as that one needs them.
+    let maxPendingMs = Number.POSITIVE_INFINITY;
     const canGo = (queue: ClassQueue<WaitingRequest<Target>>): boolean => {
       const first = queue.next(scans.get(queue)!, nowMs);
+      if (!first) return false;
       // Requests of a pool share its targets: what wants one of them has no room where there is none at any.
-      return first !== undefined && this.#find(first, undefined, nowMs) !== undefined;
+      const wanted = { ...queue.settings, maxPendingMs, onlyEngine: undefined };
+      return this.#open.find(first.listener.targets(), wanted, nowMs) !== undefined;
     };
     for (let tried = 0; tried < maxScanned && this.queued > 0; tried++) {
       const queue = this.#turns.next(canGo, nowMs);
@@ -266,19 +270,14 @@ export class PoolAdmission<Target extends AdmissionTarget> implements Admission<
         return;
       }
       const { tenant, onlyEngine } = waiting.request;
-      const targets = this.#find(waiting, onlyEngine, nowMs);
+      const targets = this.#open.find(waiting.listener.targets(), waiting.within(maxPendingMs), nowMs);
       if (targets && this.#mustWait(waiting, targets, nowMs)) return;
       if (targets) this.#dispatch(waiting, targets, nowMs);
-      else scan.set(tenant, (scan.get(tenant) ?? 0) + 1);
+      else {
+        if (onlyEngine === undefined) maxPendingMs = Math.min(maxPendingMs, waiting.maxPendingMs);
+        scan.set(tenant, (scan.get(tenant) ?? 0) + 1);
+      }
     }
-  }
-
-  #find(
-    { listener, line }: WaitingRequest<Target>,
-    onlyEngine: string | undefined,
-    nowMs: number,
-  ): readonly Target[] | undefined {
-    return this.#open.find(listener.targets(), line.settings, onlyEngine, nowMs);
   }
 
   #mustWait({ line, request, uncachedTokens }: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {

@@ -18,6 +18,11 @@ export function pendingTokens(target: AdmissionTarget, others: OthersLoad): numb
   return weight > 0 ? tokens / weight : tokens;
 }
 
+/** Milliseconds that a target is expected to compute on what all routers have sent, until the last first token. */
+function pendingWorkMs(target: AdmissionTarget, others: OthersLoad): number {
+  return target.load.pendingWorkMs + at(others.pendingWorkMs, target.index);
+}
+
 /** Requests in flight to a target from all routers. */
 export function requestsAt(target: AdmissionTarget, others: OthersLoad): number {
   return target.load.inFlight + at(others.inFlight, target.index);
@@ -28,12 +33,22 @@ function at(column: Float64Array, index: number): number {
   return index < column.length ? column[index]! : 0;
 }
 
+/** How much may wait at an engine for one request more to go there. */
+export interface PendingBounds {
+  /** Prompt tokens, for an engine of weight 1. */
+  readonly maxPendingTokens: number;
+  /** Of computing; Infinity where the request has no deadline. */
+  readonly maxPendingMs: number;
+}
+
 /**
  * Whether a target is before its knee. Its own metrics count while they are fresh: requests that have ended since they
  * were read are taken off its queue, so that an old report does not keep an engine empty.
  */
-export function hasRoom(target: AdmissionTarget, maxPendingTokens: number, knee: Knee): boolean {
-  if (pendingTokens(target, knee.others) >= maxPendingTokens) return false;
+export function hasRoom(target: AdmissionTarget, bounds: PendingBounds, knee: Knee): boolean {
+  if (pendingTokens(target, knee.others) >= bounds.maxPendingTokens) return false;
+  const workMs = pendingWorkMs(target, knee.others);
+  if (workMs > 0 && workMs >= bounds.maxPendingMs) return false;
   const { waiting, kvUse, inFlightAtScrape } = target.signals;
   if (!(waiting >= 1) || target.signals.ageMs() > freshSignalMs) return true;
   const change = requestsAt(target, knee.others) - inFlightAtScrape;

@@ -1,3 +1,4 @@
+import { noOthersLoad } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { createRig, full } from "./rig.ts";
 
@@ -50,7 +51,10 @@ test("of what waits the first goes when an engine has room, to whichever it is b
 
 test("the knee counts what other routers have sent, and the weight of an engine", () => {
   const pendingPrefillTokens = Float64Array.of(32_767, 1, 0);
-  const rig = createRig({ targets: 3, others: { inFlight: new Float64Array(3), pendingPrefillTokens } });
+  const rig = createRig({
+    targets: 3,
+    others: { ...noOthersLoad, inFlight: new Float64Array(3), pendingPrefillTokens },
+  });
   rig.targets[0]!.load.pendingPrefillTokens = 1;
   rig.targets[1]!.engine.weight = 0.5;
   rig.targets[1]!.load.pendingPrefillTokens = 16_382;

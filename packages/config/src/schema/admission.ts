@@ -30,7 +30,7 @@ const classes = list(
     target: Type.Optional(
       duration({
         description:
-          "The first token is due so long after a request came, where the request does not say. None unless given.",
+          "The first token is due so long after a request came, where the request does not say. What cannot be in time is refused at once, so set it if you have one. None unless given.",
         minimum: "1ms",
         maximum: "24h",
       }),

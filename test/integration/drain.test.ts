@@ -34,6 +34,14 @@ async function heldEngine(): Promise<{ engine: HttpEngine; finish: () => void }>
   };
 }
 
+function portClosed(url: string): Promise<unknown> {
+  const isClosed = (): Promise<boolean> =>
+    call(`${url}/livez`)
+      .then(() => false)
+      .catch(() => true);
+  return waitFor(isClosed, { what: "closed port" });
+}
+
 test("a drain: not ready, still taking requests, then finishing streams, then closed", async () => {
   const { engine, finish } = await heldEngine();
   const router = await rig.router({ engines: [engine.url], clock });
@@ -59,8 +67,12 @@ test("a drain: not ready, still taking requests, then finishing streams, then cl
   expect([models.status, models.headers.connection]).toEqual([200, "close"]);
 
   skewMs += 5_000;
-  await keptAlive.closed();
+  await portClosed(router.url);
   await expect(post(url, chat())).rejects.toThrow("ECONNREFUSED");
+  // Who took this connection from its pool at this moment is served, and told that it was the last time.
+  keptAlive.write(rawPost("/v1/chat/completions", JSON.stringify(chat())));
+  expect(await keptAlive.until(/\{\}[\s\S]*\{\}/)).toMatch(/\r\nconnection: close\r\n[\s\S]*\{\}/i);
+  await keptAlive.closed();
   expect(stream.received()).toBe('data: {"first":1}\n\n');
   finish();
   expect((await stream.body).toString()).toBe('data: {"first":1}\n\ndata: [DONE]\n\n');
@@ -92,13 +104,7 @@ test("a request whose body is still under way is served before the end", async (
   await waitFor(async () => (await router.admin("GET", "/admin/status")).json.inFlight === 1, { what: "the request" });
 
   const drained = router.router.drain.run({ delayMs: 0, graceMs: 60_000 });
-  await waitFor(
-    () =>
-      call(`${router.url}/livez`)
-        .then(() => false)
-        .catch(() => true),
-    { what: "closed port" },
-  );
+  await portClosed(router.url);
   slow.write(bytes.slice(-5));
 
   expect(await slow.until(/\{\}/)).toMatch(/^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n/i);
@@ -126,13 +132,7 @@ test("answers that outlast the grace are cut", async () => {
   const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
   await stream.head;
   const drained = router.router.drain.run({ delayMs: 0, graceMs: 180_000 });
-  await waitFor(
-    () =>
-      call(`${router.url}/livez`)
-        .then(() => false)
-        .catch(() => true),
-    { what: "closed port" },
-  );
+  await portClosed(router.url);
   skewMs += 180_000;
   await expect(stream.body).rejects.toThrow("aborted");
   expect(await drained).toBe(1);

@@ -1,8 +1,8 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Socket } from "node:net";
-import { silentLogger, systemScheduler } from "@espalier/common";
-import { createVirtualTime, waitFor } from "@espalier/testing";
+import { silentLogger, systemAfterPoll, systemClock, systemScheduler } from "@espalier/common";
+import { createVirtualTime, type VirtualTime, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { createDrain } from "../src/lifecycle/drain.ts";
 
@@ -41,6 +41,14 @@ async function connect(port: number, request: string): Promise<{ socket: Socket;
 
 const get = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
+/** In small steps, between which sockets are asked about. */
+async function settle(time: VirtualTime, ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += 10) {
+    await time.advanceAsync(10);
+    await systemAfterPoll();
+  }
+}
+
 test("it accepts through the delay, lets answers end, then closes everything", async () => {
   const { server, open, port } = await listen();
   const time = createVirtualTime();
@@ -59,7 +67,7 @@ test("it accepts through the delay, lets answers end, then closes everything", a
   expect(server.listening).toBe(false);
   for (const response of [...open]) response.end("finished");
   await waitFor(() => open.length === 0, { what: "ended answers" });
-  await time.advanceAsync(100);
+  await settle(time, 600);
   expect(await done).toBe(0);
   await waitFor(() => first.socket.closed && second.socket.closed, { what: "closed sockets" });
   for (const client of [first, second]) expect(client.text()).toMatch(/begun[\s\S]*finished[\s\S]*0\r\n\r\n$/);
@@ -68,7 +76,7 @@ test("it accepts through the delay, lets answers end, then closes everything", a
 test("an idle keep-alive connection does not hold the drain back", async () => {
   const { server, open, port } = await listen();
   const drain = createDrain({
-    clock: createVirtualTime().clock,
+    clock: systemClock,
     scheduler: systemScheduler,
     logger: silentLogger,
     servers: () => [server],
@@ -125,8 +133,34 @@ test("a request that has come just before idle connections are closed is answere
   await waitFor(() => open.length === 2, { what: "the request's answer" });
   for (const response of [...open]) response.end("finished");
   await waitFor(() => open.length === 0, { what: "ended answers" });
-  await time.advanceAsync(100);
+  await settle(time, 600);
   expect(await done).toBe(0);
   await waitFor(() => idle.socket.closed && busy.socket.closed, { what: "closed sockets" });
   expect(idle.text()).toMatch(/finished[\s\S]*0\r\n\r\n$/);
+});
+
+test("a connection that was made just before the listener closes has half a second for its request", async () => {
+  const { server, open, port } = await listen();
+  const time = createVirtualTime();
+  const drain = createDrain({ ...time, logger: silentLogger, servers: () => [server], activeCount: () => open.length });
+  const [late, silent] = [await connect(port, ""), await connect(port, "")];
+  const done = drain.run({ delayMs: 0, graceMs: 60_000 });
+  await settle(time, 400);
+  expect(server.listening).toBe(false);
+  late.socket.write(get);
+  await waitFor(() => open.length === 1, { what: "the late request's answer" });
+  open[0]?.end("finished");
+  await waitFor(() => open.length === 0, { what: "the ended answer" });
+  expect([late.socket.closed, silent.socket.closed]).toEqual([false, false]);
+  await settle(time, 200);
+  expect(await done).toBe(0);
+  await waitFor(() => late.socket.closed && silent.socket.closed, { what: "closed sockets" });
+  expect(late.text()).toMatch(/finished[\s\S]*0\r\n\r\n$/);
+});
+
+test("without a connection nothing is waited for", async () => {
+  const { server } = await listen();
+  const time = createVirtualTime();
+  const drain = createDrain({ ...time, logger: silentLogger, servers: () => [server], activeCount: () => 0 });
+  expect(await drain.run({ delayMs: 0, graceMs: 60_000 })).toBe(0);
 });

@@ -1,4 +1,5 @@
 import type { Server } from "node:http";
+import { Server as NetServer } from "node:net";
 import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/common";
 
 export interface DrainOptions {
@@ -22,7 +23,13 @@ export interface Drain {
   force(): void;
 }
 
-const sweepPeriodMs = 50;
+const lookPeriodMs = 50;
+/** After the last answer, and after the listener closed, connections are left open so long for a request that is on its way. */
+const lateRequestMs = 500;
+/** A turn of the event loop is quiet when it took no connection in, and less time: hardly anybody can have come meanwhile. */
+const quietTurnMs = 1;
+/** On a loop that has no quiet turn. */
+const maxTurns = 200;
 
 export interface DrainDependencies {
   readonly clock: Clock;
@@ -37,8 +44,9 @@ export interface DrainDependencies {
 }
 
 /**
- * Node keeps idle keep-alive connections open after `close()`, which would hold a drain back for as long as clients
- * like; so idle connections are swept until no answer is open.
+ * Closing a connection that a client takes from its pool at this moment is a reset, and no client knows whether its request was
+ * heard. So connections without an answer stay open while others have one: what comes on them is served, and closes them. They do not
+ * hold the drain back for as long as clients like: once no answer is open, they have half a second.
  */
 export function createDrain({ clock, scheduler, logger, servers, activeCount, onStart }: DrainDependencies): Drain {
   let running: Promise<number> | undefined;
@@ -54,23 +62,47 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
       if (forced) resolve();
       else scheduler.after(delayMs, resolve);
     });
-  const waitUntil = async (deadlineMs: number, done: () => boolean): Promise<void> => {
+  const waitUntil = async (deadlineMs: number, done: () => boolean | Promise<boolean>): Promise<void> => {
     for (;;) {
       // What has come is taken in first: a connection that is closed with a request in it is reset.
       await systemAfterPoll();
-      if (forced || done() || clock.nowMs() >= deadlineMs) return;
-      await wait(sweepPeriodMs);
+      if (forced || (await done()) || clock.nowMs() >= deadlineMs) return;
+      await wait(lookPeriodMs);
     }
+  };
+
+  /**
+   * What waits to be accepted when a listener closes is reset by the system, so it closes when nothing does. Node accepts one
+   * connection in a turn of its loop (libuv from 1.45 on).
+   */
+  const closeListeners = async (): Promise<void> => {
+    let accepted = 0;
+    const count = (): void => void accepted++;
+    for (const server of servers()) server.on("connection", count);
+    for (let turn = 0; turn < maxTurns; turn++) {
+      const fromMs = clock.nowMs();
+      const before = accepted;
+      await systemAfterPoll();
+      if (accepted === before && clock.nowMs() - fromMs < quietTurnMs) break;
+    }
+    for (const server of servers()) server.off("connection", count);
+    // Not that of an HTTP server, which closes idle connections with it.
+    for (const server of servers()) NetServer.prototype.close.call(server);
+  };
+  const hasConnections = async (): Promise<boolean> => {
+    const counts = await Promise.all(servers().map(connectionsOf));
+    return counts.some((count) => count > 0);
   };
 
   const sequence = async ({ delayMs, graceMs }: DrainOptions): Promise<number> => {
     onStart?.();
     logger.info("draining", { delayMs, graceMs, openAnswers: activeCount() });
     await waitUntil(clock.nowMs() + delayMs, () => false);
-    for (const server of servers()) server.close();
-    await waitUntil(clock.nowMs() + graceMs, () => {
-      for (const server of servers()) server.closeIdleConnections();
-      return activeCount() === 0;
+    await closeListeners();
+    let lastBusyMs = clock.nowMs();
+    await waitUntil(lastBusyMs + graceMs, async () => {
+      if (activeCount() > 0) lastBusyMs = clock.nowMs();
+      return clock.nowMs() - lastBusyMs >= lateRequestMs || (activeCount() === 0 && !(await hasConnections()));
     });
     closeAll();
     if (cut > 0) logger.warn("answers were cut at the end of the drain", { cut, forced });
@@ -91,4 +123,8 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
       closeAll();
     },
   };
+}
+
+function connectionsOf(server: Server): Promise<number> {
+  return new Promise((resolve) => server.getConnections((error, count) => resolve(error ? 0 : count)));
 }

@@ -71,38 +71,15 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
     }
   };
 
-  /**
-   * What waits to be accepted when a listener closes is reset by the system, so it closes when nothing does. Node accepts one
-   * connection in a turn of its loop (libuv from 1.45 on).
-   */
-  const closeListeners = async (): Promise<void> => {
-    let accepted = 0;
-    const count = (): void => void accepted++;
-    for (const server of servers()) server.on("connection", count);
-    for (let turn = 0; turn < maxTurns; turn++) {
-      const fromMs = clock.nowMs();
-      const before = accepted;
-      await systemAfterPoll();
-      if (accepted === before && clock.nowMs() - fromMs < quietTurnMs) break;
-    }
-    for (const server of servers()) server.off("connection", count);
-    // Not that of an HTTP server, which closes idle connections with it.
-    for (const server of servers()) NetServer.prototype.close.call(server);
-  };
-  const hasConnections = async (): Promise<boolean> => {
-    const counts = await Promise.all(servers().map(connectionsOf));
-    return counts.some((count) => count > 0);
-  };
-
   const sequence = async ({ delayMs, graceMs }: DrainOptions): Promise<number> => {
     onStart?.();
     logger.info("draining", { delayMs, graceMs, openAnswers: activeCount() });
     await waitUntil(clock.nowMs() + delayMs, () => false);
-    await closeListeners();
+    await closeListeners(servers(), clock);
     let lastBusyMs = clock.nowMs();
     await waitUntil(lastBusyMs + graceMs, async () => {
       if (activeCount() > 0) lastBusyMs = clock.nowMs();
-      return clock.nowMs() - lastBusyMs >= lateRequestMs || (activeCount() === 0 && !(await hasConnections()));
+      return clock.nowMs() - lastBusyMs >= lateRequestMs || (activeCount() === 0 && !(await hasConnections(servers())));
     });
     closeAll();
     if (cut > 0) logger.warn("answers were cut at the end of the drain", { cut, forced });
@@ -123,6 +100,30 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
       closeAll();
     },
   };
+}
+
+/**
+ * What waits to be accepted when a listener closes is reset by the system, so it closes when nothing does. Node accepts one
+ * connection in a turn of its loop (libuv from 1.45 on).
+ */
+async function closeListeners(servers: readonly Server[], clock: Clock): Promise<void> {
+  let accepted = 0;
+  const count = (): void => void accepted++;
+  for (const server of servers) server.on("connection", count);
+  for (let turn = 0; turn < maxTurns; turn++) {
+    const fromMs = clock.nowMs();
+    const before = accepted;
+    await systemAfterPoll();
+    if (accepted === before && clock.nowMs() - fromMs < quietTurnMs) break;
+  }
+  for (const server of servers) server.off("connection", count);
+  // Not that of an HTTP server, which closes idle connections with it.
+  for (const server of servers) NetServer.prototype.close.call(server);
+}
+
+async function hasConnections(servers: readonly Server[]): Promise<boolean> {
+  const counts = await Promise.all(servers.map(connectionsOf));
+  return counts.some((count) => count > 0);
 }
 
 function connectionsOf(server: Server): Promise<number> {

@@ -104,7 +104,7 @@ export function createDrain({ clock, scheduler, logger, servers, activeCount, on
 
 /**
  * What waits to be accepted when a listener closes is reset by the system, so it closes when nothing does. Node accepts one
- * connection in a turn of its loop (libuv from 1.45 on).
+ * connection in a turn of its loop (seen with libuv 1.46).
  */
 async function closeListeners(servers: readonly Server[], clock: Clock): Promise<void> {
   let accepted = 0;

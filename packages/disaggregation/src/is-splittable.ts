@@ -16,16 +16,12 @@ const wholeKeys = ["echo", "prompt_logprobs", "prompt_embeds", "best_of", "use_b
 
 /** Whether two engines can serve a request in a protocol: one prompt, one answer of more than a token. */
 export function isSplittable(
-  {
-    endpoint,
-    fields,
-    choices,
-    maxOutputTokens,
-  }: Pick<RequestView, "endpoint" | "fields" | "choices" | "maxOutputTokens">,
+  { endpoint, body, choices, maxOutputTokens }: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens">,
   protocol: TransferProtocol,
 ): boolean {
   if (!protocol.endpoints.has(endpoint.id) || choices > 1 || maxOutputTokens === 0 || maxOutputTokens === 1)
     return false;
+  const { fields } = body;
   const prompt = fields.prompt ?? fields.text ?? fields.input_ids;
   if (Array.isArray(prompt) && typeof prompt[0] !== "number") return false;
   if (ownKeys.some((key) => fields[key] !== undefined)) return false;

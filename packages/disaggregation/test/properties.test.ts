@@ -48,7 +48,9 @@ describe("any body, in any protocol", () => {
           for (const key of ["n", "priority", "user", "session_id", "prompt_cache_key", "tools"]) delete client[key];
           const bytes = Buffer.from(jsonText(client));
           const view = readRequestView(chat, bytes, limits);
-          const legs = transferProtocols[name].pair(pairRequest(name, { fields: view.fields, random, peerId: "e" }));
+          const legs = transferProtocols[name].pair(
+            pairRequest(name, { fields: view.body.fields, random, peerId: "e" }),
+          );
           const decode = legs.decode(prefillAnswer(name))?.set ?? {};
           for (const set of [legs.prefill.set, legs.probe?.set ?? {}, decode]) {
             const text = Buffer.concat([...editBody(bytes, view, { set })]).toString();

@@ -1,7 +1,5 @@
 import { EspalierError } from "@espalier/common";
-
-/** A parsed JSON object. Only names that `Object.prototype` does not have may be read without `Object.hasOwn`. */
-export type JsonObject = Readonly<Record<string, unknown>>;
+import type { JsonObject } from "@espalier/json-body";
 
 export interface IntegerRange {
   readonly min: number;

@@ -2,10 +2,11 @@
  * What the router needs to know of the HTTP APIs it passes on (OpenAI, Anthropic, SGLang): request views, edits that
  * leave all other bytes alone, usage read in passing, error objects and session keys. Pure and synchronous.
  */
+
+export type { JsonObject } from "@espalier/json-body";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints, type PromptField, type PromptShape } from "./endpoints.ts";
 export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
-export type { JsonObject } from "./field-readers.ts";
 export { readJsonMember } from "./json-member.ts";
 export type { Span } from "./json-scan.ts";
 export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";

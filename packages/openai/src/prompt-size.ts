@@ -1,11 +1,18 @@
+import type { JsonBody } from "@espalier/json-body";
 import type { Endpoint, PromptField, PromptShape } from "./endpoints.ts";
-import { invalidType, invalidValue, isJsonObject, isPresent, type JsonObject, missingField } from "./field-readers.ts";
-import type { Span } from "./json-scan.ts";
+import { invalidType, invalidValue, missingField } from "./field-readers.ts";
+import type { BodyMember } from "./request-view.ts";
 
 type TextShape = Extract<PromptShape, "text" | "items" | "ids">;
+type Members = ReadonlyMap<string, BodyMember>;
 
 /** What a token id counts for: English and code average about four bytes a token. */
 const bytesPerTokenId = 4;
+
+/** Whether a member is there. Null stands for absent, as clients that serialise every optional field send it. */
+export function isThere(body: JsonBody, member: BodyMember | undefined): member is BodyMember {
+  return member !== undefined && body.kindOf(member.node) !== "null";
+}
 
 /**
  * Checks the fields that hold the prompt and adds up their sizes: text by its UTF-8 bytes, token ids as four bytes
@@ -13,79 +20,87 @@ const bytesPerTokenId = 4;
  *
  * @throws EspalierError `missing_field`, `invalid_type` or `invalid_value`, naming the field
  */
-export function measurePrompt(endpoint: Endpoint, fields: JsonObject, spans: ReadonlyMap<string, Span>): number {
+export function measurePrompt(endpoint: Endpoint, body: JsonBody, members: Members): number {
   let bytes = 0;
   let found = false;
   for (const field of endpoint.promptFields) {
-    if (!isPresent(fields[field.name])) continue;
+    const member = members.get(field.name);
+    if (!isThere(body, member)) continue;
     found = true;
-    bytes += sizeOfField(field, fields[field.name], spans);
+    bytes += sizeOfField(field, body, member);
   }
   if (!found) throw missingField(endpoint.promptFields[0]?.name ?? "prompt");
-  for (const name of endpoint.contextFields) if (isPresent(fields[name])) bytes += spanBytes(name, spans);
+  for (const name of endpoint.contextFields) {
+    const member = members.get(name);
+    if (isThere(body, member)) bytes += member.end - member.start;
+  }
   return bytes;
 }
 
-function sizeOfField({ name, shape }: PromptField, value: unknown, spans: ReadonlyMap<string, Span>): number {
+function sizeOfField({ name, shape }: PromptField, body: JsonBody, { node, start, end }: BodyMember): number {
   switch (shape) {
     case "messages":
-      return sizeOfMessages(name, value);
+      return sizeOfMessages(name, body, node);
     case "text":
     case "items":
     case "ids":
-      return sizeOfText(name, shape, value);
+      return sizeOfText(name, shape, body, node);
     case "list":
-      nonEmptyArray(name, value);
-      return spanBytes(name, spans);
+      requireEntries(name, body, node);
+      return end - start;
     case "json":
-      if (typeof value !== "string" && typeof value !== "object") {
+      if (!["string", "array", "object"].includes(body.kindOf(node))) {
         throw invalidType(name, "a string, an array or an object");
       }
-      return spanBytes(name, spans);
+      return end - start;
   }
 }
 
-function spanBytes(name: string, spans: ReadonlyMap<string, Span>): number {
-  const span = spans.get(name);
-  return span ? span.end - span.start : 0;
+function requireEntries(name: string, body: JsonBody, node: number): void {
+  if (body.kindOf(node) !== "array") throw invalidType(name, "an array");
+  if (body.after(node) === node + 1) throw invalidValue(name, "a non-empty array");
 }
 
-function nonEmptyArray(name: string, value: unknown): readonly unknown[] {
-  if (!Array.isArray(value)) throw invalidType(name, "an array");
-  if (value.length === 0) throw invalidValue(name, "a non-empty array");
-  return value;
-}
-
-function sizeOfMessages(name: string, value: unknown): number {
-  const messages = nonEmptyArray(name, value);
+function sizeOfMessages(name: string, body: JsonBody, list: number): number {
+  requireEntries(name, body, list);
+  const behind = body.after(list);
   let bytes = 0;
-  for (let index = 0; index < messages.length; index++) {
-    const message = messages[index];
-    if (!isJsonObject(message)) throw invalidType(`${name}[${index}]`, "an object");
-    bytes += sizeOfMessage(name, index, message);
+  let index = 0;
+  for (let message = list + 1; message < behind; message = body.after(message), index++) {
+    if (body.kindOf(message) !== "object") throw invalidType(`${name}[${index}]`, "an object");
+    bytes += sizeOfMessage(name, index, body, message);
   }
   return bytes;
 }
 
-function sizeOfMessage(name: string, index: number, message: JsonObject): number {
-  const content = message.content;
-  if (isPresent(content) && typeof content !== "string" && !Array.isArray(content)) {
-    throw invalidType(`${name}[${index}].content`, "a string or an array");
+function sizeOfMessage(name: string, index: number, body: JsonBody, message: number): number {
+  const behind = body.after(message);
+  for (let key = message + 1; key < behind; key = body.after(key + 1)) {
+    if (body.isText(key, "content") && !contentKinds.has(body.kindOf(key + 1))) {
+      throw invalidType(`${name}[${index}].content`, "a string or an array");
+    }
   }
-  return sizeOfPart(message);
+  return sizeOfPart(body, message);
 }
 
-function sizeOfText(name: string, shape: TextShape, value: unknown): number {
-  if (typeof value === "string" && shape !== "ids") return Buffer.byteLength(value);
-  if (!Array.isArray(value)) throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
-  const entries = nonEmptyArray(name, value);
-  if (typeof entries[0] === "number") return sizeOfTokenIds(name, entries);
+const contentKinds: ReadonlySet<string> = new Set(["string", "array", "null"]);
+
+function sizeOfText(name: string, shape: TextShape, body: JsonBody, node: number): number {
+  const kind = body.kindOf(node);
+  if (kind === "string" && shape !== "ids") return body.textBytes(node);
+  if (kind !== "array") throw invalidType(name, shape === "ids" ? "an array" : "a string or an array");
+  requireEntries(name, body, node);
+  // Token ids are wanted as numbers later on as well, and the fields are parsed once.
+  const entries = (): readonly unknown[] => body.fields[name] as readonly unknown[];
+  if (body.kindOf(node + 1) === "number") return sizeOfTokenIds(name, entries());
+  const behind = body.after(node);
   let bytes = 0;
-  for (let index = 0; index < entries.length; index++) {
-    const entry = entries[index];
-    if (Array.isArray(entry)) bytes += sizeOfTokenIds(`${name}[${index}]`, entry);
-    else if (typeof entry === "string" && shape !== "ids") bytes += Buffer.byteLength(entry);
-    else if (shape === "items" && isJsonObject(entry)) bytes += sizeOfMessage(name, index, entry);
+  let index = 0;
+  for (let entry = node + 1; entry < behind; entry = body.after(entry), index++) {
+    const entryKind = body.kindOf(entry);
+    if (entryKind === "array") bytes += sizeOfTokenIds(`${name}[${index}]`, entries()[index] as readonly unknown[]);
+    else if (entryKind === "string" && shape !== "ids") bytes += body.textBytes(entry);
+    else if (entryKind === "object" && shape === "items") bytes += sizeOfMessage(name, index, body, entry);
     else throw invalidType(`${name}[${index}]`, expectedEntry[shape]);
   }
   return bytes;
@@ -106,24 +121,43 @@ function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
   return ids.length * bytesPerTokenId;
 }
 
+/** Members of a message, a content part, a tool call or a tool result that hold text. */
+const textKeys = ["content", "text", "tool_calls", "function", "arguments", "output"];
+
 /**
  * The text in a message, a content part, a tool call or a tool result, whichever of the known members it has. Other
  * members are left to the engine to judge. The body's depth limit bounds the recursion.
  */
-function sizeOfPart(part: unknown): number {
-  if (typeof part === "string") return Buffer.byteLength(part);
-  if (Array.isArray(part)) {
-    let bytes = 0;
-    for (const entry of part) bytes += sizeOfPart(entry);
-    return bytes;
+function sizeOfPart(body: JsonBody, part: number): number {
+  const kind = body.kindOf(part);
+  if (kind === "string") return body.textBytes(part);
+  if (kind === "object") return sizeOfMembers(body, part);
+  if (kind !== "array") return 0;
+  const behind = body.after(part);
+  let bytes = 0;
+  for (let entry = part + 1; entry < behind; entry = body.after(entry)) bytes += sizeOfPart(body, entry);
+  return bytes;
+}
+
+function sizeOfMembers(body: JsonBody, object: number): number {
+  const behind = body.after(object);
+  let bytes = 0;
+  /** By the place of the key: of a key that stands twice, readers take the last. */
+  let sizes: number[] | undefined;
+  for (let key = object + 1; key < behind; key = body.after(key + 1)) {
+    const place = placeOf(body, key);
+    if (place < 0) continue;
+    const size = sizeOfPart(body, key + 1);
+    sizes ??= textKeys.map(() => 0);
+    bytes += size - sizes[place]!;
+    sizes[place] = size;
   }
-  if (!isJsonObject(part)) return 0;
-  return (
-    sizeOfPart(part.content) +
-    sizeOfPart(part.text) +
-    sizeOfPart(part.tool_calls) +
-    sizeOfPart(part.function) +
-    sizeOfPart(part.arguments) +
-    sizeOfPart(part.output)
-  );
+  return bytes;
+}
+
+/** Which of the keys that hold text it is, or -1. */
+function placeOf(body: JsonBody, key: number): number {
+  let place = textKeys.length - 1;
+  while (place >= 0 && !body.isText(key, textKeys[place]!)) place--;
+  return place;
 }

@@ -1,22 +1,22 @@
-import { isAscii, isUtf8 } from "node:buffer";
+import { isUtf8 } from "node:buffer";
 import { EspalierError } from "@espalier/common";
-import type { Endpoint } from "./endpoints.ts";
+import { forbiddenKey, type JsonBody, type JsonFault, type JsonObject, scanBody } from "@espalier/json-body";
+import { type Endpoint, endpoints } from "./endpoints.ts";
 import {
   type IntegerRange,
   invalidType,
   invalidValue,
   isJsonObject,
   isPresent,
-  type JsonObject,
   missingField,
   readBoolean,
   readInteger,
   readObject,
   readString,
 } from "./field-readers.ts";
-import { type Member, memberKey, type Span, scanObject } from "./json-scan.ts";
+import type { Span } from "./json-scan.ts";
 import { syntaxErrorAt } from "./json-syntax.ts";
-import { measurePrompt } from "./prompt-size.ts";
+import { isThere, measurePrompt } from "./prompt-size.ts";
 import { readSessionFields, type SessionFields } from "./session-fields.ts";
 
 /** What the router knows of one request body. */
@@ -37,8 +37,8 @@ export interface RequestView {
   /** As the client sent it. In vLLM a lower value goes first, in SGLang a higher one. */
   readonly priority: number | undefined;
   readonly previousResponseId: string | undefined;
-  /** The parsed body. Shared by all readers: never to be changed. */
-  readonly fields: JsonObject;
+  /** What it was read from. What this view does not say is read there, at its own cost. */
+  readonly body: JsonBody;
   /** Where the value of each top-level key stands in the body, in bytes. */
   readonly spans: ReadonlyMap<string, Span>;
 }
@@ -61,65 +61,83 @@ const maxNamedKeyLength = 64;
  * Reads what the router needs from a request body, and refuses a body that two JSON readers could understand
  * differently. Fields it does not read are left to the engine to judge.
  *
- * @param body the bytes as received
+ * @param bytes the bytes as received, which must not change afterwards
  * @throws EspalierError `invalid_utf8`, `invalid_json`, `invalid_body`, `duplicate_key`, `forbidden_key`,
  *   `nesting_too_deep`, `missing_field`, `invalid_type` or `invalid_value`; never with text of the prompt in it
  */
-export function readRequestView(endpoint: Endpoint, body: Buffer, limits: BodyLimits): RequestView {
-  const ascii = isAscii(body);
-  if (!ascii && !isUtf8(body)) throw new EspalierError("invalid_utf8");
-  // Latin-1 keeps one character for each byte, which makes offsets bytes and searches native.
-  const text = body.toString("latin1");
-  const scan = scanObject(text, 0, { maxDepth: limits.maxDepth, maxMembers: maxTopLevelKeys });
-  const fields = parse(body, text, ascii);
-  if (scan.hasForbiddenKey) {
-    throw new EspalierError("forbidden_key", "The key __proto__ is not accepted.", { param: "__proto__" });
-  }
-  const spans = indexMembers(text, scan.members);
+export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyLimits): RequestView {
+  if (!isUtf8(bytes)) throw new EspalierError("invalid_utf8");
+  const body = scanBody(bytes, limits.maxDepth);
+  if (typeof body === "string") throw faultOf(body, bytes, limits);
+  const members = indexMembers(body);
+  const fields: Record<string, unknown> = {};
+  for (const [name, { node }] of members) if (readFields.has(name)) fields[name] = body.valueOf(node);
   const model = readModel(endpoint, fields);
-  for (const name of endpoint.requiredFields) if (!isPresent(fields[name])) throw missingField(name);
+  for (const name of endpoint.requiredFields) if (!isThere(body, members.get(name))) throw missingField(name);
   const sampling = endpoint.family === "sglang" ? readSamplingParams(endpoint, fields) : undefined;
   return {
     endpoint,
     model,
     stream: endpoint.streams && readBoolean(fields, "stream"),
     wantsUsage: endpoint.usageInjectable && readWantsUsage(fields),
-    promptBytes: measurePrompt(endpoint, fields, spans),
+    promptBytes: measurePrompt(endpoint, body, members),
     maxOutputTokens: sampling ? sampling.maxOutputTokens : readOutputLimit(endpoint, fields),
     choices: (sampling ? sampling.choices : readInteger(fields, "n", choiceRange)) ?? 1,
     bodySession: readSessionFields(endpoint, fields),
     priority: readInteger(fields, "priority", priorityRange),
     previousResponseId:
       endpoint.id === "responses" ? readString(fields, "previous_response_id", maxResponseIdLength) : undefined,
-    fields,
-    spans,
+    body,
+    spans: members,
   };
 }
 
-function parse(body: Buffer, text: string, ascii: boolean): JsonObject {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(ascii ? text : body.toString("utf8"));
-  } catch {
-    const at = syntaxErrorAt(text);
-    const what = at >= text.length ? "it ends too early" : "unexpected character";
-    throw new EspalierError("invalid_json", `The body is not valid JSON: ${what} at byte ${at}.`);
+/** The fields that are read here, in the order of this file. All others are left where they are. */
+const readFields: ReadonlySet<string> = new Set([
+  ...["model", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
+  ...["user", "session_id", "prompt_cache_key", "metadata"],
+  ...endpoints.flatMap(({ outputLimitFields }) => outputLimitFields),
+]);
+
+function faultOf(fault: JsonFault, bytes: Buffer, { maxDepth }: BodyLimits): EspalierError {
+  switch (fault) {
+    case "too_deep":
+      return new EspalierError("nesting_too_deep", `The body nests deeper than ${maxDepth} levels.`);
+    case "too_large":
+      return new EspalierError("body_too_large");
+    case "no_object":
+      return new EspalierError("invalid_body");
+    case "forbidden_key":
+      return new EspalierError("forbidden_key", `The key ${forbiddenKey} is not accepted.`, { param: forbiddenKey });
+    case "invalid": {
+      const at = syntaxErrorAt(bytes.toString("latin1"));
+      const what = at >= bytes.length ? "it ends too early" : "unexpected character";
+      return new EspalierError("invalid_json", `The body is not valid JSON: ${what} at byte ${at}.`);
+    }
   }
-  if (!isJsonObject(parsed)) throw new EspalierError("invalid_body");
-  return parsed;
 }
 
-function indexMembers(text: string, members: readonly Member[]): ReadonlyMap<string, Span> {
-  const spans = new Map<string, Span>();
-  for (const member of members) {
-    const key = memberKey(text, member);
-    if (spans.has(key)) {
-      const name = key.slice(0, maxNamedKeyLength);
-      throw new EspalierError("duplicate_key", `The key ${JSON.stringify(name)} stands twice.`, { param: name });
+/** A member of the body's own object: where its value stands, and the node that it is. */
+export interface BodyMember extends Span {
+  readonly node: number;
+}
+
+/** @throws EspalierError `duplicate_key`, or `invalid_value` for more than 1,024 keys */
+function indexMembers(body: JsonBody): ReadonlyMap<string, BodyMember> {
+  const members = new Map<string, BodyMember>();
+  const behind = body.after(0);
+  for (let key = 1; key < behind; key = body.after(key + 1)) {
+    const name = body.textOf(key);
+    if (members.has(name)) {
+      const param = name.slice(0, maxNamedKeyLength);
+      throw new EspalierError("duplicate_key", `The key ${JSON.stringify(param)} stands twice.`, { param });
     }
-    spans.set(key, { start: member.valueStart, end: member.valueEnd });
+    if (members.size === maxTopLevelKeys) {
+      throw new EspalierError("invalid_value", `The body has more than ${maxTopLevelKeys} top-level keys.`);
+    }
+    members.set(name, { start: body.startOf(key + 1), end: body.endOf(key + 1), node: key + 1 });
   }
-  return spans;
+  return members;
 }
 
 function readModel(endpoint: Endpoint, fields: JsonObject): string | undefined {

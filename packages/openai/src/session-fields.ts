@@ -1,5 +1,6 @@
+import type { JsonObject } from "@espalier/json-body";
 import type { Endpoint } from "./endpoints.ts";
-import { type JsonObject, readObject, readString } from "./field-readers.ts";
+import { readObject, readString } from "./field-readers.ts";
 
 /** Longest session key that is accepted, in UTF-16 units. */
 export const maxSessionKeyLength = 1_024;

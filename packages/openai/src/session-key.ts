@@ -52,6 +52,6 @@ function headerValue(
 
 function bodyValue(view: RequestView, name: string): string | undefined {
   if (Object.hasOwn(view.bodySession, name)) return view.bodySession[name as keyof SessionFields];
-  const value = Object.hasOwn(view.fields, name) ? view.fields[name] : undefined;
-  return typeof value === "string" ? value : undefined;
+  const node = view.body.member(name);
+  return node !== undefined && view.body.kindOf(node) === "string" ? view.body.textOf(node) : undefined;
 }

@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject } from "./field-readers.ts";
+import type { JsonObject } from "@espalier/json-body";
+import { isJsonObject } from "./field-readers.ts";
 
 /** Tokens of one request as the engine counted them. */
 export interface Usage {

@@ -34,7 +34,7 @@ test("whatever is said besides the fields that are read, the body is accepted an
       const body = bytesOf(text);
       const view = readRequestView(chat, body, limits);
       const parsed = JSON.parse(body.toString("utf8")) as Record<string, unknown>;
-      expect(view.fields).toEqual(parsed);
+      expect(view.body.fields).toEqual(parsed);
       expect(new Set(view.spans.keys())).toEqual(new Set(Object.keys(parsed)));
       for (const [key, { start, end }] of view.spans) {
         const value = body.toString("utf8", start, end);
@@ -159,7 +159,7 @@ describe.skipIf(captured.length === 0)("captured requests", () => {
     for (const { path, request } of capturedRequests) {
       const body = bytesOf(request);
       const view = readRequestView(endpointAt(path), body, limits);
-      expect(view.fields).toEqual(request);
+      expect(view.body.fields).toEqual(request);
       expect(view.model).toBe(request?.model);
       expect(view.stream).toBe(request?.stream === true);
       expect(view.wantsUsage).toBe(request?.stream_options !== undefined);

@@ -13,7 +13,7 @@ describe("the default ladder", () => {
 
   test("goes down step by step as the higher ones are taken away", () => {
     const headers: Record<string, string> = { ...allHeaders };
-    const fields: Record<string, unknown> = { ...everything.fields };
+    const fields: Record<string, unknown> = { ...everything.body.fields };
     const found: (string | undefined)[] = [];
     const look = () => found.push(readSessionKey(defaultSessionKeyLadder, headers, viewOf(chat, fields)));
     look();

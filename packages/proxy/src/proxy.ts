@@ -99,6 +99,7 @@ export function createProxy(deps: ProxyDeps): Proxy {
     httpClient: createHttpClient(controlPools, deps.scheduler),
     drop(url) {
       pools.drop(url);
+      controlPools.drop(URL.canParse(url) ? new URL(url).origin : url);
     },
     setTls(next) {
       tls.current = next;

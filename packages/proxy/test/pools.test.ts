@@ -169,6 +169,15 @@ test("a dropped engine closes what is idle, finishes what runs, and can come bac
   rig.proxy.drop("http://127.0.0.1:1");
 });
 
+test("a dropped engine's control connections close as well, whatever path its URL has", async () => {
+  const engine = await httpEngine(({ response }) => response.end("fine"));
+  const rig = await createRig({ engines: [engine.url] });
+  await rig.proxy.httpClient({ url: `${engine.url}/v1/health`, timeoutMs: 1_000, maxBytes: 100 });
+  expect(engine.sockets).toHaveLength(1);
+  rig.proxy.drop(`${engine.url}/v1`);
+  await closed(engine.sockets[0]);
+});
+
 test("a dropped engine still serves those who wait for a connection", async () => {
   const engine = await httpEngine(() => {});
   const rig = await createRig({ engines: [engine.url], options: { maxConnectionsPerEngine: 1 } });

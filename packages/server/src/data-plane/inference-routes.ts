@@ -119,7 +119,7 @@ function planView(
     model,
     parent,
     endpoint: endpoint.id,
-    fields: view.fields,
+    body: view.body,
     estimatedTokens,
   });
   const planRead = (read: PromptBlocks): PlannedRequest => {

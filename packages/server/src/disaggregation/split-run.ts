@@ -170,7 +170,7 @@ export class SplitRun {
       prefill: legEngine(pair.prefill.target),
       decode: legEngine(pair.decode.target),
       endpoint: source.view.endpoint.id,
-      fields: source.view.fields,
+      fields: source.view.body.fields,
       random: this.#context.random,
       peerId,
       cachedShare: Math.min(1, Math.max(0, 1 - pair.thresholdTokens / Math.max(1, promptTokens))),

@@ -2,7 +2,7 @@ import type { RequestView } from "@espalier/openai";
 
 /** A request as far as its legs are made of it. */
 export interface SplitSource {
-  readonly view: Pick<RequestView, "endpoint" | "fields" | "choices" | "maxOutputTokens" | "stream">;
+  readonly view: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens" | "stream">;
   /** The client's body with some keys set, as JSON text, besides what every engine gets. */
   edit(set: Readonly<Record<string, string>> | undefined, leg: LegBody): readonly Buffer[];
 }

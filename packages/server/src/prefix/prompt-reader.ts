@@ -1,5 +1,6 @@
 import type { Cancel, Clock, HttpClient, Logger, Scheduler, Startable } from "@espalier/common";
 import type { TokenizerConfig } from "@espalier/config";
+import type { JsonBody } from "@espalier/json-body";
 import { chainRoot } from "@espalier/prefix-index";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
@@ -7,6 +8,7 @@ import {
   createPromptHasher,
   type ModelTokenizer,
   type ModelTokenizerOptions,
+  type PromptRequest,
   type PromptView,
   type TokenizerPool,
 } from "@espalier/tokenizer";
@@ -19,8 +21,7 @@ export interface PromptSource {
   /** The model that it is an adapter of. */
   readonly parent: string | undefined;
   readonly endpoint: string;
-  /** The parsed body. */
-  readonly fields: Readonly<Record<string, unknown>>;
+  readonly body: JsonBody;
   /** Tokens of the prompt as far as its size tells. */
   readonly estimatedTokens: number;
 }
@@ -63,6 +64,27 @@ const stateShare = 0.5;
 
 export function createPromptReader(options: PromptReaderOptions): PromptReader {
   return new ConfiguredReader(options);
+}
+
+/** A request whose fields are parsed when somebody asks for them. */
+class BodyRequest implements PromptRequest {
+  readonly endpoint: string;
+  readonly body: JsonBody;
+
+  constructor({ endpoint, body }: PromptSource) {
+    this.endpoint = endpoint;
+    this.body = body;
+  }
+
+  get fields(): PromptRequest["fields"] {
+    return this.body.fields;
+  }
+}
+
+function saltOf(body: JsonBody): string | undefined {
+  const node = body.member("cache_salt");
+  if (node === undefined || body.kindOf(node) !== "string") return undefined;
+  return body.textOf(node) || undefined;
 }
 
 interface Entry {
@@ -120,8 +142,7 @@ class ConfiguredReader implements PromptReader {
   }
 
   #readBy(tokenizer: ModelTokenizer, source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
-    const { endpoint, fields } = source;
-    const view = tokenizer.view({ endpoint, fields });
+    const view = tokenizer.view(new BodyRequest(source));
     return view instanceof Promise
       ? view.then((seen) => this.#blocksOf(tokenizer, seen, source))
       : this.#blocksOf(tokenizer, view, source);
@@ -130,11 +151,11 @@ class ConfiguredReader implements PromptReader {
   #blocksOf(tokenizer: ModelTokenizer, view: PromptView, source: PromptSource): PromptBlocks {
     const { seed, blockSize } = this.#options;
     const { unit, count, complete, contents, blocks, textUntil } = view;
-    const salt = source.fields.cache_salt;
+    const salt = saltOf(source.body);
     const root = chainRoot({
       seed,
       adapter: source.parent === undefined ? undefined : source.model,
-      cacheSalt: typeof salt === "string" && salt !== "" ? salt : undefined,
+      cacheSalt: salt,
       blockSize,
       unit,
     });

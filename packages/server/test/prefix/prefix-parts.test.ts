@@ -16,6 +16,7 @@ import { createFleet, type Target } from "@espalier/workers";
 import { afterEach, describe, expect, test } from "vitest";
 import { createPrefixParts, type PrefixParts } from "../../src/prefix/prefix-parts.ts";
 import { stored } from "./fake-events.ts";
+import { bodyOf } from "./prompts.ts";
 import { specOf, startScriptedFleet, vllmPage } from "./scripted-fleet.ts";
 
 const releases: (() => Promise<void>)[] = [];
@@ -29,7 +30,7 @@ const source = {
   model: "m",
   parent: undefined,
   endpoint: "completions",
-  fields: { prompt: [...tokens, 7] },
+  body: bodyOf({ prompt: [...tokens, 7] }),
   estimatedTokens: 97,
 };
 
@@ -69,7 +70,7 @@ describe("without events", () => {
     await apply(specOf("a"));
     parts.knowledge.place(target("a"), await parts.reader.read(source), 0);
     expect(await heldBy(parts, target("a"))).toBe(96);
-    const large = { ...source, fields: { prompt: Array.from({ length: 1_008 }, (_, at) => at + 500) } };
+    const large = { ...source, body: bodyOf({ prompt: Array.from({ length: 1_008 }, (_, at) => at + 500) }) };
     parts.knowledge.place(target("a"), await parts.reader.read(large), 0);
     expect(await heldBy(parts, target("a"))).toBe(16);
     await time.advanceAsync(5_000);

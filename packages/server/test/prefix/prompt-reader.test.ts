@@ -17,6 +17,7 @@ import {
   type PromptReader,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
+import { bodyOf } from "./prompts.ts";
 
 const blockSize = 16;
 const budgetMs = 50;
@@ -105,14 +106,14 @@ const sourceOf = (changes: Partial<PromptSource> = {}): PromptSource => ({
   model: "m",
   parent: undefined,
   endpoint: "completions",
-  fields: { prompt: text },
+  body: bodyOf({ prompt: text }),
   estimatedTokens: 1_000,
   ...changes,
 });
 
 const chat = (...contents: readonly unknown[]): Partial<PromptSource> => ({
   endpoint: "chat",
-  fields: { messages: contents.map((content) => ({ role: "user", content })) },
+  body: bodyOf({ messages: contents.map((content) => ({ role: "user", content })) }),
 });
 
 describe("which tokenizer a model has", () => {
@@ -174,7 +175,7 @@ describe("what a prompt is cut into", () => {
 
   test("full blocks of its bytes, at four bytes a token", async () => {
     const rig = await start({ tokenizers: [] });
-    const read = await rig.read({ fields: { prompt: "é".repeat(100) } });
+    const read = await rig.read({ body: bodyOf({ prompt: "é".repeat(100) }) });
     expect(read).toMatchObject({ from: "bytes", tokens: 50, blockCount: 3, blockSize });
   });
 
@@ -185,16 +186,19 @@ describe("what a prompt is cut into", () => {
 
   test("a longer prompt begins with the blocks of the shorter one", async () => {
     const rig = await start();
-    const [short, long] = [await rig.read(), await rig.read({ fields: { prompt: `${text} and more ${words(9)}` } })];
+    const [short, long] = [
+      await rig.read(),
+      await rig.read({ body: bodyOf({ prompt: `${text} and more ${words(9)}` }) }),
+    ];
     const words32 = 2 * (short.blockCount - 1);
     expect(long.chain.subarray(0, words32)).toEqual(short.chain.subarray(0, words32));
     expect(long.blockCount).toBeGreaterThan(short.blockCount);
   });
 
   test.each<[string, Partial<PromptSource>]>([
-    ["embeddings", { endpoint: "embeddings", fields: { input: text } }],
-    ["a body without a prompt", { fields: {} }],
-    ["a prompt of another kind", { fields: { prompt: { text } } }],
+    ["embeddings", { endpoint: "embeddings", body: bodyOf({ input: text }) }],
+    ["a body without a prompt", { body: bodyOf({}) }],
+    ["a prompt of another kind", { body: bodyOf({ prompt: { text } }) }],
   ])("%s have no blocks", async (_, source) => {
     expect(await (await start()).read(source)).toMatchObject({ from: "bytes", blockCount: 0, tokens: 0 });
   });
@@ -202,9 +206,9 @@ describe("what a prompt is cut into", () => {
   test("token ids are taken as they are, with every tokenizer", async () => {
     const prompt = Array.from({ length: 40 }, (_, at) => at);
     const [withFiles, without] = await Promise.all([start(), start({ tokenizers: [] })]);
-    const read = await withFiles.read({ fields: { prompt } });
+    const read = await withFiles.read({ body: bodyOf({ prompt }) });
     expect(read).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
-    expect(await without.read({ fields: { prompt } })).toEqual(read);
+    expect(await without.read({ body: bodyOf({ prompt }) })).toEqual(read);
   });
 
   test("a chat with an image is known up to there only, and its bytes say the rest", async () => {
@@ -226,9 +230,13 @@ describe("what sets chains apart", () => {
     ["nothing", {}, {}],
     ["an adapter", {}, { model: "sql", parent: "m" }],
     ["another adapter", {}, { model: "law", parent: "m" }],
-    ["a cache salt", {}, { fields: { prompt: text, cache_salt: "tenant-7" } }],
-    ["another cache salt", {}, { fields: { prompt: text, cache_salt: "tenant-8" } }],
-    ["an adapter and a salt", {}, { model: "sql", parent: "m", fields: { prompt: text, cache_salt: "tenant-7" } }],
+    ["a cache salt", {}, { body: bodyOf({ prompt: text, cache_salt: "tenant-7" }) }],
+    ["another cache salt", {}, { body: bodyOf({ prompt: text, cache_salt: "tenant-8" }) }],
+    [
+      "an adapter and a salt",
+      {},
+      { model: "sql", parent: "m", body: bodyOf({ prompt: text, cache_salt: "tenant-7" }) },
+    ],
     ["another seed", { seed: "other" }, {}],
     ["another block size", { size: 8 }, {}],
     ["bytes", { tokenizers: [] }, {}],
@@ -243,10 +251,10 @@ describe("what sets chains apart", () => {
 
   test.each<[string, Partial<PromptSource>]>([
     ["the model's name, which has its own engines", { model: "other" }],
-    ["an empty salt", { fields: { prompt: text, cache_salt: "" } }],
-    ["a salt that is none", { fields: { prompt: text, cache_salt: 7 } }],
-    ["no salt, said so", { fields: { prompt: text, cache_salt: null } }],
-    ["a limit of the answer", { fields: { prompt: text, max_tokens: 5 } }],
+    ["an empty salt", { body: bodyOf({ prompt: text, cache_salt: "" }) }],
+    ["a salt that is none", { body: bodyOf({ prompt: text, cache_salt: 7 }) }],
+    ["no salt, said so", { body: bodyOf({ prompt: text, cache_salt: null }) }],
+    ["a limit of the answer", { body: bodyOf({ prompt: text, max_tokens: 5 }) }],
   ])("%s does not", async (_, source) => {
     const rig = await start();
     expect((await rig.read(source)).chain).toEqual((await rig.read()).chain);
@@ -254,7 +262,7 @@ describe("what sets chains apart", () => {
 
   test("what blocks contain is the same with every root", async () => {
     const rig = await start();
-    const salted = await rig.read({ fields: { prompt: text, cache_salt: "tenant-7" } });
+    const salted = await rig.read({ body: bodyOf({ prompt: text, cache_salt: "tenant-7" }) });
     expect(salted.contents).toEqual((await rig.read()).contents);
   });
 });
@@ -264,7 +272,7 @@ describe("text that is long and new", () => {
 
   test("is known in its beginning only when nobody has the time, and then it is estimated", async () => {
     const rig = await start();
-    const read = await rig.read({ fields: { prompt: long }, estimatedTokens: 4_321 });
+    const read = await rig.read({ body: bodyOf({ prompt: long }), estimatedTokens: 4_321 });
     expect(read).toMatchObject({ from: "partial", tokens: 4_321, blockCount: 0 });
     expect([rig.pool.batches, rig.count("partial")]).toEqual([1, 1]);
   });
@@ -272,7 +280,7 @@ describe("text that is long and new", () => {
   test("never counts for less than what is known of it", async () => {
     const rig = await start();
     await rig.read();
-    const read = await rig.read({ fields: { prompt: `${text} ${long}` }, estimatedTokens: 0 });
+    const read = await rig.read({ body: bodyOf({ prompt: `${text} ${long}` }), estimatedTokens: 0 });
     expect(read.from).toBe("partial");
     expect(read.tokens).toBeGreaterThanOrEqual(read.blockCount * blockSize);
   });
@@ -284,32 +292,32 @@ describe("prompts that an engine tokenizes", () => {
 
   test("the first request of a model is asked for, as all that follow", async () => {
     const rig = await start({ tokenizers });
-    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
+    expect(await rig.read({ body: bodyOf({ prompt }) })).toMatchObject({ from: "tokens", tokens: 40, blockCount: 2 });
     expect(rig.asked.map(({ url }) => url)).toEqual(["http://m/tokenize"]);
-    expect(await rig.read({ fields: { prompt: `${prompt}y` } })).toMatchObject({ from: "tokens", tokens: 41 });
+    expect(await rig.read({ body: bodyOf({ prompt: `${prompt}y` }) })).toMatchObject({ from: "tokens", tokens: 41 });
   });
 
   test("the same prompt is not asked for twice", async () => {
     const rig = await start({ tokenizers });
-    const first = await rig.read({ fields: { prompt } });
-    const again = rig.read({ fields: { prompt } });
+    const first = await rig.read({ body: bodyOf({ prompt }) });
+    const again = rig.read({ body: bodyOf({ prompt }) });
     expect(again).toEqual(first);
     expect(rig.asked).toHaveLength(1);
   });
 
   test("adapters ask as the model that they are of", async () => {
     const rig = await start({ tokenizers });
-    await rig.read({ model: "sql", parent: "m", fields: { prompt } });
+    await rig.read({ model: "sql", parent: "m", body: bodyOf({ prompt }) });
     expect(rig.asked.map(({ url, body }) => [url, JSON.parse(body ?? "").model])).toEqual([["http://m/tokenize", "m"]]);
   });
 
   test("an engine that takes longer than the budget has nothing known this time", async () => {
     const rig = await start({ tokenizers, engineMs: 200 });
-    const slow = rig.read({ fields: { prompt }, estimatedTokens: 12 });
+    const slow = rig.read({ body: bodyOf({ prompt }), estimatedTokens: 12 });
     await rig.time.advanceAsync(budgetMs);
     expect(await slow).toMatchObject({ from: "partial", tokens: 12, blockCount: 0 });
     await rig.time.advanceAsync(200);
-    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "tokens", blockCount: 2 });
+    expect(await rig.read({ body: bodyOf({ prompt }) })).toMatchObject({ from: "tokens", blockCount: 2 });
   });
 
   test.each<[string, RigOptions]>([
@@ -317,19 +325,21 @@ describe("prompts that an engine tokenizes", () => {
     ["no engine that is up", { engineUrl: () => undefined }],
   ])("with %s they are seen as bytes", async (_, options) => {
     const rig = await start({ tokenizers, ...options });
-    expect(await rig.read({ fields: { prompt } })).toMatchObject({ from: "bytes", tokens: 10 });
+    expect(await rig.read({ body: bodyOf({ prompt }) })).toMatchObject({ from: "bytes", tokens: 10 });
     expect(rig.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
   });
 
   test("models past the bound are cut over their bytes, those before it go on", async () => {
     const rig = await start({ tokenizers });
-    for (let model = 0; model < maxEngineTokenizers; model++) await rig.read({ model: `m${model}`, fields: {} });
+    for (let model = 0; model < maxEngineTokenizers; model++) await rig.read({ model: `m${model}`, body: bodyOf({}) });
     await rig.time.advanceAsync(0);
     for (const again of [1, 2]) {
-      expect(await rig.read({ model: "one-more", fields: { prompt } }), `${again}`).toMatchObject({ from: "bytes" });
+      expect(await rig.read({ model: "one-more", body: bodyOf({ prompt }) }), `${again}`).toMatchObject({
+        from: "bytes",
+      });
       await rig.time.advanceAsync(0);
     }
-    const last = await rig.read({ model: `m${maxEngineTokenizers - 1}`, fields: { prompt } });
+    const last = await rig.read({ model: `m${maxEngineTokenizers - 1}`, body: bodyOf({ prompt }) });
     expect(last).toMatchObject({ from: "tokens" });
     expect(rig.asked).toHaveLength(1);
   });
@@ -337,10 +347,10 @@ describe("prompts that an engine tokenizes", () => {
   // A tokenizer is made in a later turn: models that came in one burst were all let in, however many there were.
   test("the bound holds for models that come in one burst", async () => {
     const rig = await start({ tokenizers });
-    for (let model = 0; model <= maxEngineTokenizers; model++) void rig.read({ model: `m${model}`, fields: {} });
+    for (let model = 0; model <= maxEngineTokenizers; model++) void rig.read({ model: `m${model}`, body: bodyOf({}) });
     await rig.time.advanceAsync(0);
     const reads = [maxEngineTokenizers - 1, maxEngineTokenizers].map((model) =>
-      rig.read({ model: `m${model}`, fields: { prompt } }),
+      rig.read({ model: `m${model}`, body: bodyOf({ prompt }) }),
     );
     expect((await Promise.all(reads)).map(({ from }) => from)).toEqual(["tokens", "bytes"]);
   });

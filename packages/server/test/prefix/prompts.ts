@@ -1,3 +1,4 @@
+import { type JsonBody, scanBody } from "@espalier/json-body";
 import { type BlockDigests, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/prefix-index";
 import type { PromptBlocks } from "@espalier/routing";
 
@@ -38,4 +39,11 @@ export function promptOf(
   const parent = rootOf(names, from === "bytes" ? "bytes" : "tokens");
   const blockCount = hasher.hashTokens({ tokens, blockSize, parent, chain, contents });
   return { chain, contents, blockCount, blockSize, tokens: tokens.length, from };
+}
+
+/** A request's body with these fields. */
+export function bodyOf(fields: object): JsonBody {
+  const body = scanBody(Buffer.from(JSON.stringify(fields)), 64);
+  if (typeof body === "string") throw new Error(`the body is ${body}`);
+  return body;
 }

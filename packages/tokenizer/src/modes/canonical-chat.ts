@@ -3,7 +3,10 @@ import type { PromptHasher } from "../prompt/prompt-hasher.ts";
 import { isTextPart } from "./prompt-request.ts";
 
 /** Control characters that no chat is written with: ends of a message, of a field, of a field's name. */
-const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
+export const [messageEnd, fieldEnd, nameEnd] = ["\u001d", "\u001e", "\u001f"];
+
+/** Fields that come before the messages in a prompt. */
+export const contextNames = ["tools", "functions", "documents", "system", "instructions"] as const;
 
 /** Longer values that are not text (images in the request itself) stand as their hash. */
 const maxVerbatimLength = 256;
@@ -14,7 +17,7 @@ const maxVerbatimLength = 256;
  */
 export function canonicalChat(fields: JsonObject, messages: readonly unknown[], hasher: PromptHasher): string {
   let text = "";
-  for (const name of ["tools", "functions", "documents", "system", "instructions"]) {
+  for (const name of contextNames) {
     const value = fields[name];
     if (value === undefined || value === null) continue;
     text += `${name}${nameEnd}${textOf(value, hasher)}${fieldEnd}`;
@@ -29,7 +32,8 @@ export function canonicalMessages(messages: readonly unknown[], hasher: PromptHa
   return text;
 }
 
-function canonicalMessage(message: unknown, hasher: PromptHasher): string {
+/** One of its messages. */
+export function canonicalMessage(message: unknown, hasher: PromptHasher): string {
   if (!isJsonObject(message)) return textOf(message, hasher);
   let text = `${String(message.role ?? message.type ?? "")}${fieldEnd}${textOf(message.content ?? message.text, hasher)}`;
   for (const name of Object.keys(message)) {
@@ -40,7 +44,8 @@ function canonicalMessage(message: unknown, hasher: PromptHasher): string {
   return text;
 }
 
-function textOf(value: unknown, hasher: PromptHasher): string {
+/** A field's value, or a message's content. */
+export function textOf(value: unknown, hasher: PromptHasher): string {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map((part) => partText(part, hasher)).join(fieldEnd);
   return value === undefined || value === null ? "" : bounded(JSON.stringify(value), hasher);

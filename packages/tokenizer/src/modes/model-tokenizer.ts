@@ -7,12 +7,13 @@ import { createPromptEncoder } from "../prompt/prompt-encoder.ts";
 import type { PromptHasher } from "../prompt/prompt-hasher.ts";
 import { createTextTokenizer } from "../text/text-tokenizer.ts";
 import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
+import { bodyText } from "./body-text.ts";
 import { canonicalChat } from "./canonical-chat.ts";
 import { createChatRenderer } from "./chat-renderer.ts";
 import { createEngineMode } from "./engine-mode.ts";
 import { createLocalMode } from "./local-mode.ts";
 import { bytesOnlyEndpoints, type PromptRequest, type PromptSource, promptSource } from "./prompt-request.ts";
-import { type PromptView, viewOfBlocks, viewOfText } from "./prompt-view.ts";
+import { type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 } from "./prompt-view.ts";
 
 export interface ModelTokenizerOptions {
   readonly model: string;
@@ -96,6 +97,10 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
       return chain;
     },
     view(request) {
+      if (request.body && (!chosen || bytesOnlyEndpoints.has(request.endpoint))) {
+        const text = bodyText(request.endpoint, request.body, hasher);
+        if (text) return viewOfUtf8(text, blockBytes, hasher);
+      }
       const source = promptSource(request);
       if (source.kind === "tokens") return viewOfBlocks(builder.append(noBlocks, [source.tokens]), "tokens", true);
       if (!chosen || source.kind === "none" || bytesOnlyEndpoints.has(request.endpoint))

@@ -1,3 +1,4 @@
+import type { JsonBody } from "@espalier/json-body";
 import { isJsonObject, type JsonObject } from "../files/json-object.ts";
 
 /** A request as its prompt is read from it. */
@@ -6,6 +7,8 @@ export interface PromptRequest {
   readonly endpoint: string;
   /** The top-level fields of the body, as `JSON.parse` gives them. */
   readonly fields: JsonObject;
+  /** The body itself, where it is at hand: prompts that are matched by their bytes need no fields then. */
+  readonly body?: JsonBody;
 }
 
 /** Where the tokens of a request's prompt come from. Of several prompts in one request the first counts. */

@@ -52,6 +52,18 @@ export function digestText(
 /** The view of a text that was not tokenised. */
 export function viewOfText(text: string, blockBytes: number, hasher: PromptHasher): PromptView {
   const { contents, sizeBytes } = digestText(text, blockBytes, hasher);
+  return viewOfBytes(contents, sizeBytes);
+}
+
+/** The same of a text's UTF-8. */
+export function viewOfUtf8(bytes: Uint8Array, blockBytes: number, hasher: PromptHasher): PromptView {
+  const words = 2 * Math.floor(bytes.length / blockBytes);
+  const contents = new Uint32Array(words);
+  hasher.blocks.hashBytes({ bytes, blockBytes, parent: anyParent, chain: new Uint32Array(words), contents });
+  return viewOfBytes(contents, bytes.length);
+}
+
+function viewOfBytes(contents: Uint32Array, sizeBytes: number): PromptView {
   const blocks = contents.length / 2;
   return { unit: "bytes", how: "bytes", count: sizeBytes, contents, blocks, textUntil: 0, complete: true };
 }

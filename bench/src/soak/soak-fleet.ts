@@ -55,6 +55,8 @@ interface RouterProcess extends SoakRouter {
 
 /** Few enough that the caches turn over all the time, so that engines publish much. */
 const blocksPerEngine = 1_024;
+/** Small enough to be full in the first quarter of half an hour, so that what grows after it is no cache that fills. */
+const knownPrompts = "8MiB";
 /** For a process to start or to find the others: a busy machine is no failure. */
 const settleMs = 180_000;
 
@@ -166,7 +168,16 @@ class ProcessFleet implements SoakFleet {
     const child = await startLocalRouter({
       ...{ engineUrls: [], port: 0, adminPort: 0, policy: "cache_aware", tokenizer: shippedModelFolder() },
       mesh: { routerId: name, seeds },
-      arguments: ["--log-level", "error", "--drain-delay", "1s", "--health-timeout", "10s"],
+      arguments: [
+        "--log-level",
+        "error",
+        "--drain-delay",
+        "1s",
+        "--health-timeout",
+        "10s",
+        "--tokenize-cache",
+        knownPrompts,
+      ],
       startTimeoutMs: settleMs,
     });
     this.#children.add(child);

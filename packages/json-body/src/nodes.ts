@@ -1,4 +1,4 @@
-import { createKernel, type Kernel, kernelMemory } from "./kernel.ts";
+import { createKernel, type Kernel, kernelMemory, scanFault } from "./kernel.ts";
 
 /** A text whose nodes may be in the kernel's memory. */
 export interface NodeOwner {
@@ -45,8 +45,8 @@ export function loadNodes(owner: NodeOwner, maxDepth: number): number {
   memory.owner = undefined;
   if (memory.words === noNodes || memory.bytes.length > Math.max(keptBytes, 4 * length)) renew();
   const shift = length + zerosBehind;
-  const nodesAt = (textAt + 2 * shift + nodeBytes - 1) & -nodeBytes;
-  makeRoom(nodesAt);
+  const nodesAt = Math.ceil((textAt + 2 * shift) / nodeBytes) * nodeBytes;
+  if (!hasRoom(nodesAt)) return scanFault.noMemory;
   memory.bytes.set(owner.bytes, textAt);
   memory.bytes.fill(0, textAt + length, textAt + shift);
   const count = memory.kernel.scan(length, shift, nodesAt, Math.min(maxDepth, maxDepthOfKernel));
@@ -68,10 +68,19 @@ export function nodesOf(owner: NodeOwner): NodeMemory {
 
 /** Sees to it that the memory has so many bytes. @throws RangeError when there is no more to be had */
 export function makeRoom(bytes: number): void {
+  if (!hasRoom(bytes)) throw new RangeError(`a body needs ${bytes} bytes of memory`);
+}
+
+function hasRoom(bytes: number): boolean {
   const missing = bytes - memory.bytes.length;
-  if (missing <= 0) return;
-  memory.kernel.memory.grow(Math.ceil(missing / pageBytes));
+  if (missing <= 0) return true;
+  try {
+    memory.kernel.memory.grow(Math.ceil(missing / pageBytes));
+  } catch {
+    return false;
+  }
   look();
+  return true;
 }
 
 function renew(): void {

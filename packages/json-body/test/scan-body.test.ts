@@ -151,6 +151,12 @@ describe("bounds", () => {
     expect(body.valueOf(3)).toBe(0);
   });
 
+  test("a body that takes more memory than there can be, and a small one after it", () => {
+    const claimed = Object.defineProperty(Buffer.alloc(1), "length", { value: 1_100_000_000 });
+    expect(scanBody(claimed, maxDepth)).toBe("too_large");
+    expectSame(bodyOf('{"a":"b"}'));
+  });
+
   test("texts that are joined stand one behind the other, however long", () => {
     const long = "x".repeat(400_000);
     const body = bodyOf(`{"a":"é\\n","b":"${long}"}`);

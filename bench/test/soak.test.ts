@@ -181,6 +181,18 @@ test("a run that stays as it is passes, and one that grows after its first quart
   ).toEqual([]);
 });
 
+test("what routers remember for ten minutes may grow for ten minutes, and what grows on after them fails", () => {
+  const halfHour = { ...plan, durationMs: msPerHour / 2 };
+  const filling = (atH: number): number => 100 + 300 * Math.min(atH, 1 / 6);
+  expect(soakReport(resultOf(filling), halfHour).failures).toEqual([]);
+  expect(
+    soakReport(
+      resultOf((atH) => 100 + 300 * atH),
+      halfHour,
+    ).failures,
+  ).toHaveLength(2);
+});
+
 test("what is lost or differs is a failure, and growth in a short run is none", () => {
   const counts = { ...createLoadCounts(), completed: 5, failed: 2, failures: ["first", "second"] };
   const digestMismatches = ["a at 1 5: one has x, two has y"];
@@ -195,9 +207,9 @@ test("what is lost or differs is a failure, and growth in a short run is none", 
   ]);
   const short = soakReport(
     resultOf((atH) => 100 + 900 * atH),
-    { ...plan, durationMs: 599_999 },
+    { ...plan, durationMs: 1_199_999 },
   );
-  expect([short.failures, short.warnings]).toEqual([[], ["slopes of a run below ten minutes are not judged"]]);
+  expect([short.failures, short.warnings]).toEqual([[], ["slopes of a run below twenty minutes are not judged"]]);
   expect(
     soakReport(
       resultOf(() => 150, { counts: createLoadCounts() }),

@@ -51,8 +51,9 @@ const help = `Usage: npm run bench -- soak [options]
 A mesh of routers and simulated engines with KV events, each a process, under conversations that begin and end, while an
 engine is replaced, a router restarted, an engine killed and a router killed, in turn. Sampled are memory, open files,
 delays of the event loop and journals of every router, and whether routers know the same of engines' caches at the same
-events. It fails on a request that was lost, on a difference, and, from ten minutes on, on growth: a slope of the routers
-that were never restarted, after the first quarter, that would add a tenth in the time that was measured.
+events. It fails on a request that was lost, on a difference, and, in a run of twenty minutes or more, on growth: a slope
+of the routers that were never restarted, after the first quarter and ten minutes at least (for so long they remember what
+was sent where), that would add a tenth in the time that was measured.
 
   --duration T   of the load: 90s, 30m, 1h (30m)
   --routers N    of which the last one is restarted and killed (3)
@@ -65,9 +66,11 @@ that were never restarted, after the first quarter, that would add a tenth in th
 `;
 
 /** Of a run that is that long the slopes count. */
-const judgedFromMs = 600_000;
+const judgedFromMs = 1_200_000;
 /** Share of the run in which caches fill and code is compiled. */
 const warmUpShare = 0.25;
+/** Routers remember what was sent where for ten minutes, so their memory grows that long, as far as it is the run's half. */
+const rememberedMs = 600_000;
 /** Growth over the measured time, as a share of the median, that is none. */
 const allowedGrowth = 0.1;
 const msPerHour = 3_600_000;
@@ -165,12 +168,17 @@ export function soakReport(result: SoakResult, params: Omit<SoakPlan, "plot">): 
       ...{ routers_restarted: churn.restartRouter, routers_killed: churn.killRouter },
     },
     ...{ baselines: {}, spread: {}, shares: [], growth, failures },
-    warnings: isJudged ? [] : ["slopes of a run below ten minutes are not judged"],
+    warnings: isJudged ? [] : ["slopes of a run below twenty minutes are not judged"],
   };
 }
 
+/** What of a run is not looked at for growth. */
+function warmUpMs(durationMs: number): number {
+  return Math.max(warmUpShare * durationMs, Math.min(rememberedMs, durationMs / 2));
+}
+
 function growthOf({ samples }: SoakResult, router: string, durationMs: number): readonly GrowthRow[] {
-  const own = samples.filter((sample) => sample.router === router && sample.atMs >= warmUpShare * durationMs);
+  const own = samples.filter((sample) => sample.router === router && sample.atMs >= warmUpMs(durationMs));
   if (own.length === 0) return [];
   return (Object.keys(growthFigures) as GrowthName[]).map((figure) => {
     const values = own.map((sample) => ({ atH: sample.atMs / msPerHour, value: growthFigures[figure](sample) }));
@@ -183,7 +191,7 @@ function growthOf({ samples }: SoakResult, router: string, durationMs: number): 
 
 function growthFailure(row: GrowthRow, durationMs: number): readonly string[] {
   const { router, figure, median, per_hour: perHour = 0, low_per_hour: low = 0 } = row;
-  const grown = (perHour * durationMs * (1 - warmUpShare)) / msPerHour;
+  const grown = (perHour * (durationMs - warmUpMs(durationMs))) / msPerHour;
   if (low <= 0 || grown <= allowedGrowth * median) return [];
   return [`${figure} of ${router} grows by ${perHour.toFixed(2)} an hour, from a median of ${median.toFixed(1)}`];
 }

@@ -73,8 +73,13 @@ export class PlacementItems {
     const startBytes = this.#writtenBytes;
     const byteLength = bytes.length + itemOverheadBytes;
     const item: PlacementItem = {
-      ...{ number, byteLength, bytes, startBytes },
-      ...{ clock: undefined, untilMs: expiresMs, isDoomed: false },
+      number,
+      byteLength,
+      bytes,
+      startBytes,
+      clock: undefined,
+      untilMs: expiresMs,
+      isDoomed: false,
     };
     this.#writtenBytes += byteLength;
     this.#heldBytes += byteLength;

@@ -56,8 +56,14 @@ export class OwnFeeds {
     const { sequence, timestampUs, checksum } = mark;
     const { isComplete, blocks, digest } = stated;
     const entry: CutEntry = {
-      ...{ kind: "cut", feed: feed.number, sequence, timestampUs, checksum },
-      ...{ isComplete, blocks, digest },
+      kind: "cut",
+      feed: feed.number,
+      sequence,
+      timestampUs,
+      checksum,
+      isComplete,
+      blocks,
+      digest,
     };
     feed.last = Math.max(feed.last, sequence);
     this.#journal.writeFact(entry);

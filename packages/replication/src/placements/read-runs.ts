@@ -1,10 +1,11 @@
+import { RecencyMap } from "@espalier/common";
 import type { ChainRun } from "./placement-record.ts";
 import { maxRunLinks, referenceWindowMs } from "./written-runs.ts";
 
 /** Bytes of the runs of one journal. */
 const maxRunBytesPerJournal = 33_554_432;
-/** What a run takes beside its blocks, about. */
-const runOverheadBytes = 128;
+/** What a run takes beside its blocks, about: a typed array's own objects, the run and its place in the map. */
+const runOverheadBytes = 384;
 /** No writer refers to a run that is older than its window; a reader hears of both late, and not equally late. */
 const forgetAfterMs = 2 * referenceWindowMs;
 
@@ -18,7 +19,7 @@ interface ReadRun extends ChainRun {
 /** The runs of another router's journal, to which later ones refer. */
 export class ReadRuns {
   /** In the order of their numbers. */
-  readonly #runs = new Map<number, ReadRun>();
+  readonly #runs = new RecencyMap<number, ReadRun>();
   readonly #maxBytes: number;
   #byteLength = 0;
 
@@ -45,19 +46,20 @@ export class ReadRuns {
     into.set(run.words, run.shared * 2);
     if (!this.#fill(parent, run.shared, into)) return 0;
     if (run.number !== undefined) {
-      this.#add({ ...run, number: run.number, blocks, links, arrivedMs: nowMs }, nowMs);
+      // Written out: what is spread gets a hidden class of its own each time, and thousands of these are kept.
+      const { number, parent: parentNumber, shared, words } = run;
+      this.#add({ number, parent: parentNumber, shared, words, blocks, links, arrivedMs: nowMs }, nowMs);
     }
     return blocks;
   }
 
   /** Forgets the oldest run. @returns false when there is none */
   forgetOldest(): boolean {
-    for (const run of this.#runs.values()) {
-      this.#runs.delete(run.number);
-      this.#byteLength -= bytesOf(run);
-      return true;
-    }
-    return false;
+    const oldest = this.#runs.oldest();
+    if (!oldest) return false;
+    this.#runs.deleteOldest();
+    this.#byteLength -= bytesOf(oldest[1]);
+    return true;
   }
 
   #parentOf({ parent }: ChainRun): ReadRun | undefined {
@@ -81,11 +83,12 @@ export class ReadRuns {
     if (known) this.#byteLength -= bytesOf(known);
     this.#runs.set(run.number, run);
     this.#byteLength += bytesOf(run);
-    while (this.#byteLength > this.#maxBytes) this.forgetOldest();
-    for (const oldest of this.#runs.values()) {
-      if (nowMs - oldest.arrivedMs <= forgetAfterMs) break;
-      this.forgetOldest();
-    }
+    while (this.#byteLength > this.#maxBytes || this.#isOldestDue(nowMs)) this.forgetOldest();
+  }
+
+  #isOldestDue(nowMs: number): boolean {
+    const oldest = this.#runs.oldest();
+    return oldest !== undefined && nowMs - oldest[1].arrivedMs > forgetAfterMs;
   }
 }
 

@@ -84,7 +84,11 @@ export class WrittenRuns {
   ): WrittenRunInfo {
     const { number, item, nowMs, parent, shared } = run;
     const info: WrittenRunInfo = {
-      ...{ number, item, parent, blocks: blockCount, keptUntilMs: 0 },
+      number,
+      item,
+      parent,
+      blocks: blockCount,
+      keptUntilMs: 0,
       oldestItem: parent?.oldestItem ?? item,
       begunMs: parent?.begunMs ?? nowMs,
       links: (parent?.links ?? 0) + 1,

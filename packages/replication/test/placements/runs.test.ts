@@ -44,13 +44,13 @@ test("runs that refer to what is unknown or shorter are not resolved", () => {
 
 test("the oldest runs go when a journal has more bytes than are kept, or when nobody refers to them any more", () => {
   const random = createSeededRandom(3);
-  const runs = new ReadRuns(10 * (800 + 128));
+  const runs = new ReadRuns(10 * (800 + 384));
   const chains = Array.from({ length: 11 }, () => chainOf(random, 100));
   for (const [index, words] of chains.entries()) runs.resolve(runOf(index + 1, words), into, 0);
   const isKnown = (number: number): boolean =>
     runs.resolve({ number: undefined, parent: number, shared: 1, words: new Uint32Array(0) }, into, 0) > 0;
   expect([1, 2, 11].map(isKnown)).toEqual([false, true, true]);
-  expect(runs.byteLength).toBe(10 * (800 + 128));
+  expect(runs.byteLength).toBe(10 * (800 + 384));
   runs.resolve(runOf(12, chainOf(random, 1)), into, 2 * referenceWindowMs + 1);
   expect([2, 11, 12].map(isKnown)).toEqual([false, false, true]);
   expect(runs.forgetOldest()).toBe(true);

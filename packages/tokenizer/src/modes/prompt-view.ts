@@ -1,6 +1,7 @@
 import type { Hash64 } from "@espalier/prefix-index";
 import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import { unusedChain } from "../prompt/unused-chain.ts";
 
 /** A prompt as the router looks it up: digests of its blocks, and how far they are an engine's own. */
 export interface PromptView {
@@ -45,7 +46,7 @@ export function digestText(
   const sizeBytes = Buffer.byteLength(text);
   const words = 2 * Math.floor(sizeBytes / blockBytes);
   const contents = new Uint32Array(words);
-  hasher.blocks.hashText({ text, blockBytes, parent: anyParent, chain: new Uint32Array(words), contents });
+  hasher.blocks.hashText({ text, blockBytes, parent: anyParent, chain: unusedChain(words), contents });
   return { contents, sizeBytes };
 }
 
@@ -59,7 +60,7 @@ export function viewOfText(text: string, blockBytes: number, hasher: PromptHashe
 export function viewOfUtf8(bytes: Uint8Array, blockBytes: number, hasher: PromptHasher): PromptView {
   const words = 2 * Math.floor(bytes.length / blockBytes);
   const contents = new Uint32Array(words);
-  hasher.blocks.hashBytes({ bytes, blockBytes, parent: anyParent, chain: new Uint32Array(words), contents });
+  hasher.blocks.hashBytes({ bytes, blockBytes, parent: anyParent, chain: unusedChain(words), contents });
   return viewOfBytes(contents, bytes.length);
 }
 

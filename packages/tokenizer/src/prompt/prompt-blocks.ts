@@ -1,5 +1,6 @@
 import type { Hash64 } from "@espalier/prefix-index";
 import type { PromptHasher } from "./prompt-hasher.ts";
+import { unusedChain } from "./unused-chain.ts";
 
 /** A prompt, or the beginning of one, in blocks. It is shared with caches: nobody changes its arrays. */
 export interface PromptBlocks {
@@ -30,8 +31,6 @@ export function createBlockBuilder({
   readonly hasher: PromptHasher;
   readonly blockSize: number;
 }): BlockBuilder {
-  /** Chains of the digests by themselves, which nobody needs: a chain is made for the root in question. */
-  let unused = new Uint32Array(1_024);
   return {
     append(before, tokens) {
       const added = tokens.reduce((sum, piece) => sum + piece.length, 0);
@@ -42,12 +41,11 @@ export function createBlockBuilder({
       if (blocks === 0) return { tokenCount, contents: before.contents, leftover: open };
       const contents = new Uint32Array(before.contents.length + 2 * blocks);
       contents.set(before.contents);
-      if (unused.length < 2 * blocks) unused = new Uint32Array(2 * blocks);
       hasher.blocks.hashTokens({
         tokens: open,
         blockSize,
         parent: anyParent,
-        chain: unused.subarray(0, 2 * blocks),
+        chain: unusedChain(2 * blocks),
         contents: contents.subarray(before.contents.length),
       });
       return { tokenCount, contents, leftover: open.slice(blocks * blockSize) };

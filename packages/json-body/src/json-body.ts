@@ -83,7 +83,7 @@ export class JsonBody {
   }
 
   /** A value as `JSON.parse` gives it. */
-  valueOf(node: number): unknown {
+  valueAt(node: number): unknown {
     switch (this.kindOf(node)) {
       case "string":
         return this.textOf(node);

@@ -18,7 +18,7 @@ function valueByNodes(body: JsonBody, node = 0): unknown {
       return entries;
     }
     default:
-      return body.valueOf(node);
+      return body.valueAt(node);
   }
 }
 
@@ -31,7 +31,7 @@ export function expectSame(body: JsonBody): void {
   const last = body.after(0);
   for (let node = 0; node < last; node++) {
     const value: unknown = JSON.parse(body.bytes.toString("utf8", body.startOf(node), body.endOf(node)));
-    expect(body.valueOf(node)).toEqual(value);
+    expect(body.valueAt(node)).toEqual(value);
     if (typeof value !== "string") continue;
     expect(body.textOf(node)).toBe(value);
     expect(body.textBytes(node)).toBe(Buffer.byteLength(value));

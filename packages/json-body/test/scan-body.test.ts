@@ -146,9 +146,9 @@ describe("bounds", () => {
     const many = `{"a":[${"0,".repeat(3_000_000)}1]}`;
     const body = bodyOf(many);
     expect(body.after(0)).toBe(3_000_004);
-    expect(body.valueOf(body.after(0) - 1)).toBe(1);
+    expect(body.valueAt(body.after(0) - 1)).toBe(1);
     expectSame(bodyOf('{"a":"b"}'));
-    expect(body.valueOf(3)).toBe(0);
+    expect(body.valueAt(3)).toBe(0);
   });
 
   test("a body that takes more memory than there can be, and a small one after it", () => {
@@ -175,7 +175,7 @@ describe("keys", () => {
 
   test("what only looks like it is a key as any other", () => {
     for (const key of ["__proto_", "__proto___", "__proto_x", "\\u005f_proto_x", "123456789"]) {
-      expect(bodyOf(`{"${key}":"__proto__"}`).valueOf(2)).toBe("__proto__");
+      expect(bodyOf(`{"${key}":"__proto__"}`).valueAt(2)).toBe("__proto__");
     }
   });
 

@@ -71,7 +71,7 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
   if (typeof body === "string") throw faultOf(body, bytes, limits);
   const members = indexMembers(body);
   const fields: Record<string, unknown> = {};
-  for (const [name, { node }] of members) if (readFields.has(name)) fields[name] = body.valueOf(node);
+  for (const [name, { node }] of members) if (readFields.has(name)) fields[name] = body.valueAt(node);
   const model = readModel(endpoint, fields);
   for (const name of endpoint.requiredFields) if (!isThere(body, members.get(name))) throw missingField(name);
   const sampling = endpoint.family === "sglang" ? readSamplingParams(endpoint, fields) : undefined;

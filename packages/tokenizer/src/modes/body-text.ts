@@ -53,7 +53,7 @@ function contextPieces(body: JsonBody, hasher: PromptHasher): Piece[] {
   for (const name of contextNames) {
     const node = body.member(name);
     if (node === undefined || body.kindOf(node) === "null") continue;
-    pieces.push(name, nameEnd, body.kindOf(node) === "string" ? node : textOf(body.valueOf(node), hasher), fieldEnd);
+    pieces.push(name, nameEnd, body.kindOf(node) === "string" ? node : textOf(body.valueAt(node), hasher), fieldEnd);
   }
   pieces.push(messageEnd);
   return pieces;
@@ -72,7 +72,7 @@ function addMessage(pieces: Piece[], body: JsonBody, message: number, hasher: Pr
     else isPlain = false;
   }
   if (isPlain && role !== undefined && content !== undefined) pieces.push(role, fieldEnd, content);
-  else pieces.push(canonicalMessage(body.valueOf(message), hasher));
+  else pieces.push(canonicalMessage(body.valueAt(message), hasher));
 }
 
 const isAbsent = (body: JsonBody, node: number | undefined): boolean =>

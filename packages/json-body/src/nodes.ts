@@ -11,6 +11,8 @@ export interface NodeMemory {
   owner: NodeOwner | undefined;
   words: Uint32Array;
   bytes: Uint8Array;
+  /** The same bytes. */
+  buffer: Buffer;
   /** Where the text would begin, were its strings what they stand for, in bytes. */
   textsAt: number;
   /** Of the first node, in words. */
@@ -33,6 +35,7 @@ const memory: NodeMemory = {
   owner: undefined,
   words: noNodes,
   bytes: new Uint8Array(0),
+  buffer: Buffer.alloc(0),
   textsAt: 0,
   nodesAt: 0,
   count: 0,
@@ -92,6 +95,7 @@ function look(): void {
   const { buffer } = memory.kernel.memory;
   memory.words = new Uint32Array(buffer);
   memory.bytes = new Uint8Array(buffer);
+  memory.buffer = Buffer.from(buffer);
 }
 
 /** Whether the text that was scanned last may have a key `__proto__`. */

@@ -65,6 +65,23 @@ describe("every value is found as JSON.parse finds it", () => {
     );
   });
 
+  test("in lists of objects, with texts and with other values in them, and keys that stand twice", () => {
+    const text = fc.oneof(fc.string({ unit: "binary", maxLength: 40 }), fc.constantFrom("\ufffd", "\ud800", "é\ufffd"));
+    const key = fc.constantFrom("role", "content", "1", "0", "é", "a\nb", "constructor");
+    const value = fc.oneof(
+      { weight: 5, arbitrary: text },
+      fc.constantFrom(null, 7, true, [], [{ a: "b" }], { c: "d" }),
+    );
+    const members = fc.array(fc.tuple(key, value), { maxLength: 4 });
+    const entry = members.map((pairs) => `{${pairs.map((pair) => pair.map((one) => JSON.stringify(one)).join(":"))}}`);
+    fc.assert(
+      fc.property(fc.array(fc.oneof({ weight: 5, arbitrary: entry }, fc.constantFrom("[]", "1", '"x"'))), (entries) => {
+        expectSame(bodyOf(`{"messages":[${entries.join(",")}],"n":1}`));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
   test("halves of surrogate pairs, alone, in the wrong order and together", () => {
     for (const text of [
       ...["\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83d\\ud83d\\ude00", "\\uD83D\\u0041"],

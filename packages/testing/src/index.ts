@@ -10,6 +10,7 @@ export { type DeclareTest, fuzzInFile } from "./fuzz/fuzz-in-file.ts";
 export type { FuzzReport } from "./fuzz/fuzz-request.ts";
 export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
 export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
+export { kernelModule } from "./kernel-module.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createRecordingLogger, type LogLine } from "./recording-logger.ts";
 export { hasRedisServer, type RedisServer, startRedisServer } from "./redis-server.ts";

@@ -1,34 +1,20 @@
 import { readFileSync } from "node:fs";
+import { kernelModule } from "@espalier/testing";
 import { expect, test } from "vitest";
 import wabt from "wabt";
 import { kernelMemory } from "../../src/hash/kernel-memory.ts";
 import { roundConstants } from "./naive-hash.ts";
 
-const kernelText = readFileSync(new URL("../../src/hash/kernel.wat", import.meta.url), "utf8");
-const lineLength = 100;
-
-/** The module of the sources that holds the compiled kernel. */
-async function kernelModule(): Promise<string> {
-  const tools = await wabt();
-  const parsed = tools.parseWat("kernel.wat", kernelText);
-  parsed.validate();
-  const base64 = Buffer.from(parsed.toBinary({}).buffer).toString("base64");
-  parsed.destroy();
-  const lines = base64.match(new RegExp(`.{1,${lineLength}}`, "g")) ?? [];
-  return [
-    "/**",
-    " * `kernel.wat`, compiled. After a change of it, run the test of this file with `--update`, which writes it anew:",
-    " * `npx vitest run --project unit packages/prefix-index/test/hash/kernel-bytes.test.ts --update`",
-    " */",
-    "export const kernelBytes = [",
-    ...lines.map((line) => `  "${line}",`),
-    '].join("");',
-    "",
-  ].join("\n");
-}
+const text = new URL("../../src/hash/kernel.wat", import.meta.url);
+const kernelText = readFileSync(text, "utf8");
+const testFile = "packages/prefix-index/test/hash/kernel-bytes.test.ts";
 
 test("the bytes in the sources are those of the text", async () => {
-  await expect(await kernelModule()).toMatchFileSnapshot("../../src/hash/kernel-bytes.ts");
+  const parsed = (await wabt()).parseWat("kernel.wat", kernelText);
+  parsed.validate();
+  await expect(kernelModule(parsed.toBinary({}).buffer, testFile)).toMatchFileSnapshot(
+    "../../src/hash/kernel-bytes.ts",
+  );
 });
 
 test("the text has the constants that it names, and the places that the sources have", () => {

@@ -49,11 +49,11 @@ interface SoakPlan {
 const help = `Usage: npm run bench -- soak [options]
 
 A mesh of routers (8 MiB for known prompts) and simulated engines with KV events, each a process, under conversations
-that begin and end, while an engine is replaced, a router restarted, an engine killed and a router killed, in turn. Sampled are memory, open files,
-delays of the event loop and journals of every router, and whether routers know the same of engines' caches at the same
-events. It fails on a request that was lost, on a difference, and, in a run of twenty minutes or more, on growth: a slope
-of the routers that were never restarted, after the first quarter and ten minutes at least (for so long they remember what
-was sent where), that would add a tenth in the time that was measured.
+that begin and end, while an engine is replaced, a router restarted, an engine killed and a router killed, in turn.
+Sampled are memory, open files, delays of the event loop and journals of every router, and whether routers know the same
+of engines' caches at the same events. It fails on a request that was lost, on a difference, and, in a run of twenty
+minutes or more, on growth: a slope of the routers that were never restarted, after the first quarter and ten minutes at
+least (for so long they remember what was sent where), that would add a tenth in the time that was measured.
 
   --duration T   of the load: 90s, 30m, 1h (30m)
   --routers N    of which the last one is restarted and killed (3)

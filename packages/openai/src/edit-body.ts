@@ -18,7 +18,6 @@ interface Splice extends Span {
 }
 
 const openBrace = 0x7b;
-const unlimited = { maxDepth: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 
 /**
  * Changes fields of a body by exchanging their bytes, so that everything else (64-bit integers, unknown fields, key
@@ -58,7 +57,7 @@ export function editBody(body: Buffer, view: RequestView, edits: BodyEdits): rea
 function usageSplice(body: Buffer, { start, end }: Span): Splice {
   const text = body.toString("latin1", start, end);
   if (text === "null") return { start, end, text: '{"include_usage":true}' };
-  const { members } = scanObject(text, 0, unlimited);
+  const members = scanObject(text, 0);
   // Of a key that stands twice, readers take the last.
   const member = members.findLast((candidate) => memberKey(text, candidate) === "include_usage");
   if (member) return { start: start + member.valueStart, end: start + member.valueEnd, text: "true" };

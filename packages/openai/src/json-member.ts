@@ -1,6 +1,5 @@
 import { memberKey, scanObject } from "./json-scan.ts";
 
-const unlimited = { maxDepth: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 const openBrace = "{";
 
 /**
@@ -20,7 +19,7 @@ export function readJsonMember(body: Buffer, path: readonly string[]): string | 
     // Behind the bracket of an array stands its first element.
     const open = /^\s*(?:\[\s*)?/.exec(text.slice(start, end))?.[0].length ?? 0;
     if (text[start + open] !== openBrace) return undefined;
-    const { members } = scanObject(text, start + open, unlimited);
+    const members = scanObject(text, start + open);
     // Of a key that stands twice, readers take the last.
     const member = members.findLast((candidate) => memberKey(text, candidate) === key);
     if (!member) return undefined;

@@ -1,5 +1,3 @@
-import { EspalierError } from "@espalier/common";
-
 /** A run of bytes: `start` inclusive, `end` exclusive. */
 export interface Span {
   readonly start: number;
@@ -17,32 +15,15 @@ export interface Member {
   readonly valueEnd: number;
 }
 
-export interface ScanLimits {
-  /** Levels of nesting; the scanned value itself is level 1. */
-  readonly maxDepth: number;
-  readonly maxMembers: number;
-}
-
-export interface ObjectScan {
-  readonly members: readonly Member[];
-  /** Whether any object, at any depth, has a key that spells `__proto__`, escaped or not. */
-  readonly hasForbiddenKey: boolean;
-}
-
 const quote = 0x22;
 const comma = 0x2c;
 const digitNine = 0x39;
 const colon = 0x3a;
-const underscore = 0x5f;
 const backslash = 0x5c;
 /** `[` and `{` differ in this bit only, and so do `]` and `}`. */
 const bracketBit = 0x20;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
-
-const forbiddenKey = "__proto__";
-/** An escape such as `\u005f` is this much longer than the character it stands for. */
-const escapeGrowth = 5;
 
 /**
  * Finds the members of the JSON object at `start` in one pass, without parsing it: strings are skipped with a native
@@ -51,11 +32,9 @@ const escapeGrowth = 5;
  *
  * @param text the body decoded as Latin-1, so that an offset in it is an offset in bytes
  * @param start where the value, or white space in front of it, begins
- * @throws EspalierError `nesting_too_deep`, or `invalid_value` for more than `limits.maxMembers` members
  */
-export function scanObject(text: string, start: number, limits: ScanLimits): ObjectScan {
+export function scanObject(text: string, start: number): readonly Member[] {
   const members: Member[] = [];
-  let hasForbiddenKey = false;
   let depth = 0;
   let keyStart = -1;
   let keyEnd = 0;
@@ -63,7 +42,6 @@ export function scanObject(text: string, start: number, limits: ScanLimits): Obj
   let at = start;
   const finishMember = (valueEnd: number): void => {
     if (keyStart < 0) return;
-    if (members.length === limits.maxMembers) throw tooManyMembers(limits.maxMembers);
     members.push({ keyStart, keyEnd, valueStart, valueEnd });
     keyStart = -1;
   };
@@ -75,18 +53,15 @@ export function scanObject(text: string, start: number, limits: ScanLimits): Obj
       const open = at;
       at = closingQuote(text, open);
       if (at < 0) break;
-      const suspect = mayBeForbidden(text, open + 1, at);
-      if (depth !== 1 && !suspect) continue;
+      if (depth !== 1) continue;
       const next = skipWhitespace(text, at + 1);
       if (text.charCodeAt(next) !== colon) continue;
-      if (suspect && isForbidden(text, open + 1, at)) hasForbiddenKey = true;
-      if (depth !== 1) continue;
       keyStart = open + 1;
       keyEnd = at;
       valueStart = skipWhitespace(text, next + 1);
       at = valueStart - 1;
     } else if ((code | bracketBit) === openBrace) {
-      if (++depth > limits.maxDepth) throw tooDeep(limits.maxDepth);
+      depth++;
     } else if ((code | bracketBit) === closeBrace) {
       if (--depth > 0) continue;
       finishMember(trimEnd(text, valueStart, at));
@@ -96,7 +71,7 @@ export function scanObject(text: string, start: number, limits: ScanLimits): Obj
     }
   }
   finishMember(valueStart);
-  return { members, hasForbiddenKey };
+  return members;
 }
 
 /** The key of a member, unescaped. The key must be valid JSON. */
@@ -143,30 +118,4 @@ function isPlain(raw: string): boolean {
     if (code === backslash || code > 0x7f) return false;
   }
   return true;
-}
-
-/** A test by length and first character, so that ordinary strings cost next to nothing. */
-function mayBeForbidden(text: string, start: number, end: number): boolean {
-  const excess = end - start - forbiddenKey.length;
-  if (excess < 0 || excess > escapeGrowth * forbiddenKey.length || excess % escapeGrowth !== 0) return false;
-  const first = text.charCodeAt(start);
-  return first === underscore || first === backslash;
-}
-
-function isForbidden(text: string, start: number, end: number): boolean {
-  const raw = text.slice(start, end);
-  if (!raw.includes("\\")) return raw === forbiddenKey;
-  try {
-    return JSON.parse(`"${raw}"`) === forbiddenKey;
-  } catch {
-    return false;
-  }
-}
-
-function tooDeep(maxDepth: number): EspalierError {
-  return new EspalierError("nesting_too_deep", `The body nests deeper than ${maxDepth} levels.`);
-}
-
-function tooManyMembers(maxMembers: number): EspalierError {
-  return new EspalierError("invalid_value", `The body has more than ${maxMembers} top-level keys.`);
 }

@@ -10,7 +10,6 @@ export interface StoredResponsePath {
 /** Every engine writes the id first or nearly so. */
 const maxHeadBytes = 4_096;
 const maxIdLength = 256;
-const unlimited = { maxDepth: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 
 /** Unreserved characters only, and no dot in front: nothing that could become another path at the engine. */
 const storedPath = /^\/v1\/responses\/([A-Za-z0-9_~-][A-Za-z0-9._~-]{0,255})(?:\/([a-z_]{1,32}))?(?:\?.*)?$/;
@@ -45,7 +44,5 @@ function stringMember(text: string, start: number, key: string): string | undefi
 }
 
 function findMember(text: string, start: number, key: string): Member | undefined {
-  return scanObject(text, start, unlimited).members.find(
-    (member) => text.slice(member.keyStart, member.keyEnd) === key,
-  );
+  return scanObject(text, start).find((member) => text.slice(member.keyStart, member.keyEnd) === key);
 }

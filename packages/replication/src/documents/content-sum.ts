@@ -1,3 +1,5 @@
+import { finishLane, firstLane, secondLane } from "../word-lanes.ts";
+
 const encoder = new TextEncoder();
 
 /** Number, size and digest of a set of items, kept up as items come and go. */
@@ -20,18 +22,23 @@ export function createContentSum(): ContentSum {
   const add = (clock: number, bytes: Uint8Array, sign: 1 | -1): void => {
     let first = Math.imul(clock, 0x9e3779b1) ^ bytes.length;
     let second = Math.imul(clock ^ (clock / 0x1_0000_0000), 0x85ebca77);
-    const { length } = bytes;
     // Four bytes at a time: every byte of a journal is hashed when it comes, and again when it goes.
-    for (let at = 0; at < length; at += 4) {
-      const word = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
-      first = Math.imul(first ^ word, 0x9e3779b1);
-      first ^= first >>> 15;
-      second = Math.imul(second + word, 0xc2b2ae3d) ^ (second >>> 15);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const whole = bytes.length - (bytes.length % 4);
+    for (let at = 0; at < whole; at += 4) {
+      const word = view.getInt32(at, true);
+      first = firstLane(first, word);
+      second = secondLane(second, word);
+    }
+    if (whole < bytes.length) {
+      const word = bytes[whole]! | (bytes[whole + 1]! << 8) | (bytes[whole + 2]! << 16);
+      first = firstLane(first, word);
+      second = secondLane(second, word);
     }
     items += sign;
     byteLength += sign * bytes.length;
-    low = (low + sign * (finish(first) >>> 0)) >>> 0;
-    high = (high + sign * (finish(second) >>> 0)) >>> 0;
+    low = (low + sign * finishLane(first)) >>> 0;
+    high = (high + sign * finishLane(second)) >>> 0;
   };
   return {
     get items() {
@@ -46,9 +53,4 @@ export function createContentSum(): ContentSum {
     add,
     addText: (clock, text, sign) => add(clock, encoder.encode(text), sign),
   };
-}
-
-function finish(hash: number): number {
-  const mixed = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  return Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35) ^ (mixed >>> 16);
 }

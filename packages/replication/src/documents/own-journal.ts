@@ -2,6 +2,7 @@ import type { Clock } from "@espalier/common";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import { FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
+import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import type { FeedDeclaration, JournalWriter } from "./journal.ts";
@@ -44,6 +45,8 @@ export class OwnJournal implements JournalWriter {
   readonly #settled = new SettledItems();
   readonly #placements: PlacementItems;
   readonly #feeds = new Map<string, number>();
+  /** The feed that was last asked for of each target: nearly always the one that is asked for next. */
+  readonly #latestFeeds = new Map<string, { readonly life: Life | null; readonly feed: number }>();
   readonly #declared = new Map<number, Declared>();
   #pendingFeeds: Declared[] = [];
   readonly #claims = new Map<string, FeedClaim>();
@@ -91,20 +94,10 @@ export class OwnJournal implements JournalWriter {
   /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
   declareFeed(declaration: FeedDeclaration): number {
     const { target, life } = declaration;
-    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
-    const known = this.#feeds.get(key);
-    if (known !== undefined) return known;
-    if (this.#declared.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
-    const feed = this.#nextFeed;
-    const statement = feedStatement(feed, declaration);
-    checkStatement(statement);
-    this.#makeRoom(2 * key.length);
-    this.#nextFeed += 1;
-    const declared = { key, declaration, statement, clock: undefined };
-    this.#feeds.set(key, feed);
-    this.#declared.set(feed, declared);
-    this.#pendingFeeds.push(declared);
-    this.#settled.beginFeed(feed);
+    const latest = this.#latestFeeds.get(target);
+    if (latest?.life === life) return latest.feed;
+    const feed = this.#feedOf(declaration);
+    this.#latestFeeds.set(target, { life, feed });
     return feed;
   }
 
@@ -151,6 +144,7 @@ export class OwnJournal implements JournalWriter {
     const declared = this.#declared.get(feed);
     if (declared === undefined) return;
     this.#feeds.delete(declared.key);
+    this.#latestFeeds.delete(declared.declaration.target);
     this.#settled.retire(feed);
   }
 
@@ -204,6 +198,25 @@ export class OwnJournal implements JournalWriter {
   close(): void {
     this.#isClosed = true;
     this.document.destroy();
+  }
+
+  #feedOf(declaration: FeedDeclaration): number {
+    const { target, life } = declaration;
+    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
+    const known = this.#feeds.get(key);
+    if (known !== undefined) return known;
+    if (this.#declared.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
+    const feed = this.#nextFeed;
+    const statement = feedStatement(feed, declaration);
+    checkStatement(statement);
+    this.#makeRoom(2 * key.length);
+    this.#nextFeed += 1;
+    const declared = { key, declaration, statement, clock: undefined };
+    this.#feeds.set(key, feed);
+    this.#declared.set(feed, declared);
+    this.#pendingFeeds.push(declared);
+    this.#settled.beginFeed(feed);
+    return feed;
   }
 
   /** Declarations come before what mentions them, claims last. */

@@ -108,6 +108,8 @@ export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
   let nextRun = reader.varint();
   let stamp = reader.varint();
   const records: LogRecord[] = [];
+  // All runs of an item lie in one piece of memory.
+  let room = new Uint32Array(reader.remaining >> 2);
   while (reader.remaining > 0) {
     const kind = kinds[reader.u8()];
     stamp += reader.signedVarint();
@@ -115,26 +117,31 @@ export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
     if (kind === undefined) throw new RangeError("a record of a kind that is not known");
     if (kind === "bind" || kind === "unbind") records.push(readBinding(reader, kind, stamp));
     else {
-      const record = readPlacement(reader, kind, stamp, nextRun);
+      const record = readPlacement(reader, { kind, stamp, nextRun, room });
       if (record.run.number !== undefined) nextRun += 1;
+      room = room.subarray(record.run.words.length);
       records.push(record);
     }
   }
   return records;
 }
 
-function readPlacement(
-  reader: ByteReader,
-  kind: PlacementRecord["kind"],
-  stamp: number,
-  nextRun: number,
-): PlacementRecord {
-  const feed = reader.varint();
-  const ttlMs = Math.min(reader.varint(), maxPlacementTtlMs);
-  return { kind, feed, stamp, ttlMs, run: readRun(reader, nextRun) };
+/** What is known of a record before its fields are read. */
+interface RecordPlace {
+  readonly kind: PlacementRecord["kind"];
+  readonly stamp: number;
+  readonly nextRun: number;
+  /** Where the words of its run are written, at the beginning. */
+  readonly room: Uint32Array;
 }
 
-function readRun(reader: ByteReader, nextRun: number): ChainRun {
+function readPlacement(reader: ByteReader, { kind, stamp, nextRun, room }: RecordPlace): PlacementRecord {
+  const feed = reader.varint();
+  const ttlMs = Math.min(reader.varint(), maxPlacementTtlMs);
+  return { kind, feed, stamp, ttlMs, run: readRun(reader, nextRun, room) };
+}
+
+function readRun(reader: ByteReader, nextRun: number, room: Uint32Array): ChainRun {
   const distance = reader.varint();
   if (distance > nextRun) throw new RangeError("a run refers to one before the first");
   const shared = distance > 0 ? reader.varint() : 0;
@@ -142,7 +149,7 @@ function readRun(reader: ByteReader, nextRun: number): ChainRun {
   if (shared + count > maxRunBlocks) throw new RangeError(`a chain of ${shared + count} blocks is too long`);
   if (shared + count === 0) throw new RangeError("a chain has no blocks");
   if (count * 8 > reader.remaining) throw new RangeError("the bytes end too early");
-  const words = new Uint32Array(count * 2);
+  const words = room.subarray(0, count * 2);
   reader.words(count * 2, words, 0);
   return {
     number: count > 0 ? nextRun : undefined,

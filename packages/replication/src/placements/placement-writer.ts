@@ -7,14 +7,14 @@ import type { PlacementMeters } from "./placement-meters.ts";
 import { maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
 import type { RecordDigest } from "./record-digest.ts";
 import { bindingHash, placementHash } from "./record-hash.ts";
-import { type LogItem, type WrittenRunInfo, WrittenRuns } from "./written-runs.ts";
+import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
 /** What waits is written as an item of its own before it grows beyond this. */
 export const flushPlacementBytes = 262_144;
 
 export type PlacementJournal = Pick<
   JournalWriter,
-  "declareFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
+  "declareFeed" | "declarationOf" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 
 export interface PlacementWriterOptions {
@@ -58,30 +58,25 @@ export class PlacementWriter {
     const stamp = hlc.now();
     const found = this.#runs.find(words, blockCount, nowMs);
     const shared = found?.shared ?? 0;
-    const record = { kind, feed: journal.declareFeed(declaration), stamp, ttlMs };
-    const number = this.#placed.addRun(record, { parent: found?.run.number, shared, words, blockCount }, this.#nextRun);
-    this.#digestRecord(placementHash(record, declaration, { words, blockCount }), stampMs(stamp) + ttlMs);
+    const feed = journal.declareFeed(declaration);
+    const record = { kind, feed, stamp, ttlMs };
+    const run = { parent: found?.run, shared, words, blockCount };
+    const number = this.#placed.addRun(record, run, this.#nextRun);
+    this.#digestRecord(placementHash(record, journal.declarationOf(feed)!, run), stampMs(stamp) + ttlMs);
     // What is refuted is not to be referred to, but a reader has to know it until it has read this item.
     const untilMs = nowMs + ttlMs;
     this.#expiresMs = Math.max(this.#expiresMs, untilMs);
-    const run = this.#noteRun(number, words, { blockCount, shared, nowMs, parent: found?.run }) ?? found?.run;
-    if (run) this.#runs.keep(run, untilMs);
+    if (number !== undefined) {
+      this.#nextRun = number + 1;
+      this.#runs.add(words, blockCount, { number, item: this.#item, nowMs, parent: found?.run, shared });
+    }
+    this.#runs.keep(number ?? found!.run, untilMs);
   }
 
   /** Writes what waits to the journal, where the next commit makes it visible. */
   flush(): void {
     this.#flushPlaced();
     this.#flushBindings();
-  }
-
-  #noteRun(
-    number: number | undefined,
-    words: Uint32Array,
-    at: { blockCount: number; shared: number; nowMs: number; parent: WrittenRunInfo | undefined },
-  ): WrittenRunInfo | undefined {
-    if (number === undefined) return undefined;
-    this.#nextRun = number + 1;
-    return this.#runs.add(words, at.blockCount, { ...at, number, item: this.#item });
   }
 
   #flushPlaced(): void {

@@ -1,136 +1,161 @@
-import { RecencyMap } from "@espalier/common";
 import type { JournalWriter } from "../documents/journal.ts";
 
 /** Blocks that the writer can find again, at most; each may hide another. */
-const cacheSlots = 2 ** 17;
+const cacheSlots = 2 ** 16;
+const slotWords = 4;
+/** Of a run's blocks every so many can be found again, and its last. What is shared is less than that too short, at most. */
+export const blockStride = 4;
 /** Runs in a chain of references. */
 export const maxRunLinks = 64;
-/** Runs that can be referred to. */
+/** Runs that can be referred to. A power of two. */
 export const maxWrittenRuns = 65_536;
 /** A chain whose first run is older is written anew, so that no item is kept for ever. Readers count on it. */
 export const referenceWindowMs = 600_000;
+
+const two32 = 2 ** 32;
 
 /** An item of the log, which gets its number when it is written. */
 export interface LogItem {
   number: number | undefined;
 }
 
-/** A run that was written to the own journal. */
-export interface WrittenRunInfo {
-  readonly number: number;
-  readonly parent: WrittenRunInfo | undefined;
-  readonly item: LogItem;
-  /** Blocks of the whole chain. */
-  readonly blocks: number;
-  /** Of the run that the chain of references begins with. */
-  readonly oldestItem: LogItem;
-  readonly begunMs: number;
-  /** Runs from the first one to this. */
-  readonly links: number;
-  /** Its item, and those of all it refers to, stay that long. */
-  keptUntilMs: number;
-}
-
 /** The deepest run that a chain can refer to, and how many blocks it has in common with it. */
 export interface SharedRun {
-  readonly run: WrittenRunInfo;
+  readonly run: number;
+  readonly shared: number;
+}
+
+/** A run as it is written. Its own blocks are those from `shared` on. */
+export interface NewRun {
+  /** One higher than that of the run before, from 1. */
+  readonly number: number;
+  readonly item: LogItem;
+  readonly nowMs: number;
+  /** The run that it refers to. */
+  readonly parent: number | undefined;
   readonly shared: number;
 }
 
 /**
  * Finds what of a chain stands in the own journal already. A direct-mapped cache from block to run: what two blocks map to
- * the later one has, which costs bytes on the wire and nothing else.
+ * the later one has, which costs bytes on the wire and nothing else. The latest runs are columns of arrays, at their number
+ * modulo how many are kept, so that none is an object that lives for minutes.
  */
 export class WrittenRuns {
   readonly #journal: Pick<JournalWriter, "keepPlacements" | "holdsPlacements">;
-  readonly #lows = new Uint32Array(cacheSlots);
-  readonly #highs = new Uint32Array(cacheSlots);
-  /** 0: the slot is empty. */
-  readonly #numbers = new Float64Array(cacheSlots);
-  readonly #runs = new RecencyMap<number, WrittenRunInfo>();
+  /** A block's hash and the number of its run, two words each, low word first. Number 0: the slot is empty. */
+  readonly #blocks = new Uint32Array(cacheSlots * slotWords);
+  /** 0: none. */
+  readonly #parents = new Float64Array(maxWrittenRuns);
+  /** The run that the chain of references begins with. */
+  readonly #firsts = new Float64Array(maxWrittenRuns);
+  readonly #writtenMs = new Float64Array(maxWrittenRuns);
+  /** Its item, and those of all it refers to, stay that long. */
+  readonly #keptUntilMs = new Float64Array(maxWrittenRuns);
+  readonly #blockCounts = new Int32Array(maxWrittenRuns);
+  /** Runs from the first one to this. */
+  readonly #links = new Uint8Array(maxWrittenRuns);
+  readonly #items: LogItem[] = [];
+  /** The number of the latest run. */
+  #latest = 0;
 
   constructor(journal: Pick<JournalWriter, "keepPlacements" | "holdsPlacements">) {
     this.#journal = journal;
   }
 
-  get size(): number {
-    return this.#runs.size;
+  /** Runs from the first one of a chain of references to this. */
+  linksOf(run: number): number {
+    return this.#links[placeOf(run)]!;
   }
 
   find(words: Uint32Array, blockCount: number, nowMs: number): SharedRun | undefined {
     let useless = 0;
-    for (let block = blockCount - 1; block >= 0; block--) {
-      const low = words[block * 2]!;
-      const slot = low & (cacheSlots - 1);
-      const number = this.#numbers[slot]!;
-      if (number === 0 || number === useless) continue;
-      if (this.#lows[slot] !== low || this.#highs[slot] !== words[block * 2 + 1]) continue;
-      const run = this.#runs.get(number);
+    for (let shared = blockCount; shared > 0; shared = before(shared)) {
+      const run = this.#runAt(words, shared - 1);
+      if (run === 0 || run === useless) continue;
       // A chain that needs a run of its own must not make the chain of references too long.
-      const maxLinks = block === blockCount - 1 ? maxRunLinks : maxRunLinks - 1;
-      if (run && run.links <= maxLinks && run.blocks > block && this.#isHeld(run, nowMs)) {
-        return { run, shared: block + 1 };
-      }
-      useless = number;
+      const maxLinks = shared === blockCount ? maxRunLinks : maxRunLinks - 1;
+      if (this.#canBeShared(run, shared, nowMs) && this.linksOf(run) <= maxLinks) return { run, shared };
+      useless = run;
     }
     return undefined;
   }
 
-  /** Notes a run that was just written; its own blocks are those from `shared` on. */
-  add(
-    words: Uint32Array,
-    blockCount: number,
-    run: Pick<WrittenRunInfo, "number" | "item"> & WrittenAt,
-  ): WrittenRunInfo {
-    const { number, item, nowMs, parent, shared } = run;
-    const info: WrittenRunInfo = {
-      number,
-      item,
-      parent,
-      blocks: blockCount,
-      keptUntilMs: 0,
-      oldestItem: parent?.oldestItem ?? item,
-      begunMs: parent?.begunMs ?? nowMs,
-      links: (parent?.links ?? 0) + 1,
-    };
-    this.#runs.set(number, info);
-    if (this.#runs.size > maxWrittenRuns) this.#runs.deleteOldest();
-    for (let block = shared; block < blockCount; block++) {
-      const slot = words[block * 2]! & (cacheSlots - 1);
-      this.#lows[slot] = words[block * 2]!;
-      this.#highs[slot] = words[block * 2 + 1]!;
-      this.#numbers[slot] = number;
-    }
-    return info;
+  /** Notes a run that was just written. */
+  add(words: Uint32Array, blockCount: number, { number, item, nowMs, parent, shared }: NewRun): void {
+    const at = placeOf(number);
+    const above = parent === undefined ? undefined : placeOf(parent);
+    this.#latest = number;
+    this.#parents[at] = parent ?? 0;
+    this.#firsts[at] = above === undefined ? number : this.#firsts[above]!;
+    this.#links[at] = above === undefined ? 1 : this.#links[above]! + 1;
+    this.#writtenMs[at] = nowMs;
+    this.#keptUntilMs[at] = 0;
+    this.#blockCounts[at] = blockCount;
+    this.#items[at] = item;
+    for (let blocks = blockCount; blocks > shared; blocks = before(blocks)) this.#enter(words, blocks - 1, number);
   }
 
   /** Sees to it that a run and what it refers to stay in the log. */
-  keep(run: WrittenRunInfo, untilMs: number): void {
+  keep(run: number, untilMs: number): void {
     // What a run refers to is always kept for as long as the run.
-    for (let each: WrittenRunInfo | undefined = run; each && each.keptUntilMs < untilMs; each = each.parent) {
-      each.keptUntilMs = untilMs;
-      if (each.item.number !== undefined) this.#journal.keepPlacements(each.item.number, untilMs);
+    for (let each = run; each > 0; each = this.#parents[placeOf(each)]!) {
+      const at = placeOf(each);
+      if (this.#keptUntilMs[at]! >= untilMs) return;
+      this.#keptUntilMs[at] = untilMs;
+      const item = this.#items[at]?.number;
+      if (item !== undefined) this.#journal.keepPlacements(item, untilMs);
     }
   }
 
-  /** Nothing is written yet: the journal is another one. */
-  clear(): void {
-    this.#numbers.fill(0);
-    this.#runs.clear();
+  #enter(words: Uint32Array, block: number, number: number): void {
+    const slot = slotOf(words, block);
+    const blocks = this.#blocks;
+    blocks[slot] = words[block * 2]!;
+    blocks[slot + 1] = words[block * 2 + 1]!;
+    blocks[slot + 2] = number;
+    blocks[slot + 3] = number / two32;
   }
 
-  #isHeld({ item, oldestItem, begunMs, keptUntilMs }: WrittenRunInfo, nowMs: number): boolean {
-    if (nowMs - begunMs >= referenceWindowMs || keptUntilMs <= nowMs) return false;
-    return this.#isItemHeld(oldestItem) && this.#isItemHeld(item);
+  /** The run that was last entered with a block; 0 for none. */
+  #runAt(words: Uint32Array, block: number): number {
+    const slot = slotOf(words, block);
+    const blocks = this.#blocks;
+    if (blocks[slot] !== words[block * 2] || blocks[slot + 1] !== words[block * 2 + 1]) return 0;
+    return blocks[slot + 2]! + blocks[slot + 3]! * two32;
   }
 
-  #isItemHeld({ number }: LogItem): boolean {
-    return number === undefined || this.#journal.holdsPlacements(number);
+  #canBeShared(run: number, shared: number, nowMs: number): boolean {
+    if (!this.#isHere(run)) return false;
+    const at = placeOf(run);
+    // The first run has the lowest number of those that this one refers to, so while it is here all are.
+    const first = this.#firsts[at]!;
+    if (!this.#isHere(first) || this.#blockCounts[at]! < shared || this.#keptUntilMs[at]! <= nowMs) return false;
+    const firstAt = placeOf(first);
+    if (nowMs - this.#writtenMs[firstAt]! >= referenceWindowMs) return false;
+    return this.#isItemHeld(firstAt) && this.#isItemHeld(at);
+  }
+
+  /** Whether a run is in the columns, and still is when one more has been added. */
+  #isHere(run: number): boolean {
+    return this.#latest - run < maxWrittenRuns - 1;
+  }
+
+  #isItemHeld(at: number): boolean {
+    const item = this.#items[at]?.number;
+    return item === undefined || this.#journal.holdsPlacements(item);
   }
 }
 
-interface WrittenAt {
-  readonly nowMs: number;
-  readonly parent: WrittenRunInfo | undefined;
-  readonly shared: number;
+function placeOf(run: number): number {
+  return run & (maxWrittenRuns - 1);
+}
+
+function slotOf(words: Uint32Array, block: number): number {
+  return (words[block * 2]! & (cacheSlots - 1)) * slotWords;
+}
+
+/** The greatest number of blocks below this one whose last can be found. */
+function before(blocks: number): number {
+  return blocks - (blocks % blockStride || blockStride);
 }

@@ -6,6 +6,7 @@ import type { FeedClaim } from "../feeds/feed-claim.ts";
 export type TouchingJournal = Pick<
   JournalWriter,
   | "declareFeed"
+  | "declarationOf"
   | "claim"
   | "unclaim"
   | "claims"
@@ -44,6 +45,7 @@ export function createTouchingJournal(
       touch();
       return own().declareFeed(declaration);
     },
+    declarationOf: (feed) => own().declarationOf(feed),
     claim(claim) {
       touch();
       own().claim(claim);

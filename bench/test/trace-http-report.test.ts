@@ -135,7 +135,10 @@ const shares = (...values: readonly number[]) =>
   values.map((share) => ({ hit_share: share, ttft_mean_s: 0.5, router_cpu_us_per_request: 900 }));
 const measured: readonly MeasuredFleet[] = [
   { fleet: { routers: 1, sharing: "none", kvEvents: false }, runs: shares(0.2, 0.25, 0.4) },
-  { fleet: { routers: 2, sharing: "mesh", kvEvents: false }, runs: shares(0.2, 0.24, 0.4) },
+  {
+    fleet: { routers: 2, sharing: "mesh", kvEvents: false },
+    runs: shares(0.2, 0.24, 0.4).map((run, at) => ({ ...run, router_cpu_us_per_request: 1_080 - 90 * at })),
+  },
   { fleet: { routers: 4, sharing: "mesh", kvEvents: false }, runs: shares(0.19, 0.25, 0.38) },
   { fleet: { routers: 2, sharing: "none", kvEvents: false }, runs: shares(0.1, 0.15, 0.2) },
 ];
@@ -149,6 +152,8 @@ test("a row is compared with one router of the same run, and the median of that 
     [2, "none", 0.5],
   ]);
   expect(rows[1]).toMatchObject({ hit_share: 0.24, kv_events: false, ttft_mean_s: 0.5 });
+  // What the mesh costs is seen beside as many routers without it, if there are any.
+  expect(rows.map((row) => row.cpu_ratio)).toEqual([undefined, 1.1, undefined, undefined]);
 });
 
 test("metrics are those of the mesh, baselines those without, and the bound stands beside them", () => {
@@ -158,6 +163,7 @@ test("metrics are those of the mesh, baselines those without, and the bound stan
     hit_share_1: 0.25,
     hit_share_2: 0.24,
     relative_2: 1,
+    mesh_cpu_ratio_2: 1.1,
     hit_share_4: 0.25,
     relative_4: 0.95,
     infinite_cache: 0.314,

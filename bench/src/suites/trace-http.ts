@@ -25,7 +25,10 @@ export interface TraceRow {
   readonly routers: number;
   readonly sharing: "mesh" | "none";
   readonly kv_events: boolean;
-  /** Figures; `relative` is the hit share over that of one router. */
+  /**
+   * Figures; `relative` is the hit share over that of one router, `cpu_ratio` the routers' CPU time over that of as many
+   * that share nothing.
+   */
   readonly [figure: string]: number | string | boolean;
 }
 
@@ -50,6 +53,7 @@ const help = `Usage: npm run bench -- trace-http [options]
 The beginning of a trace over HTTP through one, two and four routers, with the mesh and without, each time with fresh
 engines and routers. Engines run faster than in life, by as much as the trace is sped up. \`hit_share\` is the share of the
 prompt tokens that the engines found in their caches, as they report it, and \`relative\` that over the one of one router.
+What the mesh costs is the routers' CPU time over that of as many that share nothing and each read all feeds.
 
   --trace FILE     Mooncake, Qwen-Bailian, Azure or plain prompts
                    (${standardTrace})
@@ -174,19 +178,25 @@ export function traceHttpReport(
   const metrics: Record<string, number> = {};
   const without: Record<string, number> = {};
   const spread: Record<string, ReturnType<typeof summarizeRuns>["spread"]> = {};
+  const runsOf = (routers: number, sharing: TraceFleet["sharing"], kvEvents: boolean): readonly Figures[] =>
+    measured.find(({ fleet }) => fleet.routers === routers && fleet.sharing === sharing && fleet.kvEvents === kvEvents)
+      ?.runs ?? [];
   const rows = measured.map(({ fleet, runs }): TraceRow => {
     const { routers, sharing, kvEvents } = fleet;
-    const alone = measured.find(({ fleet: other }) => other.routers === 1 && other.kvEvents === kvEvents)?.runs ?? [];
+    const alone = runsOf(1, "none", kvEvents);
+    const apart = sharing === "mesh" ? runsOf(routers, "none", kvEvents) : [];
     const summary = summarizeRuns(
       runs.map((run, at) => ({
         ...run,
-        relative: (run.hit_share ?? Number.NaN) / (alone[at]?.hit_share ?? Number.NaN),
+        relative: ratio(run.hit_share, alone[at]?.hit_share),
+        ...(apart[at] && { cpu_ratio: ratio(run.router_cpu_us_per_request, apart[at].router_cpu_us_per_request) }),
       })),
     );
     const suffix = `${routers}${kvEvents ? "_events" : ""}`;
     const into = routers > 1 && sharing === "none" ? without : metrics;
     into[`hit_share_${suffix}`] = summary.medians.hit_share ?? Number.NaN;
     if (routers > 1) into[`relative_${suffix}`] = summary.medians.relative!;
+    if (summary.medians.cpu_ratio !== undefined) into[`mesh_cpu_ratio_${suffix}`] = summary.medians.cpu_ratio;
     spread[nameOf(fleet)] = summary.spread;
     return { ...summary.medians, routers, sharing, kv_events: kvEvents };
   });
@@ -200,6 +210,10 @@ export function traceHttpReport(
     warnings: [],
     rows,
   };
+}
+
+function ratio(figure: number | undefined, of: number | undefined): number {
+  return (figure ?? Number.NaN) / (of ?? Number.NaN);
 }
 
 function nameOf({ routers, sharing, kvEvents }: TraceFleet): string {
@@ -234,6 +248,7 @@ export function traceHttpTable({ rows, spread, metrics }: TraceHttpReport): stri
     figure("p90 (s)", "ttft_p90_s"),
     figure("load cov", "load_cov"),
     figure("router CPU (us/request)", "router_cpu_us_per_request", 0),
+    figure("of that without mesh", "cpu_ratio", 2),
     figure("cores per router", "router_cpu_share"),
   ]);
   const bound = metrics.infinite_cache;

@@ -181,16 +181,32 @@ test("a run that stays as it is passes, and one that grows after its first quart
   ).toEqual([]);
 });
 
-test("what routers remember for ten minutes may grow for ten minutes, and what grows on after them fails", () => {
-  const halfHour = { ...plan, durationMs: msPerHour / 2 };
-  const filling = (atH: number): number => 100 + 300 * Math.min(atH, 1 / 6);
-  expect(soakReport(resultOf(filling), halfHour).failures).toEqual([]);
+test("what routers remember for twenty minutes may grow for twenty minutes, and what grows on after them fails", () => {
+  const filling = (atH: number): number => 100 + 300 * Math.min(atH, 1 / 3);
+  expect(soakReport(resultOf(filling), plan).failures).toEqual([]);
   expect(
     soakReport(
       resultOf((atH) => 100 + 300 * atH),
-      halfHour,
+      plan,
     ).failures,
   ).toHaveLength(2);
+});
+
+test("connections that move from one router to another are no growth, and ones that come to all are", () => {
+  const withHandles = (handlesOf: (atH: number, router: string) => number): SoakResult => {
+    const result = resultOf(() => 150);
+    const samples = result.samples.map((sample) => ({
+      ...sample,
+      handles: handlesOf(sample.atMs / msPerHour, sample.router),
+    }));
+    return { ...result, samples };
+  };
+  const moving = withHandles((atH, router) => Math.round(router === "router-1" ? 60 + 30 * atH : 60 - 30 * atH));
+  expect(soakReport(moving, plan).failures).toEqual([]);
+  const leaking = withHandles((atH, router) => Math.round(router === "router-1" ? 60 + 60 * atH : 60));
+  expect(soakReport(leaking, plan).failures).toEqual([
+    expect.stringMatching(/^handles of router-1 \+ router-2 grows by 60\.\d+ an hour/),
+  ]);
 });
 
 test("what is lost or differs is a failure, and growth in a short run is none", () => {
@@ -207,9 +223,9 @@ test("what is lost or differs is a failure, and growth in a short run is none", 
   ]);
   const short = soakReport(
     resultOf((atH) => 100 + 900 * atH),
-    { ...plan, durationMs: 1_199_999 },
+    { ...plan, durationMs: 1_799_999 },
   );
-  expect([short.failures, short.warnings]).toEqual([[], ["slopes of a run below twenty minutes are not judged"]]);
+  expect([short.failures, short.warnings]).toEqual([[], ["slopes of a run below thirty minutes are not judged"]]);
   expect(
     soakReport(
       resultOf(() => 150, { counts: createLoadCounts() }),

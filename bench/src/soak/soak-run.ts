@@ -108,11 +108,10 @@ function createWatch(fleet: SoakFleet, { durationMs, ports, note }: SoakOptions)
   const digests = createDigestCheck();
   const everyMs = Math.max(leastSampleMs, durationMs / samplesPerRun);
   const takeOne = async (startMs: number): Promise<void> => {
+    const atMs = ports.clock.nowMs() - startMs;
+    // One that ends just now answers nothing.
     const taken = await Promise.all(
-      fleet.open.map((router) =>
-        // One that ends just now answers nothing.
-        sampleRouter(router, ports.clock.nowMs() - startMs, ports.scheduler).catch(() => undefined),
-      ),
+      fleet.open.map((router) => sampleRouter(router, atMs, ports.scheduler).catch(() => undefined)),
     );
     for (const sample of taken) {
       if (!sample) continue;

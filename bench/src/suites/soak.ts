@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { formatTable, percentile } from "@espalier/workload";
 import type { RouterSample } from "../soak/samples.ts";
-import { robustSlope, type Slope } from "../soak/slope.ts";
+import { robustSlope, type Slope, type TimedValue } from "../soak/slope.ts";
 import { plotSoak } from "../soak/soak-plot.ts";
 import { runSoak, type SoakResult } from "../soak/soak-run.ts";
 import { readDurationMs, readWhole } from "../support/read-options.ts";
@@ -17,8 +17,9 @@ export interface SoakReport extends BenchReport {
   readonly failures: readonly string[];
 }
 
-/** How one figure of one router grew after the warm-up. */
+/** How one figure grew after the warm-up. */
 export interface GrowthRow {
+  /** Its name; of several, all names. Clients choose whose connections they keep, so open files are counted together. */
   readonly router: string;
   readonly figure: GrowthName;
   readonly median: number;
@@ -30,11 +31,10 @@ export interface GrowthRow {
 const growthFigures = {
   rss_mb: ({ rssMb }: RouterSample) => rssMb,
   heap_mb: ({ heapMb }: RouterSample) => heapMb,
-  handles: ({ handles }: RouterSample) => handles,
   journal_mb: ({ journalMb }: RouterSample) => journalMb,
 } as const;
 
-type GrowthName = keyof typeof growthFigures;
+type GrowthName = keyof typeof growthFigures | "handles";
 
 interface SoakPlan {
   readonly durationMs: number;
@@ -51,9 +51,10 @@ const help = `Usage: npm run bench -- soak [options]
 A mesh of routers (8 MiB for known prompts) and simulated engines with KV events, each a process, under conversations
 that begin and end, while an engine is replaced, a router restarted, an engine killed and a router killed, in turn.
 Sampled are memory, open files, delays of the event loop and journals of every router, and whether routers know the same
-of engines' caches at the same events. It fails on a request that was lost, on a difference, and, in a run of twenty
-minutes or more, on growth: a slope of the routers that were never restarted, after the first quarter and ten minutes at
-least (for so long they remember what was sent where), that would add a tenth in the time that was measured.
+of engines' caches at the same events. It fails on a request that was lost, on a difference, and, in a run of thirty
+minutes or more, on growth: a slope of the routers that were never restarted, after the first quarter and twenty minutes
+or half of the run (for so long they may remember what was sent where), that would add a tenth in the time that is left.
+Open files are those of these routers together, as clients choose whose connections they keep.
 
   --duration T   of the load: 90s, 30m, 1h (30m)
   --routers N    of which the last one is restarted and killed (3)
@@ -66,11 +67,14 @@ least (for so long they remember what was sent where), that would add a tenth in
 `;
 
 /** Of a run that is that long the slopes count. */
-const judgedFromMs = 1_200_000;
+const judgedFromMs = 1_800_000;
 /** Share of the run in which caches fill and code is compiled. */
 const warmUpShare = 0.25;
-/** Routers remember what was sent where for ten minutes, so their memory grows that long, as far as it is the run's half. */
-const rememberedMs = 600_000;
+/**
+ * Routers remember what was sent where for ten minutes, and chains that such placements refer to for as long before that, so
+ * their memory and journals grow that long, as far as it is the run's half.
+ */
+const rememberedMs = 1_200_000;
 /** Growth over the measured time, as a share of the median, that is none. */
 const allowedGrowth = 0.1;
 const msPerHour = 3_600_000;
@@ -119,7 +123,7 @@ export function soakReport(result: SoakResult, params: Omit<SoakPlan, "plot">): 
   const isJudged = params.durationMs >= judgedFromMs;
   const names = [...new Set(samples.map(({ router }) => router))].sort();
   // The last one is restarted and killed; a single one is too.
-  const growth = names.slice(0, params.routers - 1).flatMap((router) => growthOf(result, router, params.durationMs));
+  const growth = growthOf(result, names.slice(0, params.routers - 1), params.durationMs);
   const of = (values: readonly number[], rank: number): number => percentile(Float64Array.from(values).sort(), rank);
   const slopes = growth.filter(({ figure, per_hour }) => figure === "rss_mb" && per_hour !== undefined);
   const failures = [
@@ -168,7 +172,7 @@ export function soakReport(result: SoakResult, params: Omit<SoakPlan, "plot">): 
       ...{ routers_restarted: churn.restartRouter, routers_killed: churn.killRouter },
     },
     ...{ baselines: {}, spread: {}, shares: [], growth, failures },
-    warnings: isJudged ? [] : ["slopes of a run below twenty minutes are not judged"],
+    warnings: isJudged ? [] : ["slopes of a run below thirty minutes are not judged"],
   };
 }
 
@@ -177,16 +181,38 @@ function warmUpMs(durationMs: number): number {
   return Math.max(warmUpShare * durationMs, Math.min(rememberedMs, durationMs / 2));
 }
 
-function growthOf({ samples }: SoakResult, router: string, durationMs: number): readonly GrowthRow[] {
-  const own = samples.filter((sample) => sample.router === router && sample.atMs >= warmUpMs(durationMs));
-  if (own.length === 0) return [];
-  return (Object.keys(growthFigures) as GrowthName[]).map((figure) => {
-    const values = own.map((sample) => ({ atH: sample.atMs / msPerHour, value: growthFigures[figure](sample) }));
-    const sorted = Float64Array.from(values, ({ value }) => value).sort();
-    const slope: Slope | undefined = robustSlope(values);
-    const told = slope && { per_hour: slope.perHour, low_per_hour: slope.lowPerHour };
-    return { router, figure, median: percentile(sorted, 50), ...told };
+function growthOf({ samples }: SoakResult, routers: readonly string[], durationMs: number): readonly GrowthRow[] {
+  const late = samples.filter(({ router, atMs }) => routers.includes(router) && atMs >= warmUpMs(durationMs));
+  const rows = routers.flatMap((router) => {
+    const own = late.filter((sample) => sample.router === router);
+    return (Object.keys(growthFigures) as (keyof typeof growthFigures)[]).map((figure) =>
+      growthRow(
+        router,
+        figure,
+        own.map((sample) => ({ atH: sample.atMs / msPerHour, value: growthFigures[figure](sample) })),
+      ),
+    );
   });
+  return [...rows, growthRow(routers.join(" + "), "handles", handlesTogether(late, routers.length))].flatMap(
+    (row) => row ?? [],
+  );
+}
+
+function growthRow(router: string, figure: GrowthName, values: readonly TimedValue[]): GrowthRow | undefined {
+  if (values.length === 0) return undefined;
+  const sorted = Float64Array.from(values, ({ value }) => value).sort();
+  const slope: Slope | undefined = robustSlope(values);
+  const told = slope && { per_hour: slope.perHour, low_per_hour: slope.lowPerHour };
+  return { router, figure, median: percentile(sorted, 50), ...told };
+}
+
+/** At the times at which every router has told. */
+function handlesTogether(samples: readonly RouterSample[], routers: number): readonly TimedValue[] {
+  const byTime = new Map<number, number[]>();
+  for (const { atMs, handles } of samples) byTime.set(atMs, [...(byTime.get(atMs) ?? []), handles]);
+  return [...byTime].flatMap(([atMs, told]) =>
+    told.length < routers ? [] : { atH: atMs / msPerHour, value: told.reduce((sum, each) => sum + each, 0) },
+  );
 }
 
 function growthFailure(row: GrowthRow, durationMs: number): readonly string[] {

@@ -53,7 +53,7 @@ const help = `Usage: npm run bench -- trace-http [options]
 The beginning of a trace over HTTP through one, two and four routers, with the mesh and without, each time with fresh
 engines and routers. Engines run faster than in life, by as much as the trace is sped up. \`hit_share\` is the share of the
 prompt tokens that the engines found in their caches, as they report it, and \`relative\` that over the one of one router.
-What the mesh costs is the routers' CPU time over that of as many that share nothing and each read all feeds.
+What the mesh costs is the routers' CPU time over that of as many that share nothing; with events each of those reads all.
 
   --trace FILE     Mooncake, Qwen-Bailian, Azure or plain prompts
                    (${standardTrace})

@@ -8,13 +8,13 @@ import {
   maxPlacementTtlMs,
   maxRunBlocks,
   type PlacementRecord,
+  recordKinds,
 } from "./placement-record.ts";
 
 /** A longer item is refused. */
 export const maxPlacementItemBytes = 1_048_576;
 
 const version = 1;
-const kinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 
 /** A chain as the writer has it: `words` from block `shared` to `blockCount` (exclusive) are its own. */
 export interface WrittenRun {
@@ -89,7 +89,7 @@ export class PlacementItemWriter {
       this.#nextRun = nextRun;
     }
     this.#count += 1;
-    writer.u8(kinds.indexOf(kind));
+    writer.u8(recordKinds.indexOf(kind));
     writer.signedVarint(stamp - this.#stamp);
     this.#stamp = stamp;
   }
@@ -111,7 +111,7 @@ export function readPlacementItem(bytes: Uint8Array): LogRecord[] {
   // All runs of an item lie in one piece of memory.
   let room = new Uint32Array(reader.remaining >> 2);
   while (reader.remaining > 0) {
-    const kind = kinds[reader.u8()];
+    const kind = recordKinds[reader.u8()];
     stamp += reader.signedVarint();
     if (stamp < 0 || !Number.isSafeInteger(stamp)) throw new RangeError("a stamp is out of range");
     if (kind === undefined) throw new RangeError("a record of a kind that is not known");

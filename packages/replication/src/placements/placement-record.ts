@@ -1,5 +1,7 @@
 import type { Hash64 } from "@espalier/prefix-index";
 
+/** What a record can be; its place in this list stands for it on the wire and in digests. */
+export const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 /** Blocks of one chain; longer ones are cut. */
 export const maxRunBlocks = 65_536;
 /** A record that lives for longer is shortened to this. */

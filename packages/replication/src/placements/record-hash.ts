@@ -3,12 +3,11 @@ import { type Hash64, hashOf } from "@espalier/prefix-index";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import { lifeId } from "../facts/life.ts";
 import { finishLane, firstLane, secondLane } from "../word-lanes.ts";
-import type { BindingRecord, PlacementRecord } from "./placement-record.ts";
+import { type BindingRecord, type PlacementRecord, recordKinds } from "./placement-record.ts";
 
 const writer = new ByteWriter();
 const fields = new Int32Array(7);
 const two32 = 2 ** 32;
-const kinds = ["place", "confirm", "refute"] as const;
 /** Of declarations, each of which is one object for as long as its journal has it. */
 const declarationHashes = new WeakMap<FeedDeclaration, Hash64>();
 
@@ -19,7 +18,7 @@ export function placementHash(
   { words, blockCount }: { readonly words: Uint32Array; readonly blockCount: number },
 ): Hash64 {
   const declared = declarationHash(declaration);
-  fields[0] = kinds.indexOf(kind);
+  fields[0] = recordKinds.indexOf(kind);
   fields[1] = stamp;
   fields[2] = stamp / two32;
   fields[3] = ttlMs;

@@ -1,4 +1,4 @@
-/** Words of one run that a chunk has room for at least; one word in sixteen is a run's. */
+/** A chunk has room for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */
 const wordsPerRun = 16;
 /** What a run takes beside its words. */
 const bytesPerRun = 25;

@@ -67,16 +67,17 @@ export function checkTsconfigs(tree: Tree): Violation[] {
     .map((file) => ({ file, line: 1, message: "differs from the other packages in more than references: align it" }));
 }
 
-/** Nothing that a build makes is tracked, and code is TypeScript (`.mjs` that runs before a build aside: scripts, `deploy`, examples, `bin`, programs of tests). */
+/** Nothing that a build or a profiler makes is tracked, and code is TypeScript (`.mjs` that runs before a build aside: scripts, `deploy`, examples, `bin`, programs of tests). */
 export function checkNoBuildProducts(tree: Tree): Violation[] {
   const found: Violation[] = [];
   for (const file of tree.keys()) {
-    const isMade = /(^|\/)(dist|coverage|node_modules|\.turbo)\/|\.tsbuildinfo$|\.d\.[cm]?ts$|\.map$/.test(file);
+    const isBuilt = /(^|\/)(dist|coverage|node_modules|\.turbo)\/|\.tsbuildinfo$|\.d\.[cm]?ts$|\.map$/.test(file);
+    const isMeasured = /\.(log|cpuprofile|heapsnapshot|heapprofile)$|(^|\/)perf\.data/.test(file);
     const isScript =
       isCode(file) &&
       /\.[cm]?jsx?$/.test(file) &&
       !/^(scripts|deploy|examples|test|apps\/[^/]+\/bin)\/.*\.mjs$/.test(file);
-    if (isMade) found.push({ file, line: 1, message: "is made by a tool: do not track it" });
+    if (isBuilt || isMeasured) found.push({ file, line: 1, message: "is made by a tool: do not track it" });
     else if (isScript) found.push({ file, line: 1, message: "is JavaScript: write TypeScript" });
   }
   return found;

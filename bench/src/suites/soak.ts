@@ -208,10 +208,13 @@ function growthRow(router: string, figure: GrowthName, values: readonly TimedVal
 
 /** At the times at which every router has told. */
 function handlesTogether(samples: readonly RouterSample[], routers: number): readonly TimedValue[] {
-  const byTime = new Map<number, number[]>();
-  for (const { atMs, handles } of samples) byTime.set(atMs, [...(byTime.get(atMs) ?? []), handles]);
-  return [...byTime].flatMap(([atMs, told]) =>
-    told.length < routers ? [] : { atH: atMs / msPerHour, value: told.reduce((sum, each) => sum + each, 0) },
+  const byTime = new Map<number, { told: number; handles: number }>();
+  for (const { atMs, handles } of samples) {
+    const sum = byTime.get(atMs) ?? { told: 0, handles: 0 };
+    byTime.set(atMs, { told: sum.told + 1, handles: sum.handles + handles });
+  }
+  return [...byTime].flatMap(([atMs, { told, handles }]) =>
+    told < routers ? [] : { atH: atMs / msPerHour, value: handles },
   );
 }
 

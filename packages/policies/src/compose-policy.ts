@@ -19,7 +19,7 @@ type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
 
 /** Makes a policy of filters, scorers and a picker. A choice allocates nothing unless the candidate set has grown. */
 export function composePolicy(parts: PolicyParts): Policy {
-  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate" };
+  const choice: MutableChoice = { index: 0, target: 0, reason: "only_candidate", rentMs: 0 };
   let decision: Scratch | undefined;
 
   const begin = (request: RequestFeatures, candidates: CandidateSet): Scratch => {
@@ -47,6 +47,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     bindingTtlMs: parts.bindingTtlMs ?? 0,
     choose(request, candidates, random) {
       const current = begin(request, candidates);
+      choice.rentMs = 0;
       if (current.eligibleCount === 1) {
         choice.index = current.eligible[0]!;
         choice.reason = "only_candidate";

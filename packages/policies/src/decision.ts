@@ -48,6 +48,8 @@ export interface MutableChoice {
   index: number;
   target: number;
   reason: ChoiceReason;
+  /** 0 unless the picker says otherwise. */
+  rentMs: number;
 }
 
 export interface PickerExplanation {

@@ -43,6 +43,10 @@ export interface RequestFeatures {
    * come at the same time are to send them to the same candidate. Absent where nothing is unseen, and where nothing is cold.
    */
   readonly coldKey?: number | undefined;
+  /** Tokens that the prompt shares with others: a candidate holds them already. Absent where none holds anything. */
+  readonly sharedTokens?: number | undefined;
+  /** Milliseconds by which prompts that share these tokens have overpaid lately, at all routers; see `Choice.rentMs`. */
+  readonly rentPaidMs?: number | undefined;
   /** Share of the time in which the candidates compute prompts, 0 to below 1, as learned. Absent where nothing is. */
   readonly busyShare?: number | undefined;
   /** Milliseconds that an answer takes for each token after its first, as learned. Absent where nothing is. */
@@ -95,7 +99,9 @@ export type ChoiceReason =
   /** The least prefill before the first token. */
   | "least_work"
   /** The least time, that which it costs later requests counted in. */
-  | "least_time";
+  | "least_time"
+  /** Those that begin alike have paid for a copy of what they share elsewhere. */
+  | "second_copy";
 
 /** A decision. The object is reused: it is valid until the policy's next `choose`. */
 export interface Choice {
@@ -104,6 +110,11 @@ export interface Choice {
   /** The caller's own index for that candidate. */
   readonly target: number;
   readonly reason: ChoiceReason;
+  /**
+   * Milliseconds by which the request overpays for going where what it shares with others is, in place of a candidate that
+   * does not have that yet; minus what a copy costs where one is made. 0 where neither is so.
+   */
+  readonly rentMs: number;
 }
 
 /** What a decision made now would see, as plain JSON: `null` stands for "no signal" and for a cost without bound. */

@@ -57,7 +57,7 @@ export function explainingPolicy(
       const explanation = policy.explain(request, candidates);
       onExplained(explanation, request.unseenTokens ?? 0);
       const index = likeliest(explanation.candidates);
-      return { index, target: explanation.candidates[index]!.target, reason: explanation.reason };
+      return { index, target: explanation.candidates[index]!.target, reason: explanation.reason, rentMs: 0 };
     },
   };
 }

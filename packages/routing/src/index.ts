@@ -2,6 +2,9 @@
  * How a router decides: what it knows and guesses of engines' caches, what it has sent them, what other routers have,
  * and the choice of a target. The router and the simulator of fleets run this same code.
  */
+
+export type { CopyRents } from "./copies/copy-rents.ts";
+export { createSharedRents, quietRents, type SharedRents } from "./copies/shared-rents.ts";
 export { type ExplainedSelection, explainingPolicy, explainSelection, quietTraffic } from "./explain-selection.ts";
 export {
   createLocalHost,

@@ -3,11 +3,13 @@ import {
   type CandidateSet,
   type ChoiceReason,
   createCandidateSet,
+  hashString,
   type Policy,
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import { addAdapter } from "./adapter-column.ts";
+import type { CopyRents } from "./copies/copy-rents.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -79,6 +81,7 @@ export function createTargetSelector(
   shared: SharedLoad = noSharedLoad,
   traffic: PeerTraffic = noTraffic,
   sessions: SessionBindings = noSessions,
+  rents: CopyRents = noRents,
 ): TargetSelector {
   const candidates = createCandidateSet();
   return {
@@ -108,8 +111,14 @@ export function createTargetSelector(
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
-      const request = withTraffic(features, moment, { boundKey, unseenTokens, coldKey });
+      const sharedTokens = prompt && moment ? sharedTokensOf(prompt, bestTokens) : 0;
+      const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool) : undefined;
+      const rentPaidMs = rentKey === undefined ? 0 : rents.paidMs(rentKey);
+      const request = withTraffic(features, moment, { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs });
       const choice = pool.policy.choose(request, candidates, random);
+      if (rentKey !== undefined && choice.rentMs !== 0) {
+        rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
+      }
       const matched = matchedTokens(candidates, choice.index);
       const uncachedTokens = Math.max(1, features.promptTokens - matched);
       const target = targets[choice.target]!;
@@ -143,13 +152,16 @@ interface Surroundings {
   readonly boundKey: string | undefined;
   readonly unseenTokens: number;
   readonly coldKey: number | undefined;
+  /** Tokens that the prompt shares with others, and what those have paid. */
+  readonly sharedTokens: number;
+  readonly rentPaidMs: number;
 }
 
 /** Adds what is known of the requests around this one. Written out, since V8 takes microseconds to spread an object. */
 function withTraffic(
   features: RequestFeatures,
   pool: PoolMoment | undefined,
-  { boundKey, unseenTokens, coldKey }: Surroundings,
+  { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs }: Surroundings,
 ): RequestFeatures {
   if (!pool && unseenTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
   return {
@@ -161,6 +173,8 @@ function withTraffic(
     boundKey: boundKey ?? features.boundKey,
     unseenTokens: unseenTokens > 0 ? unseenTokens : features.unseenTokens,
     coldKey: coldKey ?? features.coldKey,
+    sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
+    rentPaidMs,
     busyShare: pool?.busyShare ?? features.busyShare,
     msPerOutputToken: pool?.msPerOutputToken ?? features.msPerOutputToken,
   };
@@ -179,6 +193,8 @@ const noSharedLoad: SharedLoad = {
   originCount: 0,
   ageMs: () => 0,
 };
+
+const noRents: CopyRents = { paidMs: () => 0, add() {} };
 
 const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 
@@ -209,6 +225,21 @@ function addUnseen(candidates: CandidateSet, index: number, tokens: number): voi
 function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: number): number | undefined {
   const block = Math.floor(bestTokens / blockSize);
   return block < blockCount ? chain[2 * block] : undefined;
+}
+
+/**
+ * Tokens of a prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits: prompts
+ * which part soon after the same beginning are known by the same one.
+ */
+function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: number): number {
+  const held = Math.min(blockCount, Math.floor(bestTokens / blockSize));
+  const dropped = Math.max(0, 28 - Math.clz32(held));
+  return ((held >>> dropped) << dropped) * blockSize;
+}
+
+/** The same for all prompts of a pool that begin so. */
+function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, { model = "" }: SelectablePool): number {
+  return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }
 
 function mostMatched(candidates: CandidateSet): number {

@@ -1,5 +1,7 @@
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { maxToldRents } from "../src/copies/copy-rents.ts";
+import { readRentNote, writeRentNote } from "../src/copies/rent-note.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
 
 const note = writeTimesNote({
@@ -14,4 +16,15 @@ const target: FuzzTarget = {
   read: (bytes) => expect(readTimesNote(bytes).targets.length).toBeLessThanOrEqual(maxNotedTargets),
 };
 
-fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target]);
+const rents: FuzzTarget = {
+  name: "note of rents",
+  seeds: [
+    writeRentNote([
+      { key: 0x89ab_cdef, paidMs: 1_234 },
+      { key: 5, paidMs: -70 },
+    ]),
+  ],
+  read: (bytes) => expect(readRentNote(bytes).length).toBeLessThanOrEqual(maxToldRents),
+};
+
+fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents]);

@@ -5,13 +5,16 @@ import { watchFile } from "@espalier/discovery";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createProxy } from "@espalier/proxy";
 import {
+  type CopyRents,
   createFleetLearning,
   createLocalBindings,
   createPeerTraffic,
   createSessionBindings,
+  createSharedRents,
   createTargetSelector,
   maxKnownTargets,
   type PeerTraffic,
+  quietRents,
   quietSessions,
   quietTraffic,
   type SessionBindings,
@@ -79,6 +82,7 @@ export function createContext(
   const { proxy, http, index, mesh, fleet, prefix } = engineSide;
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
+  const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
   const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const sources = createEngineSources({ ...ports, config, board, fleet });
@@ -93,8 +97,8 @@ export function createContext(
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources },
-    ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, mesh, inFlight },
-    ...createSelectors(engineSide, ports),
+    ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, rents, mesh, inFlight },
+    ...createSelectors(engineSide, rents, ports),
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
       apply: live.apply,
@@ -144,13 +148,17 @@ function createEngineSide(config: CompiledConfig, ports: Ports) {
 }
 
 /** What decides of requests, and what decides alike of requests that are not sent. */
-function createSelectors({ mesh, prefix }: ReturnType<typeof createEngineSide>, { clock, random }: Ports) {
+function createSelectors(
+  { mesh, prefix }: ReturnType<typeof createEngineSide>,
+  rents: CopyRents,
+  { clock, random }: Ports,
+) {
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
-  const create = (of: PeerTraffic | undefined, bindings: SessionBindings) =>
-    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings);
+  const create = (of: PeerTraffic | undefined, bindings: SessionBindings, copies: CopyRents) =>
+    createTargetSelector(random, prefix.knowledge, mesh?.load, of, bindings, copies);
   return {
-    selector: create(traffic, sessions),
-    quietSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions)),
+    selector: create(traffic, sessions, rents),
+    quietSelector: create(traffic && quietTraffic(traffic), quietSessions(sessions), quietRents(rents)),
   };
 }

@@ -93,7 +93,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
-  const { fleet, drain, proxy, prefix, mesh, learning, live, reloader, sources, tracing, overload } = context;
+  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload } = context;
   const readiness = (): Readiness => readinessOf(context, group);
   const reload: Reloader["reload"] = (trigger) => {
     certificates.reload();
@@ -136,7 +136,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...startTogether([
       // The first is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
-      ...[proxy, ...(mesh ? [mesh] : []), learning, prefix, fleet, sources, reloader, overload],
+      ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
       ...[admin, dashboard, ...untilServing(dependencies, context, scheduler), data, certificates],
     ]),
     get url() {

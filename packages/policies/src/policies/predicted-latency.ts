@@ -3,6 +3,7 @@ import type { Decision } from "../decision.ts";
 import type { PolicyDefinition } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
+import { createSecondCopyPicker } from "../pickers/second-copy.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
 import { believedCreditOptions, foreignRequestTokens, tierCredits } from "../policy-options.ts";
 import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
@@ -11,6 +12,7 @@ import {
   createFetchTime,
   createForeignBacklog,
   createKvPressure,
+  ownMsOf,
   ownWork,
   tokenMsOf,
 } from "../scorers/prefill-time.ts";
@@ -48,12 +50,15 @@ export const predictedLatency: PolicyDefinition = {
         { scorer: createKvPressure(credits), weight: 1 },
         { scorer: createAdapterLoadMs(), weight: 1 },
       ],
-      picker: createNearTiePicker({
-        reason: "least_time",
-        tolerance: nearTieMs,
-        tieBreaker: requestLoad,
-        unseen: createUnseenWork({ commonTerms: 3, amountOf: unseenMs, tieCost: 0 }),
-      }),
+      picker: createSecondCopyPicker(
+        createNearTiePicker({
+          reason: "least_time",
+          tolerance: nearTieMs,
+          tieBreaker: requestLoad,
+          unseen: createUnseenWork({ commonTerms: 3, amountOf: unseenMs, tieCost: 0 }),
+        }),
+        { ownTerm: 3, ownMs: ownMsOf },
+      ),
     });
   },
 };

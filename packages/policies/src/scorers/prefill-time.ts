@@ -54,7 +54,7 @@ export const ownWork: Scorer = {
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       const share = forOthers + interference * inFlight[index]!;
-      out[index] = (ownMsOf(decision, index) * share) / countingWeight(weight[index]!);
+      out[index] = (ownMs(decision, index) * share) / countingWeight(weight[index]!);
     }
   },
 };
@@ -94,8 +94,8 @@ export function createKvPressure(credits: TierCredits): Scorer {
         const index = eligible[place]!;
         // Blocks that others use already are shared.
         const tokens = Math.max(0, promptTokens - matchedTokens[index]!) + expectedOutputTokens;
-        const ownMs = ownMsOf(decision, index) + fetchMsOf(decision, index, credits);
-        const cost = (tokens / kvCapacityTokens[index]!) * (ownMs + answerMs) * kvUse[index]! ** 4;
+        const computeMs = ownMs(decision, index) + fetchMsOf(decision, index, credits);
+        const cost = (tokens / kvCapacityTokens[index]!) * (computeMs + answerMs) * kvUse[index]! ** 4;
         out[index] = Number.isNaN(cost) ? 0 : cost / countingWeight(weight[index]!);
       }
     },
@@ -118,10 +118,14 @@ export function tokenMsOf({ candidates }: Decision, index: number): number {
 }
 
 /** What it computes of the prompt: all but what it has in any tier, and the last token in any case. */
-function ownMsOf(decision: Decision, index: number): number {
+function ownMs(decision: Decision, index: number): number {
   const { promptTokens } = decision.request;
-  const matched = Math.min(promptTokens, matchedInAll(decision.candidates, index));
-  const uncached = Math.max(1, promptTokens - matched);
+  return ownMsOf(decision, index, Math.min(promptTokens, matchedInAll(decision.candidates, index)));
+}
+
+/** What it computes of the prompt if it has so many tokens of it. */
+export function ownMsOf(decision: Decision, index: number, matched: number): number {
+  const uncached = Math.max(1, decision.request.promptTokens - matched);
   const perPair = decision.candidates.prefillMsPerTokenPair[index]!;
   const pairsMs = Number.isNaN(perPair) ? 0 : perPair * uncached * (matched + uncached / 2);
   return tokenMsOf(decision, index) * uncached + pairsMs;

@@ -16,7 +16,8 @@ export class PoolMoment {
   readonly #times: PoolTimes;
   readonly #busy: BusyShare;
   readonly #shared: SharedLoad;
-  readonly #nowMs: number;
+  /** When the decision is made, on the monotonic clock. */
+  readonly nowMs: number;
   readonly #expected: TimesMoment;
   #described = 0;
   #sentWork = 0;
@@ -25,7 +26,7 @@ export class PoolMoment {
     this.#times = times;
     this.#busy = busy;
     this.#shared = shared;
-    this.#nowMs = nowMs;
+    this.nowMs = nowMs;
     this.#expected = times.moment();
   }
 
@@ -48,8 +49,8 @@ export class PoolMoment {
     if (candidates.matchedExternalTokens[index]! > 0) {
       candidates.externalFetchMsPerToken[index] = times.fetchMsPerToken(target, "external");
     }
-    candidates.backlogMs[index] = backlogMs(target, this.#shared, this.#nowMs);
-    this.#busy.heard(target.index, this.#shared, this.#nowMs);
+    candidates.backlogMs[index] = this.#backlogMs(target);
+    this.#busy.heard(target.index, this.#shared, this.nowMs);
     this.#sentWork += this.#busy.sentTo(target.index);
     this.#described++;
   }
@@ -63,23 +64,27 @@ export class PoolMoment {
   get msPerOutputToken(): number {
     return this.#times.msPerOutputToken;
   }
+
+  /**
+   * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them, and
+   * of the step in which they are computed besides, less the time since it last was seen to finish one, or since it began. As
+   * long as nothing is known of how fast engines are, what has taken long is expected to take as long again.
+   */
+  #backlogMs({ index, load }: RoutingTarget): number {
+    const shared = this.#shared;
+    let { pendingWorkMs, pendingSinceMs, computedMs } = load;
+    if (index < shared.inFlight.length) {
+      pendingWorkMs += shared.pendingWorkMs[index]!;
+      pendingSinceMs = Math.min(pendingSinceMs, shared.pendingSinceMs[index]!);
+      computedMs = Math.max(computedMs, shared.computedMs[index]!);
+    }
+    if (pendingWorkMs <= 0) return 0;
+    const doneMs = Math.max(0, this.nowMs - Math.max(pendingSinceMs, computedMs));
+    const { fixedMs, isLearned } = this.#expected;
+    const leftMs = Math.min(pendingWorkMs, pendingWorkMs + fixedMs - doneMs);
+    return Math.max(isLearned ? leastLeft * pendingWorkMs : doneMs, leftMs);
+  }
 }
 
 /** Of work that was not done when it should have been, so much is still to come: something must be left of it. */
 const leastLeft = 0.05;
-
-/**
- * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them,
- * less the time since it last was seen to finish one, or since it began.
- */
-function backlogMs({ index, load }: RoutingTarget, shared: SharedLoad, nowMs: number): number {
-  let { pendingWorkMs, pendingSinceMs, computedMs } = load;
-  if (index < shared.inFlight.length) {
-    pendingWorkMs += shared.pendingWorkMs[index]!;
-    pendingSinceMs = Math.min(pendingSinceMs, shared.pendingSinceMs[index]!);
-    computedMs = Math.max(computedMs, shared.computedMs[index]!);
-  }
-  if (pendingWorkMs <= 0) return 0;
-  const doneMs = Math.max(0, nowMs - Math.max(pendingSinceMs, computedMs));
-  return Math.max(leastLeft * pendingWorkMs, pendingWorkMs - doneMs);
-}

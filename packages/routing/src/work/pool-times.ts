@@ -49,6 +49,10 @@ export interface TimesMoment {
   readonly msPerToken: number;
   /** Milliseconds for a token and one before it that it attends to, at a target of factor 1. */
   readonly msPerTokenPair: number;
+  /** Milliseconds that a first token takes besides. */
+  readonly fixedMs: number;
+  /** Whether anybody has learned anything of the pool; what is said before is believed. */
+  readonly isLearned: boolean;
 }
 
 /** Milliseconds for a thousand tokens from a tier, NaN where nothing is known. */
@@ -119,6 +123,8 @@ export class PoolTimes {
       blend,
       msPerToken: blend ? blend.fit.msPerKilotoken / 1e3 : rates.msPerToken,
       msPerTokenPair: blend ? blend.fit.msPerMegapair / 1e6 : rates.msPerTokenPair,
+      fixedMs: blend ? blend.fit.fixedMs : rates.fixedMs,
+      isLearned: blend !== undefined || rates.samples > 0,
     };
   }
 

@@ -61,24 +61,38 @@ describe("the backlog", () => {
     expect(backlogMs()).toBe(0);
   });
 
-  test("is what was sent, less the time since, and begins anew at each first token", () => {
+  /** Answers from which the pool learns what a first token takes besides its prompt. @returns that */
+  function learn(): number {
+    const sample = { uncachedTokens: 1_000, matchedTokens: 0, elapsedMs: 140, hasWaited: false };
+    for (let answer = 0; answer < 32; answer++) work.rates.observe(target, sample);
+    return work.times.moment().fixedMs;
+  }
+
+  test("is what was sent, less the time since the step before it, and begins anew at each first token", () => {
+    const fixedMs = learn();
+    expect(fixedMs).toBeGreaterThan(5);
     const first = begin(400);
     expect(backlogMs()).toBe(400);
-    time.advance(100);
+    time.advance(4);
+    expect(backlogMs()).toBe(400);
+    time.advance(96);
     begin(200);
-    expect(backlogMs()).toBe(500);
+    expect(backlogMs()).toBe(500 + fixedMs);
     time.advance(250);
-    expect(backlogMs()).toBe(250);
+    expect(backlogMs()).toBe(250 + fixedMs);
     // It took less time than was expected of it: 200 are left, and nothing of them is done.
     first.firstToken();
     expect(backlogMs()).toBe(200);
     time.advance(50);
-    expect(backlogMs()).toBe(150);
+    expect(backlogMs()).toBe(150 + fixedMs);
   });
 
   test("is never less than a twentieth of what should be done and is not", () => {
+    const fixedMs = learn();
     const first = begin(400);
-    time.advance(390);
+    time.advance(380 + fixedMs);
+    expect(backlogMs()).toBeCloseTo(20, 9);
+    time.advance(20);
     expect(backlogMs()).toBe(20);
     time.advance(60_000);
     expect(backlogMs()).toBe(20);
@@ -86,29 +100,44 @@ describe("the backlog", () => {
     expect(backlogMs()).toBe(0);
   });
 
+  test("of engines of which nothing is learned is expected to take as long again as it took", () => {
+    const first = begin(400);
+    const { fixedMs } = work.times.moment();
+    time.advance(100);
+    expect(backlogMs()).toBe(300 + fixedMs);
+    time.advance(300);
+    expect(backlogMs()).toBe(400);
+    time.advance(2_000);
+    expect(backlogMs()).toBe(2_400);
+    first.firstToken();
+    expect(backlogMs()).toBe(0);
+  });
+
   test("runs from when an idle engine got work, not from its last first token", () => {
+    const fixedMs = learn();
     begin(100).firstToken();
     time.advance(5_000);
     begin(300);
     expect(backlogMs()).toBe(300);
     time.advance(100);
-    expect(backlogMs()).toBe(200);
+    expect(backlogMs()).toBeCloseTo(200 + fixedMs, 9);
   });
 
   test("is that of all routers, and done by whoever's first token was the last", () => {
+    const fixedMs = learn();
     hear(500);
     time.advance(100);
     const own = begin(200);
-    expect(backlogMs()).toBe(600);
+    expect(backlogMs()).toBe(600 + fixedMs);
     time.advance(100);
-    expect(backlogMs()).toBe(500);
+    expect(backlogMs()).toBe(500 + fixedMs);
     hear(300);
     expect(backlogMs()).toBe(500);
     time.advance(100);
     own.firstToken();
     expect(backlogMs()).toBe(300);
     time.advance(40);
-    expect(backlogMs()).toBe(260);
+    expect(backlogMs()).toBe(260 + fixedMs);
     hear(0);
     expect(backlogMs()).toBe(0);
   });
@@ -261,7 +290,7 @@ describe("a decision", () => {
     const other = scriptedTarget(1, "engine-b", { clock: time.clock });
     const pool = { policy: noting, work };
     const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
-    expect(backlogs).toEqual([300, 0]);
+    expect(backlogs).toEqual([300 + work.times.moment().fixedMs, 0]);
     expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2), msPerOutputToken: 20 });
     const alone = seen?.busyShare ?? Number.NaN;
     expect(alone).toBeCloseTo((1.15 * 125.5) / 1_100 / 2, 3);

@@ -2,7 +2,7 @@ import type { Clock, Logger, Random, Tracer } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
-import type { FleetLearning, MemoryWatch, TargetSelector } from "@espalier/routing";
+import type { FleetLearning, MemoryWatch, SharedRents, TargetSelector } from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "../adapters/adapter-loader.ts";
 import type { AdapterUse } from "../adapters/adapter-use.ts";
@@ -45,6 +45,7 @@ export interface RouterContext {
   readonly pools: Pools;
   /** Of the times that engines take. */
   readonly learning: FleetLearning;
+  readonly rents: SharedRents;
   readonly adapterLoader: AdapterLoader;
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;

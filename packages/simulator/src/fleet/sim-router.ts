@@ -11,11 +11,14 @@ import {
   type ColdPromptParts,
   createFleetLearning,
   createPeerTraffic,
+  createSharedRents,
   createTargetSelector,
   type FleetLearning,
+  quietRents,
   quietSessions,
   quietTraffic,
   type SelectablePool,
+  type SharedRents,
   type TargetSelector,
 } from "@espalier/routing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -65,6 +68,7 @@ export class SimRouter implements SimFront {
   readonly coldPrompts: ColdPromptParts | undefined;
   readonly #exchanges = new Set<SimExchange>();
   readonly #learning: FleetLearning;
+  readonly #rents: SharedRents;
   #ends: readonly Cancel[] = [];
 
   constructor(options: SimRouterOptions) {
@@ -74,12 +78,13 @@ export class SimRouter implements SimFront {
     this.targets = options.targets;
     const { scheduler } = options;
     this.#learning = createFleetLearning({ board: view.notes, clock, scheduler, meter: silentMeter });
+    this.#rents = createSharedRents({ board: view.notes, clock, scheduler, meter: silentMeter });
     this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
     this.readsPrefixes = policyCatalogue[options.policy.name].readsPrefixes;
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
-    this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions);
-    const quiet = [quietTraffic(traffic), quietSessions(sessions)] as const;
+    this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);
+    const quiet = [quietTraffic(traffic), quietSessions(sessions), quietRents(this.#rents)] as const;
     const quietSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
     this.split = settings && new SimSplit({ settings, clock, pool: this.pool, selector: this.selector, quietSelector });
     this.admission = admissionOf(options);
@@ -94,6 +99,7 @@ export class SimRouter implements SimFront {
     const { scheduler, scrapeMs } = this.options;
     await this.view.start();
     await this.#learning.start();
+    await this.#rents.start();
     const scrape = (): void => {
       for (const target of this.targets) {
         if (target.model.isUp) target.read(this.#othersInFlight(target));
@@ -111,6 +117,7 @@ export class SimRouter implements SimFront {
 
   async stop(): Promise<void> {
     for (const end of this.#ends) end();
+    await this.#rents.stop();
     await this.#learning.stop();
     await this.view.stop();
   }

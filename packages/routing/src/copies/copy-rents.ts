@@ -1,0 +1,174 @@
+import type { TargetIndex } from "@espalier/common";
+
+/**
+ * What prompts that begin alike have overpaid for going where their beginning is: rents, in milliseconds, by an unsigned
+ * 32-bit key of what they share. What was paid fades: caches keep what is used for about as long, where they are full.
+ */
+export interface CopyRents {
+  /** What all routers have on record for a key, never negative. */
+  paidMs(key: number): number;
+  /**
+   * A prompt was sent.
+   *
+   * @param rentMs what it overpaid, or minus the price where a copy is made for it
+   */
+  add(key: number, rentMs: number, target: TargetIndex): void;
+}
+
+/** One router's part of a sum. A part may be negative: a router may spend what others have paid. */
+export interface RentPart {
+  readonly key: number;
+  readonly paidMs: number;
+}
+
+/** What was paid so long ago counts by a third. */
+export const rentMemoryMs = 20_000;
+/** Keys that a router keeps a part for; of more, the one whose prompt came first is forgotten. */
+export const maxRentKeys = 4_096;
+/** Keys that others are told of at once: those for which most was paid, or spent. */
+export const maxToldRents = 32;
+/** Other routers whose parts are kept; of more, the one that told first is forgotten. */
+export const maxRentTellers = 256;
+/** No part of one router is larger, whatever it says. */
+export const maxRentMs = 600_000;
+/** Less is as good as nothing. */
+const leastRentMs = 1;
+/** Parts of now may count so many memories more than those of the base before the base is moved. */
+const maxMemories = 30;
+
+interface OwnPart {
+  /** As of the base. */
+  paid: number;
+  /** Where the last one that paid went. */
+  target: TargetIndex;
+}
+
+/**
+ * The sums over all routers: each tells its parts, and takes those of the others. Parts are kept as of one moment, the base,
+ * so that they can be added up whenever they are from; all fade alike.
+ */
+export class RentLedger implements CopyRents {
+  readonly #nowMs: () => number;
+  readonly #own = new Map<number, OwnPart>();
+  readonly #told = new Map<string, readonly RentPart[]>();
+  /** Sums of `#told`, as of the base. */
+  readonly #others = new Map<number, number>();
+  #baseMs: number;
+  /** Rises with everything that others would want to know. */
+  version = 0;
+
+  /** @param nowMs the monotonic clock */
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+    this.#baseMs = nowMs();
+  }
+
+  paidMs(key: number): number {
+    const paid = (this.#own.get(key)?.paid ?? 0) + (this.#others.get(key) ?? 0);
+    return paid > 0 ? paid / this.#growth() : 0;
+  }
+
+  add(key: number, rentMs: number, target: TargetIndex): void {
+    this.#moveBase();
+    this.version++;
+    const growth = this.#growth();
+    const own = this.#own.get(key);
+    if (rentMs >= 0) {
+      const paid = (own?.paid ?? 0) + rentMs * growth;
+      if (own) {
+        own.paid = Math.min(paid, maxRentMs * growth);
+        own.target = target;
+      } else this.#remember(key, { paid, target });
+      return;
+    }
+    const relieved = own?.target;
+    this.#spend(key, -rentMs * growth, target);
+    if (relieved === undefined) return;
+    // A copy that takes load off an engine has all of those who go there pay less.
+    for (const [other, { target: where }] of this.#own) {
+      if (other !== key && where === relieved) this.#spend(other, -rentMs * growth, where);
+    }
+  }
+
+  /** This router's parts that matter, the largest first. */
+  parts(): readonly RentPart[] {
+    const growth = this.#growth();
+    const parts: RentPart[] = [];
+    for (const [key, { paid }] of this.#own) {
+      const paidMs = paid / growth;
+      if (Math.abs(paidMs) >= leastRentMs) parts.push({ key, paidMs });
+    }
+    if (parts.length <= maxToldRents) return parts;
+    return parts.sort((one, other) => Math.abs(other.paidMs) - Math.abs(one.paidMs)).slice(0, maxToldRents);
+  }
+
+  /** A router has told its parts, in place of what it told before. @param ageMs since it wrote them */
+  tell(router: string, parts: readonly RentPart[], ageMs: number): void {
+    this.#moveBase();
+    this.#forget(router);
+    if (this.#told.size >= maxRentTellers) for (const first of this.#told.keys()) if (this.#forget(first)) break;
+    const growth = this.#growth() * Math.exp(-Math.max(0, ageMs) / rentMemoryMs);
+    const bounded = parts.slice(0, maxToldRents).map(({ key, paidMs }) => ({
+      key,
+      paidMs: Math.min(maxRentMs, Math.max(-maxRentMs, paidMs)) * growth,
+    }));
+    this.#told.set(router, bounded);
+    for (const { key, paidMs } of bounded) this.#others.set(key, (this.#others.get(key) ?? 0) + paidMs);
+  }
+
+  #forget(router: string): boolean {
+    for (const { key } of this.#told.get(router) ?? []) {
+      let sum = 0;
+      let isTold = false;
+      for (const [other, parts] of this.#told) {
+        if (other === router) continue;
+        for (const part of parts) {
+          if (part.key !== key) continue;
+          sum += part.paidMs;
+          isTold = true;
+        }
+      }
+      // Added up anew: what is taken off a sum leaves what rounding has left.
+      if (isTold) this.#others.set(key, sum);
+      else this.#others.delete(key);
+    }
+    return this.#told.delete(router);
+  }
+
+  /** Takes so much off what is on record for a key, as far as there is any. */
+  #spend(key: number, amount: number, target: TargetIndex): void {
+    const own = this.#own.get(key);
+    const paid = (own?.paid ?? 0) + (this.#others.get(key) ?? 0);
+    const spent = Math.min(Math.max(0, paid), amount);
+    if (own) own.paid -= spent;
+    else if (spent > 0) this.#remember(key, { paid: -spent, target });
+  }
+
+  #remember(key: number, part: OwnPart): void {
+    if (this.#own.size >= maxRentKeys) for (const first of this.#own.keys()) if (this.#own.delete(first)) break;
+    this.#own.set(key, part);
+  }
+
+  /** What something of now counts beside something of the base. */
+  #growth(): number {
+    return Math.exp((this.#nowMs() - this.#baseMs) / rentMemoryMs);
+  }
+
+  /** Before what is of now counts too much to count with. */
+  #moveBase(): void {
+    if (this.#nowMs() - this.#baseMs < maxMemories * rentMemoryMs) return;
+    const growth = this.#growth();
+    this.#baseMs = this.#nowMs();
+    for (const [key, own] of this.#own) {
+      own.paid /= growth;
+      if (Math.abs(own.paid) < leastRentMs) this.#own.delete(key);
+    }
+    for (const [router, parts] of this.#told) {
+      this.#told.set(
+        router,
+        parts.map(({ key, paidMs }) => ({ key, paidMs: paidMs / growth })),
+      );
+    }
+    for (const [key, paid] of this.#others) this.#others.set(key, paid / growth);
+  }
+}

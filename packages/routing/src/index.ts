@@ -2,6 +2,7 @@
  * How a router decides: what it knows and guesses of engines' caches, what it has sent them, what other routers have,
  * and the choice of a target. The router and the simulator of fleets run this same code.
  */
+export { expectedOutputTokens, usualOutputTokens } from "./expected-output.ts";
 export { type ExplainedSelection, explainingPolicy, explainSelection, quietTraffic } from "./explain-selection.ts";
 export {
   createLocalHost,

@@ -86,6 +86,7 @@ function arrange(rows: readonly TraceRow[]): TraceRequest[] {
       arrivalMs: timestampMs - startMs,
       inputTokens: row.inputTokens,
       outputTokens: Math.max(1, row.outputTokens),
+      ...(row.maxOutputTokens === undefined ? {} : { maxOutputTokens: row.maxOutputTokens }),
       blockIds: row.blockIds,
       blockTokens: row.blockTokens,
       session,

@@ -13,6 +13,8 @@ export interface TraceRequest {
   readonly inputTokens: number;
   /** At least 1. */
   readonly outputTokens: number;
+  /** The bound that the client sets; absent where the trace says none. */
+  readonly maxOutputTokens?: number;
   /**
    * Names of the prompt's blocks of `blockTokens` tokens, in order: the same name at the same place after the same
    * blocks is the same text. Undefined when the trace does not know. The last block may be partial, or may be missing.

@@ -6,6 +6,7 @@ export interface TraceRow {
   readonly timestampMs: number | undefined;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  readonly maxOutputTokens?: number;
   readonly blockIds: readonly number[] | undefined;
   readonly blockTokens: number;
   /** The conversation; undefined for one of its own. */

@@ -202,6 +202,7 @@ describe("prompts", () => {
       { messages, session: 17 },
     ]);
     expect(requests[0]).toMatchObject({ prompt: "twelve bytes", inputTokens: 3, outputTokens: 128, arrivalMs: 0 });
+    expect(requests.map(({ maxOutputTokens }) => maxOutputTokens)).toEqual([undefined, 7, undefined, undefined]);
     expect(requests[1]).toMatchObject({ inputTokens: 2, outputTokens: 7, arrivalMs: 1_500, session: "a", turn: 0 });
     expect(requests[2]).toMatchObject({ prompt: messages, arrivalMs: 1_500, session: "a", turn: 1 });
     expect(requests[3]!.session).toBe("17");

@@ -53,9 +53,13 @@ export function registerSimulate(program: Command): void {
     .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters")
     .option("--requests <n>", "only the first n requests")
     .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
-    .option(
-      "--load <shares>",
-      "shares of the knee, which is found first, for example 0.5,0.85: by the scenario's last policy",
+    .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")
+    .option("--knee-of <policy>", "the policy whose knee that is (default: the scenario's last)")
+    .addOption(
+      new Option(
+        "--admission <mode>",
+        "whether requests wait in routers while engines are busy (default: as the scenario says)",
+      ).choices(["on", "off"]),
     )
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)

@@ -27,6 +27,17 @@ export const reportPlan: readonly ReportEntry[] = [
   { scenario: "agents-300", flags: full, quick: { ...quickly, requests: "5000" } },
   { scenario: "rag", flags: full, quick: { ...quickly, duration: "30s" } },
   {
+    scenario: "one-prompt",
+    flags: { ...full, variant: "30-per-s,30-per-s-256-slots,30-per-s-2k", routers: "1,8", duration: "60s" },
+    quick: { ...quickly, variant: "30-per-s", routers: "1", duration: "20s" },
+  },
+  ...["hot-documents", "decode-bound", "bursts"].map((scenario) => ({
+    scenario,
+    flags: { ...full, duration: "60s" },
+    quick: { ...quickly, duration: "20s" },
+  })),
+  { scenario: "long-and-short", flags: { ...full, duration: "300s" }, quick: { ...quickly, duration: "60s" } },
+  {
     scenario: "toolagent",
     flags: { ...full, load: "0.5,0.85,0.95", duration: "60s" },
     quick: { ...quickly, load: "0.85", duration: "20s" },

@@ -84,7 +84,7 @@ async function searchKnee(
 }
 
 function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: number): RunOptions {
-  const { policy, routers, engines, sharing, links, seed, requests, durationS } = job;
+  const { policy, routers, engines, sharing, links, seed, requests, durationS, admission } = job;
   const variant = scenario.variants.find(({ name }) => name === job.variant);
   return {
     ...{ scenario, policy, routers, engines, sharing, links, seed, scale },
@@ -92,6 +92,7 @@ function runOptions(job: SimJob, { scenario, trace }: SimulatedScenario, scale: 
     ...(variant?.parameters === undefined ? {} : { parameters: variant.parameters }),
     ...(requests === undefined ? {} : { requests }),
     ...(durationS === undefined ? {} : { durationS }),
+    ...(admission === undefined ? {} : { admission }),
     ...(trace === undefined ? {} : { trace }),
   };
 }

@@ -48,8 +48,8 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
 }
 
 /**
- * The searches for knees that a selection needs first: one for each fleet, by the scenario's last policy in one
- * all-knowing router, seed 1. None when no loads are given.
+ * The searches for knees that a selection needs first: one for each fleet, by the policy that is
+ * named for it, or the scenario's last one, in one all-knowing router, seed 1. None when no loads are given.
  *
  * @throws UsageError for a closed loop, which has no knee
  */
@@ -61,13 +61,13 @@ export function planKnees(selection: RunSelection, scenario: Scenario): readonly
 }
 
 function kneeJob(selection: RunSelection, scenario: Scenario, fleet: FleetCase): KneeJob {
-  const policy = scenario.policies.at(-1) ?? "predicted_latency";
+  const policy = selection.kneePolicy ?? scenario.policies.at(-1) ?? "predicted_latency";
   return { kind: "knee", ...base(selection, fleet, policy, 1), routers: 1, sharing: "oracle", links: "delays" };
 }
 
 function base(selection: RunSelection, { variant, engines }: FleetCase, policy: string, seed: number) {
-  const { source, requests, durationS } = selection;
-  return { source, variant: variant?.name, policy, engines, seed, requests, durationS };
+  const { source, requests, durationS, admission } = selection;
+  return { source, variant: variant?.name, policy, engines, seed, requests, durationS, admission };
 }
 
 function fleetCases({ variants, routers, engines }: RunSelection, scenario: Scenario): readonly FleetCase[] {

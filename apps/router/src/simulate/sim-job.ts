@@ -21,6 +21,8 @@ interface JobOfFleet {
   readonly seed: number;
   readonly requests: number | undefined;
   readonly durationS: number | undefined;
+  /** Whether requests wait in routers while engines are busy; as the scenario says when undefined. */
+  readonly admission: boolean | undefined;
 }
 
 /** One run, told to a child process. */

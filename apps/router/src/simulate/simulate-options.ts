@@ -23,6 +23,8 @@ export interface SimulateFlags {
   readonly links?: string;
   readonly seeds?: string;
   readonly load?: string;
+  readonly kneeOf?: string;
+  readonly admission?: "on" | "off";
   readonly variant?: string;
   readonly requests?: string;
   readonly duration?: string;
@@ -58,6 +60,10 @@ export interface RunSelection {
   readonly seeds: number;
   /** Shares of the scenario's knee; undefined for the rates or clients that it is published with. */
   readonly loads: readonly number[] | undefined;
+  /** By which the knee is found; the scenario's last policy when undefined. */
+  readonly kneePolicy: string | undefined;
+  /** As the scenario says when undefined. */
+  readonly admission: boolean | undefined;
   /** Undefined for the scenario itself, without a variant. */
   readonly variants: readonly string[] | "all" | undefined;
   readonly requests: number | undefined;
@@ -113,6 +119,7 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   if (flags.fleet !== undefined && flags.variant !== undefined)
     throw new UsageError("--variant: is about the scenario's own fleet and does not go with --fleet");
   if (flags.format !== undefined && flags.trace === undefined) throw new UsageError("--format: goes with --trace only");
+  if (flags.kneeOf !== undefined && flags.load === undefined) throw new UsageError("--knee-of: goes with --load only");
   const { trace, format, fleet } = flags;
   return {
     kind: "run",
@@ -136,6 +143,8 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags): Run
     links: listOf(flags.links, (word) => readName(word, "--links", linkModels)) ?? ["real"],
     seeds: flags.seeds === undefined ? 1 : readCount(flags.seeds, "--seeds", maxSeeds),
     loads: listOf(flags.load, (word) => readNumber(word, "--load", loadRange)),
+    kneePolicy: flags.kneeOf === undefined ? undefined : readName(flags.kneeOf, "--knee-of", simulatedPolicies),
+    admission: flags.admission === undefined ? undefined : flags.admission === "on",
     variants: flags.variant?.trim() === "all" ? "all" : listOf(flags.variant, (word) => word),
     requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),
     durationS: flags.duration === undefined ? undefined : readDurationMs(flags.duration, "--duration") / 1_000,
@@ -150,10 +159,13 @@ function alone<Command>(
   companions: readonly (keyof SimulateFlags)[],
 ): Command {
   const stranger = Object.keys(flags).find((name) => !companions.some((companion) => companion === name));
-  if (stranger !== undefined) throw new UsageError(`--${stranger}: does not go with ${flag}`);
+  if (stranger !== undefined) throw new UsageError(`--${kebabCase(stranger)}: does not go with ${flag}`);
   if (scenario !== undefined) throw new UsageError(`${flag}: takes no scenario, not ${JSON.stringify(scenario)}`);
   return command;
 }
+
+/** A flag as it is written. */
+const kebabCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** The words between commas, each read once. */
 function listOf<Value>(text: string | undefined, read: (word: string) => Value): readonly Value[] | undefined {

@@ -14,6 +14,7 @@ export function jobOf(part: Partial<RunJob> = {}): RunJob {
     seed: 1,
     requests: undefined,
     durationS: undefined,
+    admission: undefined,
     load: undefined,
     scale: 1,
     ...part,

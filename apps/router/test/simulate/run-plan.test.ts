@@ -29,6 +29,8 @@ const selection: RunSelection = {
   links: ["real"],
   seeds: 1,
   loads: undefined,
+  kneePolicy: undefined,
+  admission: undefined,
   variants: undefined,
   requests: undefined,
   durationS: undefined,

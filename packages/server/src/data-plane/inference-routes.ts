@@ -7,7 +7,7 @@ import {
   readSessionKey,
 } from "@espalier/openai";
 import { policyCatalogue } from "@espalier/policies";
-import type { PromptBlocks } from "@espalier/routing";
+import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { type BodyFields, planService } from "../admission/plan-service.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
@@ -18,8 +18,6 @@ import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
 import { answer, bytesPerToken, ownHeaders } from "./run-exchange.ts";
 
-/** What an answer is taken to be long when the client sets no bound, in tokens. */
-const usualOutputTokens = 256;
 const noBody = Buffer.alloc(0);
 
 /** Every path whose requests are routed to an engine by their body. */
@@ -101,8 +99,7 @@ function planView(
     prompt,
     features: {
       promptTokens: prompt?.tokens ?? estimatedTokens,
-      expectedOutputTokens:
-        endpoint.kind === "generate" ? (view.maxOutputTokens ?? usualOutputTokens) * view.choices : 0,
+      expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
       sessionKey,
       prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
       adapter: parent === undefined ? undefined : model,

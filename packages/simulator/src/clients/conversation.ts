@@ -21,6 +21,7 @@ export interface Asked {
   /** Of the request, in order of sending. */
   readonly index: number;
   readonly outputTokens: number;
+  readonly maxOutputTokens?: number | undefined;
   readonly className: string | undefined;
   readonly adapter?: string | undefined;
 }
@@ -75,10 +76,14 @@ export function createConversation(options: ConversationOptions): Conversation {
     },
     own: append,
     cut: (tokens) => chain.cut(Math.min(chain.blocks, Math.floor(tokens / blockTokens))),
-    ask({ index, outputTokens, className, adapter }) {
+    ask({ index, outputTokens, maxOutputTokens, className, adapter }) {
       const promptTokens = chain.tokens;
       append(outputTokens);
-      const named = { ...(className !== undefined && { className }), ...(adapter !== undefined && { adapter }) };
+      const named = {
+        ...(maxOutputTokens !== undefined && { maxOutputTokens }),
+        ...(className !== undefined && { className }),
+        ...(adapter !== undefined && { adapter }),
+      };
       const request = { index, session, turn, promptTokens, outputTokens, chain: chain.view(), ...named };
       turn += 1;
       ownTexts = 0;

@@ -12,6 +12,11 @@ export interface BoundedLogNormal {
   readonly most: number;
 }
 
+/** A log-normal distribution with that mean, between a tenth of it and ten times as much. */
+export function logNormalOfMean(mean: number, sigma: number): BoundedLogNormal {
+  return { median: mean / Math.exp(sigma ** 2 / 2), sigma, least: mean / 10, most: mean * 10 };
+}
+
 /** Randomness of one session or request alone, so that what it does depends on nobody else's order. */
 export function ownRandom(seed: number, owner: number): Random {
   return createSeededRandom(Math.imul(owner + 1, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b));

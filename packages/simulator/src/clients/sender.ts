@@ -10,6 +10,7 @@ export interface SendLimits {
 /** What a client sends, besides its conversation. */
 export interface Sending {
   readonly outputTokens: number;
+  readonly maxOutputTokens?: number | undefined;
   readonly className?: string | undefined;
   readonly adapter?: string | undefined;
 }
@@ -50,9 +51,9 @@ export function createSender(driver: WorkloadDriver, { requests, durationS }: Se
         if (!isOver) task();
       });
     },
-    send(conversation, { outputTokens, className, adapter }, ended) {
+    send(conversation, { className, ...sending }, ended) {
       if (isOver) return;
-      const request = conversation.ask({ index: sent, outputTokens, className, adapter });
+      const request = conversation.ask({ index: sent, className, ...sending });
       sent += 1;
       driver.send(request, ended);
       if (sent >= most) finish();

@@ -38,7 +38,8 @@ export function createTraceReplay(options: TraceReplayOptions): Workload {
       const sendDue = (isNextDue: boolean): void => {
         for (let isDue = isNextDue; next < rows.length && (isDue || dueMs(next) <= sender.nowMs()); isDue = false) {
           const row = rows[next++]!;
-          sender.send(write(row), { outputTokens: row.outputTokens }, () => {});
+          const { outputTokens, maxOutputTokens } = row;
+          sender.send(write(row), { outputTokens, maxOutputTokens }, () => {});
         }
         if (next === rows.length) sender.finish();
         else sender.after(dueMs(next) - sender.nowMs(), () => sendDue(true));

@@ -13,8 +13,10 @@ export interface SimRequest {
   readonly turn: number;
   /** At least 1. */
   readonly promptTokens: number;
-  /** At least 1. */
+  /** At least 1. What no router is told before the answer ends. */
   readonly outputTokens: number;
+  /** The client's own bound of the answer, `max_tokens`; absent where it sets none. */
+  readonly maxOutputTokens?: number;
   /**
    * Chain hashes of the full blocks of prompt and answer together, two words each, low word first: those of
    * floor((promptTokens + outputTokens) / blockTokens) blocks. May be a view of a longer array.

@@ -2,6 +2,7 @@ import type { AdmissionTicket } from "@espalier/admission";
 import type { BlockReport } from "@espalier/engine-model";
 import {
   ColdPrompt,
+  expectedOutputTokens,
   type Placement,
   type PromptBlocks,
   type PromptWork,
@@ -42,14 +43,14 @@ export class SimExchange implements AnswerObserver {
   readonly #arrivedWallMs: number;
 
   constructor(router: SimRouter, request: SimRequest, ended: (outcome: FrontOutcome) => void) {
-    const { promptTokens, outputTokens, session, adapter } = request;
+    const { promptTokens, session, adapter } = request;
     this.#router = router;
     this.#request = request;
     this.#ended = ended;
     this.#arrivedWallMs = router.options.clock.wallMs();
     const features = {
       promptTokens,
-      expectedOutputTokens: outputTokens,
+      expectedOutputTokens: expectedOutputTokens(request),
       sessionKey: `session-${session}`,
       prefixKey: prefixKeyOf(request, router.options.policy.prefixKeyTokens),
       adapter,
@@ -64,8 +65,9 @@ export class SimExchange implements AnswerObserver {
       this.#attempt(targets);
       return;
     }
-    const { promptTokens, outputTokens, session, className, tenant = `session-${session}` } = this.#request;
-    const request = { className, tenant, promptTokens, expectedOutputTokens: outputTokens };
+    const { session, className, tenant = `session-${session}` } = this.#request;
+    const { promptTokens, expectedOutputTokens } = this.#routed.features;
+    const request = { className, tenant, promptTokens, expectedOutputTokens };
     const cold = coldPrompts && new ColdPrompt<SimTarget>(coldPrompts, this.#routed, { tried: this.#tried });
     if (this.#routed.prompt) coldPrompts?.watch.arrived(this.#routed.prompt);
     const free = { sizeBytes: 0, deadlineMs: undefined, onlyEngine: undefined };

@@ -1,5 +1,5 @@
 import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
-import { type EngineParameters, enginePresets } from "@espalier/engine-model";
+import { type EngineParameters, type EnginePreset, enginePresets } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
 import { createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
@@ -32,28 +32,38 @@ export async function simulate(options: RunOptions, nowMs: () => number, onProgr
   return new Run(options).run(nowMs, onProgress);
 }
 
+/** The variant of a run; one without anything of its own when it is of none. */
+function variantOf({ scenario, variant }: Pick<RunOptions, "scenario" | "variant">): Partial<ScenarioVariant> {
+  return scenario.variants.find(({ name }) => name === variant) ?? {};
+}
+
+/** What the variant's engines are, or the scenario's. */
+function presetOf(options: RunOptions): EnginePreset {
+  return enginePresets[variantOf(options).preset ?? options.scenario.fleet.preset];
+}
+
 /** The engines of a run. */
-export function parametersOf({ scenario, parameters }: RunOptions): EngineParameters {
-  return { ...enginePresets[scenario.fleet.preset].parameters, ...scenario.fleet.parameters, ...parameters };
+export function parametersOf(options: RunOptions): EngineParameters {
+  return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
 }
 
 /** Options that are given, else those of the variant as far as the policy has them. */
-function policyOptionsOf({ scenario, variant, policy, policyOptions }: RunOptions): Readonly<Record<string, number>> {
-  const { policyOptions: varied = {} } = scenario.variants.find(({ name }) => name === variant) ?? {};
+function policyOptionsOf(options: RunOptions): Readonly<Record<string, number>> {
+  const { policy, policyOptions } = options;
+  const { policyOptions: varied = {} } = variantOf(options);
   const known = isPolicy(policy) ? policyCatalogue[policy].options.map(({ name }) => name) : [];
   return policyOptions ?? Object.fromEntries(Object.entries(varied).filter(([name]) => known.includes(name)));
 }
 
 const isPolicy = (name: string): name is PolicyName => Object.hasOwn(policyCatalogue, name);
 
-function hasAdmission({ scenario, variant, admission }: RunOptions): boolean {
-  const { admission: varied } = scenario.variants.find(({ name }) => name === variant) ?? {};
-  return admission ?? varied ?? scenario.admission ?? false;
+function hasAdmission(options: RunOptions): boolean {
+  return options.admission ?? variantOf(options).admission ?? options.scenario.admission ?? false;
 }
 
 /** The usual one, with the patience of the variant for every class. */
-function admissionOf({ scenario, variant }: RunOptions): AdmissionSettings {
-  const { patienceS = 0 } = scenario.variants.find(({ name }) => name === variant) ?? {};
+function admissionOf(options: RunOptions): AdmissionSettings {
+  const { patienceS = 0 } = variantOf(options);
   const { classes } = defaultAdmissionSettings;
   return {
     ...defaultAdmissionSettings,
@@ -62,18 +72,17 @@ function admissionOf({ scenario, variant }: RunOptions): AdmissionSettings {
 }
 
 /** In which order a variant has engines take what waits in them. */
-function engineOrderOf({ scenario, variant }: RunOptions): Pick<SimFleetOptions, "engineOrder"> {
-  const { engineOrder = "arrival" } = scenario.variants.find(({ name }) => name === variant) ?? {};
+function engineOrderOf(options: RunOptions): Pick<SimFleetOptions, "engineOrder"> {
+  const { engineOrder = "arrival" } = variantOf(options);
   return { engineOrder };
 }
 
 /** Engines' roles, and how requests are split between them. */
-function splitOf({ scenario, variant }: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
-  const { split, fleet, variants } = scenario;
+function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
+  const { split } = options.scenario;
   if (!split) return {};
-  const varied: Partial<ScenarioVariant> = variants.find(({ name }) => name === variant) ?? {};
-  const { roles = split.roles, splitTokens: fixedTokens, appliesBalance = false } = varied;
-  const link = kvLinkOf(split, enginePresets[fleet.preset].kvBytesPerToken);
+  const { roles = split.roles, splitTokens: fixedTokens, appliesBalance = false } = variantOf(options);
+  const link = kvLinkOf(split, presetOf(options).kvBytesPerToken);
   return { roles, split: { link, fixedTokens, appliesBalance, ...usualThreshold } };
 }
 
@@ -99,7 +108,8 @@ class Run {
     const { scenario, seed, engines, scale, requests, trace, durationS, routers } = options;
     const parameters = parametersOf(options);
     const kvTokens = parameters.blockCount * parameters.blockSize;
-    this.#workload = scenario.createWorkload({
+    const clients = variantOf(options).createWorkload ?? scenario.createWorkload;
+    this.#workload = clients({
       ...{ seed, engines, kvTokens, scale },
       ...(requests === undefined ? {} : { requests }),
       ...(trace === undefined ? {} : { trace }),

@@ -2,10 +2,15 @@ import { EspalierError, nearestName } from "@espalier/common";
 import { a10g8 } from "./a10g-8.ts";
 import { agents300 } from "./agents-300.ts";
 import { baseten4 } from "./baseten-4.ts";
+import { bursts } from "./bursts.ts";
+import { decodeBound } from "./decode-bound.ts";
 import { evict } from "./evict.ts";
 import { faultScenarios } from "./fault-scenarios.ts";
+import { hotDocuments } from "./hot-documents.ts";
+import { longAndShort } from "./long-and-short.ts";
 import { lora64 } from "./lora-64.ts";
 import { mooncakeConversation } from "./mooncake-conversation.ts";
+import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
 import { rag } from "./rag.ts";
 import { scaleOut } from "./scale-out.ts";
@@ -35,6 +40,11 @@ const catalogue = new Map(
     sloMix,
     lora64,
     tiers,
+    onePrompt,
+    hotDocuments,
+    longAndShort,
+    decodeBound,
+    bursts,
     ...pdMixes,
     ...faultScenarios,
   ].map((one) => [one.name, one]),

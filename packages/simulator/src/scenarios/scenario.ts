@@ -58,9 +58,11 @@ export interface ScenarioSplit {
   readonly bytesPerS: number;
 }
 
-/** The same workload with another fleet or another scale. */
+/** The scenario with another fleet, another scale or other clients. */
 export interface ScenarioVariant {
   readonly name: string;
+  /** In place of the scenario's own. */
+  readonly preset?: PresetName;
   readonly engines?: number;
   readonly routers?: number;
   readonly scale?: number;
@@ -79,9 +81,12 @@ export interface ScenarioVariant {
   readonly splitTokens?: number;
   /** For the policies that have them. */
   readonly policyOptions?: Readonly<Record<string, number>>;
+  /** In place of the scenario's own. */
+  createWorkload?(options: WorkloadOptions): Workload;
 }
 
-/** A fleet, its clients, and what others have published of them. Everything but `createWorkload` is data. */
+/** A fleet, its clients, and what others have published of them. Everything but `createWorkload` is data. No policy is told
+ * how long an answer becomes: it knows the `max_tokens` of a request that has one, and what is usual of others. */
 export interface Scenario {
   readonly name: string;
   /** For people, in one or two sentences. */

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { exponential, geometric, logNormal, logUniform, ownRandom } from "../../src/clients/draws.ts";
+import { exponential, geometric, logNormal, logNormalOfMean, logUniform, ownRandom } from "../../src/clients/draws.ts";
 import { shuffled } from "../../src/clients/shuffled.ts";
 import { createZipf } from "../../src/clients/zipf.ts";
 
@@ -38,6 +38,13 @@ describe("draws", () => {
     expect(Math.min(...values)).toBeGreaterThanOrEqual(200);
     expect(Math.max(...values)).toBeLessThanOrEqual(4_000);
     expect(values.filter((value) => value === 200 || value === 4_000)).toEqual([]);
+  });
+
+  test.each([0.3, 0.6])("log-normal of a mean, with sigma %d", (sigma) => {
+    const values = drawn((random) => logNormal(logNormalOfMean(400, sigma), random));
+    expect(Math.abs(mean(values) / 400 - 1)).toBeLessThan(0.02);
+    expect(median(values)).toBeLessThan(400);
+    expect(values.every((value) => value >= 40 && value <= 4_000)).toBe(true);
   });
 
   test("log-normal: bounds that the median lies far outside of end the redraws", () => {

@@ -90,10 +90,18 @@ describe("a closed loop", () => {
   });
 });
 
-const open = (of: { startsPerS: number; turns?: number; pauseMs?: number; seed?: number; limits: SendLimits }) =>
+const open = (of: {
+  startsPerS: number;
+  burst?: number;
+  turns?: number;
+  pauseMs?: number;
+  seed?: number;
+  limits: SendLimits;
+}) =>
   createOpenLoop({
     seed: of.seed ?? 1,
     startsPerS: of.startsPerS,
+    ...(of.burst === undefined ? {} : { burst: of.burst }),
     meanTurns: of.turns ?? 1,
     scriptOf: scriptsOf(of.turns ?? 1, of.pauseMs),
     limits: of.limits,
@@ -135,6 +143,17 @@ describe("an open loop", () => {
     expect(Math.max(...run.sent.map(({ sentMs }) => sentMs))).toBeLessThan(60_000);
   });
 
+  test("has bursts at the same rate, each at one moment", () => {
+    const workload = open({ startsPerS: 50, burst: 20, limits: { durationS: 400 } });
+    const { sent } = recordRun(workload, { answerMs: 1 });
+    expect(sent).toHaveLength(workload.expectedRequests);
+    expect(Math.abs(sent.length / 20_000 - 1)).toBeLessThan(0.15);
+    const moments = new Set(sent.map(({ sentMs }) => sentMs));
+    expect(moments.size).toBe(sent.length / 20);
+    const cut = recordRun(open({ startsPerS: 50, burst: 20, limits: { requests: 30 } }));
+    expect(cut.sent).toHaveLength(30);
+  });
+
   test("ends after so many requests", () => {
     for (const limits of [{ requests: 30 }, { requests: 30, durationS: 1_000 }]) {
       const workload = open({ startsPerS: 10, turns: 2, limits });
@@ -147,6 +166,9 @@ describe("an open loop", () => {
     expect(() => open({ startsPerS: 1, limits: {} })).toThrow(RangeError);
     for (const startsPerS of [0, -1, Number.NaN]) {
       expect(() => open({ startsPerS, limits: { requests: 1 } })).toThrow(RangeError);
+    }
+    for (const burst of [0, 1.5, Number.NaN]) {
+      expect(() => open({ startsPerS: 1, burst, limits: { requests: 1 } })).toThrow(RangeError);
     }
   });
 });

@@ -13,15 +13,21 @@ export interface RequestShape {
   /** Tokens at the beginning that all requests have. */
   readonly sharedTokens?: number;
   readonly outputTokens?: number;
+  readonly maxOutputTokens?: number;
   readonly className?: string;
 }
 
 /** A request of ten blocks and an answer of one, unless told otherwise. */
 export function requestOf(shape: RequestShape): SimRequest {
-  const { index, session = index, promptTokens = 160, sharedTokens = 0, outputTokens = 16, className } = shape;
+  const { index, session = index, promptTokens = 160, sharedTokens = 0, outputTokens = 16 } = shape;
+  const { className, maxOutputTokens } = shape;
   const chain = createChainBuilder({ seed: 1 });
   chain.append(0, sharedTokens);
   chain.append(1 + session, promptTokens - sharedTokens + outputTokens);
   const request = { index, session, turn: 0, promptTokens, outputTokens, chain: chain.view() };
-  return className === undefined ? request : { ...request, className };
+  return {
+    ...request,
+    ...(className === undefined ? {} : { className }),
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+  };
 }

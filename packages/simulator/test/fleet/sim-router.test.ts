@@ -1,3 +1,4 @@
+import { defaultAdmissionSettings } from "@espalier/admission";
 import { expect, test } from "vitest";
 import { requestOf } from "./requests.ts";
 import { createRouterRig, hopDelayMs, idleLoad } from "./router-rig.ts";
@@ -21,12 +22,22 @@ test("an answer's times have the hops to the engine and back in them", async () 
 
 test("load is counted from the decision to the end, and nothing of it stays", async () => {
   const { time, load, send } = await createRouterRig();
-  send({ index: 0, outputTokens: 64 });
+  send({ index: 0, outputTokens: 64, maxOutputTokens: 64 });
   expect(load()).toEqual({ inFlight: 1, pending: 160, decode: 0, outstanding: 64 });
   time.advance(2 * hopDelayMs + stepMs);
   expect(load()).toMatchObject({ inFlight: 1, pending: 0, decode: 160 });
   time.advance(5 * second);
   expect(load()).toEqual(idleLoad);
+});
+
+test.each([
+  { outputTokens: 1_500, maxOutputTokens: undefined, expected: 256 },
+  { outputTokens: 3, maxOutputTokens: undefined, expected: 256 },
+  { outputTokens: 300, maxOutputTokens: 4_096, expected: 4_096 },
+])("how long an answer becomes is not known before: %o", async ({ outputTokens, maxOutputTokens, expected }) => {
+  const { load, send } = await createRouterRig({ admission: defaultAdmissionSettings });
+  send({ index: 0, outputTokens, ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }) });
+  expect(load().outstanding).toBe(expected);
 });
 
 test("what an engine holds is predicted, and only the rest counts as work to do", async () => {

@@ -6,9 +6,14 @@ import { faultNames } from "../../src/faults/fault-plan.ts";
 import { a10g8Parameters } from "../../src/scenarios/a10g-8.ts";
 import { agentParameters } from "../../src/scenarios/agents-300.ts";
 import { baseten4Parameters } from "../../src/scenarios/baseten-4.ts";
+import { burstsParameters } from "../../src/scenarios/bursts.ts";
 import { scenario, scenarioNames } from "../../src/scenarios/catalogue.ts";
+import { decodeBoundParameters } from "../../src/scenarios/decode-bound.ts";
 import { evictParameters } from "../../src/scenarios/evict.ts";
+import { hotDocumentsParameters } from "../../src/scenarios/hot-documents.ts";
+import { longAndShortParameters } from "../../src/scenarios/long-and-short.ts";
 import { mooncakeParameters } from "../../src/scenarios/mooncake-conversation.ts";
+import { onePromptParameters } from "../../src/scenarios/one-prompt.ts";
 import { ragParameters } from "../../src/scenarios/rag.ts";
 import { scaleOutParameters } from "../../src/scenarios/scale-out.ts";
 import type { Scenario, WorkloadOptions } from "../../src/scenarios/scenario.ts";
@@ -107,7 +112,7 @@ describe.each(scenarioNames)("%s", (name) => {
 
   test("has twice the load at twice the scale", () => {
     // Long enough for the rate to show, and for a closed loop only its first requests.
-    const openS = one.split ? 90 : one.fleet.engines > 100 ? 2 : 9;
+    const openS = one.split || name === "bursts" ? 90 : one.fleet.engines > 100 ? 2 : 9;
     const durationS = one.isOpenLoop ? openS : 0.001;
     const [once, twice] = [1, 2].map((scale) => run(one, { scale, durationS }));
     if (!one.isOpenLoop && name !== "session-affinity" && name !== "baseten-4") {
@@ -271,6 +276,90 @@ test("slo-mix: chats and jobs of 10,000 tokens, each with its class", () => {
   const starts = chats.filter(({ turn }) => turn === 0);
   expect(starts.every(({ promptTokens }) => promptTokens === 1_300)).toBe(true);
   expect(Math.abs(starts.length / 100 / sloMixParameters.chatsPerS - 1)).toBeLessThan(0.15);
+});
+
+/** The clients of a variant. */
+const runVariant = (one: Scenario, name: string, options: Partial<WorkloadOptions> = {}) => {
+  const variant = one.variants.find((each) => each.name === name)!;
+  const { engines = one.fleet.engines, scale = 1, createWorkload = one.createWorkload } = variant;
+  const workload = createWorkload({ seed: 1, engines, kvTokens: 60_000, scale, ...options });
+  return { variant, sent: recordRun(workload, { answerMs: 2_000 }).sent };
+};
+
+const isNear = (value: number, wanted: number, tolerance = 0.04): void =>
+  expect(Math.abs(value / wanted - 1), `${value} for ${wanted}`).toBeLessThan(tolerance);
+
+const promptMean = (sent: readonly SentRequest[]): number => mean(sent.map(({ promptTokens }) => promptTokens));
+const outputMean = (sent: readonly SentRequest[]): number => mean(sent.map(({ outputTokens }) => outputTokens));
+
+test.each([
+  ["30-per-s", 8_000, 8, 30],
+  ["30-per-s-256-slots", 8_000, 8, 30],
+  ["30-per-s-2k", 2_000, 8, 30],
+  ["120-per-s-32-engines", 8_000, 32, 120],
+] as const)("one-prompt, %s: %d tokens that all have, 100 of their own, 400 out", (name, shared, engines, perS) => {
+  const { variant, sent } = runVariant(scenario("one-prompt"), name);
+  isNear(promptMean(sent) - shared, 100);
+  isNear(outputMean(sent), 400);
+  isNear(sent.length / onePromptParameters.durationS, perS, 0.06);
+  expect(new Set(sent.map(({ chain }) => lastHash(chain, shared / 16))).size).toBe(1);
+  expect([variant.engines ?? 8, variant.preset]).toEqual([engines, "h100-32b-tp2"]);
+  expect(variant.parameters).toEqual(name.endsWith("slots") ? { maxRunning: 256 } : {});
+});
+
+test("one-prompt: half and four fifths of what each fleet sustains, within the length that its engines take", () => {
+  const one = scenario("one-prompt");
+  for (const { preset, sharedTokens, slots, perS } of onePromptParameters.knees) {
+    for (const load of onePromptParameters.loads) {
+      const name = `${preset}-${sharedTokens / 1_000}k${slots === undefined ? "" : `-${slots}-slots`}-${load}`;
+      const { variant, sent } = runVariant(one, name, { durationS: 60 });
+      isNear(sent.length / 60, load * perS, 0.2);
+      const { maxModelLength } = { ...enginePresets[variant.preset!].parameters, ...variant.parameters };
+      expect(variant.parameters?.maxRunning).toBe(slots);
+      expect(sharedTokens + onePromptParameters.ownTokens.most + onePromptParameters.outputTokens.most).toBeLessThan(
+        maxModelLength,
+      );
+    }
+  }
+  expect(one.variants.filter(({ engines }) => engines === 32).length).toBeGreaterThanOrEqual(3);
+});
+
+test("hot-documents: 50 documents of 16,000 tokens, the first one before a quarter of the questions", () => {
+  const { sent } = run(scenario("hot-documents"), { requests: 4_000 });
+  const often = new Map<number, number>();
+  for (const { chain } of sent) often.set(lastHash(chain, 1_000), (often.get(lastHash(chain, 1_000)) ?? 0) + 1);
+  expect(often.size).toBe(hotDocumentsParameters.questions.documents);
+  isNear(Math.max(...often.values()) / sent.length, 0.29, 0.1);
+  isNear(promptMean(sent), 16_125);
+});
+
+test("long-and-short: a tenth of the prompts has 128,000 tokens, and nobody shares them", () => {
+  const { sent } = run(scenario("long-and-short"), { requests: 3_000 });
+  const longs = sent.filter(({ promptTokens }) => promptTokens === 128_000);
+  isNear(longs.length / sent.length, longAndShortParameters.longShare, 0.15);
+  expect(sharedBlocks(longs[0]!.chain, longs[1]!.chain)).toBe(0);
+  const chats = sent.filter(({ promptTokens }) => promptTokens < 128_000);
+  isNear(promptMean(chats), 1_300);
+  expect(sharedBlocks(chats[0]!.chain, chats[1]!.chain)).toBeGreaterThanOrEqual(62);
+});
+
+test("decode-bound: 100 tokens in, 1,500 out, nothing in common", () => {
+  const { sent } = run(scenario("decode-bound"), { requests: 4_000 });
+  isNear(promptMean(sent), 100);
+  isNear(outputMean(sent), decodeBoundParameters.requests.outputTokens.median * Math.exp(0.18));
+  isNear(outputMean(sent), 1_500);
+  expect(infiniteCacheShare(sent)).toBe(0);
+});
+
+test("bursts: 50 requests at each moment, behind 16 prompts", () => {
+  const { sent, workload } = run(scenario("bursts"));
+  const moments = new Map<number, number>();
+  for (const { sentMs } of sent) moments.set(sentMs, (moments.get(sentMs) ?? 0) + 1);
+  expect(new Set(moments.values())).toEqual(new Set([burstsParameters.burst]));
+  expect(sent).toHaveLength(workload.expectedRequests);
+  expect(new Set(sent.map(({ chain }) => lastHash(chain, 125))).size).toBe(16);
+  const { kneePerS, load, durationS } = burstsParameters;
+  isNear(sent.length / durationS, kneePerS * load, 0.15);
 });
 
 test("faults: smg-240 with each of them, each engine as busy in a quarter of the fleet", () => {

@@ -35,7 +35,10 @@ const contents = (sent: readonly SentRequest[]): ReadonlyMap<string, string> =>
   );
 
 /** Whose requests are single, or come back with a prompt from scratch. */
-const withoutFollowups = ["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5", "lora-64"];
+const withoutFollowups = [
+  ...["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5", "lora-64"],
+  ...["one-prompt", "hot-documents", "long-and-short", "decode-bound", "bursts"],
+];
 
 describe.each(scenarioNames)("clients of %s", (name) => {
   const one = scenario(name);

@@ -17,10 +17,12 @@ export function createPromptsReader(): TraceFormatReader {
       const row = line.object();
       const prompt = promptOf(line, row);
       const inputTokens = Math.max(1, Math.ceil(Buffer.byteLength(textOf(prompt)) / bytesPerToken));
+      const maxOutputTokens = row.max_tokens === undefined ? undefined : line.count("max_tokens", row.max_tokens, 1);
       return {
         timestampMs: row.timestamp === undefined ? undefined : line.number("timestamp", row.timestamp),
         inputTokens,
-        outputTokens: row.max_tokens === undefined ? defaultOutputTokens : line.count("max_tokens", row.max_tokens, 1),
+        outputTokens: maxOutputTokens ?? defaultOutputTokens,
+        ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
         blockIds: undefined,
         blockTokens: 512,
         session: row.session === undefined ? undefined : line.name("session", row.session),

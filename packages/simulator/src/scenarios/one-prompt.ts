@@ -1,0 +1,104 @@
+import { type EngineParameters, enginePresets, type PresetName } from "@espalier/engine-model";
+import { logNormalOfMean } from "../clients/draws.ts";
+import { createOpenLoop } from "../clients/open-loop.ts";
+import { type PromptParameters, promptScripts } from "../clients/scripts/prompt-script.ts";
+import { limitsOf } from "./limits-of.ts";
+import type { Scenario, ScenarioVariant } from "./scenario.ts";
+
+/** A fleet and a prompt, and what the fleet sustains. */
+interface OnePromptKnee {
+  readonly preset: PresetName;
+  /** Of the one system prompt. */
+  readonly sharedTokens: number;
+  /** Requests that run at once in an engine; the preset's own number when left out. */
+  readonly slots?: number;
+  /** Requests a second of eight engines that least_connections sustains. */
+  readonly perS: number;
+}
+
+/**
+ * The commonest chat there is: one system prompt before everything, short questions, answers of some length. Engines
+ * hold the prompt after one request each, and from then on decoding is nearly all that they do.
+ */
+export const onePromptParameters = {
+  ownTokens: logNormalOfMean(100, 0.6),
+  outputTokens: logNormalOfMean(400, 0.6),
+  /**
+   * Each by `espalier simulate one-prompt --variant NAME --knee-of least_connections --load 0.8 --links delays --duration
+   * 240s`; of answers that take less than 20 s with 60 to 180 s.
+   */
+  knees: [
+    { preset: "h100-32b-tp2", sharedTokens: 2_000, perS: 79.7 },
+    { preset: "h100-32b-tp2", sharedTokens: 8_000, perS: 32.1 },
+    { preset: "h100-32b-tp2", sharedTokens: 8_000, slots: 256, perS: 32.6 },
+    { preset: "h100-32b-tp2", sharedTokens: 8_000, slots: 64, perS: 26.6 },
+  ] as readonly OnePromptKnee[],
+  loads: [0.5, 0.8],
+  /** Of the scenario itself: 0.93 of its knee. */
+  usual: { preset: "h100-32b-tp2", sharedTokens: 8_000, perS: 30 },
+  engines: 8,
+  durationS: 120,
+} as const;
+
+const { ownTokens, outputTokens, knees, loads, usual, engines: usualEngines, durationS } = onePromptParameters;
+
+/** What engines take that are to have such a prompt. */
+function parametersOf({ preset, sharedTokens, slots }: OnePromptKnee): Partial<EngineParameters> {
+  const { maxModelLength } = enginePresets[preset].parameters;
+  return {
+    ...(slots === undefined ? {} : { maxRunning: slots }),
+    // Qwen2.5 with YaRN.
+    ...(sharedTokens + ownTokens.most + outputTokens.most > maxModelLength ? { maxModelLength: 131_072 } : {}),
+  };
+}
+
+/** Each engine has as much to do, however many there are. */
+function createClients({ sharedTokens, perS }: OnePromptKnee): Scenario["createWorkload"] {
+  const requests: PromptParameters = { prompts: 1, sharedTokens, ownTokens, outputTokens };
+  return (options) =>
+    createOpenLoop({
+      seed: options.seed,
+      startsPerS: ((perS * options.engines) / usualEngines) * options.scale,
+      meanTurns: 1,
+      scriptOf: promptScripts(requests, options.seed),
+      limits: limitsOf(options, durationS),
+    });
+}
+
+function variant(
+  name: string,
+  knee: OnePromptKnee,
+  more: Pick<ScenarioVariant, "engines" | "scale"> = {},
+): ScenarioVariant {
+  const parameters = parametersOf(knee);
+  return { name, preset: knee.preset, parameters, ...more, createWorkload: createClients(knee) };
+}
+
+function nameOf({ preset, sharedTokens, slots }: OnePromptKnee): string {
+  return `${preset}-${sharedTokens / 1_000}k${slots === undefined ? "" : `-${slots}-slots`}`;
+}
+
+/** Those that larger fleets have, too. */
+const wide = knees.filter(({ sharedTokens, slots }) => sharedTokens === 8_000 && slots === undefined);
+
+export const onePrompt: Scenario = {
+  name: "one-prompt",
+  summary: "Chats behind one system prompt of 8,000 tokens: 100 of their own, answers of 400.",
+  fleet: { preset: usual.preset, parameters: {}, engines: usualEngines, routers: 1 },
+  policies: ["random", "least_connections", "lmetric", "predicted_latency"],
+  variants: [
+    variant("30-per-s", usual),
+    variant("30-per-s-256-slots", { ...usual, slots: 256 }),
+    variant("30-per-s-2k", { ...usual, sharedTokens: 2_000 }),
+    variant("120-per-s-32-engines", usual, { engines: 32 }),
+    ...loads.flatMap((scale) => [
+      ...knees.map((knee) => variant(`${nameOf(knee)}-${scale}`, knee, { scale })),
+      ...wide.map((knee) => variant(`${nameOf(knee)}-32-engines-${scale}`, knee, { engines: 32, scale })),
+    ]),
+  ],
+  published: [],
+  admission: true,
+  durationS,
+  isOpenLoop: true,
+  createWorkload: createClients(usual),
+};

@@ -32,6 +32,8 @@ export interface CandidateSet {
   readonly kvUse: Float64Array;
   /** Tokens that the engine's KV blocks hold in all. */
   readonly kvCapacityTokens: Float64Array;
+  /** Requests that the engine runs at once at most, as learned from its metrics. NaN where it is not known. */
+  readonly batchLimit: Float64Array;
   /** Age in milliseconds of `running`, `waiting` and `kvUse`. */
   readonly signalAgeMs: Float64Array;
   /** What `inFlight` was when those were read. It tells other clients' requests from the caller's own. */
@@ -97,6 +99,7 @@ const columnDefaults = {
   waiting: Number.NaN,
   kvUse: Number.NaN,
   kvCapacityTokens: Number.NaN,
+  batchLimit: Number.NaN,
   signalAgeMs: Number.NaN,
   inFlightAtSignal: Number.NaN,
   matchedTokens: 0,

@@ -12,7 +12,7 @@ export interface SecondCopyOptions {
 interface Offer {
   /** The cheapest candidate that lacks what the prompt shares with others; -1 where every one has it. */
   index: number;
-  /** What this prompt would pay less at that candidate if it had as much of it as the best one has. */
+  /** What this prompt, and answers beside it, would pay less at that candidate if it had as much of it as the best one has. */
   rentMs: number;
   /** What it pays more there as it is, and what others lose to what is kept of it there. */
   priceMs: number;
@@ -57,8 +57,10 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     const savedMs = decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs);
     const use =
       candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
-    const displacedMs = displacedTwice * (Number.isNaN(use) ? 1 : Math.min(1, use)) * (asItIsMs - asBestMs);
-    offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs));
+    const scarcity = Number.isNaN(use) ? 1 : Math.min(1, use);
+    const displacedMs = displacedTwice * scarcity * (asItIsMs - asBestMs);
+    const slowedMs = answerMs * (1 - scarcity) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
+    offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
     return offer.rentMs > 0;
   };
@@ -77,16 +79,23 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     explain(decision, out) {
       const explained = inner.explain(decision, out);
       const { eligible, eligibleCount } = decision;
+      let moved = 0;
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
         if (out[index] === 0 || !find(decision, index) || !isPaid(decision)) continue;
+        moved += out[index]!;
         out[offer.index] = out[offer.index]! + out[index]!;
         out[index] = 0;
       }
-      return explained;
+      return moved > 0.5 ? { ...explained, reason: "second_copy" } : explained;
     },
   };
 }
 
+/**
+ * What a request in a batch costs the answers beside it: some 300 steps that take 0.03 ms longer each, the least there is. Costs
+ * are of the first token and have next to nothing of that. It is no reason for a copy where blocks are scarce.
+ */
+const answerMs = 8;
 /** Where blocks are scarce, a copy takes the place of others, which are computed again, and so are those that that displaces. */
 const displacedTwice = 2;

@@ -1,6 +1,7 @@
 import { composePolicy } from "../compose-policy.ts";
 import type { Decision } from "../decision.ts";
 import type { PolicyDefinition } from "../definition.ts";
+import { belowHotspot, withPlace } from "../guard-rails.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
@@ -16,6 +17,7 @@ import {
   ownWork,
   tokenMsOf,
 } from "../scorers/prefill-time.ts";
+import { slotWait } from "../scorers/slot-wait.ts";
 import { weightedOnly } from "../weights.ts";
 
 /** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
@@ -40,7 +42,7 @@ export const predictedLatency: PolicyDefinition = {
     const credits = tierCredits(option);
     return composePolicy({
       name: "predicted_latency",
-      filters: [weightedOnly],
+      filters: [weightedOnly, belowHotspot, withPlace],
       terms: [
         { scorer: backlog, weight: 1 },
         { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
@@ -48,6 +50,7 @@ export const predictedLatency: PolicyDefinition = {
         { scorer: ownWork, weight: 1 },
         { scorer: createFetchTime(credits), weight: 1 },
         { scorer: createKvPressure(credits), weight: 1 },
+        { scorer: slotWait, weight: 1 },
         { scorer: createAdapterLoadMs(), weight: 1 },
       ],
       picker: createSecondCopyPicker(

@@ -1,12 +1,14 @@
 import type { CandidateSet } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
+import type { BatchLimits } from "./batch-limits.ts";
 import type { BusyShare } from "./busy-share.ts";
 import type { PoolTimes, TimesMoment } from "./pool-times.ts";
 
 export interface PoolMomentParts {
   readonly times: PoolTimes;
   readonly busy: BusyShare;
+  readonly limits: BatchLimits;
   readonly shared: SharedLoad;
   readonly nowMs: number;
 }
@@ -15,6 +17,7 @@ export interface PoolMomentParts {
 export class PoolMoment {
   readonly #times: PoolTimes;
   readonly #busy: BusyShare;
+  readonly #limits: BatchLimits;
   readonly #shared: SharedLoad;
   /** When the decision is made, on the monotonic clock. */
   readonly nowMs: number;
@@ -22,9 +25,10 @@ export class PoolMoment {
   #described = 0;
   #sentWork = 0;
 
-  constructor({ times, busy, shared, nowMs }: PoolMomentParts) {
+  constructor({ times, busy, limits, shared, nowMs }: PoolMomentParts) {
     this.#times = times;
     this.#busy = busy;
+    this.#limits = limits;
     this.#shared = shared;
     this.nowMs = nowMs;
     this.#expected = times.moment();
@@ -50,6 +54,7 @@ export class PoolMoment {
       candidates.externalFetchMsPerToken[index] = times.fetchMsPerToken(target, "external");
     }
     candidates.backlogMs[index] = this.#backlogMs(target);
+    candidates.batchLimit[index] = this.#limits.of(target, this.nowMs);
     this.#busy.heard(target.index, this.#shared, this.nowMs);
     this.#sentWork += this.#busy.sentTo(target.index);
     this.#described++;

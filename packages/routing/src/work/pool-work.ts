@@ -2,6 +2,7 @@ import type { Clock } from "@espalier/common";
 import type { SharedLoad } from "@espalier/replication";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
+import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
 import { FetchRates, usualFetch } from "./fetch-rates.ts";
 import { FleetTimes } from "./fleet-times.ts";
@@ -23,6 +24,7 @@ export class PoolWork {
   /** What is expected of the engines by all of this. */
   readonly times: PoolTimes;
   readonly busy: BusyShare;
+  readonly limits = new BatchLimits();
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
@@ -52,7 +54,13 @@ export class PoolWork {
 
   /** The pool for a decision that is made now. */
   moment(shared: SharedLoad): PoolMoment {
-    return new PoolMoment({ times: this.times, busy: this.busy, shared, nowMs: this.#clock.nowMs() });
+    return new PoolMoment({
+      times: this.times,
+      busy: this.busy,
+      limits: this.limits,
+      shared,
+      nowMs: this.#clock.nowMs(),
+    });
   }
 
   /** What is fetched is not computed, so each prompt tells of one of the two. */

@@ -1,0 +1,49 @@
+import type { Filter } from "./decision.ts";
+import { countingWeight } from "./weights.ts";
+
+/** A candidate may have so many times the mean of requests in flight ... */
+const mostOverMean = 1.5;
+/** ... and so many more: where few are in flight, who has what a prompt begins with may well have all of them. */
+const freeRequests = 16;
+
+/**
+ * Leaves out who has far more requests in flight than the mean, for its weight: whatever is believed of caches and times, no
+ * hotspot grows past that, for somebody is always at or below the mean (the bound of Mirrokni, Thorup and Zadimoghaddam,
+ * "Consistent hashing with bounded loads", 2016, with some slack for small numbers).
+ */
+export const belowHotspot: Filter = {
+  name: "below_hotspot",
+  keep({ candidates: { inFlight, weight }, eligible, eligibleCount }) {
+    let requests = 0;
+    let weights = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      requests += inFlight[index]!;
+      weights += countingWeight(weight[index]!);
+    }
+    const bound = (mostOverMean * (requests + 1)) / weights + freeRequests;
+    let kept = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (inFlight[index]! <= bound * countingWeight(weight[index]!)) eligible[kept++] = index;
+    }
+    return kept;
+  },
+};
+
+/**
+ * Leaves out whose batch is full, so that requests wait in the engine for a place in it: what its cache has is worth less than
+ * it seems. An engine that has no KV blocks left is not meant: to send what it holds elsewhere takes blocks there, and drives
+ * out what others come back for.
+ */
+export const withPlace: Filter = {
+  name: "with_place",
+  keep({ candidates: { inFlight, batchLimit }, eligible, eligibleCount }) {
+    let kept = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (!(inFlight[index]! >= batchLimit[index]!)) eligible[kept++] = index;
+    }
+    return kept;
+  },
+};

@@ -1,0 +1,149 @@
+import { createSeededRandom } from "@espalier/common";
+import { type CandidateSet, createCandidateSet, createPolicy, type RequestFeatures } from "@espalier/policies";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { byKey, type CandidateRow, candidatesOf, ofTokens } from "./helpers.ts";
+
+/** A tenth of a millisecond for each token, nothing to be done, and room for everything. */
+const learned = { backlogMs: 0, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0, kvUse: 0, kvCapacityTokens: 1e6 };
+const prompt: RequestFeatures = { ...ofTokens(8_100), sharedTokens: 8_000, rentPaidMs: 0 };
+
+function choose(rows: readonly CandidateRow[], request = prompt) {
+  const candidates = candidatesOf(rows.map(({ key, ...row }) => ({ key, ...learned, ...row })));
+  const policy = createPolicy("predicted_latency");
+  const { index, reason, rentMs } = policy.choose(request, candidates, createSeededRandom(1));
+  return { key: candidates.key[index], reason, rentMs, explained: policy.explain(request, candidates) };
+}
+
+const holder = { key: "holder", inFlight: 15, matchedTokens: 8_000 };
+
+describe("a prompt that goes where its beginning is", () => {
+  // There 16 requests, and 100 tokens that take 15 hundredths longer: 27.5. At the empty one 1 and 10 with the beginning: 11.
+  test("pays what it would have saved at an emptier engine that had the beginning too", () => {
+    const { key, reason, rentMs } = choose([holder, { key: "empty" }]);
+    expect([key, reason]).toEqual(["holder", "least_time"]);
+    expect(rentMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    // Where no blocks are left, what answers are slowed by is no reason for a copy.
+    expect(choose([holder, { key: "empty", kvUse: 1 }]).rentMs).toBeLessThan(27.5 - 11);
+  });
+
+  test("makes a copy once what was paid is its price: what it costs more, and what it displaces where blocks are scarce", () => {
+    const priceMs = 811 - 27.5;
+    const short = choose([holder, { key: "empty" }], { ...prompt, rentPaidMs: priceMs - 0.1 });
+    expect([short.key, short.reason]).toEqual(["holder", "least_time"]);
+    const paid = choose([holder, { key: "empty" }], { ...prompt, rentPaidMs: priceMs + 0.1 });
+    expect([paid.key, paid.reason]).toEqual(["empty", "second_copy"]);
+    expect(paid.rentMs).toBeCloseTo(-priceMs, 9);
+    expect(paid.explained.reason).toBe("second_copy");
+    expect(byKey(paid.explained)).toEqual({ holder: 0, empty: 1 });
+    // Half of the blocks are in use: twice half of the 800 ms that the beginning takes are on top.
+    const scarce = [holder, { key: "empty", kvUse: 0.5 }];
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 799 }).key).toBe("holder");
+    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 801 }).key).toBe("empty");
+    // Of an engine that does not say, all are taken to be.
+    const silent = [holder, { key: "empty", kvUse: Number.NaN }];
+    expect(choose(silent, { ...prompt, rentPaidMs: priceMs + 1_599 }).key).toBe("holder");
+    expect(choose(silent, { ...prompt, rentPaidMs: priceMs + 1_601 }).key).toBe("empty");
+  });
+
+  test("pays nothing where nobody shares anything, where every engine has it, and where the others are no better", () => {
+    const paid = { ...prompt, rentPaidMs: 1e6 };
+    expect(choose([holder, { key: "empty" }], { ...paid, sharedTokens: undefined }).rentMs).toBe(0);
+    expect(choose([holder, { key: "other", matchedTokens: 8_000, inFlight: 20 }], paid).rentMs).toBe(0);
+    expect(
+      choose(
+        [
+          { ...holder, inFlight: 0 },
+          { key: "fuller", inFlight: 9 },
+        ],
+        paid,
+      ).rentMs,
+    ).toBe(0);
+    expect(
+      choose(
+        [
+          { ...holder, inFlight: 0 },
+          { key: "fuller", inFlight: 9 },
+        ],
+        paid,
+      ).key,
+    ).toBe("holder");
+    expect(choose([holder], paid)).toMatchObject({ key: "holder", rentMs: 0 });
+  });
+});
+
+/** Engines that answer a request in so long, all with one beginning, of which some have it to begin with. */
+class ToyFleet {
+  readonly inFlight: number[];
+  readonly holds: boolean[];
+  readonly #candidates: CandidateSet;
+  readonly #policy = createPolicy("predicted_latency");
+  readonly #ends: { readonly atMs: number; readonly engine: number }[] = [];
+  #paidMs = 0;
+
+  constructor(holders: readonly boolean[]) {
+    this.holds = [...holders];
+    this.inFlight = holders.map(() => 0);
+    this.#candidates = createCandidateSet(holders.length);
+  }
+
+  /** Poisson arrivals. @returns the most that any engine had over the mean, in the later half */
+  run(ratePerS: number, seconds: number, seed: number): number {
+    const random = createSeededRandom(seed);
+    let most = 0;
+    for (let nowMs = 0; nowMs < seconds * 1_000; ) {
+      const gapMs = (-Math.log(1 - random.float()) * 1_000) / ratePerS;
+      nowMs += gapMs;
+      this.#paidMs *= Math.exp(-gapMs / 20_000);
+      while (this.#ends[0] && this.#ends[0].atMs <= nowMs) this.inFlight[this.#ends.shift()!.engine]! -= 1;
+      const candidates = this.#candidates;
+      candidates.reset();
+      for (const [engine, inFlight] of this.inFlight.entries()) {
+        const index = candidates.add(`e${engine}`, engine);
+        for (const [name, value] of Object.entries(learned)) candidates[name as keyof typeof learned][index] = value;
+        candidates.inFlight[index] = inFlight;
+        candidates.matchedTokens[index] = this.holds[engine] ? 8_000 : 0;
+      }
+      const request = { ...prompt, rentPaidMs: this.#paidMs };
+      const { target, rentMs } = this.#policy.choose(request, candidates, random);
+      this.#paidMs = Math.max(0, this.#paidMs + rentMs);
+      this.inFlight[target]! += 1;
+      this.holds[target] = true;
+      this.#ends.push({ atMs: nowMs + 10_000, engine: target });
+      const mean = this.inFlight.reduce((sum, one) => sum + one, 0) / this.inFlight.length;
+      if (nowMs > seconds * 500) most = Math.max(most, Math.max(...this.inFlight) - mean);
+    }
+    return most;
+  }
+
+  get holders(): number {
+    return this.holds.filter(Boolean).length;
+  }
+}
+
+describe("whatever comes", () => {
+  const engines = 8;
+
+  test("with equal caches engines are balanced", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 100 }), fc.integer(), (ratePerS, seed) => {
+        const fleet = new ToyFleet(Array.from({ length: engines }, () => true));
+        expect(fleet.run(ratePerS, 30, seed)).toBeLessThan(4);
+      }),
+      { numRuns: 20 },
+    );
+  });
+
+  test("with one holder and any rate of arrivals, the number of holders grows until they are as good as equal", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 100 }), fc.integer(), (ratePerS, seed) => {
+        const fleet = new ToyFleet(Array.from({ length: engines }, (_, engine) => engine === 0));
+        const over = fleet.run(ratePerS, 120, seed);
+        // A copy takes 800 ms, and rents fade within 20 s: what is left unpaid is 40 ms in a second, at 9 ms a request.
+        expect(over).toBeLessThan(6 + 5 / ratePerS);
+        if (ratePerS >= 5) expect(fleet.holders).toBe(engines);
+      }),
+      { numRuns: 20 },
+    );
+  });
+});

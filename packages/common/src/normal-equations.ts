@@ -27,6 +27,14 @@ export class NormalEquations {
     return this.#weight;
   }
 
+  /** Everything so far counts for less, as if samples of this weight had come that said nothing. */
+  forget(weight: number): void {
+    const kept = this.#memory ** weight;
+    this.#weight *= kept;
+    for (let place = 0; place < this.matrix.length; place++) this.matrix[place]! *= kept;
+    for (let row = 0; row < this.size; row++) this.right[row]! *= kept;
+  }
+
   /** Takes in that the features made up `value`. A sample of weight w counts as w samples. */
   add(features: readonly number[], value: number, weight = 1): void {
     const { size, matrix, right } = this;

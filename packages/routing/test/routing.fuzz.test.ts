@@ -3,11 +3,14 @@ import { expect, test } from "vitest";
 import { maxToldRents } from "../src/copies/copy-rents.ts";
 import { readRentNote, writeRentNote } from "../src/copies/rent-note.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
+import { sumsOfFetch, sumsOfFit } from "../src/work/learned-times.ts";
+
+const fit = { msPerKilotoken: 90, msPerMegapair: 2, fixedMs: 8 };
 
 const note = writeTimesNote({
-  ...{ fit: { msPerKilotoken: 90, msPerMegapair: 2, fixedMs: 8 }, samples: 30, msPerOutputToken: 11, answers: 9 },
+  ...{ fit, sums: sumsOfFit(fit, 30), msPerOutputToken: 11, answers: 9 },
   ...{ ageMs: 500, targets: [{ key: "engine-a", log: 0.2, known: 0.9 }] },
-  fetches: [{ tier: "cpu", msPerKilotoken: 3, samples: 4, ageMs: 70 }],
+  fetches: [{ tier: "cpu", msPerKilotoken: 3, sums: sumsOfFetch(3, 4), ageMs: 70 }],
 });
 
 const target: FuzzTarget = {

@@ -1,27 +1,44 @@
-/** How fast answers go on after their first token, learned from those that ended. */
+import type { FleetSums } from "./fleet-sums.ts";
+import type { FitSums } from "./least-squares.ts";
+
+/** How fast answers go on after their first token, learned from those that ended, here and at other routers. */
 export class AnswerPace {
-  #msPerToken = 0;
+  readonly #fleet: FleetSums | undefined;
+  #sumMs = 0;
   #answers = 0;
+
+  /** @param fleet what other routers know; left out where there are none */
+  constructor(fleet?: FleetSums) {
+    this.#fleet = fleet;
+  }
 
   /** 0 until something is known. */
   get msPerToken(): number {
-    return this.#msPerToken;
+    const fleet = this.#fleet;
+    const others = fleet?.merged?.answers;
+    if (!fleet || !others) return this.#answers > 0 ? this.#sumMs / this.#answers : 0;
+    const { own, told } = fleet.left;
+    const answers = own * this.#answers + told * others.weight;
+    return answers > 0 ? (own * this.#sumMs + told * others.right[0]!) / answers : 0;
   }
 
-  /** Answers that it is learned from, no more than it remembers. */
-  get answers(): number {
-    return this.#answers;
+  /** Of the answers that were seen here: a fit of one number. */
+  get sums(): FitSums {
+    return { matrix: [this.#answers], right: [this.#sumMs], weight: this.#answers };
   }
 
   /** @param tokens of the answer, the first one too */
   observe(tokens: number, elapsedMs: number): void {
     if (!(tokens > 1 && elapsedMs >= 0)) return;
+    const expectedMs = this.msPerToken;
     const ms = elapsedMs / (tokens - 1);
-    this.#answers = Math.min(1 / gain, this.#answers + 1);
-    if (this.#msPerToken === 0) this.#msPerToken = ms;
+    const kept = memory ** (1 + (this.#fleet?.routers ?? 0));
+    this.#answers = this.#answers * kept + 1;
     // An answer that is far off moves it no further than any other.
-    else this.#msPerToken += gain * (Math.min(ms, 3 * this.#msPerToken) - this.#msPerToken);
+    this.#sumMs = this.#sumMs * kept + (expectedMs > 0 ? Math.min(ms, outlierBound * expectedMs) : ms);
   }
 }
 
-const gain = 0.02;
+/** Fifty answers later one counts by a third. */
+const memory = 0.98;
+const outlierBound = 3;

@@ -1,5 +1,8 @@
 import { NormalEquations } from "@espalier/common";
 import { defaultTierCredits } from "@espalier/policies";
+import { type FleetSums, leftOf } from "./fleet-sums.ts";
+import { errorFloorMs, outlierBound } from "./learned-times.ts";
+import type { FitSums } from "./least-squares.ts";
 import type { RatedTarget } from "./prefill-rates.ts";
 import { type FetchedTokens, type SlowTier, slowTiers } from "./slow-tiers.ts";
 
@@ -14,11 +17,11 @@ interface FetchSample {
   readonly atMs: number;
 }
 
-/** What is known of a tier. */
-export interface FetchRate {
+/** What was seen here of a tier. */
+export interface OwnFetches {
   readonly msPerKilotoken: number;
-  /** Samples that it rests on, each by the share of it that is fetching. */
-  readonly weight: number;
+  /** Of samples, each by the share of it that is fetching. */
+  readonly sums: FitSums;
   /** When the latest of them came, by the monotonic clock. */
   readonly learnedMs: number;
 }
@@ -77,27 +80,57 @@ export class FetchRates {
     disk: emptyTier(),
     external: emptyTier(),
   };
+  readonly #fleet: FleetSums | undefined;
   #samples = 0;
 
+  /** @param fleet what other routers know; left out where there are none */
+  constructor(fleet?: FleetSums) {
+    this.#fleet = fleet;
+  }
+
+  /** That were seen here. */
   get samples(): number {
     return this.#samples;
   }
 
-  /** Undefined before anything is learned of the tier. */
-  rateOf(tier: SlowTier, belief: FetchBelief): FetchRate | undefined {
+  /** Undefined before anything is seen of the tier here. */
+  own(tier: SlowTier, belief: FetchBelief): OwnFetches | undefined {
     const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
     if (sums.weight === 0) return undefined;
     const msPerKilotoken = solve(sums, { ms: belief[tier], weight: beliefWeight, unit: belief[tier] });
-    return { msPerKilotoken, weight: sums.weight, learnedMs };
+    return { msPerKilotoken, sums, learnedMs };
   }
 
-  /**
-   * What a target takes over what the pool's engines take; 1 unless it is known to differ.
-   *
-   * @param pool milliseconds for a thousand tokens that they take
-   * @param unit what is believed of that
-   */
-  factorOf({ index, key }: RatedTarget, tier: SlowTier, { pool, unit }: { pool: number; unit: number }): number {
+  /** Samples of a tier that were seen here. */
+  sums(tier: SlowTier): FitSums {
+    return this.#tiers[tier].sums;
+  }
+
+  /** For a target, of what this router and others have seen; NaN before anything is learned of the tier. */
+  msPerKilotoken(target: RatedTarget, tier: SlowTier, belief: FetchBelief): number {
+    const pool = this.#poolMs(tier, belief);
+    return pool * this.#factorOf(target, tier, { pool, unit: belief[tier] });
+  }
+
+  /** What its engines take, one of them with another; NaN before anything is learned. */
+  #poolMs(tier: SlowTier, belief: FetchBelief): number {
+    const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
+    const others = this.#fleet?.merged?.fetches.get(tier);
+    if (sums.weight === 0 && !others) return Number.NaN;
+    const believed = { ms: belief[tier], weight: beliefWeight, unit: belief[tier] };
+    if (!others) return solve(sums, believed);
+    const left = leftOf(learnedMs, others.learnedMs);
+    // Who has seen nothing itself goes by the others.
+    const believedBy = sums.weight === 0 ? 0 : beliefWeight;
+    const weight = Math.max(leastBelief, believedBy * beliefKept ** (left.told * others.weight));
+    const of = (own: number, told: number): number => left.own * own + left.told * told;
+    const matrix = [of(sums.matrix[0]!, others.matrix[0]!)];
+    const right = [of(sums.right[0]!, others.right[0]!)];
+    return solve({ matrix, right }, { ...believed, weight });
+  }
+
+  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  #factorOf({ index, key }: RatedTarget, tier: SlowTier, { pool, unit }: { pool: number; unit: number }): number {
     const target = this.#tiers[tier].targets[index];
     if (target?.key !== key || !(pool > 0)) return 1;
     const factor = solve(target.sums, { ms: pool, weight: likenessWeight, unit }) / pool;
@@ -112,8 +145,8 @@ export class FetchRates {
       .filter((tier) => fetched[tier] > 0)
       .map((tier) => {
         const kilotokens = fetched[tier] / 1e3;
-        const pool = this.rateOf(tier, belief)?.msPerKilotoken ?? belief[tier];
-        const ms = kilotokens * pool * this.factorOf(target, tier, { pool, unit: belief[tier] });
+        const known = this.msPerKilotoken(target, tier, belief);
+        const ms = kilotokens * (Number.isNaN(known) ? belief[tier] : known);
         return { tier, kilotokens, ms, believedMs: kilotokens * belief[tier] };
       });
     const expectedMs = fetches.reduce((sum, { ms }) => sum + ms, computeMs);
@@ -127,7 +160,7 @@ export class FetchRates {
       const tier = this.#tiers[name];
       tier.learnedMs = atMs;
       if (tier.first) begin(tier, tier.first, part, belief[name]);
-      else goOn(tier, target, part);
+      else goOn(tier, target, part, this.#fleet?.merged?.fetches.get(name)?.routers);
     }
     this.#samples++;
   }
@@ -150,7 +183,9 @@ function begin(tier: TierRates, first: FetchPart[], part: FetchPart, belief: num
   if (first.length === startSamples) tier.first = undefined;
 }
 
-function goOn(tier: TierRates, { index, key }: RatedTarget, part: FetchPart): void {
+/** @param elsewhere samples that others take in for one that is taken in here */
+function goOn(tier: TierRates, { index, key }: RatedTarget, part: FetchPart, elsewhere = 0): void {
+  if (elsewhere > 0) tier.sums.forget(elsewhere * part.share);
   learn(tier.sums, part);
   tier.beliefWeight = Math.max(leastBelief, tier.beliefWeight * beliefKept);
   if (index >= maxFetchTargets) return;
@@ -179,11 +214,8 @@ const memory = 0.98;
 const startSamples = 8;
 /** Among the first samples what is believed counts as so many. */
 const medianBelief = 1;
-/** A sample is taken to be off by no more, as a whole. */
-const outlierBound = 3;
 /** Logarithm up to which a sample is off by chance; beyond it samples pull no harder (Huber's loss). */
 const usualError = 0.25;
-const errorFloorMs = 10;
 /** Where computing a thousand tokens seems to take less, fetching is believed to take its part of this. */
 const leastBelievedMs = 1;
 /** A sample tells nothing of fetching when less of it is believed to be that. */
@@ -209,7 +241,7 @@ interface Expectation {
   readonly unit: number;
 }
 
-function solve({ matrix, right }: NormalEquations, { ms, weight, unit }: Expectation): number {
+function solve({ matrix, right }: Pick<FitSums, "matrix" | "right">, { ms, weight, unit }: Expectation): number {
   const firmness = weight / unit ** 2;
   return Math.max(0, (right[0]! + firmness * ms) / (matrix[0]! + firmness));
 }

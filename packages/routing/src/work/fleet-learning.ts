@@ -19,13 +19,19 @@ export interface FleetLearning extends Startable {
   workOf(model: string): PoolWork;
 }
 
-/** How often it is looked whether there is something to tell. */
+/** How often others are told of a pool at most. */
 export const tellMs = 2_000;
+/** The same while little is known of it. */
+export const firstTellMs = 250;
+/** Until a router has seen so many prompts: a cold fleet learns in its first seconds what it goes by from then on. */
+const firstSamples = 64;
+/** Samples grow by so much, as a share, before others are told of them though they say the same. */
+const tellGrowth = 0.25;
 /** What others are told changes by so much, as a share, before they are told again. */
 const tellShare = 0.05;
 /** What fetching a thousand tokens takes, by so much besides, in milliseconds. */
 const leastTold = 0.5;
-/** A target's logarithm by so much. */
+/** A target's logarithm by so much, as far as it is known. */
 const tellLog = 0.1;
 /** What does not change is told again so often as long as it is being learned, so that it does not seem old. */
 const retellMs = 60_000;
@@ -71,7 +77,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
       if (!board) return;
       cancels = [
         board.onNote(hear),
-        scheduler.every(tellMs, () => {
+        scheduler.every(firstTellMs, () => {
           for (const [model, pool] of pools) {
             if (encoder.encode(model).length <= maxModelBytes) pool.tell(board, keyPrefix + model);
           }
@@ -117,31 +123,33 @@ class SharedPool {
 
   tell(board: NoteBoard, key: string): void {
     const { samples } = this.work;
-    if (samples === this.#toldCount) return;
+    const isFirst = samples <= firstSamples;
+    const agoMs = this.#clock.nowMs() - this.#toldMs;
+    if (samples === this.#toldCount || (!isFirst && agoMs < tellMs)) return;
     const { learned } = this.work;
-    const nowMs = this.#clock.nowMs();
-    if (this.#told && nowMs - this.#toldMs < retellMs && !differ(learned, this.#told)) return;
+    if (this.#told && !isFirst && agoMs < retellMs && !differ(learned, this.#told)) return;
     if (!board.post(key, writeTimesNote(learned))) return;
     this.#told = learned;
-    this.#toldMs = nowMs;
+    this.#toldMs = this.#clock.nowMs();
     this.#toldCount = samples;
   }
 }
 
 function differ(now: LearnedTimes, told: LearnedTimes): boolean {
   const isFar = (one: number, other: number): boolean => Math.abs(one - other) > tellShare * other;
-  if (now.samples > 2 * told.samples || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
+  const hasGrown = (weight: number, before: number): boolean => weight > (1 + tellGrowth) * before;
+  if (hasGrown(now.sums.weight, told.sums.weight) || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
   for (const kilotokens of [0.5, 8]) {
     if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(told.fit, kilotokens))) return true;
   }
-  for (const { tier, msPerKilotoken, samples } of now.fetches) {
+  for (const { tier, msPerKilotoken, sums } of now.fetches) {
     const before = told.fetches.find((fetch) => fetch.tier === tier);
-    if (!before || samples > 2 * before.samples) return true;
+    if (!before || hasGrown(sums.weight, before.sums.weight)) return true;
     if (Math.abs(msPerKilotoken - before.msPerKilotoken) > tellShare * before.msPerKilotoken + leastTold) return true;
   }
   const before = new Map(told.targets.map((target) => [target.key, target]));
   return now.targets.some(({ key, log, known }) => {
     const { log: logBefore = 0, known: knownBefore = 0 } = before.get(key) ?? {};
-    return Math.abs(log - logBefore) > tellLog || (known > 0.5 && knownBefore < 0.25);
+    return Math.abs(log - logBefore) > tellLog * known || hasGrown(known, 2 * knownBefore);
   });
 }

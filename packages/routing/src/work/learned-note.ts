@@ -1,5 +1,13 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
-import { type LearnedFetch, type LearnedTarget, type LearnedTimes, maxSamples } from "./learned-times.ts";
+import {
+  type LearnedFetch,
+  type LearnedTarget,
+  type LearnedTimes,
+  maxSamples,
+  sumsOfFetch,
+  sumsOfFit,
+} from "./learned-times.ts";
+import type { FitSums } from "./least-squares.ts";
 import { slowTiers } from "./slow-tiers.ts";
 
 /** Targets of a pool that a note tells of, those that differ most first. */
@@ -12,6 +20,8 @@ export const maxTimesNoteBytes = 16_384;
 const version = 1;
 /** UTF-8 bytes of a target's key. */
 const maxKeyBytes = 255;
+/** All but targets: nine numbers of varints, three tiers, and fifteen doubles. */
+const headBytes = 240;
 /** A target takes at most so many besides its key. */
 const targetBytes = 12;
 const encoder = new TextEncoder();
@@ -20,15 +30,17 @@ const encoder = new TextEncoder();
  * Layout: version, a byte; varints: nanoseconds for a thousand tokens, for a million pairs, fixed; tenths of samples;
  * nanoseconds for an output token; answers; age in milliseconds; number of targets. A target is its key as text, a thousand
  * times its logarithm as a signed varint, and a thousand times how much of it is known. Then, as varints, the number of
- * tiers, and of each: its number, nanoseconds for a thousand tokens, tenths of samples, age in milliseconds.
+ * tiers, and of each: its number, nanoseconds for a thousand tokens, tenths of samples, age in milliseconds. Behind all of
+ * this, as doubles, the sums that it follows from: of the fit's matrix the entries from the diagonal on, row by row, and the
+ * right side; of each tier its matrix and right side.
  */
 export function writeTimesNote(times: LearnedTimes): Uint8Array {
-  const { fit, samples, msPerOutputToken, answers, ageMs } = times;
+  const { fit, sums, msPerOutputToken, answers, ageMs } = times;
   const writer = new ByteWriter();
   const targets = notedTargets(times.targets);
   writer.u8(version);
   for (const ms of [fit.msPerKilotoken, fit.msPerMegapair, fit.fixedMs]) writer.varint(nanoseconds(ms));
-  writer.varint(Math.round(10 * Math.min(maxSamples, samples)));
+  writer.varint(Math.round(10 * Math.min(maxSamples, sums.weight)));
   writer.varint(nanoseconds(msPerOutputToken));
   writer.varint(Math.round(Math.min(maxSamples, answers)));
   writer.varint(Math.round(Math.min(maxMs, ageMs)));
@@ -39,18 +51,25 @@ export function writeTimesNote(times: LearnedTimes): Uint8Array {
     writer.varint(Math.round(1_000 * known));
   }
   writer.varint(times.fetches.length);
-  for (const { tier, msPerKilotoken, samples: fetched, ageMs: fetchAgeMs } of times.fetches) {
+  for (const { tier, msPerKilotoken, sums: fetched, ageMs: fetchAgeMs } of times.fetches) {
     writer.varint(1 + slowTiers.indexOf(tier));
     writer.varint(nanoseconds(msPerKilotoken));
-    writer.varint(Math.round(10 * Math.min(maxSamples, fetched)));
+    writer.varint(Math.round(10 * Math.min(maxSamples, fetched.weight)));
     writer.varint(Math.round(Math.min(maxMs, fetchAgeMs)));
+  }
+  for (const place of upperPlaces) writer.f64(sums.matrix[place]!);
+  for (let row = 0; row < 3; row++) writer.f64(sums.right[row]!);
+  for (const { sums: fetched } of times.fetches) {
+    writer.f64(fetched.matrix[0]!);
+    writer.f64(fetched.right[0]!);
   }
   return writer.copy();
 }
 
 /**
- * A note may end with its targets. Bytes behind the tiers are left alone, so that a later version may add to it, and tiers of
- * a higher number are passed over.
+ * A note may end with its targets, or with its tiers, as older routers write it: then it stands for samples that say what it
+ * says. Bytes behind the sums are left alone, so that a later version may add to it, and tiers of a higher number are passed
+ * over.
  *
  * @throws RangeError for bytes that are no such note
  */
@@ -61,7 +80,7 @@ export function readTimesNote(bytes: Uint8Array): LearnedTimes {
   if (found !== version) throw new RangeError(`version ${found} is not known`);
   const milliseconds = (): number => reader.varint() / 1e6;
   const fit = { msPerKilotoken: milliseconds(), msPerMegapair: milliseconds(), fixedMs: milliseconds() };
-  const samples = reader.varint() / 10;
+  const weight = reader.varint() / 10;
   const msPerOutputToken = milliseconds();
   const answers = reader.varint();
   const ageMs = reader.varint();
@@ -72,20 +91,40 @@ export function readTimesNote(bytes: Uint8Array): LearnedTimes {
     const key = reader.text(maxKeyBytes);
     targets.push({ key, log: reader.signedVarint() / 1_000, known: reader.varint() / 1_000 });
   }
-  return { fit, samples, msPerOutputToken, answers, ageMs, targets, fetches: readFetches(reader) };
+  const tiers = readTiers(reader);
+  const isOlder = reader.remaining === 0;
+  const sums = isOlder ? sumsOfFit(fit, weight) : readFitSums(reader, weight);
+  const fetches: LearnedFetch[] = [];
+  for (const { tier, samples, ...fetch } of tiers) {
+    const fetched = isOlder
+      ? sumsOfFetch(fetch.msPerKilotoken, samples)
+      : { matrix: [reader.f64()], right: [reader.f64()], weight: samples };
+    if (tier) fetches.push({ ...fetch, tier, sums: fetched });
+  }
+  return { fit, sums, msPerOutputToken, answers, ageMs, targets, fetches };
 }
 
-function readFetches(reader: ByteReader): readonly LearnedFetch[] {
-  const fetches: LearnedFetch[] = [];
+function readTiers(reader: ByteReader) {
   const count = reader.remaining > 0 ? reader.varint() : 0;
   if (count > maxNotedTiers) throw new RangeError(`${count} tiers are too many`);
-  for (let at = 0; at < count; at++) {
+  return Array.from({ length: count }, () => {
     const tier = slowTiers[reader.varint() - 1];
-    const fetch = { msPerKilotoken: reader.varint() / 1e6, samples: reader.varint() / 10, ageMs: reader.varint() };
-    if (tier) fetches.push({ tier, ...fetch });
-  }
-  return fetches;
+    return { tier, msPerKilotoken: reader.varint() / 1e6, samples: reader.varint() / 10, ageMs: reader.varint() };
+  });
 }
+
+function readFitSums(reader: ByteReader, weight: number): FitSums {
+  const matrix = new Float64Array(9);
+  for (const place of upperPlaces) {
+    const entry = reader.f64();
+    matrix[place] = entry;
+    matrix[3 * (place % 3) + Math.floor(place / 3)] = entry;
+  }
+  return { matrix, right: Float64Array.from({ length: 3 }, () => reader.f64()), weight };
+}
+
+/** Of a symmetric matrix of three rows those that tell the others. */
+const upperPlaces = [0, 1, 2, 4, 5, 8] as const;
 
 /** Longer times are told as this one; eleven days. */
 const maxMs = 1e9;
@@ -94,7 +133,7 @@ const nanoseconds = (ms: number): number => Math.round(Math.min(maxMs, ms) * 1e6
 function notedTargets(targets: readonly LearnedTarget[]): readonly LearnedTarget[] {
   const inOrder = [...targets].sort((one, other) => Math.abs(other.log) - Math.abs(one.log));
   const noted: LearnedTarget[] = [];
-  let bytes = 112;
+  let bytes = headBytes;
   for (const target of inOrder) {
     const keyBytes = encoder.encode(target.key).length;
     if (keyBytes > maxKeyBytes) continue;

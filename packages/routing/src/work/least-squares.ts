@@ -4,13 +4,31 @@ import { NormalEquations } from "@espalier/common";
 const size = 3;
 type Three = readonly [number, number, number];
 
+/** What a least-squares fit needs to know of samples, however many they are; sums over samples of both make one of all. */
+export interface FitSums {
+  /** Of the features with each other: a symmetric matrix by rows. */
+  readonly matrix: ArrayLike<number>;
+  /** Of the features with the values. */
+  readonly right: ArrayLike<number>;
+  /** Samples, as far as they still count. */
+  readonly weight: number;
+}
+
 /**
  * A running least-squares fit of a sum with three coefficients, none of them below zero, that forgets: after n more samples
- * of weight 1 an earlier one counts by `memory` to the power n. It begins with a belief.
+ * of weight 1 an earlier one counts by `memory` to the power n. It begins with a belief, and takes in beside its own samples
+ * the sums of what others have seen.
  */
 export class NonNegativeFit {
   readonly coefficients: Float64Array;
   readonly #equations: NormalEquations;
+  readonly #belief: Three;
+  readonly #firmness: Three;
+  readonly #memory: number;
+  /** What is left of the belief: it is forgotten like a sample. */
+  #beliefLeft = 1;
+  #others: FitSums | undefined;
+  #ownLeft = 1;
 
   /**
    * @param belief the coefficients to begin with, above zero
@@ -20,16 +38,21 @@ export class NonNegativeFit {
   constructor(belief: Three, firmness: Three, memory: number) {
     this.coefficients = Float64Array.from(belief);
     this.#equations = new NormalEquations(size, memory);
-    const { matrix, right } = this.#equations;
-    for (let at = 0; at < size; at++) {
-      matrix[at * size + at] = firmness[at]! / belief[at]! ** 2;
-      right[at] = firmness[at]! / belief[at]!;
-    }
+    this.#belief = belief;
+    this.#firmness = firmness;
+    this.#memory = memory;
   }
 
-  /** Of all samples, as far as they still count; the belief is not one of them. */
-  get weight(): number {
-    return this.#equations.weight;
+  /** Of the samples that were added here, without the belief. */
+  get sums(): FitSums {
+    return this.#equations;
+  }
+
+  /** What the coefficients would be without those of others. */
+  alone(): Float64Array {
+    const coefficients = this.coefficients.slice();
+    if (this.#others) this.#solveFor(coefficients, undefined);
+    return coefficients;
   }
 
   /** What the sum is expected to be. */
@@ -38,26 +61,84 @@ export class NonNegativeFit {
     return one! * first + two! * second + three! * third;
   }
 
-  /** Takes in that the sum was `value`. A sample of weight w counts as w samples. */
-  add(features: readonly [number, number, number], value: number, weight: number): void {
-    this.#equations.add(features, value, weight);
+  /** From now on the fit is of these samples as well. @param ownLeft what its own count for beside them, up to 1 */
+  beside(others: FitSums | undefined, ownLeft: number): void {
+    this.#others = others;
+    this.#ownLeft = ownLeft;
     this.#solve();
   }
 
-  /** Coordinate descent: the system is small and well begun, so that a few rounds settle it, and zero is a wall. */
+  /**
+   * Takes in that the sum was `value`. A sample of weight w counts as w samples.
+   *
+   * @param elsewhere samples that others take in for one that is taken in here, so that all forget together what one that
+   *   took in everything would
+   */
+  add(features: Three, value: number, weight: number, elsewhere = 0): void {
+    if (elsewhere > 0) this.#equations.forget(elsewhere * weight);
+    this.#equations.add(features, value, weight);
+    this.#beliefLeft *= this.#memory ** ((1 + elsewhere) * weight);
+    this.#solve();
+  }
+
+  /**
+   * Coordinate descent: the system is small and well begun, so that a few rounds settle it, and zero is a wall. The belief is
+   * in it once, however many have seen samples, and as far as they would have forgotten it.
+   */
   #solve(): void {
-    const { coefficients } = this;
-    const { matrix, right } = this.#equations;
-    for (let round = 0; round < descentRounds; round++) {
-      for (let row = 0; row < size; row++) {
-        let rest = right[row]!;
-        for (let column = 0; column < size; column++) {
-          if (column !== row) rest -= matrix[row * size + column]! * coefficients[column]!;
-        }
-        coefficients[row] = Math.max(0, rest / matrix[row * size + row]!);
-      }
+    this.#solveFor(this.coefficients, this.#others);
+  }
+
+  #solveFor(coefficients: Float64Array, others: FitSums | undefined): void {
+    const told = others ? Math.max(leastBelief, 1 - (1 - this.#memory) * others.weight) : 1;
+    const matrix = new Float64Array(size * size);
+    const right = new Float64Array(size);
+    addSums({ matrix, right }, this.#equations, others ? this.#ownLeft : 1);
+    if (others) addSums({ matrix, right }, others, 1);
+    for (let at = 0; at < size; at++) {
+      const firmness = this.#firmness[at]! * this.#beliefLeft * told;
+      matrix[at * size + at]! += firmness / this.#belief[at]! ** 2;
+      right[at]! += firmness / this.#belief[at]!;
     }
+    descend({ matrix, right }, coefficients);
   }
 }
 
-const descentRounds = 12;
+/** Adds so much of some sums to others of the same size. */
+export function addSums(
+  to: { readonly matrix: Float64Array; readonly right: Float64Array },
+  { matrix, right }: Pick<FitSums, "matrix" | "right">,
+  share: number,
+): void {
+  for (let place = 0; place < to.matrix.length; place++) to.matrix[place]! += share * matrix[place]!;
+  for (let row = 0; row < to.right.length; row++) to.right[row]! += share * right[row]!;
+}
+
+/** As they are now. */
+export function copyOf({ matrix, right, weight }: FitSums): FitSums {
+  return { matrix: Float64Array.from(matrix), right: Float64Array.from(right), weight };
+}
+
+function descend({ matrix, right }: Pick<FitSums, "matrix" | "right">, coefficients: Float64Array): void {
+  for (let round = 0; round < maxRounds; round++) {
+    let change = 0;
+    for (let row = 0; row < size; row++) {
+      let rest = right[row]!;
+      for (let column = 0; column < size; column++) {
+        if (column !== row) rest -= matrix[row * size + column]! * coefficients[column]!;
+      }
+      const before = coefficients[row]!;
+      const after = Math.max(0, rest / matrix[row * size + row]!);
+      coefficients[row] = after;
+      change = Math.max(change, Math.abs(after - before) / Math.max(after, before, least));
+    }
+    if (round >= leastRounds && change < settled) return;
+  }
+}
+
+/** Whatever others have seen, so much of the belief stays: samples that are all alike leave a fit undetermined. */
+const leastBelief = 0.001;
+const leastRounds = 12;
+const maxRounds = 200;
+const settled = 1e-6;
+const least = 1e-12;

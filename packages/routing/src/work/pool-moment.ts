@@ -41,7 +41,7 @@ export class PoolMoment {
   describe(candidates: CandidateSet, index: number, target: RoutingTarget): void {
     const expected = this.#expected;
     const times = this.#times;
-    const factor = times.factorAt(target, expected);
+    const factor = times.factorOf(target);
     candidates.prefillMsPerToken[index] = factor * expected.msPerToken;
     candidates.prefillMsPerTokenPair[index] = factor * expected.msPerTokenPair;
     if (candidates.matchedCpuTokens[index]! > 0) {

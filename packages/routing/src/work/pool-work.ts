@@ -5,8 +5,9 @@ import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
 import { FetchRates, usualFetch } from "./fetch-rates.ts";
-import { FleetTimes } from "./fleet-times.ts";
+import { FleetSums } from "./fleet-sums.ts";
 import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
+import { copyOf } from "./least-squares.ts";
 import { PoolMoment } from "./pool-moment.ts";
 import { PoolTimes } from "./pool-times.ts";
 import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
@@ -15,12 +16,12 @@ import { slowTiers } from "./slow-tiers.ts";
 
 /** Time that the engines of one pool need, as learned from what this router sees of its own requests, and others of theirs. */
 export class PoolWork {
-  readonly rates = new PrefillRates();
-  readonly fetches = new FetchRates();
+  /** What other routers have seen. */
+  readonly fleet: FleetSums;
+  readonly rates: PrefillRates;
+  readonly fetches: FetchRates;
+  readonly pace: AnswerPace;
   readonly steps = new SharedSteps({ observe: (target, sample) => this.#learn(target, sample) });
-  readonly pace = new AnswerPace();
-  /** What other routers have learned. */
-  readonly fleet: FleetTimes;
   /** What is expected of the engines by all of this. */
   readonly times: PoolTimes;
   readonly busy: BusyShare;
@@ -30,18 +31,27 @@ export class PoolWork {
   constructor(clock: Clock) {
     this.#clock = clock;
     this.busy = new BusyShare(clock);
-    this.fleet = new FleetTimes(clock);
-    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fetches: this.fetches, fleet: this.fleet, clock });
+    this.fleet = new FleetSums(clock, {
+      prefill: () => this.rates.sums,
+      answers: () => this.pace.sums,
+      fetches: (tier) => this.fetches.sums(tier),
+      differences: () => this.rates.differences(),
+    });
+    this.rates = new PrefillRates(this.fleet);
+    this.fetches = new FetchRates(this.fleet);
+    this.pace = new AnswerPace(this.fleet);
+    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fetches: this.fetches });
   }
 
   /** What this router has learned itself, to be told to others. */
   get learned(): LearnedTimes {
+    const answers = this.pace.sums.weight;
     return {
-      fit: this.rates.fit,
-      samples: this.rates.weight,
-      msPerOutputToken: this.pace.msPerToken,
-      answers: this.pace.answers,
-      ageMs: this.times.ownAgeMs,
+      fit: this.rates.ownFit,
+      sums: copyOf(this.rates.sums),
+      msPerOutputToken: answers > 0 ? this.pace.sums.right[0]! / answers : 0,
+      answers,
+      ageMs: this.fleet.ownAgeMs,
       targets: [...this.rates.differences()],
       fetches: this.#learnedFetches(),
     };
@@ -76,12 +86,12 @@ export class PoolWork {
 
   #learnedFetches(): readonly LearnedFetch[] {
     // Not what others say: they are told what is seen here.
-    const belief = usualFetch(this.rates.msPerToken);
+    const belief = usualFetch(this.rates.ownFit.msPerKilotoken / 1e3);
     return slowTiers.flatMap((tier) => {
-      const rate = this.fetches.rateOf(tier, belief);
-      if (!rate) return [];
-      const { msPerKilotoken, weight, learnedMs } = rate;
-      return [{ tier, msPerKilotoken, samples: weight, ageMs: this.#clock.nowMs() - learnedMs }];
+      const own = this.fetches.own(tier, belief);
+      if (!own) return [];
+      const { msPerKilotoken, sums, learnedMs } = own;
+      return [{ tier, msPerKilotoken, sums: copyOf(sums), ageMs: this.#clock.nowMs() - learnedMs }];
     });
   }
 
@@ -141,7 +151,7 @@ export class PromptWork {
     const sample = { ...part, elapsedMs, hasWaited: this.#hasWaited || computedMs > this.#sentMs };
     const isLast = target.load.pendingWorkMs + (shared.pendingWorkMs[target.index] ?? 0) <= this.#workMs;
     pool.steps.computed(target, sample, isLast);
-    if (!part.fetched) pool.times.learns();
+    if (!part.fetched) pool.fleet.learns();
   }
 
   /** All of the answer came. @param tokens of it */

@@ -1,5 +1,7 @@
-import type { PrefillFit } from "./learned-times.ts";
-import { NonNegativeFit } from "./least-squares.ts";
+import type { FleetSums } from "./fleet-sums.ts";
+import { believedFit, errorFloorMs, outlierBound, type PrefillFit } from "./learned-times.ts";
+import { addSums, type FitSums, NonNegativeFit } from "./least-squares.ts";
+import { compare } from "./merge-sums.ts";
 import type { FetchedTokens } from "./slow-tiers.ts";
 
 /** What a prompt asks of a target's engine. */
@@ -49,15 +51,23 @@ interface TargetRatio extends RatedDifference {
 const nothingKnown: RatedDifference = { log: 0, known: 0 };
 
 /**
- * What prefill costs at each target of a pool, learned from the times to first tokens. One fit serves the pool, for its
- * engines are of one model and mostly alike; a target whose times are off it by a lasting factor gets that factor.
+ * What prefill costs at each target of a pool, learned from the times to first tokens: of what this router sees, and of what
+ * others have seen as one. One fit serves the pool, for its engines are of one model and mostly alike; a target whose times
+ * are off it by a lasting factor gets that factor.
  */
 export class PrefillRates {
-  #fit = believedFit(1);
+  readonly #fleet: FleetSums | undefined;
+  #own = fitOf(1);
   /** Samples of the beginning, until there are `startSamples`. */
   #first: PrefillSample[] | undefined = [];
   readonly #ratios: (TargetRatio | undefined)[] = [];
   #samples = 0;
+  #seenVersion = 0;
+
+  /** @param fleet what other routers know; left out where there are none */
+  constructor(fleet?: FleetSums) {
+    this.#fleet = fleet;
+  }
 
   /** For a token of the prompt, at a target of factor 1. */
   get msPerToken(): number {
@@ -74,36 +84,39 @@ export class PrefillRates {
     return this.#fit.coefficients[2]!;
   }
 
+  /** That were seen here. */
   get samples(): number {
     return this.#samples;
   }
 
-  /** Samples that the fit rests on: those of long ago, and those that are doubted, count for less. */
-  get weight(): number {
-    return this.#fit.weight;
+  /** Whether anybody has seen any. */
+  get isLearned(): boolean {
+    return this.#samples > 0 || this.#fleet?.merged?.prefill !== undefined;
+  }
+
+  /** Of what was seen here: samples of long ago, and those that are doubted, count for less. */
+  get sums(): FitSums {
+    return this.#own.sums;
   }
 
   /** In milliseconds. */
   get fit(): PrefillFit {
-    const [msPerKilotoken, msPerMegapair, fixedMs] = this.#fit.coefficients;
-    return { msPerKilotoken: msPerKilotoken!, msPerMegapair: msPerMegapair!, fixedMs: fixedMs! };
+    return asFit(this.#fit.coefficients);
   }
 
-  /** As it is now: what is handed out changes with each sample. */
-  differenceOf({ index, key }: RatedTarget): RatedDifference {
-    const ratio = this.#ratios[index];
-    return ratio?.key === key ? ratio : nothingKnown;
+  /** By what was seen here alone. */
+  get ownFit(): PrefillFit {
+    return asFit(this.#own.alone());
   }
 
-  /** Every target that something is known of. */
+  /** Every target that something was seen of here. */
   *differences(): Generator<RatedDifference & { readonly key: string }, void, undefined> {
     for (const ratio of this.#ratios) if (ratio) yield { ...ratio };
   }
 
   /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
-  factorOf({ index, key }: RatedTarget): number {
-    const known = this.#ratios[index];
-    return known?.key === key ? factorOfLog(known.log) : 1;
+  factorOf(target: RatedTarget): number {
+    return factorOfLog(this.#logOf(target));
   }
 
   /** Milliseconds of computing, without what a first token takes besides. */
@@ -121,26 +134,65 @@ export class PrefillRates {
     else this.#goOn(target, sample);
   }
 
+  /** With what others have told by now. */
+  get #fit(): NonNegativeFit {
+    const fleet = this.#fleet;
+    if (fleet && fleet.version !== this.#seenVersion) this.#hear(fleet);
+    return this.#own;
+  }
+
+  #hear(fleet: FleetSums): void {
+    this.#seenVersion = fleet.version;
+    const others = fleet.merged?.prefill;
+    const { own, told } = fleet.left;
+    // What is believed beside all of it is as fast as they say, as long as nothing was seen here.
+    if (others && this.#samples === 0) this.#own = fitOf(this.#toldScale);
+    this.#own.beside(others && scaled(others, told), own);
+  }
+
+  /** By how much others say that what is believed is off. */
+  get #toldScale(): number {
+    const others = this.#fleet?.merged?.prefill;
+    return others ? Math.max(leastScale, compare(others, yardstick).speed) : 1;
+  }
+
+  /** Logarithm of what a target takes over what the fit says: as long as little is known, the rest is taken to be like the pool. */
+  #logOf({ index, key }: RatedTarget): number {
+    const ratio = this.#ratios[index];
+    const { log, known } = ratio?.key === key ? ratio : nothingKnown;
+    const told = this.#fleet?.merged?.differences.get(key);
+    if (!told) return log;
+    const left = this.#fleet!.left;
+    return (left.own * log + left.told * told.log) / Math.max(1, left.own * known + left.told * told.known);
+  }
+
   /**
    * The first samples are judged together, for what is believed may be far off, and so may any of them: an engine's first
-   * prompts take long. The fit is made anew around the median of how far they are off, the belief counted in.
+   * prompts take long. The fit is made anew around the median of how far they are off, the belief counted in, or what others say
+   * in its place: no more of it, for by these samples this router judges them.
    */
   #begin(first: PrefillSample[], sample: PrefillSample): void {
     first.push(sample);
-    const believed = believedFit(1);
-    const ratios = [1, ...first.map((one) => ratioOf(one, believed, 1))].sort((one, other) => one - other);
-    const fit = believedFit(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
+    const believed = fitOf(1);
+    const ratios = [this.#toldScale, ...first.map((one) => ratioOf(one, believed, 1))].sort(
+      (one, other) => one - other,
+    );
+    const fit = fitOf(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
     // What each is compared with must not move on the way.
     const parts = first.map((one) => ({ one, expectedMs: expectedMsOf(one, fit) }));
     for (const { one, expectedMs } of parts) learn(fit, one, { expectedMs, ratio: one.elapsedMs / expectedMs });
-    this.#fit = fit;
+    this.#own = fit;
+    if (this.#fleet) this.#hear(this.#fleet);
     if (first.length === startSamples) this.#first = undefined;
   }
 
   #goOn(target: RatedTarget, sample: PrefillSample): void {
+    // What others have told is older beside each sample that comes here.
+    if (this.#fleet?.merged) this.#hear(this.#fleet);
+    const fit = this.#own;
     const factor = this.factorOf(target);
-    const ratio = ratioOf(sample, this.#fit, factor);
-    learn(this.#fit, sample, { expectedMs: expectedMsOf(sample, this.#fit), ratio });
+    const ratio = ratioOf(sample, fit, factor);
+    learn(fit, sample, { expectedMs: expectedMsOf(sample, fit), ratio }, this.#fleet?.routers);
     if (!sample.hasWaited) this.#noteRatio(target, Math.log(ratio * factor));
   }
 
@@ -151,36 +203,35 @@ export class PrefillRates {
       known = { key, log: 0, known: 0 };
       this.#ratios[index] = known;
     }
-    known.log += ratioGain * Math.max(-ratioStep, Math.min(ratioStep, log - known.log));
-    known.known += ratioGain * (1 - known.known);
+    const before = this.#logOf({ index, key });
+    const kept = (1 - ratioGain) ** (1 + (this.#fleet?.routers ?? 0));
+    const moved = before + Math.max(-ratioStep, Math.min(ratioStep, log - before));
+    known.log = kept * known.log + ratioGain * moved;
+    known.known = kept * known.known + ratioGain;
   }
 }
 
 /** What a target takes over others: 1 unless it differs by more than chance does. */
-export function factorOfLog(log: number): number {
+function factorOfLog(log: number): number {
   return Math.abs(log) > likeness ? Math.exp(log) : 1;
 }
 
 /** Targets of a higher place are taken to be like their pool. */
 export const maxRatedTargets = 4_096;
 
-/** To begin with: an engine of 8,000 tokens a second. */
-const believed = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
 /**
  * By how much of a sample each of these is held. At some engines the last two are, beside the first, ten times what is believed:
  * held by one, they would not get there in hundreds of prompts, and a prompt of 100,000 tokens would be taken for half of what it is.
  */
 const beliefFirmness = [1, 0.03, 0.1] as const;
+const yardstick = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 const startSamples = 16;
 /** No engine is faster than a thousand times what is believed. */
 const leastScale = 0.001;
 /** 500 samples later one counts by a third. */
 const memory = 0.998;
-/** A sample is taken to be off by no more. */
-const outlierBound = 3;
 /** Logarithm up to which a sample is off by chance; beyond it samples pull no harder (Huber's loss). */
 const usualError = 0.25;
-const errorFloorMs = 10;
 const waitedWeight = 0.2;
 /** A lasting difference below this (e^0.2: 22 %) is not told from chance: engines that are alike must look alike. */
 const likeness = 0.2;
@@ -188,8 +239,20 @@ const ratioGain = 0.05;
 /** A sample moves the logarithm of a target's factor by no more than if it were off by this. */
 const ratioStep = 0.5;
 
-function believedFit(scale: number): NonNegativeFit {
-  const { msPerKilotoken, msPerMegapair, fixedMs } = believed;
+function asFit(coefficients: Float64Array): PrefillFit {
+  const [msPerKilotoken, msPerMegapair, fixedMs] = coefficients;
+  return { msPerKilotoken: msPerKilotoken!, msPerMegapair: msPerMegapair!, fixedMs: fixedMs! };
+}
+
+function scaled(sums: FitSums, share: number): FitSums {
+  if (share === 1) return sums;
+  const to = { matrix: new Float64Array(9), right: new Float64Array(3) };
+  addSums(to, sums, share);
+  return { ...to, weight: share * sums.weight };
+}
+
+function fitOf(scale: number): NonNegativeFit {
+  const { msPerKilotoken, msPerMegapair, fixedMs } = believedFit;
   const belief = [scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs] as const;
   return new NonNegativeFit(belief, beliefFirmness, memory);
 }
@@ -208,6 +271,7 @@ function learn(
   fit: NonNegativeFit,
   sample: PrefillSample,
   { expectedMs, ratio }: { readonly expectedMs: number; readonly ratio: number },
+  elsewhere = 0,
 ): void {
   const bounded = Math.min(outlierBound, Math.max(1 / outlierBound, ratio));
   // Errors count by their share of the whole: what matters of a long prompt is not a few milliseconds.
@@ -215,7 +279,7 @@ function learn(
   const [one, two, three] = featuresOf(sample);
   const trust = Math.min(1, usualError / Math.abs(Math.log(bounded)));
   const weight = trust * (sample.hasWaited ? waitedWeight : 1);
-  fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight);
+  fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight, elsewhere);
 }
 
 /** By which a fit's three products are multiplied: thousand tokens, million pairs, and one. */

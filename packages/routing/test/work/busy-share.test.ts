@@ -194,3 +194,66 @@ describe("what other routers send counts like what this one does", () => {
     });
   }
 });
+
+describe.each([1, 2, 3])("eight routers see the share that one sees that sends everything, seed %i", (seed) => {
+  const routers = 8;
+  const targets = 4;
+
+  /** Random work of all of them; each looks at what the others sent when it sends something itself. */
+  function fleetOf() {
+    const random = createSeededRandom(seed);
+    const time = createVirtualTime();
+    const one = new BusyShare(time.clock);
+    const share = () => ({
+      busy: new BusyShare(time.clock),
+      shared: { sentWorkMs: new Float64Array(targets), sinceMs: time.clock.nowMs() },
+    });
+    const many = Array.from({ length: routers }, share);
+    const look = ({ busy, shared }: ReturnType<typeof share>): void => {
+      for (let target = 0; target < targets; target++) busy.heard(target, shared, time.clock.nowMs());
+    };
+    const run = (durationMs: number): void => {
+      const untilMs = time.clock.nowMs() + durationMs;
+      while (time.clock.nowMs() < untilMs) {
+        const [by, target, workMs] = [random.integer(routers), random.integer(targets), random.integer(90)];
+        look(many[by]!);
+        many[by]!.busy.sent(target, workMs);
+        one.sent(target, workMs);
+        for (const [at, { shared }] of many.entries()) if (at !== by) shared.sentWorkMs[target]! += workMs;
+        time.advance(60 * random.float());
+      }
+    };
+    const of = (busy: BusyShare): number => {
+      let sent = 0;
+      for (let target = 0; target < targets; target++) sent += busy.sentTo(target);
+      return busy.of(sent, targets);
+    };
+    const errorOf = (router: ReturnType<typeof share>): number => {
+      look(router);
+      return Math.abs(of(router.busy) / of(one) - 1);
+    };
+    return { run, many, errorOf, share };
+  }
+
+  test("within 1 %, in the first minute and after it", () => {
+    const { run, many, errorOf } = fleetOf();
+    for (const durationMs of [5_000, 10_000, 45_000, 300_000]) {
+      run(durationMs);
+      for (const router of many) expect(errorOf(router), `after ${durationMs} ms more`).toBeLessThan(0.01);
+    }
+  });
+
+  test("one that begins anew goes by what it has heard since, within 15 % after ten seconds, and 2 after five minutes", () => {
+    const { run, many, errorOf, share } = fleetOf();
+    run(120_000);
+    many[3] = share();
+    for (const [durationMs, most] of [
+      [10_000, 0.15],
+      [290_000, 0.02],
+    ] as const) {
+      run(durationMs);
+      expect(errorOf(many[3]!), `after ${durationMs} ms more`).toBeLessThan(most);
+      expect(errorOf(many[0]!)).toBeLessThan(0.01);
+    }
+  });
+});

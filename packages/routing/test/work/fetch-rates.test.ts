@@ -34,14 +34,16 @@ function teach(rates: FetchRates, count: number, { random, truth, target = 0, bi
   }
 }
 
-const rateOf = (rates: FetchRates, tier: SlowTier): number => rates.rateOf(tier, belief)?.msPerKilotoken ?? Number.NaN;
+const rateOf = (rates: FetchRates, tier: SlowTier): number => rates.own(tier, belief)?.msPerKilotoken ?? Number.NaN;
+const factorOf = (rates: FetchRates, target = targetOf(0), tier: SlowTier = "cpu"): number =>
+  rates.msPerKilotoken(target, tier, belief) / rateOf(rates, tier);
 
 test("before the first sample nothing is known of any tier; what is believed are the usual credits", () => {
   const rates = new FetchRates();
   expect(belief).toEqual({ cpu: 20, disk: 60, external: 40 });
   expect(usualFetch(0)).toEqual({ cpu: 0.25, disk: 0.75, external: 0.5 });
-  for (const tier of ["cpu", "disk", "external"] as const) expect(rates.rateOf(tier, belief)).toBeUndefined();
-  expect(rates.factorOf(targetOf(0), "cpu", { pool: 5, unit: 20 })).toBe(1);
+  for (const tier of ["cpu", "disk", "external"] as const) expect(rates.own(tier, belief)).toBeUndefined();
+  expect(rates.msPerKilotoken(targetOf(0), "cpu", belief)).toBeNaN();
 });
 
 describe("what fetching takes is known after 60 samples", () => {
@@ -55,7 +57,7 @@ describe("what fetching takes is known after 60 samples", () => {
       const rates = new FetchRates();
       teach(rates, 60, { random: createSeededRandom(seed), truth: { cpu: truth } });
       expect(Math.abs(rateOf(rates, "cpu") - truth), `seed ${seed}`).toBeLessThan(0.15 * truth + 1.5);
-      expect(rates.rateOf("disk", belief)).toBeUndefined();
+      expect(rates.own("disk", belief)).toBeUndefined();
       expect(rates.samples).toBe(60);
     }
   });
@@ -112,7 +114,7 @@ test("a prompt of which fetching is a small part tells nothing, however many the
   const rates = new FetchRates();
   // 16 tokens beside computing that takes a fifth longer than is expected.
   teach(rates, 2_000, { random, truth: { cpu: 3 }, bias: 0.8, tokens: () => 16 });
-  expect(rates.rateOf("cpu", belief)).toBeUndefined();
+  expect(rates.own("cpu", belief)).toBeUndefined();
   expect(rates.samples).toBe(0);
 });
 
@@ -125,11 +127,11 @@ describe("targets whose links differ", () => {
         teach(rates, 1, { random, truth: { cpu: target === 3 ? 40 : 10 }, target });
     }
     const pool = rateOf(rates, "cpu");
-    const of = (target: number): number => pool * rates.factorOf(targetOf(target), "cpu", { pool, unit: belief.cpu });
+    const of = (target: number): number => pool * factorOf(rates, targetOf(target));
     expect(Math.abs(of(3) / 40 - 1)).toBeLessThan(0.25);
     for (const target of [0, 1, 2]) expect(of(target)).toBeLessThan(pool);
-    expect(rates.factorOf({ index: 3, key: "another" }, "cpu", { pool, unit: belief.cpu })).toBe(1);
-    expect(rates.factorOf(targetOf(3), "disk", { pool, unit: belief.disk })).toBe(1);
+    expect(factorOf(rates, { index: 3, key: "another" })).toBe(1);
+    expect(rates.msPerKilotoken(targetOf(3), "disk", belief)).toBeNaN();
   });
 
   test("alike ones look alike", () => {
@@ -138,8 +140,7 @@ describe("targets whose links differ", () => {
     for (let round = 0; round < 100; round++) {
       for (let target = 0; target < 8; target++) {
         teach(rates, 1, { random, truth: { cpu: 25 }, target });
-        const pool = rateOf(rates, "cpu");
-        if (round > 10) expect(rates.factorOf(targetOf(target), "cpu", { pool, unit: belief.cpu })).toBe(1);
+        if (round > 10) expect(factorOf(rates, targetOf(target))).toBe(1);
       }
     }
   });
@@ -152,9 +153,8 @@ describe("targets whose links differ", () => {
       for (const target of [maxFetchTargets - 1, maxFetchTargets])
         teach(rates, 1, { random, truth: { cpu: 60 }, target });
     }
-    const pool = rateOf(rates, "cpu");
-    expect(rates.factorOf(targetOf(maxFetchTargets - 1), "cpu", { pool, unit: belief.cpu })).toBeGreaterThan(1.5);
-    expect(rates.factorOf(targetOf(maxFetchTargets), "cpu", { pool, unit: belief.cpu })).toBe(1);
+    expect(factorOf(rates, targetOf(maxFetchTargets - 1))).toBeGreaterThan(1.5);
+    expect(factorOf(rates, targetOf(maxFetchTargets))).toBe(1);
   });
 });
 
@@ -169,10 +169,10 @@ test.each([
   const random = createSeededRandom(1);
   const rates = new FetchRates();
   teach(rates, 30, { random, truth: { cpu: 10 } });
-  const before = rates.rateOf("cpu", belief);
+  const before = rateOf(rates, "cpu");
   const sample = { fetched: { ...nothing, cpu: 100 }, elapsedMs: 10, computeMs: 4, atMs: 99 };
   rates.observe(targetOf(0), { ...sample, ...wrong }, belief);
-  expect(rates.rateOf("cpu", belief)).toEqual(before);
+  expect(rateOf(rates, "cpu")).toBe(before);
   expect(rates.samples).toBe(30);
 });
 

@@ -2,9 +2,15 @@ import { asRouterId, createSeededRandom } from "@espalier/common";
 import type { Note, NoteBoard } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createFleetLearning, type FleetLearning, maxUnusedPools, tellMs } from "../../src/work/fleet-learning.ts";
+import {
+  createFleetLearning,
+  type FleetLearning,
+  firstTellMs,
+  maxUnusedPools,
+  tellMs,
+} from "../../src/work/fleet-learning.ts";
 import { writeTimesNote } from "../../src/work/learned-note.ts";
-import type { LearnedTimes } from "../../src/work/learned-times.ts";
+import { type LearnedTimes, sumsOfFit } from "../../src/work/learned-times.ts";
 import type { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-engine.ts";
 
@@ -45,16 +51,17 @@ beforeEach(async () => {
   await learning.start();
 });
 
-const timesOf = (by = 1): LearnedTimes => ({
-  fit: { msPerKilotoken: 60 * by, msPerMegapair: by, fixedMs: 12 },
-  ...{ samples: 100, msPerOutputToken: 20, answers: 40, ageMs: 0, targets: [], fetches: [] },
-});
+function timesOf(by = 1): LearnedTimes {
+  const fit = { msPerKilotoken: 60 * by, msPerMegapair: by, fixedMs: 12 };
+  const sums = sumsOfFit(fit, 100);
+  return { fit, sums, msPerOutputToken: 20, answers: 40, ageMs: 0, targets: [], fetches: [] };
+}
 
 function learn(work: PoolWork, count: number, by = 1): void {
   for (let at = 0; at < count; at++) {
     const truth = { ...usualEngine, msPerToken: by * usualEngine.msPerToken };
     work.rates.observe(targetOf(0), measured(truth, anyPrompt(random), random));
-    work.times.learns();
+    work.fleet.learns();
   }
 }
 
@@ -75,7 +82,25 @@ describe("what is told", () => {
     expect(board.posted.map(({ key }) => key)).toEqual(["times/llama", "times/qwen"]);
     const { rates } = learning.workOf("llama");
     board.hear("times/other", board.posted[0]!.bytes);
-    expect(learning.workOf("other").times.msPerToken).toBeCloseTo(rates.msPerToken, 6);
+    expect(learning.workOf("other").times.msPerToken / rates.msPerToken).toBeCloseTo(1, 1);
+  });
+
+  test("is told four times a second until a router has seen 64 prompts, and not so often from then on", () => {
+    const work = learning.workOf("llama");
+    for (let at = 0; at < 64; at++) {
+      learn(work, 1);
+      time.advance(firstTellMs);
+    }
+    expect(board.posted).toHaveLength(64);
+    for (let at = 0; at < 64; at++) {
+      learn(work, 1);
+      time.advance(firstTellMs);
+    }
+    expect(board.posted.length).toBeLessThanOrEqual(64 + (64 * firstTellMs) / tellMs);
+    expect(board.posted.length).toBeGreaterThan(65);
+    const before = board.posted.length;
+    time.advance(60_000);
+    expect(board.posted.length).toBeLessThanOrEqual(before + 1);
   });
 
   test("is told again when it has changed, or rests on much more, and not before", () => {
@@ -97,7 +122,7 @@ describe("what is told", () => {
   test("is told again each minute as long as something is being learned", () => {
     const work = learning.workOf("llama");
     teach(work.rates, 400, { random });
-    work.times.learns();
+    work.fleet.learns();
     time.advance(tellMs);
     for (let second = 0; second < 180; second++) {
       if (second % 2 === 0) learn(work, 1);
@@ -137,8 +162,8 @@ describe("what is heard", () => {
     const used = learning.workOf("llama");
     board.hear("times/llama", writeTimesNote(timesOf()));
     board.hear("times/qwen", writeTimesNote(timesOf(3)));
-    expect(used.times.msPerToken).toBeCloseTo(0.06, 9);
-    expect(learning.workOf("qwen").times.msPerToken).toBeCloseTo(0.18, 9);
+    expect(used.times.msPerToken / 0.06).toBeCloseTo(1, 1);
+    expect(learning.workOf("qwen").times.msPerToken / 0.18).toBeCloseTo(1, 1);
     expect(learning.workOf("unheard").times.msPerToken).toBe(0.125);
     expect(heardAs("taken")).toBe(2);
   });
@@ -146,7 +171,8 @@ describe("what is heard", () => {
   test("is as old as it was when it was written, and has lain since", () => {
     const work = learning.workOf("llama");
     board.hear("times/llama", writeTimesNote({ ...timesOf(), ageMs: 400_000 }), "other", 200_000);
-    expect(work.fleet.samples).toBeCloseTo(50, 3);
+    work.fleet.learns();
+    expect(work.fleet.left.told).toBeCloseTo(0.5, 9);
   });
 
   test("is left out and counted where it cannot be so, or cannot be read", () => {

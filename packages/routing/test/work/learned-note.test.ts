@@ -7,11 +7,13 @@ import {
   readTimesNote,
   writeTimesNote,
 } from "../../src/work/learned-note.ts";
-import type { LearnedTimes } from "../../src/work/learned-times.ts";
+import { isPlausible, type LearnedTimes, sumsOfFetch, sumsOfFit } from "../../src/work/learned-times.ts";
 
+const fit = { msPerKilotoken: 79.3, msPerMegapair: 1.234567, fixedMs: 12.5 };
 const base: LearnedTimes = {
-  fit: { msPerKilotoken: 79.3, msPerMegapair: 1.234567, fixedMs: 12.5 },
-  samples: 123.4,
+  fit,
+  // Not quite what the fit says: sums are told as they are.
+  sums: sumsOfFit({ ...fit, fixedMs: 12.7 }, 123.4),
   msPerOutputToken: 18.25,
   answers: 50,
   ageMs: 1_500,
@@ -20,20 +22,33 @@ const base: LearnedTimes = {
 };
 
 const fetches: LearnedTimes["fetches"] = [
-  { tier: "cpu", msPerKilotoken: 3.125, samples: 210.5, ageMs: 40 },
-  { tier: "external", msPerKilotoken: 0, samples: 1, ageMs: 700_000 },
+  { tier: "cpu", msPerKilotoken: 3.125, sums: sumsOfFetch(3.2, 210.5), ageMs: 40 },
+  { tier: "external", msPerKilotoken: 0, sums: sumsOfFetch(0, 1), ageMs: 700_000 },
 ];
+/** Bytes of the sums, behind what older routers write. */
+const sumsBytes = (tiers: number): number => 9 * 8 + tiers * 2 * 8;
 
 describe("a note of learned times", () => {
-  test("tells of the tiers that were fetched from, and may end before them", () => {
+  test("of an older router ends with its tiers, or before them, and stands for samples that say what it says", () => {
+    const older = { ...base, sums: sumsOfFit(base.fit, 123.4) };
+    const told = fetches.map((fetch) => ({ ...fetch, sums: sumsOfFetch(fetch.msPerKilotoken, fetch.sums.weight) }));
     const note = writeTimesNote({ ...base, fetches });
     expect(readTimesNote(note)).toEqual({ ...base, fetches });
-    expect(readTimesNote(note.slice(0, writeTimesNote(base).length - 1))).toEqual(base);
+    expect(readTimesNote(note.slice(0, -sumsBytes(2)))).toEqual({ ...older, fetches: told });
+    expect(readTimesNote(writeTimesNote(base).slice(0, -sumsBytes(0) - 1))).toEqual(older);
+    expect(isPlausible(readTimesNote(note.slice(0, -sumsBytes(2))))).toBe(true);
+  });
+
+  test("begins as that of an older router, which reads as much of it", () => {
+    // Version, three times 10 ms and so on: what was written before there were sums.
+    const note = writeTimesNote({ ...base, sums: sumsOfFit(fit, 9.9), answers: 5, ageMs: 7 });
+    expect([...note.slice(0, 1)]).toEqual([1]);
+    expect(readTimesNote(note.slice(0, -sumsBytes(0)))).toMatchObject({ fit, answers: 5, ageMs: 7 });
   });
 
   test("may tell of tiers that are not known here, which are passed over", () => {
     const note = writeTimesNote({ ...base, fetches });
-    const start = writeTimesNote(base).length;
+    const start = writeTimesNote(base).length - sumsBytes(0);
     expect(note[start]).toBe(1);
     const later = note.slice();
     later[start] = 4;
@@ -50,7 +65,7 @@ describe("a note of learned times", () => {
     ];
     const note = writeTimesNote({ ...base, targets });
     expect(readTimesNote(note)).toEqual({ ...base, targets });
-    expect(note.length).toBeLessThan(100);
+    expect(note.length).toBeLessThan(100 + sumsBytes(0));
   });
 
   test("of any times is read within what it rounds", () => {
@@ -58,7 +73,10 @@ describe("a note of learned times", () => {
     for (let round = 0; round < 200; round++) {
       const ms = (): number => random.float() * 10 ** random.integer(4);
       const fit = { msPerKilotoken: ms(), msPerMegapair: ms(), fixedMs: ms() };
-      const read = readTimesNote(writeTimesNote({ ...base, fit, samples: 1_000 * random.float() }));
+      const sums = sumsOfFit(fit, 1_000 * random.float());
+      const read = readTimesNote(writeTimesNote({ ...base, fit, sums }));
+      expect([read.sums.matrix, read.sums.right]).toEqual([sums.matrix, sums.right]);
+      expect(Math.abs(read.sums.weight - sums.weight)).toBeLessThanOrEqual(0.05 + 1e-9);
       for (const name of ["msPerKilotoken", "msPerMegapair", "fixedMs"] as const) {
         expect(Math.abs(read.fit[name] - fit[name])).toBeLessThan(1e-6);
       }
@@ -92,13 +110,13 @@ describe("a note of learned times", () => {
   test("of another version, cut short, with too many targets or too long is refused", () => {
     const targets = [{ key: "t", log: 1, known: 1 }];
     const note = writeTimesNote({ ...base, targets, fetches });
-    const endOfTargets = writeTimesNote({ ...base, targets }).length - 1;
+    const ends = [writeTimesNote({ ...base, targets }).length - sumsBytes(0) - 1, note.length - sumsBytes(2)];
     expect(() => readTimesNote(Uint8Array.of(2, ...note.slice(1)))).toThrow(RangeError);
     for (let length = 0; length < note.length; length++) {
-      if (length === endOfTargets) continue;
+      if (ends.includes(length)) continue;
       expect(() => readTimesNote(note.slice(0, length)), `${length} bytes`).toThrow(RangeError);
     }
-    const empty = writeTimesNote(base);
+    const empty = writeTimesNote(base).slice(0, -sumsBytes(0));
     const many = Uint8Array.of(...empty.slice(0, -2), 0x81, 0x02);
     expect(() => readTimesNote(many)).toThrow("257 targets");
     expect(() => readTimesNote(Uint8Array.of(...empty.slice(0, -1), maxNotedTiers + 1))).toThrow("17 tiers");

@@ -1,8 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
-import { learningHalfLifeMs } from "../../src/work/fleet-times.ts";
-import { maxTrust } from "../../src/work/pool-times.ts";
+import { learningHalfLifeMs } from "../../src/work/fleet-sums.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, type EngineTruth, measured, targetOf, usualEngine } from "./synthetic-engine.ts";
 
@@ -34,7 +33,7 @@ function seeMore(work: PoolWork, rounds: number, truthOf: (index: number) => Eng
     for (let index = 0; index < 4; index++) {
       time.advance(50);
       work.rates.observe(targetOf(index), measured(truthOf(index), anyPrompt(random), random));
-      work.times.learns();
+      work.fleet.learns();
     }
   }
 }
@@ -44,8 +43,10 @@ const tell = (to: PoolWork, from: PoolWork, router = "other") => to.fleet.tell(r
 describe("a router alone", () => {
   test("expects what it has learned itself, to the last bit", () => {
     const work = routerAfter(60, (index) => scaled(index === 2 ? 3 : 1));
-    expect(work.times.msPerToken).toBe(work.rates.msPerToken);
-    expect(work.times.msPerTokenPair).toBe(work.rates.msPerTokenPair);
+    const { msPerToken, msPerTokenPair, fixedMs } = work.rates;
+    expect(work.times.moment()).toEqual({ msPerToken, msPerTokenPair, fixedMs, isLearned: true });
+    expect(new PoolWork(time.clock).times.moment()).toMatchObject({ msPerToken: 0.125, fixedMs: 20, isLearned: false });
+    expect(work.rates.ownFit).toEqual(work.rates.fit);
     for (let index = 0; index < 5; index++) {
       expect(work.times.workMs(targetOf(index), part)).toBe(work.rates.workMs(targetOf(index), part));
     }
@@ -82,43 +83,39 @@ describe("a router that has just come", () => {
     const joiner = new PoolWork(time.clock);
     tell(joiner, other);
     expect(joiner.times.msPerOutputToken).toBeCloseTo(25, 9);
+    expect(joiner.times.moment().isLearned).toBe(true);
+    joiner.fleet.learns();
     for (let at = 0; at < 200; at++) joiner.pace.observe(11, 100);
-    // Thirty answers that others saw still count, beside its own fifty.
-    expect(joiner.times.msPerOutputToken).toBeLessThan(16);
+    // Twenty answers that others saw still count, beside its own thirty.
+    expect(joiner.times.msPerOutputToken).toBeLessThan(18);
     expect(joiner.times.msPerOutputToken).toBeGreaterThan(10);
   });
 });
 
 describe("what a router sees itself", () => {
-  test("counts for most after some dozens of prompts, though others say otherwise", () => {
-    const other = routerAfter(200, () => scaled(3));
+  test("goes over what others say as soon as it is enough to judge them by, when they are four times off", () => {
+    const other = routerAfter(200, () => scaled(6));
     const work = new PoolWork(time.clock);
     tell(work, other);
     const truth = routerAfter(200).rates.workMs(targetOf(0), part);
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeGreaterThan(2.5);
-    seeMore(work, 16);
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeLessThan(2);
-    seeMore(work, 60);
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeLessThan(1.35);
+    expect(work.times.workMs(targetOf(0), part) / truth).toBeGreaterThan(5);
+    for (let round = 0; round < 20; round++) {
+      seeMore(work, 4);
+      tell(work, other);
+    }
+    expect(work.fleet.routers).toBe(0);
+    expect(Math.abs(work.times.workMs(targetOf(0), part) / truth - 1)).toBeLessThan(0.1);
   });
 
-  test("counts no less when others have seen more than the bound, and more when they have seen less", () => {
-    const { learned } = routerAfter(50, () => scaled(3));
-    const work = routerAfter(10);
-    const expectedAt = (samples: number): number => {
-      work.fleet.tell("other", { ...learned, ageMs: 0, samples });
-      return work.times.workMs(targetOf(0), part);
-    };
-    const atBound = expectedAt(maxTrust);
-    expect(expectedAt(maxTrust + 1)).toBe(atBound);
-    expect(expectedAt(maxTrust - 1)).toBeLessThan(atBound);
-  });
-
-  test("of a target goes over what others say of that target", () => {
-    const other = routerAfter(150, (index) => scaled(index === 1 ? 4 : 1));
-    const work = routerAfter(150);
-    tell(work, other);
-    expect(work.times.factorOf(targetOf(1))).toBe(1);
+  test("goes over what others have seen of other engines, and they go on as they do", () => {
+    const other = routerAfter(200, () => scaled(3));
+    const work = new PoolWork(time.clock);
+    const truth = routerAfter(200).rates.workMs(targetOf(0), part);
+    for (let round = 0; round < 40; round++) {
+      tell(work, other);
+      seeMore(work, 8);
+    }
+    expect(work.times.workMs(targetOf(0), part) / truth).toBeLessThan(2.6);
   });
 
   test("long ago counts for less than what others see now", () => {
@@ -149,10 +146,10 @@ test("what is told is what the router has seen itself, nothing of what it was to
     routerAfter(100, () => scaled(5)),
   );
   expect(work.learned).toEqual(before);
-  expect(work.learned.samples).toBe(0);
+  expect(work.learned.sums.weight).toBe(0);
   seeMore(work, 10);
   time.advance(7_000);
   expect(work.learned.ageMs).toBe(7_000);
-  expect(work.learned.samples).toBeGreaterThan(20);
+  expect(work.learned.sums.weight).toBeGreaterThan(20);
   expect(work.learned.targets.map(({ key }) => key)).toEqual(["engine-0", "engine-1", "engine-2", "engine-3"]);
 });

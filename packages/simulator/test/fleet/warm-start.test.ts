@@ -1,4 +1,5 @@
 import { enginePresets } from "@espalier/engine-model";
+import { PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
 import type { LinkModel } from "../../src/run/run-options.ts";
@@ -37,7 +38,7 @@ describe.each(["real", "delays"] as const)("a router that joins others that have
       const others = (first!.rates.workMs(target, part) + second!.rates.workMs(target, part)) / 2;
       expect(Math.abs(joiner!.times.workMs(target, part) / others - 1)).toBeLessThan(0.05);
       // What is believed before anything is learned is nowhere near.
-      expect(Math.abs(joiner!.rates.workMs(target, part) / others - 1)).toBeGreaterThan(0.25);
+      expect(Math.abs(new PoolWork(fleet.time.clock).times.workMs(target, part) / others - 1)).toBeGreaterThan(0.25);
     }
     expect(joiner!.times.msPerOutputToken).toBeGreaterThan(0);
     await fleet.stop();

@@ -1,0 +1,215 @@
+import type { Clock } from "@espalier/common";
+import { believedFit, isPlausible, type LearnedTimes } from "./learned-times.ts";
+import type { FitSums } from "./least-squares.ts";
+import { countedShares, type MergedSums, mergeSums } from "./merge-sums.ts";
+import { type SlowTier, slowTiers } from "./slow-tiers.ts";
+
+/** What other routers have seen of a pool, added up as of `learnedMs`. */
+export interface FleetSamples {
+  /** When the latest of it was learned, by the monotonic clock. */
+  readonly learnedMs: number;
+  readonly prefill: MergedSums | undefined;
+  readonly answers: MergedSums | undefined;
+  /** By key: logarithms of what targets take over the fit, summed, and their weights. */
+  readonly differences: ReadonlyMap<string, { readonly log: number; readonly known: number }>;
+  /** Tiers that somebody has fetched from. */
+  readonly fetches: ReadonlyMap<SlowTier, MergedSums & { readonly learnedMs: number }>;
+}
+
+/** What this router has seen itself, by which it judges the others. */
+export interface OwnSamples {
+  prefill(): FitSums;
+  answers(): FitSums;
+  fetches(tier: SlowTier): FitSums;
+  differences(): Iterable<{ readonly key: string; readonly log: number; readonly known: number }>;
+}
+
+/** What is left by age, beside each other: the later of the two is whole. */
+export interface Left {
+  readonly own: number;
+  readonly told: number;
+}
+
+interface Told {
+  readonly router: string;
+  readonly times: LearnedTimes;
+  /** When the latest of it was learned. */
+  readonly learnedMs: number;
+  readonly heardMs: number;
+}
+
+/**
+ * What other routers have seen of one pool: of each its latest sums, which are of nothing but its own samples, so that none
+ * counts twice. What they make together does not depend on the order in which routers tell, nor on how often.
+ */
+export class FleetSums {
+  readonly #clock: Clock;
+  readonly #own: OwnSamples;
+  readonly #told = new Map<string, Told>();
+  #merged: FleetSamples | undefined;
+  #isMerged = true;
+  #version = 0;
+  #ownLearnedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Clock, own: OwnSamples) {
+    this.#clock = clock;
+    this.#own = own;
+  }
+
+  /** Changes whenever a router has told something. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Undefined as long as nobody has told anything. */
+  get merged(): FleetSamples | undefined {
+    if (!this.#isMerged) {
+      this.#isMerged = true;
+      this.#merged = this.#merge();
+    }
+    return this.#merged;
+  }
+
+  /** Other routers that learn beside this one; less of those whose latest is old. */
+  get routers(): number {
+    return (this.merged?.prefill?.routers ?? 0) * this.left.told;
+  }
+
+  get left(): Left {
+    return leftOf(this.#ownLearnedMs, this.merged?.learnedMs ?? Number.NEGATIVE_INFINITY);
+  }
+
+  /** Since this router learned something itself; endless before the first time. */
+  get ownAgeMs(): number {
+    return this.#clock.nowMs() - this.#ownLearnedMs;
+  }
+
+  /** This router learns something itself now. */
+  learns(): void {
+    this.#ownLearnedMs = this.#clock.nowMs();
+  }
+
+  /**
+   * A router has told what it has learned, in place of what it told before, in this life or an earlier one.
+   *
+   * @returns false when it cannot be so; it is left out then
+   */
+  tell(router: string, times: LearnedTimes): boolean {
+    if (!isPlausible(times)) return false;
+    if (times.sums.weight <= 0) return true;
+    this.#told.delete(router);
+    if (this.#told.size >= maxTellers) this.#forgetOldest();
+    const heardMs = this.#clock.nowMs();
+    this.#told.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
+    this.#isMerged = false;
+    this.#version++;
+    return true;
+  }
+
+  #forgetOldest(): void {
+    let oldest: Told | undefined;
+    for (const told of this.#told.values()) if (!oldest || told.learnedMs < oldest.learnedMs) oldest = told;
+    this.#told.delete(oldest!.router);
+  }
+
+  #merge(): FleetSamples {
+    // Sums of numbers depend on their order, if only in the last digit.
+    const all = [...this.#told.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
+    const learnedMs = Math.max(...all.map((told) => told.learnedMs));
+    const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, left: halfLives(learnedMs - ofMs) }));
+    const prefill = mergeSums(
+      aged.map(({ times, left }) => ({ ...times.sums, left })),
+      { yardstick: usualFit, own: this.#own.prefill(), enough: enoughPrompts, leastCounted: leastCountedPrompts },
+    );
+    const usual = aged.filter((_, at) => prefill.shares[at]! > 0);
+    const answers = mergeSums(
+      usual.map(({ times: { msPerOutputToken, answers: seen }, left }) => {
+        return { matrix: [seen], right: [seen * msPerOutputToken], weight: seen, left };
+      }),
+      { yardstick: [1], own: this.#own.answers(), enough: enoughPrompts },
+    );
+    return {
+      ...{ learnedMs, prefill: prefill.merged, answers: answers.merged },
+      ...{ differences: differencesOf(usual, this.#own), fetches: fetchesOf(all, this.#own) },
+    };
+  }
+}
+
+/** Routers whose word is kept; of more, the oldest is forgotten. */
+export const maxTellers = 256;
+/** What was learned so long ago counts for half. */
+export const learningHalfLifeMs = 600_000;
+/** From so many samples on a router knows enough to judge others by. */
+const enoughPrompts = 8;
+const enoughFetches = 4;
+const enoughKnown = 0.1;
+/** So many samples of another router count whatever this one has. */
+const leastCountedPrompts = 64;
+/** Fetching a thousand tokens in less is as good as at once. */
+const leastFetchMs = 1;
+const usualFit = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
+
+/** What is left of two things beside each other, by when they were learned. */
+export function leftOf(ownMs: number, toldMs: number): Left {
+  // Nothing was ever learned of one or both: it does not matter how much is left of nothing.
+  const agoMs = ownMs === toldMs ? 0 : ownMs - toldMs;
+  return { own: halfLives(-agoMs), told: halfLives(agoMs) };
+}
+
+/** The share that is left of a weight after so long. */
+function halfLives(ageMs: number): number {
+  return 0.5 ** (Math.max(0, ageMs) / learningHalfLifeMs);
+}
+
+interface Aged {
+  readonly times: LearnedTimes;
+  readonly left: number;
+}
+
+function fetchesOf(all: readonly Told[], own: OwnSamples): FleetSamples["fetches"] {
+  const merged = new Map<SlowTier, MergedSums & { learnedMs: number }>();
+  for (const tier of slowTiers) {
+    const told = all.flatMap(({ times, heardMs }) =>
+      times.fetches
+        .filter((one) => one.tier === tier && one.sums.weight > 0)
+        .map((one) => ({ ...one.sums, learnedMs: heardMs - one.ageMs })),
+    );
+    const learnedMs = Math.max(...told.map((one) => one.learnedMs));
+    const sum = mergeSums(
+      told.map((one) => ({ ...one, left: halfLives(learnedMs - one.learnedMs) })),
+      // What takes next to no time is not told from what takes none.
+      { yardstick: [1], own: own.fetches(tier), enough: enoughFetches, negligible: leastFetchMs },
+    );
+    if (sum.merged) merged.set(tier, { ...sum.merged, learnedMs });
+  }
+  return merged;
+}
+
+function differencesOf(all: readonly Aged[], own: OwnSamples): FleetSamples["differences"] {
+  const told = new Map<string, { log: number; known: number }[]>();
+  for (const { times, left } of all) {
+    for (const { key, log, known } of times.targets) {
+      const words = told.get(key) ?? [];
+      words.push({ log: left * log, known: left * known });
+      told.set(key, words);
+    }
+  }
+  const here = new Map([...own.differences()].map((one) => [one.key, one]));
+  const sums = new Map<string, { log: number; known: number }>();
+  for (const [key, words] of told) {
+    const seen = here.get(key);
+    const ownWord = seen && wordOf(seen);
+    const shares = countedShares(words.map(wordOf), ownWord?.isFirm ? ownWord : undefined);
+    const sum = { log: 0, known: 0 };
+    for (const [at, { log, known }] of words.entries()) {
+      sum.log += shares[at]! * log;
+      sum.known += shares[at]! * known;
+    }
+    sums.set(key, sum);
+  }
+  return sums;
+}
+
+function wordOf({ log, known }: { readonly log: number; readonly known: number }) {
+  return { log: known > 0 ? log / known : 0, pull: known, isFirm: known >= enoughKnown };
+}

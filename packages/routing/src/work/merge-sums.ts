@@ -1,0 +1,110 @@
+import { addSums, type FitSums } from "./least-squares.ts";
+
+/** What one router has told of its samples. */
+export interface ToldSums extends FitSums {
+  /** What is left of them by age, 0 to 1. */
+  readonly left: number;
+}
+
+export interface MergedSums extends FitSums {
+  /** Routers that count in it, those whose samples are old for less. */
+  readonly routers: number;
+}
+
+export interface MergeOptions {
+  /** Coefficients by which the speeds that sums speak of are compared. */
+  readonly yardstick: readonly number[];
+  /** What this router has seen itself. */
+  readonly own: FitSums;
+  /** From so many samples on a router knows enough to judge others by. */
+  readonly enough: number;
+  /** Coefficients that are lower by this share of the yardstick's are as good as none. */
+  readonly negligible?: number;
+  /** Samples that a router may count for whatever the others have, where values are shares of the whole. */
+  readonly leastCounted?: number;
+}
+
+/** A word about one number, by which routers are compared. */
+export interface Word {
+  /** Logarithm of the number. */
+  readonly log: number;
+  /** How hard it pulls at it. */
+  readonly pull: number;
+  /** Whether it rests on enough to judge others by. */
+  readonly isFirm: boolean;
+}
+
+/** A router that is off by this factor is left out: its engines or its clock are not those of the others. */
+const oddFactor = 4;
+/** A router counts for so many times what the median one does at most. */
+export const maxCounted = 2;
+
+/**
+ * Adds up what other routers have told, so that a fit of the sum is one of all of their samples. The order of routers is the
+ * caller's to keep, for the last digits of sums.
+ *
+ * @returns the sum, undefined when nobody has told anything that counts; and by router how much of its word is in it
+ */
+export function mergeSums(
+  all: readonly ToldSums[],
+  options: MergeOptions,
+): { readonly merged: MergedSums | undefined; readonly shares: readonly number[] } {
+  const { own, yardstick, leastCounted = 0 } = options;
+  const words = all.map((told) => wordOf(told, options));
+  const here = wordOf(own, options);
+  const shares = countedShares(words, here.isFirm ? here : undefined, leastCounted);
+  const size = yardstick.length;
+  const sum = { matrix: new Float64Array(size * size), right: new Float64Array(size), weight: 0, routers: 0 };
+  for (const [at, told] of all.entries()) {
+    const share = told.left * shares[at]!;
+    if (share === 0) continue;
+    addSums(sum, told, share);
+    sum.weight += share * told.weight;
+    sum.routers += told.left;
+  }
+  return { merged: sum.weight > 0 ? sum : undefined, shares };
+}
+
+/**
+ * How much of each router's word counts, 0 to 1. Who is far off what this router has seen itself is left out, or off the
+ * median as long as it has seen little: routers count the same there, for weights are what a router says of itself. So nobody
+ * counts for much more than the median either.
+ *
+ * @param own undefined while it is not firm
+ * @param leastCounted samples that a word may count for in any case, of a fit whose values are shares of the whole
+ */
+export function countedShares(words: readonly Word[], own: Word | undefined, leastCounted = 0): readonly number[] {
+  const known = words.filter(({ pull }) => pull > 0);
+  const firm = known.filter(({ isFirm }) => isFirm);
+  const usual = own?.log ?? lowerMedian((firm.length > 0 ? firm : known).map(({ log }) => log));
+  const isUsual = ({ log, pull }: Word): boolean => pull > 0 && Math.abs(log - usual) <= Math.log(oddFactor);
+  const pulls = words.filter(isUsual).map(({ pull }) => pull);
+  const most = Math.max(
+    maxCounted * lowerMedian(own ? [...pulls, own.pull] : pulls),
+    leastCounted * Math.exp(-2 * usual),
+  );
+  return words.map((word) => (isUsual(word) ? Math.min(1, most / word.pull) : 0));
+}
+
+function wordOf(sums: FitSums, { yardstick, enough, negligible = 0 }: MergeOptions): Word {
+  const { pull, speed } = compare(sums, yardstick);
+  return { log: Math.log(Math.max(0, speed) + negligible), pull, isFirm: sums.weight >= enough && pull > 0 };
+}
+
+/** What engines take over what the yardstick says: the least-squares fit of that one number; and how hard it pulls. */
+export function compare({ matrix, right }: FitSums, yardstick: readonly number[]): { speed: number; pull: number } {
+  const size = yardstick.length;
+  let pull = 0;
+  let sum = 0;
+  for (let row = 0; row < size; row++) {
+    sum += yardstick[row]! * right[row]!;
+    for (let column = 0; column < size; column++) {
+      pull += yardstick[row]! * yardstick[column]! * matrix[row * size + column]!;
+    }
+  }
+  return { pull, speed: sum / pull };
+}
+
+function lowerMedian(values: readonly number[]): number {
+  return [...values].sort((one, other) => one - other)[Math.floor((values.length - 1) / 2)] ?? 0;
+}

@@ -112,7 +112,7 @@ test("admission is on in every run, and a case is run seed by seed, in each all 
     ...["1 1 random", "1 1 lmetric", "1 8 random", "1 8 lmetric"],
     ...["2 1 random", "2 1 lmetric", "2 8 random", "2 8 lmetric"],
   ]);
-  expect(asked[0]).toMatchObject({ source: { name: "bursts" }, durationS: 15, scale: 1, engines: 8 });
+  expect(asked[0]).toMatchObject({ source: { name: "bursts" }, durationS: 8, scale: 1, engines: 8 });
   expect(stdout).toContain("1 is the best");
 });
 

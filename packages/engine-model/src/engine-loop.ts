@@ -7,7 +7,14 @@ import type { OffloadTier } from "./offload-tier.ts";
 import { Scheduler } from "./scheduler.ts";
 import { createSequence, type RequestChain, type Sequence } from "./sequence.ts";
 import { StepEnd } from "./step-end.ts";
-import { createStepWork, endOfDecodesMs, measureStep, stepDurationMs } from "./step-timing.ts";
+import {
+  createStepWork,
+  endOfDecodesMs,
+  measureStep,
+  type StepTimes,
+  slowedSteps,
+  stepDurationMs,
+} from "./step-timing.ts";
 import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
@@ -39,6 +46,8 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   readonly #scheduler: Scheduler<Seat, Chain>;
   /** What steps come to, and the requests that are in the engine. */
   readonly #stepEnd: StepEnd<Id, Chain, Seat>;
+  /** Of the steps that are to begin. */
+  #times: StepTimes;
   #reachedMs = Number.NEGATIVE_INFINITY;
   /** When the running step ends; undefined while the engine rests. */
   #stepEndMs: number | undefined;
@@ -60,6 +69,7 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   constructor(options: EngineLoopOptions<Id, Request, Chain, Seat>) {
     const { parameters, cache, form, offload } = options;
     this.parameters = parameters;
+    this.#times = parameters;
     this.#options = options;
     const [accounting, work] = [this.#accounting, this.#work];
     this.#isSglang = parameters.flavour === "sglang";
@@ -135,7 +145,7 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
 
   nextEventMs(): number | undefined {
     if (!this.#isUntold) return this.#nextMs();
-    this.#toldMs ??= endOfDecodesMs(this.#stepEndMs!, this.#scheduler.untoldSteps(), this.#work, this.parameters);
+    this.#toldMs ??= endOfDecodesMs(this.#stepEndMs!, this.#scheduler.untoldSteps(), this.#work, this.#times);
     return this.#toldMs;
   }
 
@@ -145,6 +155,14 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     if (!this.#options.cache.reset()) return false;
     if (this.#isSglang) this.#options.form.publish(timeMs);
     return true;
+  }
+
+  setSlowdown(factor: number, timeMs: number): void {
+    const times = slowedSteps(this.parameters, factor);
+    this.#runBefore(timeMs);
+    this.#times = times;
+    // Steps that are passed over were to take as long as the running one.
+    if (!this.#ending) this.#stopPassing();
   }
 
   stats(): EngineStats {
@@ -236,7 +254,7 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
   }
 
   #begin(nowMs: number): void {
-    const durationMs = stepDurationMs(this.#work, this.parameters);
+    const durationMs = stepDurationMs(this.#work, this.#times);
     this.#stepEndMs = nowMs + durationMs;
     this.#accounting.steps++;
     this.#accounting.busyMs += durationMs;

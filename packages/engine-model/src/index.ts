@@ -6,6 +6,7 @@ export { type BlockEngineOptions, createBlockEngine } from "./create-block-engin
 export { createEngine, type EngineOptions } from "./create-engine.ts";
 export { maxHeldRequests } from "./engine-loop.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
+export { type StepTimes, slowedSteps } from "./step-timing.ts";
 export type {
   AdapterUse,
   CacheFlavour,

@@ -44,15 +44,43 @@ export function measureStep(sequences: readonly Sequence<unknown>[], work: StepW
   work.decodeContext = decodeContext;
 }
 
+/** What steps take their time for. */
+export type StepTimes = Pick<
+  EngineParameters,
+  | "stepBaseMs"
+  | "prefillMsPerToken"
+  | "attentionMsPerTokenPair"
+  | "decodeMsPerSequence"
+  | "decodeMsPerContextToken"
+  | "adapterLoadMs"
+>;
+
+/**
+ * The times of an engine whose steps take `factor` times as long, whatever they compute.
+ *
+ * @throws RangeError when the factor is not above 0
+ */
+export function slowedSteps(times: StepTimes, factor: number): StepTimes {
+  if (!(Number.isFinite(factor) && factor > 0)) throw new RangeError(`${factor} is no factor of a step's duration`);
+  return {
+    stepBaseMs: times.stepBaseMs * factor,
+    prefillMsPerToken: times.prefillMsPerToken * factor,
+    attentionMsPerTokenPair: times.attentionMsPerTokenPair * factor,
+    decodeMsPerSequence: times.decodeMsPerSequence * factor,
+    decodeMsPerContextToken: times.decodeMsPerContextToken * factor,
+    ...(times.adapterLoadMs === undefined ? {} : { adapterLoadMs: times.adapterLoadMs * factor }),
+  };
+}
+
 /** How long a step takes, in milliseconds; the formula stands at `EngineParameters`. */
-export function stepDurationMs(work: StepWork, parameters: EngineParameters): number {
+export function stepDurationMs(work: StepWork, times: StepTimes): number {
   return (
-    parameters.stepBaseMs +
-    parameters.prefillMsPerToken * work.prefillTokens +
-    parameters.attentionMsPerTokenPair * work.attentionPairs +
-    parameters.decodeMsPerSequence * work.decodes +
-    parameters.decodeMsPerContextToken * work.decodeContext +
-    (parameters.adapterLoadMs ?? 0) * work.adapterLoads
+    times.stepBaseMs +
+    times.prefillMsPerToken * work.prefillTokens +
+    times.attentionMsPerTokenPair * work.attentionPairs +
+    times.decodeMsPerSequence * work.decodes +
+    times.decodeMsPerContextToken * work.decodeContext +
+    (times.adapterLoadMs ?? 0) * work.adapterLoads
   );
 }
 
@@ -60,12 +88,12 @@ export function stepDurationMs(work: StepWork, parameters: EngineParameters): nu
  * When the last of so many steps ends that decode the same sequences, after one that ends at `endMs` and does `work`. The
  * sum is taken step by step: any other way of adding would round differently.
  */
-export function endOfDecodesMs(endMs: number, steps: number, work: StepWork, parameters: EngineParameters): number {
+export function endOfDecodesMs(endMs: number, steps: number, work: StepWork, times: StepTimes): number {
   const next = { ...work };
   let lastMs = endMs;
   for (let step = 0; step < steps; step++) {
     next.decodeContext += next.decodes;
-    lastMs += stepDurationMs(next, parameters);
+    lastMs += stepDurationMs(next, times);
   }
   return lastMs;
 }

@@ -216,6 +216,13 @@ export interface Engine {
    * @returns false when running requests prevent it
    */
   resetPrefixCache(timeMs: number): boolean;
+  /**
+   * From the next step on, steps take `factor` times as long as the parameters say: a GPU that is too hot, or a neighbour on
+   * the same machine. 1 is as at first.
+   *
+   * @throws RangeError when the factor is not above 0
+   */
+  setSlowdown(factor: number, timeMs: number): void;
   stats(): EngineStats;
   /** What `vllm:lora_requests_info` tells of the moment. */
   adapterUse(): AdapterUse;

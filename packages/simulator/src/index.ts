@@ -21,6 +21,15 @@ export {
   ttftQuantiles,
 } from "./measure/series.ts";
 export {
+  type JudgedCase,
+  type JudgedFigure,
+  type JudgedRun,
+  type Judgement,
+  judgedFigures,
+  judgePolicies,
+  type WorstRatio,
+} from "./measure/worst-ratios.ts";
+export {
   type Figure,
   maxLineNames,
   type PlotAxis,

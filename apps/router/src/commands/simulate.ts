@@ -31,6 +31,7 @@ import {
 } from "../simulate/simulate-options.ts";
 import { simulatedPolicies } from "../simulate/simulated-policies.ts";
 import { loadScenario } from "../simulate/simulated-scenario.ts";
+import { runWorstCase, type WorstCaseCommand } from "../simulate/worst-case/run-worst-case.ts";
 import { writeReport } from "../simulate/write-report.ts";
 import { addCommand } from "./command-list.ts";
 
@@ -40,9 +41,10 @@ export function registerSimulate(program: Command): void {
       "Runs whole fleets in virtual time: the routers' own policies, index and mesh over modelled engines, links and " +
         "clients. Runs are made in processes beside each other; the table has the medians over seeds. " +
         "The gap to one all-knowing router is found by a run of that, and the policy random is always beside the others. " +
-        "Exits with 1 when a run failed, or had no request that succeeded.",
+        "Exits with 1 when a run failed, or had no request that succeeded. With worst-case in place of a scenario, it says " +
+        "how far each policy is behind the best one at worst, over all that policies are judged by.",
     )
-    .argument("[scenario]", "what is run; --list shows the scenarios")
+    .argument("[scenario]", "what is run; --list shows the scenarios; worst-case judges policies by all of them")
     .optionsGroup("Scenario:")
     .option("--list", "show the scenarios")
     .option("--variant <names>", "variants of the scenario, separated by commas, or all")
@@ -79,7 +81,8 @@ export function registerSimulate(program: Command): void {
       "--report",
       "run all scenarios, or the one that is named, and rewrite their part of docs/BENCHMARKS.md; 30 minutes at most",
     )
-    .option("--quick", "a report in at most 3 minutes")
+    .option("--quick", "a report, or worst-case, in at most 3 minutes")
+    .option("--only <scenarios>", "of worst-case: the scenarios by which policies are judged, separated by commas")
     .action(async (name: string | undefined, flags: SimulateFlags) => simulate(name, flags));
 }
 
@@ -87,6 +90,7 @@ async function simulate(name: string | undefined, flags: SimulateFlags): Promise
   const command = readSimulateOptions(name, flags);
   if (command.kind === "list") list(flags.json ?? false);
   else if (command.kind === "report") await report(command);
+  else if (command.kind === "worst-case") await worstCase(command);
   else await run(command, flags);
 }
 
@@ -107,10 +111,18 @@ function list(isJson: boolean): void {
       { header: "scenario", value: (one) => one.name },
       { header: "engines", value: (one) => one.fleet.engines },
       { header: "routers", value: (one) => one.fleet.routers },
-      { header: "variants", value: (one) => one.variants.map(({ name }) => name).join(",") },
+      { header: "variants", value: ({ variants }) => someOf(variants.map(({ name }) => name)) },
       { header: "what it is", value: (one) => one.summary },
     ]),
   );
+}
+
+/** So many variants are named in a line. */
+const maxListed = 12;
+
+function someOf(names: readonly string[]): string {
+  const more = names.length - maxListed;
+  return [...names.slice(0, maxListed), ...(more > 0 ? [`and ${more} more (--json)`] : [])].join(",");
 }
 
 async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand): Promise<void> {
@@ -124,6 +136,11 @@ async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand):
     traces,
     signal: abortOnSignal(),
   });
+  if (!isWhole) process.exitCode = 1;
+}
+
+async function worstCase(command: WorstCaseCommand): Promise<void> {
+  const isWhole = await runWorstCase(command, abortOnSignal());
   if (!isWhole) process.exitCode = 1;
 }
 

@@ -31,7 +31,7 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "30-per-s,30-per-s-256-slots,30-per-s-2k", routers: "1,8", duration: "60s" },
     quick: { ...quickly, variant: "30-per-s", routers: "1", duration: "20s" },
   },
-  ...["hot-documents", "decode-bound", "bursts"].map((scenario) => ({
+  ...["hot-documents", "decode-bound", "bursts", "mixed-engines", "quarter-memory", "slow-engines"].map((scenario) => ({
     scenario,
     flags: { ...full, duration: "60s" },
     quick: { ...quickly, duration: "20s" },

@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
+import { policyNames } from "@espalier/policies";
 import {
   type LinkModel,
   linkModels,
@@ -12,6 +13,8 @@ import type { TraceFormat } from "@espalier/workload";
 import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies } from "./simulated-policies.ts";
+import { worstCasePlan } from "./worst-case/plan.ts";
+import type { WorstCaseCommand } from "./worst-case/run-worst-case.ts";
 
 /** The flags of `espalier simulate` as they were written. */
 export interface SimulateFlags {
@@ -36,6 +39,7 @@ export interface SimulateFlags {
   readonly jobs?: string;
   readonly report?: boolean;
   readonly quick?: boolean;
+  readonly only?: string;
 }
 
 /** Where the clients and the engines of a run come from, as a child process finds them by itself. */
@@ -89,11 +93,15 @@ export interface ReportCommand {
 }
 
 /** What `espalier simulate` is to do. */
-export type SimulateCommand = { readonly kind: "list" } | ReportCommand | RunCommand;
+export type SimulateCommand = { readonly kind: "list" } | ReportCommand | RunCommand | WorstCaseCommand;
+
+/** In place of a scenario: all that policies are judged by. */
+const worstCaseName = "worst-case";
 
 export const maxSeeds = 100;
 export const maxJobs = 64;
 export const maxSimulatedRequests = 10_000_000;
+const judgedScenarios = [...new Set(worstCasePlan.map(({ scenario }) => scenario))];
 const reported = reportPlan.map(({ scenario }) => scenario);
 /** Shares of the knee. */
 const loadRange = { min: 0.01, max: 3 };
@@ -113,7 +121,9 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
     const command: ReportCommand = { kind: "report", scenario, isQuick: flags.quick ?? false, jobs, traces };
     return alone(command, "--report", undefined, flags, ["report", "quick", "jobs", "trace"]);
   }
-  if (flags.quick) throw new UsageError("--quick: goes with --report only");
+  if (scenario === worstCaseName) return readWorstCase(flags, jobs);
+  if (flags.only !== undefined) throw new UsageError(`--only: goes with ${worstCaseName} only`);
+  if (flags.quick) throw new UsageError(`--quick: goes with --report and ${worstCaseName} only`);
   if (scenario === undefined && flags.trace === undefined)
     throw new UsageError("name a scenario (--list shows them), or give a --trace of your own");
   if (flags.fleet !== undefined && flags.variant !== undefined)
@@ -127,6 +137,26 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
     jobs,
     plot: flags.plot,
   };
+}
+
+/** What a comparison of all policies over all scenarios can be told. */
+const worstCaseFlags = ["policy", "routers", "seeds", "jobs", "only", "quick", "trace", "json"] as const;
+
+function readWorstCase(flags: SimulateFlags, jobs: number): WorstCaseCommand {
+  const { only, quick: isQuick = false, trace = ".", json: isJson = false } = flags;
+  const isAll = flags.policy === undefined || flags.policy.trim() === "all";
+  const command: WorstCaseCommand = {
+    kind: "worst-case",
+    selection: {
+      policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", policyNames)) ?? []),
+      routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)) ?? [1, 8],
+      seeds: flags.seeds === undefined ? (isQuick ? 1 : 3) : readCount(flags.seeds, "--seeds", maxSeeds),
+      isQuick,
+      only: listOf(only, (word) => readName(word, "--only", judgedScenarios)),
+    },
+    ...{ trace, jobs, isJson },
+  };
+  return alone(command, worstCaseName, undefined, flags, worstCaseFlags);
 }
 
 /** The part of the flags that says which runs are asked for. */

@@ -24,7 +24,14 @@ export interface FaultPlan {
   readonly actions: readonly FaultAction[];
 }
 
-export const faultNames = ["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"] as const;
+export const faultNames = [
+  "partition",
+  "router-loss",
+  "join-under-load",
+  "rolling-restart",
+  "engine-churn",
+  "slow-engines",
+] as const;
 
 export type FaultName = (typeof faultNames)[number];
 
@@ -51,10 +58,12 @@ const churnPeriodMs = 2_000;
 /** A killed engine's process comes back after this. */
 const engineDownMs = 1_000;
 const churnShare = 0.05;
+const slowShare = 0.25;
+const slowFactor = 5;
 
 type Draft = Omit<FaultPlan, "name" | "fromMs" | "toMs"> & {
-  /** Action times count from the beginning of the fault. */
-  readonly lengthMs: number;
+  /** Action times count from the beginning of the fault. Undefined for one that goes on to the end. */
+  readonly lengthMs: number | undefined;
 };
 
 const drafts: Readonly<Record<FaultName, (options: FaultPlanOptions, random: Random) => Draft>> = {
@@ -63,22 +72,24 @@ const drafts: Readonly<Record<FaultName, (options: FaultPlanOptions, random: Ran
   "join-under-load": draftJoin,
   "rolling-restart": draftRollingRestart,
   "engine-churn": draftEngineChurn,
+  "slow-engines": draftSlowEngines,
 };
 
 /**
- * A named plan, in the middle of a run.
+ * A named plan, in the middle of a run, or from there to its end.
  *
  * @throws RangeError when the fleet is too small for it, or the run too short
  */
 export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
   const { lengthMs, spareRouters, actions } = drafts[name](options, createSeededRandom(options.seed));
-  const fromMs = (options.durationMs - lengthMs) / 2;
+  const { durationMs } = options;
+  const fromMs = (durationMs - (lengthMs ?? 0)) / 2;
   if (!(fromMs > 0)) {
-    throw new RangeError(`${name} takes ${lengthMs / 1_000} s: a run of ${options.durationMs / 1_000} s is too short`);
+    throw new RangeError(`${name} takes ${(lengthMs ?? 0) / 1_000} s: a run of ${durationMs / 1_000} s is too short`);
   }
   const moved = actions.map((action) => ({ ...action, atMs: fromMs + action.atMs }));
   moved.sort((one, other) => one.atMs - other.atMs);
-  return { name, fromMs, toMs: fromMs + lengthMs, spareRouters, actions: moved };
+  return { name, fromMs, toMs: lengthMs === undefined ? durationMs : fromMs + lengthMs, spareRouters, actions: moved };
 }
 
 function draftPartition({ routers }: FaultPlanOptions): Draft {
@@ -135,7 +146,7 @@ function draftRollingRestart({ routers }: FaultPlanOptions): Draft {
 }
 
 function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft {
-  if (engines < 2) throw new RangeError("engine-churn needs another engine to go on with");
+  needEngines("engine-churn", engines);
   const hit = drawSome(engines, Math.max(1, Math.round(engines * churnShare)), random);
   const actions = hit.map((engine, at) => {
     const atMs = at * churnPeriodMs;
@@ -149,6 +160,20 @@ function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft 
     ];
   });
   return { lengthMs: hit.length * churnPeriodMs, spareRouters: 0, actions: actions.flat() };
+}
+
+function draftSlowEngines({ engines }: FaultPlanOptions, random: Random): Draft {
+  needEngines("slow-engines", engines);
+  const actions = drawSome(engines, Math.max(1, Math.round(engines * slowShare)), random).map((engine) => ({
+    atMs: 0,
+    what: `engine ${engine} takes ${slowFactor} times as long`,
+    apply: (controls: FleetControls) => controls.slowEngine(engine, slowFactor),
+  }));
+  return { lengthMs: undefined, spareRouters: 0, actions };
+}
+
+function needEngines(name: FaultName, engines: number): void {
+  if (engines < 2) throw new RangeError(`${name} needs another engine to go on with`);
 }
 
 function needRouters(name: FaultName, routers: number, least: number): void {

@@ -11,7 +11,7 @@ export interface FleetControls {
   resetLink(one: number, other: number): void;
   /** Of all links between routers. */
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void;
-  /** Undoes partitions, cuts and pauses, and loses no more events; speed, dead routers and dead engines stay. */
+  /** Undoes partitions, cuts and pauses, and loses no more events; speeds, dead routers and dead engines stay. */
   heal(): void;
   isRouterUp(router: number): boolean;
   /** Its process is gone without a word. Requests through it fail. */
@@ -32,6 +32,8 @@ export interface FleetControls {
   killEngine(engine: number): void;
   /** A new life of an engine, empty. */
   startEngine(engine: number): void;
+  /** Its steps take so many times as long from now on, in its later lives too; 1 is as at first. */
+  slowEngine(engine: number, factor: number): void;
   /** The next messages of KV events reach no reader, unless they are replayed. */
   loseEvents(engine: number, messages: number): void;
   /** Whether the engine tells what a reader missed. */

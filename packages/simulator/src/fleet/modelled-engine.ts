@@ -54,6 +54,8 @@ class ModelledEngine implements SimEngine {
   /** Whether a request for an adapter came: in this life, and ever. */
   #usesAdapters = false;
   #hasUsedAdapters = false;
+  /** Of its machine, so that it outlives the process. */
+  #slowdown = 1;
   /** In lives that are over. */
   #earlierLoads = 0;
   readonly #advance = (): void => {
@@ -125,6 +127,12 @@ class ModelledEngine implements SimEngine {
     return this.#lifeListeners.add(listener);
   }
 
+  slow(factor: number): void {
+    this.#model.setSlowdown(factor, this.#options.clock.nowMs());
+    this.#slowdown = factor;
+    if (this.isUp) this.#reschedule();
+  }
+
   kill(): void {
     if (!this.isUp) return;
     this.isUp = false;
@@ -154,7 +162,7 @@ class ModelledEngine implements SimEngine {
   #createModel(): BlockEngine {
     const life = this.lives;
     const { parameters, hasEvents } = this.#options;
-    return createBlockEngine({
+    const model = createBlockEngine({
       parameters,
       observer: {
         firstToken: (id, timeMs) => this.#answers.get(id)?.firstToken(timeMs),
@@ -164,6 +172,8 @@ class ModelledEngine implements SimEngine {
         ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(life, changes, timeMs) } : {}),
       },
     });
+    if (this.#slowdown !== 1) model.setSlowdown(this.#slowdown, this.#options.clock.nowMs());
+    return model;
   }
 
   #finished(report: BlockReport): void {

@@ -54,6 +54,8 @@ export interface SimEngine {
   onMessage(listener: (message: EngineMessage) => void): Cancel;
   /** Told when a new life has begun, or the old one has ended. */
   onLife(listener: () => void): Cancel;
+  /** Its steps take so many times as long, in this life and in later ones; 1 is as at first. */
+  slow(factor: number): void;
   kill(): void;
   start(): void;
 }

@@ -24,6 +24,8 @@ export const clusterIp = "clusterip";
 export interface SimFleetOptions {
   readonly engines: number;
   readonly parameters: EngineParameters;
+  /** What differs from them, in turns: engine n has what stands at n modulo their number. Nothing when left out. */
+  readonly perEngine?: readonly Partial<EngineParameters>[];
   readonly routers: number;
   /** Routers beyond these have a place, and are started later. All when left out. */
   readonly startedRouters?: number;
@@ -48,6 +50,14 @@ export interface SimFleetOptions {
   readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
 }
 
+/** What one engine of a fleet is, by its number. */
+export function parametersOfEngine(
+  { parameters, perEngine = [] }: Pick<SimFleetOptions, "parameters" | "perEngine">,
+  number: number,
+): EngineParameters {
+  return { ...parameters, ...perEngine[number % perEngine.length] };
+}
+
 /** Virtual time that passes between two moments in which promises may go on. */
 const sliceMs = 20;
 /** Promises that wait for each other, at most, where a router starts or stops. */
@@ -68,14 +78,14 @@ export class SimFleet implements FleetControls {
   readonly #service: SimFront | undefined;
 
   constructor(options: SimFleetOptions) {
-    const { seed, timing, policy, policyOptions = {}, sharing, parameters } = options;
+    const { seed, timing, policy, policyOptions = {}, sharing } = options;
     const { clock, scheduler } = this.time;
     this.#options = options;
     this.#random = createSeededRandom(seed);
     const hasLinks = sharing === "mesh" && options.links === "real";
     this.engines = Array.from({ length: options.engines }, (_, number) =>
       createSimEngine({
-        ...{ number, parameters, clock, scheduler, keepsMessages: hasLinks },
+        ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
         hasEvents: sharing !== "none" && policy !== clusterIp,
       }),
     );
@@ -252,6 +262,10 @@ export class SimFleet implements FleetControls {
 
   startEngine(engine: number): void {
     this.#engine(engine).start();
+  }
+
+  slowEngine(engine: number, factor: number): void {
+    this.#engine(engine).slow(factor);
   }
 
   loseEvents(engine: number, messages: number): void {

@@ -4,7 +4,7 @@ import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
 import { createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
 import { runFaults } from "../faults/run-faults.ts";
-import { SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
+import { parametersOfEngine, SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
 import { kvLinkOf } from "../fleet/sim-split.ts";
 import { type BoundsMeter, createBoundsMeter } from "../measure/bounds.ts";
 import type { ScenarioVariant } from "../scenarios/scenario.ts";
@@ -42,7 +42,7 @@ function presetOf(options: RunOptions): EnginePreset {
   return enginePresets[variantOf(options).preset ?? options.scenario.fleet.preset];
 }
 
-/** The engines of a run. */
+/** The engines of a run, but for what differs between them. */
 export function parametersOf(options: RunOptions): EngineParameters {
   return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
 }
@@ -116,10 +116,18 @@ class Run {
       ...(durationS === undefined ? {} : { durationS }),
     });
     this.#faults = faultsOf(options);
-    const { blockCount, cpuBlocks = 0 } = parameters;
-    this.#bounds = createBoundsMeter({ capacityBlocks: engines * (blockCount + cpuBlocks) });
+    const { perEngine = [] } = scenario.fleet;
+    this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
     this.#fleet = new SimFleet({
-      ...{ engines, parameters, seed, policy: options.policy, sharing: options.sharing, links: options.links },
+      ...{
+        engines,
+        parameters,
+        perEngine,
+        seed,
+        policy: options.policy,
+        sharing: options.sharing,
+        links: options.links,
+      },
       routers: routers + (this.#faults?.spareRouters ?? 0),
       startedRouters: routers,
       timing: { ...defaultTiming, ...options.timing },
@@ -199,6 +207,16 @@ class Run {
       kvUse: Float64Array.from(stats, ({ kvUse }) => kvUse),
     });
   }
+}
+
+/** Blocks of all engines together. */
+function blocksOf(fleet: Pick<SimFleetOptions, "parameters" | "perEngine">, engines: number): number {
+  let blocks = 0;
+  for (let number = 0; number < engines; number++) {
+    const { blockCount, cpuBlocks = 0 } = parametersOfEngine(fleet, number);
+    blocks += blockCount + cpuBlocks;
+  }
+  return blocks;
 }
 
 /** NaN where nothing is known. */

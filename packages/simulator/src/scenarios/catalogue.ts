@@ -22,6 +22,7 @@ import { sloMix } from "./slo-mix.ts";
 import { smg240 } from "./smg-240.ts";
 import { tiers } from "./tiers.ts";
 import { toolagent } from "./toolagent.ts";
+import { unevenFleets } from "./uneven-fleets.ts";
 
 const catalogue = new Map(
   [
@@ -45,6 +46,7 @@ const catalogue = new Map(
     longAndShort,
     decodeBound,
     bursts,
+    ...unevenFleets,
     ...pdMixes,
     ...faultScenarios,
   ].map((one) => [one.name, one]),

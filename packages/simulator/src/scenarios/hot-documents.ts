@@ -18,9 +18,9 @@ export const hotDocumentsParameters = {
   questions,
   /**
    * What least_connections sustains, by `espalier simulate hot-documents --knee-of least_connections --load 0.8 --links
-   * delays --duration 240s`. Policies that divide the documents sustain more.
+   * delays`. Policies that divide the documents sustain more.
    */
-  kneePerS: 20,
+  kneePerS: 14.3,
   loads: [0.5, 1.2],
   /** Of the scenario itself. */
   load: 0.8,

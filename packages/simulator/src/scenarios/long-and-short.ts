@@ -27,23 +27,22 @@ export const longAndShortParameters = {
   chats,
   longs,
   longShare: 0.1,
-  /** What least_connections sustains, by `espalier simulate long-and-short --knee-of least_connections --load 0.8 --links delays`. */
-  kneePerS: 3,
-  loads: [0.5],
-  /** Of the scenario itself. */
-  load: 0.8,
+  /** Of eight engines, 4.7 are busy with the prefill of 0.24 long prompts a second. */
+  ratePerS: 2.4,
+  /** Times the rate. */
+  loads: [0.5, 1.25],
   /** Long prompts are few. */
   durationS: 600,
 } as const;
 
-const { longShare, kneePerS, loads, load, durationS } = longAndShortParameters;
+const { longShare, ratePerS, loads, durationS } = longAndShortParameters;
 
 export const longAndShort: Scenario = {
   name: "long-and-short",
   summary: "Chats of 1,300 tokens, and for every nine of them a prompt of 128,000.",
   fleet: { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 },
   policies: ["round_robin", "least_connections", "lmetric", "predicted_latency"],
-  variants: loads.map((share) => ({ name: `load-${share}`, scale: share / load })),
+  variants: loads.map((share) => ({ name: `load-${share}`, scale: share })),
   published: [],
   admission: true,
   durationS,
@@ -54,7 +53,7 @@ export const longAndShort: Scenario = {
     const long = promptScripts(longs, seed);
     return createOpenLoop({
       seed,
-      startsPerS: kneePerS * load * scale,
+      startsPerS: ratePerS * scale,
       meanTurns: 1,
       scriptOf: (session) => (ownRandom(~seed, session).float() < longShare ? long(session) : chat(session)),
       limits: limitsOf(options, durationS),

@@ -14,6 +14,8 @@ interface OnePromptKnee {
   readonly slots?: number;
   /** Requests a second of eight engines that least_connections sustains. */
   readonly perS: number;
+  /** Four times the engines are a variant, too. */
+  readonly isWide?: boolean;
 }
 
 /**
@@ -28,10 +30,19 @@ export const onePromptParameters = {
    * 240s`; of answers that take less than 20 s with 60 to 180 s.
    */
   knees: [
+    { preset: "h100-32b-tp2", sharedTokens: 0, slots: 64, perS: 65.6 },
     { preset: "h100-32b-tp2", sharedTokens: 2_000, perS: 79.7 },
-    { preset: "h100-32b-tp2", sharedTokens: 8_000, perS: 32.1 },
+    { preset: "h100-32b-tp2", sharedTokens: 2_000, slots: 256, perS: 71.9 },
+    { preset: "h100-32b-tp2", sharedTokens: 8_000, perS: 32.1, isWide: true },
     { preset: "h100-32b-tp2", sharedTokens: 8_000, slots: 256, perS: 32.6 },
     { preset: "h100-32b-tp2", sharedTokens: 8_000, slots: 64, perS: 26.6 },
+    { preset: "h100-32b-tp2", sharedTokens: 32_000, perS: 8.3 },
+    { preset: "h100-32b-tp2", sharedTokens: 32_000, slots: 256, perS: 8.4 },
+    { preset: "a10g-7b", sharedTokens: 0, perS: 45.3 },
+    { preset: "a10g-7b", sharedTokens: 8_000, perS: 12.4, isWide: true },
+    { preset: "a10g-7b", sharedTokens: 32_000, perS: 3.3 },
+    { preset: "b200-moe", sharedTokens: 2_000, slots: 256, perS: 245.5 },
+    { preset: "b200-moe", sharedTokens: 8_000, slots: 256, perS: 144.8, isWide: true },
   ] as readonly OnePromptKnee[],
   loads: [0.5, 0.8],
   /** Of the scenario itself: 0.93 of its knee. */
@@ -78,8 +89,7 @@ function nameOf({ preset, sharedTokens, slots }: OnePromptKnee): string {
   return `${preset}-${sharedTokens / 1_000}k${slots === undefined ? "" : `-${slots}-slots`}`;
 }
 
-/** Those that larger fleets have, too. */
-const wide = knees.filter(({ sharedTokens, slots }) => sharedTokens === 8_000 && slots === undefined);
+const wide = knees.filter(({ isWide }) => isWide);
 
 export const onePrompt: Scenario = {
   name: "one-prompt",

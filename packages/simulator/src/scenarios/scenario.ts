@@ -28,6 +28,8 @@ export interface ScenarioFleet {
   readonly preset: PresetName;
   /** What differs from the preset. */
   readonly parameters: Partial<EngineParameters>;
+  /** What differs from these, in turns: engine n has what stands at n modulo their number. */
+  readonly perEngine?: readonly Partial<EngineParameters>[];
   readonly engines: number;
   readonly routers: number;
 }

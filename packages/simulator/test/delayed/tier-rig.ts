@@ -56,6 +56,8 @@ export class ScriptedEngine implements SimEngine {
     this.#messageListeners.tell({ sequence: 0, timestampUs: -1, checksum: 0, changes });
   }
 
+  slow(): void {}
+
   kill(): void {
     this.isUp = false;
     this.#lifeListeners.tell();

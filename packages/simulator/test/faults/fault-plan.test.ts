@@ -78,7 +78,18 @@ test("engine-churn hits one engine of a small fleet", () => {
   expect(played("engine-churn", { ...options, engines: 3 })).toHaveLength(2);
 });
 
-test.each(faultNames)("%s: its moments hold all that it does, and lie in the middle of the run", (name) => {
+test("slow-engines: a quarter of the engines takes five times as long from the middle to the end", () => {
+  const seen = played("slow-engines", { ...options, engines: 8 });
+  expect(seen.map((line) => line.replace(/ \d+ /, " N "))).toEqual(Array(2).fill("60 slowEngine N 5"));
+  expect(new Set(seen).size).toBe(2);
+  expect(createFaultPlan("slow-engines", options)).toMatchObject({ fromMs: 60_000, toMs: 120_000 });
+  expect(played("slow-engines", { ...options, engines: 2 })).toHaveLength(1);
+});
+
+/** Those that end in the run. */
+const passing = faultNames.filter((name) => name !== "slow-engines");
+
+test.each(passing)("%s: its moments hold all that it does, and lie in the middle of the run", (name) => {
   const { fromMs, toMs, actions } = createFaultPlan(name, options);
   expect(fromMs + toMs).toBe(options.durationMs);
   expect(actions[0]?.atMs).toBe(fromMs);
@@ -89,12 +100,13 @@ test.each(faultNames)("%s: its moments hold all that it does, and lie in the mid
 test.each(faultNames)("%s: the same seed hits the same, and other seeds others", (name) => {
   expect(played(name)).toEqual(played(name));
   const fleets = new Set(Array.from({ length: 20 }, (_, seed) => played(name, { ...options, seed }).join()));
-  const isDrawn = name === "router-loss" || name === "engine-churn";
+  const isDrawn = ["router-loss", "engine-churn", "slow-engines"].includes(name);
   expect(fleets.size > 1).toBe(isDrawn);
 });
 
 test.each(faultNames)("%s: a run that is too short for it is refused", (name) => {
-  expect(() => createFaultPlan(name, { ...options, durationMs: 1_000 })).toThrow(/too short/);
+  const durationMs = name === "slow-engines" ? 0 : 1_000;
+  expect(() => createFaultPlan(name, { ...options, durationMs })).toThrow(/too short/);
 });
 
 test.each([
@@ -102,6 +114,7 @@ test.each([
   ["router-loss", { routers: 1 }],
   ["rolling-restart", { routers: 1 }],
   ["engine-churn", { engines: 1 }],
+  ["slow-engines", { engines: 1 }],
 ] as const)("%s: a fleet that is too small for it is refused", (name, small) => {
   expect(() => createFaultPlan(name, { ...options, ...small })).toThrow(RangeError);
 });

@@ -35,6 +35,7 @@ export function createRecordedControls(isRouterUp: () => boolean = () => false):
     isEngineUp: () => true,
     killEngine: note("killEngine"),
     startEngine: note("startEngine"),
+    slowEngine: note("slowEngine"),
     loseEvents: note("loseEvents"),
     setReplay: note("setReplay"),
   };

@@ -178,3 +178,38 @@ test("listeners that left hear nothing", () => {
 test("an engine of other blocks than the simulator's is refused", () => {
   expect(() => createEngineRig({ parameters: { blockSize: 32 } })).toThrow(RangeError);
 });
+
+test("a slow engine takes so many times as long, in its next life too, until it is as at first", () => {
+  const { time, engine } = createEngineRig();
+  let firstMs = Number.NaN;
+  const answer = (index: number): number => {
+    const sentMs = time.clock.nowMs();
+    engine.submit(requestOf({ index }), { ...recordedAnswer(), firstToken: (timeMs) => (firstMs = timeMs - sentMs) });
+    time.advance(5 * second);
+    return firstMs;
+  };
+  expect(answer(0)).toBeCloseTo(26, 6);
+  engine.slow(5);
+  expect(answer(1)).toBeCloseTo(130, 6);
+  engine.kill();
+  engine.start();
+  expect(answer(2)).toBeCloseTo(130, 6);
+  expect(() => engine.slow(0)).toThrow(RangeError);
+  engine.kill();
+  engine.slow(1);
+  engine.start();
+  expect(answer(3)).toBeCloseTo(26, 6);
+});
+
+test("an engine that becomes slow in the middle of an answer tells its end when it comes", () => {
+  const { time, engine } = createEngineRig();
+  const answer = recordedAnswer();
+  engine.submit(requestOf({ index: 0, outputTokens: 101 }), answer);
+  // 26 ms for the prompt, 6.35 for each further token.
+  time.advance(26 + 50 * 6.35 + 1);
+  engine.slow(10);
+  time.advance(5.35 + 49 * 63.5 - 1);
+  expect(answer.heard).toEqual(["first"]);
+  time.advance(2);
+  expect(answer.heard).toEqual(["first", "finished"]);
+});

@@ -49,6 +49,20 @@ test("what goes to CPU memory is known to all routers, by whichever of them it w
   }
 });
 
+test("engines differ in turns by what a fleet says, and serve together", async () => {
+  const perEngine = [{}, { blockCount: 100 }, { stepBaseMs: 60, blockCount: 200 }];
+  const rig = createFleetRig({ engines: 5, perEngine, links: "delays", policy: "round_robin", routers: 1 });
+  expect(rig.fleet.engines.map(({ kvTokens }) => kvTokens / 16)).toEqual([400, 100, 200, 400, 100]);
+  await rig.fleet.start();
+  for (let at = 0; at < 10; at++) {
+    rig.send({ outputTokens: 11 });
+    await rig.drain();
+  }
+  const paces = rig.ended.map(({ engine, firstTokenMs, endMs }) => [engine, (endMs - firstTokenMs) / 10] as const);
+  expect(new Set(paces.map(([engine]) => engine)).size).toBe(5);
+  for (const [engine, paceMs] of paces) expect(paceMs).toBeCloseTo(engine === 2 ? 60.35 : 6.35, 6);
+});
+
 test("the times that a client sees have four hops in them", async () => {
   const rig = createFleetRig();
   await rig.fleet.start();

@@ -62,6 +62,19 @@ test("an engine that is lost costs what had begun there, and its load is not cou
   expect(errors.every(({ endMs }) => endMs > 4_000 && endMs < 4_010)).toBe(true);
 });
 
+test("engines that become slow stay so to the end of the run", async () => {
+  const record = await runWith("slow-engines", 20, "delays");
+  expect(record.faultMs).toEqual({ fromMs: 10_000, toMs: 20_000 });
+  const stepsMs = (engine: number, fromMs: number, toMs: number): number => {
+    const sent = record.results.filter((one) => one.engine === engine && one.sentMs >= fromMs && one.endMs < toMs);
+    const each = sent.map(({ request, firstTokenMs, endMs }) => (endMs - firstTokenMs) / (request.outputTokens - 1));
+    return each.reduce((sum, one) => sum + one, 0) / each.length;
+  };
+  const growths = [0, 1, 2, 3].map((engine) => stepsMs(engine, 10_000, Infinity) / stepsMs(engine, 0, 10_000));
+  expect(growths.filter((growth) => growth > 3)).toHaveLength(1);
+  expect(growths.filter((growth) => growth < 2)).toHaveLength(3);
+});
+
 test("a run that is too short for its fault, or a fleet too small, is refused", async () => {
   await expect(runWith("router-loss", 20, "delays")).rejects.toThrow(RangeError);
   const scenario = smallScenario({ fault: "partition", durationS: 60 });

@@ -23,6 +23,7 @@ import { sharedPrefixParameters } from "../../src/scenarios/shared-prefix-150x5.
 import { sloMixParameters } from "../../src/scenarios/slo-mix.ts";
 import { smg240Parameters } from "../../src/scenarios/smg-240.ts";
 import { toolagentParameters } from "../../src/scenarios/toolagent.ts";
+import { unevenFleetParameters } from "../../src/scenarios/uneven-fleets.ts";
 import {
   bySession,
   hashesOf,
@@ -358,19 +359,34 @@ test("bursts: 50 requests at each moment, behind 16 prompts", () => {
   expect(new Set(moments.values())).toEqual(new Set([burstsParameters.burst]));
   expect(sent).toHaveLength(workload.expectedRequests);
   expect(new Set(sent.map(({ chain }) => lastHash(chain, 125))).size).toBe(16);
-  const { kneePerS, load, durationS } = burstsParameters;
-  isNear(sent.length / durationS, kneePerS * load, 0.15);
+  const { ratePerS, durationS } = burstsParameters;
+  isNear(sent.length / durationS, ratePerS, 0.15);
+});
+
+test("uneven fleets: the same chats on engines that are not alike", () => {
+  const [mixed, slow, small] = ["mixed-engines", "slow-engines", "quarter-memory"].map(scenario);
+  const { parameters } = enginePresets["h100-32b-tp2"];
+  const [first, second, ...more] = mixed!.fleet.perEngine!;
+  expect([first, more]).toEqual([{}, []]);
+  expect(second!.stepBaseMs).toBe(3 * parameters.stepBaseMs);
+  expect(second!.decodeMsPerContextToken).toBe(3 * parameters.decodeMsPerContextToken);
+  expect(small!.fleet.perEngine).toEqual([{}, { blockCount: parameters.blockCount / 4 }]);
+  expect([slow!.fault, slow!.fleet.perEngine]).toEqual(["slow-engines", undefined]);
+  const { sent } = run(mixed!, { durationS: 100 });
+  isNear(sent.filter(({ turn }) => turn === 0).length / 100, unevenFleetParameters.startsPerS["mixed-engines"], 0.15);
+  expect(new Set(sent.map(({ chain }) => lastHash(chain, 125))).size).toBe(20);
 });
 
 test("faults: smg-240 with each of them, each engine as busy in a quarter of the fleet", () => {
-  for (const fault of faultNames) {
+  const ofTier = faultNames.filter((name) => name !== "slow-engines");
+  for (const fault of ofTier) {
     expect(scenario(fault)).toMatchObject({
       fault,
       durationS: 180,
       fleet: { ...scenario("smg-240").fleet, engines: 60 },
     });
   }
-  expect(scenarioNames.filter((name) => scenario(name).fault !== undefined)).toEqual([...faultNames]);
+  expect(scenarioNames.filter((name) => scenario(name).fault !== undefined).sort()).toEqual([...faultNames].sort());
   const [plain, faulty] = ["smg-240", "partition"].map((name) => run(scenario(name), { requests: 200, engines: 240 }));
   expect(outline(faulty!.sent)).toEqual(outline(plain!.sent));
 });

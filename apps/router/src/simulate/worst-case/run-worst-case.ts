@@ -1,0 +1,105 @@
+import { existsSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { type Judgement, judgedFigures, judgePolicies, scenario, type WorstRatio } from "@espalier/simulator";
+import { formatTable } from "@espalier/workload";
+import { writeJson, writeNote, writeResult } from "../../output/write.ts";
+import { executeJobs } from "../execute-jobs.ts";
+import { noteFailures } from "../prepare-runs.ts";
+import { type WorstCase, worstCasePlan } from "./plan.ts";
+import { casesOf, planWorstCase, type TraceOf, type WorstCaseSelection } from "./worst-case-jobs.ts";
+
+export interface WorstCaseCommand {
+  readonly kind: "worst-case";
+  readonly selection: WorstCaseSelection;
+  /** A trace, or the directory in which traces are. */
+  readonly trace: string;
+  /** Runs at a time. */
+  readonly jobs: number;
+  readonly isJson: boolean;
+}
+
+/**
+ * Runs the cases of a selection and prints how far each policy is behind the best one at worst. Ended by the signal, it
+ * prints what there is.
+ *
+ * @returns whether all runs were made
+ */
+export async function runWorstCase(command: WorstCaseCommand, signal: AbortSignal): Promise<boolean> {
+  const { selection, jobs: size, isJson } = command;
+  const wanted = casesOf(selection, worstCasePlan);
+  const traceOf = findTraces(wanted, command.trace);
+  const cases = wanted.filter(
+    ({ scenario: name }) => scenario(name).trace === undefined || traceOf(name) !== undefined,
+  );
+  const planned = planWorstCase(selection, cases, traceOf);
+  const { outcomes, failures } = await executeJobs(
+    planned.map(({ job }) => job),
+    { size, signal, title: "worst-case" },
+  );
+  noteFailures(failures);
+  const failed = new Set(failures.map(({ job }) => job));
+  const judgement = judgePolicies(
+    planned.flatMap(({ name, job }, at) => {
+      const { policy, routers, seed } = job;
+      return failed.has(job) ? [] : [{ name, policy, routers, seed, row: outcomes[at]?.row }];
+    }),
+  );
+  if (judgement.isPartial) {
+    const made = outcomes.filter((outcome) => outcome !== undefined).length;
+    writeNote(`partial: ${made} of ${planned.length} runs were made; cases and seeds that lack some are left out`);
+  }
+  if (isJson) writeWorstCaseJson(command, judgement);
+  else writeWorstCaseTable(judgement);
+  return failures.length === 0 && !judgement.isPartial && planned.length > 0;
+}
+
+/** Looks for the traces of cases, and says once of each that is not there that its cases are left out. */
+function findTraces(cases: readonly WorstCase[], path: string): TraceOf {
+  const found = new Map<string, string>();
+  for (const name of new Set(cases.map((one) => one.scenario))) {
+    const { trace } = scenario(name);
+    if (trace === undefined) continue;
+    const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+    const file = isDirectory ? join(path, trace) : path;
+    if (existsSync(file)) found.set(name, file);
+    else writeNote(`${name} is left out: ${file} is not there; say with --trace where ${trace} is`);
+  }
+  return (name) => found.get(name);
+}
+
+function writeWorstCaseJson({ selection }: WorstCaseCommand, { rows, cases, isPartial }: Judgement): void {
+  const { policies, routers, seeds, isQuick, only } = selection;
+  writeJson({
+    name: "worst-case",
+    params: { policies, routers, seeds, quick: isQuick, ...(only === undefined ? {} : { only }) },
+    partial: isPartial,
+    rows,
+    cases: cases.map(({ figures, isFailed, ...one }) => ({ ...one, ...figures, ...(isFailed && { failed: true }) })),
+  });
+}
+
+function writeWorstCaseTable({ rows, isPartial }: Judgement): void {
+  const keyOf = ({ policy, routers }: WorstRatio): string => `${policy} ${routers}`;
+  const lines = [...new Set(rows.map(keyOf))].map((key) => rows.filter((row) => keyOf(row) === key));
+  writeResult(
+    formatTable(lines, [
+      { header: "policy", value: ([first]) => first?.policy },
+      { header: "routers", value: ([first]) => first?.routers },
+      { header: "worst", value: (line) => worstOf(line)?.worst_ratio.toFixed(2) },
+      { header: "in", value: (line) => worstOf(line)?.worst_scenario },
+      ...judgedFigures.map((figure) => ({
+        header: figure,
+        value: (line: readonly WorstRatio[]) => show(line.find((row) => row.figure === figure)),
+      })),
+      { header: "failed", value: ([first]) => first?.failed_cases },
+    ]),
+  );
+  writeResult("each figure: worst ratio to the best policy (mean ratio); 1 is the best. --json has the cases");
+  if (isPartial) writeResult("partial: not all runs were made");
+}
+
+const worstOf = (line: readonly WorstRatio[]): WorstRatio | undefined =>
+  line.toSorted((one, other) => other.worst_ratio - one.worst_ratio)[0];
+
+const show = (row: WorstRatio | undefined): string =>
+  row === undefined ? "-" : `${row.worst_ratio.toFixed(2)} (${row.mean_ratio.toFixed(3)})`;

@@ -1,0 +1,192 @@
+import type { SimulateRow } from "./row.ts";
+
+/** What policies are judged by. */
+export const judgedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;
+
+export type JudgedFigure = (typeof judgedFigures)[number];
+
+/** Requests that must have been answered, or the figures of a run say nothing. */
+export const minJudgedRequests = 100;
+
+/** A client cannot tell shorter times from each other: they count as this. */
+const leastTimeS = 0.001;
+
+/** A policy that fails more of a case's requests than this has no figures there, for the rest had it easier. */
+const maxFailedShare = 0.01;
+
+/** One run that was planned. */
+export interface JudgedRun {
+  /** What runs of different policies are compared in. */
+  readonly name: string;
+  readonly policy: string;
+  readonly routers: number;
+  readonly seed: number;
+  /** Undefined when the run was not made. */
+  readonly row: Pick<SimulateRow, JudgedFigure | "requests" | "errors"> | undefined;
+}
+
+type Figures = Partial<Record<JudgedFigure, number>>;
+
+/** What a policy did in one case. A figure that means nothing is absent, and so is its ratio. */
+export interface JudgedCase {
+  readonly case: string;
+  readonly policy: string;
+  readonly routers: number;
+  /** That count: those of which every policy has a run. */
+  readonly seeds: readonly number[];
+  readonly requests: number;
+  readonly errors: number;
+  /** It failed so many requests that its figures would flatter it; it has none. */
+  readonly isFailed: boolean;
+  /** Medians over the seeds. */
+  readonly figures: Figures;
+  /** To the best policy of the case with as many routers, so that 1 is the best and more is worse. */
+  readonly ratios: Figures;
+}
+
+/** How far a policy is behind the best one by one figure, over all cases. */
+export interface WorstRatio {
+  readonly policy: string;
+  readonly routers: number;
+  readonly figure: JudgedFigure;
+  readonly worst_ratio: number;
+  readonly worst_scenario: string;
+  readonly mean_ratio: number;
+  /** Cases in which it has a ratio. */
+  readonly cases: number;
+  /** Cases in which it has none of any figure because it failed too many requests. */
+  readonly failed_cases: number;
+}
+
+export interface Judgement {
+  /**
+   * Policies in order of the cases that they failed, then of their worst ratio of all, then of their mean one; of each by
+   * routers and figures.
+   */
+  readonly rows: readonly WorstRatio[];
+  readonly cases: readonly JudgedCase[];
+  /** Whether runs are missing, so that cases or seeds are left out. */
+  readonly isPartial: boolean;
+}
+
+/**
+ * Compares policies case by case, each number of routers for itself, over the seeds of which no run is missing. A
+ * policy without runs of such a seed, because they failed, is not in the case.
+ *
+ * @param runs that were planned, but for those that failed
+ */
+export function judgePolicies(runs: readonly JudgedRun[]): Judgement {
+  const contests = new Map<string, JudgedRun[]>();
+  for (const run of runs) {
+    const key = JSON.stringify([run.name, run.routers]);
+    const contest = contests.get(key);
+    if (contest === undefined) contests.set(key, [run]);
+    else contest.push(run);
+  }
+  const cases = [...contests.values()].flatMap(judgeCase);
+  return { rows: ranked(worstRatios(cases)), cases, isPartial: runs.some(({ row }) => row === undefined) };
+}
+
+function judgeCase(runs: readonly JudgedRun[]): readonly JudgedCase[] {
+  const missing = new Set(runs.filter(({ row }) => row === undefined).map(({ seed }) => seed));
+  const counted = runs.filter(({ seed }) => !missing.has(seed));
+  const entries = [...new Set(counted.map(({ policy }) => policy))].map((policy) =>
+    summarize(counted.filter((run) => run.policy === policy)),
+  );
+  const best: Figures = {};
+  for (const { figures } of entries) {
+    for (const figure of judgedFigures) {
+      const value = figures[figure];
+      if (value === undefined) continue;
+      const known = best[figure];
+      best[figure] = known === undefined || isBetter(figure, value, known) ? value : known;
+    }
+  }
+  return entries.map((entry) => ({ ...entry, ratios: ratiosTo(best, entry.figures) }));
+}
+
+const isHigherBetter = (figure: JudgedFigure): boolean => figure === "total_tokens_per_s";
+
+const isBetter = (figure: JudgedFigure, value: number, other: number): boolean =>
+  isHigherBetter(figure) ? value > other : value < other;
+
+/** @param runs of one policy in one case, at least one */
+function summarize(runs: readonly JudgedRun[]): Omit<JudgedCase, "ratios"> {
+  const { name, policy, routers } = runs[0]!;
+  const rows = runs.flatMap(({ row }) => (row === undefined ? [] : [row]));
+  const figures: Figures = {};
+  const isFailed = rows.some(({ requests, errors }) => errors > maxFailedShare * requests);
+  if (!isFailed && rows.every(({ requests, errors }) => requests - errors >= minJudgedRequests)) {
+    for (const figure of judgedFigures) {
+      const values = rows.flatMap((row) => row[figure] ?? []);
+      if (values.length === rows.length) figures[figure] = medianOf(values);
+    }
+  }
+  return {
+    ...{ case: name, policy, routers, seeds: runs.map(({ seed }) => seed) },
+    requests: rows.reduce((sum, { requests }) => sum + requests, 0),
+    errors: rows.reduce((sum, { errors }) => sum + errors, 0),
+    isFailed,
+    figures,
+  };
+}
+
+function ratiosTo(best: Figures, own: Figures): Figures {
+  const ratios: Figures = {};
+  for (const figure of judgedFigures) {
+    const [value, least] = [own[figure], best[figure]];
+    if (value === undefined || least === undefined) continue;
+    const ratio = isHigherBetter(figure) ? least / value : Math.max(leastTimeS, value) / Math.max(leastTimeS, least);
+    if (Number.isFinite(ratio)) ratios[figure] = ratio;
+  }
+  return ratios;
+}
+
+function worstRatios(cases: readonly JudgedCase[]): readonly WorstRatio[] {
+  const rows = new Map<string, { -readonly [Key in keyof WorstRatio]: WorstRatio[Key] }>();
+  const failed = (policy: string, routers: number): number =>
+    cases.filter((one) => one.isFailed && one.policy === policy && one.routers === routers).length;
+  for (const { case: name, policy, routers, ratios } of cases) {
+    for (const figure of judgedFigures) {
+      const ratio = ratios[figure];
+      if (ratio === undefined) continue;
+      const key = JSON.stringify([policy, routers, figure]);
+      const row = rows.get(key);
+      if (row === undefined) {
+        const first = {
+          worst_ratio: ratio,
+          worst_scenario: name,
+          mean_ratio: ratio,
+          cases: 1,
+          failed_cases: failed(policy, routers),
+        };
+        rows.set(key, { policy, routers, figure, ...first });
+        continue;
+      }
+      row.cases++;
+      row.mean_ratio += (ratio - row.mean_ratio) / row.cases;
+      if (ratio > row.worst_ratio) Object.assign(row, { worst_ratio: ratio, worst_scenario: name });
+    }
+  }
+  return [...rows.values()];
+}
+
+function ranked(rows: readonly WorstRatio[]): readonly WorstRatio[] {
+  const policies = [...new Set(rows.map(({ policy }) => policy))].map((policy) => {
+    const own = rows.filter((row) => row.policy === policy);
+    own.sort((one, other) => one.routers - other.routers || placeOf(one) - placeOf(other));
+    const worst = own.reduce((most, row) => Math.max(most, row.worst_ratio), 0);
+    const mean = own.reduce((sum, row) => sum + row.mean_ratio, 0) / own.length;
+    const failed = own.reduce((most, row) => Math.max(most, row.failed_cases), 0);
+    return { own, worst, mean, failed };
+  });
+  policies.sort((one, other) => one.failed - other.failed || one.worst - other.worst || one.mean - other.mean);
+  return policies.flatMap(({ own }) => own);
+}
+
+const placeOf = ({ figure }: WorstRatio): number => judgedFigures.indexOf(figure);
+
+function medianOf(values: readonly number[]): number {
+  const sorted = values.toSorted((one, other) => one - other);
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+}

@@ -15,6 +15,12 @@ import { weightedOnly } from "../weights.ts";
 /** Sums of equal scores differ by less than this, whatever the order in which they were rounded. */
 const roundingError = 1e-9;
 
+/**
+ * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), which the endpoint picker of the Gateway API Inference Extension became:
+ * scorers and the drawing picker below pkg/epp/framework/plugins/scheduling, weights 2, 2 and 3 as in
+ * config/charts/routerlib/templates/_config.yaml, and metrics that are read every 50 ms
+ * (pkg/epp/datalayer/runtime.go, `--refresh-metrics-interval`).
+ */
 export const eppWeighted: PolicyDefinition = {
   summary:
     "The engine with the highest weighted sum of scores from 0 to 1; equals at random by weight. Costs are that sum " +
@@ -24,6 +30,7 @@ export const eppWeighted: PolicyDefinition = {
     "the endpoint picker of the Gateway API Inference Extension and llm-d: each option ending in -weight has the " +
     "name of their scorer",
   readsPrefixes: true,
+  metricsEveryMs: 50,
   options: [
     amount({
       name: "queue-weight",
@@ -48,7 +55,7 @@ export const eppWeighted: PolicyDefinition = {
     amount({
       name: "token-load-weight",
       default: 0,
-      meaning: "Of the tokens in prefill and decode: 1 for none, 0 from `token-load-threshold` on.",
+      meaning: "Of the prefill in flight and of the prompt in hand: 1 for none, 0 from `token-load-threshold` on.",
     }),
     amount({
       name: "no-hit-lru-weight",
@@ -79,6 +86,7 @@ export const eppWeighted: PolicyDefinition = {
     const coldOrder = createColdOrder(credits);
     const tokenLoad = createTokenLoadScore({
       thresholdTokens: option("token-load-threshold"),
+      credits,
       foreignRequestTokens: option(foreignRequestTokens.name),
     });
     const terms: readonly Term[] = [

@@ -209,7 +209,15 @@ test("sums of reports are what each router but one's own last said", () => {
     const router = random.integer(3);
     const target = random.integer(2);
     const inFlight = random.integer(50);
-    const report = { router, target, inFlight, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 };
+    const report = {
+      router,
+      target,
+      inFlight,
+      pendingPrefillTokens: 0,
+      decodeTokens: 0,
+      pendingWorkMs: 0,
+      activeTokens: 0,
+    };
     board.heard(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
@@ -233,6 +241,7 @@ test("work of others is pending since it was first heard of, and computed when s
       pendingPrefillTokens: pendingWorkMs,
       decodeTokens: 0,
       pendingWorkMs,
+      activeTokens: 0,
     });
     time.advance(10);
   };

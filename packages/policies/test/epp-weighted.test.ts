@@ -101,6 +101,12 @@ describe("active-request", () => {
   });
 });
 
+test("of the prompt's beginning alone the share is taken: beyond it all are alike", () => {
+  const rows = [900, 500, 400, 250, 0].map((matchedTokens, i) => ({ key: `e${i}`, matchedTokens }));
+  expect(scores("prefix-cache", rows, { "max-prefix-tokens": 500 })).toEqual([1, 1, 0.8, 0.5, 0]);
+  expect(scores("prefix-cache", rows)).toEqual([0.9, 0.5, 0.4, 0.25, 0]);
+});
+
 describe("token-load", () => {
   test("falls from 1 to 0 at the threshold, the request in hand included", () => {
     const rows: CandidateRow[] = [

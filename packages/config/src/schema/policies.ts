@@ -13,6 +13,7 @@ export const policyOptions = {
     "queue-weight",
     "kv-cache-utilization-weight",
     "prefix-cache-weight",
+    "max-prefix-tokens",
     "active-request-weight",
     "token-load-weight",
     "no-hit-lru-weight",
@@ -187,6 +188,15 @@ const optionSchemas = {
   "queue-weight": scoreWeight("the queue that an engine reports. 2 unless given."),
   "kv-cache-utilization-weight": scoreWeight("the free share of an engine's KV blocks. 2 unless given."),
   "prefix-cache-weight": scoreWeight("the share of the prompt that is in an engine's cache. 3 unless given."),
+  "max-prefix-tokens": Type.Optional(
+    integer({
+      description:
+        "`epp_weighted`: tokens at the beginning of a prompt of which the share that is in a cache is taken. 131072 unless " +
+        "given.",
+      minimum: 1,
+      maximum: 100_000_000,
+    }),
+  ),
   "active-request-weight": scoreWeight("the requests in flight. 0 unless given."),
   "token-load-weight": scoreWeight("the prefill in flight and of the prompt in hand. 0 unless given."),
   "no-hit-lru-weight": scoreWeight("the order in which engines last took a prompt that no cache had. 0 unless given."),

@@ -47,6 +47,13 @@ export const eppWeighted: PolicyDefinition = {
       default: 3,
       meaning: "Of the share of the prompt that is in an engine's cache.",
     }),
+    {
+      name: "max-prefix-tokens",
+      default: 131_072,
+      range: "1 or more",
+      accepts: (value) => value >= 1 && value < Number.POSITIVE_INFINITY,
+      meaning: "Tokens at the beginning of a prompt of which that share is taken; llm-d's `maxPrefixTokensToMatch`.",
+    },
     amount({
       name: "active-request-weight",
       default: 0,
@@ -92,7 +99,10 @@ export const eppWeighted: PolicyDefinition = {
     const terms: readonly Term[] = [
       { scorer: queueScore, weight: -option("queue-weight") },
       { scorer: kvUtilizationScore, weight: -option("kv-cache-utilization-weight") },
-      { scorer: createMatchShare("prefix_cache", credits), weight: -option("prefix-cache-weight") },
+      {
+        scorer: createMatchShare("prefix_cache", credits, option("max-prefix-tokens")),
+        weight: -option("prefix-cache-weight"),
+      },
       { scorer: activeRequestScore, weight: -option("active-request-weight") },
       { scorer: tokenLoad, weight: -option("token-load-weight") },
       { scorer: loraAffinityScore, weight: -option("lora-affinity-weight") },

@@ -18,7 +18,8 @@ describe("what this router has sent to an engine", () => {
   test("is told at once when a request begins and ends, and soon when it reaches its first token", async () => {
     const { time, told, publisher, target } = publish();
     await publisher.start();
-    const ticket = target.load.begin(size);
+    const activeBlocks = { chain: Uint32Array.of(1, 2), blockCount: 1, blockSize: 48 };
+    const ticket = target.load.begin({ ...size, activeBlocks });
     expect(told).toHaveLength(1);
     ticket.firstToken();
     expect(told).toHaveLength(1);
@@ -26,8 +27,8 @@ describe("what this router has sent to an engine", () => {
     expect(told).toHaveLength(2);
     ticket.end();
     expect(told).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30, activeTokens: 0 }],
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0, activeTokens: 0 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30, activeTokens: 48 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0, activeTokens: 48 }],
       ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 }],
     ]);
     await publisher.stop();

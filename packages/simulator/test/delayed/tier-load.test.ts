@@ -216,13 +216,14 @@ test("sums of reports are what each router but one's own last said", () => {
       pendingPrefillTokens: 0,
       decodeTokens: 0,
       pendingWorkMs: 0,
-      activeTokens: 0,
+      activeTokens: inFlight * 16,
     };
     board.heard(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
       const expected = last.reduce((sum, said, other) => sum + (other === reader ? 0 : said[target]!), 0);
-      if (board.seenBy(reader).inFlight[target] !== expected) wrong.push(step);
+      const seen = board.seenBy(reader);
+      if (seen.inFlight[target] !== expected || seen.activeTokens[target] !== expected * 16) wrong.push(step);
     }
   }
   expect(wrong).toEqual([]);

@@ -88,7 +88,12 @@ export class ModelRouter {
 
   setLoad(target: string, inFlight: number): void {
     this.load.set(target, inFlight);
-    const tokens = { pendingPrefillTokens: inFlight * 100, decodeTokens: 0, pendingWorkMs: inFlight * 20 };
+    const tokens = {
+      pendingPrefillTokens: inFlight * 100,
+      decodeTokens: 0,
+      pendingWorkMs: inFlight * 20,
+      activeTokens: 0,
+    };
     this.replica.load.set(target, { inFlight, ...tokens });
   }
 

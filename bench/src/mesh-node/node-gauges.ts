@@ -41,6 +41,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       pendingPrefillTokens: next * 100,
       decodeTokens: 0,
       pendingWorkMs: next * 10,
+      activeTokens: 0,
     });
   };
   const look = ({ router }: Origin): void => {

@@ -174,7 +174,12 @@ export interface CompiledConfig {
     /** Share of a model's engines that have to be up; with fewer, those that are down are tried. 0 is never. */
     readonly panicThreshold: number;
   };
-  readonly scrape: { readonly path: string; readonly intervalMs: number; readonly timeoutMs: number };
+  readonly scrape: {
+    readonly path: string;
+    /** Undefined where nothing is said: then it is as policies need it. */
+    readonly intervalMs: number | undefined;
+    readonly timeoutMs: number;
+  };
   readonly breaker: {
     readonly consecutiveFailures: number;
     readonly failureShare: number;

@@ -15,6 +15,7 @@ const keys = [
   ["epp_weighted", "token-load-scorer", "token-load-weight"],
   ["epp_weighted", "no-hit-lru-scorer", "no-hit-lru-weight"],
   ["epp_weighted", "lora-affinity-scorer", "lora-affinity-weight"],
+  ["epp_weighted", "maxPrefixTokensToMatch", "max-prefix-tokens"],
   ["epp_weighted", "queueThresholdTokens", "token-load-threshold"],
   ["affinity_filter", "affinityThreshold", "affinity-threshold"],
   ["affinity_filter", "maxTTFTPenaltyMs", "max-ttft-penalty-ms"],

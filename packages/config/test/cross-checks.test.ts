@@ -139,7 +139,7 @@ test.each([
   ],
   [
     "policy: { name: cache_aware, queue-weight: 2 }",
-    "policy.queue-weight: is no option of cache_aware, which takes cache-threshold, balance-abs-threshold, balance-rel-threshold, cpu-credit, disk-credit, external-credit",
+    "policy.queue-weight: is no option of cache_aware, which takes cache-threshold, balance-abs-threshold, balance-rel-threshold, miss-to-free-cache, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: prefix_hash, cache-threshold: 0.5 }",

@@ -24,6 +24,16 @@ export interface CandidateSet {
   readonly pendingPrefillTokens: Float64Array;
   /** Tokens of context held by dispatched requests that have begun to answer. */
   readonly decodeTokens: Float64Array;
+  /**
+   * Tokens in the prompt blocks of all requests dispatched here and not finished, those in prefill included; a block that
+   * several have counts once. Kept for policies that read it alone; 0 for others.
+   */
+  readonly activeTokens: Float64Array;
+  /**
+   * Tokens in blocks of the prompt in hand that are in none of those: what `activeTokens` would grow by. NaN where no
+   * account of blocks is kept, so that all of the prompt may be.
+   */
+  readonly newActiveTokens: Float64Array;
   /** Requests in the running batch, by the engine's own metrics. */
   readonly running: Float64Array;
   /** Requests in the engine's queue, by its own metrics. */
@@ -95,6 +105,8 @@ const columnDefaults = {
   inFlight: 0,
   pendingPrefillTokens: 0,
   decodeTokens: 0,
+  activeTokens: 0,
+  newActiveTokens: Number.NaN,
   running: Number.NaN,
   waiting: Number.NaN,
   kvUse: Number.NaN,

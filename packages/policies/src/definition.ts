@@ -17,6 +17,16 @@ export interface PolicyEntry {
   readonly options: readonly PolicyOption[];
   /** Whether it looks at what the candidates hold of the prompt, or at the prompt's beginning. */
   readonly readsPrefixes: boolean;
+  /**
+   * Whether it looks at the blocks of all requests in flight, each counted once. Routers keep account of them only for
+   * such a policy: it takes as long as a prompt has blocks.
+   */
+  readonly readsActiveBlocks?: boolean;
+  /**
+   * Milliseconds between two reads of engines' own metrics that its rule is made for; as for all others unless given. It
+   * is the default where the operator has said nothing.
+   */
+  readonly metricsEveryMs?: number;
 }
 
 /** A policy as this package knows it. */

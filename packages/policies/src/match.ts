@@ -39,17 +39,25 @@ export function matchedInAll(candidates: CandidateSet, index: number): number {
   );
 }
 
-/** The share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length. */
-export function createMatchShare(name: string, credits: TierCredits): Scorer {
+/**
+ * The share of the prompt that the candidate need not compute, 0 to 1; 0 for a prompt of unknown length.
+ *
+ * @param maxTokens of the prompt only so many at its beginning are looked at
+ */
+export function createMatchShare(
+  name: string,
+  credits: TierCredits,
+  maxTokens: number = Number.POSITIVE_INFINITY,
+): Scorer {
   return {
     name,
     score(decision, out) {
       writeCredits(decision, credits, out);
       const { eligible, eligibleCount, request } = decision;
-      const { promptTokens } = request;
+      const tokens = Math.min(request.promptTokens, maxTokens);
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
-        out[index] = promptTokens > 0 ? out[index]! / promptTokens : 0;
+        out[index] = tokens > 0 ? Math.min(tokens, out[index]!) / tokens : 0;
       }
     },
   };

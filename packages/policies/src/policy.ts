@@ -85,6 +85,8 @@ export type ChoiceReason =
   | "imbalanced"
   /** The longest match. */
   | "prefix_match"
+  /** No match was long enough: the least loaded. */
+  | "no_match"
   /** No match was long enough: the most room in the cache. */
   | "most_free_cache"
   | "best_score"

@@ -1,4 +1,4 @@
-/** The rule of the SGLang router, worked by hand: while loads are apart, then long matches, then short ones. */
+/** The rule of the routers of SGLang and SMG, worked by hand: while loads are apart, then long matches, then short ones. */
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy } from "@espalier/policies";
 import fc from "fast-check";
@@ -11,6 +11,9 @@ function decide(rows: readonly CandidateRow[], options: Readonly<Record<string, 
   const explanation = createPolicy("cache_aware", options).explain(request, candidatesOf(rows));
   return { reason: explanation.reason, shares: byKey(explanation) };
 }
+
+/** As in SGLang 0.4. */
+const toFreeCache = { "miss-to-free-cache": 1 };
 
 describe("loads", () => {
   const at = (low: number, high: number): CandidateRow[] => [
@@ -72,15 +75,16 @@ describe("loads", () => {
 
 describe("matches", () => {
   test.each([
-    [300, "most_free_cache", "roomy", "0.3 is not more than 0.3"],
+    [300, "no_match", "quiet", "0.3 is not more than 0.3"],
     [301, "prefix_match", "warm", "more than 0.3"],
     [1_000, "prefix_match", "warm", "all of it"],
   ] as const)("%i of 1,000 tokens: %s", (matchedTokens, reason, key, _why) => {
     const rows: CandidateRow[] = [
       { key: "warm", matchedTokens, heldTokens: 9_000, inFlight: 5 },
-      { key: "roomy", matchedTokens: 100, heldTokens: 10 },
+      { key: "roomy", matchedTokens: 100, heldTokens: 10, inFlight: 2 },
+      { key: "quiet", matchedTokens: 0, heldTokens: 9_000, inFlight: 1 },
     ];
-    expect(decide(rows)).toEqual({ reason, shares: { warm: 0, roomy: 0, [key]: 1 } });
+    expect(decide(rows)).toEqual({ reason, shares: { warm: 0, roomy: 0, quiet: 0, [key]: 1 } });
   });
 
   test("the longest wins, however loaded while loads are not apart", () => {
@@ -122,7 +126,32 @@ describe("matches", () => {
       { key: "b", matchedTokens: 1_000 },
     ];
     expect(decide(rows).shares).toEqual({ a: 0, b: 1 });
-    expect(decide(rows, {}, ofTokens(0)).reason).toBe("most_free_cache");
+    expect(decide(rows, {}, ofTokens(0))).toEqual({ reason: "no_match", shares: { a: 0, b: 1 } });
+    expect(decide(rows, toFreeCache, ofTokens(0)).reason).toBe("most_free_cache");
+  });
+});
+
+describe("without a match that decides", () => {
+  // lightseekorg/smg@73da68ca, model_gateway/src/policies/cache_aware.rs, `test_event_driven_no_overlap_uses_min_load` and
+  // `test_score_overlap_load_tiebreak`: three requests at the first worker; a block that both have, ten at the first.
+  test("the least loaded takes it, as in SMG, however full its cache, equals by weight", () => {
+    const rows: CandidateRow[] = [
+      { key: "w1", inFlight: 3, heldTokens: 4 },
+      { key: "w2", inFlight: 0, heldTokens: 9_000 },
+    ];
+    expect(decide(rows)).toEqual({ reason: "no_match", shares: { w1: 0, w2: 1 } });
+    const both = rows.map((row) => ({ ...row, matchedTokens: 1_000, inFlight: row.inFlight === 3 ? 10 : 0 }));
+    expect(decide(both)).toEqual({ reason: "prefix_match", shares: { w1: 0, w2: 1 } });
+    const equal: CandidateRow[] = [{ key: "a" }, { key: "b", weight: 3 }];
+    expect(decide(equal).shares).toEqual({ a: 0.25, b: 0.75 });
+  });
+
+  test("an option sends it where the cache holds least, as in SGLang 0.4", () => {
+    const rows: CandidateRow[] = [
+      { key: "busy", inFlight: 9, heldTokens: 10 },
+      { key: "idle", heldTokens: 20 },
+    ];
+    expect(decide(rows, toFreeCache)).toEqual({ reason: "most_free_cache", shares: { busy: 1, idle: 0 } });
   });
 });
 
@@ -135,7 +164,7 @@ describe("room", () => {
       { key: "d", heldTokens: 4_000, inFlight: 0 },
     ];
     // C holds 4,000 per unit of weight.
-    const { reason, shares } = decide(rows);
+    const { reason, shares } = decide(rows, toFreeCache);
     expect(reason).toBe("most_free_cache");
     expect([shares.a, shares.b]).toEqual([0, 0]);
     expect(shares.c).toBeCloseTo(2 / 3);
@@ -148,8 +177,8 @@ describe("room", () => {
       { key: "empty", heldTokens: 1_000 },
       { key: "?" },
     ];
-    expect(decide(rows).shares).toEqual({ full: 0, empty: 1, "?": 0 });
-    expect(decide([rows[0]!, rows[2]!]).shares).toEqual({ full: 0.5, "?": 0.5 });
+    expect(decide(rows, toFreeCache).shares).toEqual({ full: 0, empty: 1, "?": 0 });
+    expect(decide([rows[0]!, rows[2]!], toFreeCache).shares).toEqual({ full: 0.5, "?": 0.5 });
   });
 
   test("where nobody tells, the least loaded wins", () => {
@@ -158,7 +187,7 @@ describe("room", () => {
       { key: "b", inFlight: 1 },
       { key: "c", inFlight: 7 },
     ];
-    expect(decide(rows)).toEqual({ reason: "most_free_cache", shares: { a: 0, b: 1, c: 0 } });
+    expect(decide(rows, toFreeCache)).toEqual({ reason: "most_free_cache", shares: { a: 0, b: 1, c: 0 } });
   });
 });
 
@@ -191,9 +220,9 @@ test("decides as the rule written down plainly does", () => {
   );
   const options = { "balance-abs-threshold": 4, "balance-rel-threshold": 2, "cache-threshold": 0.3 };
   const random = createSeededRandom(4);
-  const policy = createPolicy("cache_aware", options);
+  const policies = [0, 1].map((miss) => createPolicy("cache_aware", { ...options, "miss-to-free-cache": miss }));
   fc.assert(
-    fc.property(rows, (values) => {
+    fc.property(rows, fc.constantFrom(0, 1), (values, miss) => {
       const loads = values.map((row) => row.inFlight);
       const [low, high] = [Math.min(...loads), Math.max(...loads)];
       const longest = Math.max(...values.map((row) => row.matchedTokens));
@@ -201,15 +230,19 @@ test("decides as the rule written down plainly does", () => {
       const apart = high - low > 4 && high > 2 * low;
       const matched = longest / 1_000 > 0.3;
       const fit = values.filter((row) =>
-        apart ? row.inFlight === low : matched ? row.matchedTokens === longest : row.heldTokens === least,
+        apart || (!matched && miss === 0)
+          ? row.inFlight === low
+          : matched
+            ? row.matchedTokens === longest
+            : row.heldTokens === least,
       );
       const best = Math.min(...fit.map((row) => row.inFlight));
-      const { index, reason } = policy.choose(
+      const { index, reason } = policies[miss]!.choose(
         prompt,
         candidatesOf(values.map((row, i) => ({ key: `e${i}`, ...row }))),
         random,
       );
-      expect(reason).toBe(apart ? "imbalanced" : matched ? "prefix_match" : "most_free_cache");
+      expect(reason).toBe(apart ? "imbalanced" : matched ? "prefix_match" : ["no_match", "most_free_cache"][miss]);
       expect(fit).toContain(values[index]);
       expect(values[index]!.inFlight).toBe(best);
     }),

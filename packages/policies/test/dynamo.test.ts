@@ -5,8 +5,11 @@ import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tall
 
 const prompt = ofTokens(1_600);
 
+/** Costs are those of prompts whose blocks are all in use already, unless a row says what is new. */
+const inUse = (rows: readonly CandidateRow[]): CandidateRow[] => rows.map((row) => ({ newActiveTokens: 0, ...row }));
+
 function explain(rows: readonly CandidateRow[], options: Readonly<Record<string, number>> = {}, request = prompt) {
-  return createPolicy("dynamo", options).explain(request, candidatesOf(rows));
+  return createPolicy("dynamo", options).explain(request, candidatesOf(inUse(rows)));
 }
 const shares = (...args: Parameters<typeof explain>) => byKey(explain(...args));
 const costs = (...args: Parameters<typeof explain>) =>
@@ -17,11 +20,45 @@ describe("cost", () => {
     const rows: CandidateRow[] = [
       { key: "idle" },
       { key: "holder", matchedTokens: 1_280 },
-      { key: "busy holder", matchedTokens: 1_280, pendingPrefillTokens: 800, decodeTokens: 640 },
-      { key: "decoding", decodeTokens: 641 },
+      { key: "busy holder", matchedTokens: 1_280, pendingPrefillTokens: 800, activeTokens: 640 },
+      { key: "decoding", activeTokens: 640, newActiveTokens: 16, decodeTokens: 90_000 },
     ];
     expect(costs(rows)).toEqual({ idle: 100, holder: 20, "busy holder": 20 + 50 + 40, decoding: 100 + 41 });
     expect(shares(rows)).toEqual({ idle: 0, holder: 1, "busy holder": 0, decoding: 0 });
+  });
+
+  // ai-dynamo/dynamo@07a6c9ce, lib/kv-router/src/scheduling/selector/default.rs, in blocks of 16.
+  test("is NVIDIA's: test_worker_logit_clamps_non_decode_overlap_credit, 2 x max(0, 7 - 6) + 2 + 3 and 5 without prefill", () => {
+    // They credit six blocks of a prompt of four; here no more than the prompt is credited: 16 tokens pending and none of its own.
+    const row: CandidateRow = {
+      ...{ key: "a", matchedTokens: 96, pendingPrefillTokens: 16, activeTokens: 2 * 16, newActiveTokens: 3 * 16 },
+    };
+    expect(costs([row], { "prefill-load-scale": 2 }, ofTokens(64))).toEqual({ a: 7 });
+    expect(costs([row], { "prefill-load-scale": 0 }, ofTokens(64))).toEqual({ a: 5 });
+  });
+
+  test("is NVIDIA's: test_prefill_load_scale_applies_after_overlap_credits, 2 x (4 - 2) + 3 before 2 x 4", () => {
+    const rows: CandidateRow[] = [{ key: "0", matchedTokens: 32, activeTokens: 48 }, { key: "1" }];
+    expect(costs(rows, { "prefill-load-scale": 2 }, ofTokens(64))).toEqual({ 0: 7, 1: 8 });
+    expect(shares(rows, { "prefill-load-scale": 2 }, ofTokens(64))).toEqual({ 0: 1, 1: 0 });
+  });
+
+  test("is NVIDIA's: test_overlap_credit_above_one_can_prefer_colocated_worker, with a credit of 1: 8 before 8 - 4 + 5", () => {
+    const rows: CandidateRow[] = [{ key: "warm", matchedTokens: 64, activeTokens: 80 }, { key: "cold" }];
+    expect(costs(rows, {}, ofTokens(128))).toEqual({ warm: 9, cold: 8 });
+  });
+
+  test("is NVIDIA's: test_shared_cache_hits_scoring, blocks of a pool beyond the device's at half: 4 - 2 - 1 and 4 - 2", () => {
+    const rows: CandidateRow[] = [
+      { key: "0", matchedTokens: 2, matchedExternalTokens: 2 },
+      { key: "1", matchedExternalTokens: 4 },
+    ];
+    expect(costs(rows, { "block-size": 1, "external-credit": 0.5 }, ofTokens(4))).toEqual({ 0: 1, 1: 2 });
+  });
+
+  test("takes all full blocks of the prompt for new ones where no account is kept", () => {
+    const unknown: CandidateRow = { key: "unknown", newActiveTokens: Number.NaN };
+    expect(costs([unknown], {}, ofTokens(47))).toEqual({ unknown: 47 / 16 + 2 });
   });
 
   test("credits 1 for a block in the GPU, 0.75 in CPU memory, 0.25 on disk, and as set in a pool outside", () => {
@@ -38,19 +75,19 @@ describe("cost", () => {
   });
 
   test("counts prefill as often as its scale says: a high one goes for matches, 0 for decode alone", () => {
-    const rows: CandidateRow[] = [{ key: "holder", matchedTokens: 800, decodeTokens: 1_600 }, { key: "idle" }];
+    const rows: CandidateRow[] = [{ key: "holder", matchedTokens: 800, activeTokens: 1_600 }, { key: "idle" }];
     expect(costs(rows)).toEqual({ holder: 150, idle: 100 });
     expect(costs(rows, { "prefill-load-scale": 3 })).toEqual({ holder: 250, idle: 300 });
     expect(costs(rows, { "prefill-load-scale": 0 })).toEqual({ holder: 100, idle: 0 });
   });
 
-  test("knows blocks of another size, and counts a begun one of decode in full", () => {
+  test("knows blocks of another size", () => {
     const rows: CandidateRow[] = [
-      { key: "a", decodeTokens: 1 },
-      { key: "b", decodeTokens: 129, matchedTokens: 640 },
+      { key: "a", newActiveTokens: 64 },
+      { key: "b", activeTokens: 256, matchedTokens: 640 },
     ];
-    expect(costs(rows, { "block-size": 128 })).toEqual({ a: 13.5, b: 9.5 });
-    expect(costs(rows, { "block-size": 1 })).toEqual({ a: 1_601, b: 960 + 129 });
+    expect(costs(rows, { "block-size": 128 })).toEqual({ a: 13, b: 9.5 });
+    expect(costs(rows, { "block-size": 1 })).toEqual({ a: 1_664, b: 960 + 256 });
   });
 
   test("divides by the weight, and counts queued requests of other clients", () => {
@@ -60,7 +97,7 @@ describe("cost", () => {
         key: "fast",
         weight: 2,
         pendingPrefillTokens: 320,
-        decodeTokens: 320,
+        activeTokens: 320,
         matchedTokens: 320,
         waiting: 0,
         ...fresh,
@@ -71,7 +108,7 @@ describe("cost", () => {
   });
 
   test("is never below the decode, whatever is credited, and known for a prompt that is not", () => {
-    const row: CandidateRow = { key: "a", matchedTokens: 9_000, matchedCpuTokens: 9_000, decodeTokens: 32 };
+    const row: CandidateRow = { key: "a", matchedTokens: 9_000, matchedCpuTokens: 9_000, activeTokens: 32 };
     expect(costs([row, { key: "b" }])).toEqual({ a: 2, b: 100 });
     expect(costs([row, { key: "b" }], {}, ofTokens(0))).toEqual({ a: 2, b: 0 });
   });
@@ -108,13 +145,16 @@ describe("temperature", () => {
 
   test("near 0 draws the cheapest, and far above everybody by weight", () => {
     expect(shares(rows, { temperature: 1e-9 })).toEqual({ cheap: 1, middle: 0, dear: 0 });
-    const weighted: CandidateRow[] = [{ key: "a" }, { key: "b", weight: 3, decodeTokens: 99_000 }];
+    const weighted: CandidateRow[] = [{ key: "a" }, { key: "b", weight: 3, activeTokens: 99_000 }];
     expect(shares(weighted, { temperature: 1e9 }).b).toBeCloseTo(0.75, 6);
     expect(shares([{ key: "a" }, { key: "b" }], { temperature: 0.1 })).toEqual({ a: 0.5, b: 0.5 });
   });
 
   test("the draw is as explained", () => {
-    const many = Array.from({ length: 8 }, (_, at): CandidateRow => ({ key: `e${at}`, decodeTokens: 320 * at }));
+    const many = Array.from(
+      { length: 8 },
+      (_, at): CandidateRow => ({ key: `e${at}`, activeTokens: 320 * at, newActiveTokens: 0 }),
+    );
     const options = { temperature: 0.5 };
     const expected = shares(many, options);
     const draws = 20_000;
@@ -129,7 +169,7 @@ describe("temperature", () => {
   });
 
   test("what cannot be judged is drawn only where nobody can be", () => {
-    const broken: CandidateRow = { key: "broken", decodeTokens: Number.NaN };
+    const broken: CandidateRow = { key: "broken", activeTokens: Number.NaN };
     const options = { temperature: 1e9 };
     expect(shares([broken, { key: "a" }, { key: "b" }], options)).toEqual({ broken: 0, a: 0.5, b: 0.5 });
     expect(tally(createPolicy("dynamo", options), [{ key: "a" }, broken], 200, prompt).byKey).toEqual({
@@ -144,7 +184,8 @@ test("decides as the rule written down plainly does", () => {
   const values = fc.array(
     fc.record({
       weight: fc.constantFrom(0.5, 1, 2),
-      decodeTokens: fc.integer({ min: 0, max: 4_000 }),
+      activeTokens: fc.integer({ min: 0, max: 250 }).map((n) => n * 16),
+      newActiveTokens: fc.constantFrom(0, 160, 1_600, Number.NaN),
       pendingPrefillTokens: fc.integer({ min: 0, max: 40 }).map((n) => n * 25),
       matchedTokens: fc.integer({ min: 0, max: 50 }).map((n) => n * 16),
       matchedCpuTokens: fc.constantFrom(0, 160, 1_600),
@@ -156,7 +197,8 @@ test("decides as the rule written down plainly does", () => {
       const cost = rows.map((row) => {
         const credit = Math.min(1_600, row.matchedTokens + 0.75 * row.matchedCpuTokens);
         const prefill = Math.max(0, row.pendingPrefillTokens + 1_600 - credit) / 16;
-        return (scale * prefill + Math.ceil(row.decodeTokens / 16)) / row.weight;
+        const added = Number.isNaN(row.newActiveTokens) ? 1_600 : row.newActiveTokens;
+        return (scale * prefill + (row.activeTokens + added) / 16) / row.weight;
       });
       const lowest = Math.min(...cost);
       const range = Math.max(...cost) - lowest;

@@ -21,6 +21,16 @@ function scores(name: string, rows: readonly CandidateRow[], options: Readonly<R
 
 const fresh = { signalAgeMs: 100 };
 
+// llm-d/llm-d-router@ebab6879, below pkg/epp/framework/plugins/scheduling/scorer: queuedepth/queue_test.go and
+// kvcacheutilization/kvcache_utilization_test.go.
+test("the scores are llm-d's: queues of 10, 5 and 0, and KV use of 0.8, 0.5 and 0", () => {
+  const rows = (column: "waiting" | "kvUse", ...values: readonly number[]): CandidateRow[] =>
+    values.map((value, i) => ({ key: `e${i}`, ...fresh, [column]: value }));
+  expect(scores("queue", rows("waiting", 10, 5, 0))).toEqual([0, 0.5, 1]);
+  expect(scores("queue", rows("waiting", 5, 5))).toEqual([1, 1]);
+  expect(scores("kv-cache-utilization", rows("kvUse", 0.8, 0.5, 0))).toEqual([1 - 0.8, 0.5, 1]);
+});
+
 describe("queue", () => {
   const queues = (...lengths: number[]): CandidateRow[] =>
     lengths.map((waiting, i) => ({ key: `e${i}`, ...fresh, waiting }));
@@ -91,27 +101,41 @@ describe("active-request", () => {
   });
 });
 
+test("of the prompt's beginning alone the share is taken: beyond it all are alike", () => {
+  const rows = [900, 500, 400, 250, 0].map((matchedTokens, i) => ({ key: `e${i}`, matchedTokens }));
+  expect(scores("prefix-cache", rows, { "max-prefix-tokens": 500 })).toEqual([1, 1, 0.8, 0.5, 0]);
+  expect(scores("prefix-cache", rows)).toEqual([0.9, 0.5, 0.4, 0.25, 0]);
+});
+
 describe("token-load", () => {
   test("falls from 1 to 0 at the threshold, the request in hand included", () => {
     const rows: CandidateRow[] = [
       { key: "a" },
-      { key: "b", pendingPrefillTokens: 400, decodeTokens: 2_500 },
-      { key: "c", pendingPrefillTokens: 400, decodeTokens: 2_500, weight: 2 },
-      { key: "d", decodeTokens: 9_000 },
+      { key: "b", pendingPrefillTokens: 2_000, decodeTokens: 9_000 },
+      { key: "c", pendingPrefillTokens: 2_000, matchedTokens: 600, weight: 2 },
+      { key: "d", pendingPrefillTokens: 9_000 },
     ];
-    // 1,000 tokens of prompt and 100 of answer are on their way.
-    expect(scores("token-load", rows, { "token-load-threshold": 4_400 })).toEqual([
+    expect(scores("token-load", rows, { "token-load-threshold": 4_000 })).toEqual([
       0.75,
-      expect.closeTo(1 - 4_000 / 4_400, 9),
-      expect.closeTo(1 - 2_000 / 4_400, 9),
+      0.25,
+      1 - 2_400 / 2 / 4_000,
       0,
     ]);
-    expect(scores("token-load", rows)[3]).toBeCloseTo(1 - 10_100 / 4_194_304, 9);
+    expect(scores("token-load", rows)[3]).toBeCloseTo(1 - 10_000 / 4_194_304, 9);
+  });
+
+  test("is llm-d's: 0, 250 and 750 tokens in flight and 250 of the request, of 1,000", () => {
+    const rows = [0, 250, 750].map((pendingPrefillTokens, i) => ({
+      key: `e${i}`,
+      pendingPrefillTokens,
+      matchedTokens: 750,
+    }));
+    expect(scores("token-load", rows, { "token-load-threshold": 1_000 })).toEqual([0.75, 0.5, 0]);
   });
 
   test("a foreign request weighs what the option says", () => {
-    const rows: CandidateRow[] = [{ key: "a", ...fresh, running: 1, waiting: 0, inFlightAtSignal: 0 }, { key: "b" }];
-    const options = { "token-load-threshold": 11_000, "foreign-request-tokens": 4_400 };
+    const rows: CandidateRow[] = [{ key: "a", ...fresh, running: 0, waiting: 1, inFlightAtSignal: 0 }, { key: "b" }];
+    const options = { "token-load-threshold": 10_000, "foreign-request-tokens": 4_000 };
     // Silent b is taken to have what a reports.
     expect(scores("token-load", rows, options)).toEqual([0.5, 0.5]);
   });

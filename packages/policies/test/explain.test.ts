@@ -12,6 +12,8 @@ const example = () =>
       inFlight: 2,
       pendingPrefillTokens: 1_000,
       decodeTokens: 3_000,
+      activeTokens: 3_200,
+      newActiveTokens: 176,
       running: 5,
       waiting: 1,
       kvUse: 0.25,
@@ -23,7 +25,7 @@ const example = () =>
       matchAgeMs: 9_000,
       heldTokens: 24_000,
     },
-    { key: "east", inFlight: 4, pendingPrefillTokens: 500, decodeTokens: 2_000, weight: 2 },
+    { key: "east", inFlight: 4, pendingPrefillTokens: 500, decodeTokens: 2_000, activeTokens: 2_400, weight: 2 },
     { key: "spare", weight: 0 },
   ]);
 
@@ -66,6 +68,8 @@ test("every signal is there, unknown ones as null", () => {
     inFlight: 4,
     pendingPrefillTokens: 500,
     decodeTokens: 2_000,
+    activeTokens: 2_400,
+    newActiveTokens: null,
     running: null,
     waiting: null,
     kvUse: null,
@@ -209,46 +213,59 @@ test("epp_weighted: scores with a minus, of which the highest sum wins", () => {
   });
 });
 
-test("affinity_filter: the match, the time to the first token, and tokens that decide where nobody holds enough", () => {
-  // 0.76 of the prompt is not 0.8. Nothing is learned of the engines, so that 15,928 tokens take a second.
-  const foreign = 7_000 + 1_024;
-  const west = { tokens: 4_600 + foreign, match_share: 0.76, first_token_ms: expect.closeTo(2_144 / 15.928, 9) };
-  const east = { tokens: 1_550 + foreign, match_share: 0, first_token_ms: expect.closeTo(1_524 / 15.928, 9) };
+test("affinity_filter: the match, the time that prompts in flight take, and prefill where nobody holds enough", () => {
+  // 0.76 of the prompt is not 0.8. 15,928 tokens take a second.
+  const foreign = { foreign_prefill_tokens: 1_024 };
   expect(explain("affinity_filter")).toEqual({
     reason: "least_load",
     candidates: [
-      { probability: 0, cost: west.tokens, terms: west },
-      { probability: 1, cost: east.tokens, terms: east },
+      {
+        probability: 0,
+        cost: 2_144,
+        terms: {
+          ...{ queued_prefill_tokens: 2_024, pending_prefill_tokens: 1_000, ...foreign, uncached_tokens: 120 },
+          ...{ match_share: 0.76, queued_prefill_ms: expect.closeTo(2_024 / 15.928, 9) },
+        },
+      },
+      {
+        probability: 1,
+        cost: 1_524,
+        terms: {
+          ...{ queued_prefill_tokens: 1_274, pending_prefill_tokens: 250, ...foreign, uncached_tokens: 250 },
+          ...{ match_share: 0, queued_prefill_ms: expect.closeTo(1_274 / 15.928, 9) },
+        },
+      },
       unjudged,
     ],
   });
 });
 
 test("dynamo: blocks of prefill less the credit, and blocks of decode, with what they are made of", () => {
-  // (2,024 + 500) / 16 - 380 / 16 and 3,000 / 16 in full blocks; at east the same for its weight, without a credit.
+  // (2,024 + 500) / 16 - 380 / 16, and (3,200 + 176) / 16; at east the same for its weight, without a credit, and with all 31
+  // full blocks of the prompt new.
   expect(explain("dynamo")).toEqual({
     reason: "least_cost",
     candidates: [
       {
         probability: 0,
-        cost: 322,
+        cost: 345,
         terms: {
           prefill_blocks: 134,
           pending_prefill_tokens: 1_000,
           foreign_prefill_tokens: 1_024,
           credit_blocks: 23.75,
-          decode_blocks: 188,
+          decode_blocks: 211,
         },
       },
       {
         probability: 1,
-        cost: 157.75,
+        cost: 185.75,
         terms: {
           prefill_blocks: 95.25,
           pending_prefill_tokens: 250,
           foreign_prefill_tokens: 1_024,
           credit_blocks: 0,
-          decode_blocks: 62.5,
+          decode_blocks: 90.5,
         },
       },
       unjudged,

@@ -20,6 +20,8 @@ const signals = fc.record(
     inFlight: count,
     pendingPrefillTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 500),
     decodeTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 500),
+    activeTokens: fc.integer({ min: 0, max: 3 }).map((n) => n * 480),
+    newActiveTokens: fc.constantFrom(0, 240, 496),
     running: count,
     waiting: count,
     kvUse: fc.constantFrom(0, 0.5, 1),
@@ -61,6 +63,7 @@ const seed = fc.integer();
 const variants: readonly (readonly [string, Readonly<Record<string, number>>])[] = [
   ...policyNames.map((name) => [name, {}] as const),
   ["cache_aware", { "cache-threshold": 0.1, "balance-abs-threshold": 1, "balance-rel-threshold": 1.1 }],
+  ["cache_aware", { "miss-to-free-cache": 1 }],
   ["epp_weighted", { "active-request-weight": 1, "token-load-weight": 1, "token-load-threshold": 3_000 }],
   ["epp_weighted", { "no-hit-lru-weight": 2 }],
   ["affinity_filter", { "affinity-threshold": 0.5, "max-ttft-penalty-ms": 30, "prefill-tokens-per-second": 8_000 }],
@@ -184,20 +187,24 @@ describe.each(variants)("%s %j", (name, options) => {
 });
 
 /** Policies that look at what is learned of engines. */
-const learned: readonly string[] = ["affinity_filter", "predicted_latency"];
+const learned: readonly string[] = ["predicted_latency"];
 
 describe.each(variants)("%s %j, when one candidate changes", (name, options) => {
   const probabilityOf = (index: number, rows: readonly CandidateRow[], asked: RequestFeatures): number =>
     createPolicy(name, options).explain(asked, candidatesOf(rows)).candidates[index]!.probability;
 
-  test.each(["inFlight", "pendingPrefillTokens", "decodeTokens"] as const)(
+  test.each(["inFlight", "pendingPrefillTokens", "decodeTokens", "activeTokens", "newActiveTokens"] as const)(
     "more %s never makes it likelier",
     (column) => {
       fc.assert(
         fc.property(candidateRows(2), request, fc.nat({ max: 7 }), fc.constantFrom(1, 3), (rows, asked, pick, more) => {
           const raised = pick % rows.length;
-          // Our own count at the report must be known: without it the engine's report cannot be told from our requests.
-          const known = rows.map((row) => ({ ...row, inFlightAtSignal: row.inFlightAtSignal ?? 0 }));
+          // Our own count at the report must be known: without it the engine's report cannot be told from our requests. So must
+          // be what of the prompt is in use, for one of which it is not known is taken to need all of it.
+          const known = rows.map((row) => {
+            const { inFlightAtSignal = 0, newActiveTokens = 0 } = row;
+            return { ...row, inFlightAtSignal, newActiveTokens };
+          });
           const heavier = known.map((row, i) => (i === raised ? { ...row, [column]: (row[column] ?? 0) + more } : row));
           const before = probabilityOf(raised, known, asked);
           const after = probabilityOf(raised, heavier, asked);

@@ -29,6 +29,7 @@ const gauge = {
   pendingPrefillTokens: 900,
   decodeTokens: 5,
   pendingWorkMs: 9,
+  activeTokens: 48,
   sentWorkMs: 2,
   computedMs: 1,
 };

@@ -5,6 +5,7 @@ import {
   createCandidateSet,
   hashString,
   type Policy,
+  policyCatalogue,
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
@@ -31,6 +32,8 @@ export interface Selection<Target extends RoutingTarget> {
   readonly bestTokens: number;
   /** What the prompt asks of the target; undefined in a pool that learns nothing. */
   readonly work: PromptWork | undefined;
+  /** What of the prompt the target's load is to keep account of; undefined in a pool whose policy does not look at that. */
+  readonly activeBlocks: PromptBlocks | undefined;
 }
 
 /** The targets of one model, as decisions go about them. */
@@ -91,6 +94,7 @@ export function createTargetSelector(
       const unseenTokens = traffic.unseenTokens();
       const isBurst = traffic.isBurst();
       const moment = pool.work?.moment(shared);
+      const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
         if (!target.usable || !accepts(target)) continue;
@@ -99,6 +103,7 @@ export function createTargetSelector(
         const index = addCandidate(candidates, target, i);
         if (target.index < shared.inFlight.length) addShared(candidates, index, shared, target.index);
         addAdapter(candidates, index, target, features.adapter);
+        if (activeBlocks) addActive(candidates, index, target, activeBlocks, shared);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
         moment?.describe(candidates, index, target);
         if (isBurst) addUnseen(candidates, index, traffic.unseenAt(target.index));
@@ -135,6 +140,7 @@ export function createTargetSelector(
           { uncachedTokens, matchedTokens: matched, fetched: fetchedOf(candidates, choice.index) },
           shared,
         ),
+        activeBlocks,
       };
     },
   };
@@ -186,6 +192,7 @@ const noSharedLoad: SharedLoad = {
   pendingPrefillTokens: new Float64Array(),
   decodeTokens: new Float64Array(),
   pendingWorkMs: new Float64Array(),
+  activeTokens: new Float64Array(),
   sentWorkMs: new Float64Array(),
   computedMs: new Float64Array(),
   pendingSinceMs: new Float64Array(),
@@ -212,6 +219,21 @@ function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, 
   candidates.inFlight[index]! += shared.inFlight[target]!;
   candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
   candidates.decodeTokens[index]! += shared.decodeTokens[target]!;
+}
+
+/**
+ * Adds the blocks of requests in flight. Which blocks other routers have there they do not say, but how many: those that are
+ * this router's too count once for each.
+ */
+function addActive(
+  candidates: CandidateSet,
+  index: number,
+  { load, index: slot }: RoutingTarget,
+  prompt: PromptBlocks,
+  shared: SharedLoad,
+): void {
+  candidates.activeTokens[index] = load.activeTokens + (shared.activeTokens[slot] ?? 0);
+  candidates.newActiveTokens[index] = load.newActiveTokens(prompt);
 }
 
 /** Adds what other routers are expected to have sent to a target. */

@@ -25,6 +25,7 @@ function othersWith(inFlight: readonly number[]): SharedLoad {
     pendingPrefillTokens: column(),
     decodeTokens: column(),
     pendingWorkMs: column(),
+    activeTokens: column(),
     sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),

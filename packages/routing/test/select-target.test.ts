@@ -110,6 +110,8 @@ describe("what a policy sees of a target", () => {
         inFlight: 2,
         pendingPrefillTokens: 40,
         decodeTokens: 70,
+        activeTokens: 0,
+        newActiveTokens: Number.NaN,
         running: 2,
         waiting: 3,
         kvUse: 0.25,
@@ -206,24 +208,78 @@ describe("which targets are candidates", () => {
   });
 });
 
+describe("blocks of requests in flight", () => {
+  // ai-dynamo/dynamo@312d3427, lib/kv-router/src/sequences/prompt_registry.rs, `staggered_prefix_overlap_matches_naive_projection`:
+  // requests of 96, 64 and 33 blocks of one prompt, one at each worker.
+  const whole = promptOf(tokensOf("long", 96 * 16));
+  const asked = { features: { ...features, promptTokens: whole.tokens }, prompt: whole };
+  const dynamo = { ...notingPolicy(), name: "dynamo" } as const;
+  const choose = (policy: Policy = dynamo) => selector.select({ policy }, targets, asked, none);
+  const seenBlocks = () =>
+    dynamo.seen.at(-1)?.map(({ activeTokens, newActiveTokens }) => [activeTokens / 16, newActiveTokens / 16]);
+
+  beforeEach(() => {
+    targets = poolOf({ a: {}, b: {}, c: {} });
+    for (const [at, blocks] of [96, 64, 33].entries()) {
+      const activeBlocks = { ...whole, blockCount: blocks };
+      targets[at]!.load.begin({ promptTokens: blocks * 16, expectedOutputTokens: 1, activeBlocks });
+    }
+  });
+
+  test("are those there and what the request would add, each once", () => {
+    expect(choose()?.activeBlocks).toBe(whole);
+    expect(seenBlocks()).toEqual([
+      [96, 0],
+      [64, 32],
+      [33, 63],
+    ]);
+  });
+
+  test("of other routers are added as they say", () => {
+    const shared = { ...noOthers(3), activeTokens: Float64Array.of(0, 160, 0) };
+    selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
+    choose();
+    expect(seenBlocks()).toEqual([
+      [96, 0],
+      [74, 32],
+      [33, 63],
+    ]);
+  });
+
+  test("are looked at for a policy that reads them, and for no other", () => {
+    const other = notingPolicy();
+    expect(choose(other)?.activeBlocks).toBeUndefined();
+    expect(other.seen[0]!.map(({ activeTokens, newActiveTokens }) => [activeTokens, newActiveTokens])).toEqual([
+      [0, Number.NaN],
+      [0, Number.NaN],
+      [0, Number.NaN],
+    ]);
+  });
+});
+
+const noOthers = (targets: number): SharedLoad => {
+  const column = () => new Float64Array(targets);
+  return {
+    inFlight: column(),
+    pendingPrefillTokens: column(),
+    decodeTokens: column(),
+    pendingWorkMs: column(),
+    activeTokens: column(),
+    sentWorkMs: column(),
+    computedMs: column(),
+    pendingSinceMs: column(),
+    sinceMs: 0,
+    originCount: 1,
+    ageMs: () => 0,
+  };
+};
+
 describe("the load of other routers", () => {
   type Single = "ageMs" | "originCount" | "sinceMs";
   let shared: { [Name in keyof Omit<SharedLoad, Single>]: Float64Array } & Pick<SharedLoad, Single>;
 
   beforeEach(() => {
-    const column = () => new Float64Array(2);
-    shared = {
-      inFlight: column(),
-      pendingPrefillTokens: column(),
-      decodeTokens: column(),
-      pendingWorkMs: column(),
-      sentWorkMs: column(),
-      computedMs: column(),
-      pendingSinceMs: column(),
-      sinceMs: 0,
-      originCount: 1,
-      ageMs: () => 0,
-    };
+    shared = noOthers(2);
     selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
     targets = poolOf({ a: {}, b: {} });
   });

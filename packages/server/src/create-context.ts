@@ -45,7 +45,7 @@ import { poolTargets } from "./prefix/pool-targets.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { fleetOptions, proxyOptions } from "./router-options.ts";
 import { poolRules } from "./routing/pool-rules.ts";
-import { createPools } from "./routing/pools.ts";
+import { createPools, type Pools } from "./routing/pools.ts";
 import { createTracingParts } from "./tracing/tracing-parts.ts";
 
 /** Connections of clients beyond the bound that are told so. */
@@ -78,12 +78,12 @@ export function createContext(
   const { config, configSource, onReload, logger } = dependencies;
   const { clock = systemClock, scheduler = systemScheduler, random = systemRandom } = dependencies;
   const ports: Ports = { clock, scheduler, random, logger, meter };
-  const engineSide = createEngineSide(config, ports);
+  const pools = createPools(poolRules(config), (model) => learning.workOf(model));
+  const engineSide = createEngineSide(config, ports, pools);
   const { proxy, http, index, mesh, fleet, prefix } = engineSide;
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
-  const pools = createPools(poolRules(config), (model) => learning.workOf(model));
   const board = mesh ? createSharedBoard(mesh.replica.registry) : createLocalBoard();
   const sources = createEngineSources({ ...ports, config, board, fleet });
   const onChange = (now: CompiledConfig): void => {
@@ -130,19 +130,28 @@ export function createContext(
 }
 
 /** What knows engines, and what of them is shared with other routers. */
-function createEngineSide(config: CompiledConfig, ports: Ports) {
+function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs }: Pick<Pools, "metricsEveryMs">) {
   const { clock, scheduler, logger, meter } = ports;
   const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, ...ports });
-  const pools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
+  const kvPools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
   const fleet = createFleet({
     ...{ ...ports, http, options: fleetOptions(config) },
     adapters: Object.entries(config.models.adapters).map(([name, { model }]) => ({ name, model })),
-    ...(mesh ? { sharing: mesh.fleetSharing } : { firstIndex: pools.length }),
+    ...(mesh ? { sharing: mesh.fleetSharing } : { firstIndex: kvPools.length }),
+    ...(config.scrape.intervalMs === undefined && { metricsEveryMs }),
   });
-  const prefix = createPrefixParts({ ...ports, config, fleet, http, index, sharing: mesh?.prefixSharing, pools });
+  const prefix = createPrefixParts({
+    ...ports,
+    config,
+    fleet,
+    http,
+    index,
+    sharing: mesh?.prefixSharing,
+    pools: kvPools,
+  });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
   return { proxy, http, index, mesh, fleet, prefix };
 }

@@ -27,7 +27,8 @@ export function proxyOptions({
 
 /** The part of a configuration that the fleet reads. */
 export function fleetOptions({ health, scrape, breaker }: CompiledConfig): FleetOptionsInput {
-  return { health, scrape, breaker };
+  const { intervalMs, ...others } = scrape;
+  return { health, scrape: intervalMs === undefined ? others : { ...others, intervalMs }, breaker };
 }
 
 /** The part of a configuration that the data plane's routes read. */

@@ -41,6 +41,22 @@ test("each model has a policy of its own, and keeps it", () => {
   expect(pools.settingsFor("a").policy).not.toBe(pools.settingsFor("b").policy);
 });
 
+test("metrics are read as often as the most demanding policy of an engine's models needs, and rules may change that", () => {
+  const paced = (models: readonly string[], metricsEveryMs: number | undefined): PoolRule => ({
+    ...rule(models, "random"),
+    metricsEveryMs,
+  });
+  const pools = createPools([paced(["a"], 50), paced(["b"], 200), paced(["*"], undefined)], workOf);
+  expect(pools.metricsEveryMs(["x", "b", "a"])).toBe(50);
+  expect(pools.metricsEveryMs(["b"])).toBe(200);
+  expect(pools.metricsEveryMs(["x"])).toBeUndefined();
+  expect(pools.metricsEveryMs([])).toBeUndefined();
+  pools.replaceRules([paced(["*"], undefined)]);
+  expect(pools.metricsEveryMs(["a"])).toBeUndefined();
+  pools.replaceRules(poolRules(loadConfig({ file: { path: "espalier.yaml", text: "policy: epp_weighted" } })));
+  expect(pools.metricsEveryMs(["a"])).toBe(50);
+});
+
 test("models beyond the bound share the settings of the last rule", () => {
   const pools = createPools([rule(["special"], "random"), rule(["*"], "round_robin")], workOf);
   for (let i = 0; i < maxPools; i++) pools.settingsFor(`model-${i}`);

@@ -33,6 +33,8 @@ export interface EngineDeps {
   readonly meters: (engine: EngineId) => EngineMeters;
   onChange(change: EngineChange, engine: Engine): void;
   readonly sharing?: FleetSharing;
+  /** As `FleetDeps` has it. */
+  readonly metricsEveryMs?: ((models: readonly string[]) => number | undefined) | undefined;
   /** A removed engine has no request left. */
   onIdle(engine: Engine): void;
 }

@@ -43,6 +43,11 @@ export interface FleetDeps {
   readonly sharing?: FleetSharing;
   /** Without `sharing`, target indices below this one are not given to targets; 0 by default. */
   readonly firstIndex?: number;
+  /**
+   * How often the metrics of an engine that serves these models are read, asked before each pause; `scrape.intervalMs` of the
+   * options counts where it says nothing.
+   */
+  readonly metricsEveryMs?: EngineDeps["metricsEveryMs"];
   /** LoRA adapters that engines are told to load; none by default. */
   readonly adapters?: readonly ManagedAdapter[];
 }

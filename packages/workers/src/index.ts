@@ -2,6 +2,7 @@
  * The router's one source of truth on engines: which exist, which answer, what they serve, how loaded they are, what
  * their own metrics say, and whether recent requests to them failed.
  */
+export { ActiveBlocks, type ActivePrompt, type ActiveShare, maxActiveBlocks } from "./active-blocks.ts";
 export { type AdapterReading, maxAdapterNames } from "./adapter-reading.ts";
 export type { Breaker, BreakerState, Permit } from "./breaker.ts";
 export { describeEngine, type EngineDescription, type TargetDescription } from "./describe-engine.ts";

@@ -25,7 +25,7 @@ interface Moment {
  * @param hooks `onRestart` is told when a total has gone back: the engine is another process now
  */
 export function createMetricsScrape(
-  { clock, scheduler, random, http, sharing, options: { scrape: options } }: EngineDeps,
+  { clock, scheduler, random, http, sharing, metricsEveryMs, options: { scrape: options } }: EngineDeps,
   engine: Engine,
   hooks: { onRestart(): void },
 ): { start(): void; stop(): void } {
@@ -64,7 +64,8 @@ export function createMetricsScrape(
       pathIndex = (pathIndex + 1) % paths.length;
       if (pathIndex === 0) return jittered(options.absentIntervalMs);
     }
-    return Math.max(1, jittered(options.intervalMs) - (clock.nowMs() - startedMs));
+    const intervalMs = metricsEveryMs?.((engine.models ?? []).map(({ id }) => id)) ?? options.intervalMs;
+    return Math.max(1, jittered(intervalMs) - (clock.nowMs() - startedMs));
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const startedMs = clock.nowMs();

@@ -1,4 +1,5 @@
 import type { Clock } from "@espalier/common";
+import { ActiveBlocks, type ActivePrompt, type ActiveShare } from "./active-blocks.ts";
 
 /** What is known about a request when it is sent. */
 export interface RequestSize {
@@ -9,6 +10,8 @@ export interface RequestSize {
   readonly expectedOutputTokens: number;
   /** Milliseconds that the target is expected to compute on the prompt; 0 when absent. */
   readonly workMs?: number;
+  /** The prompt's blocks, where account of them is to be kept until the request ends. */
+  readonly activeBlocks?: ActivePrompt | undefined;
 }
 
 /** The part of a target's load that one request makes up. Every call is idempotent or safe to repeat after `end`. */
@@ -29,6 +32,10 @@ export interface TargetLoad {
   readonly pendingPrefillTokens: number;
   /** Context tokens (prompt and generated so far) of requests past their first token. */
   readonly decodeTokens: number;
+  /** Tokens in those prompt blocks of requests in flight of which account is kept, each block once. */
+  readonly activeTokens: number;
+  /** What `activeTokens` would grow by with a prompt. */
+  newActiveTokens(prompt: ActivePrompt): number;
   /** Tokens that requests in flight are still expected to generate. */
   readonly outstandingOutputTokens: number;
   /** Milliseconds that the target is expected to compute on prompts that have not produced a token yet. */
@@ -67,6 +74,8 @@ class Load implements TargetLoad {
   inFlight = 0;
   pendingPrefillTokens = 0;
   decodeTokens = 0;
+  /** Undefined as long as no account of blocks is kept. */
+  #blocks: ActiveBlocks | undefined;
   outstandingOutputTokens = 0;
   pendingWorkMs = 0;
   computedMs = Number.NEGATIVE_INFINITY;
@@ -81,8 +90,17 @@ class Load implements TargetLoad {
     this.onChange = onChange;
   }
 
+  get activeTokens(): number {
+    return this.#blocks?.tokens ?? 0;
+  }
+
+  newActiveTokens(prompt: ActivePrompt): number {
+    return this.#blocks?.newTokens(prompt) ?? prompt.blockCount * prompt.blockSize;
+  }
+
   begin(size: RequestSize): LoadTicket {
-    const ticket = new Ticket(this, size);
+    if (size.activeBlocks) this.#blocks ??= new ActiveBlocks();
+    const ticket = new Ticket(this, size, size.activeBlocks && this.#blocks?.add(size.activeBlocks));
     this.inFlight += 1;
     this.addPending(ticket.pending, ticket.workMs);
     this.outstandingOutputTokens += ticket.outstanding;
@@ -118,10 +136,12 @@ class Ticket implements LoadTicket {
   readonly #promptTokens: number;
   #context = 0;
   outstanding: number;
+  readonly #blocks: ActiveShare | undefined;
 
-  constructor(load: Load, size: RequestSize) {
+  constructor(load: Load, size: RequestSize, blocks: ActiveShare | undefined) {
     const { promptTokens, uncachedTokens = promptTokens, expectedOutputTokens, workMs = 0 } = size;
     this.#load = load;
+    this.#blocks = blocks;
     this.#promptTokens = wholeCount(promptTokens);
     this.pending = Math.min(this.#promptTokens, wholeCount(uncachedTokens));
     this.workMs = wholeCount(workMs);
@@ -159,6 +179,7 @@ class Ticket implements LoadTicket {
     this.#load.inFlight -= 1;
     this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens -= this.#context;
+    this.#blocks?.release();
     this.#load.outstandingOutputTokens -= this.outstanding;
     this.#load.onInFlight(-1);
     this.#load.onChange();

@@ -12,6 +12,7 @@ import {
   createFleet,
   type EngineRecord,
   type Fleet,
+  type FleetDeps,
   type FleetOptionsInput,
   type FleetSharing,
   type Target,
@@ -64,8 +65,12 @@ export interface Harness {
 }
 
 /** A fleet under virtual time before scripted engines. It is started. */
-export async function startHarness(options: FleetOptionsInput = {}, seed = 1): Promise<Harness> {
-  const harness = createHarness(options, seed);
+export async function startHarness(
+  options: FleetOptionsInput = {},
+  seed = 1,
+  hooks: Pick<FleetDeps, "metricsEveryMs"> = {},
+): Promise<Harness> {
+  const harness = createHarness(options, seed, undefined, 0, hooks);
   await harness.fleet.start();
   return harness;
 }
@@ -75,6 +80,7 @@ export function createHarness(
   seed = 1,
   sharing?: FleetSharing,
   firstIndex = 0,
+  hooks: Pick<FleetDeps, "metricsEveryMs"> = {},
 ): Harness {
   const time = createVirtualTime();
   const logger = createRecordingLogger();
@@ -85,6 +91,7 @@ export function createHarness(
   const fleet = createFleet({
     ...{ clock, scheduler, random: createSeededRandom(seed), http, logger, meter, options },
     ...(sharing ? { sharing } : { firstIndex }),
+    ...hooks,
   });
   const record = (id: string): EngineRecord => fleet.engine(asEngineId(id))!;
   return {

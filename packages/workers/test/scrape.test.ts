@@ -45,6 +45,30 @@ test("an engine that is up is scraped at once, then about once a second", async 
   });
 });
 
+test("an engine is scraped as often as its models' policies need it, from one scrape to the next", async () => {
+  let everyMs: number | undefined = 50;
+  const asked: string[][] = [];
+  const metricsEveryMs = (models: readonly string[]): number | undefined => {
+    asked.push([...models]);
+    return everyMs;
+  };
+  const harness = await startHarness({}, 1, { metricsEveryMs });
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  const scrapesIn = async (ms: number): Promise<number> => {
+    const before = engine.times("/metrics").length;
+    await harness.time.advanceAsync(ms);
+    return engine.times("/metrics").length - before;
+  };
+  const often = await scrapesIn(2_000);
+  expect(often).toBeGreaterThanOrEqual(36);
+  expect(often).toBeLessThanOrEqual(45);
+  expect(asked.at(-1)).toEqual(harness.record("a").models?.map(({ id }) => id));
+  everyMs = undefined;
+  await harness.time.advanceAsync(100);
+  expect(await scrapesIn(10_000)).toBeLessThanOrEqual(12);
+});
+
 test("signals are unknown, not zero, before the first page, and where the page says nothing", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a", {}, { "/metrics": { status: 200, body: vllmBody, afterMs: 300 } });

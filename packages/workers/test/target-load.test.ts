@@ -51,6 +51,22 @@ test("what a target holds is not pending, but it is context once the answer begi
   expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
 });
 
+test("blocks of a prompt count from dispatch to the end of the request, whatever it reaches, where account is kept", () => {
+  const load = createTargetLoad({ clock });
+  const activeBlocks = { chain: Uint32Array.of(1, 2, 3, 4), blockCount: 2, blockSize: 16 };
+  const size = { promptTokens: 40, expectedOutputTokens: 5 };
+  load.begin(size);
+  expect([load.activeTokens, load.newActiveTokens(activeBlocks)]).toEqual([0, 32]);
+  const tickets = [load.begin({ ...size, activeBlocks }), load.begin({ ...size, activeBlocks })];
+  expect([load.activeTokens, load.newActiveTokens(activeBlocks)]).toEqual([32, 0]);
+  tickets[0]!.progress(3);
+  tickets[0]!.end();
+  tickets[0]!.end();
+  expect(load.activeTokens).toBe(32);
+  tickets[1]!.end();
+  expect([load.activeTokens, load.newActiveTokens(activeBlocks)]).toEqual([0, 32]);
+});
+
 test("an answer longer than expected leaves nothing outstanding, not less than nothing", () => {
   const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: 10, expectedOutputTokens: 5 });

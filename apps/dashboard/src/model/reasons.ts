@@ -18,6 +18,7 @@ const words: Readonly<Record<string, string>> = {
   no_prefix_key: "no prefix named: least loaded",
   imbalanced: "loads too far apart: least loaded",
   prefix_match: "longest match in a cache",
+  no_match: "no match long enough: least loaded",
   most_free_cache: "no match long enough: most free cache",
   best_score: "best score",
   affinity: "least loaded of those that have the prompt",

@@ -23,9 +23,13 @@ export function extraTables(
 
 function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): TextTable {
   const comparisons = compareWithPublished(scenario, medians);
+  const hasNotes = comparisons.some(({ note }) => note !== undefined);
   return {
     title: `Ratios of a policy to a baseline: published, reproduced (within ${maxDeviation * 100} %?), and ours`,
-    headers: ["source", "variant", "figure", "policy / baseline", "published", "reproduced", "deviation", "ours", "is"],
+    headers: [
+      ...["source", "variant", "figure", "policy / baseline", "published", "reproduced", "deviation", "ours", "is"],
+      ...(hasNotes ? ["what the source leaves open"] : []),
+    ],
     lines: comparisons.map((one) => [
       one.source,
       one.variant ?? "-",
@@ -38,6 +42,7 @@ function publishedTable(scenario: Scenario, medians: readonly MedianRow[]): Text
         : `${(one.deviation * 100).toFixed(0)} %${Math.abs(one.deviation) <= maxDeviation ? "" : " (not reproduced)"}`,
       one.ours?.toFixed(3) ?? "-",
       one.ourPolicy,
+      ...(hasNotes ? [one.note ?? ""] : []),
     ]),
   };
 }

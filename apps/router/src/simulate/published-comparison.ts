@@ -16,6 +16,8 @@ export interface PublishedComparison {
   readonly ourPolicy: string;
   /** Reproduced over published, less 1. */
   readonly deviation: number | undefined;
+  /** What the source leaves open, where that explains a deviation. */
+  readonly note: string | undefined;
 }
 
 /** How far a reproduced ratio may be from the published one and still count as reproduced. */
@@ -48,6 +50,7 @@ export function compareWithPublished(scenario: Scenario, rows: readonly MedianRo
         ours: ratioOf(ourPolicy),
         ourPolicy,
         deviation: reproduced === undefined ? undefined : reproduced / published - 1,
+        note: result.note,
       },
     ];
   });

@@ -20,7 +20,7 @@ const quickly = { seeds: "1", links: "delays" } as const;
  * its 180 s: its caches are warm after half a minute.
  */
 export const reportPlan: readonly ReportEntry[] = [
-  { scenario: "sglang-prefix-groups", flags: full, quick: quickly },
+  { scenario: "sglang-prefix-groups", flags: { ...full, variant: "all" }, quick: { ...quickly, variant: "v0.4" } },
   { scenario: "session-affinity", flags: full, quick: quickly },
   { scenario: "a10g-8", flags: full, quick: { ...quickly, requests: "2000" } },
   { scenario: "baseten-4", flags: full, quick: { ...quickly, requests: "400" } },
@@ -82,10 +82,14 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "mooncake-conversation",
-    flags: { seeds: "1", links: "delays", variant: "8x3.15M,8x1.05M" },
+    flags: { seeds: "1", links: "delays", variant: "8x3.15M,8x3.15M-scale-2,8x1.05M,8x1.05M-scale-2" },
     quick: { ...quickly, requests: "2000", variant: "8x3.15M" },
   },
-  { scenario: "shared-prefix-150x5", flags: { seeds: "1", links: "delays" }, quick: { ...quickly, duration: "60s" } },
+  {
+    scenario: "shared-prefix-150x5",
+    flags: { seeds: "1", links: "delays", variant: "all" },
+    quick: { ...quickly, duration: "60s" },
+  },
 ];
 
 /** The command that makes an entry's figures. */

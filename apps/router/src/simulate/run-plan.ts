@@ -33,16 +33,16 @@ export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: Kn
   const seeds = Array.from({ length: selection.seeds }, (_, at) => at + 1);
   const named = policies.includes(yardstick) ? policies : [yardstick, ...policies];
   checkCount(selection, scenario, named.length);
-  const ways = { sharings: selection.sharing ?? usualSharing(scenario), linkModels: selection.links };
-  const jobs = fleetCases(selection, scenario).flatMap((fleet) =>
-    loadsOf(selection, scenario, fleet, kneeOf).flatMap(({ load, scale }) =>
+  const jobs = fleetCases(selection, scenario).flatMap((fleet) => {
+    const ways = { sharings: selection.sharing ?? usualSharing(scenario, fleet.variant), linkModels: selection.links };
+    return loadsOf(selection, scenario, fleet, kneeOf).flatMap(({ load, scale }) =>
       named.flatMap((policy) =>
         waysOf(policy, fleet.routers, ways).flatMap((way) =>
           seeds.map((seed): RunJob => ({ kind: "run", ...base(selection, fleet, policy, seed), ...way, load, scale })),
         ),
       ),
-    ),
-  );
+    );
+  });
   if (jobs.length > maxPlannedRuns) throw tooMany(jobs.length);
   return jobs;
 }
@@ -105,9 +105,10 @@ function loadsOf(selection: RunSelection, scenario: Scenario, fleet: FleetCase, 
   return selection.loads.map((load) => ({ load, scale: load * knee }));
 }
 
-/** The mesh, and what published results were made with. */
-function usualSharing({ published }: Scenario): readonly Sharing[] {
-  const named = published.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
+/** The mesh, and what results that are published of the variant were made with. */
+function usualSharing({ published }: Scenario, variant: ScenarioVariant | undefined): readonly Sharing[] {
+  const ofVariant = published.filter((result) => result.variant === variant?.name);
+  const named = ofVariant.flatMap(({ sharing = "mesh", baselineSharing = "mesh" }) => [sharing, baselineSharing]);
   return [...new Set<Sharing>(["mesh", ...named])];
 }
 

@@ -69,6 +69,8 @@ test("the published comparison's kinds of sharing are run unless others are name
     "least_work 2 mesh real",
     "least_work 2 none delays",
   ]);
+  const ofAnother = { ...scenario, published: published.map((one) => ({ ...one, variant: "another" })) };
+  expect(ways(plan({ policies: ["least_work"] }, ofAnother)).at(-1)).toBe("least_work 2 mesh real");
   expect(ways(plan({ policies: ["least_work"], sharing: ["gossip-1s"] }, of)).at(-1)).toBe(
     "least_work 2 gossip-1s delays",
   );

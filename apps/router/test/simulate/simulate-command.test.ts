@@ -42,7 +42,15 @@ const lines = (text: string): readonly string[] => text.trimEnd().split("\n");
 const firstCells = (text: string): readonly string[] => lines(text).map((line) => line.split(/ {2,}/)[0]!);
 
 test("a table with a line for each policy in the order of the plan, though the runs ended in another", async () => {
-  const { stdout, stderr, error, exitCode } = await simulate("sglang-prefix-groups", "--routers", "2", "--jobs", "3");
+  const { stdout, stderr, error, exitCode } = await simulate(
+    "sglang-prefix-groups",
+    "--variant",
+    "v0.4",
+    "--routers",
+    "2",
+    "--jobs",
+    "3",
+  );
   expect(error).toBeUndefined();
   expect(exitCode).toBeUndefined();
   expect(firstCells(stdout).slice(0, 7)).toEqual([

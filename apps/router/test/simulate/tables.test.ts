@@ -92,6 +92,15 @@ test("a ratio off by more than a quarter is not reproduced, and the table says s
   expect([deviation(31.5), deviation(18.5)]).toEqual(["26 % (not reproduced)", "-26 % (not reproduced)"]);
 });
 
+test("what a source leaves open stands beside its results, where one of them has something to say", () => {
+  const rows = medians(ttft({ policy: "round_robin" }, 100), ttft({ policy: "cache_aware" }, 30));
+  const tableOf = (...results: readonly PublishedResult[]) => extraTables(scenarioWith(...results), [], rows)[0];
+  const last = (...results: readonly PublishedResult[]) => tableOf(...results)?.lines.map((line) => line.at(-1));
+  expect(last({ ...published, note: "the engine" }, published)).toEqual(["the engine", ""]);
+  expect(tableOf({ ...published, note: "the engine" })?.headers.at(-1)).toBe("what the source leaves open");
+  expect(tableOf(published)?.headers.at(-1)).toBe("is");
+});
+
 test("nothing beside the rows: no tables", () => {
   const outcome = outcomeOf(jobOf());
   expect(extraTables(scenarioWith(), [outcome], medians(outcome))).toEqual([]);

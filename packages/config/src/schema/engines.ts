@@ -135,7 +135,14 @@ export const health = section("How it is found out whether an engine is up.", {
 
 export const scrape = section("How the engines' own load figures are read.", {
   path: urlPath("Path of the engine's Prometheus metrics.", "/metrics"),
-  interval: duration({ description: "Between two reads.", default: "1s", minimum: "100ms", maximum: "10m" }),
+  interval: Type.Optional(
+    duration({
+      description:
+        "Between two reads. 1s unless given; 50ms for engines of models whose policy is `epp_weighted`, which is made for that.",
+      minimum: "50ms",
+      maximum: "10m",
+    }),
+  ),
   timeout: duration({ description: "For the answer.", default: "1s", minimum: "10ms", maximum: "1m" }),
 });
 

@@ -13,6 +13,7 @@ export const policyOptions = {
     "queue-weight",
     "kv-cache-utilization-weight",
     "prefix-cache-weight",
+    "max-prefix-tokens",
     "active-request-weight",
     "token-load-weight",
     "no-hit-lru-weight",
@@ -30,7 +31,13 @@ export const policyOptions = {
   ],
   dynamo: ["prefill-load-scale", "temperature", "block-size", "foreign-request-tokens", ...tierCredits],
   lmetric: ["foreign-request-tokens", ...tierCredits],
-  cache_aware: ["cache-threshold", "balance-abs-threshold", "balance-rel-threshold", ...tierCredits],
+  cache_aware: [
+    "cache-threshold",
+    "balance-abs-threshold",
+    "balance-rel-threshold",
+    "miss-to-free-cache",
+    ...tierCredits,
+  ],
   prefix_hash: ["prefix-tokens", "load-factor", "points-per-weight"],
   consistent_hashing: ["load-factor", "points-per-weight"],
   sticky: [
@@ -169,11 +176,29 @@ const optionSchemas = {
       maximum: 1_000_000,
     }),
   ),
+  "miss-to-free-cache": Type.Optional(
+    integer({
+      description:
+        "`cache_aware`: 1 sends a prompt without such a match where the cache holds least, 0 to the fewest requests in " +
+        "flight. 0 unless given.",
+      minimum: 0,
+      maximum: 1,
+    }),
+  ),
   "queue-weight": scoreWeight("the queue that an engine reports. 2 unless given."),
   "kv-cache-utilization-weight": scoreWeight("the free share of an engine's KV blocks. 2 unless given."),
   "prefix-cache-weight": scoreWeight("the share of the prompt that is in an engine's cache. 3 unless given."),
+  "max-prefix-tokens": Type.Optional(
+    integer({
+      description:
+        "`epp_weighted`: tokens at the beginning of a prompt of which the share that is in a cache is taken. 131072 unless " +
+        "given.",
+      minimum: 1,
+      maximum: 100_000_000,
+    }),
+  ),
   "active-request-weight": scoreWeight("the requests in flight. 0 unless given."),
-  "token-load-weight": scoreWeight("the tokens in prefill and decode. 0 unless given."),
+  "token-load-weight": scoreWeight("the prefill in flight and of the prompt in hand. 0 unless given."),
   "no-hit-lru-weight": scoreWeight("the order in which engines last took a prompt that no cache had. 0 unless given."),
   "lora-affinity-weight": scoreWeight(
     "how an engine stands to the LoRA adapter that is asked for: loaded, with a slot for it, or not. 0 unless given.",
@@ -196,8 +221,8 @@ const optionSchemas = {
   "max-ttft-penalty-ms": Type.Optional(
     integer({
       description:
-        "`affinity_filter`: milliseconds by which the first token of engines that hold the prompt may come later than " +
-        "that of the best other one; 0 removes the bound. 18000 unless given.",
+        "`affinity_filter`: milliseconds by which the prompts in flight at engines that hold the prompt may take longer " +
+        "than at the best other one; 0 removes the bound. 18000 unless given.",
       minimum: 0,
       maximum: 86_400_000,
     }),
@@ -205,7 +230,8 @@ const optionSchemas = {
   "prefill-tokens-per-second": Type.Optional(
     number({
       description:
-        "`affinity_filter`: prefill of an engine of weight 1 as long as nothing is learned of it. 15928 unless given.",
+        "`affinity_filter`: prefill of an engine of weight 1, by which those milliseconds are reckoned. 15928 unless " +
+        "given.",
       minimum: 1,
       maximum: 100_000_000,
     }),

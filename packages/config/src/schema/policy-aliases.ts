@@ -20,6 +20,7 @@ export const policyAliases: Readonly<Record<string, readonly Alias[]>> = {
   "token-load-weight": [llmD("token-load-scorer")],
   "no-hit-lru-weight": [llmD("no-hit-lru-scorer")],
   "lora-affinity-weight": [llmD("lora-affinity-scorer")],
+  "max-prefix-tokens": [llmD("maxPrefixTokensToMatch")],
   "token-load-threshold": [llmD("queueThresholdTokens")],
   "affinity-threshold": [llmD("affinityThreshold")],
   "max-ttft-penalty-ms": [llmD("maxTTFTPenaltyMs")],

@@ -7,22 +7,22 @@ export interface AffinityPickerOptions {
   readonly matchShare: Scorer;
   /** From this share on a candidate holds the prompt. */
   readonly threshold: number;
-  /** When a candidate is predicted to begin to answer, in milliseconds from now. */
-  readonly firstTokenTime: Scorer;
-  /** Milliseconds by which those that hold the prompt may begin later than the best other; 0 is without bound. */
+  /** How long the request in hand would wait for others, in milliseconds. */
+  readonly waitTime: Scorer;
+  /** Milliseconds by which the wait at those that hold the prompt may exceed that at the best other; 0 is without bound. */
   readonly maxPenaltyMs: number;
   /** Costs this close to the lowest count as equal to it. */
   readonly tolerance: number;
 }
 
 /**
- * The lowest cost among those that hold the prompt, unless they would begin to answer too much later than the best
- * other, or there is none: then the lowest of all. It narrows the choice as a filter would, but after all have been
+ * The lowest cost among those that hold the prompt, unless the wait there is too much longer than at the best other, or
+ * there is none: then the lowest of all. It narrows the choice as a filter would, but after all have been
  * judged: so everybody's numbers are explained, and what is assumed of a silent candidate does not depend on whom the
  * narrowing leaves.
  */
 export function createAffinityPicker(options: AffinityPickerOptions): Picker {
-  const { matchShare, threshold, firstTokenTime, maxPenaltyMs, tolerance } = options;
+  const { matchShare, threshold, waitTime, maxPenaltyMs, tolerance } = options;
   let shares = new Float64Array(0);
   let timesMs = new Float64Array(0);
   const order: Order = { first: shares, tolerance, second: new Float64Array(0) };
@@ -36,7 +36,7 @@ export function createAffinityPicker(options: AffinityPickerOptions): Picker {
       order.second = new Float64Array(costs.length);
     }
     matchShare.score(decision, shares);
-    firstTokenTime.score(decision, timesMs);
+    waitTime.score(decision, timesMs);
     let holders = 0;
     let holdersMs = Number.POSITIVE_INFINITY;
     let othersMs = Number.POSITIVE_INFINITY;
@@ -65,7 +65,7 @@ export function createAffinityPicker(options: AffinityPickerOptions): Picker {
     explain(decision, out) {
       const reason = judge(decision);
       explainLowest(decision, order, out);
-      return { reason, terms: { [matchShare.name]: shares.slice(), [firstTokenTime.name]: timesMs.slice() } };
+      return { reason, terms: { [matchShare.name]: shares.slice(), [waitTime.name]: timesMs.slice() } };
     },
   };
 }

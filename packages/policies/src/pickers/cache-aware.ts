@@ -11,17 +11,19 @@ export interface CacheAwarePickerOptions {
   readonly balanceAbsThreshold: number;
   /** ... and is more than this many times the lowest. */
   readonly balanceRelThreshold: number;
+  /** Without a match that decides: the most room in the cache, and not the lowest load. */
+  readonly missesToFreeCache: boolean;
   /** The share of the prompt that a candidate has, 0 to 1. */
   readonly matchShare: Scorer;
 }
 
 /**
- * The rule of the SGLang router over costs that are loads: the lowest while they are apart, else the longest match,
- * else the most room in the cache, which is where the least is held for the weight. Equals go to the lowest load, then
- * to chance.
+ * The rule of the routers of SGLang and SMG over costs that are loads: the lowest while they are apart, else the longest match,
+ * else the lowest again or the most room in the cache, which is where the least is held for the weight. Equals go to the
+ * lowest load, then to chance.
  */
 export function createCacheAwarePicker(options: CacheAwarePickerOptions): Picker {
-  const { cacheThreshold, matchShare } = options;
+  const { cacheThreshold, missesToFreeCache, matchShare } = options;
   let shares = new Float64Array(0);
   let held = new Float64Array(0);
   const order: Order = { first: shares, tolerance: 0, second: shares };
@@ -37,6 +39,8 @@ export function createCacheAwarePicker(options: CacheAwarePickerOptions): Picker
     order.first = shares;
     matchShare.score(decision, shares);
     if (turnSigns(decision, shares) > cacheThreshold) return "prefix_match";
+    order.first = decision.costs;
+    if (!missesToFreeCache) return "no_match";
     order.first = held;
     measureHeld(decision, held);
     return "most_free_cache";

@@ -10,13 +10,24 @@ import { weightedOnly } from "../weights.ts";
 /** Sums of equal blocks differ by less than this, whatever the order in which they were rounded. */
 const roundingErrorBlocks = 1e-6;
 
+/**
+ * The rule of ai-dynamo/dynamo, with its defaults. Below lib/kv-router/src: the cost is that of
+ * `scheduling/selector/default.rs` (`worker_logit`, at 07a6c9ce); the blocks of decode are the active and the additional ones
+ * of `sequences/prompt_registry.rs` (`project_worker_loads`, at 312d3427), of which `sequences/block_tracker.rs` (at 1968be9a)
+ * counts each once, from dispatch to the end of the last request that has it; defaults are those of `scheduling/config.rs` (at
+ * 0243c51b): prompt blocks alone are tracked (`router_track_output_blocks: false`), and requests in flight and decaying
+ * credits weigh nothing.
+ */
 export const dynamo: PolicyDefinition = {
   summary:
-    "The engine with the fewest blocks in prefill and decode, for its weight: prompts that wait there and the one in " +
-    "hand, less what its caches are credited with, and the context of requests that are being answered. Equals at " +
-    "random by weight; with a temperature all are drawn, the likelier the fewer blocks.",
+    "The engine with the fewest blocks in prefill and decode, for its weight. Prefill: prompts that wait there and the one in " +
+    "hand, less what its caches are credited with. Decode: prompt blocks of all requests in flight there, each counted once, " +
+    "and those of the prompt in hand that would be new among them. Equals at random by weight; with a temperature all are " +
+    "drawn, the likelier the fewer blocks. Each router counts blocks once among its own requests; those of other routers are " +
+    "added as they say, so that a block that requests of several routers have counts once for each.",
   source: "the cost function of NVIDIA Dynamo's KV router: overlap credits per tier, prefill load scale, temperature",
   readsPrefixes: true,
+  readsActiveBlocks: true,
   options: [
     amount({
       name: "prefill-load-scale",
@@ -35,7 +46,7 @@ export const dynamo: PolicyDefinition = {
       default: 16,
       range: "a whole number from 1 to 65536",
       accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 65_536,
-      meaning: "Tokens in a block. The context of requests that are being answered is counted in full blocks.",
+      meaning: "Tokens in a block.",
     },
     foreignRequestTokens,
     ...tierCreditOptions,

@@ -15,6 +15,12 @@ import { weightedOnly } from "../weights.ts";
 /** Sums of equal scores differ by less than this, whatever the order in which they were rounded. */
 const roundingError = 1e-9;
 
+/**
+ * The rule of llm-d/llm-d-router at ebab6879 (2026-08-22), which the endpoint picker of the Gateway API Inference Extension became:
+ * scorers and the drawing picker below pkg/epp/framework/plugins/scheduling, weights 2, 2 and 3 as in
+ * config/charts/routerlib/templates/_config.yaml, and metrics that are read every 50 ms
+ * (pkg/epp/datalayer/runtime.go, `--refresh-metrics-interval`).
+ */
 export const eppWeighted: PolicyDefinition = {
   summary:
     "The engine with the highest weighted sum of scores from 0 to 1; equals at random by weight. Costs are that sum " +
@@ -24,6 +30,7 @@ export const eppWeighted: PolicyDefinition = {
     "the endpoint picker of the Gateway API Inference Extension and llm-d: each option ending in -weight has the " +
     "name of their scorer",
   readsPrefixes: true,
+  metricsEveryMs: 50,
   options: [
     amount({
       name: "queue-weight",
@@ -40,6 +47,13 @@ export const eppWeighted: PolicyDefinition = {
       default: 3,
       meaning: "Of the share of the prompt that is in an engine's cache.",
     }),
+    {
+      name: "max-prefix-tokens",
+      default: 131_072,
+      range: "1 or more",
+      accepts: (value) => value >= 1 && value < Number.POSITIVE_INFINITY,
+      meaning: "Tokens at the beginning of a prompt of which that share is taken; llm-d's `maxPrefixTokensToMatch`.",
+    },
     amount({
       name: "active-request-weight",
       default: 0,
@@ -48,7 +62,7 @@ export const eppWeighted: PolicyDefinition = {
     amount({
       name: "token-load-weight",
       default: 0,
-      meaning: "Of the tokens in prefill and decode: 1 for none, 0 from `token-load-threshold` on.",
+      meaning: "Of the prefill in flight and of the prompt in hand: 1 for none, 0 from `token-load-threshold` on.",
     }),
     amount({
       name: "no-hit-lru-weight",
@@ -79,12 +93,16 @@ export const eppWeighted: PolicyDefinition = {
     const coldOrder = createColdOrder(credits);
     const tokenLoad = createTokenLoadScore({
       thresholdTokens: option("token-load-threshold"),
+      credits,
       foreignRequestTokens: option(foreignRequestTokens.name),
     });
     const terms: readonly Term[] = [
       { scorer: queueScore, weight: -option("queue-weight") },
       { scorer: kvUtilizationScore, weight: -option("kv-cache-utilization-weight") },
-      { scorer: createMatchShare("prefix_cache", credits), weight: -option("prefix-cache-weight") },
+      {
+        scorer: createMatchShare("prefix_cache", credits, option("max-prefix-tokens")),
+        weight: -option("prefix-cache-weight"),
+      },
       { scorer: activeRequestScore, weight: -option("active-request-weight") },
       { scorer: tokenLoad, weight: -option("token-load-weight") },
       { scorer: loraAffinityScore, weight: -option("lora-affinity-weight") },

@@ -5,6 +5,7 @@ export const idleGauge: LoadGauge = {
   pendingPrefillTokens: 0,
   decodeTokens: 0,
   pendingWorkMs: 0,
+  activeTokens: 0,
 };
 
 export function isIdle(gauge: LoadGauge): boolean {
@@ -16,6 +17,7 @@ export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
     one.inFlight === other.inFlight &&
     one.pendingPrefillTokens === other.pendingPrefillTokens &&
     one.decodeTokens === other.decodeTokens &&
-    one.pendingWorkMs === other.pendingWorkMs
+    one.pendingWorkMs === other.pendingWorkMs &&
+    one.activeTokens === other.activeTokens
   );
 }

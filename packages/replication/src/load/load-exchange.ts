@@ -10,6 +10,8 @@ export interface LoadGauge {
   readonly decodeTokens: number;
   /** Milliseconds that the engine is expected to compute on those prompts. */
   readonly pendingWorkMs: number;
+  /** Tokens in prompt blocks of all those requests, each block once; 0 where no account of them is kept. */
+  readonly activeTokens: number;
 }
 
 /** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
@@ -18,6 +20,7 @@ export interface SharedLoad {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  readonly activeTokens: Float64Array;
   /**
    * Such work that was heard to come, all in all since `sinceMs`; it never goes down. What came and was computed between two
    * frames is not in it.

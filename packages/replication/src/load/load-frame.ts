@@ -12,8 +12,8 @@ export const maxLoadKeyBytes = 255;
 export const maxGaugeValue = 2 ** 40;
 
 const version = 1;
-const flag = { covers: 1, relayed: 2 } as const;
-const knownFlags = flag.covers | flag.relayed;
+const flag = { covers: 1, relayed: 2, active: 4 } as const;
+const knownFlags = flag.covers | flag.relayed | flag.active;
 
 /** The absolute gauge of one target. */
 export interface GaugeReport extends LoadGauge {
@@ -46,15 +46,17 @@ export interface LoadFrame {
 /**
  * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
  * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the varint
- * 2 x number + (1 when the key follows), the key as text, in a relay's frame how far its counter lies back, and the four
- * gauges as varints: 6 to 12 bytes without the key.
+ * 2 x number + (1 when the key follows), the key as text, in a relay's frame how far its counter lies back, and the gauges as
+ * varints: 6 to 12 bytes without the key. Tokens of active blocks are in it if flagged: where no account of them is kept, frames
+ * are those that routers without it know.
  */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const { origin, covers, relayedAgeMs, reports } = frame;
   const isRelayed = relayedAgeMs !== undefined;
+  const hasActive = reports.some(({ activeTokens }) => activeTokens > 0);
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(version);
-  writer.u8((covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0));
+  writer.u8((covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0) | (hasActive ? flag.active : 0));
   writer.text(origin.router);
   writer.varint(origin.epoch);
   writer.varint(frame.counter);
@@ -65,7 +67,10 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
     writer.varint(covers.to === Number.POSITIVE_INFINITY ? 0 : covers.to - covers.from);
   }
   writer.varint(reports.length);
-  for (const report of reports) writeReport(writer, report, isRelayed ? frame.counter : undefined);
+  for (const report of reports) {
+    writeReport(writer, report, isRelayed ? frame.counter : undefined);
+    if (hasActive) writer.varint(report.activeTokens);
+  }
   return writer.copy();
 }
 
@@ -108,7 +113,8 @@ function readFrame(bytes: Uint8Array): LoadFrame {
   if (count > maxLoadFrameReports) throw new RangeError(`${count} reports are too many`);
   const reports: GaugeReport[] = [];
   for (let index = 0; index < count; index++) {
-    reports.push(readReport(reader, counter, relayedAgeMs !== undefined));
+    const report = readReport(reader, counter, relayedAgeMs !== undefined);
+    reports.push({ ...report, activeTokens: flags & flag.active ? readGauge(reader) : 0 });
   }
   reader.end();
   return { origin, counter, sentWallMs, relayedAgeMs, covers, reports };
@@ -120,7 +126,7 @@ function readCovers(reader: ByteReader): CoveredNumbers {
   return { from, to: length === 0 ? Number.POSITIVE_INFINITY : from + length };
 }
 
-function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): GaugeReport {
+function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): Omit<GaugeReport, "activeTokens"> {
   const head = reader.varint();
   const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
   const lag = isRelayed ? reader.varint() : 0;

@@ -15,6 +15,7 @@ export class LoadSums implements SharedLoad {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  readonly activeTokens: Float64Array;
   readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
@@ -33,6 +34,7 @@ export class LoadSums implements SharedLoad {
     this.pendingPrefillTokens = column();
     this.decodeTokens = column();
     this.pendingWorkMs = column();
+    this.activeTokens = column();
     this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
@@ -81,6 +83,7 @@ export class LoadSums implements SharedLoad {
     this.inFlight[slot]! += is.inFlight - was.inFlight;
     this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
     this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
+    this.activeTokens[slot]! += is.activeTokens - was.activeTokens;
     const workMs = is.pendingWorkMs - was.pendingWorkMs;
     this.pendingWorkMs[slot]! += workMs;
     if (workMs > 0) this.sentWorkMs[slot]! += workMs;

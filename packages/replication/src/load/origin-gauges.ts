@@ -131,9 +131,10 @@ export class OriginGauges implements Heard {
     return true;
   }
 
-  #change(known: KnownGauge, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs }: LoadGauge): void {
+  #change(known: KnownGauge, report: LoadGauge): void {
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = report;
     const { sums, slots } = this.#options;
-    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens };
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
       sums.replace(known.slot, known.gauge, gauge);
       known.gauge = gauge;

@@ -127,6 +127,7 @@ function checked(gauge: LoadGauge): LoadGauge {
     pendingPrefillTokens: checkedValue(gauge.pendingPrefillTokens),
     decodeTokens: checkedValue(gauge.decodeTokens),
     pendingWorkMs: checkedValue(gauge.pendingWorkMs),
+    activeTokens: checkedValue(gauge.activeTokens),
   };
 }
 

@@ -46,10 +46,28 @@ test.each<Partial<LoadFrame>>([
 
 test("a change of one target takes 31 bytes and the router's name, and a further one about 8", () => {
   const one = { ...frame, reports: frame.reports.slice(1) };
-  const report = { number: 7, key: undefined, counter: 300, ...gaugeOf(30) };
+  const report = { number: 7, key: undefined, counter: 300, ...gaugeOf(30), activeTokens: 0 };
   const size = (reports: LoadFrame["reports"]): number => writeLoadFrame({ ...one, reports }).length;
   expect(size([report])).toBeLessThanOrEqual(31 + "router-ä".length + 1);
   expect(size([report, report]) - size([report])).toBeLessThanOrEqual(8);
+});
+
+test("tokens of active blocks are in a frame, of each of its reports, only where one has some", () => {
+  const of = (...activeTokens: readonly number[]): LoadFrame => ({
+    ...frame,
+    reports: activeTokens.map((tokens, number) => ({
+      ...{ number, key: undefined, counter: 300 },
+      ...gaugeOf(2),
+      activeTokens: tokens,
+    })),
+  });
+  const [without, some] = [writeLoadFrame(of(0, 0)), writeLoadFrame(of(0, 48))];
+  expect(without[1]).toBe(0);
+  expect(some[1]).toBe(4);
+  expect(some.length).toBe(without.length + 2);
+  expect(readLoadFrame(some)).toEqual(of(0, 48));
+  expect(readLoadFrame(without)).toEqual(of(0, 0));
+  expect(errorOf(() => readLoadFrame(writeLoadFrame(of(maxGaugeValue + 1))))).toEqual(refused);
 });
 
 test("one past every bound is refused", () => {
@@ -79,7 +97,7 @@ test("another version, unknown flags, bytes too many or too few, and reports old
     return copy;
   };
   const relayed = writeLoadFrame({ ...frame, relayedAgeMs: 0, reports: [{ ...frame.reports[1]!, counter: -1 }] });
-  const wrong = [changed(0, 2), changed(1, 4), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
+  const wrong = [changed(0, 2), changed(1, 8), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
   for (let length = 1; length < bytes.length; length++) wrong.push(bytes.subarray(0, length));
   for (const one of wrong) expect(errorOf(() => readLoadFrame(one))).toEqual(refused);
 });

@@ -59,6 +59,7 @@ export function gaugeOf(inFlight: number): LoadGauge {
     pendingPrefillTokens: inFlight * 10,
     decodeTokens: inFlight * 100,
     pendingWorkMs: inFlight * 7,
+    activeTokens: inFlight * 30,
   };
 }
 
@@ -71,6 +72,7 @@ export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge 
     pendingPrefillTokens: shared.pendingPrefillTokens[slot] ?? 0,
     decodeTokens: shared.decodeTokens[slot] ?? 0,
     pendingWorkMs: shared.pendingWorkMs[slot] ?? 0,
+    activeTokens: shared.activeTokens[slot] ?? 0,
   };
 }
 

@@ -142,7 +142,7 @@ test("one that joins after it learns all that was read before it, from the state
 test("loads are told anew, and those of the life before count no more", () => {
   const { a, b, time } = setUp();
   const inFlight = () => b.replica.load.shared.inFlight[b.slots.find("engine")] ?? 0;
-  const gauge = { inFlight: 3, pendingPrefillTokens: 30, decodeTokens: 7, pendingWorkMs: 9 };
+  const gauge = { inFlight: 3, pendingPrefillTokens: 30, decodeTokens: 7, pendingWorkMs: 9, activeTokens: 5 };
   b.slots.slotOf("engine");
   a.replica.load.set("engine", gauge);
   expect(inFlight()).toBe(3);
@@ -150,7 +150,13 @@ test("loads are told anew, and those of the life before count no more", () => {
   time.advance(500);
   expect(inFlight()).toBe(3);
   expect(b.replica.load.describe().map(({ epoch }) => epoch)).toEqual([a.replica.ports.origin.epoch]);
-  a.replica.load.set("engine", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 });
+  a.replica.load.set("engine", {
+    inFlight: 0,
+    pendingPrefillTokens: 0,
+    decodeTokens: 0,
+    pendingWorkMs: 0,
+    activeTokens: 0,
+  });
   time.advance(20);
   expect(inFlight()).toBe(0);
 });

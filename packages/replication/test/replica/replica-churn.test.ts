@@ -6,8 +6,8 @@ import type { Member } from "../../src/replica-ports.ts";
 import { chainOf, createNode, join, type Node, store } from "./replica-pair.ts";
 
 const nobodyToAsk = (): void => {};
-const busy = { inFlight: 2, pendingPrefillTokens: 100, decodeTokens: 50, pendingWorkMs: 9 };
-const idle = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 };
+const busy = { inFlight: 2, pendingPrefillTokens: 100, decodeTokens: 50, pendingWorkMs: 9, activeTokens: 40 };
+const idle = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
 
 /** What one life of a router tells another router: everything it has written, and its frames of load. */
 function tell(from: Node, to: Node): void {
@@ -100,8 +100,8 @@ test("ten minutes of three busy routers leaves nothing that grows, and all say t
   for (const { replica, slots } of nodes) {
     for (let target = 0; target < 3; target++) {
       const slot = slots.find(`t${target}`);
-      const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = replica.load.shared;
-      for (const column of [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs]) {
+      const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = replica.load.shared;
+      for (const column of [inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens]) {
         expect(column[slot]).toBe(0);
       }
     }

@@ -62,6 +62,7 @@ test("placements, load and bindings of one router reach the other", () => {
     pendingPrefillTokens: 480,
     decodeTokens: 0,
     pendingWorkMs: 20,
+    activeTokens: 0,
   });
   a.replica.bindings.set("resp_1", "engine", 60_000);
   expect(b.replica.load.shared.inFlight[b.slots.find("engine")]).toBe(2);

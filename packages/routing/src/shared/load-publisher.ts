@@ -32,12 +32,12 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
   let cancelEased: Cancel | undefined;
   let cancelProgress: Cancel = () => {};
   const tell = (target: RoutingTarget): void => {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = target.load;
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = target.load;
     progressed.delete(target);
     eased.delete(target);
     if (inFlight === 0) told.delete(target);
     else told.set(target, { inFlight, pendingPrefillTokens });
-    plane.set(target.key, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs });
+    plane.set(target.key, { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens });
   };
   const tellEased = (): void => {
     cancelEased = undefined;

@@ -18,7 +18,8 @@ describe("what this router has sent to an engine", () => {
   test("is told at once when a request begins and ends, and soon when it reaches its first token", async () => {
     const { time, told, publisher, target } = publish();
     await publisher.start();
-    const ticket = target.load.begin(size);
+    const activeBlocks = { chain: Uint32Array.of(1, 2), blockCount: 1, blockSize: 48 };
+    const ticket = target.load.begin({ ...size, activeBlocks });
     expect(told).toHaveLength(1);
     ticket.firstToken();
     expect(told).toHaveLength(1);
@@ -26,9 +27,9 @@ describe("what this router has sent to an engine", () => {
     expect(told).toHaveLength(2);
     ticket.end();
     expect(told).toEqual([
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30 }],
-      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0 }],
-      ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 60, decodeTokens: 0, pendingWorkMs: 30, activeTokens: 48 }],
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 100, pendingWorkMs: 0, activeTokens: 48 }],
+      ["engine-a", { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 }],
     ]);
     await publisher.stop();
   });
@@ -77,7 +78,9 @@ describe("what this router has sent to an engine", () => {
     for (let at = 0; at < 20; at++) ticket.progress(1);
     expect(told).toEqual([]);
     time.advance(50);
-    expect(told).toEqual([["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 120, pendingWorkMs: 0 }]]);
+    expect(told).toEqual([
+      ["engine-a", { inFlight: 1, pendingPrefillTokens: 0, decodeTokens: 120, pendingWorkMs: 0, activeTokens: 0 }],
+    ]);
     time.advance(1_000);
     expect(told).toHaveLength(1);
     ticket.progress(5);

@@ -13,7 +13,7 @@ import { teach, usualEngine } from "./synthetic-engine.ts";
 const shared = {
   ...{ inFlight: new Float64Array(), pendingPrefillTokens: new Float64Array(), decodeTokens: new Float64Array() },
   ...{ pendingWorkMs: new Float64Array(), computedMs: new Float64Array(), pendingSinceMs: new Float64Array() },
-  ...{ sentWorkMs: new Float64Array(), sinceMs: 0, originCount: 0, ageMs: () => 0 },
+  ...{ activeTokens: new Float64Array(), sentWorkMs: new Float64Array(), sinceMs: 0, originCount: 0, ageMs: () => 0 },
 };
 const noTokens = { cpu: 0, disk: 0, external: 0 };
 const fetchMsPerKilotoken = 9;

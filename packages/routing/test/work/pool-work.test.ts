@@ -19,6 +19,7 @@ const sharedLoad = (capacity: number): Columns => ({
   pendingPrefillTokens: new Float64Array(capacity),
   decodeTokens: new Float64Array(capacity),
   pendingWorkMs: new Float64Array(capacity),
+  activeTokens: new Float64Array(capacity),
   computedMs: new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY),
   sentWorkMs: new Float64Array(capacity),
   pendingSinceMs: new Float64Array(capacity).fill(Number.POSITIVE_INFINITY),

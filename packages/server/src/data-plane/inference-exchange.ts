@@ -126,6 +126,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       uncachedTokens: Math.max(1, ownTokens),
       expectedOutputTokens: features.expectedOutputTokens,
       workMs,
+      activeBlocks: selection.activeBlocks,
     });
     this.#admitted?.dispatched(Math.max(1, features.promptTokens - matchedTokens));
     // Before the request goes out, so that its siblings of one burst find it.

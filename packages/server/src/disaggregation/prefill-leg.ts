@@ -52,6 +52,7 @@ export class PrefillLeg {
       promptTokens: features.promptTokens,
       uncachedTokens: Math.max(1, features.promptTokens - matchedTokens),
       expectedOutputTokens: 1,
+      activeBlocks: selection.activeBlocks,
     });
     if (features.adapter !== undefined) target.adapters.sent(features.adapter);
     this.#placement = prompt && context.prefix.knowledge.place(target, prompt, matchedTokens, selection);

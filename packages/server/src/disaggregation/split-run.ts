@@ -192,7 +192,11 @@ export class SplitRun {
     const pair = this.#pair!;
     this.#isShort = false;
     this.#lastFailure = undefined;
-    this.#reservation = pair.decode.target.load.begin({ ...this.#plan.features, uncachedTokens: 1 });
+    this.#reservation = pair.decode.target.load.begin({
+      ...this.#plan.features,
+      uncachedTokens: 1,
+      activeBlocks: pair.decode.activeBlocks,
+    });
     const outcome = await this.#beginPrefill(maxAnswerBytes).outcome;
     this.#reservation.end();
     if (this.#isOver) return undefined;

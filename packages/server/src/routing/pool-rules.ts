@@ -1,5 +1,5 @@
 import type { CompiledConfig, PoolConfig } from "@espalier/config";
-import { createPolicy } from "@espalier/policies";
+import { createPolicy, policyCatalogue } from "@espalier/policies";
 import type { PoolRule } from "./pools.ts";
 
 /**
@@ -12,11 +12,12 @@ export function poolRules({ pools, policy }: Pick<CompiledConfig, "pools" | "pol
   const general: PoolConfig = { models: ["*"], policy, engineApiKey: undefined, forwardAuthorization: false };
   return [...pools, general].map((pool) => {
     const create = () => createPolicy(pool.policy.name, pool.policy.options);
-    create();
+    const { name } = create();
     return {
       models: pool.models,
       policyText: JSON.stringify(pool.policy),
       createPolicy: create,
+      metricsEveryMs: policyCatalogue[name].metricsEveryMs,
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,
     };

@@ -20,6 +20,8 @@ export interface Pools {
   settingsFor(model: string): PoolSettings;
   /** Other rules from now on. A pool whose policy stays the same keeps what that policy remembers. */
   replaceRules(rules: readonly PoolRule[]): void;
+  /** How often the metrics of an engine of these models should be read for their policies; undefined where none says. */
+  metricsEveryMs(models: readonly string[]): number | undefined;
 }
 
 export interface PoolRule {
@@ -28,6 +30,8 @@ export interface PoolRule {
   /** Policies of the same text decide alike. */
   readonly policyText: string;
   readonly createPolicy: () => Policy;
+  /** As the policy's definition has it. */
+  readonly metricsEveryMs?: number | undefined;
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
 }
@@ -41,6 +45,7 @@ export const maxPools = 1_024;
  */
 export function createPools(rules: readonly PoolRule[], workOf: (model: string) => PoolWork): Pools {
   let matchRule = ruleMatcher(rules);
+  let hasPace = rules.some(({ metricsEveryMs }) => metricsEveryMs !== undefined);
   const pools = new Map<string, Pool>();
 
   const create = (model: string, rule: PoolRule): Pool => {
@@ -57,11 +62,17 @@ export function createPools(rules: readonly PoolRule[], workOf: (model: string) 
     },
     replaceRules(next) {
       matchRule = ruleMatcher(next);
+      hasPace = next.some(({ metricsEveryMs }) => metricsEveryMs !== undefined);
       for (const pool of pools.values()) {
         const rule = matchRule(pool.model);
         if (rule.policyText !== pool.policyText) pool.policy = rule.createPolicy();
         Object.assign(pool, ownSettings(rule));
       }
+    },
+    metricsEveryMs(models) {
+      if (!hasPace) return undefined;
+      const paces = models.flatMap((model) => matchRule(model).metricsEveryMs ?? []);
+      return paces.length > 0 ? Math.min(...paces) : undefined;
     },
   };
 }

@@ -23,6 +23,8 @@ export interface StagedLoadOptions {
   readonly stages: readonly LoadStage[];
   /** Makes the requests, from 0 up. */
   readonly visitOf: (index: number) => Visit;
+  /** Requests under way at most; those that are due beyond wait in the client, in order. Without end unless given. */
+  readonly maxInFlight?: number;
   readonly limits: SendLimits;
 }
 
@@ -30,7 +32,8 @@ export interface StagedLoadOptions {
  * Load in steps. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
  * them are answered, as inference-perf does it: so what one stage leaves waiting does not count against the next.
  */
-export function createStagedLoad({ seed, stages, visitOf, limits }: StagedLoadOptions): Workload {
+export function createStagedLoad(options: StagedLoadOptions): Workload {
+  const { seed, stages, visitOf, maxInFlight = Number.POSITIVE_INFINITY, limits } = options;
   const counts = stages.map(({ ratePerS, durationS }) => Math.round(ratePerS * durationS));
   const expectedRequests = counts.reduce((sum, count) => sum + count, 0);
   return {
@@ -46,22 +49,33 @@ export function createStagedLoad({ seed, stages, visitOf, limits }: StagedLoadOp
         }
         let unsent = counts[stage]!;
         let unanswered = unsent;
+        let inFlight = 0;
+        let due = 0;
         const meanGapMs = 1_000 / stages[stage]!.ratePerS;
         const startMs = sender.nowMs();
         let atMs = startMs;
         const answered = (): void => {
+          inFlight -= 1;
           unanswered -= 1;
           if (unanswered === 0) runStage(stage + 1);
+          else sendDue();
+        };
+        const sendDue = (): void => {
+          if (due === 0 || inFlight >= maxInFlight) return;
+          due -= 1;
+          inFlight += 1;
+          const { session, turn, script } = visitOf(index++);
+          const conversation = createConversation({ seed, session, turn, expectedTokens: script.expectedTokens });
+          const outputTokens = script.write(turn, conversation);
+          sender.send(conversation, { outputTokens }, answered);
         };
         const arrive = (): void => {
           if (unsent === 0) return;
           unsent -= 1;
           atMs += exponential(meanGapMs, random);
           sender.after(atMs - sender.nowMs(), () => {
-            const { session, turn, script } = visitOf(index++);
-            const conversation = createConversation({ seed, session, turn, expectedTokens: script.expectedTokens });
-            const outputTokens = script.write(turn, conversation);
-            sender.send(conversation, { outputTokens }, answered);
+            due += 1;
+            sendDue();
             arrive();
           });
         };

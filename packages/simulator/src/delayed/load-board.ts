@@ -12,6 +12,7 @@ interface LoadColumns {
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
   readonly pendingWorkMs: Float64Array;
+  readonly activeTokens: Float64Array;
   readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
@@ -24,6 +25,7 @@ function loadColumns(targets: number): LoadColumns {
     pendingPrefillTokens: column(),
     decodeTokens: column(),
     pendingWorkMs: column(),
+    activeTokens: column(),
     sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
@@ -60,10 +62,12 @@ export class LoadBoard {
     const pending = report.pendingPrefillTokens - told.pendingPrefillTokens[target]!;
     const decode = report.decodeTokens - told.decodeTokens[target]!;
     const work = report.pendingWorkMs - told.pendingWorkMs[target]!;
+    const active = report.activeTokens - told.activeTokens[target]!;
     told.inFlight[target]! += inFlight;
     told.pendingPrefillTokens[target]! += pending;
     told.decodeTokens[target]! += decode;
     told.pendingWorkMs[target]! += work;
+    told.activeTokens[target]! += active;
     const nowMs = this.#clock.nowMs();
     this.#heardMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
@@ -73,6 +77,7 @@ export class LoadBoard {
       sums.pendingPrefillTokens[target]! += pending;
       sums.decodeTokens[target]! += decode;
       sums.pendingWorkMs[target]! += work;
+      sums.activeTokens[target]! += active;
       if (work > 0) sums.sentWorkMs[target]! += work;
       if (work < 0) sums.computedMs[target] = nowMs;
       if (sums.pendingWorkMs[target] === 0) sums.pendingSinceMs[target] = Number.POSITIVE_INFINITY;

@@ -16,7 +16,7 @@ export interface LoadTellerOptions {
   readonly scheduler: Scheduler;
 }
 
-const idle: LoadGauge = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 };
+const idle: LoadGauge = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
 
 /** Every change, at once. */
 export function createDirectTeller(options: LoadTellerOptions): LoadTeller {
@@ -96,10 +96,11 @@ class ToldLoads {
   tell({ index, load }: RoutingTarget): void {
     if (this.hasEnded) return;
     const { router, channel } = this.#options;
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = load;
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = load;
     if (inFlight === 0) this.#busy.delete(index);
     else this.#busy.add(index);
-    channel.send({ router, target: index, inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs });
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens };
+    channel.send({ router, target: index, ...gauge });
   }
 
   end(): void {

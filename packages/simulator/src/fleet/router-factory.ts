@@ -12,6 +12,7 @@ import { createPolicy } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
 import type { DelayedTier } from "../delayed/delayed-tier.ts";
 import type { SimTiming } from "../run/run-options.ts";
+import { scrapeMsOf } from "../run/timing.ts";
 import { createEngineReading } from "./engine-reading.ts";
 import type { EventFaults } from "./event-faults.ts";
 import { RealView } from "./real-view.ts";
@@ -60,10 +61,12 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
       new SimTarget({ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] }),
   );
   const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
-  const { hopDelayMs, scrapeMs } = timing;
+  const { hopDelayMs } = timing;
+  const decides = createPolicy(policy, policyOptions);
+  const scrapeMs = scrapeMsOf(timing, decides.name);
   return new SimRouter({
     ...{ view, targets, clock, trueClock, scheduler, random, hopDelayMs, scrapeMs },
-    policy: createPolicy(policy, policyOptions),
+    policy: decides,
     admission: options.admission,
     engineOrder: options.engineOrder,
     split: options.split,

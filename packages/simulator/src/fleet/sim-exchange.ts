@@ -100,7 +100,8 @@ export class SimExchange implements AnswerObserver {
   /** One engine computes the prompt; then the other one fetches it and answers. */
   #beginPair({ prefill, decode }: SimPair): void {
     this.#maySplit = false;
-    this.#reservation = decode.target.load.begin({ ...this.#routed.features, uncachedTokens: 1 });
+    const { activeBlocks } = decode;
+    this.#reservation = decode.target.load.begin({ ...this.#routed.features, uncachedTokens: 1, activeBlocks });
     this.#leg = new SimPrefillLeg(this.#router, {
       request: this.#request,
       routed: this.#routed,
@@ -119,7 +120,7 @@ export class SimExchange implements AnswerObserver {
     });
   }
 
-  #dispatch({ target, matchedTokens, work }: Selection<SimTarget>): void {
+  #dispatch({ target, matchedTokens, work, activeBlocks }: Selection<SimTarget>): void {
     const { options, view, split } = this.#router;
     const { features, prompt } = this.#routed;
     const { promptTokens, adapter } = features;
@@ -130,7 +131,7 @@ export class SimExchange implements AnswerObserver {
     this.#target = target;
     this.#predictedTokens = this.#leg?.matchedTokens ?? matchedTokens;
     const workMs = this.#work?.sent() ?? 0;
-    this.#ticket = target.load.begin({ ...features, uncachedTokens: computedTokens, workMs });
+    this.#ticket = target.load.begin({ ...features, uncachedTokens: computedTokens, workMs, activeBlocks });
     this.#admitted?.dispatched(Math.max(1, promptTokens - matchedTokens));
     if (adapter !== undefined) target.adapters.sent(adapter);
     this.#placement = prompt && view.knowledge.place(target, prompt, matchedTokens);

@@ -35,7 +35,7 @@ export class SimPrefillLeg implements AnswerObserver {
 
   constructor(router: SimRouter, options: SimPrefillLegOptions) {
     const { selection, routed, request } = options;
-    const { target, matchedTokens, work } = selection;
+    const { target, matchedTokens, work, activeBlocks } = selection;
     const { scheduler, hopDelayMs } = router.options;
     const { promptTokens, adapter } = routed.features;
     this.#router = router;
@@ -45,7 +45,8 @@ export class SimPrefillLeg implements AnswerObserver {
     this.#work = work;
     const workMs = work?.sent() ?? 0;
     const uncachedTokens = Math.max(1, promptTokens - matchedTokens);
-    this.#ticket = target.load.begin({ workMs, promptTokens, uncachedTokens, expectedOutputTokens: 1 });
+    const size = { promptTokens, uncachedTokens, expectedOutputTokens: 1 };
+    this.#ticket = target.load.begin({ ...size, workMs, activeBlocks });
     if (adapter !== undefined) target.adapters.sent(adapter);
     this.#placement = routed.prompt && router.view.knowledge.place(target, routed.prompt, matchedTokens);
     const place = placeWish(router.options, request, { arrivedWallMs: options.arrivedWallMs, workMs });

@@ -28,8 +28,8 @@ export interface SimTiming {
   readonly linkDelayMs: number;
   /** One way between router and engine, and between client and router. */
   readonly hopDelayMs: number;
-  /** How often a router reads engines' metrics. */
-  readonly scrapeMs: number;
+  /** How often a router reads engines' metrics; as its policy needs it, or each second, when left out. */
+  readonly scrapeMs?: number;
   /** What `delays` has for facts and placements on their way to another router, and for load. */
   readonly sharedFactsMs: number;
   readonly sharedLoadMs: number;

@@ -25,14 +25,14 @@ export const baseten4: Scenario = {
   // No engine is given. This preset holds what a fourth of the sessions needs (3 repositories of 30k, 15 sessions of
   // 9k on average: 225k of 276k tokens) and a third of what all of them need, so that affinity matters.
   fleet: { preset: "h100-32b-tp2", parameters: {}, engines: 4, routers: 1 },
-  policies: ["round_robin", "least_work", "predicted_latency"],
+  policies: ["round_robin", "dynamo", "least_work", "predicted_latency"],
   variants: [],
   published: [
     {
       // "About twice round robin's."
       source: "Baseten with Dynamo",
       metric: "cached_share",
-      policy: "least_work",
+      policy: "dynamo",
       policyValue: 0.89,
       baseline: "round_robin",
       baselineValue: 0.445,

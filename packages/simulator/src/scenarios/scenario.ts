@@ -49,6 +49,8 @@ export interface PublishedResult {
   /** What the routers of the policy and of the baseline share; `mesh` when absent. */
   readonly sharing?: Sharing;
   readonly baselineSharing?: Sharing;
+  /** Why it comes out differently, as far as that is known: what the source leaves open. Printed beside it. */
+  readonly note?: string;
 }
 
 /** A fleet in which one engine may compute a prompt for another one. */

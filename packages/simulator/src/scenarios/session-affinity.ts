@@ -57,6 +57,9 @@ export const sessionAffinity: Scenario = {
       policyValue: 3,
       baseline: "round_robin",
       baselineValue: 1,
+      note:
+        "engine, lengths, think time and memory; with these prefill and decode times output cannot become more than 1.7 " +
+        "times as much",
     },
     {
       source: "vLLM Router",

@@ -36,10 +36,12 @@ export const sglangPrefixGroups: Scenario = {
     routers: 1,
   },
   policies: ["round_robin", "cache_aware", "least_work", "predicted_latency"],
-  variants: [],
+  // A prompt that no cache has went where the cache held least.
+  variants: [{ name: "v0.4", policyOptions: { "miss-to-free-cache": 1 } }],
   published: [
     {
       source: "SGLang v0.4",
+      variant: "v0.4",
       metric: "total_tokens_per_s",
       policy: "cache_aware",
       policyValue: 158_596,
@@ -48,6 +50,7 @@ export const sglangPrefixGroups: Scenario = {
     },
     {
       source: "SGLang v0.4",
+      variant: "v0.4",
       metric: "cached_share",
       policy: "cache_aware",
       policyValue: 0.75,

@@ -174,9 +174,10 @@ describe("an open loop", () => {
 });
 
 describe("load in stages", () => {
-  const staged = (stages: readonly (readonly [number, number])[], limits: SendLimits = {}) =>
+  const staged = (stages: readonly (readonly [number, number])[], limits: SendLimits = {}, maxInFlight?: number) =>
     createStagedLoad({
       seed: 1,
+      ...(maxInFlight === undefined ? {} : { maxInFlight }),
       stages: stages.map(([ratePerS, durationS]) => ({ ratePerS, durationS })),
       limits,
       visitOf: (index) => ({
@@ -202,6 +203,16 @@ describe("load in stages", () => {
     const ends = [run.sent[399]!.sentMs, run.sent.at(-1)!.sentMs - run.sent[400]!.sentMs];
     expect(Math.abs(ends[0]! / 40_000 - 1)).toBeLessThan(0.25);
     expect(Math.abs(ends[1]! / 20_000 - 1)).toBeLessThan(0.15);
+  });
+
+  test("has no more under way than the client takes: one past it waits there, and goes when another is answered", () => {
+    // Ten a second, of which two are answered in a second.
+    const run = recordRun(staged([[10, 5]], {}, 2), { answerMs: 1_000 });
+    expect(run.sent).toHaveLength(50);
+    for (let at = 2; at < 50; at++)
+      expect(run.sent[at]!.sentMs).toBeGreaterThanOrEqual(run.sent[at - 2]!.sentMs + 1_000);
+    expect(run.sent.at(-1)!.sentMs).toBeGreaterThan(23_000);
+    expect(run.finishedCalls).toBe(1);
   });
 
   test("begins a stage when the one before is answered", () => {

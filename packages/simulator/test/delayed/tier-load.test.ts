@@ -209,12 +209,21 @@ test("sums of reports are what each router but one's own last said", () => {
     const router = random.integer(3);
     const target = random.integer(2);
     const inFlight = random.integer(50);
-    const report = { router, target, inFlight, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0 };
+    const report = {
+      router,
+      target,
+      inFlight,
+      pendingPrefillTokens: 0,
+      decodeTokens: 0,
+      pendingWorkMs: 0,
+      activeTokens: inFlight * 16,
+    };
     board.heard(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
       const expected = last.reduce((sum, said, other) => sum + (other === reader ? 0 : said[target]!), 0);
-      if (board.seenBy(reader).inFlight[target] !== expected) wrong.push(step);
+      const seen = board.seenBy(reader);
+      if (seen.inFlight[target] !== expected || seen.activeTokens[target] !== expected * 16) wrong.push(step);
     }
   }
   expect(wrong).toEqual([]);
@@ -233,6 +242,7 @@ test("work of others is pending since it was first heard of, and computed when s
       pendingPrefillTokens: pendingWorkMs,
       decodeTokens: 0,
       pendingWorkMs,
+      activeTokens: 0,
     });
     time.advance(10);
   };

@@ -40,6 +40,21 @@ test.each([
   expect(load().outstanding).toBe(expected);
 });
 
+test("blocks of requests in flight count once, where the policy reads them, and none stay", async () => {
+  const active = async (policy: "dynamo" | "least_work") => {
+    const { time, router, engines, send } = await createRouterRig({ engines: 1, policy });
+    const tokens = (): number => router.targets[0]!.load.activeTokens;
+    for (const index of [0, 1]) send({ index, sharedTokens: 96, outputTokens: 64 });
+    const seen = [tokens()];
+    time.advance(100);
+    engines[0]!.kill();
+    time.advance(5 * second);
+    return [...seen, tokens()];
+  };
+  expect(await active("dynamo")).toEqual([96 + 2 * 64, 0]);
+  expect(await active("least_work")).toEqual([0, 0]);
+});
+
 test("what an engine holds is predicted, and only the rest counts as work to do", async () => {
   const { time, load, outcomes, send, placed } = await createRouterRig();
   send({ index: 0, session: 0 });

@@ -18,6 +18,7 @@ export async function measured({ name, variant, ...options }: MeasuredRun): Prom
   const run: RunOptions = {
     ...{ scenario: one, routers: 1, sharing: "oracle", links: "delays", seed: 1, scale: chosen?.scale ?? 1 },
     engines: chosen?.engines ?? one.fleet.engines,
+    ...(chosen === undefined ? {} : { variant: chosen.name }),
     ...(chosen?.parameters === undefined ? {} : { parameters: chosen.parameters }),
     ...options,
   };

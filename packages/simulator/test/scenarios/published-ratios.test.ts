@@ -41,8 +41,9 @@ const deviation = (name: string, metric: Figure, rows: readonly [SimulateRow, Si
 
 /** The published policy and its baseline, in that order. */
 const pair = async (run: Omit<MeasuredRun, "policy">): Promise<readonly [SimulateRow, SimulateRow]> => {
-  const { policy, baseline } = scenario(run.name).published[0]!;
-  return [await measured({ ...run, policy }), await measured({ ...run, policy: baseline })];
+  const { policy, baseline, variant } = scenario(run.name).published[0]!;
+  const of = { ...run, ...(variant === undefined ? {} : { variant }) };
+  return [await measured({ ...of, policy }), await measured({ ...of, policy: baseline })];
 };
 
 describe("published ratios come out within a quarter", () => {

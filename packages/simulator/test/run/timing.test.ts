@@ -1,0 +1,8 @@
+import { expect, test } from "vitest";
+import { defaultTiming, scrapeMsOf } from "../../src/run/timing.ts";
+
+test("metrics are read as often as the policy is made for, each second for others, and as a run says", () => {
+  expect(scrapeMsOf(defaultTiming, "epp_weighted")).toBe(50);
+  expect(scrapeMsOf(defaultTiming, "least_work")).toBe(1_000);
+  expect(scrapeMsOf({ scrapeMs: 200 }, "epp_weighted")).toBe(200);
+});

@@ -1,6 +1,8 @@
 import { EspalierError } from "@espalier/common";
-import type { FeedStanding } from "@espalier/routing";
+import { createPolicy, type PolicyName } from "@espalier/policies";
+import type { FeedStanding, PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
+import type { InferenceExchange } from "../src/data-plane/inference-exchange.ts";
 import { answer, begin, exchangeRig, type Failed, fail, failedOutcome, prompt, ttlMs } from "./prefix/exchange-rig.ts";
 import { promptOf, tokensOf } from "./prefix/prompts.ts";
 
@@ -51,6 +53,40 @@ describe("a prompt is placed where it is sent", () => {
     const { key } = begin(rig.exchange({ prompt: bytes, features }));
     begin(rig.exchange({ prompt: bytes, features }));
     expect(rig.target(key).load.pendingPrefillTokens).toBe(97);
+  });
+});
+
+describe("blocks of prompts under way", () => {
+  const poolOf = (policy: PolicyName, work: PoolWork) => {
+    return { model: "m", policy: createPolicy(policy), work, upstreamHeaders: [], forwardAuthorization: false };
+  };
+
+  test("are counted from dispatch to the end, however it comes, where the policy reads them", async () => {
+    const rig = await exchangeRig();
+    const active = (): number[] => ["a", "b"].map((key) => rig.target(key).load.activeTokens);
+    const sum = (): number => active()[0]! + active()[1]!;
+    const [failed, answered, gone] = Array.from({ length: 3 }, () =>
+      rig.exchange({ pool: poolOf("dynamo", rig.work) }),
+    ) as [InferenceExchange, InferenceExchange, InferenceExchange];
+    const first = begin(failed);
+    expect(sum()).toBe(96);
+    fail(failed, first);
+    expect(sum()).toBe(0);
+    failed.finish(failedOutcome);
+    const second = begin(answered);
+    begin(gone);
+    // The idle one, which computes the prompt anew, has fewer blocks to come than the one that waits for it.
+    expect(active()).toEqual([96, 96]);
+    answer(answered, second, { cached: 0 });
+    expect(sum()).toBe(96);
+    gone.finish(failedOutcome);
+    expect(sum()).toBe(0);
+  });
+
+  test("are not, where it does not", async () => {
+    const rig = await exchangeRig();
+    const { key } = begin(rig.exchange({ pool: poolOf("least_work", rig.work) }));
+    expect(rig.target(key).load.activeTokens).toBe(0);
   });
 });
 

@@ -13,7 +13,7 @@ const roundingErrorBlocks = 1e-6;
 /**
  * The rule of ai-dynamo/dynamo, with its defaults. Below lib/kv-router/src: the cost is that of
  * `scheduling/selector/default.rs` (`worker_logit`, at 07a6c9ce); the blocks of decode are the active and the additional ones
- * of `sequences/prompt_registry.rs` (`project_worker_loads`, at 312d3427), of which `sequences/block_tracker.rs` (at 1968be9a)
+ * of `sequences/prompt_registry.rs` (`project_worker_loads`, at 312d3427), of which `sequences/block_tracker.rs` (at 057096c3)
  * counts each once, from dispatch to the end of the last request that has it; defaults are those of `scheduling/config.rs` (at
  * 0243c51b): prompt blocks alone are tracked (`router_track_output_blocks: false`), and requests in flight and decaying
  * credits weigh nothing.

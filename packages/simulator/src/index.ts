@@ -2,6 +2,7 @@
  * Fleets in virtual time: the routers' own code over modelled engines, links and clients, to prove that it holds and to
  * measure what it is worth.
  */
+export { recordTrace } from "./clients/record-trace.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
 export { createFaultPlan, type FaultAction, type FaultName, type FaultPlan, faultNames } from "./faults/fault-plan.ts";
 export type { FleetControls } from "./faults/fleet-controls.ts";

@@ -7,6 +7,7 @@ export { blockText } from "./block-text.ts";
 export { type BlockTextCache, createBlockTextCache } from "./block-text-cache.ts";
 export { type ChatSession, type ChatSessionsOptions, type ChatTurn, chatSessions } from "./chat-sessions.ts";
 export { formatTable, type TableColumn } from "./format-table.ts";
+export { type BailianRow, bailianLine } from "./formats/bailian.ts";
 export { infiniteCacheBound } from "./infinite-cache-bound.ts";
 export { jitterArrivals, mooncakeStepMs } from "./jitter.ts";
 export { maxTextOwners, maxTextParts } from "./own-text-id.ts";

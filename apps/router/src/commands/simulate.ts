@@ -33,6 +33,7 @@ import { simulatedPolicies } from "../simulate/simulated-policies.ts";
 import { loadScenario } from "../simulate/simulated-scenario.ts";
 import { runWorstCase, type WorstCaseCommand } from "../simulate/worst-case/run-worst-case.ts";
 import { writeReport } from "../simulate/write-report.ts";
+import { writeTrace } from "../simulate/write-trace.ts";
 import { addCommand } from "./command-list.ts";
 
 export function registerSimulate(program: Command): void {
@@ -76,6 +77,7 @@ export function registerSimulate(program: Command): void {
     .optionsGroup("Output:")
     .option("--json", "print JSON instead of tables")
     .option("--plot <file>", "write an SVG of TTFT, load and cached shares")
+    .option("--write-trace <file>", "write the scenario's requests as a trace, for replay over HTTP, and run nothing")
     .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
     .option(
       "--report",
@@ -91,6 +93,7 @@ async function simulate(name: string | undefined, flags: SimulateFlags): Promise
   if (command.kind === "list") list(flags.json ?? false);
   else if (command.kind === "report") await report(command);
   else if (command.kind === "worst-case") await worstCase(command);
+  else if (command.kind === "write-trace") writeTrace(command);
   else await run(command, flags);
 }
 

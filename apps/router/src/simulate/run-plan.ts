@@ -86,7 +86,8 @@ function fleetCases({ variants, routers, engines }: RunSelection, scenario: Scen
   );
 }
 
-function findVariant(scenario: Scenario, name: string): ScenarioVariant {
+/** @throws UsageError for one that the scenario has not */
+export function findVariant(scenario: Scenario, name: string): ScenarioVariant {
   const variant = scenario.variants.find((one) => one.name === name);
   if (variant !== undefined) return variant;
   const known = scenario.variants.map((one) => one.name);

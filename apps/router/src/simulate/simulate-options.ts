@@ -9,12 +9,13 @@ import {
   type Sharing,
   sharings,
 } from "@espalier/simulator";
-import type { TraceFormat } from "@espalier/workload";
+import { maxTraceRequests, type TraceFormat } from "@espalier/workload";
 import { readCount, readDurationMs, readNumber, UsageError } from "../output/usage-error.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies } from "./simulated-policies.ts";
 import { worstCasePlan } from "./worst-case/plan.ts";
 import type { WorstCaseCommand } from "./worst-case/run-worst-case.ts";
+import type { WriteTraceCommand } from "./write-trace.ts";
 
 /** The flags of `espalier simulate` as they were written. */
 export interface SimulateFlags {
@@ -40,6 +41,7 @@ export interface SimulateFlags {
   readonly report?: boolean;
   readonly quick?: boolean;
   readonly only?: string;
+  readonly writeTrace?: string;
 }
 
 /** Where the clients and the engines of a run come from, as a child process finds them by itself. */
@@ -93,7 +95,12 @@ export interface ReportCommand {
 }
 
 /** What `espalier simulate` is to do. */
-export type SimulateCommand = { readonly kind: "list" } | ReportCommand | RunCommand | WorstCaseCommand;
+export type SimulateCommand =
+  | { readonly kind: "list" }
+  | ReportCommand
+  | RunCommand
+  | WorstCaseCommand
+  | WriteTraceCommand;
 
 /** In place of a scenario: all that policies are judged by. */
 const worstCaseName = "worst-case";
@@ -122,6 +129,7 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
     return alone(command, "--report", undefined, flags, ["report", "quick", "jobs", "trace"]);
   }
   if (scenario === worstCaseName) return readWorstCase(flags, jobs);
+  if (flags.writeTrace !== undefined) return readWriteTrace(scenario, flags.writeTrace, flags);
   if (flags.only !== undefined) throw new UsageError(`--only: goes with ${worstCaseName} only`);
   if (flags.quick) throw new UsageError(`--quick: goes with --report and ${worstCaseName} only`);
   if (scenario === undefined && flags.trace === undefined)
@@ -157,6 +165,18 @@ function readWorstCase(flags: SimulateFlags, jobs: number): WorstCaseCommand {
     ...{ trace, jobs, isJson },
   };
   return alone(command, worstCaseName, undefined, flags, worstCaseFlags);
+}
+
+function readWriteTrace(scenario: string | undefined, file: string, flags: SimulateFlags): WriteTraceCommand {
+  if (scenario === undefined) throw new UsageError("--write-trace: name a scenario (--list shows them)");
+  const { variant, requests, duration } = flags;
+  const command: WriteTraceCommand = {
+    kind: "write-trace",
+    ...{ scenario, variant, file },
+    requests: requests === undefined ? undefined : readCount(requests, "--requests", maxTraceRequests),
+    durationS: duration === undefined ? undefined : readDurationMs(duration, "--duration") / 1_000,
+  };
+  return alone(command, "--write-trace", undefined, flags, ["writeTrace", "variant", "requests", "duration"]);
 }
 
 /** The part of the flags that says which runs are asked for. */

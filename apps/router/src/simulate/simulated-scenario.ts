@@ -36,7 +36,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
 }
 
 /** A wrong name is a matter of how the command was called. */
-function findScenario(name: string): Scenario {
+export function findScenario(name: string): Scenario {
   try {
     return scenario(name);
   } catch (error) {

@@ -135,6 +135,8 @@ test.each([
   { flags: { duration: "60" }, says: "--duration must be a length of time" },
   { flags: { duration: "25h", seeds: "x" }, says: "--seeds" },
   { flags: { quick: true }, says: "--quick: goes with --report and worst-case only" },
+  { flags: { writeTrace: "t", seeds: "2" }, says: "--seeds: does not go with --write-trace" },
+  { flags: { writeTrace: "t", requests: "1000001" }, says: "--requests must be a whole number from 1 to 1000000" },
   { flags: { only: "rag" }, says: "--only: goes with worst-case only" },
   { flags: { kneeOf: "random" }, says: "--knee-of: goes with --load only" },
   { flags: { kneeOf: "robin", load: "1" }, says: '--knee-of: "robin" is not one of random' },
@@ -151,6 +153,21 @@ test("a scenario, or a trace of one's own", () => {
   expect(() => readSimulateOptions(undefined, { fleet: "f.json" })).toThrow("name a scenario");
   const own = readSimulateOptions(undefined, { trace: "t.jsonl", fleet: "f.json" }) as RunCommand;
   expect(own.selection.source).toEqual({ name: undefined, trace: "t.jsonl", format: undefined, fleet: "f.json" });
+});
+
+test("a trace is written of a scenario, a variant, a part of it", () => {
+  const flags = { writeTrace: "t.jsonl", variant: "30-per-s", requests: "5", duration: "1m" };
+  expect(readSimulateOptions("one-prompt", flags)).toEqual({
+    ...{
+      kind: "write-trace",
+      scenario: "one-prompt",
+      variant: "30-per-s",
+      file: "t.jsonl",
+      requests: 5,
+      durationS: 60,
+    },
+  });
+  expect(() => readSimulateOptions(undefined, { writeTrace: "t" })).toThrow("--write-trace: name a scenario");
 });
 
 test("a list and a report take nothing that is about runs", () => {

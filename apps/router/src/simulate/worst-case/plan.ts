@@ -20,12 +20,12 @@ const toolagentKnee = 16.5;
 
 const ofConversation = (load: number): WorstCase => ({
   ...{ scenario: "mooncake-conversation", variant: "8x3.15M", load, scale: load * conversationKnee },
-  requests: 4_000,
+  requests: 2_500,
 });
 
 const ofToolagent = (load: number): WorstCase => ({
   ...{ scenario: "toolagent", load, scale: load * toolagentKnee },
-  requests: 4_000,
+  requests: 3_000,
 });
 
 /**
@@ -33,34 +33,34 @@ const ofToolagent = (load: number): WorstCase => ({
  * wrong policy sends them in some tens of seconds, and a p99 wants a thousand requests and more.
  */
 export const worstCasePlan: readonly WorstCase[] = [
-  { scenario: "one-prompt", variant: "30-per-s", durationS: 60, quick: { durationS: 20 } },
-  { scenario: "one-prompt", variant: "30-per-s-256-slots", durationS: 60 },
-  { scenario: "one-prompt", variant: "30-per-s-2k", durationS: 60 },
-  { scenario: "one-prompt", variant: "120-per-s-32-engines", durationS: 30 },
-  { scenario: "one-prompt", variant: "h100-32b-tp2-0k-64-slots-0.8", durationS: 40 },
-  { scenario: "one-prompt", variant: "h100-32b-tp2-8k-64-slots-0.8", durationS: 60 },
-  { scenario: "one-prompt", variant: "h100-32b-tp2-32k-0.8", durationS: 150 },
-  { scenario: "one-prompt", variant: "a10g-7b-8k-0.8", durationS: 120 },
-  { scenario: "one-prompt", variant: "b200-moe-8k-256-slots-0.8", durationS: 20 },
-  { scenario: "hot-documents", durationS: 120, quick: { durationS: 40 } },
-  { scenario: "hot-documents", variant: "load-1.2", durationS: 120 },
-  { scenario: "long-and-short", durationS: 300, quick: { durationS: 60 } },
-  { scenario: "decode-bound", durationS: 45, quick: { durationS: 12 } },
+  { scenario: "one-prompt", variant: "30-per-s", durationS: 45, quick: { durationS: 20 } },
+  { scenario: "one-prompt", variant: "30-per-s-256-slots", durationS: 45 },
+  { scenario: "one-prompt", variant: "30-per-s-2k", durationS: 45 },
+  { scenario: "one-prompt", variant: "120-per-s-32-engines", durationS: 20 },
+  { scenario: "one-prompt", variant: "h100-32b-tp2-0k-64-slots-0.8", durationS: 30 },
+  { scenario: "one-prompt", variant: "h100-32b-tp2-8k-64-slots-0.8", durationS: 45 },
+  { scenario: "one-prompt", variant: "h100-32b-tp2-32k-0.8", durationS: 120 },
+  { scenario: "one-prompt", variant: "a10g-7b-8k-0.8", durationS: 90 },
+  { scenario: "one-prompt", variant: "b200-moe-8k-256-slots-0.8", durationS: 12 },
+  { scenario: "hot-documents", durationS: 90, quick: { durationS: 30 } },
+  { scenario: "hot-documents", variant: "load-1.2", durationS: 90 },
+  { scenario: "long-and-short", durationS: 240, quick: { durationS: 60 } },
+  { scenario: "decode-bound", durationS: 35, quick: { durationS: 12 } },
   { scenario: "bursts", durationS: 25, quick: { durationS: 8 } },
-  { scenario: "mixed-engines", durationS: 90, quick: { durationS: 30 } },
-  { scenario: "slow-engines", durationS: 120, quick: { durationS: 40 } },
-  { scenario: "quarter-memory", durationS: 120, quick: { durationS: 40 } },
+  { scenario: "mixed-engines", durationS: 75, quick: { durationS: 30 } },
+  { scenario: "slow-engines", durationS: 100, quick: { durationS: 40 } },
+  { scenario: "quarter-memory", durationS: 75, quick: { durationS: 40 } },
   ofConversation(0.5),
-  { ...ofConversation(0.85), quick: { requests: 1_000 } },
+  { ...ofConversation(0.85), quick: { requests: 700 } },
   ofConversation(0.95),
   ofToolagent(0.5),
-  { ...ofToolagent(0.85), quick: { requests: 1_000 } },
+  { ...ofToolagent(0.85), quick: { requests: 800 } },
   ofToolagent(0.95),
-  { scenario: "rag", durationS: 180, quick: { durationS: 40 } },
-  { scenario: "a10g-8", requests: 2_500, quick: { requests: 800 } },
+  { scenario: "rag", durationS: 120, quick: { durationS: 40 } },
+  { scenario: "a10g-8", requests: 2_000, quick: { requests: 800 } },
   { scenario: "baseten-4", quick: { requests: 400 } },
-  { scenario: "agents-300", requests: 3_000, quick: { requests: 900 } },
-  { scenario: "shared-prefix-150x5", requests: 2_500, quick: { requests: 900 } },
+  { scenario: "agents-300", requests: 2_000, quick: { requests: 600 } },
+  { scenario: "shared-prefix-150x5", requests: 1_500, quick: { requests: 400 } },
   { scenario: "sglang-prefix-groups", quick: { requests: 600 } },
   { scenario: "session-affinity", quick: { requests: 800 } },
 ];

@@ -22,7 +22,7 @@ export interface ApiKey {
 /** A policy by name. Options that were not written are absent: the policy knows its defaults. */
 export interface PolicyConfig {
   readonly name: string;
-  readonly options: Readonly<Record<string, number>>;
+  readonly options: Readonly<Record<string, number | string>>;
 }
 
 export interface PoolConfig {

@@ -57,14 +57,21 @@ export function createPolicy(name: string, options: Readonly<Record<string, unkn
   for (const [optionName, value] of Object.entries(options)) {
     const option = definition.options.find((one) => one.name === optionName);
     if (option === undefined) throw invalid(optionName, `the policy ${name} has no such option`);
-    if (typeof value !== "number" || !option.accepts(value)) throw invalid(optionName, `must be ${option.range}`);
-    values.set(optionName, value);
+    const number = numberOf(option, value);
+    if (number === undefined) throw invalid(optionName, `must be ${option.range}`);
+    values.set(optionName, number);
   }
   return definition.create((optionName) => {
     const value = values.get(optionName);
     if (value === undefined) throw new EspalierError("internal_error", `policy ${name} lacks option ${optionName}`);
     return value;
   });
+}
+
+/** @returns undefined for a value that the option cannot have */
+function numberOf({ words, accepts }: PolicyDefinition["options"][number], value: unknown): number | undefined {
+  if (words) return typeof value === "string" && Object.hasOwn(words, value) ? words[value] : undefined;
+  return typeof value === "number" && accepts(value) ? value : undefined;
 }
 
 function invalid(optionName: string, problem: string): EspalierError {

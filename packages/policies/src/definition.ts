@@ -4,6 +4,8 @@ import type { Policy } from "./policy.ts";
 export interface PolicyOption {
   readonly name: string;
   readonly default: number;
+  /** Words that stand for numbers; the option is written as one of them then. */
+  readonly words?: Readonly<Record<string, number>>;
   /** The values it may have, in words. */
   readonly range: string;
   readonly meaning: string;

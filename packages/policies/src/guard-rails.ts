@@ -1,8 +1,11 @@
 import type { Filter } from "./decision.ts";
 import { countingWeight } from "./weights.ts";
 
-/** A candidate may have so many times the mean of requests in flight ... */
-const mostOverMean = 1.5;
+/**
+ * A candidate may have so many times the mean of requests in flight: near their knee engines that compute the long prompts and
+ * those that write the answers part by themselves, which is worth a quarter of the time to first token ...
+ */
+const mostOverMean = 3;
 /** ... and so many more: where few are in flight, who has what a prompt begins with may well have all of them. */
 const freeRequests = 16;
 

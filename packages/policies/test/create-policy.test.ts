@@ -24,7 +24,12 @@ test("the catalogue has every policy, and every default may be given explicitly"
   for (const name of policyNames) {
     const entry = policyCatalogue[name];
     expect(entry.summary.length).toBeGreaterThan(20);
-    const defaults = Object.fromEntries(entry.options.map((option) => [option.name, option.default]));
+    const defaults = Object.fromEntries(
+      entry.options.map(({ name: option, default: value, words }) => [
+        option,
+        words ? Object.keys(words).find((word) => words[word] === value) : value,
+      ]),
+    );
     expect(createPolicy(name, defaults).name).toBe(name);
   }
 });
@@ -33,6 +38,9 @@ test.each([
   ["fastest", {}, "policy"],
   ["toString", {}, "policy"],
   ["random", { seed: 1 }, "policy-options.seed"],
+  ["predicted_latency", { objective: 0.01 }, "policy-options.objective"],
+  ["predicted_latency", { objective: "speed" }, "policy-options.objective"],
+  ["predicted_latency", { objective: "toString" }, "policy-options.objective"],
   ["consistent_hashing", { "load-factor": 0.9 }, "policy-options.load-factor"],
   ["consistent_hashing", { "load-factor": "1.25" }, "policy-options.load-factor"],
   ["consistent_hashing", { "load-factor": Number.POSITIVE_INFINITY }, "policy-options.load-factor"],

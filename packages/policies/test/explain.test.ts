@@ -74,6 +74,7 @@ test("every signal is there, unknown ones as null", () => {
     waiting: null,
     kvUse: null,
     kvCapacityTokens: null,
+    batchLimit: null,
     signalAgeMs: null,
     inFlightAtSignal: null,
     matchedTokens: 0,
@@ -346,5 +347,6 @@ test.each(policyNames)("%s with one candidate left says so", (name) => {
     index: 1,
     target: 101,
     reason: "only_candidate",
+    rentMs: 0,
   });
 });

@@ -246,13 +246,18 @@ test("decides as the rule written down plainly does", () => {
         const requestsMs = row.inFlight + 1;
         return (row.backlogMs + requestsMs + ownMs * (forAll + row.inFlight / 100) + kvMs) / row.weight;
       });
+      const requests = rows.reduce((sum, { inFlight }) => sum + inFlight, 1);
+      const bound = (3 * requests) / rows.reduce((sum, { weight }) => sum + weight, 0) + 16;
+      const isOpen = rows.map(({ inFlight, weight }) => inFlight <= bound * weight);
+      const least = Math.min(...cost.filter((_, i) => isOpen[i]));
       const { candidates } = explain(
         rows.map((row, i) => ({ key: `e${i}`, ...row })),
         request,
       );
       for (const [i, one] of candidates.entries()) {
-        expect(one.cost! / cost[i]!).toBeCloseTo(1, 9);
-        if (cost[i]! > Math.min(...cost) + 8.000_001) expect(one.probability).toBe(0);
+        expect(one.eligible).toBe(isOpen[i]);
+        if (one.eligible) expect(one.cost! / cost[i]!).toBeCloseTo(1, 9);
+        if (!one.eligible || cost[i]! > least + 8.000_001) expect(one.probability).toBe(0);
       }
     }),
     { numRuns: 300 },

@@ -1,7 +1,7 @@
 import { renderErrorDocs } from "@espalier/common";
 import { configJsonSchema, renderConfigurationDocs } from "@espalier/config";
 import { enginePresets } from "@espalier/engine-model";
-import { policyCatalogue } from "@espalier/policies";
+import { type PolicyOption, policyCatalogue } from "@espalier/policies";
 import { describeMetrics } from "@espalier/server";
 
 /** The documents that are made from the code, by their names under `docs/`. */
@@ -35,7 +35,7 @@ function renderPolicyDocs(): string {
           "| option | default | range | meaning |",
           "|---|---|---|---|",
           ...options.map(
-            (option) => `| \`${option.name}\` | ${option.default} | ${option.range} | ${option.meaning} |`,
+            (option) => `| \`${option.name}\` | ${writtenDefault(option)} | ${option.range} | ${option.meaning} |`,
           ),
           "",
         ]),
@@ -48,6 +48,12 @@ function renderPolicyDocs(): string {
     "",
     ...sections,
   ].join("\n");
+}
+
+/** As people write it. */
+function writtenDefault({ default: value, words = {} }: PolicyOption): string {
+  const [word] = Object.keys(words).filter((name) => words[name] === value);
+  return word === undefined ? String(value) : `\`${word}\``;
 }
 
 function renderPresetDocs(): string {

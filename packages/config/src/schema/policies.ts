@@ -7,7 +7,7 @@ const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
 /** Names of policies, each with the options that it takes. */
 export const policyOptions = {
-  predicted_latency: ["foreign-request-tokens", ...tierCredits],
+  predicted_latency: ["objective", "foreign-request-tokens", ...tierCredits],
   least_work: ["near-tie-tokens", "adapter-load-tokens", "foreign-request-tokens", ...tierCredits],
   epp_weighted: [
     "queue-weight",
@@ -73,6 +73,16 @@ const tierCredit = (description: string) =>
   );
 
 const optionSchemas = {
+  objective: Type.Optional(
+    Type.Unsafe<string>({
+      type: "string",
+      enum: ["balanced", "ttft", "e2e", "throughput"],
+      description:
+        "`predicted_latency`: what counts most: first tokens (`ttft`), answers to their end (`e2e`), tokens per second " +
+        "(`throughput`), or all of them (`balanced`, unless given).",
+      espalier: { kind: "text", expected: "one of balanced, ttft, e2e, throughput" },
+    }),
+  ),
   "load-factor": Type.Optional(
     Type.Unsafe<number>({
       anyOf: [{ const: 0 }, { type: "number", minimum: 1, maximum: 1_000 }],

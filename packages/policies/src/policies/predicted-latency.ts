@@ -6,15 +6,15 @@ import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { believedCreditOptions, foreignRequestTokens, tierCredits } from "../policy-options.ts";
+import { believedCreditOptions, type CheckedOption, foreignRequestTokens, tierCredits } from "../policy-options.ts";
 import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
 import {
   backlog,
   createFetchTime,
   createForeignBacklog,
   createKvPressure,
+  createOwnWork,
   ownMsOf,
-  ownWork,
   tokenMsOf,
 } from "../scorers/prefill-time.ts";
 import { slotWait } from "../scorers/slot-wait.ts";
@@ -28,16 +28,32 @@ const nearTieMs = 8;
  */
 const requestMs = 1;
 
+/** What answers under way weigh beside first tokens: the share of a prompt's time that counts for each that it holds up. */
+const objective: CheckedOption = {
+  name: "objective",
+  default: 0.01,
+  words: { balanced: 0.01, ttft: 0, e2e: 0.1, throughput: 0.003 },
+  range: "balanced, ttft, e2e or throughput",
+  accepts: (value) => value >= 0 && value <= 1,
+  meaning:
+    "What counts most: first tokens, answers to their end, or tokens per second. It moves one weight, what a prompt costs the " +
+    "answers that it holds up; see the picture in docs/SCHEDULING.md.",
+};
+
 export const predictedLatency: PolicyDefinition = {
   summary:
-    "The engine that answers first, what that costs those who come later counted in: the time until the prompts before " +
-    "this one are computed there, by dead reckoning; the time that its own takes, which counts the more the busier the " +
-    "engines are; the time that bringing its blocks back from slower memory takes; and the KV blocks that it holds where " +
-    "few are left. Times are learned from answers; credits are what is believed of slower memory before. Near equals, " +
-    "and other routers beside this one, as for least_work.",
-  source: "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates",
+    "The engine that answers first, what that costs others counted in: the time until the prompts before this one are " +
+    "computed there, by dead reckoning, and until its batch has a place; the time that its own takes, which counts the more " +
+    "the busier the engines are and the more answers it holds up; the time that bringing its blocks back from slower memory " +
+    "takes; and the KV blocks that it holds where few are left. What many prompts begin with is copied to another engine " +
+    "once they have paid for that by what they would have saved there. No engine gets more while it has 16 requests in " +
+    "flight more than three times the mean, or its batch is full. Times are learned from answers; credits are what is " +
+    "believed of slower memory before. Near equals, and other routers beside this one, as for least_work.",
+  source:
+    "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
+    "1988); bounded loads (Mirrokni et al., 2016)",
   readsPrefixes: true,
-  options: [foreignRequestTokens, ...believedCreditOptions],
+  options: [objective, foreignRequestTokens, ...believedCreditOptions],
   create: (option) => {
     const credits = tierCredits(option);
     return composePolicy({
@@ -47,7 +63,7 @@ export const predictedLatency: PolicyDefinition = {
         { scorer: backlog, weight: 1 },
         { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
         { scorer: requestLoad, weight: requestMs },
-        { scorer: ownWork, weight: 1 },
+        { scorer: createOwnWork(option(objective.name)), weight: 1 },
         { scorer: createFetchTime(credits), weight: 1 },
         { scorer: createKvPressure(credits), weight: 1 },
         { scorer: slotWait, weight: 1 },

@@ -5,8 +5,12 @@ import { countingWeight } from "../weights.ts";
 
 /** Milliseconds that an engine computes on a prompt token as long as nothing is learned: 8,000 tokens a second. */
 const believedMsPerToken = 0.125;
-/** What one request in flight adds to the time in which a prompt is computed beside it, as a share. */
-const interference = 0.01;
+/**
+ * A prompt holds up every answer beside it while it is computed. One of many seconds makes them stand still, which counts for
+ * more: the share of it that counts for each request in flight is so many times smaller than its milliseconds, up to a bound.
+ */
+const msPerStallShare = 200_000;
+const maxStallShare = 0.1;
 
 /** Milliseconds until the prompts that were sent to a candidate before are computed, per unit of weight. */
 export const backlog: Scorer = {
@@ -43,21 +47,27 @@ export function createForeignBacklog(requestTokens: number): Scorer {
 
 /**
  * Milliseconds that the candidate computes on what its cache lacks of the prompt, per unit of weight, and what that costs
- * others: `costToOthers` times itself, so that affinity grows with load; and requests in flight share the engine's steps.
+ * others: `costToOthers` times itself, so that affinity grows with load, and a share of itself for each request in flight, whose
+ * answer it holds up.
+ *
+ * @param answerWeight that share, at least, 0 to 1
  */
-export const ownWork: Scorer = {
-  name: "own_work_ms",
-  score(decision, out) {
-    const { request, candidates, eligible, eligibleCount } = decision;
-    const { weight, inFlight } = candidates;
-    const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
-    for (let place = 0; place < eligibleCount; place++) {
-      const index = eligible[place]!;
-      const share = forOthers + interference * inFlight[index]!;
-      out[index] = (ownMs(decision, index) * share) / countingWeight(weight[index]!);
-    }
-  },
-};
+export function createOwnWork(answerWeight: number): Scorer {
+  return {
+    name: "own_work_ms",
+    score(decision, out) {
+      const { request, candidates, eligible, eligibleCount } = decision;
+      const { weight, inFlight } = candidates;
+      const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        const computeMs = ownMs(decision, index);
+        const heldUp = Math.max(answerWeight, Math.min(maxStallShare, computeMs / msPerStallShare));
+        out[index] = (computeMs * (forOthers + heldUp * inFlight[index]!)) / countingWeight(weight[index]!);
+      }
+    },
+  };
+}
 
 /**
  * Milliseconds that the candidate takes to bring what it has of the prompt in slower tiers back to its GPU, per unit of

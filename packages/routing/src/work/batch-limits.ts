@@ -20,10 +20,13 @@ export const maxLimitedTargets = 4_096;
 
 /**
  * How many requests engines run at once, which their metrics do not say (`--max-num-seqs` of vLLM, `--max-running-requests` of
- * SGLang). A full engine with a queue runs just so many whenever it is asked. More running than that tells that it was wrong.
+ * SGLang). A full engine with a queue runs just so many whenever it is asked. An engine that computes a long prompt may look
+ * alike for seconds: so no engine of the pool may have run more. Where engines have different limits, only the largest is found.
  */
 export class BatchLimits {
   readonly #readings: (Reading | undefined)[] = [];
+  /** Requests that an engine of the pool was seen to run, at most. */
+  #most = 0;
 
   /** Looks at a target's latest report. @returns the most that it runs at once; NaN while that is not known */
   of({ index, key, signals }: RoutingTarget, nowMs: number): number {
@@ -35,14 +38,16 @@ export class BatchLimits {
     }
     const readMs = nowMs - signals.ageMs();
     // Ages are differences of times: the same report gives the same moment but for rounding.
-    if (!(Math.abs(readMs - known.readMs) < 1) && Number.isFinite(readMs)) take(known, signals, readMs);
-    return known.limit;
+    if (!(Math.abs(readMs - known.readMs) < 1) && Number.isFinite(readMs)) {
+      take(known, signals, readMs);
+      if (signals.running > this.#most) this.#most = signals.running;
+    }
+    return known.limit < this.#most ? Number.NaN : known.limit;
   }
 }
 
 function take(known: Reading, { running, waiting }: RoutingTarget["signals"], readMs: number): void {
   known.readMs = readMs;
-  if (running > known.limit) known.limit = Number.NaN;
   const isFull = waiting >= 1 && running >= leastLimit;
   known.repeats = isFull && running === known.running ? known.repeats + 1 : isFull ? 1 : 0;
   known.running = running;

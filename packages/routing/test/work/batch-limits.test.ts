@@ -28,6 +28,18 @@ test("stays known when the queue is gone, until more run at once than it says", 
   expect(limitsOf(reports).slice(3)).toEqual([64, 64, 64, Number.NaN, Number.NaN]);
 });
 
+test("an engine that stands still while another runs more is not full", () => {
+  const limits = new BatchLimits();
+  const look = (at: number, running: number) => [
+    limits.of(reporting({}), 1_000 * at),
+    limits.of(reporting({ index: 1, key: "other", running, waiting: 0 }), 1_000 * at),
+  ];
+  for (let at = 0; at < 5; at++) look(at, 64);
+  expect(look(5, 64)).toEqual([64, Number.NaN]);
+  expect(look(6, 65)[1]).toBeNaN();
+  for (let at = 7; at < 20; at++) expect(look(at, 10)[0]).toBeNaN();
+});
+
 test("few that run are no sign of a limit, whatever waits", () => {
   const few = Array.from({ length: 8 }, () => [15, 9] as const);
   expect(limitsOf(few).at(-1)).toBeNaN();

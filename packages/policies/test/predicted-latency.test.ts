@@ -111,6 +111,23 @@ describe("own work", () => {
     expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([526, 401]);
   });
 
+  test("a prompt of many seconds holds up answers for longer, up to ten times as long", () => {
+    const rows = (prefillMsPerToken: number): CandidateRow[] => [{ key: "a", inFlight: 10, prefillMsPerToken }];
+    const share = (prefillMsPerToken: number): number =>
+      costs(rows(prefillMsPerToken)).a! / (4_000 * prefillMsPerToken) - 1;
+    expect([0.1, 0.5, 1, 5, 50].map((ms) => Math.round(1e6 * share(ms)) / 1e6)).toEqual([0.1, 0.1, 0.2, 1, 1]);
+  });
+
+  test("what an objective moves is how much answers beside a prompt count", () => {
+    const rows: CandidateRow[] = [{ key: "a", inFlight: 25 }];
+    const of = (objective: string) => {
+      const known = rows.map(({ key, ...row }) => ({ key, ...learned, ...row }));
+      const { candidates } = createPolicy("predicted_latency", { objective }).explain(prompt, candidatesOf(known));
+      return candidates[0]!.terms.own_work_ms;
+    };
+    expect(["ttft", "throughput", "balanced", "e2e"].map(of)).toEqual([400, 430, 500, 700]);
+  });
+
   test("an engine of weight 2 counts for half", () => {
     expect(costs([{ key: "a", weight: 2, backlogMs: 60 }, { key: "b" }])).toEqual({ a: 230, b: 400 });
   });

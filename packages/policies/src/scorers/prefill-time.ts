@@ -7,10 +7,10 @@ import { countingWeight } from "../weights.ts";
 const believedMsPerToken = 0.125;
 /**
  * A prompt holds up every answer beside it while it is computed. One of many seconds makes them stand still, which counts for
- * more: the share of it that counts for each request in flight is so many times smaller than its milliseconds, up to a bound.
+ * more: from so many milliseconds on in proportion to them, up to a bound.
  */
-const msPerStallShare = 200_000;
-const maxStallShare = 0.1;
+const stallMs = 2_000;
+const maxStallWeight = 10;
 
 /** Milliseconds until the prompts that were sent to a candidate before are computed, per unit of weight. */
 export const backlog: Scorer = {
@@ -50,7 +50,7 @@ export function createForeignBacklog(requestTokens: number): Scorer {
  * others: `costToOthers` times itself, so that affinity grows with load, and a share of itself for each request in flight, whose
  * answer it holds up.
  *
- * @param answerWeight that share, at least, 0 to 1
+ * @param answerWeight that share of a prompt of which nobody stands still, 0 to 1
  */
 export function createOwnWork(answerWeight: number): Scorer {
   return {
@@ -62,7 +62,7 @@ export function createOwnWork(answerWeight: number): Scorer {
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
         const computeMs = ownMs(decision, index);
-        const heldUp = Math.max(answerWeight, Math.min(maxStallShare, computeMs / msPerStallShare));
+        const heldUp = answerWeight * Math.min(maxStallWeight, Math.max(1, computeMs / stallMs));
         out[index] = (computeMs * (forOthers + heldUp * inFlight[index]!)) / countingWeight(weight[index]!);
       }
     },

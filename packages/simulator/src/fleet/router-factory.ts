@@ -25,7 +25,7 @@ import { createReadings, SimTarget } from "./sim-target.ts";
 
 export interface RouterFactoryOptions {
   readonly policy: string;
-  readonly policyOptions: Readonly<Record<string, number>>;
+  readonly policyOptions: Readonly<Record<string, number | string>>;
   /** How requests wait while engines are busy; they go at once when undefined. */
   readonly admission: AdmissionSettings | undefined;
   /** In which order engines are told to take what waits in them. */

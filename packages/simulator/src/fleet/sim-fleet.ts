@@ -31,7 +31,7 @@ export interface SimFleetOptions {
   readonly startedRouters?: number;
   /** A policy by name, or `clusterip`. */
   readonly policy: string;
-  readonly policyOptions?: Readonly<Record<string, number>>;
+  readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** How requests wait in routers while engines are busy; they go at once when left out. */
   readonly admission?: AdmissionSettings;
   /** In which order engines are told to take what waits in them; `arrival` when left out. */

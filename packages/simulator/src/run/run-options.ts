@@ -41,7 +41,7 @@ export interface RunOptions {
   /** Name of the variant, for rows. */
   readonly variant?: string;
   readonly policy: string;
-  readonly policyOptions?: Readonly<Record<string, number>>;
+  readonly policyOptions?: Readonly<Record<string, number | string>>;
   readonly routers: number;
   readonly engines: number;
   readonly sharing: Sharing;

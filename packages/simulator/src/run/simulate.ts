@@ -48,7 +48,7 @@ export function parametersOf(options: RunOptions): EngineParameters {
 }
 
 /** Options that are given, else those of the variant as far as the policy has them. */
-function policyOptionsOf(options: RunOptions): Readonly<Record<string, number>> {
+function policyOptionsOf(options: RunOptions): Readonly<Record<string, number | string>> {
   const { policy, policyOptions } = options;
   const { policyOptions: varied = {} } = variantOf(options);
   const known = isPolicy(policy) ? policyCatalogue[policy].options.map(({ name }) => name) : [];

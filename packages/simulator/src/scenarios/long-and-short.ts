@@ -37,12 +37,18 @@ export const longAndShortParameters = {
 
 const { longShare, ratePerS, loads, durationS } = longAndShortParameters;
 
+/** Of `predicted_latency`, beside its default: this is where they differ. */
+const objectives = ["ttft", "e2e", "throughput"] as const;
+
 export const longAndShort: Scenario = {
   name: "long-and-short",
   summary: "Chats of 1,300 tokens, and for every nine of them a prompt of 128,000.",
   fleet: { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 },
   policies: ["round_robin", "least_connections", "lmetric", "predicted_latency"],
-  variants: loads.map((share) => ({ name: `load-${share}`, scale: share })),
+  variants: [
+    ...loads.map((share) => ({ name: `load-${share}`, scale: share })),
+    ...objectives.map((objective) => ({ name: objective, policyOptions: { objective } })),
+  ],
   published: [],
   admission: true,
   durationS,

@@ -84,7 +84,7 @@ export interface ScenarioVariant {
   /** Uncached tokens from which on two engines serve a request, in place of a number that follows the load. */
   readonly splitTokens?: number;
   /** For the policies that have them. */
-  readonly policyOptions?: Readonly<Record<string, number>>;
+  readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** In place of the scenario's own. */
   createWorkload?(options: WorkloadOptions): Workload;
 }

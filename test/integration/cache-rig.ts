@@ -57,7 +57,8 @@ export async function cacheRouter(
     ...more,
     engines: engines.map((engine) => ("stop" in engine ? engine.url : engine)) as (string | Json)[],
     config: {
-      policy: "cache_aware",
+      // What no cache has goes where the least is held: that is the same in every run.
+      policy: { name: "cache_aware", "miss-to-free-cache": 1 },
       tokenizers: [{ path: shippedModelFolder() }],
       // A busy machine must not look like a prompt that takes too long.
       tokenize: { budget: "10s" },

@@ -125,7 +125,7 @@ describe("own work", () => {
       const { candidates } = createPolicy("predicted_latency", { objective }).explain(prompt, candidatesOf(known));
       return candidates[0]!.terms.own_work_ms;
     };
-    expect(["ttft", "throughput", "balanced", "e2e"].map(of)).toEqual([400, 430, 500, 700]);
+    expect(["throughput", "ttft", "balanced", "e2e"].map(of)).toEqual([400, 430, 500, 700]);
   });
 
   test("an engine of weight 2 counts for half", () => {

@@ -3,7 +3,6 @@ import {
   type CandidateSet,
   type ChoiceReason,
   createCandidateSet,
-  hashString,
   type Policy,
   policyCatalogue,
   type RequestFeatures,
@@ -11,6 +10,7 @@ import {
 import type { SharedLoad } from "@espalier/replication";
 import { addAdapter } from "./adapter-column.ts";
 import type { CopyRents } from "./copies/copy-rents.ts";
+import { rentKeyOf, sharedTokensOf } from "./copies/shared-prefix.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -117,7 +117,7 @@ export function createTargetSelector(
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const sharedTokens = prompt && moment ? sharedTokensOf(prompt, bestTokens) : 0;
-      const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool) : undefined;
+      const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool.model) : undefined;
       const rentPaidMs = rentKey === undefined ? 0 : rents.paidMs(rentKey);
       const request = withTraffic(features, moment, { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs });
       const choice = pool.policy.choose(request, candidates, random);
@@ -247,21 +247,6 @@ function addUnseen(candidates: CandidateSet, index: number, tokens: number): voi
 function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: number): number | undefined {
   const block = Math.floor(bestTokens / blockSize);
   return block < blockCount ? chain[2 * block] : undefined;
-}
-
-/**
- * Tokens of a prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits: prompts
- * which part soon after the same beginning are known by the same one.
- */
-function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: number): number {
-  const held = Math.min(blockCount, Math.floor(bestTokens / blockSize));
-  const dropped = Math.max(0, 28 - Math.clz32(held));
-  return ((held >>> dropped) << dropped) * blockSize;
-}
-
-/** The same for all prompts of a pool that begin so. */
-function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, { model = "" }: SelectablePool): number {
-  return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }
 
 function mostMatched(candidates: CandidateSet): number {

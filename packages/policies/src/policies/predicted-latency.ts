@@ -32,7 +32,7 @@ const requestMs = 1;
 const objective: CheckedOption = {
   name: "objective",
   default: 0.01,
-  words: { balanced: 0.01, ttft: 0, e2e: 0.03, throughput: 0.003 },
+  words: { balanced: 0.01, ttft: 0.003, e2e: 0.03, throughput: 0 },
   range: "balanced, ttft, e2e or throughput",
   accepts: (value) => value >= 0 && value <= 1,
   meaning:

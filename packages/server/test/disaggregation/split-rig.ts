@@ -128,7 +128,8 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
 }
 
 /** Of no content: the rig's knowledge does not look. */
-const prompt = { tokens: 8_000, blockCount: 1, blockSize: 16 } as unknown as PromptBlocks;
+const chain = Uint32Array.of(1, 2);
+const prompt: PromptBlocks = { chain, contents: chain, tokens: 8_000, blockCount: 1, blockSize: 16, from: "tokens" };
 
 function stubKnowledge(matched: Readonly<Record<string, number>>, placements: string[]): PrefixKnowledge {
   return {

@@ -10,7 +10,7 @@ export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer
 export type { PolicyEntry, PolicyOption } from "./definition.ts";
 export { hashString } from "./hash.ts";
 export { createTokenLoad, requestLoad } from "./load.ts";
-export { defaultTierCredits } from "./match.ts";
+export { defaultTierCredits, matchedInAll } from "./match.ts";
 export { betterOfTwo } from "./pickers/better-of-two.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
 export { createLeastCostPicker } from "./pickers/least-cost.ts";

@@ -3,6 +3,7 @@ import {
   type CandidateSet,
   type ChoiceReason,
   createCandidateSet,
+  matchedInAll,
   type Policy,
   policyCatalogue,
   type RequestFeatures,
@@ -124,7 +125,7 @@ export function createTargetSelector(
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
       }
-      const matched = matchedTokens(candidates, choice.index);
+      const matched = matchedInAll(candidates, choice.index);
       const uncachedTokens = Math.max(1, features.promptTokens - matched);
       const target = targets[choice.target]!;
       traffic.sent({ target: target.index, uncachedTokens, matchedTokens: matched });
@@ -251,17 +252,8 @@ function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: n
 
 function mostMatched(candidates: CandidateSet): number {
   let most = 0;
-  for (let index = 0; index < candidates.count; index++) most = Math.max(most, matchedTokens(candidates, index));
+  for (let index = 0; index < candidates.count; index++) most = Math.max(most, matchedInAll(candidates, index));
   return most;
-}
-
-function matchedTokens(candidates: CandidateSet, index: number): number {
-  return (
-    candidates.matchedTokens[index]! +
-    candidates.matchedCpuTokens[index]! +
-    candidates.matchedDiskTokens[index]! +
-    candidates.matchedExternalTokens[index]!
-  );
 }
 
 /** What of a prompt a candidate has to bring back to its GPU. */

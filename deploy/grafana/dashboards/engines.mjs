@@ -171,5 +171,11 @@ export const engines = {
       [[sum(rate("espalier_learned_times_received_total"), "outcome"), "{{outcome}}"]],
       "Whether what others told could be used.",
     ),
+    plot(
+      "Copies of beginnings: notes of other routers",
+      "ops",
+      [[sum(rate("espalier_copy_rents_received_total"), "outcome"), "{{outcome}}"]],
+      "What prompts that begin alike have overpaid there: together routers copy what pays. Whether it could be read.",
+    ),
   ],
 };

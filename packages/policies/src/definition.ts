@@ -11,6 +11,11 @@ export interface PolicyOption {
   readonly meaning: string;
 }
 
+/** The default of an option, as it is written: a word where words stand for its numbers. */
+export function writtenDefault({ default: value, words = {} }: PolicyOption): number | string {
+  return Object.keys(words).find((word) => words[word] === value) ?? value;
+}
+
 /** What people read about a policy. */
 export interface PolicyEntry {
   readonly summary: string;

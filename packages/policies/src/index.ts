@@ -7,7 +7,7 @@ export { type CandidateColumn, type CandidateSet, createCandidateSet, maxCandida
 export { composePolicy, type PolicyParts } from "./compose-policy.ts";
 export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
 export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
-export type { PolicyEntry, PolicyOption } from "./definition.ts";
+export { type PolicyEntry, type PolicyOption, writtenDefault } from "./definition.ts";
 export { hashString } from "./hash.ts";
 export { createTokenLoad, requestLoad } from "./load.ts";
 export { defaultTierCredits, matchedInAll } from "./match.ts";

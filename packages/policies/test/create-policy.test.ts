@@ -1,5 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
-import { createCandidateSet, createPolicy, policyCatalogue, policyNames } from "@espalier/policies";
+import { createCandidateSet, createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { anyRequest, candidatesOf } from "./helpers.ts";
 
@@ -24,12 +24,7 @@ test("the catalogue has every policy, and every default may be given explicitly"
   for (const name of policyNames) {
     const entry = policyCatalogue[name];
     expect(entry.summary.length).toBeGreaterThan(20);
-    const defaults = Object.fromEntries(
-      entry.options.map(({ name: option, default: value, words }) => [
-        option,
-        words ? Object.keys(words).find((word) => words[word] === value) : value,
-      ]),
-    );
+    const defaults = Object.fromEntries(entry.options.map((option) => [option.name, writtenDefault(option)]));
     expect(createPolicy(name, defaults).name).toBe(name);
   }
 });

@@ -1,6 +1,6 @@
 import { flagCatalogue, loadConfig } from "@espalier/config";
 import { defaultSessionKeyLadder } from "@espalier/openai";
-import { createPolicy, policyCatalogue, policyNames } from "@espalier/policies";
+import { createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
 import { defaultProxyOptions } from "@espalier/proxy";
 import { defaultFleetOptions } from "@espalier/workers";
 import { expect, test } from "vitest";
@@ -21,9 +21,10 @@ test("the configuration knows every policy, and no other", () => {
 test("the configuration takes every option of every policy, and the policies take what it lets through", () => {
   for (const name of policyNames) {
     for (const option of policyCatalogue[name].options) {
-      const text = `policy: { name: ${name}, ${option.name}: ${option.default} }`;
+      const value = writtenDefault(option);
+      const text = `policy: { name: ${name}, ${option.name}: ${value} }`;
       const { policy } = loadConfig({ file: { path: "espalier.yaml", text } });
-      expect(policy.options, `${name} ${option.name}`).toEqual({ [option.name]: option.default });
+      expect(policy.options, `${name} ${option.name}`).toEqual({ [option.name]: value });
       expect(createPolicy(policy.name, policy.options).name).toBe(name);
     }
   }

@@ -1,7 +1,7 @@
 import { renderErrorDocs } from "@espalier/common";
 import { configJsonSchema, renderConfigurationDocs } from "@espalier/config";
 import { enginePresets } from "@espalier/engine-model";
-import { type PolicyOption, policyCatalogue } from "@espalier/policies";
+import { policyCatalogue, writtenDefault } from "@espalier/policies";
 import { describeMetrics } from "@espalier/server";
 
 /** The documents that are made from the code, by their names under `docs/`. */
@@ -66,12 +66,6 @@ function renderPolicyDocs(): string {
     "",
     ...sections,
   ].join("\n");
-}
-
-/** As people write it. */
-function writtenDefault({ default: value, words = {} }: PolicyOption): string {
-  const [word] = Object.keys(words).filter((name) => words[name] === value);
-  return word === undefined ? String(value) : `\`${word}\``;
 }
 
 function renderPresetDocs(): string {

@@ -43,6 +43,12 @@ interface OwnPart {
   target: TargetIndex;
 }
 
+interface TakenSum {
+  paid: number;
+  /** Parts that are in it. */
+  tellers: number;
+}
+
 /**
  * The sums over all routers: each tells its parts, and takes those of the others. Parts are kept as of one moment, the base,
  * so that they can be added up whenever they are from; all fade alike.
@@ -52,7 +58,7 @@ export class RentLedger implements CopyRents {
   readonly #own = new Map<number, OwnPart>();
   readonly #told = new Map<string, readonly RentPart[]>();
   /** Sums of `#told`, as of the base. */
-  readonly #others = new Map<number, number>();
+  readonly #others = new Map<number, TakenSum>();
   #baseMs: number;
   /** Rises with everything that others would want to know. */
   version = 0;
@@ -64,7 +70,7 @@ export class RentLedger implements CopyRents {
   }
 
   paidMs(key: number): number {
-    const paid = (this.#own.get(key)?.paid ?? 0) + (this.#others.get(key) ?? 0);
+    const paid = (this.#own.get(key)?.paid ?? 0) + (this.#others.get(key)?.paid ?? 0);
     return paid > 0 ? paid / this.#growth() : 0;
   }
 
@@ -113,24 +119,21 @@ export class RentLedger implements CopyRents {
       paidMs: Math.min(maxRentMs, Math.max(-maxRentMs, paidMs)) * growth,
     }));
     this.#told.set(router, bounded);
-    for (const { key, paidMs } of bounded) this.#others.set(key, (this.#others.get(key) ?? 0) + paidMs);
+    for (const { key, paidMs } of bounded) {
+      const sum = this.#others.get(key) ?? { paid: 0, tellers: 0 };
+      sum.paid += paidMs;
+      sum.tellers += 1;
+      this.#others.set(key, sum);
+    }
   }
 
   #forget(router: string): boolean {
-    for (const { key } of this.#told.get(router) ?? []) {
-      let sum = 0;
-      let isTold = false;
-      for (const [other, parts] of this.#told) {
-        if (other === router) continue;
-        for (const part of parts) {
-          if (part.key !== key) continue;
-          sum += part.paidMs;
-          isTold = true;
-        }
-      }
-      // Added up anew: what is taken off a sum leaves what rounding has left.
-      if (isTold) this.#others.set(key, sum);
-      else this.#others.delete(key);
+    for (const { key, paidMs } of this.#told.get(router) ?? []) {
+      const sum = this.#others.get(key)!;
+      sum.paid -= paidMs;
+      sum.tellers -= 1;
+      // What rounding has left goes with the last one.
+      if (sum.tellers === 0) this.#others.delete(key);
     }
     return this.#told.delete(router);
   }
@@ -138,7 +141,7 @@ export class RentLedger implements CopyRents {
   /** Takes so much off what is on record for a key, as far as there is any. */
   #spend(key: number, amount: number, target: TargetIndex): void {
     const own = this.#own.get(key);
-    const paid = (own?.paid ?? 0) + (this.#others.get(key) ?? 0);
+    const paid = (own?.paid ?? 0) + (this.#others.get(key)?.paid ?? 0);
     const spent = Math.min(Math.max(0, paid), amount);
     if (own) own.paid -= spent;
     else if (spent > 0) this.#remember(key, { paid: -spent, target });
@@ -169,6 +172,6 @@ export class RentLedger implements CopyRents {
         parts.map(({ key, paidMs }) => ({ key, paidMs: paidMs / growth })),
       );
     }
-    for (const [key, paid] of this.#others) this.#others.set(key, paid / growth);
+    for (const sum of this.#others.values()) sum.paid /= growth;
   }
 }

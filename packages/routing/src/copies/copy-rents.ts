@@ -80,9 +80,9 @@ export class RentLedger implements CopyRents {
     const growth = this.#growth();
     const own = this.#own.get(key);
     if (rentMs >= 0) {
-      const paid = (own?.paid ?? 0) + rentMs * growth;
+      const paid = Math.min((own?.paid ?? 0) + rentMs * growth, maxRentMs * growth);
       if (own) {
-        own.paid = Math.min(paid, maxRentMs * growth);
+        own.paid = paid;
         own.target = target;
       } else this.#remember(key, { paid, target });
       return;

@@ -168,6 +168,8 @@ test("of one router too many the first that told is forgotten, and nobody's part
   expect(ledger.paidMs(1)).toBeCloseTo(maxRentTellers + 10, 6);
   ledger.tell("r5", [{ key: 2, paidMs: 10 * maxRentMs }], 0);
   expect(ledger.paidMs(2)).toBeCloseTo(maxRentMs, 6);
+  ledger.add(4, 2 * maxRentMs, a);
+  expect(ledger.paidMs(4)).toBeCloseTo(maxRentMs, 6);
   for (let count = 0; count < 3; count++) ledger.add(3, maxRentMs, a);
   expect(ledger.paidMs(3)).toBeCloseTo(maxRentMs, 6);
 });

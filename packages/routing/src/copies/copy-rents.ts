@@ -96,16 +96,22 @@ export class RentLedger implements CopyRents {
     }
   }
 
-  /** This router's parts that matter, the largest first. */
+  /** The largest of this router's parts, in no order. One pass, since it is asked for many times a second. */
   parts(): readonly RentPart[] {
     const growth = this.#growth();
-    const parts: RentPart[] = [];
+    const largest: RentPart[] = [];
+    let least = leastRentMs;
+    let leastAt = 0;
     for (const [key, { paid }] of this.#own) {
       const paidMs = paid / growth;
-      if (Math.abs(paidMs) >= leastRentMs) parts.push({ key, paidMs });
+      if (Math.abs(paidMs) < least) continue;
+      if (largest.length < maxToldRents) largest.push({ key, paidMs });
+      else largest[leastAt] = { key, paidMs };
+      if (largest.length < maxToldRents) continue;
+      leastAt = smallestOf(largest);
+      least = Math.abs(largest[leastAt]!.paidMs);
     }
-    if (parts.length <= maxToldRents) return parts;
-    return parts.sort((one, other) => Math.abs(other.paidMs) - Math.abs(one.paidMs)).slice(0, maxToldRents);
+    return largest;
   }
 
   /** A router has told its parts, in place of what it told before. @param ageMs since it wrote them */
@@ -174,4 +180,12 @@ export class RentLedger implements CopyRents {
     }
     for (const sum of this.#others.values()) sum.paid /= growth;
   }
+}
+
+function smallestOf(parts: readonly RentPart[]): number {
+  let smallest = 0;
+  for (let at = 1; at < parts.length; at++) {
+    if (Math.abs(parts[at]!.paidMs) < Math.abs(parts[smallest]!.paidMs)) smallest = at;
+  }
+  return smallest;
 }

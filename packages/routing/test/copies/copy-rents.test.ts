@@ -151,7 +151,7 @@ test("others are told of the largest parts, not of more than the bound, and of n
   const { ledger } = ledgerAt();
   // Neither in order nor against it.
   for (let count = 0; count <= maxToldRents; count++) {
-    const key = (5 * count) % (maxToldRents + 1);
+    const key = (5 * count + 3) % (maxToldRents + 1);
     ledger.add(key, 10 + key, a);
   }
   ledger.add(1_000, 0.5, a);

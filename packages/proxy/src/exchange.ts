@@ -68,6 +68,7 @@ export interface Exchange {
   readonly requestId: string;
   /** Which wire shape an error frame takes in a stream that was cut. */
   readonly family: ApiFamily;
+  /** Emits `close` at the latest when its connection closes, which Node does not see to for one that is pipelined. */
   readonly response: ServerResponse;
   /** Lets the client's `authorization` and `x-api-key` through to the engine. */
   readonly forwardAuthorization?: boolean;

@@ -106,6 +106,14 @@ export const errorCatalogue = {
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),
   upstream_reset: upstream(502, "The engine closed the connection before it answered.", "Retry."),
+  request_breaks_engines: {
+    ...upstream(
+      502,
+      "Two engines closed the connection while they had this request.",
+      "Look into the engines' logs before it is sent again.",
+    ),
+    retryable: false,
+  },
   upstream_timeout: upstream(504, "The engine did not answer in time.", "Retry, or raise the timeouts of the proxy."),
   upstream_protocol_error: upstream(
     502,

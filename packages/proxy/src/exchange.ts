@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { EspalierError } from "@espalier/common";
 import type { ApiFamily } from "@espalier/openai";
 import type { AttemptFailure } from "./failure.ts";
+import type { RequestCopies } from "./request-copies.ts";
 
 /** One engine as the proxy sees it. */
 export interface Upstream {
@@ -84,6 +85,8 @@ export interface Exchange {
   judge?(upstream: Upstream, status: number, head: Buffer, ended: boolean): "pass" | "decline" | "more";
   bodyFilter?(status: number, contentType: string): BodyFilter | undefined;
   readonly observer: ExchangeObserver;
+  /** Of the client's request, where more is sent for it than this exchange. */
+  readonly copies?: RequestCopies;
   /** When the answer must be complete, on the scale of the clock's `nowMs`. */
   readonly deadlineMs?: number;
 }

@@ -50,6 +50,11 @@ export const errorCatalogue = {
   invalid_body: request(400, "The body is JSON, but not an object.", "Send one JSON object."),
   duplicate_key: request(400, "A key stands twice in the request object.", "Send each key once."),
   forbidden_key: request(400, "The body has a key that could alter an object's prototype.", "Remove the named key."),
+  reserved_field: request(
+    400,
+    "A field says where KV blocks are or which rank is asked, which is the router's to say.",
+    "Remove the named field; `trust-transfer-fields` lets it in.",
+  ),
   nesting_too_deep: request(400, "The body nests deeper than the limit.", "Flatten the body."),
   missing_field: request(400, "A required field is absent.", "Add the named field."),
   invalid_type: request(400, "A field has the wrong type.", "Correct the named field."),

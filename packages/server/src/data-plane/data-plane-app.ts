@@ -116,7 +116,7 @@ export function createDataPlaneApp(
 const maxParamLength = 256;
 
 function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
-  const { random } = context;
+  const { random, live } = context;
   const http = {
     maxHeaderSize: listener.maxHeaderBytes,
     connectionsCheckingInterval: 1_000,
@@ -131,7 +131,7 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
     forceCloseConnections: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
-      readRequestId(headers["x-request-id"], random),
+      readRequestId(headers["x-request-id"], random, live.settings.trustTransferFields),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => answerClientError(openAnswers, error, socket),
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();

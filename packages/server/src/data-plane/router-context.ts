@@ -29,6 +29,8 @@ export interface DataPlaneSettings {
   readonly maxConcurrentRequests: number;
   readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
+  /** Whether clients may say where engines fetch KV blocks. */
+  readonly trustTransferFields: boolean;
   /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
   readonly forwardPaths: readonly string[];
 }

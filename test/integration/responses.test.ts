@@ -49,6 +49,23 @@ test("a streamed response is remembered as well", async () => {
   }
 });
 
+test("a flood of questions for responses that engines do not find in time keeps no health check waiting", async () => {
+  const engine = await httpEngine(rig, () => {});
+  const health = { interval: "100ms", timeout: "500ms", "down-after": 1 };
+  const router = await rig.router({ engines: [engine.url], config: { health } });
+  const asked = Array.from({ length: 90 }, (_, id) => call(at(router, `resp_${id}`)));
+  const probes = () => engine.control.filter(({ path }) => path === "/health").length;
+  // Longer than an engine is waited for, so that whatever waits has waited out.
+  const before = probes();
+  const answers = await Promise.all(asked);
+  expect(probes() - before).toBeGreaterThan(10);
+  expect(answers.filter(({ status }) => status === 429)).toHaveLength(90 - 32);
+  expect(answers.filter(({ status }) => status === 404)).toHaveLength(32);
+  const page = await router.metrics();
+  expect(page.sum("espalier_engine_health_probes_total", { outcome: "timeout" })).toBe(0);
+  expect((await router.workers())[0]?.state).toBe("up");
+});
+
 test("reading and deleting find the engine; what is deleted is gone", async () => {
   const { router, sims } = await threeEngines();
   const made = await ask(router);

@@ -50,6 +50,11 @@ export const errorCatalogue = {
   invalid_body: request(400, "The body is JSON, but not an object.", "Send one JSON object."),
   duplicate_key: request(400, "A key stands twice in the request object.", "Send each key once."),
   forbidden_key: request(400, "The body has a key that could alter an object's prototype.", "Remove the named key."),
+  reserved_field: request(
+    400,
+    "A field says where KV blocks are or which rank is asked, which is the router's to say.",
+    "Remove the named field; `trust-transfer-fields` lets it in.",
+  ),
   nesting_too_deep: request(400, "The body nests deeper than the limit.", "Flatten the body."),
   missing_field: request(400, "A required field is absent.", "Add the named field."),
   invalid_type: request(400, "A field has the wrong type.", "Correct the named field."),
@@ -106,6 +111,14 @@ export const errorCatalogue = {
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),
   upstream_reset: upstream(502, "The engine closed the connection before it answered.", "Retry."),
+  request_breaks_engines: {
+    ...upstream(
+      502,
+      "Two engines closed the connection while they had this request.",
+      "Look into the engines' logs before it is sent again.",
+    ),
+    retryable: false,
+  },
   upstream_timeout: upstream(504, "The engine did not answer in time.", "Retry, or raise the timeouts of the proxy."),
   upstream_protocol_error: upstream(
     502,

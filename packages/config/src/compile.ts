@@ -126,6 +126,7 @@ function compileRouting(tree: ConfigTree) {
     })),
     forwardPaths: tree["forward-paths"],
     injectUsage: tree["inject-usage"],
+    trustTransferFields: tree["trust-transfer-fields"],
   };
 }
 

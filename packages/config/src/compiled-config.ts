@@ -165,6 +165,7 @@ export interface CompiledConfig {
   /** Paths, each of which may end in `*`. */
   readonly forwardPaths: readonly string[];
   readonly injectUsage: boolean;
+  readonly trustTransferFields: boolean;
   readonly health: {
     readonly path: string;
     readonly intervalMs: number;

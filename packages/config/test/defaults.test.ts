@@ -85,6 +85,7 @@ test("without any source the configuration is complete", () => {
     tracing: { endpoint: undefined, headers: {}, serviceName: "espalier-router", sampleShare: 0.01 },
     forwardPaths: [],
     injectUsage: true,
+    trustTransferFields: false,
     health: { path: "/health", intervalMs: 2_000, timeoutMs: 1_000, downAfter: 3, upAfter: 2, panicThreshold: 0.5 },
     scrape: { path: "/metrics", intervalMs: undefined, timeoutMs: 1_000 },
     breaker: {
@@ -181,6 +182,7 @@ mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.
 tracing: { endpoint: "https://c:4318/x", headers: "x-a=1,authorization=Bearer%20t", service-name: s, sample: 0.5 }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
+trust-transfer-fields: true
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1, panic-threshold: 0.25 }
 scrape: { path: /m, interval: 250ms, timeout: 3s }
 breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3, max-ejected-share: 0.25 }
@@ -269,6 +271,7 @@ test("every key of the file has its place in the compiled form", () => {
     tracing: { endpoint: "https://c:4318/x", serviceName: "s", sampleShare: 0.5 },
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
+    trustTransferFields: true,
     health: { path: "/ping", intervalMs: 5_000, timeoutMs: 500, downAfter: 4, upAfter: 1, panicThreshold: 0.25 },
     scrape: { path: "/m", intervalMs: 250, timeoutMs: 3_000 },
     breaker: {

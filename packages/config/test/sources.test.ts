@@ -232,6 +232,7 @@ const samples: Readonly<Record<string, string>> = {
   "mesh.join-grace": "7s",
   "forward-paths": "/a/*",
   "inject-usage": "false",
+  "trust-transfer-fields": "true",
   "health.path": "/a",
   "health.interval": "7s",
   "health.timeout": "7s",

@@ -2,6 +2,7 @@
  * Requests that two engines serve together: when that is better than one, how the two are told in the wire protocols of
  * the engines, what moving KV blocks costs, and how many engines each of the two roles needs. Pure and synchronous.
  */
+
 export { cacheVerdict } from "./cache-verdict.ts";
 export { type ChosenSignals, type ProbedPolicy, probePolicy } from "./chosen-signals.ts";
 export { decideSplit, type SplitChoices, type SplitDecision } from "./decide-split.ts";
@@ -35,6 +36,7 @@ export {
   type TransferCost,
   type TransferCostOptions,
 } from "./transfer-cost.ts";
+export { findTransferField, namesEngines, withoutTransferHeaders } from "./transfer-fields.ts";
 export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocol.ts";
 export { transferProtocols } from "./transfer-protocols.ts";
 export { addTransfers, isPlausibleTransfers, noTransfers, type TransferSums } from "./transfer-sums.ts";

@@ -1,18 +1,25 @@
-import type { ExchangeObserver, Upstream } from "./exchange.ts";
-import type { AttemptFailure } from "./failure.ts";
+import { EspalierError } from "@espalier/common";
+import type { Exchange, ExchangeObserver, Upstream } from "./exchange.ts";
+import type { AttemptFailure, FailureKind } from "./failure.ts";
 import type { ProxyMetrics } from "./metrics.ts";
+import { RequestCopies } from "./request-copies.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 
 /** What became of the attempts of one exchange, and what that cost the retry budget. */
 export class AttemptRecord {
   readonly failures: AttemptFailure[] = [];
+  readonly copies: RequestCopies;
   readonly #budget: RetryBudget;
   readonly #metrics: ProxyMetrics;
   readonly #observer: ExchangeObserver;
   #attempts = 0;
   #charged = false;
 
-  constructor(shared: { readonly budget: RetryBudget; readonly metrics: ProxyMetrics }, observer: ExchangeObserver) {
+  constructor(
+    shared: { readonly budget: RetryBudget; readonly metrics: ProxyMetrics },
+    { copies = new RequestCopies(), observer }: Pick<Exchange, "copies" | "observer">,
+  ) {
+    this.copies = copies;
     this.#budget = shared.budget;
     this.#metrics = shared.metrics;
     this.#observer = observer;
@@ -50,6 +57,17 @@ export class AttemptRecord {
     if (this.#budget.allows()) return true;
     this.#metrics.budgetExhausted.add();
     return false;
+  }
+
+  /** Whether what an engine got and failed at may be sent to another one, at a charge: not if it had begun to answer. */
+  mayResend(kind: FailureKind, hasHeaders: boolean): boolean {
+    if (kind === "reset" && (hasHeaders || this.copies.isDangerous)) return false;
+    return kind !== "timeout" && this.mayCharge();
+  }
+
+  /** What the client is told of it. */
+  verdict(cause: EspalierError): EspalierError {
+    return this.copies.isDangerous ? new EspalierError("request_breaks_engines", undefined, { cause }) : cause;
   }
 
   charge(): void {

@@ -4,10 +4,13 @@ import type { Connection, WireRequest } from "./connection.ts";
 import type { Deadlined, Deadlines } from "./deadlines.ts";
 import type { ConnectionUser, EnginePool } from "./engine-pool.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
+import type { RequestCopies } from "./request-copies.ts";
 
 /** An unwanted answer is read to its end up to this size and time, to keep the connection; past either it is closed. */
 const maxDiscardedBytes = 64 * 1024;
 const maxDiscardMs = 2_000;
+/** A kept connection that had gone stale ends about a round trip after the request was sent; later, the engine was at work on it. */
+const maxStaleMs = 1_000;
 
 /** What an attempt reports, and to whom. After `ended`, `failed` or `overdue` nothing more is reported. */
 export interface AttemptOwner {
@@ -30,6 +33,13 @@ export interface AttemptLimits {
   readonly clientWriteTimeoutMs: number;
 }
 
+/** What one request sets for each of its attempts. */
+export interface AttemptTerms {
+  /** On the clock's scale, when the whole answer must be there. */
+  readonly deadlineMs: number;
+  readonly copies: RequestCopies;
+}
+
 /**
  * - `queued`: waits for a connection. - `dialling`: has one that may not be open yet. - `sent`: waits for the answer.
  * - `begun`: the body has begun. - `discarding`: the answer is unwanted. - `done`.
@@ -45,8 +55,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
   readonly #deadlines: Deadlines;
   readonly #limits: AttemptLimits;
   readonly #startedAtMs: number;
-  /** On the clock's scale, when the whole answer must be there. */
-  readonly #deadlineMs: number;
+  readonly #terms: AttemptTerms;
   #phase: Phase = "queued";
   #connection: Connection | undefined;
   /** Since when the present phase, or the present silence in a body, lasts. */
@@ -54,7 +63,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
   /** Whether there was a chunk, a pause or a resumption since the last sweep. */
   #active = false;
   #paused = false;
-  #redialled = false;
   #discardedBytes = 0;
 
   constructor(
@@ -63,14 +71,14 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     request: WireRequest,
     deadlines: Deadlines,
     limits: AttemptLimits,
-    deadlineMs: number,
+    terms: AttemptTerms,
   ) {
     this.#owner = owner;
     this.#pool = pool;
     this.#request = request;
     this.#deadlines = deadlines;
     this.#limits = limits;
-    this.#deadlineMs = deadlineMs;
+    this.#terms = terms;
     this.#startedAtMs = deadlines.nowMs();
     this.#sinceMs = this.#startedAtMs;
   }
@@ -78,7 +86,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
   /** @returns false when the engine has no connection and no place in the queue; then nothing is reported */
   start(): boolean {
     this.#deadlines.watch(this);
-    if (this.#pool.acquire(this)) return true;
+    if (this.#acquire()) return true;
     this.#finish();
     return false;
   }
@@ -150,16 +158,17 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
 
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#phase === "done") return;
-    const unanswered = this.#phase === "dialling" || this.#phase === "sent";
-    const stale = unanswered && (this.#connection?.answered ?? 0) > 0;
     const classified = classifyError(error, this.#stage(), this.#connection?.ended ?? false);
     if (classified instanceof EspalierError) this.abort(classified);
-    else if (stale && !this.#redialled && classified.kind !== "protocol") this.#redial();
-    else this.#end(() => this.#owner.failed(classified.kind, classified.error));
+    else if (classified.kind !== "protocol" && this.#isStale() && this.#terms.copies.redial()) this.#redial();
+    else {
+      if (classified.kind === "reset" && this.#phase !== "discarding") this.#terms.copies.broke();
+      this.#end(() => this.#owner.failed(classified.kind, classified.error));
+    }
   }
 
   sweep(nowMs: number): void {
-    if (nowMs >= this.#deadlineMs && this.#phase !== "discarding") {
+    if (nowMs >= this.#terms.deadlineMs && this.#phase !== "discarding") {
       this.abort(new EspalierError("upstream_timeout", "The answer was not complete by the request's deadline."));
       return;
     }
@@ -202,15 +211,23 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     return this.#phase === "begun" ? "begun" : "sent";
   }
 
-  /** The connection had gone stale: the engine closed it while it was idle, or is a new process. */
+  /** Whether the engine closed the kept connection while it was idle, or is a new process. */
+  #isStale(): boolean {
+    if (this.#phase !== "dialling" && this.#phase !== "sent") return false;
+    return (this.#connection?.answered ?? 0) > 0 && this.#deadlines.nowMs() - this.#sinceMs < maxStaleMs;
+  }
+
+  #acquire(): boolean {
+    return this.#pool.acquire(this, this.#terms.copies.isResent);
+  }
+
   #redial(): void {
-    this.#redialled = true;
     this.#phase = "queued";
     const connection = this.#connection;
     this.#connection = undefined;
     this.#pool.discardIdle();
     if (connection) this.#pool.discard(connection);
-    if (this.#pool.acquire(this)) return;
+    if (this.#acquire()) return;
     this.#finish();
     this.#owner.failed("overloaded", new EspalierError("overloaded"));
   }

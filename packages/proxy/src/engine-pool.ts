@@ -40,10 +40,13 @@ export class EnginePool {
     return this.#open === this.#idle.length;
   }
 
-  /** @returns false when every connection is in use and the queue is full, or the pool is closed */
-  acquire(user: ConnectionUser): boolean {
+  /**
+   * @param prefersNew whether a new connection is taken before one that was used
+   * @returns false when every connection is in use and the queue is full, or the pool is closed
+   */
+  acquire(user: ConnectionUser, prefersNew = false): boolean {
     if (this.#closed) return false;
-    const connection = this.#idle.pop() ?? this.#openAnother();
+    const connection = (prefersNew ? this.#openAnother() : undefined) ?? this.#idle.pop() ?? this.#openAnother();
     if (connection) user.assigned(connection);
     else if (this.#waiting.size >= this.#options.maxQueued) return false;
     else this.#waiting.add(user);

@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { EspalierError } from "@espalier/common";
 import type { ApiFamily } from "@espalier/openai";
 import type { AttemptFailure } from "./failure.ts";
+import type { RequestCopies } from "./request-copies.ts";
 
 /** One engine as the proxy sees it. */
 export interface Upstream {
@@ -68,6 +69,7 @@ export interface Exchange {
   readonly requestId: string;
   /** Which wire shape an error frame takes in a stream that was cut. */
   readonly family: ApiFamily;
+  /** Emits `close` at the latest when its connection closes, which Node does not see to for one that is pipelined. */
   readonly response: ServerResponse;
   /** Lets the client's `authorization` and `x-api-key` through to the engine. */
   readonly forwardAuthorization?: boolean;
@@ -83,6 +85,8 @@ export interface Exchange {
   judge?(upstream: Upstream, status: number, head: Buffer, ended: boolean): "pass" | "decline" | "more";
   bodyFilter?(status: number, contentType: string): BodyFilter | undefined;
   readonly observer: ExchangeObserver;
+  /** Of the client's request, where more is sent for it than this exchange. */
+  readonly copies?: RequestCopies;
   /** When the answer must be complete, on the scale of the clock's `nowMs`. */
   readonly deadlineMs?: number;
 }

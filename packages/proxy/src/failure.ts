@@ -4,7 +4,7 @@ import type { Upstream } from "./exchange.ts";
 /**
  * - `connect`: no connection could be opened. Nothing was sent.
  * - `overloaded`: every connection to the engine is in use and its queue is full. Nothing was sent.
- * - `reset`: the connection ended early.
+ * - `reset`: the connection ended early. The engine may have had the request.
  * - `timeout`: the engine was silent for too long.
  * - `status`: the engine answered with a status that is worth another engine.
  * - `protocol`: the answer is not valid HTTP.
@@ -33,9 +33,9 @@ export interface AttemptFailure {
   readonly error: EspalierError;
 }
 
-/** Kinds that mean the engine did no visible work, or no fault of its own: another engine is tried at no charge to the retry budget. */
+/** Kinds that mean the engine did not get the request, or no fault of its own: another engine is tried at no charge to the retry budget. */
 export function isFreeToRetry(kind: FailureKind): boolean {
-  return kind !== "timeout" && kind !== "status" && kind !== "protocol";
+  return kind === "connect" || kind === "overloaded" || kind === "declined" || kind === "withdrawn";
 }
 
 export interface ClassifiedError {

@@ -30,6 +30,7 @@ export class Forwarding implements AttemptOwner {
   #head: AnswerHead;
   #attempt: Attempt | undefined;
   #upstream: Upstream | undefined;
+  /** Of the present attempt's answer; 0 before its headers. */
   #status = 0;
   #rawHeaders: readonly Buffer[] = [];
   #committed = false;
@@ -45,7 +46,7 @@ export class Forwarding implements AttemptOwner {
     this.#settled = settled;
     this.#sink = new ResponseSink(exchange.response);
     this.#head = new AnswerHead(exchange);
-    this.#record = new AttemptRecord(context, exchange.observer);
+    this.#record = new AttemptRecord(context, exchange);
   }
 
   start(): void {
@@ -119,7 +120,7 @@ export class Forwarding implements AttemptOwner {
       this.#record.lose(this.#upstream!, { kind, beforeFirstByte: !this.#committed, error });
       if (this.#committed) this.#close(error);
       else if (isFreeToRetry(kind)) this.#launch(this.#chooseFree());
-      else if (kind !== "protocol" || !this.#record.mayCharge() || !this.#chargedRetry()) this.#fail(error);
+      else if (!this.#record.mayResend(kind, this.#status > 0) || !this.#chargedRetry()) this.#fail(error);
     } catch (thrown) {
       this.#crash(thrown);
     }
@@ -156,6 +157,7 @@ export class Forwarding implements AttemptOwner {
     const { pools, deadlines, options } = this.#context;
     const { method, path, deadlineMs, observer } = this.#exchange;
     this.#upstream = upstream;
+    this.#status = 0;
     this.#head = new AnswerHead(this.#exchange);
     const withdraw = (): void => {
       if (this.#done || this.#committed || this.#record.hasFailed(upstream)) return;
@@ -171,7 +173,8 @@ export class Forwarding implements AttemptOwner {
         headers,
         body: upstream.body ? joinBody(upstream.body) : this.#body,
       };
-      this.#attempt = new Attempt(this, pool, request, deadlines, options, deadlineMs ?? Number.POSITIVE_INFINITY);
+      const terms = { deadlineMs: deadlineMs ?? Number.POSITIVE_INFINITY, copies: this.#record.copies };
+      this.#attempt = new Attempt(this, pool, request, deadlines, options, terms);
     } catch (thrown) {
       this.#record.lose(upstream, { kind: "connect", beforeFirstByte: true, error: asEspalierError(thrown) });
       return false;
@@ -270,7 +273,7 @@ export class Forwarding implements AttemptOwner {
   }
 
   #fail(error: EspalierError): void {
-    this.#finish({ kind: "failed", error, failures: this.#record.failures });
+    this.#finish({ kind: "failed", error: this.#record.verdict(error), failures: this.#record.failures });
   }
 
   /** A callback of the caller threw, or the code has a defect. Nothing of it may reach undici. */

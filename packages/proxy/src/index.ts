@@ -13,5 +13,6 @@ export {
   type TlsOptions,
 } from "./options.ts";
 export { createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
+export { RequestCopies } from "./request-copies.ts";
 export { retryAfterMs } from "./retry-after.ts";
 export type { SideCall, SideOutcome, SideRequest } from "./side-request.ts";

@@ -18,7 +18,7 @@ import { createRetryBudget } from "./retry-budget.ts";
 import { type SideCall, type SideRequest, sendSideRequest } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
 
-/** Per address, for control traffic. */
+/** Per address, for control traffic, and for what clients have engines asked. */
 const controlConnections = 4;
 const controlQueue = 64;
 
@@ -45,6 +45,8 @@ export interface Proxy extends Startable {
   sendBeside(request: SideRequest): SideCall;
   /** For control traffic: its connections are apart from those of `forward`. */
   readonly httpClient: HttpClient;
+  /** As `httpClient`, for what clients have engines asked: none of it stands before a health check. */
+  readonly lookupClient: HttpClient;
   /** Forgets an engine that left: what runs may finish, its idle connections close now. */
   drop(url: string): void;
   /** Connections from then on use these; those that are open stay. */
@@ -66,12 +68,9 @@ export function createProxy(deps: ProxyDeps): Proxy {
     keepAliveTimeoutMs,
     tls,
   });
-  const controlPools = createUpstreamPools({
-    maxConnections: controlConnections,
-    maxQueued: controlQueue,
-    keepAliveTimeoutMs,
-    tls,
-  });
+  const control = { maxConnections: controlConnections, maxQueued: controlQueue, keepAliveTimeoutMs, tls };
+  const controlPools = createUpstreamPools(control);
+  const lookupPools = createUpstreamPools(control);
   const deadlines = createDeadlines(deps.clock, deps.scheduler);
   const context: ForwardContext = {
     options,
@@ -97,9 +96,12 @@ export function createProxy(deps: ProxyDeps): Proxy {
     },
     sendBeside: (request) => sendSideRequest(context, request),
     httpClient: createHttpClient(controlPools, deps.scheduler),
+    lookupClient: createHttpClient(lookupPools, deps.scheduler),
     drop(url) {
+      const origin = URL.canParse(url) ? new URL(url).origin : url;
       pools.drop(url);
-      controlPools.drop(URL.canParse(url) ? new URL(url).origin : url);
+      controlPools.drop(origin);
+      lookupPools.drop(origin);
     },
     setTls(next) {
       tls.current = next;
@@ -113,6 +115,7 @@ export function createProxy(deps: ProxyDeps): Proxy {
       deadlines.abortAll(new EspalierError("draining"));
       pools.close();
       controlPools.close();
+      lookupPools.close();
     },
   };
 }

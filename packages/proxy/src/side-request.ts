@@ -5,11 +5,15 @@ import type { Exchange, Upstream } from "./exchange.ts";
 import type { FailureKind } from "./failure.ts";
 import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
 import { joinBody } from "./join-body.ts";
+import { RequestCopies } from "./request-copies.ts";
 import type { UpstreamPools } from "./upstream-pools.ts";
 
 /** A request beside a client's own, to one engine, whose answer the client does not see. */
 export interface SideRequest
-  extends Pick<Exchange, "method" | "path" | "headers" | "ownHeaders" | "body" | "requestId" | "forwardAuthorization"> {
+  extends Pick<
+    Exchange,
+    "method" | "path" | "headers" | "ownHeaders" | "body" | "requestId" | "forwardAuthorization" | "copies"
+  > {
   readonly upstream: Upstream;
   /** Bytes of the answer that are kept; what comes beyond is read and dropped. */
   readonly keptBytes: number;
@@ -48,7 +52,8 @@ export function sendSideRequest({ pools, deadlines, options }: SideContext, requ
     const headers = withUpstreamHeaders(requestHeaders(request), upstream);
     const wire = { method, path: pool.pathPrefix + path, headers, body: joinBody(request.body) };
     const owner = new SideAnswer(request.keptBytes, settle);
-    attempt = new Attempt(owner, pool, wire, deadlines, options, Number.POSITIVE_INFINITY);
+    const terms = { deadlineMs: Number.POSITIVE_INFINITY, copies: request.copies ?? new RequestCopies() };
+    attempt = new Attempt(owner, pool, wire, deadlines, options, terms);
     if (!attempt.start()) settle({ kind: "failed", failure: "overloaded", error: new EspalierError("overloaded") });
   } catch (thrown) {
     const error = new EspalierError("upstream_connect_failed", undefined, { cause: thrown });

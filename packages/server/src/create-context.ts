@@ -29,6 +29,7 @@ import { createControlClient } from "./control-client.ts";
 import type { RouterDependencies } from "./create-router.ts";
 import { createDecisionFeed } from "./dashboard/decision-feed.ts";
 import { createRequestMetrics } from "./data-plane/request-metrics.ts";
+import { createResponseFinder } from "./data-plane/response-finder.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createSplitParts } from "./disaggregation/split-parts.ts";
@@ -80,7 +81,7 @@ export function createContext(
   const ports: Ports = { clock, scheduler, random, logger, meter };
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
   const engineSide = createEngineSide(config, ports, pools);
-  const { proxy, http, index, mesh, fleet, prefix } = engineSide;
+  const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
@@ -122,6 +123,7 @@ export function createContext(
     metrics: createRequestMetrics(meter),
     decisions: createDecisionFeed({ clock, scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
+    responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),
     drain: createDrain({
       ...{ clock, scheduler, logger, servers, activeCount: () => inFlight.count },
       onStart: () => mesh?.setDraining(),
@@ -134,6 +136,7 @@ function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs
   const { clock, scheduler, logger, meter } = ports;
   const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
+  const lookups = createControlClient(proxy.lookupClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, ...ports });
   const kvPools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
@@ -148,12 +151,13 @@ function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs
     config,
     fleet,
     http,
+    lookups,
     index,
     sharing: mesh?.prefixSharing,
     pools: kvPools,
   });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
-  return { proxy, http, index, mesh, fleet, prefix };
+  return { proxy, http, lookups, index, mesh, fleet, prefix };
 }
 
 /** What decides of requests, and what decides alike of requests that are not sent. */

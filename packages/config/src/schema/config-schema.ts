@@ -41,6 +41,11 @@ export const configSchema = section("Configuration of Espalier.", {
     description: "Ask engines for the usage of a stream when the client did not, and keep the answer to ourselves.",
     default: true,
   }),
+  "trust-transfer-fields": flag({
+    description:
+      "Let clients say where engines fetch KV blocks and which rank serves them (`kv_transfer_params`, `bootstrap_host`, `x-data-parallel-rank` and their like). Only for clients that are routers themselves: engines connect to any address that is named.",
+    default: false,
+  }),
   health,
   scrape,
   breaker,

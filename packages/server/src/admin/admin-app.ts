@@ -7,6 +7,7 @@ import type { DashboardParts } from "../dashboard/dashboard-parts.ts";
 import { guardOrigins, registerPreflights } from "../dashboard/who-may-read.ts";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
 import { type Readiness, registerProbes } from "../data-plane/probe-routes.ts";
+import { createOpenAnswers } from "../lifecycle/open-answers.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { type Explain, registerExplain } from "./explain-route.ts";
@@ -46,6 +47,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
   const https = dependencies.tls && httpsOptions(dependencies.tls);
   // Node's HTTPS server has the whole interface of its HTTP server; fastify's types keep them apart.
   const app = fastify((https ? { ...options, https } : options) as FastifyHttpOptions<Server>);
+  createOpenAnswers().watch(app);
   app.setErrorHandler((error, request, reply) => {
     const known = fromFastifyError(error as Parameters<typeof fromFastifyError>[0], logger, request.id);
     const { status, headers, body } = errorResponse("openai", known);

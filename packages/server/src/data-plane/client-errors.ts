@@ -1,44 +1,18 @@
-import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { EspalierError } from "@espalier/common";
-import type { FastifyInstance } from "fastify";
+import type { OpenAnswers } from "../lifecycle/open-answers.ts";
 import { fromClientError } from "./error-reply.ts";
 
 /** Answers bytes that never became a request. */
-export interface ClientErrors {
-  /** Has the answers of an application watched, so that none is broken into. */
-  watch(app: FastifyInstance): void;
-  handle(error: NodeJS.ErrnoException, socket: Socket): void;
+export function answerClientError(openAnswers: OpenAnswers, error: NodeJS.ErrnoException, socket: Socket): void {
+  if (socket.writable && error.code !== "ECONNRESET" && mayAnswer(openAnswers, socket)) {
+    socket.end(rawErrorAnswer(fromClientError(error)));
+  } else socket.destroy();
 }
 
-export function createClientErrors(): ClientErrors {
-  // Arrays and not sets: V8 keeps the discarded tables of a set that changes with every request, and what they held.
-  const openAnswers = new WeakMap<Socket, ServerResponse[]>();
-
-  /** An error of our own would be read as a part, or instead, of an answer that is under way. */
-  const mayAnswer = (socket: Socket): boolean => {
-    for (const response of openAnswers.get(socket) ?? []) {
-      if (response.headersSent || response.req.complete) return false;
-    }
-    return true;
-  };
-  return {
-    watch(app) {
-      app.addHook("onRequest", (request, reply, done) => {
-        const { socket } = request.raw;
-        const open = openAnswers.get(socket) ?? [];
-        if (open.length === 0) openAnswers.set(socket, open);
-        open.push(reply.raw);
-        reply.raw.once("close", () => open.splice(open.indexOf(reply.raw), 1));
-        done();
-      });
-    },
-    handle(error, socket) {
-      if (socket.writable && error.code !== "ECONNRESET" && mayAnswer(socket)) {
-        socket.end(rawErrorAnswer(fromClientError(error)));
-      } else socket.destroy();
-    },
-  };
+/** An error of our own would be read as a part, or instead, of an answer that is under way. */
+function mayAnswer(openAnswers: OpenAnswers, socket: Socket): boolean {
+  return openAnswers.on(socket).every(({ headersSent, req }) => !headersSent && !req.complete);
 }
 
 /** There is no response object to write it with. */

@@ -1,4 +1,5 @@
 import type { Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { asEspalierError, EspalierError } from "@espalier/common";
 import { type ApiFamily, endpoints } from "@espalier/openai";
 import fastify, {
@@ -7,12 +8,13 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from "fastify";
+import { createOpenAnswers, type OpenAnswers } from "../lifecycle/open-answers.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
 import { beginTrace } from "../tracing/begin-trace.ts";
 import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
 import { holdDeclared, holdPieces } from "./body-room.ts";
-import { type ClientErrors, createClientErrors } from "./client-errors.ts";
+import { answerClientError } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
@@ -58,9 +60,9 @@ export function createDataPlaneApp(
   listener: ListenerSettings,
   readiness: () => Readiness,
 ): FastifyInstance {
-  const clientErrors = createClientErrors();
-  const app = createFastify(context, listener, clientErrors);
-  clientErrors.watch(app);
+  const openAnswers = createOpenAnswers();
+  const app = createFastify(context, listener, openAnswers);
+  openAnswers.watch(app);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("heldBytes", 0);
@@ -113,12 +115,8 @@ export function createDataPlaneApp(
 /** Longest part of a path that can be a parameter: the id of a stored response. */
 const maxParamLength = 256;
 
-function createFastify(
-  context: RouterContext,
-  listener: ListenerSettings,
-  clientErrors: ClientErrors,
-): FastifyInstance {
-  const { random } = context;
+function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
+  const { random, live } = context;
   const http = {
     maxHeaderSize: listener.maxHeaderBytes,
     connectionsCheckingInterval: 1_000,
@@ -133,8 +131,8 @@ function createFastify(
     forceCloseConnections: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
-      readRequestId(headers["x-request-id"], random),
-    clientErrorHandler: clientErrors.handle,
+      readRequestId(headers["x-request-id"], random, live.settings.trustTransferFields),
+    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => answerClientError(openAnswers, error, socket),
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();
       refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));

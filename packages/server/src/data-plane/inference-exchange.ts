@@ -8,6 +8,7 @@ import {
   type Exchange,
   type ExchangeObserver,
   type ExchangeOutcome,
+  RequestCopies,
   retryAfterMs,
   type Upstream,
 } from "@espalier/proxy";
@@ -17,6 +18,7 @@ import { AdapterRun } from "../adapters/adapter-run.ts";
 import { describeDecision } from "../dashboard/describe-decision.ts";
 import { servesAlone } from "../disaggregation/pair-roles.ts";
 import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
+import { answerHeaders } from "./answer-headers.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
 import { leaveAlone } from "./leave-alone.ts";
 import type { PlannedRequest } from "./planned-request.ts";
@@ -40,6 +42,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly forwardAuthorization: boolean;
   readonly response: ServerResponse;
   readonly observer: ExchangeObserver = this;
+  readonly copies = new RequestCopies();
   readonly judge?: NonNullable<Exchange["judge"]>;
 
   readonly #context: RouterContext;
@@ -81,7 +84,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.response = response;
     const { adapter } = plan.features;
     this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
-    if (plan.targets.some(({ engine }) => engine.kvTransfer)) this.#split = new SplitRun(context, plan);
+    if (plan.targets.some(({ engine }) => engine.kvTransfer)) this.#split = new SplitRun(context, plan, this.copies);
     if (!this.#split && !this.#adapter?.isManaged) return;
     this.judge = (_, status, head, ended) => {
       const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
@@ -106,6 +109,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   #dispatch(step: SplitStep | undefined): Upstream | undefined | Promise<Upstream | undefined> {
     const { pool, features, prompt, trace } = this.#plan;
     const { metrics, prefix, decisions } = this.#context;
+    if (this.copies.isDangerous) return undefined;
     const selection = step?.selection ?? this.#selectAlone();
     if (!selection) return undefined;
     const { target, reason, matchedTokens } = selection;
@@ -197,26 +201,13 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   }
 
   responseHeaders(): readonly string[] {
-    const overheadMs = this.#dispatchedMs - this.#plan.acceptedMs;
-    const headers = [
-      "x-espalier-worker",
-      this.#selection?.target.engine.id ?? "",
-      "x-espalier-policy",
-      this.#plan.pool.policy.name,
-      "x-espalier-attempts",
-      String(this.#attempts),
-      "x-espalier-overhead-ms",
-      overheadMs.toFixed(3),
-      "x-request-id",
-      this.requestId,
-    ];
-    const queuedMs = this.#admitted?.waitedMs ?? 0;
-    if (queuedMs > 0) headers.push("x-espalier-queued-ms", queuedMs.toFixed(3));
-    if (this.#plan.prompt) headers.push("x-espalier-cache-hit-tokens", String(this.#selection?.matchedTokens ?? 0));
-    const prefillWorker = this.#split?.prefillWorker;
-    if (prefillWorker !== undefined) headers.push("x-espalier-prefill-worker", prefillWorker);
-    if (this.#context.drain.started) headers.push("connection", "close");
-    return headers;
+    return answerHeaders(this.#context, this.#plan, {
+      selection: this.#selection,
+      attempts: this.#attempts,
+      overheadMs: this.#dispatchedMs - this.#plan.acceptedMs,
+      queuedMs: this.#admitted?.waitedMs ?? 0,
+      prefillWorker: this.#split?.prefillWorker,
+    });
   }
 
   firstByte(): void {

@@ -1,3 +1,5 @@
+import { EspalierError } from "@espalier/common";
+import { findTransferField } from "@espalier/disaggregation";
 import {
   type Endpoint,
   editBody,
@@ -16,7 +18,7 @@ import { locateResponse } from "./locate-response.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, bytesPerToken, ownHeaders } from "./run-exchange.ts";
+import { answer, bytesPerToken, clientHeaders, ownHeaders } from "./run-exchange.ts";
 
 const noBody = Buffer.alloc(0);
 
@@ -46,6 +48,10 @@ export function planInference(
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
   const view = readRequestView(endpoint, received, { maxDepth: context.live.settings.maxNesting });
+  const reserved = context.live.settings.trustTransferFields ? undefined : findTransferField(view);
+  if (reserved !== undefined) {
+    throw new EspalierError("reserved_field", `The field ${reserved} is for a router to set.`, { param: reserved });
+  }
   const complete = (onlyEngine: string | undefined): PlannedRequest | Promise<PlannedRequest> =>
     planView(context, request, { view, received, acceptedMs, onlyEngine });
   if (view.previousResponseId === undefined) return complete(undefined);
@@ -89,7 +95,7 @@ function planView(
     family: endpoint.family,
     method: endpoint.method,
     path: endpoint.path + queryOf(request.url),
-    headers: request.raw.rawHeaders,
+    headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
     requestId: request.id,

@@ -1,11 +1,17 @@
 import type { Random } from "@espalier/common";
+import { namesEngines } from "@espalier/disaggregation";
 
 const usableId = /^[\x21-\x7e]{1,128}$/;
 const usableTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;
 
-/** The id that ties one request's log lines, headers and engine logs together: the client's when usable, else a new one. */
-export function readRequestId(header: string | string[] | undefined, random: Random): string {
-  return typeof header === "string" && usableId.test(header) ? header : `req-${randomHex(random, 3)}`;
+/**
+ * The id that ties one request's log lines, headers and engine logs together: the client's when usable, else a new one.
+ *
+ * @param isTrusted whether the client may name engines in it
+ */
+export function readRequestId(header: string | string[] | undefined, random: Random, isTrusted = false): string {
+  const isUsable = typeof header === "string" && usableId.test(header) && (isTrusted || !namesEngines(header));
+  return isUsable ? header : `req-${randomHex(random, 3)}`;
 }
 
 /** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */

@@ -18,6 +18,7 @@ import type { PrefixParts } from "../prefix/prefix-parts.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { ApiKey } from "./api-keys.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
+import type { ResponseFinder } from "./response-finder.ts";
 import type { StoredResponses } from "./stored-responses.ts";
 
 /** What the data plane reads of the configuration. */
@@ -28,6 +29,8 @@ export interface DataPlaneSettings {
   readonly maxConcurrentRequests: number;
   readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
+  /** Whether clients may say where engines fetch KV blocks. */
+  readonly trustTransferFields: boolean;
   /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
   readonly forwardPaths: readonly string[];
 }
@@ -67,6 +70,7 @@ export interface RouterContext {
   readonly mesh: MeshParts | undefined;
   readonly metrics: RequestMetrics;
   readonly storedResponses: StoredResponses;
+  readonly responseFinder: ResponseFinder;
   readonly connections: ConnectionLimit;
   readonly drain: Drain;
   readonly inFlight: InFlightCount;

@@ -1,4 +1,5 @@
 import { asEspalierError, type EspalierError } from "@espalier/common";
+import { withoutTransferHeaders } from "@espalier/disaggregation";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { forwardAdmitted } from "../admission/forward-admitted.ts";
@@ -77,7 +78,7 @@ export function passOn(
     family: "openai",
     method: request.method,
     path: request.url,
-    headers: request.raw.rawHeaders,
+    headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
     requestId: request.id,
@@ -92,6 +93,11 @@ export function passOn(
     storesResponse: false,
     acceptedMs: context.clock.nowMs(),
   };
+}
+
+/** Those of the client that go on, as far as it is for this router to say. */
+export function clientHeaders({ live }: RouterContext, { raw }: FastifyRequest): readonly string[] {
+  return live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
 }
 
 /** What the router itself says of a request to the engine: the trace context, and the client's address; flat pairs. */

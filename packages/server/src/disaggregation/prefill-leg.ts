@@ -1,5 +1,5 @@
 import type { Span } from "@espalier/common";
-import type { SideCall, SideOutcome } from "@espalier/proxy";
+import type { RequestCopies, SideCall, SideOutcome } from "@espalier/proxy";
 import type { Placement, PromptWork, Selection } from "@espalier/routing";
 import type { LoadTicket, Permit, Target } from "@espalier/workers";
 import type { PlannedRequest } from "../data-plane/planned-request.ts";
@@ -18,6 +18,8 @@ export interface PrefillRequest {
   readonly headers: readonly string[];
   /** Bytes of the answer that are read; the rest is dropped. */
   readonly keptBytes: number;
+  /** Of the client's request. */
+  readonly copies: RequestCopies;
 }
 
 /**
@@ -38,7 +40,7 @@ export class PrefillLeg {
   readonly #span: Span | undefined;
   #placement: Placement | undefined;
 
-  constructor(context: RouterContext, { plan, selection, body, headers, keptBytes }: PrefillRequest) {
+  constructor(context: RouterContext, { plan, selection, body, headers, keptBytes, copies }: PrefillRequest) {
     const { target, matchedTokens } = selection;
     const { pool, features, prompt, trace } = plan;
     this.#context = context;
@@ -67,6 +69,7 @@ export class PrefillLeg {
       forwardAuthorization: pool.forwardAuthorization,
       body,
       keptBytes,
+      copies,
       upstream: {
         key: target.key,
         url: target.engine.url,

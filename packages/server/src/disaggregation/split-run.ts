@@ -1,5 +1,5 @@
 import { cacheVerdict, type LegEdits, type LegEngine, type PairLegs, transferVerdict } from "@espalier/disaggregation";
-import type { FailureKind } from "@espalier/proxy";
+import { type FailureKind, RequestCopies } from "@espalier/proxy";
 import type { Selection } from "@espalier/routing";
 import type { LoadTicket, Target } from "@espalier/workers";
 import { adapterCallsOf } from "../adapters/adapter-calls.ts";
@@ -31,6 +31,7 @@ type Stage = "undecided" | "probing" | "decoding" | "alone";
 export class SplitRun {
   readonly #context: RouterContext;
   readonly #plan: PlannedRequest;
+  readonly #copies: RequestCopies;
   readonly #triedPrefill = new Set<string>();
   #tried: ReadonlySet<string> = new Set();
   #stage: Stage = "undecided";
@@ -52,9 +53,11 @@ export class SplitRun {
   #isShort = false;
   #isOver = false;
 
-  constructor(context: RouterContext, plan: PlannedRequest) {
+  /** @param copies of the client's request */
+  constructor(context: RouterContext, plan: PlannedRequest, copies = new RequestCopies()) {
     this.#context = context;
     this.#plan = plan;
+    this.#copies = copies;
   }
 
   /** Who computed the prompt; undefined for an engine that answers alone. */
@@ -220,6 +223,7 @@ export class SplitRun {
       body: this.#plan.split!.edit(this.#withAdapter(selection, set), { isAnswer: false, workMs }),
       headers,
       keptBytes,
+      copies: this.#copies,
     });
     return this.#leg;
   }
@@ -259,7 +263,7 @@ export class SplitRun {
     const { targets } = this.#plan;
     if (targets.some((target) => target.usable && servesAlone(target) && !this.#tried.has(target.key)))
       return undefined;
-    return this.#pairs < maxPairs ? this.#decide() : undefined;
+    return this.#pairs < maxPairs && !this.#copies.isDangerous ? this.#decide() : undefined;
   }
 
   #step(selection: Selection<Target>, { set, headers }: LegEdits): SplitStep {

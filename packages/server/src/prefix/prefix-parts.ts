@@ -63,6 +63,8 @@ export interface PrefixPartsOptions {
   /** No target of the fleet has one of their numbers. None unless given. */
   readonly pools?: readonly PoolTarget[];
   readonly http: HttpClient;
+  /** For what prompts of clients have engines asked. */
+  readonly lookups: HttpClient;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
@@ -119,6 +121,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
         });
   const reader = createPromptReader({
     ...options,
+    http: options.lookups,
     tokenizers,
     ...tokenize,
     meters,

@@ -1,5 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import type { SideOutcome } from "@espalier/proxy";
+import { RequestCopies } from "@espalier/proxy";
 import { expect, test } from "vitest";
 import { choosePair } from "../../src/disaggregation/choose-pair.ts";
 import { PrefillLeg, type PrefillOutcome } from "../../src/disaggregation/prefill-leg.ts";
@@ -13,6 +14,7 @@ function begin(rig: SplitRig, keptBytes = 100): PrefillLeg {
   const pair = choosePair(rig.context, plan, untried);
   if (!pair.protocol) throw new Error("no pair");
   return new PrefillLeg(rig.context, {
+    copies: new RequestCopies(),
     ...{ plan, selection: pair.prefill, body: [Buffer.from("{}")], headers: ["x-leg", "1"], keptBytes },
   });
 }

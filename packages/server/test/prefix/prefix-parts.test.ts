@@ -50,7 +50,7 @@ describe("without events", () => {
     const config = configOf(`kv-events: { mode: off }\n${yaml}`);
     const parts = createPrefixParts({
       ...time,
-      ...{ config, fleet, http, meter, random: createSeededRandom(1), logger: silentLogger },
+      ...{ config, fleet, http, lookups: http, meter, random: createSeededRandom(1), logger: silentLogger },
       ...{ index: createPrefixIndex({ maxTargets: maxKnownTargets }), sharing: undefined },
     });
     await parts.start();
@@ -150,7 +150,7 @@ async function startEngine() {
   const ports = { clock, scheduler, http, random: createSeededRandom(1), logger: silentLogger, meter: silentMeter };
   const fleet = createFleet({ ...ports, options });
   const parts = createPrefixParts({
-    ...{ ...ports, fleet, config: configOf(""), sharing: undefined },
+    ...{ ...ports, lookups: http, fleet, config: configOf(""), sharing: undefined },
     index: createPrefixIndex({ maxTargets: maxKnownTargets }),
   });
   await parts.start();

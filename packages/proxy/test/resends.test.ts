@@ -1,0 +1,124 @@
+import type { Socket } from "node:net";
+import { RequestCopies } from "@espalier/proxy";
+import { createVirtualTime, waitFor } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { deadUrl, namedEngine, rawEngine } from "./engines.ts";
+import { createRig, send } from "./rig.ts";
+
+/*
+ * One prompt could take a whole fleet down: a connection that was reset after the request had been sent counted like one
+ * that could not be opened, so the request went on to every engine there was, twice where connections had been kept.
+ * What is sent again may be what broke the engine.
+ */
+
+/** Engines that end the connection of each request while it is poison, and how often each got such a request. */
+async function breakable(count: number, end: (socket: Socket) => void = (socket) => socket.resetAndDestroy()) {
+  const executed: number[] = Array.from({ length: count }, () => 0);
+  let isPoison = true;
+  const open = (_: unknown, at: number) =>
+    rawEngine((socket) => {
+      if (!isPoison) {
+        socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        return;
+      }
+      executed[at]! += 1;
+      end(socket);
+    });
+  const engines = await Promise.all(executed.map(open));
+  const poison = (is: boolean): void => {
+    isPoison = is;
+  };
+  return { urls: engines.map(({ url }) => url), engines, executed, poison };
+}
+
+const codeOf = (body: Buffer): string => JSON.parse(body.toString()).error.code;
+
+test("a request that broke two engines is not tried on a third, and has an error of its own; the next one is served", async () => {
+  const { urls, executed, poison } = await breakable(8);
+  const rig = await createRig({ engines: urls });
+  const answer = await send(rig.port);
+  expect([answer.status, codeOf(answer.body)]).toEqual([502, "request_breaks_engines"]);
+  expect(executed).toEqual([1, 1, 0, 0, 0, 0, 0, 0]);
+  poison(false);
+  expect((await send(rig.port)).body.toString()).toBe("ok");
+});
+
+test.each([1_024, 1])(
+  "on kept connections too: one is redialled at the first engine, and that is all (of %i)",
+  async (max) => {
+    const { urls, executed, poison } = await breakable(3);
+    let first = 0;
+    const next = (tried: readonly unknown[]) => toEngine(urls, first + tried.length);
+    const options = { maxConnectionsPerEngine: max };
+    const rig = await createRig({ engines: [], options, exchange: () => ({ next }) });
+    poison(false);
+    for (; first < 3; first++) expect((await send(rig.port)).status).toBe(200);
+    poison(true);
+    first = 0;
+    expect(codeOf((await send(rig.port)).body)).toBe("request_breaks_engines");
+    expect(executed).toEqual([2, 1, 0]);
+  },
+);
+
+const toEngine = (urls: readonly string[], at: number) =>
+  urls[at] === undefined ? undefined : { key: String(at), url: urls[at], headers: [] };
+
+test.each([
+  ["headers", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"],
+  ["headers with a length", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"],
+])("an engine that ends the connection after its %s was at work: no other one is asked", async (_, head) => {
+  const { urls, executed } = await breakable(2, (socket) => socket.end(head));
+  const rig = await createRig({ engines: urls });
+  const answer = await send(rig.port);
+  expect([answer.status, codeOf(answer.body)]).toEqual([502, "upstream_reset"]);
+  expect(executed).toEqual([1, 0]);
+});
+
+test("a resend is charged to the budget: with none left, none is made, and engines that cannot be reached cost nothing", async () => {
+  const { urls, executed } = await breakable(1);
+  const options = { retry: { budgetMinimum: 1, budgetRatio: 0 } };
+  const rig = await createRig({
+    engines: [await deadUrl(), ...urls, await deadUrl(), (await namedEngine("d")).url],
+    options,
+  });
+  expect((await send(rig.port)).status).toBe(200);
+  const second = await send(rig.port);
+  expect([second.status, codeOf(second.body)]).toEqual([502, "upstream_reset"]);
+  expect(executed).toEqual([2]);
+});
+
+test("a kept connection that ends a second after it got the request had not gone stale: the engine has failed", async () => {
+  const time = createVirtualTime();
+  const sockets: Socket[] = [];
+  const { urls, executed, poison } = await breakable(1, (socket) => sockets.push(socket));
+  const rig = await createRig({ engines: [...urls, (await namedEngine("b")).url], time });
+  poison(false);
+  await send(rig.port);
+  poison(true);
+  const answer = send(rig.port);
+  await waitFor(() => sockets.length === 1, { what: "the request at the engine" });
+  time.advance(1_000);
+  sockets[0]!.resetAndDestroy();
+  expect((await answer).body.toString()).toBe('{"engine":"b"}');
+  expect([executed, rig.events.at(4)]).toEqual([[1], "fail a reset"]);
+});
+
+test("what was sent beside a request counts with it", async () => {
+  const { urls, executed } = await breakable(3);
+  const copies = new RequestCopies();
+  const rig = await createRig({ engines: urls.slice(1), exchange: () => ({ copies }) });
+  const beside = { method: "POST", path: "/", headers: [], body: [], requestId: "r", keptBytes: 0, copies };
+  await rig.proxy.sendBeside({ ...beside, upstream: { key: "beside", url: urls[0]!, headers: [] } }).outcome;
+  expect(codeOf((await send(rig.port)).body)).toBe("request_breaks_engines");
+  expect(executed).toEqual([1, 1, 0]);
+});
+
+test("what is sent again takes a connection of its own, so that it is not lost to one that has gone stale", async () => {
+  const [first, second] = [await breakable(1), await breakable(1)];
+  const rig = await createRig({ engines: [...first.urls, ...second.urls] });
+  first.poison(true);
+  second.poison(false);
+  expect((await send(rig.port)).body.toString()).toBe("ok");
+  expect((await send(rig.port)).body.toString()).toBe("ok");
+  expect(second.engines[0]!.sockets).toHaveLength(2);
+});

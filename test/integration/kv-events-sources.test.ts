@@ -1,4 +1,3 @@
-import { createServer } from "node:net";
 import { silentLogger, systemClock } from "@espalier/common";
 import { createKvEventPublisher, type KvEventPublisher, type WireEvent } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
@@ -15,6 +14,7 @@ import {
 import { ask, tokensOf } from "./cached-turns.ts";
 import type { Json } from "./client.ts";
 import { jsonEngine } from "./engines.ts";
+import { freePort } from "./free-port.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
@@ -22,14 +22,6 @@ afterEach(() => rig.close());
 
 const complete = (router: RunningRouter, prompt: readonly number[], fields: Json = {}) =>
   ask(router, "/v1/completions", { prompt, max_tokens: 1, ...fields });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 /** The blocks of a prompt as an engine announces them. */
 function stored(prompt: readonly number[], fields: { readonly adapter?: string; readonly cacheSalt?: string } = {}) {

@@ -1,8 +1,9 @@
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
-import { feedsOf, publishingSims, restartEngine } from "./cache-rig.ts";
+import { feedsOf, publishingSims, restartEngine, untilFeed } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
 import { post } from "./client.ts";
+import { freePort } from "./free-port.ts";
 import { joinRouter, meshOf, meshRouters, targetOf, untilFolded, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 
@@ -17,6 +18,21 @@ async function fill(sim: Sim, prompt: readonly number[]): Promise<void> {
 
 const complete = (router: RunningRouter, prompt: readonly number[]) =>
   ask(router, "/v1/completions", { prompt, max_tokens: 1 });
+
+const onPorts = (port: number, kvPort: number): Promise<readonly Sim[]> =>
+  publishingSims(rig, 1, { port, kvEvents: { dialect: "vllm-0.32", port: kvPort } });
+
+/** An engine, and how to start another process in its place. Its events and their history take two ports in a row. */
+async function replaceableSim(attempts = 10): Promise<{ sim: Sim; startAgain: () => Promise<readonly Sim[]> }> {
+  const [port, kvPort] = [await freePort(), await freePort()];
+  try {
+    const [sim] = await onPorts(port, kvPort);
+    return { sim: sim!, startAgain: () => onPorts(port, kvPort) };
+  } catch (error) {
+    if (attempts === 0) throw error;
+    return replaceableSim(attempts - 1);
+  }
+}
 
 /** What each router has to do with an engine's events. */
 async function rolesOf(routers: readonly RunningRouter[], sim: Sim): Promise<readonly string[]> {
@@ -134,6 +150,39 @@ describe("three routers", () => {
       await untilFolded(routers, sims);
     }
   });
+});
+
+/**
+ * Five of five prompts went to the empty engine with 576 tokens predicted and 0 cached: its feed had changed readers
+ * while it was down, the new reader had no number to miss, and an empty history voided nothing before the first event.
+ */
+test("an engine that was killed and started again has no credit before its first event, though its reader changed", async () => {
+  const { sim, startAgain } = await replaceableSim();
+  const routers = await meshRouters(rig, 3, [sim]);
+  await untilRead(routers, 1);
+  const prompts = Array.from({ length: 5 }, (_, seed) => tokensOf(seed, 600));
+  for (const prompt of prompts) await fill(sim, prompt);
+  await untilFolded(routers, [sim]);
+  const leaving = await untilRole(routers, sim, "owner");
+  const others = routers.filter((router) => router !== leaving);
+  await sim.stop();
+  await leaving.router.stop();
+  await untilRole(others, sim, "owner");
+  const [again] = await startAgain();
+  const owner = await untilRole(others, again!, "owner");
+  await untilFeed(owner, again!, "live nothing-published", 20_000);
+  for (const router of others) {
+    await waitFor(async () => (await targetOf(router, again!))?.worth === "complete", {
+      what: "a feed that is read",
+    });
+    await waitFor(async () => (await router.workers())[0]?.targets[0]?.usable, { what: "a usable engine" });
+  }
+  const answers = [];
+  for (const [at, prompt] of prompts.entries()) answers.push(await complete(others[at % 2]!, prompt));
+  expect(answers.map(({ predicted, cached }) => [predicted, cached])).toEqual(prompts.map(() => [0, 0]));
+  await untilFolded(others, [again!]);
+  for (const router of others)
+    expect(await complete(router, prompts[0]!)).toMatchObject({ predicted: 592, cached: 592 });
 });
 
 test("a router that joins late knows what was told before", async () => {

@@ -1,3 +1,5 @@
+import { crc32 } from "node:zlib";
+
 /** Identifies one message of an engine among all lives of all engines. */
 export interface BatchMark {
   readonly sequence: number;
@@ -16,4 +18,18 @@ export interface Life extends BatchMark {
 /** The same in every router that names a life by the same message. */
 export function lifeId({ sequence, timestampUs, checksum }: BatchMark): string {
   return `${sequence}.${timestampUs}.${checksum.toString(16)}`;
+}
+
+/**
+ * The life of an engine that was restarted and has published nothing yet: it ends the one before, and holds nothing. The
+ * same in every router that finds it, and as late as the life before, so that the first message names a later one.
+ */
+export function unreadLifeAfter(before: Life): Life {
+  const predecessor = lifeId(before);
+  return { sequence: 0, timestampUs: before.timestampUs, checksum: crc32(predecessor), predecessor };
+}
+
+/** Whether a life was made known before its first message. */
+export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
+  return sequence === 0 && predecessor !== null && checksum === crc32(predecessor);
 }

@@ -3,6 +3,9 @@ import type { Origin } from "../origin.ts";
 /** What a feed's events are worth to who routes by them; the server's feed states have the details. */
 export type FeedWorth = "complete" | "partial" | "void" | "none";
 
+/** The reason of a feed, as `kv-events` names it, whose engine has answered that it has published nothing. */
+export const nothingPublished = "nothing-published";
+
 /** Says that a router reads a target's events for everybody. Plain JSON in the journal of that router. */
 export interface FeedClaim {
   /** Target's key. */

@@ -1,5 +1,5 @@
 import type { FoldState } from "../facts/fact-fold.ts";
-import { type Life, lifeId } from "../facts/life.ts";
+import { isUnread, type Life, lifeId, unreadLifeAfter } from "../facts/life.ts";
 import { compareLife, isBefore } from "./compare-life.ts";
 import { isSameMessage, MarkHistory } from "./mark-history.ts";
 import { lastSequenceOf } from "./plan-takeover.ts";
@@ -81,11 +81,22 @@ export class FeedLife {
     return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }
 
+  /** What to call the run while the engine has published nothing; undefined when the life that is known may be it. */
+  nameUnread(state: FoldState | undefined): Life | undefined {
+    if (this.marks.newest !== undefined || !state?.life) return undefined;
+    if (isUnread(state.life) && state.last === undefined) return undefined;
+    return unreadLifeAfter(state.life);
+  }
+
   /** Begins the life that the run was called, if that is the newest; else another one has followed that name already. */
   beginNamed(name: Life, state: FoldState | undefined): boolean {
     const isNewest = state?.life !== undefined && lifeId(state.life) === lifeId(name);
     if (isNewest) this.begin(state.life);
     else this.#isEarliestTaken = true;
     return isNewest;
+  }
+
+  describe() {
+    return { life: this.#current ? lifeId(this.#current) : null, sequence: this.marks.newest?.sequence ?? null };
   }
 }

@@ -52,6 +52,18 @@ export class FeedWriter {
     this.#feeds.declare(life);
   }
 
+  /** Declares a life; no other one matters any more. */
+  declareAlone(life: Life): void {
+    this.#feeds.declare(life);
+    this.#feeds.retireOthers(life);
+  }
+
+  /** A life was declared that is the newest now. */
+  named(life: Life): void {
+    this.meters.lifeNamed();
+    this.#feeds.retireOthers(life);
+  }
+
   write(life: Life, entries: readonly KeptEntry[]): void {
     this.#feeds.write(life, entries);
   }
@@ -100,6 +112,10 @@ export class FeedWriter {
     const urgency = isOpenLong ? "due" : this.#urgency(state, nowMs);
     if (urgency === "none" || (urgency === "due" && state.progress === "open" && !isOpenLong)) return;
     if (urgency === "overdue" || (this.#options.takeCutTurn?.() ?? true)) this.cut(state);
+  }
+
+  describe() {
+    return { inheritedBlocks: this.inheritedBlocks, unknownRemovals: this.unknownRemovals };
   }
 
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {

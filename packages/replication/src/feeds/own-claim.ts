@@ -1,5 +1,5 @@
 import type { Origin } from "../origin.ts";
-import { type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "./feed-claim.ts";
+import { type FeedClaim, type FeedWorth, holdsAgainst, nothingPublished, type PostedClaim } from "./feed-claim.ts";
 import type { FeedJournal } from "./feed-reader.ts";
 
 export interface OwnClaimOptions {
@@ -37,6 +37,11 @@ export class OwnClaim {
     return unusable === null && (worth === "complete" || worth === "partial");
   }
 
+  /** Whether the engine has answered that it has published nothing since it was started. */
+  get isOfNothing(): boolean {
+    return this.isWorthAnything && this.#worth.reason === nothingPublished;
+  }
+
   /** Whether any other router claims the feed. */
   hasOthers(): boolean {
     return this.#options.claimsOf().some(({ origin }) => !this.#isOwn(origin));
@@ -49,6 +54,11 @@ export class OwnClaim {
     this.#stamp = stamp();
     for (const { claim } of claimsOf()) this.#stamp = Math.max(this.#stamp, claim.stamp + 1);
     journal.claim({ target, stamp: this.#stamp, ...this.#worth });
+  }
+
+  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
+  postUnread(): void {
+    if (this.isWorthAnything && !this.isPosted) this.post();
   }
 
   withdraw(): void {

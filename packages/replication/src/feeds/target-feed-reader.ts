@@ -61,8 +61,7 @@ export class TargetFeedReader implements FeedReader {
     this.#isComplete = isComplete;
     // What the ledger knows without any role is not kept, but must not be taken for nothing later.
     if (this.#wanted === "none") return;
-    const { sequence, timestampUs, checksum } = mark;
-    this.#take({ kind: "record", sequence, timestampUs, checksum, isComplete, ops });
+    this.#take({ kind: "record", ...mark, isComplete, ops });
     if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
   }
 
@@ -138,16 +137,13 @@ export class TargetFeedReader implements FeedReader {
   }
 
   describe(): FeedReaderDescription {
-    const { current, marks } = this.#run;
     return {
       role: this.role,
-      life: current ? lifeId(current) : null,
-      sequence: marks.newest?.sequence ?? null,
+      ...this.#run.describe(),
       isComplete: this.#isComplete,
       keptRecords: this.#kept.count,
       keptBytes: this.#kept.byteLength,
-      inheritedBlocks: this.#writer.inheritedBlocks,
-      unknownRemovals: this.#writer.unknownRemovals,
+      ...this.#writer.describe(),
     };
   }
 
@@ -196,8 +192,7 @@ export class TargetFeedReader implements FeedReader {
   }
 
   #yield(): void {
-    const { key, logger } = this.#options;
-    logger.info("another router has taken a feed over", { target: key });
+    this.#options.logger.info("another router has taken a feed over", { target: this.#options.key });
     this.#writer.meters.yielded();
     this.#claim.withdraw();
     this.#hasYielded = true;
@@ -238,9 +233,15 @@ export class TargetFeedReader implements FeedReader {
     return newest.sequence >= lastSequenceOf(state);
   }
 
-  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
+  /** An engine whose history is empty holds nothing: what others have read was of a process before it. */
   #claimUnread(): void {
-    if (this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
+    const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
+    if (life) {
+      this.#writer.declareAlone(life);
+      // Whatever the engine says first is later than this, whatever its clock says.
+      this.#run = new FeedLife(lifeId(life));
+    }
+    this.#claim.postUnread();
   }
 
   /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
@@ -250,8 +251,7 @@ export class TargetFeedReader implements FeedReader {
     if (!life) return false;
     this.#writer.declare(life);
     if (!this.#run.beginNamed(life, this.#state())) return false;
-    this.#writer.meters.lifeNamed();
-    this.#writer.retireOthers(life);
+    this.#writer.named(life);
     logger.info("a new life of an engine", { target: key, life: lifeId(life), after: life.predecessor });
     return true;
   }

@@ -74,7 +74,9 @@ describe("an owner", () => {
     rig.exchange();
     expect(b.reader.role).toBe("owner");
     expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
-    expect(c.fold.state(target)?.life, "nothing is said of the engine before it says something").toEqual(before);
+    if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
+    else expect(c.fold.state(target)?.life, "nothing is said of an engine of which nothing is known").toEqual(before);
+    const known = c.fold.state(target)!.life!;
     rig.publish(5);
     if (!isNew) b.miss(20);
     b.read();
@@ -82,7 +84,7 @@ describe("an owner", () => {
     expect([a.claims.size, b.reader.role]).toEqual([1, "owner"]);
     rig.expectEqual();
     if (isNew) rig.expectTruth();
-    if (isNew) expect(c.fold.state(target)?.life?.predecessor).toBe(lifeId(before));
+    if (isNew) expect(c.fold.state(target)?.life?.predecessor).toBe(lifeId(known));
   });
 
   test("without a feed any more takes its claim back", () => {
@@ -114,6 +116,70 @@ describe("an owner", () => {
     expect(b.held()).toEqual(a.held());
   });
 });
+
+/**
+ * Requests were sent to an empty engine for the cache of the process before it: only a message names a life, and an
+ * engine that was restarted has none before its first request. That its history is empty voided nothing.
+ */
+describe.each(["by another router", "by the same one"])(
+  "the history of an engine that was restarted, read %s",
+  (how) => {
+    function emptied() {
+      const { rig, a, b, c } = pair(11);
+      rig.publish(40);
+      a.read();
+      b.read();
+      rig.exchange();
+      expect(c.held().length).toBeGreaterThan(0);
+      rig.engine.restart();
+      if (how === "by the same one") {
+        a.notice();
+        return { rig, reader: a, others: [b, c] };
+      }
+      a.reader.stop();
+      const fresh = rig.add("d");
+      fresh.reader.setRole("owner");
+      rig.exchange();
+      return { rig, reader: fresh, others: [b, c] };
+    }
+
+    test("voids at all routers what the process before held, once its history is empty", () => {
+      const { rig, reader, others } = emptied();
+      reader.reader.worth("complete", "live", "nothing-published", null);
+      rig.exchange();
+      for (const router of others) expect(router.held()).toEqual([]);
+      const [state] = others.map((router) => router.fold.state(target));
+      expect(state).toMatchObject({ progress: "current", isComplete: true, last: undefined });
+      rig.settle();
+      expect(others[0]!.fold.state(target), "said once").toEqual(state);
+      rig.publish(30);
+      for (const router of [reader, ...others]) if (router !== reader) router.notice();
+      reader.read();
+      rig.settle();
+      expect(rig.owners()).toEqual([reader.store.own.origin.router]);
+      rig.expectTruth([reader, ...others]);
+    });
+
+    test("voids nothing while it is not known that the history is empty", () => {
+      const { rig, reader, others } = emptied();
+      for (const worth of ["void", "partial", "none"] as const)
+        reader.reader.worth(worth, "partial", "nothing-received", null);
+      rig.exchange();
+      for (const router of others) expect(router.held().length).toBeGreaterThan(0);
+    });
+
+    test("goes on though the engine's clock was set back", () => {
+      const { rig, reader, others } = emptied();
+      reader.reader.worth("complete", "live", "nothing-published", null);
+      rig.exchange();
+      rig.engine.setClockBack(3_600_000_000);
+      rig.publish(30);
+      reader.read();
+      rig.settle();
+      rig.expectTruth([reader, ...others]);
+    });
+  },
+);
 
 describe("a backup that becomes the owner", () => {
   test("writes what is missing, without loss and without a snapshot", () => {

@@ -55,6 +55,10 @@ export class ModelEngine {
     this.messages = [];
     this.#nowUs += 8_000_000;
   }
+
+  setClockBack(byUs: number): void {
+    this.#nowUs -= byUs;
+  }
 }
 
 /** The chain hash of a block, as two words. */

@@ -95,6 +95,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
   const maxTargets = options.maxTargets ?? 16;
   const index = createPrefixIndex({ maxTargets, maxBlocks: 65_536, maxPlacedBlocks: 1_048_576 });
   const slots = createTargetSlots(maxTargets);
+  for (const key of ["e/0", "e/1", "e/2", "x", "y"]) slots.slotOf(key);
   const meter = createRecordingMeter();
   const hlc = createHybridClock(time.clock);
   const lives = new Map<string, Life>();

@@ -55,6 +55,11 @@ export class ModelEngine {
     this.messages = [];
     this.#nowUs += 8_000_000;
   }
+
+  /** Sets the clock, forward or back. */
+  setClock(byUs: number): void {
+    this.#nowUs += byUs;
+  }
 }
 
 /** The chain hash of a block, as two words. */

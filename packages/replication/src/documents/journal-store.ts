@@ -103,6 +103,8 @@ export class Journals implements JournalStore {
   }
 
   declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined {
+    const { router, epoch } = this.#own.origin;
+    if (origin.router === router && origin.epoch === epoch) return this.#own.declarationOf(feed);
     return this.#replicas.get(journalName(this.#pool, origin))?.declaration(feed);
   }
 

@@ -28,8 +28,13 @@ export interface JournalObserver {
 export interface JournalWriter {
   readonly origin: Origin;
   readonly name: string;
-  /** @returns the number of the feed: the same for the same target and life */
+  /** @returns the number of the feed: the same for the same target and life, until `retireFeed` */
   declareFeed(declaration: FeedDeclaration): number;
+  /**
+   * As `declareFeed`, for prompts that are placed: once they are placed in another life of the target, the number is given
+   * up unless the target's events are written under it.
+   */
+  placingFeed(declaration: FeedDeclaration): number;
   /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
   declarationOf(feed: number): FeedDeclaration | undefined;
   /** What all numbers stand for that are given out now. */
@@ -85,6 +90,7 @@ export interface JournalStore extends ReplicatedDocuments {
   drop(origin: Origin): void;
   /** Every entry that a journal of another router holds now, for those who come to a target late. */
   entriesOf(origin: Origin): Generator<readonly FactEntry[], void, undefined>;
+  /** Of any journal, the own one included. */
   declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined;
   claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim>;
   stats(): JournalStats;

@@ -35,6 +35,8 @@ interface Declared {
   readonly declaration: FeedDeclaration;
   readonly statement: LogValue;
   clock: number | undefined;
+  /** Whether whoever reads the target's events writes of it, and gives it up. */
+  isRead: boolean;
 }
 
 /** Writes the journal of this router. */
@@ -45,8 +47,8 @@ export class OwnJournal implements JournalWriter {
   readonly #settled = new SettledItems();
   readonly #placements: PlacementItems;
   readonly #feeds = new Map<string, number>();
-  /** The feed that was last asked for of each target: nearly always the one that is asked for next. */
-  readonly #latestFeeds = new Map<string, { readonly life: Life | null; readonly feed: number }>();
+  /** The feed that prompts are placed under, of each target. */
+  readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: number }>();
   readonly #declared = new Map<number, Declared>();
   #pendingFeeds: Declared[] = [];
   readonly #claims = new Map<string, FeedClaim>();
@@ -93,11 +95,19 @@ export class OwnJournal implements JournalWriter {
 
   /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
   declareFeed(declaration: FeedDeclaration): number {
-    const { target, life } = declaration;
-    const latest = this.#latestFeeds.get(target);
-    if (latest?.life === life) return latest.feed;
     const feed = this.#feedOf(declaration);
-    this.#latestFeeds.set(target, { life, feed });
+    this.#declared.get(feed)!.isRead = true;
+    return feed;
+  }
+
+  /** @throws RangeError as `declareFeed` */
+  placingFeed(declaration: FeedDeclaration): number {
+    const { target, life } = declaration;
+    const before = this.#placing.get(target);
+    if (before?.life === life) return before.feed;
+    const feed = this.#feedOf(declaration);
+    if (before && before.feed !== feed && !this.#declared.get(before.feed)?.isRead) this.retireFeed(before.feed);
+    this.#placing.set(target, { life, feed });
     return feed;
   }
 
@@ -144,7 +154,8 @@ export class OwnJournal implements JournalWriter {
     const declared = this.#declared.get(feed);
     if (declared === undefined) return;
     this.#feeds.delete(declared.key);
-    this.#latestFeeds.delete(declared.declaration.target);
+    const { target } = declared.declaration;
+    if (this.#placing.get(target)?.feed === feed) this.#placing.delete(target);
     this.#settled.retire(feed);
   }
 
@@ -211,7 +222,7 @@ export class OwnJournal implements JournalWriter {
     checkStatement(statement);
     this.#makeRoom(2 * key.length);
     this.#nextFeed += 1;
-    const declared = { key, declaration, statement, clock: undefined };
+    const declared = { key, declaration, statement, clock: undefined, isRead: false };
     this.#feeds.set(key, feed);
     this.#declared.set(feed, declared);
     this.#pendingFeeds.push(declared);

@@ -13,13 +13,13 @@ import type {
   FoldStatement,
   ReloadReason,
 } from "./fact-fold.ts";
-import { type DirectoryFeed, FeedDirectory } from "./feed-directory.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { defaultFoldLimits, type FoldLimits } from "./fold-limits.ts";
 import { createFoldMeters, type FoldMeters } from "./fold-meters.ts";
 import { never } from "./fold-point.ts";
 import { IndexSink } from "./index-sink.ts";
-import { lifeId } from "./life.ts";
+import { type Life, lifeId } from "./life.ts";
+import type { KnownLife } from "./life-order.ts";
 import { exportSnapshot } from "./snapshot-export.ts";
 import { SnapshotImport } from "./snapshot-import.ts";
 import { contentOf } from "./target-content.ts";
@@ -43,6 +43,12 @@ export function createFactFold(options: FactFoldOptions): FactFold {
   return new IndexFold(options);
 }
 
+/** What a declaration stands for. */
+interface FoundFeed {
+  readonly fold: TargetFold;
+  readonly life: KnownLife;
+}
+
 interface Need {
   readonly target: string;
   readonly reason: ReloadReason;
@@ -54,7 +60,8 @@ class IndexFold implements FactFold {
   readonly #needs: FoldNeeds;
   readonly #meters: FoldMeters;
   readonly #context: FoldContext;
-  readonly #feeds: FeedDirectory;
+  /** Of declarations that journals hold: a journal knows its numbers, and what it gives up is gone from here with it. */
+  readonly #found = new WeakMap<FeedDeclaration, FoundFeed>();
   readonly #targets = new Map<string, TargetFold>();
   readonly #listeners = new Set<(target: string) => void>();
   /** What is to be told once everything is applied. */
@@ -69,7 +76,6 @@ class IndexFold implements FactFold {
     this.#slots = options.slots;
     this.#needs = options.needs;
     this.#meters = meters;
-    this.#feeds = new FeedDirectory(limits);
     const sink = new IndexSink(index, meters);
     this.#context = { index, sink, limits, meters, clock, self, waiting: { total: 0 }, kept: { total: 0 } };
   }
@@ -118,19 +124,19 @@ class IndexFold implements FactFold {
     return "different";
   }
 
-  declare(origin: Origin, feed: number, declaration: FeedDeclaration): void {
-    const entry = this.#feeds.add(origin, feed, declaration);
-    if (!entry) this.#meters.ignored("limit");
-    else if (declaration.life) this.#resolve(entry);
+  declare(declaration: FeedDeclaration): void {
+    if (declaration.life) this.#resolve(declaration, declaration.life);
     this.#tell();
   }
 
   apply(origin: Origin, entries: readonly FactEntry[]): void {
-    const feeds = this.#feeds.of(origin);
     for (const entry of entries) {
-      const feed = feeds?.get(entry.feed);
-      if (!feed?.declaration.life) this.#meters.ignored("unknown-feed");
-      else if (feed.fold ?? this.#resolve(feed)) this.#take(origin, feed, entry);
+      const declaration = this.#needs.declarationOf(origin, entry.feed);
+      if (!declaration?.life) this.#meters.ignored("unknown-feed");
+      else {
+        const feed = this.#found.get(declaration) ?? this.#resolve(declaration, declaration.life);
+        if (feed) this.#take(origin, feed, entry);
+      }
     }
     this.#tell();
   }
@@ -149,12 +155,7 @@ class IndexFold implements FactFold {
     return true;
   }
 
-  forgetOrigin(origin: Origin): void {
-    this.#feeds.forget(origin);
-  }
-
   forgetTarget(target: string): void {
-    this.#feeds.forgetTarget(target);
     const fold = this.#targets.get(target);
     if (!fold) return;
     fold.clear();
@@ -212,9 +213,10 @@ class IndexFold implements FactFold {
     return () => this.#listeners.delete(listener);
   }
 
-  #take(origin: Origin, { fold, life }: DirectoryFeed, entry: FactEntry): void {
-    if (!fold || !life) return;
-    if (fold.life !== life) {
+  #take(origin: Origin, { fold, life }: FoundFeed, entry: FactEntry): void {
+    if (this.#targets.get(fold.key) !== fold) {
+      this.#meters.ignored("unknown-feed");
+    } else if (fold.life !== life) {
       life.hasMissed = true;
       this.#meters.ignored("old-life");
     } else if (entry.kind === "record") {
@@ -227,15 +229,16 @@ class IndexFold implements FactFold {
   }
 
   /** Finds the fold of a feed, which may not have had a slot so far. */
-  #resolve(feed: DirectoryFeed): TargetFold | undefined {
-    const { target, life } = feed.declaration;
-    const fold = this.#foldOf(target);
-    if (!fold) this.#meters.ignored("no-slot");
-    if (!fold || !life) return undefined;
-    feed.fold = fold;
-    feed.life = fold.declare(life);
+  #resolve(declaration: FeedDeclaration, life: Life): FoundFeed | undefined {
+    const fold = this.#foldOf(declaration.target);
+    if (!fold) {
+      this.#meters.ignored("no-slot");
+      return undefined;
+    }
+    const found = { fold, life: fold.declare(life) };
+    this.#found.set(declaration, found);
     this.#touch(fold);
-    return fold;
+    return found;
   }
 
   #foldOf(target: string): TargetFold | undefined {

@@ -42,6 +42,8 @@ export interface FoldNeeds {
    * @param from who stated what this replica lacks
    */
   reload(target: string, reason: ReloadReason, from: Origin | undefined): void;
+  /** What a number of an origin's journal stands for: the same object as long as the journal has it. */
+  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined;
 }
 
 /** A target's whole state, by the ledger of this router's own reader of its feed. */
@@ -73,7 +75,8 @@ export interface FactFold {
   cutStatement(target: string): FoldStatement | undefined;
   /** Compares what another replica states; a difference at the same life and sequence reloads the target. */
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable";
-  declare(origin: Origin, feed: number, declaration: FeedDeclaration): void;
+  /** A journal speaks of a life. */
+  declare(declaration: FeedDeclaration): void;
   /** In the order of the origin's journal. The own entries go the same way, before they are committed. */
   apply(origin: Origin, entries: readonly FactEntry[]): void;
   /**
@@ -85,9 +88,7 @@ export interface FactFold {
    * @returns false when the life is not the newest one known, in which case nothing changes
    */
   replaceState(replacement: FoldReplacement): boolean;
-  /** Nothing more comes from this origin, and its numbers mean nothing any more. */
-  forgetOrigin(origin: Origin): void;
-  /** Voids everything of a target: the engine is gone for good. */
+  /** Voids everything of a target: the engine is gone for good. What comes for it counts when it is declared again. */
   forgetTarget(target: string): void;
   /**
    * State of all targets, or of some, as frames of at most `maxBytes` for `beginImport` of another replica. The state may

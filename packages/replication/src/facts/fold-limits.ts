@@ -10,10 +10,6 @@ export interface FoldLimits {
   readonly maxGapsPerTarget: number;
   /** Bytes of what has changed in targets since a gap, to go back to it, all together. */
   readonly maxKeptBytes: number;
-  /** Writers whose feeds are known. */
-  readonly maxOrigins: number;
-  /** Feeds of one writer. */
-  readonly maxFeedsPerOrigin: number;
   /** How long a target waits for messages that nobody says are lost, before its state is asked for. */
   readonly maxHoleMs: number;
 }
@@ -24,7 +20,5 @@ export const defaultFoldLimits: FoldLimits = {
   maxWaitingBytes: 64 * 1_024 * 1_024,
   maxGapsPerTarget: 256,
   maxKeptBytes: 64 * 1_024 * 1_024,
-  maxOrigins: 512,
-  maxFeedsPerOrigin: 16_384,
   maxHoleMs: 2_000,
 };

@@ -1,10 +1,22 @@
+import type { Cancel } from "@espalier/common";
+import { subscribe } from "../subscribe.ts";
+
 /** Gives every target's key a small number, by which the prefix index and the columns of loads know it. */
 export interface TargetSlots {
-  /** The number of a target; a free one is given to a new target. @returns -1 when all are taken */
+  /**
+   * The number of a target; a free one is given to a new target. For the fleet and the fold of facts, who give it back: what
+   * others say of a target looks for its number with `find`.
+   *
+   * @returns -1 when all are taken
+   */
   slotOf(target: string): number;
   /** @returns -1 when the target has none */
   find(target: string): number;
   keyOf(slot: number): string | undefined;
+  /** Targets that have a number. */
+  targets(): Iterable<string>;
+  /** Told of each target that is given a number. */
+  onTaken(listener: (target: string) => void): Cancel;
   /** The number may be given to another target. */
   release(target: string): void;
   /** Exclusive bound on slots. */
@@ -16,6 +28,7 @@ export function createTargetSlots(capacity: number): TargetSlots {
   const slots = new Map<string, number>();
   const keys: (string | undefined)[] = [];
   const free: number[] = [];
+  const listeners = new Set<(target: string) => void>();
   return {
     capacity,
     slotOf(target) {
@@ -25,10 +38,13 @@ export function createTargetSlots(capacity: number): TargetSlots {
       if (slot < 0) return -1;
       keys[slot] = target;
       slots.set(target, slot);
+      for (const listener of listeners) listener(target);
       return slot;
     },
     find: (target) => slots.get(target) ?? -1,
     keyOf: (slot) => keys[slot],
+    targets: () => slots.keys(),
+    onTaken: (listener) => subscribe(listeners, listener),
     release(target) {
       const slot = slots.get(target);
       if (slot === undefined) return;

@@ -4,6 +4,12 @@ import { compareLife, isBefore } from "./compare-life.ts";
 import { isSameMessage, MarkHistory } from "./mark-history.ts";
 import { lastSequenceOf } from "./plan-takeover.ts";
 
+interface NamingMoment {
+  readonly nowMs: number;
+  readonly waitMs: number;
+  readonly isLive: boolean;
+}
+
 /** One run of an engine as this router reads it, and which of the lives that routers know it is. */
 export class FeedLife {
   readonly marks = new MarkHistory();
@@ -11,13 +17,19 @@ export class FeedLife {
   completeTo = -1;
   #current: Life | undefined;
   readonly #ended: string | undefined;
+  /** The life that was known when the run began, and its latest message then. */
+  readonly #before: { readonly id: string; readonly last: number } | undefined;
   #undecidedSinceMs: number | undefined;
   /** Whether the earliest message names a life that another one has followed. */
   #isEarliestTaken = false;
 
-  /** @param ended id of the life that this router has read before and that this run is not, unless a message shows it */
-  constructor(ended: string | undefined) {
+  /**
+   * @param ended id of the life that this router has read before and that this run is not, unless a message shows it
+   * @param known what routers know before this one has read anything of the run
+   */
+  constructor(ended: string | undefined, known: FoldState | undefined) {
     this.#ended = ended;
+    this.#before = known?.life && { id: lifeId(known.life), last: lastSequenceOf(known) };
   }
 
   /** Undefined while that is not known. */
@@ -59,24 +71,27 @@ export class FeedLife {
   /**
    * What to call the run as a new life.
    *
-   * @param waitMs how long to wait while it does not show whether it is one
+   * @param at.waitMs how long to wait while it does not show whether it is one
+   * @param at.isLive whether everything was read that the engine has published
    * @returns undefined when that is not certain, or nothing was read yet
    */
-  name(state: FoldState | undefined, { nowMs, waitMs }: { nowMs: number; waitMs: number }): Life | undefined {
+  name(state: FoldState | undefined, { nowMs, waitMs, isLive }: NamingMoment): Life | undefined {
     const { earliest, newest } = this.marks;
     if (!earliest || !newest) return undefined;
     if (!state?.life) return { ...earliest, predecessor: this.#ended ?? null };
     const predecessor = lifeId(state.life);
-    const verdict =
-      predecessor === this.#ended ? "later" : compareLife(this.marks, { life: state.life, last: state.last });
-    if (verdict === "older") return undefined;
-    if (verdict === "unknown") {
+    const knownTo = this.#before?.id === predecessor ? this.#before.last : undefined;
+    const known = { life: state.life, last: state.last, knownTo, isLive };
+    const verdict = predecessor === this.#ended ? "later" : compareLife(this.marks, known);
+    // As long as there is more to be read, it may be what others have read already.
+    if (verdict === "older" && !isLive) this.#undecidedSinceMs = nowMs;
+    if (verdict === "older" || verdict === "unknown") {
       this.#undecidedSinceMs ??= nowMs;
       if (nowMs - this.#undecidedSinceMs < waitMs) return undefined;
     }
     // A name that was given already would be that of a life before the one that has come up since.
-    const known = [predecessor, state.life.predecessor];
-    const isTaken = this.#isEarliestTaken || this.#current !== undefined || known.includes(lifeId(earliest));
+    const given = [predecessor, state.life.predecessor];
+    const isTaken = this.#isEarliestTaken || this.#current !== undefined || given.includes(lifeId(earliest));
     const isOlder = isBefore(earliest, state.last ?? state.life);
     return { ...(isTaken || isOlder ? newest : earliest), predecessor };
   }

@@ -11,10 +11,14 @@ export interface OwnClaimOptions {
 
 type Worth = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
 
+/** Of a feed whose engine may be another process than the one that the facts are of. */
+const doubted: Worth = { worth: "void", state: "stale", reason: "unverified", unusable: null };
+
 /** This router's claim to a target's feed, and who has claimed it since. */
 export class OwnClaim {
   readonly #options: OwnClaimOptions;
   #worth: Worth = { worth: "none", state: "off", reason: "not-started", unusable: null };
+  #isDoubted = false;
   #stamp: number | undefined;
   /** Who has a better claim. */
   #rival: { readonly origin: Origin; hasWritten: boolean } | undefined;
@@ -53,7 +57,7 @@ export class OwnClaim {
     this.#rival = undefined;
     this.#stamp = stamp();
     for (const { claim } of claimsOf()) this.#stamp = Math.max(this.#stamp, claim.stamp + 1);
-    journal.claim({ target, stamp: this.#stamp, ...this.#worth });
+    journal.claim({ target, stamp: this.#stamp, ...this.#stated });
   }
 
   /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
@@ -70,17 +74,22 @@ export class OwnClaim {
 
   /** What the feed is worth is a part of the claim, but does not make it another. */
   setWorth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
-    const was = this.#worth;
+    const was = this.#stated;
     this.#worth = { worth, state, reason, unusable };
-    const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
-    const { target, journal } = this.#options;
-    if (this.#stamp !== undefined && !isSame) journal.claim({ target, stamp: this.#stamp, ...this.#worth });
+    this.#restate(was);
+  }
+
+  /** Whether it does not show that the facts are of the engine that is read: then they are worth nothing, whatever it says. */
+  setDoubt(isDoubted: boolean): void {
+    const was = this.#stated;
+    this.#isDoubted = isDoubted;
+    this.#restate(was);
   }
 
   seen(origin: Origin, claim: FeedClaim): void {
     if (this.#stamp === undefined || this.#isOwn(origin)) return;
     const { target, journal } = this.#options;
-    const own = { origin: journal.origin, claim: { target, stamp: this.#stamp, ...this.#worth } };
+    const own = { origin: journal.origin, claim: { target, stamp: this.#stamp, ...this.#stated } };
     if (holdsAgainst(own, { origin, claim }) || this.#isRival(origin)) return;
     this.#rival = { origin, hasWritten: false };
   }
@@ -88,6 +97,17 @@ export class OwnClaim {
   /** Records or a cut of another router came. */
   written(origin: Origin): void {
     if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
+  }
+
+  get #stated(): Worth {
+    return this.#isDoubted && this.isWorthAnything ? doubted : this.#worth;
+  }
+
+  #restate(was: Worth): void {
+    const { worth, state, reason, unusable } = this.#stated;
+    const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
+    const { target, journal } = this.#options;
+    if (this.#stamp !== undefined && !isSame) journal.claim({ target, stamp: this.#stamp, ...this.#stated });
   }
 
   #isRival({ router, epoch }: Origin): boolean {

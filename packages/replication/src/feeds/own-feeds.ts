@@ -116,7 +116,7 @@ export class OwnFeeds {
     const declaration = { target: this.#target, life };
     const feed = { life, number: this.#journal.declareFeed(declaration), last: -1 };
     this.#feeds.set(lifeId(life), feed);
-    this.#fold.declare(this.#journal.origin, feed.number, declaration);
+    this.#fold.declare(declaration);
     const [oldest] = this.#feeds.keys();
     if (this.#feeds.size > maxOwnFeeds && oldest !== undefined) this.#retire(oldest);
     return feed;

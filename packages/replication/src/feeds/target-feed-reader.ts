@@ -22,7 +22,7 @@ export class TargetFeedReader implements FeedReader {
   readonly #writer: FeedWriter;
   readonly #kept: KeptRecords;
   #wanted: FeedReaderRole = "none";
-  #run = new FeedLife(undefined);
+  #run: FeedLife;
   /** The last message that was read, or is known to be lost. */
   #readTo: number | undefined;
   #isComplete = false;
@@ -36,6 +36,7 @@ export class TargetFeedReader implements FeedReader {
     const { key: target, journal, stamp, claimsOf, index, slots } = options;
     this.#options = options;
     this.#limits = limits;
+    this.#run = new FeedLife(undefined, this.#state());
     this.#kept = new KeptRecords(limits);
     this.#claim = new OwnClaim({ target, journal, stamp, claimsOf });
     this.#writer = new FeedWriter(options, limits);
@@ -74,7 +75,7 @@ export class TargetFeedReader implements FeedReader {
 
   newLife(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
-    this.#run = new FeedLife(this.#run.lastId);
+    this.#run = new FeedLife(this.#run.lastId, this.#state());
     this.#ops.begin();
     this.#pause();
     this.#readTo = undefined;
@@ -103,6 +104,8 @@ export class TargetFeedReader implements FeedReader {
 
   foldChanged(): void {
     this.#writer.isLevel = false;
+    // Nobody but this reader says what the engine runs: until it has seen that itself, it does not answer for the facts.
+    if (this.#isWriting && !this.#isBusy && !this.#run.isCurrent(this.#state())) this.#isWriting = false;
     this.#advance();
   }
 
@@ -217,6 +220,7 @@ export class TargetFeedReader implements FeedReader {
       // The first message may name a life that is over; then a later one does.
       if (this.#run.marks.newest === undefined) this.#claimUnread();
       else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
+      this.#claim.setDoubt(this.#run.marks.newest !== undefined && !this.#run.isCurrent(this.#state()));
     });
   }
 
@@ -239,7 +243,7 @@ export class TargetFeedReader implements FeedReader {
     if (life) {
       this.#writer.declareAlone(life);
       // Whatever the engine says first is later than this, whatever its clock says.
-      this.#run = new FeedLife(lifeId(life));
+      this.#run = new FeedLife(lifeId(life), this.#state());
     }
     this.#claim.postUnread();
   }
@@ -247,7 +251,8 @@ export class TargetFeedReader implements FeedReader {
   /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
   #nameLife(): boolean {
     const { clock, key, logger } = this.#options;
-    const life = this.#run.name(this.#state(), { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs });
+    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isWorthAnything };
+    const life = this.#run.name(this.#state(), moment);
     if (!life) return false;
     this.#writer.declare(life);
     if (!this.#run.beginNamed(life, this.#state())) return false;

@@ -81,6 +81,7 @@ class Plane implements LoadPlane {
     this.#own = new OwnGauges(limits.maxTargets);
     this.shared = new LoadSums(slots.capacity, () => clock.nowMs());
     this.#peers = new PeerGauges({ sums: this.shared, slots, clock, limits, meters: this.#meters });
+    slots.onTaken((target) => this.#peers.slotTaken(target));
     this.#epoch = options.self().epoch;
     this.exchange = {
       onFrame: (listener) => subscribe(this.#frameListeners, listener),

@@ -40,6 +40,8 @@ export class OriginGauges implements Heard {
   refused = 0;
   readonly #options: OriginGaugesOptions;
   readonly #gauges = new Map<number, KnownGauge>();
+  /** Those whose targets have no slot here, by key. */
+  readonly #elsewhere = new Map<string, KnownGauge>();
   /** Counter of the newest frame that covered all numbers: what it did not report, and no later frame did, is idle. */
   #coveredAt = -1;
 
@@ -104,6 +106,7 @@ export class OriginGauges implements Heard {
     this.isGone = true;
     for (const known of this.#gauges.values()) this.#leave(known);
     this.#gauges.clear();
+    this.#elsewhere.clear();
     this.#coveredAt = this.counter;
   }
 
@@ -112,8 +115,16 @@ export class OriginGauges implements Heard {
     for (const known of this.#gauges.values()) {
       if (known.key !== key) continue;
       this.#leave(known);
-      known.slot = -1;
+      this.#place(known, -1);
     }
+  }
+
+  /** A target has a slot now. */
+  slotTaken(key: string): void {
+    const known = this.#elsewhere.get(key);
+    if (!known) return;
+    this.#place(known, this.#options.slots.find(key));
+    this.#enter(known);
   }
 
   #report(report: GaugeReport): boolean {
@@ -122,7 +133,6 @@ export class OriginGauges implements Heard {
       // What an unknown number stands for comes with a later heartbeat.
       if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasRoom()) return false;
       known = { number: report.number, key: report.key, counter: -1, slot: -1, gauge: idleGauge };
-      known.slot = this.#options.slots.slotOf(report.key);
       this.#gauges.set(report.number, known);
     }
     if (report.counter <= known.counter) return false;
@@ -142,7 +152,7 @@ export class OriginGauges implements Heard {
     }
     this.#leave(known);
     known.gauge = gauge;
-    if (known.slot < 0) known.slot = slots.find(known.key);
+    if (known.slot < 0) this.#place(known, slots.find(known.key));
     this.#enter(known);
   }
 
@@ -151,13 +161,24 @@ export class OriginGauges implements Heard {
     for (const known of this.#gauges.values()) {
       if (known.number < from || known.number >= to || known.counter >= counter) continue;
       this.#leave(known);
-      this.#gauges.delete(known.number);
+      this.#drop(known);
     }
+  }
+
+  #place(known: KnownGauge, slot: number): void {
+    known.slot = slot;
+    if (slot < 0) this.#elsewhere.set(known.key, known);
+    else this.#elsewhere.delete(known.key);
+  }
+
+  #drop(known: KnownGauge): void {
+    this.#gauges.delete(known.number);
+    if (this.#elsewhere.get(known.key) === known) this.#elsewhere.delete(known.key);
   }
 
   #hasRoom(): boolean {
     if (this.#gauges.size < this.#options.maxTargets) return true;
-    for (const known of this.#gauges.values()) if (isIdle(known.gauge)) this.#gauges.delete(known.number);
+    for (const known of this.#gauges.values()) if (isIdle(known.gauge)) this.#drop(known);
     if (this.#gauges.size < this.#options.maxTargets) return true;
     this.refused += 1;
     return false;

@@ -111,6 +111,10 @@ export class PeerGauges {
     for (const origin of this.#origins.values()) origin.release(target);
   }
 
+  slotTaken(target: string): void {
+    for (const origin of this.#origins.values()) origin.slotTaken(target);
+  }
+
   describe(): LoadOrigin[] {
     const { clock, limits } = this.#options;
     const nowMs = clock.nowMs();

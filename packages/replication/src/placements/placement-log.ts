@@ -104,7 +104,7 @@ class Log implements PlacementLog {
     const ttlMs = Math.min(Math.ceil(use.ttlMs), maxPlacementTtlMs);
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
     if (blockCount <= 0 || ttlMs <= 0) return;
-    const slot = slots.slotOf(target);
+    const slot = slots.find(target);
     const time = { nowMs: clock.nowMs(), ttlMs };
     if (slot >= 0 && use.isConfirmed) index.confirm(slot, words, blockCount, time);
     else if (slot >= 0) index.place(slot, words, blockCount, time);
@@ -116,7 +116,7 @@ class Log implements PlacementLog {
     const { from, blockCount } = blocks;
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
     if (from < 0 || from >= blockCount) return;
-    const slot = slots.slotOf(target);
+    const slot = slots.find(target);
     if (slot >= 0) index.refute(slot, words, { from, blockCount, nowMs: clock.nowMs() });
     // A chain as long as no record can say is cut where no other router has it.
     if (from < maxRunBlocks) this.#write("refute", target, { words, blockCount: from + 1 }, refutationTtlMs);

@@ -104,7 +104,7 @@ export class PlacementReader {
     journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
     const newest = lifeOf(declaration.target);
     if (declaration.life && newest && isOlderLife(declaration.life, newest)) return "older-life";
-    const slot = slots.slotOf(declaration.target);
+    const slot = slots.find(declaration.target);
     if (slot < 0) return "no-slot";
     this.#apply(record, slot, blockCount, journal.by);
     return "applied";

@@ -14,7 +14,7 @@ export const flushPlacementBytes = 262_144;
 
 export type PlacementJournal = Pick<
   JournalWriter,
-  "declareFeed" | "declarationOf" | "writePlacements" | "keepPlacements" | "holdsPlacements"
+  "placingFeed" | "declarationOf" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 
 export interface PlacementWriterOptions {
@@ -58,7 +58,7 @@ export class PlacementWriter {
     const stamp = hlc.now();
     const found = this.#runs.find(words, blockCount, nowMs);
     const shared = found?.shared ?? 0;
-    const feed = journal.declareFeed(declaration);
+    const feed = journal.placingFeed(declaration);
     const record = { kind, feed, stamp, ttlMs };
     const run = { parent: found?.run, shared, words, blockCount };
     const number = this.#placed.addRun(record, run, this.#nextRun);

@@ -79,7 +79,10 @@ class JournaledReplica implements Replica {
     });
     this.fold = createFactFold({
       ...{ index, slots, clock, meter, self: router },
-      needs: { reload: (target, _reason, from) => this.#requests.add(target, from) },
+      needs: {
+        reload: (target, _reason, from) => this.#requests.add(target, from),
+        declarationOf: (origin, feed) => this.store.declarationOf(origin, feed),
+      },
     });
     this.#desk = new FeedDesk({ fold: this.fold, self });
     this.#schedule = createCommitSchedule({
@@ -223,7 +226,7 @@ class JournaledReplica implements Replica {
 
   #observer(): JournalObserver {
     return {
-      feedDeclared: (origin, feed, declaration) => this.fold.declare(origin, feed, declaration),
+      feedDeclared: (_origin, _feed, declaration) => this.fold.declare(declaration),
       claimChanged: (origin, target, claim) => {
         if (claim) this.#hybrid.observe(claim.stamp);
         this.#desk.claimChanged(origin, target, claim);
@@ -239,7 +242,6 @@ class JournaledReplica implements Replica {
       placements: (origin, item) =>
         this.placements.receive(origin, item, (feed) => this.store.declarationOf(origin, feed)),
       journalDropped: (origin) => {
-        this.fold.forgetOrigin(origin);
         this.placements.journalDropped(origin);
         this.#coverage.forget(origin);
         this.#desk.dropOrigin(origin);
@@ -254,7 +256,7 @@ class JournaledReplica implements Replica {
       if (feed === last) continue;
       last = feed;
       const declaration = this.store.declarationOf(origin, feed);
-      if (declaration && !this.fold.state(declaration.target)) this.fold.declare(origin, feed, declaration);
+      if (declaration && !this.fold.state(declaration.target)) this.fold.declare(declaration);
     }
   }
 
@@ -269,7 +271,7 @@ class JournaledReplica implements Replica {
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
     for (const { target, life } of declared) {
       const newest = this.fold.state(target)?.life;
-      if (life && newest && lifeId(life) === lifeId(newest)) this.#journal.declareFeed({ target, life });
+      if (life && newest && lifeId(life) === lifeId(newest)) this.#journal.placingFeed({ target, life });
     }
     for (const reader of [...this.#desk.readers]) reader.setRole("none");
     this.#desk.dropOrigin(origin);

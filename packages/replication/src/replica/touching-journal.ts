@@ -6,6 +6,7 @@ import type { FeedClaim } from "../feeds/feed-claim.ts";
 export type TouchingJournal = Pick<
   JournalWriter,
   | "declareFeed"
+  | "placingFeed"
   | "declarationOf"
   | "claim"
   | "unclaim"
@@ -44,6 +45,10 @@ export function createTouchingJournal(
     declareFeed(declaration) {
       touch();
       return own().declareFeed(declaration);
+    },
+    placingFeed(declaration) {
+      touch();
+      return own().placingFeed(declaration);
     },
     declarationOf: (feed) => own().declarationOf(feed),
     claim(claim) {

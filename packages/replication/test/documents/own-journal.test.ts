@@ -119,6 +119,20 @@ describe("feeds", () => {
     journal.retireFeed(99);
   });
 
+  test("that prompts are placed under is given up with its life, unless somebody reads under it", () => {
+    const { journal } = journalOf();
+    const read = journal.declareFeed(feedOf("engine", 1));
+    expect(journal.placingFeed(feedOf("engine", 1))).toBe(read);
+    const placed = journal.placingFeed(feedOf("engine", 2));
+    expect(placed).not.toBe(read);
+    expect(journal.placingFeed(feedOf("engine", 2))).toBe(placed);
+    const later = journal.placingFeed(feedOf("engine", 3));
+    expect(() => journal.writeFact(record(placed, 1))).toThrow(RangeError);
+    journal.writeFact(record(read, 1));
+    journal.retireFeed(later);
+    expect(journal.placingFeed(feedOf("engine", 3))).not.toBe(later);
+  });
+
   test("differ by every part of the life, and with no life at all", () => {
     const { journal } = journalOf();
     const { life } = feedOf("engine") as { life: NonNullable<ReturnType<typeof feedOf>["life"]> };

@@ -1,13 +1,14 @@
 import { asRouterId } from "@espalier/common";
 import { createPrefixIndex, type FactsChunk, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createFactFold, type FactFoldOptions } from "../../src/facts/create-fact-fold.ts";
 import type { CutEntry, FactRecord, GapEntry } from "../../src/facts/fact-entry.ts";
 import type { FactFold, ReloadReason } from "../../src/facts/fact-fold.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
-import type { Origin } from "../../src/origin.ts";
+import { type Origin, originKey } from "../../src/origin.ts";
 
 /** Routers of tests. */
 export const a: Origin = { router: asRouterId("a"), epoch: 1 };
@@ -25,8 +26,18 @@ export interface Reload {
   readonly from: Origin | undefined;
 }
 
+/** A fold beside the journals that its tests do without. */
+export interface HarnessFold extends Omit<FactFold, "declare"> {
+  /** A journal says what a number of it stands for. */
+  declare(origin: Origin, feed: number, declaration: FeedDeclaration): void;
+  /** A journal gives a number up. */
+  retire(origin: Origin, feed: number): void;
+  /** A journal is gone. */
+  forgetOrigin(origin: Origin): void;
+}
+
 export interface FoldHarness {
-  readonly fold: FactFold;
+  readonly fold: HarnessFold;
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
   readonly time: VirtualTime;
@@ -50,12 +61,14 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
   const time = createVirtualTime();
   const reloads: Reload[] = [];
   const changes: string[] = [];
+  const journals = new Map<string, Map<number, FeedDeclaration>>();
   const needs = {
+    declarationOf: (origin: Origin, number: number) => journals.get(originKey(origin))?.get(number),
     reload: (key: string, reason: ReloadReason, from: Origin | undefined): void => {
       reloads.push({ target: key, reason, from });
     },
   };
-  const fold = createFactFold({ index, slots, self, needs, clock: time.clock, ...rest });
+  const fold = withJournals(createFactFold({ index, slots, self, needs, clock: time.clock, ...rest }), journals);
   fold.onChange((key) => changes.push(key));
   for (const origin of declared) fold.declare(origin, feed, { target, life: firstLife });
   changes.length = 0;
@@ -65,6 +78,19 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
     return lows.sort((one, other) => one - other);
   };
   return { fold, index, slots, time, reloads, changes, held };
+}
+
+function withJournals(fold: FactFold, journals: Map<string, Map<number, FeedDeclaration>>): HarnessFold {
+  const declare = fold.declare.bind(fold);
+  return Object.assign(fold, {
+    declare(origin: Origin, number: number, declaration: FeedDeclaration): void {
+      const feeds = journals.get(originKey(origin)) ?? new Map<number, FeedDeclaration>();
+      journals.set(originKey(origin), feeds.set(number, declaration));
+      declare(declaration);
+    },
+    retire: (origin: Origin, number: number) => void journals.get(originKey(origin))?.delete(number),
+    forgetOrigin: (origin: Origin) => void journals.delete(originKey(origin)),
+  });
 }
 
 function gpuLows(chunk: FactsChunk): number[] {
@@ -150,7 +176,7 @@ export const blocksOf = (from: number, to: number): number[] =>
   Array.from({ length: to - from + 1 }, (_, at) => 100 + from + at);
 
 /** Brings a snapshot of one fold to another, all at once. @returns targets that have their state then */
-export function transfer(from: FactFold, to: FactFold, targets?: readonly string[]): readonly string[] {
+export function transfer(from: HarnessFold, to: HarnessFold, targets?: readonly string[]): readonly string[] {
   const snapshot = to.beginImport();
   for (const frame of from.exportFrames(262_144, targets)) snapshot.frame(frame);
   return snapshot.end();

@@ -1,5 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
+import { originKey } from "../../src/origin.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -91,8 +92,8 @@ describe("a backup that has what the owner has missed", () => {
     // A reader that is gone has stated what comes later, and has written no records.
     const origin = { router: asRouterId("gone"), epoch: 1 };
     const { life, last } = c.fold.state(target)!;
-    for (const { fold } of [a, b, c]) {
-      fold.declare(origin, 1, { target, life: life! });
+    for (const { fold, spoken } of [a, b, c]) {
+      spoken.set(`${originKey(origin)} 1`, { target, life: life! });
       fold.apply(origin, [
         { kind: "cut", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1, digest: [1, 1] },
       ]);

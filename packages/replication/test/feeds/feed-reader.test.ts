@@ -172,7 +172,7 @@ describe.each(["by another router", "by the same one"])(
       const { rig, reader, others } = emptied();
       reader.reader.worth("complete", "live", "nothing-published", null);
       rig.exchange();
-      rig.engine.setClockBack(3_600_000_000);
+      rig.engine.setClock(-3_600_000_000);
       rig.publish(30);
       reader.read();
       rig.settle();

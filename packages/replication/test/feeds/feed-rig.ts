@@ -2,6 +2,7 @@ import { asRouterId, createSeededRandom, silentLogger } from "@espalier/common";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
+import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
 import { createFactFold } from "../../src/facts/create-fact-fold.ts";
 import type { FactFold } from "../../src/facts/fact-fold.ts";
@@ -26,6 +27,8 @@ export class RigRouter {
   /** Blocks that its ledger knows. */
   readonly ledger = new Set<number>();
   readonly needs: string[] = [];
+  /** What numbers stand for in journals that the rig does without. */
+  readonly spoken = new Map<string, FeedDeclaration>();
   claimed = 0;
   readonly claims = new Map<string, { origin: Origin; claim: FeedClaim }>();
   readonly #rig: FeedRig;
@@ -41,7 +44,9 @@ export class RigRouter {
     const slots = createTargetSlots(4);
     this.store = createJournalStore({ origin: { router, epoch: 1 }, clock });
     const reload = (key: string): unknown => this.needs.push(key);
-    this.fold = createFactFold({ index: this.index, slots, self: router, needs: { reload }, clock });
+    const declarationOf = (origin: Origin, feed: number): FeedDeclaration | undefined =>
+      this.spoken.get(`${originKey(origin)} ${feed}`) ?? this.store.declarationOf(origin, feed);
+    this.fold = createFactFold({ index: this.index, slots, self: router, needs: { reload, declarationOf }, clock });
     this.reader = createFeedReader({
       ...{ key: target, journal: this.store.own, fold: this.fold, index: this.index, slots, clock, limits },
       tellAll: (sink) => this.#tellAll(sink),
@@ -54,7 +59,7 @@ export class RigRouter {
     });
     this.fold.onChange(() => this.reader.foldChanged());
     this.store.observe({
-      feedDeclared: (origin, feed, declaration) => this.fold.declare(origin, feed, declaration),
+      feedDeclared: (_origin, _feed, declaration) => this.fold.declare(declaration),
       claimChanged: (origin, _key, claim) => {
         if (claim) this.claims.set(originKey(origin), { origin, claim });
         else this.claims.delete(originKey(origin));
@@ -68,7 +73,7 @@ export class RigRouter {
         }
       },
       placements: () => {},
-      journalDropped: (origin) => this.fold.forgetOrigin(origin),
+      journalDropped: () => {},
     });
   }
 

@@ -56,8 +56,9 @@ export class ModelEngine {
     this.#nowUs += 8_000_000;
   }
 
-  setClockBack(byUs: number): void {
-    this.#nowUs -= byUs;
+  /** Sets the clock, forward or back. */
+  setClock(byUs: number): void {
+    this.#nowUs += byUs;
   }
 }
 

@@ -174,8 +174,8 @@ describe("a reader that cannot match the newest life", () => {
   /** Makes a life known by a journal of its own, of whatever mark. */
   function declare(router: RigRouter, life: Life): void {
     const declaration = { target, life };
-    const feed = router.store.own.declareFeed(declaration);
-    router.fold.declare(router.store.own.origin, feed, declaration);
+    router.store.own.declareFeed(declaration);
+    router.fold.declare(declaration);
   }
 
   // The name of the reader's own run was superseded by lives that others believed in; to give it again, as that of a

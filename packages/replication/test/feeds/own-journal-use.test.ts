@@ -27,7 +27,7 @@ function recorded() {
     opsSinceCut: (feed: number) => feed * 10,
   };
   const fold = {
-    declare: (_origin: unknown, feed: number) => void note("declare", feed),
+    declare: () => void note("declare", next - 1),
     apply: (_origin: unknown, entries: readonly FactEntry[]) => void note("apply", entries.length),
   };
   const taken = (): string[] => log.splice(0);

@@ -60,7 +60,8 @@ class Network {
   }
 
   #begin({ name, epoch }: Pick<Node, "name" | "epoch">): Node {
-    const router = createLoadRouter(name, { time: this.#time, epoch: epoch + 1, capacity: 128 });
+    const fleet = targets.slice(0, targets.length / 2);
+    const router = createLoadRouter(name, { time: this.#time, epoch: epoch + 1, capacity: 128, fleet });
     router.plane.exchange.onFrame((frame) => {
       for (const other of this.nodes) if (other.name !== name) this.#deliver(frame, other);
     });
@@ -105,6 +106,7 @@ test.each([1, 2, 3, 4, 5, 6])("sums are never negative and equal the truth after
     }
   }
   network.faults = { loss: 0, duplicates: 0, maxDelayMs: 0 };
+  for (const { router } of network.nodes) for (const target of targets) router.slots.slotOf(target);
   time.advance(3_000);
   for (const node of network.nodes) {
     for (const target of targets) expect(sumsOf(node.router, target)).toEqual(truthFor(network, node, target));

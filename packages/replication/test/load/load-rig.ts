@@ -19,6 +19,8 @@ export interface RouterOptions {
   readonly time?: VirtualTime;
   readonly epoch?: number;
   readonly capacity?: number;
+  /** Targets that it has from the start. Default: those that most of these tests speak of. */
+  readonly fleet?: readonly string[];
   readonly limits?: Partial<LoadLimits>;
 }
 
@@ -27,6 +29,7 @@ export const routerId = (name: string): RouterId => asRouterId(name);
 export function createLoadRouter(name: string, options: RouterOptions = {}): LoadRouter {
   const time = options.time ?? createVirtualTime();
   const slots = createTargetSlots(options.capacity ?? 64);
+  for (const key of options.fleet ?? fleetOf(slots.capacity)) slots.slotOf(key);
   const meter = createRecordingMeter();
   const frames: Uint8Array[] = [];
   const state = { epoch: options.epoch ?? 1 };
@@ -51,6 +54,13 @@ export function createLoadRouter(name: string, options: RouterOptions = {}): Loa
       state.epoch = epoch;
     },
   };
+}
+
+/** Targets that every router of these tests has, as many as have numbers. */
+function fleetOf(capacity: number): string[] {
+  const first = ["e/0", "e/1", "e/2", "e/3", "t", "t0", "t1", "t2", "x"];
+  const others = Array.from({ length: capacity }, (_, at) => `e/${at + 4}`);
+  return [...first, ...others].slice(0, capacity);
 }
 
 export function gaugeOf(inFlight: number): LoadGauge {

@@ -9,10 +9,16 @@ const nobodyToAsk = (): void => {};
 const minute = { ttlMs: 60_000, isConfirmed: false };
 
 function nodesOf(names: readonly string[], time: VirtualTime): Node[] {
-  const nodes = names.map((name) => createNode(name, time));
-  for (const { slots } of nodes) for (const target of ["x", "y"]) slots.slotOf(target);
+  const nodes = names.map((name) => nodeOf(name, time));
   join(nodes);
   return nodes;
+}
+
+/** A router whose fleet has the engines of these tests. */
+function nodeOf(name: string, time: VirtualTime): Node {
+  const node = createNode(name, time);
+  for (const target of ["x", "y"]) node.slots.slotOf(target);
+  return node;
 }
 
 /** Brings a replica what others' journals hold, as a mesh does when it comes. */
@@ -69,7 +75,7 @@ describe("placements through the journals", () => {
       a.replica.placements.place("x", chain, blocks, minute);
       time.advance(20);
     }
-    const late = createNode("late", time);
+    const late = nodeOf("late", time);
     catchUp(b, late, 1);
     expectPlaced([a, b, late], "x", chain, 40);
     time.advance(60_001);
@@ -101,7 +107,7 @@ describe("placements through the journals", () => {
     nodes[1]!.replica.placements.place("x", chain, 5, minute);
     time.advance(20);
     expectPlaced(nodes, "x", chain, 5);
-    const late = createNode("late", time);
+    const late = nodeOf("late", time);
     catchUp(nodes[0]!, late);
     expect(late.placedBlocks("x", chain)).toBe(5);
   });
@@ -140,7 +146,7 @@ describe("placements through the journals", () => {
     a.replica.placements.place("x", chain, 12, minute);
     time.advance(20);
     expectPlaced([a, b, c], "x", chain, 12);
-    const late = createNode("late", time);
+    const late = nodeOf("late", time);
     for (const piece of a.replica.ports.documents.diff(a.replica.store.own.name, Uint8Array.of(0), 4_096)) {
       late.replica.ports.documents.apply(piece);
     }
@@ -202,7 +208,7 @@ describe("bindings", () => {
     }
     b.replica.bindings.forget("k3");
     time.advance(20);
-    const late = createNode("late", time);
+    const late = nodeOf("late", time);
     catchUp(b, late, 1);
     expect(["k0", "k1", "k2", "k3"].map((key) => late.replica.bindings.get(key))).toEqual([
       "v4",

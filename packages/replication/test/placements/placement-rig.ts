@@ -29,7 +29,7 @@ export class FakeJournal implements PlacementJournal {
     this.#time = time;
   }
 
-  declareFeed(declaration: FeedDeclaration): number {
+  placingFeed(declaration: FeedDeclaration): number {
     const same = (other: FeedDeclaration): boolean =>
       other.target === declaration.target &&
       (other.life && lifeId(other.life)) === (declaration.life && lifeId(declaration.life));
@@ -95,6 +95,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
   const maxTargets = options.maxTargets ?? 16;
   const index = createPrefixIndex({ maxTargets, maxBlocks: 65_536, maxPlacedBlocks: 1_048_576 });
   const slots = createTargetSlots(maxTargets);
+  for (const key of ["e/0", "e/1", "e/2", "x", "y"]) slots.slotOf(key);
   const meter = createRecordingMeter();
   const hlc = createHybridClock(time.clock);
   const lives = new Map<string, Life>();
@@ -111,7 +112,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
   const log = createPlacementLog({
     ...{ self, bindings, index, slots, clock: time.clock, hlc, meter, touch },
     journal: {
-      declareFeed: (declaration) => state.journal.declareFeed(declaration),
+      placingFeed: (declaration) => state.journal.placingFeed(declaration),
       declarationOf: (feed) => state.journal.declarationOf(feed),
       writePlacements: (item, expiresMs) => state.journal.writePlacements(item, expiresMs),
       keepPlacements: (item, untilMs) => state.journal.keepPlacements(item, untilMs),

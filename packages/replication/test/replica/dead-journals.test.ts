@@ -62,6 +62,7 @@ describe("the journal of a router that died", () => {
   test("stays while its placements may be believed, though nothing in it is a fact", () => {
     const time = createVirtualTime();
     const [a, b] = started(["a", "b"], time) as [Node, Node];
+    b.slots.slotOf("engine");
     a.replica.placements.place("engine", chainOf(1, 4), 4, { ttlMs: 600_000, isConfirmed: false });
     time.advance(20);
     tellMembers([a, b], [b]);

@@ -1,12 +1,13 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
-import type { Replica } from "@espalier/replication";
+import type { Replica, TargetSlots } from "@espalier/replication";
 
 export interface GoneTargetsOptions {
-  readonly replica: Pick<Replica, "fold" | "claimOf" | "forgetTarget">;
+  readonly replica: Pick<Replica, "fold" | "store" | "claimOf" | "forgetTarget">;
+  readonly slots: Pick<TargetSlots, "targets">;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** Whether this router has the target's engine, or reads its events. */
-  readonly isPresent: (target: string) => boolean;
+  /** Targets whose engines this router has, or whose events it reads; undefined while it does not know its engines. */
+  readonly present: () => ReadonlySet<string> | undefined;
   /** Told of each target before it is forgotten. */
   readonly onForget: (target: string) => void;
 }
@@ -20,15 +21,16 @@ const sweepPeriodMs = 10_000;
  * this one, and routers that join later are told of it by those who have not let go: so it is looked for again and again.
  */
 export function createGoneTargets(options: GoneTargetsOptions): Startable {
-  const { replica, clock, scheduler, isPresent, onForget } = options;
+  const { replica, slots, clock, scheduler, present, onForget } = options;
   let goneSinceMs: ReadonlyMap<string, number> = new Map();
   let cancel: Cancel = () => {};
-  const isGone = (target: string): boolean => !replica.claimOf(target) && !isPresent(target);
   const sweep = (): void => {
     const nowMs = clock.nowMs();
+    const here = present();
+    if (!here) return;
     const gone = new Map<string, number>();
-    for (const { target } of replica.fold.states()) {
-      if (isGone(target)) gone.set(target, goneSinceMs.get(target) ?? nowMs);
+    for (const target of knownTargets(replica, slots)) {
+      if (!here.has(target) && !replica.claimOf(target)) gone.set(target, goneSinceMs.get(target) ?? nowMs);
     }
     goneSinceMs = gone;
     for (const [target, sinceMs] of gone) {
@@ -46,4 +48,12 @@ export function createGoneTargets(options: GoneTargetsOptions): Startable {
       cancel();
     },
   };
+}
+
+/** Wherever anything is kept of a target: a number, facts, what the own journal says of it. */
+function knownTargets(replica: GoneTargetsOptions["replica"], slots: GoneTargetsOptions["slots"]): ReadonlySet<string> {
+  const known = new Set(slots.targets());
+  for (const { target } of replica.fold.states()) known.add(target);
+  for (const { target } of replica.store.own.declarations()) known.add(target);
+  return known;
 }

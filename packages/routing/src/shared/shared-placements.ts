@@ -1,19 +1,28 @@
 import type { TargetIndex } from "@espalier/common";
 import type { PlacementLog, TargetSlots } from "@espalier/replication";
 import type { PlacementWriter } from "../prefix/prefix-knowledge.ts";
+import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 
-/** Guesses that all routers are told of. What this router guesses is in its own index at once. */
+/**
+ * Guesses that all routers are told of. What this router guesses is in its own index at once. Of an engine that has left
+ * meanwhile, nothing is told.
+ */
 export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): PlacementWriter {
-  const keyOf = (target: TargetIndex): string => slots.keyOf(target) ?? "";
+  const place = (
+    index: TargetIndex,
+    { chain, blockCount }: PromptBlocks,
+    ttlMs: number,
+    isConfirmed: boolean,
+  ): void => {
+    const target = slots.keyOf(index);
+    if (target !== undefined) log.place(target, chain, blockCount, { ttlMs, isConfirmed });
+  };
   return {
-    place(target, { chain, blockCount }, ttlMs) {
-      log.place(keyOf(target), chain, blockCount, { ttlMs, isConfirmed: false });
-    },
-    confirm(target, { chain, blockCount }, ttlMs) {
-      log.place(keyOf(target), chain, blockCount, { ttlMs, isConfirmed: true });
-    },
-    refute(target, { chain, blockCount }, from) {
-      log.refute(keyOf(target), chain, { from, blockCount });
+    place: (index, prompt, ttlMs) => place(index, prompt, ttlMs, false),
+    confirm: (index, prompt, ttlMs) => place(index, prompt, ttlMs, true),
+    refute(index, { chain, blockCount }, from) {
+      const target = slots.keyOf(index);
+      if (target !== undefined) log.refute(target, chain, { from, blockCount });
     },
   };
 }

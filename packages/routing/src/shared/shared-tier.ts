@@ -28,8 +28,8 @@ export interface SharedTierOptions {
   readonly createBackend: (replica: Replica) => Backend;
   /** How long a guess is believed that no events will confirm. */
   readonly placementTtlMs: number;
-  /** Whether this router's fleet has the engine of a target. What nobody has is forgotten; nothing is when absent. */
-  readonly isInFleet?: (target: string) => boolean;
+  /** Targets of this router's fleet, undefined before it has one. What nobody has is forgotten; nothing is when absent. */
+  readonly fleetTargets?: () => Iterable<string> | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
@@ -84,14 +84,20 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   });
   const publisher = createLoadPublisher(replica.load, scheduler);
   const standings = createStandings(replica, slots);
-  const { isInFleet } = options;
-  const gone = !isInFleet
+  const { fleetTargets } = options;
+  const gone = !fleetTargets
     ? []
     : [
         createGoneTargets({
-          ...{ replica, clock, scheduler },
-          isPresent: (target) => isInFleet(target) || host.targets().includes(target),
-          onForget: (target) => index.placements.clear(slots.find(target)),
+          ...{ replica, slots, clock, scheduler },
+          present: () => {
+            const inFleet = fleetTargets();
+            return inFleet && new Set([...inFleet, ...host.targets()]);
+          },
+          onForget(target) {
+            const slot = slots.find(target);
+            if (slot >= 0) index.placements.clear(slot);
+          },
         }),
       ];
   return {

@@ -48,7 +48,7 @@ export class TierCluster {
     const ports = { ...this.time, logger: silentLogger, meter: silentMeter };
     const tier = createSharedTier({
       ...{ ...ports, router: asRouterId(name), index, slots, placementTtlMs: 600_000 },
-      isInFleet: (target) => fleet.has(target),
+      fleetTargets: () => fleet,
       createBackend: (replica) =>
         createMesh({
           ...{ ...ports, replica: replica.ports, random: this.#random },

@@ -69,7 +69,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
   let attached: Fleet | undefined;
   const tier = createSharedTier({
     ...{ index, slots, clock, scheduler, logger, meter },
-    isInFleet: (key) => !attached || attached.engines.some(({ targets }) => targets.some((own) => own.key === key)),
+    fleetTargets: () => attached?.engines.flatMap(({ targets }) => targets.map(({ key }) => key)),
     router: routerIdOf(config.mesh, random),
     placementTtlMs: config.prefix.placementTtlMs,
     createBackend: (replica) => {

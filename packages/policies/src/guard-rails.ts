@@ -35,17 +35,22 @@ export const belowHotspot: Filter = {
 };
 
 /**
- * Leaves out whose batch is full, so that requests wait in the engine for a place in it: what its cache has is worth less than
- * it seems. An engine that has no KV blocks left is not meant: to send what it holds elsewhere takes blocks there, and drives
- * out what others come back for.
+ * An engine may have so many times what it runs at once: the wait for a place is short where many answer at once, far shorter than
+ * computing a long prompt elsewhere, and is a part of the cost.
  */
-export const withPlace: Filter = {
-  name: "with_place",
+const mostOfBatch = 1.25;
+
+/**
+ * Leaves out who has a queue: what its cache has is worth less than it seems. An engine that has no KV blocks left is not meant: to
+ * send what it holds elsewhere takes blocks there, and drives out what others come back for.
+ */
+export const shortQueue: Filter = {
+  name: "short_queue",
   keep({ candidates: { inFlight, batchLimit }, eligible, eligibleCount }) {
     let kept = 0;
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
-      if (!(inFlight[index]! >= batchLimit[index]!)) eligible[kept++] = index;
+      if (!(inFlight[index]! >= mostOfBatch * batchLimit[index]!)) eligible[kept++] = index;
     }
     return kept;
   },

@@ -1,7 +1,7 @@
 import { composePolicy } from "../compose-policy.ts";
 import type { Decision } from "../decision.ts";
 import type { PolicyDefinition } from "../definition.ts";
-import { belowHotspot, withPlace } from "../guard-rails.ts";
+import { belowHotspot, shortQueue } from "../guard-rails.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
@@ -47,7 +47,7 @@ export const predictedLatency: PolicyDefinition = {
     "the busier the engines are and the more answers it holds up; the time that bringing its blocks back from slower memory " +
     "takes; and the KV blocks that it holds where few are left. What many prompts begin with is copied to another engine " +
     "once they have paid for that by what they would have saved there. No engine gets more while it has 16 requests in " +
-    "flight more than three times the mean, or its batch is full. Times are learned from answers; credits are what is " +
+    "flight more than three times the mean, or a queue of a quarter of its batch. Times are learned from answers; credits are what is " +
     "believed of slower memory before. Near equals, and other routers beside this one, as for least_work.",
   source:
     "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
@@ -58,7 +58,7 @@ export const predictedLatency: PolicyDefinition = {
     const credits = tierCredits(option);
     return composePolicy({
       name: "predicted_latency",
-      filters: [weightedOnly, belowHotspot, withPlace],
+      filters: [weightedOnly, belowHotspot, shortQueue],
       terms: [
         { scorer: backlog, weight: 1 },
         { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },

@@ -72,8 +72,7 @@ export class PoolMoment {
 
   /**
    * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them, and
-   * of the step in which they are computed besides, less the time since it last was seen to finish one, or since it began. As
-   * long as nothing is known of how fast engines are, what has taken long is expected to take as long again.
+   * of the step in which they are computed besides, less the time since it last was seen to finish one, or since it began.
    */
   #backlogMs({ index, load }: RoutingTarget): number {
     const shared = this.#shared;
@@ -86,8 +85,9 @@ export class PoolMoment {
     if (pendingWorkMs <= 0) return 0;
     const doneMs = Math.max(0, this.nowMs - Math.max(pendingSinceMs, computedMs));
     const { fixedMs, isLearned } = this.#expected;
+    if (!isLearned) return this.#times.unlearned.leftMs(pendingWorkMs, fixedMs, doneMs);
     const leftMs = Math.min(pendingWorkMs, pendingWorkMs + fixedMs - doneMs);
-    return Math.max(isLearned ? leastLeft * pendingWorkMs : doneMs, leftMs);
+    return Math.max(leastLeft * pendingWorkMs, leftMs);
   }
 }
 

@@ -2,6 +2,7 @@ import type { AnswerPace } from "./answer-pace.ts";
 import { type FetchBelief, type FetchRates, usualFetch } from "./fetch-rates.ts";
 import { featuresOf, type PrefillRates, type PromptPart, type PromptStep, type RatedTarget } from "./prefill-rates.ts";
 import type { SlowTier } from "./slow-tiers.ts";
+import { UnlearnedPace } from "./unlearned-pace.ts";
 
 export interface PoolTimesParts {
   readonly rates: PrefillRates;
@@ -23,6 +24,8 @@ export interface TimesMoment {
 
 /** What work is expected to take at the targets of a pool, by what this router and others have learned. */
 export class PoolTimes {
+  /** Of what was sent before anything is learned. */
+  readonly unlearned = new UnlearnedPace();
   readonly #parts: PoolTimesParts;
 
   constructor(parts: PoolTimesParts) {

@@ -108,6 +108,11 @@ export const errorCatalogue = {
     "The router is at its limit of client connections.",
     "Retry on a new connection after the time in Retry-After.",
   ),
+  out_of_descriptors: upstream(
+    503,
+    "The router has as many connections open as its process may have.",
+    "Retry after the time in Retry-After; raise `ulimit -n` of the router.",
+  ),
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),
   upstream_reset: upstream(502, "The engine closed the connection before it answered.", "Retry."),

@@ -153,6 +153,7 @@ function admit(context: RouterContext, request: FastifyRequest): void {
   } = context;
   if (context.connections.isSurplus(request.raw.socket)) throw new EspalierError("too_many_connections");
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
+  if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
   const encoding = request.headers["content-encoding"];

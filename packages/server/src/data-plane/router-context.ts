@@ -10,6 +10,7 @@ import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { ConnectionLimit } from "../lifecycle/connection-limit.ts";
+import type { DescriptorShares } from "../lifecycle/descriptor-shares.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { LiveConfig } from "../lifecycle/live-config.ts";
 import type { Overload } from "../lifecycle/overload.ts";
@@ -74,6 +75,7 @@ export interface RouterContext {
   readonly connections: ConnectionLimit;
   readonly drain: Drain;
   readonly inFlight: InFlightCount;
+  readonly descriptors: DescriptorShares;
 }
 
 /** Requests whose answer has not ended, shared by every route of the data plane. */

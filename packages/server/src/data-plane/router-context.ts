@@ -30,6 +30,8 @@ export interface DataPlaneSettings {
   readonly maxConcurrentRequests: number;
   readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
+  /** From a request's arrival until its answer must be complete; no bound unless given. */
+  readonly answerMs: number | undefined;
   /** Whether clients may say where engines fetch KV blocks. */
   readonly trustTransferFields: boolean;
   /** Patterns of further paths that are passed on; `*` stands for any run of characters. */

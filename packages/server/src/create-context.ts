@@ -103,6 +103,7 @@ export function createContext(
     ...{
       clock,
       random,
+      scheduler,
       logger,
       live,
       fleet,

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random, Tracer } from "@espalier/common";
+import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
@@ -42,6 +42,7 @@ export interface DataPlaneSettings {
 export interface RouterContext {
   readonly clock: Clock;
   readonly random: Random;
+  readonly scheduler: Scheduler;
   readonly logger: Logger;
   readonly tracer: Tracer;
   /** What a reload changes; read anew for each request. */

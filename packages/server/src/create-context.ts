@@ -100,24 +100,8 @@ export function createContext(
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources },
-    ...{
-      clock,
-      random,
-      scheduler,
-      logger,
-      live,
-      fleet,
-      prefix,
-      index,
-      proxy,
-      adapterUse,
-      pools,
-      learning,
-      rents,
-      mesh,
-      inFlight,
-      descriptors,
-    },
+    ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
+    ...{ fleet, prefix, index, proxy, mesh },
     ...createSelectors(engineSide, rents, ports),
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },

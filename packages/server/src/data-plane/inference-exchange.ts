@@ -81,7 +81,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.body = plan.body;
     this.requestId = plan.requestId;
     this.family = plan.family;
-    this.deadlineMs = plan.acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY);
+    this.deadlineMs = plan.answerDueMs ?? Number.POSITIVE_INFINITY;
     this.forwardAuthorization = plan.pool.forwardAuthorization;
     this.response = response;
     const { adapter } = plan.features;

@@ -92,6 +92,7 @@ export function passOn(
     stripUsage: false,
     storesResponse: false,
     acceptedMs: context.clock.nowMs(),
+    answerDueMs: context.clock.nowMs() + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   };
 }
 

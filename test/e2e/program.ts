@@ -30,14 +30,19 @@ export interface ProgramOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** In place of `apps/router/bin/espalier.mjs`, seen from the root of the repository. */
   readonly script?: string;
+  /** Files and sockets that it may have open at once. */
+  readonly openFiles?: number;
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const surroundings = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 
 /** Starts `espalier`; whatever it starts in turn is gone after the test. */
-export function start(args: readonly string[], { env = {}, script }: ProgramOptions = {}): Program {
-  const child = spawn(process.execPath, [script ?? "apps/router/bin/espalier.mjs", ...args], {
+export function start(args: readonly string[], { env = {}, script, openFiles }: ProgramOptions = {}): Program {
+  const node = [process.execPath, script ?? "apps/router/bin/espalier.mjs", ...args];
+  const bounded =
+    openFiles === undefined ? node : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...node];
+  const child = spawn(bounded[0]!, bounded.slice(1), {
     cwd: root,
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],

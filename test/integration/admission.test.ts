@@ -162,7 +162,7 @@ test.each([
 
 test("tenants take turns: by API key, by header, by the header of llm-d", async () => {
   const keys = ["a", "b"].map((name) => ({ name, key: `key-of-${name}` }));
-  const one = await line({ "api-keys": keys });
+  const one = await line({ "api-keys": keys }, { "trust-tenant-header": true });
   const by = (name: string, more = {}) => ({ authorization: `Bearer key-of-${name}`, ...more });
   await one.send("running", by("a"));
   for (const prompt of ["a1", "a2", "a3"]) await one.send(prompt, by("a"));

@@ -1,8 +1,9 @@
 import { EspalierError } from "@espalier/common";
 import { Command, CommanderError } from "commander";
 import { addCommand, commandNames } from "./commands/command-list.ts";
-import { loadCalledCommand } from "./commands/command-loaders.ts";
+import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";
 import { readVersion } from "./commands/version.ts";
+import { checkOpenFiles, openFileLimit } from "./open-files.ts";
 import { UsageError } from "./output/usage-error.ts";
 import { writeNote } from "./output/write.ts";
 
@@ -11,6 +12,9 @@ const exitUsage = 2;
 /** Timers of the ports do not keep a process alive; while a command runs, this one does. */
 const holdMs = 2 ** 30;
 
+/** Before their modules are loaded, which takes as many files. */
+const routerCommands: ReadonlySet<string> = new Set(["serve", "demo"]);
+
 const program = new Command("espalier")
   .description("A router tier for LLM engines: cache-aware, load-aware, with no coordinator.")
   .version(readVersion(), "-V, --version")
@@ -18,6 +22,7 @@ const program = new Command("espalier")
   .showHelpAfterError("(--help says more)")
   .configureHelp({ showGlobalOptions: false })
   .exitOverride();
+if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout(() => checkOpenFiles(openFileLimit()));
 const called = await loadCalledCommand(process.argv.slice(2));
 for (const name of commandNames) {
   if (name === called?.name) called.register(program);
@@ -44,6 +49,15 @@ try {
   clearInterval(hold);
 }
 if (process.connected) process.disconnect();
+
+/** Ends the process at once where a condition for it does not hold. */
+function endWithout(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    process.exit(report(error));
+  }
+}
 
 /** Says what went wrong in one line, and gives the exit code. */
 function report(error: unknown): number {

@@ -61,6 +61,11 @@ export const errorCatalogue = {
   invalid_value: request(400, "A field has a value outside its range.", "Correct the named field."),
   invalid_header: request(400, "A request header has an unusable value.", "Correct the named header."),
   bad_request: request(400, "The request is not valid HTTP.", "Send a well-formed HTTP/1.1 request."),
+  expectation_failed: request(
+    417,
+    "The header Expect asks for something unknown.",
+    "Send `Expect: 100-continue` or none.",
+  ),
   request_timeout: request(408, "The request did not arrive in time.", "Send the whole request without pausing."),
   body_too_large: request(
     413,
@@ -107,6 +112,11 @@ export const errorCatalogue = {
     503,
     "The router is at its limit of client connections.",
     "Retry on a new connection after the time in Retry-After.",
+  ),
+  out_of_descriptors: upstream(
+    503,
+    "The router has as many connections open as its process may have.",
+    "Retry after the time in Retry-After; raise `ulimit -n` of the router.",
   ),
   draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
   upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),

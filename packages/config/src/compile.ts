@@ -57,6 +57,7 @@ function compileListeners(tree: ConfigTree) {
     timeouts: {
       connectMs: timeouts.connect,
       firstByteMs: timeouts["first-byte"],
+      answerMs: timeouts.answer,
       idleMs: timeouts.idle,
       clientWriteMs: timeouts["client-write"],
       engineKeepAliveMs: timeouts["engine-keep-alive"],
@@ -146,6 +147,7 @@ function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
     maxQueuedBytes: admission["max-queued-bytes"],
     maxWaiting: admission["max-waiting"],
     maxKvUse: admission["max-kv-use"],
+    trustsTenantHeader: admission["trust-tenant-header"],
     bodyPriority: admission["body-priority"],
     enginePriority: admission["engine-priority"],
     engineOrder: admission["engine-order"],

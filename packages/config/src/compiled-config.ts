@@ -88,6 +88,8 @@ export interface AdmissionConfig {
   readonly maxQueuedBytes: number;
   readonly maxWaiting: number;
   readonly maxKvUse: number;
+  /** Whether a header may name another tenant than the key that a request came with. */
+  readonly trustsTenantHeader: boolean;
   readonly bodyPriority: PriorityDirection;
   readonly enginePriority: PriorityDirection;
   readonly engineOrder: "arrival" | "shortest";
@@ -199,6 +201,7 @@ export interface CompiledConfig {
   readonly timeouts: {
     readonly connectMs: number;
     readonly firstByteMs: number;
+    readonly answerMs: number | undefined;
     readonly idleMs: number;
     readonly clientWriteMs: number;
     readonly engineKeepAliveMs: number;

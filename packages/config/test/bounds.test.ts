@@ -108,6 +108,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["retry.statuses", "[499]", "[500]", "[599]", "[600]"],
   ["timeouts.connect", "9ms", "10ms", "60s", "60001ms"],
   ["timeouts.first-byte", "99ms", "100ms", "24h", "86400001ms"],
+  ["timeouts.answer", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.idle", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.client-write", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.engine-keep-alive", "-1", "0", "1h", "3600001ms"],

@@ -55,6 +55,7 @@ test("without any source the configuration is complete", () => {
       maxQueuedBytes: 256 * 1024 ** 2,
       maxWaiting: 16,
       maxKvUse: 0.95,
+      trustsTenantHeader: false,
       bodyPriority: "off",
       enginePriority: "off",
       engineOrder: "arrival",
@@ -102,6 +103,7 @@ test("without any source the configuration is complete", () => {
     timeouts: {
       connectMs: 2_000,
       firstByteMs: 600_000,
+      answerMs: undefined,
       idleMs: 300_000,
       clientWriteMs: 300_000,
       engineKeepAliveMs: 4_000,
@@ -165,6 +167,7 @@ admission:
   max-queued-bytes: 1MiB
   max-waiting: 3
   max-kv-use: 0.8
+  trust-tenant-header: true
   body-priority: lower-first
   engine-priority: lower-first
   engine-order: shortest
@@ -187,7 +190,7 @@ health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1,
 scrape: { path: /m, interval: 250ms, timeout: 3s }
 breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3, max-ejected-share: 0.25 }
 retry: { budget-ratio: 0.5, budget-minimum: 10, statuses: [500, 503] }
-timeouts: { connect: 1s, first-byte: 1h, idle: 90s, client-write: 1m, engine-keep-alive: 0, request-receive: 1500, keep-alive: 2m }
+timeouts: { connect: 1s, first-byte: 1h, answer: 2h, idle: 90s, client-write: 1m, engine-keep-alive: 0, request-receive: 1500, keep-alive: 2m }
 limits:
   max-body-bytes: 1GiB
   max-header-bytes: 65536
@@ -226,7 +229,13 @@ test("every key of the file has its place in the compiled form", () => {
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],
       ...{ defaultClass: "others", between: "deficit", maxQueued: 5, maxQueuedBytes: 1_048_576 },
-      ...{ maxWaiting: 3, maxKvUse: 0.8, bodyPriority: "lower-first", enginePriority: "lower-first" },
+      ...{
+        maxWaiting: 3,
+        maxKvUse: 0.8,
+        trustsTenantHeader: true,
+        bodyPriority: "lower-first",
+        enginePriority: "lower-first",
+      },
       engineOrder: "shortest",
     },
     disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192, appliesRoleBalance: true },
@@ -288,6 +297,7 @@ test("every key of the file has its place in the compiled form", () => {
     timeouts: {
       connectMs: 1_000,
       firstByteMs: 3_600_000,
+      answerMs: 7_200_000,
       idleMs: 90_000,
       clientWriteMs: 60_000,
       engineKeepAliveMs: 0,

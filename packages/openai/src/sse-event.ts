@@ -15,7 +15,8 @@ const doneData = /^data: ?\[DONE\]\r?$/m;
  * The events that end a stream in the Responses API and in Anthropic's; both name their events. An error event ends
  * it too: the engine has said what it had to say.
  */
-const lastEvent = /^event: ?(?:message_stop|response\.completed|response\.failed|response\.incomplete|error)\r?\n/;
+const lastEvent =
+  /^event: ?(?:message_stop|response\.completed|response\.failed|response\.incomplete|error)(?:\r\n?|\n)/;
 const noChoices = /"choices"\s*:\s*\[\s*\]/;
 
 /** @param start where the event begins in `bytes`; `end` is behind its last line end */
@@ -42,7 +43,8 @@ export function eventUsage(event: Buffer | undefined): UsageReport | undefined {
 /** The JSON object in an event's data lines; undefined when they hold none, or only a part of one. */
 export function parseEventData(event: Buffer): Readonly<Record<string, unknown>> | undefined {
   let data = "";
-  for (const line of event.toString("utf8").split(/\r?\n/)) if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
+  for (const line of event.toString("utf8").split(/\r\n?|\n/))
+    if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
   try {
     const parsed: unknown = JSON.parse(data);
     return typeof parsed === "object" && parsed !== null ? (parsed as Readonly<Record<string, unknown>>) : undefined;

@@ -49,7 +49,7 @@ interface FilterState {
 
 /**
  * Creates the filter for one stream. Without `strip` every chunk passes through by reference; with it, complete events
- * pass at once and only the last, incomplete one is held back. Lines may end in LF or CR LF.
+ * pass at once and only the last, incomplete one is held back. Lines may end in LF, CR LF or CR.
  */
 export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsageFilter {
   const log = createSseStreamLog();

@@ -45,7 +45,7 @@ const ordinary = fc
   .map(([content, usage]) => ({ kept: true, data: JSON.stringify({ choices: [{ delta: { content } }], usage }) }));
 const running = report.map((usage) => ({ kept: true, data: JSON.stringify({ choices: [{ delta: {} }], usage }) }));
 const done = fc.constant({ kept: true, data: "[DONE]" });
-const lineEnd = fc.constantFrom("\n", "\r\n");
+const lineEnd = fc.constantFrom("\n", "\r\n", "\r");
 const event = fc
   .tuple(
     fc.oneof({ weight: 4, arbitrary: ordinary }, usageOnly, running, done),

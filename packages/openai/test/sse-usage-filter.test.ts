@@ -373,3 +373,14 @@ describe("an event of 1 MiB is held, a longer one passes unread", () => {
     expect(passed).toBe(bound + 1);
   });
 });
+
+// A stream whose lines end in CR alone, as they may, was held back until it ended: only LF was taken for a line end.
+test("a stream whose lines end in carriage returns alone passes event by event, its usage taken out", () => {
+  const filter = createSseUsageFilter({ strip: true });
+  const events = ['data: {"choices":[{"delta":{"content":"a"}}]}\r\r', "data: [DONE]\r\r"];
+  const report = 'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}\r\r';
+  expect(filter.push(Buffer.from(events[0]!))?.toString()).toBe(events[0]);
+  expect(filter.push(Buffer.from(report))).toBeUndefined();
+  expect(filter.push(Buffer.from(events[1]!))?.toString()).toBe(events[1]);
+  expect([filter.usage()?.promptTokens, filter.sawDone(), filter.end()]).toEqual([3, true, undefined]);
+});

@@ -29,7 +29,8 @@ export function beginReply(
   const answer = answerHeaders(rawHeaders);
   const isEvents = answer.contentType.startsWith("text/event-stream");
   const bodiless = exchange.method === "HEAD" || status === 204 || status === 304;
-  const filter = bodiless ? undefined : exchange.bodyFilter?.(status, answer.contentType);
+  // Of a compressed body nothing can be read, and a filter that looks for the end of an event would hold all of it back.
+  const filter = bodiless || answer.encoded ? undefined : exchange.bodyFilter?.(status, answer.contentType);
   // A stream may have to take an error frame at its end.
   if (filter?.changesLength || isEvents) dropHeader(answer.pairs, "content-length");
   const extra = exchange.observer.responseHeaders?.(upstream, status) ?? [];

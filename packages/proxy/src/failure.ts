@@ -38,6 +38,9 @@ export function isFreeToRetry(kind: FailureKind): boolean {
   return kind === "connect" || kind === "overloaded" || kind === "declined" || kind === "withdrawn";
 }
 
+/** Descriptors, buffers, memory and ports of this process or machine. Another engine's connection would need them too. */
+const ownShortages: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"]);
+
 export interface ClassifiedError {
   readonly kind: FailureKind;
   readonly error: EspalierError;
@@ -47,13 +50,15 @@ export interface ClassifiedError {
 export type AttemptStage = "unsent" | "sent" | "begun";
 
 /**
- * Turns what undici reports into a failure, or into `internal_error` when the request itself could not be sent.
+ * Turns what undici reports into a failure, or into an error that is no engine's fault: `internal_error` when the request
+ * itself could not be sent, `out_of_descriptors` when this process can open no connection to anybody.
  *
  * @param stage `begun` once a byte of the body has come
  * @param ended whether the engine had closed the connection
  */
 export function classifyError(thrown: Error, stage: AttemptStage, ended: boolean): ClassifiedError | EspalierError {
   const code = (thrown as NodeJS.ErrnoException).code ?? "";
+  if (ownShortages.has(code)) return new EspalierError("out_of_descriptors", undefined, { cause: thrown });
   if (code === "UND_ERR_INVALID_ARG" || code === "UND_ERR_NOT_SUPPORTED") return asEspalierError(thrown);
   if (stage === "unsent") return failure("connect", "upstream_connect_failed", thrown);
   if (isGarbage(thrown, code, ended)) return failure("protocol", "upstream_protocol_error", thrown);

@@ -127,17 +127,21 @@ test("with one engine more than there may be pools, the one opened first is forg
 }, 30_000);
 
 test("the connection used last is used next", async () => {
-  const engine = await httpEngine(({ response }) => response.end("ok"));
+  const ports: (number | undefined)[] = [];
+  const held: (() => void)[] = [];
+  // The first four wait for each other, so that each has a connection of its own.
+  const engine = await httpEngine(({ response }) => {
+    ports.push(response.socket?.remotePort);
+    held.push(() => response.end("ok"));
+    if (ports.length >= 4) for (const answer of held.splice(0)) answer();
+  });
   const rig = await createRig({ engines: [engine.url] });
   await Promise.all(Array.from({ length: 4 }, () => send(rig.port)));
-  const opened = engine.sockets.length;
-  const ports = new Set<number | undefined>();
-  for (let i = 0; i < 5; i++) {
-    await send(rig.port);
-    ports.add(engine.requests.at(-1)!.response.socket?.remotePort);
-  }
-  expect(ports.size).toBe(1);
-  expect(engine.sockets).toHaveLength(opened);
+  for (let i = 0; i < 5; i++) await send(rig.port);
+  expect(new Set(ports.slice(0, 4)).size).toBe(4);
+  expect(ports[4]).toBeTypeOf("number");
+  expect(ports.slice(4)).toEqual(Array(5).fill(ports[4]));
+  expect(engine.sockets).toHaveLength(4);
 });
 
 test("an unused connection is closed after the keep-alive timeout", async () => {

@@ -34,6 +34,7 @@ import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createSplitParts } from "./disaggregation/split-parts.ts";
 import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
+import { shareDescriptors } from "./lifecycle/descriptor-shares.ts";
 import { createDrain } from "./lifecycle/drain.ts";
 import { createEngineSources, type EngineSources } from "./lifecycle/engine-sources.ts";
 import { createLiveConfig } from "./lifecycle/live-config.ts";
@@ -82,6 +83,7 @@ export function createContext(
   const pools = createPools(poolRules(config), (model) => learning.workOf(model));
   const engineSide = createEngineSide(config, ports, pools);
   const { proxy, http, lookups, index, mesh, fleet, prefix } = engineSide;
+  const descriptors = shareDescriptors(dependencies.openFiles ?? Number.POSITIVE_INFINITY);
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ board: mesh?.replica.notes, clock, scheduler, meter });
   const rents = createSharedRents({ board: mesh?.replica.notes, clock, scheduler, meter });
@@ -98,7 +100,8 @@ export function createContext(
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources },
-    ...{ clock, random, logger, live, fleet, prefix, index, proxy, adapterUse, pools, learning, rents, mesh, inFlight },
+    ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
+    ...{ fleet, prefix, index, proxy, mesh },
     ...createSelectors(engineSide, rents, ports),
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
@@ -117,7 +120,8 @@ export function createContext(
       meshBytes: () => mesh?.bufferedBytes ?? 0,
     }),
     connections: createConnectionLimit({
-      ...{ listener: "clients", max: () => live.current.limits.maxConnections, told: toldConnections, meter, logger },
+      ...{ listener: "clients", meter, logger, told: Math.min(toldConnections, descriptors.told) },
+      max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
     memory: watchMemory({ config: config.admission, clock, index, standingOf: prefix.standingOf }),
     metrics: createRequestMetrics(meter),

@@ -42,6 +42,8 @@ export interface RouterDependencies {
   readonly logger: Logger;
   /** The others, where this router is one of several processes that share the clients' port. */
   readonly group?: RouterGroup;
+  /** Files and sockets that the process may have open at once. No bound unless given. */
+  readonly openFiles?: number;
   /**
    * Whether clients have other routers to go to, so that they are only let in here once this router can serve them, 10 s
    * later at most. Without any engine that it knows of it waits for nothing.
@@ -123,7 +125,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   dashboard.serveDocuments(adminApp.server);
   context.connections.watch(dataApp.server, config.listen.tls !== undefined);
-  boundOperators(dependencies, metrics.meter, adminApp.server);
+  boundOperators(context, dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
     ...{ config, data: data.app, admin: adminApp, mesh, logger, scheduler, meter: metrics.meter },
@@ -182,9 +184,10 @@ function createMetricsPage(metrics: Metrics, readiness: () => Readiness): Metric
   };
 }
 
-function boundOperators({ config, logger }: RouterDependencies, meter: Meter, server: Server): void {
+function boundOperators(context: RouterContext, { config }: RouterDependencies, meter: Meter, server: Server): void {
+  const max = Math.min(maxAdminConnections, context.descriptors.operators);
   const limit = createConnectionLimit({
-    ...{ listener: "operators", max: () => maxAdminConnections, told: 0, meter, logger },
+    ...{ listener: "operators", max: () => max, told: 0, meter, logger: context.logger },
   });
   limit.watch(server, config.admin.tls !== undefined);
 }

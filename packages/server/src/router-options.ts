@@ -40,6 +40,7 @@ export function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
     maxConcurrentRequests: config.limits.maxConcurrentRequests,
     maxBodyBytesInFlight: config.limits.maxBodyBytesInFlight,
     injectUsage: config.injectUsage,
+    answerMs: config.timeouts.answerMs,
     trustTransferFields: config.trustTransferFields,
     forwardPaths: config.forwardPaths,
   };

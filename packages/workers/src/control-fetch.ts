@@ -1,9 +1,10 @@
 import { asEspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
 
 /** How a control request ended; a bounded set, fit for a metric label. */
-export type FetchOutcome = "ok" | "status" | "timeout" | "unreachable" | "protocol";
+export type FetchOutcome = (typeof fetchOutcomes)[number];
 
-export const fetchOutcomes: readonly FetchOutcome[] = ["ok", "status", "timeout", "unreachable", "protocol"];
+/** `local`: this router could open no connection, to whomever. */
+export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local"] as const;
 
 export interface Fetched {
   readonly outcome: FetchOutcome;
@@ -26,6 +27,8 @@ function failureOutcome(thrown: unknown): FetchOutcome {
   switch (asEspalierError(thrown).code) {
     case "upstream_timeout":
       return "timeout";
+    case "out_of_descriptors":
+      return "local";
     case "upstream_connect_failed":
       return "unreachable";
     default:

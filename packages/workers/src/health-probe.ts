@@ -37,9 +37,11 @@ export function createHealthProbe(
     const url = engine.url + options.path;
     const fetched = await controlFetch(http, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
     if (!isCurrent()) return 0;
-    if (fetched.outcome === "timeout" && clock.nowMs() - startedMs > lateShare * options.timeoutMs) {
-      engine.meters.probe("timeout");
-      engine.logger.debug("a health probe counts for nothing: this router was late", { url: engine.url });
+    const isLate = fetched.outcome === "timeout" && clock.nowMs() - startedMs > lateShare * options.timeoutMs;
+    if (isLate || fetched.outcome === "local") {
+      engine.meters.probe(fetched.outcome);
+      const reason = isLate ? "this router was late" : "this router could open no connection";
+      engine.logger.debug("a health probe counts for nothing", { url: engine.url, reason });
       return tracker.nextDelayMs(false, options.timeoutMs);
     }
     const changed = record(fetched);

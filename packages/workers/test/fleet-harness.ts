@@ -23,6 +23,8 @@ import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts"
 export type Answer =
   | { readonly status: number; readonly body?: string; readonly afterMs?: number }
   | "refused"
+  /** The router itself can open no connection. */
+  | "short"
   | "silent"
   /** No answer either, and the router comes to see that only after three times its timeout. */
   | "late"
@@ -136,6 +138,7 @@ function createScriptedHttp({ clock, scheduler }: VirtualTime, engines: Map<stri
     const engine = engines.get(origin);
     const answer = engine?.paths[pathname] ?? { status: 404 };
     engine?.seen.push({ ...request, path: pathname, atMs: clock.nowMs() });
+    if (answer === "short") throw new EspalierError("out_of_descriptors");
     if (answer === "refused") throw new EspalierError("upstream_connect_failed");
     if (answer === "garbled") throw new EspalierError("upstream_protocol_error");
     if (answer === "late") {

@@ -69,21 +69,24 @@ test.each(failures)("an engine that was up and %s is down after three probes", a
   expect(harness.target("a").usable).toBe(false);
 });
 
-test("probes that this router itself is late with count for nothing, and are made again", async () => {
-  const harness = await startHarness();
-  const engine = harness.engine("a");
-  await harness.apply(engine);
-  engine.paths["/health"] = "late";
-  const before = engine.times("/health").length;
-  await harness.time.advanceAsync(60_000);
-  expect(engine.times("/health").length).toBeGreaterThan(before + 10);
-  expect(harness.record("a")).toMatchObject({ state: "up", health: { consecutiveFailures: 0 } });
-  expect(harness.target("a").usable).toBe(true);
-  // One that is silent while the router has time is down as ever, whatever was before.
-  engine.paths["/health"] = "silent";
-  await harness.time.advanceAsync(10_000);
-  expect(harness.record("a").state).toBe("down");
-});
+test.each(["late", "short"] as const)(
+  "probes that this router itself is %s with count for nothing, and are made again",
+  async (want) => {
+    const harness = await startHarness();
+    const engine = harness.engine("a");
+    await harness.apply(engine);
+    engine.paths["/health"] = want;
+    const before = engine.times("/health").length;
+    await harness.time.advanceAsync(60_000);
+    expect(engine.times("/health").length).toBeGreaterThan(before + 10);
+    expect(harness.record("a")).toMatchObject({ state: "up", health: { consecutiveFailures: 0 } });
+    expect(harness.target("a").usable).toBe(true);
+    // One that is silent while the router has time is down as ever, whatever was before.
+    engine.paths["/health"] = "silent";
+    await harness.time.advanceAsync(10_000);
+    expect(harness.record("a").state).toBe("down");
+  },
+);
 
 test("whenever and however an engine dies, it is known to be down within 6 seconds", async () => {
   const random = createSeededRandom(99);

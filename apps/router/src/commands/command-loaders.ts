@@ -18,6 +18,13 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   simulate: async () => (await import("./simulate.ts")).registerSimulate,
 };
 
+/** The command that arguments call, or ask help for; undefined when it is none. */
+export function calledCommand(written: readonly string[]): CommandName | undefined {
+  const [first, second] = written.filter((word) => !word.startsWith("-"));
+  const called = first === "help" ? second : first;
+  return commandNames.find((each) => each === called);
+}
+
 /**
  * Loads the command that arguments call, or ask help for.
  *
@@ -26,9 +33,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
 export async function loadCalledCommand(
   written: readonly string[],
 ): Promise<{ readonly name: CommandName; readonly register: (program: Command) => void } | undefined> {
-  const [first, second] = written.filter((word) => !word.startsWith("-"));
-  const called = first === "help" ? second : first;
-  const name = commandNames.find((each) => each === called);
+  const name = calledCommand(written);
   return name === undefined ? undefined : { name, register: await loaders[name]() };
 }
 

@@ -5,6 +5,7 @@ import { dashboardFiles } from "@espalier/dashboard";
 import { type ConfigSource, createRouter, type DashboardPage, type Router, type RouterGroup } from "@espalier/server";
 import { createLogger } from "@espalier/telemetry";
 import { type Command, Option } from "commander";
+import { openFileLimit } from "../open-files.ts";
 import { writeNote } from "../output/write.ts";
 import { launchClusterProcess } from "../processes/cluster-processes.ts";
 import { isGroupMember, joinGroup } from "../processes/group-member.ts";
@@ -106,6 +107,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
     config,
     ...(dashboard && { dashboard }),
     ...(group && { group }),
+    openFiles: openFileLimit(),
     hasOthers: config.mesh.backend !== "off",
     configSource: source,
     onReload: ({ log }) => levelled.setLevel(log.level),

@@ -116,6 +116,11 @@ export const admission = section("Who waits in the router, and who goes next, wh
     minimum: 0,
     maximum: 1,
   }),
+  "trust-tenant-header": flag({
+    description:
+      "Where there are `api-keys`, take the tenant from `x-espalier-tenant` before the key's name. For keys of gateways that speak for many; others could take each other's share.",
+    default: false,
+  }),
   "body-priority": choice(directions, {
     description:
       "How `priority` in a body is read where no header names a class: numbers below 0 and above 0 stand for the highest " +

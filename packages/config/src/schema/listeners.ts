@@ -94,6 +94,13 @@ export const timeouts = section("How long is waited for clients and engines.", {
     minimum: "100ms",
     maximum: "24h",
   }),
+  answer: Type.Optional(
+    duration({
+      description: "From a request's arrival until its answer is complete, time in queues included. None unless given.",
+      minimum: "100ms",
+      maximum: "24h",
+    }),
+  ),
   idle: duration({
     description: "Between two pieces of an engine's answer.",
     default: "5m",

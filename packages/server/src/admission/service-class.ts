@@ -21,7 +21,7 @@ const otherNames: Readonly<Record<string, string>> = { system: "interactive", bu
  * say wrongly is passed over, as those routers do.
  *
  * @param bodyPriority the `priority` of the body
- * @param apiKey name of the key that the request came with: its tenant, unless a header names one
+ * @param apiKey name of the key that the request came with: its tenant, unless a header that is trusted names one
  * @throws EspalierError `invalid_header`
  */
 export function readServiceClass(
@@ -31,7 +31,7 @@ export function readServiceClass(
 ): ServiceClass {
   return {
     className: readClass(config, headers) ?? classByNumber(config, bodyPriority),
-    tenant: readTenant(headers) ?? apiKey ?? "",
+    tenant: (apiKey === undefined || config.trustsTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
     deadlineMs: readDeadline(headers),
   };
 }

@@ -18,6 +18,7 @@ import { answerClientError } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
+import { linger } from "./linger.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
@@ -63,6 +64,7 @@ export function createDataPlaneApp(
   const openAnswers = createOpenAnswers();
   const app = createFastify(context, listener, openAnswers);
   openAnswers.watch(app);
+  answerExpectations(app, context);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("heldBytes", 0);
@@ -103,6 +105,11 @@ export function createDataPlaneApp(
       if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
       done();
     });
+    served.addHook("preParsing", (request, reply, _, done) => {
+      const isTooLong = Number(request.headers["content-length"] ?? 0) > listener.maxBodyBytes;
+      if (request.headers.expect !== undefined && !isTooLong) reply.raw.writeContinue();
+      done();
+    });
     registerModelRoutes(served, context);
     registerInferenceRoutes(served, context);
     registerStoredResponseRoutes(served, context);
@@ -110,6 +117,18 @@ export function createDataPlaneApp(
     served.setNotFoundHandler((request, reply) => notFound(context, app, request, reply));
   });
   return app;
+}
+
+/**
+ * Node has clients go on with `100 Continue` before anybody has looked at the request. Here it is looked at first, so that
+ * what is refused is not sent.
+ */
+function answerExpectations(app: FastifyInstance, context: RouterContext): void {
+  app.server.on("checkContinue", (request, response) => app.server.emit("request", request, response));
+  app.server.on("checkExpectation", (request, response) => {
+    const id = readRequestId(request.headers["x-request-id"], context.random);
+    replyWithError(response, "openai", new EspalierError("expectation_failed"), id, ["connection", "close"]);
+  });
 }
 
 /** Longest part of a path that can be a parameter: the id of a stored response. */
@@ -153,6 +172,7 @@ function admit(context: RouterContext, request: FastifyRequest): void {
   } = context;
   if (context.connections.isSurplus(request.raw.socket)) throw new EspalierError("too_many_connections");
   request.apiKeyName = authenticate(settings.apiKeys, request.headers);
+  if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
   const encoding = request.headers["content-encoding"];
@@ -177,10 +197,12 @@ function isJson(contentType: string): boolean {
 
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {
   countRefusal(context, request, error);
-  // What is left of a refused body is not read: the connection ends with the answer.
+  // What is left of a refused body is for nobody: the connection ends with the answer.
   const isOver = !request.raw.complete || error.code === "too_many_connections";
   const unread = isOver ? ["connection", "close"] : closing(context);
-  replyWithError(reply.raw, familyOf(request), error, request.id, unread);
+  const isSending = !request.raw.complete && request.headers.expect === undefined;
+  const endWhen = isSending ? (end: () => void) => linger(request.raw, context.scheduler, end) : undefined;
+  replyWithError(reply.raw, familyOf(request), error, request.id, unread, endWhen);
 }
 
 /** A wrong method at a path that is served is refused in the shape of that path's API. */

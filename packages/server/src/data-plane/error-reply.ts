@@ -3,13 +3,18 @@ import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
 import { type ApiFamily, errorResponse } from "@espalier/openai";
 import type { FastifyError } from "fastify";
 
-/** Writes the one shape that a family's errors have. Does nothing when the answer has begun. */
+/**
+ * Writes the one shape that a family's errors have. Does nothing when the answer has begun.
+ *
+ * @param endWhen calls what it is given when the answer may end; at once unless given
+ */
 export function replyWithError(
   response: ServerResponse,
   family: ApiFamily,
   error: EspalierError,
   requestId: string,
   extraHeaders: readonly string[] = [],
+  endWhen: (end: () => void) => void = (end) => end(),
 ): void {
   if (response.headersSent || response.destroyed) return;
   const { status, headers, body } = errorResponse(family, error, requestId);
@@ -21,7 +26,8 @@ export function replyWithError(
     requestId,
     ...extraHeaders,
   ]);
-  response.end(body);
+  response.write(body);
+  endWhen(() => response.end());
 }
 
 /** Names what fastify refused in the catalogue's terms. Anything unforeseen is logged and becomes `internal_error`. */

@@ -43,6 +43,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly response: ServerResponse;
   readonly observer: ExchangeObserver = this;
   readonly copies = new RequestCopies();
+  readonly deadlineMs: number;
   readonly judge?: NonNullable<Exchange["judge"]>;
 
   readonly #context: RouterContext;
@@ -80,6 +81,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.body = plan.body;
     this.requestId = plan.requestId;
     this.family = plan.family;
+    this.deadlineMs = plan.answerDueMs ?? Number.POSITIVE_INFINITY;
     this.forwardAuthorization = plan.pool.forwardAuthorization;
     this.response = response;
     const { adapter } = plan.features;

@@ -116,6 +116,7 @@ function planView(
     storesResponse: endpoint.id === "responses",
     service,
     acceptedMs,
+    answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   });
   if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
   const prompt = context.prefix.reader.read({

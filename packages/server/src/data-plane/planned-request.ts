@@ -34,4 +34,6 @@ export interface PlannedRequest
   readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
   readonly acceptedMs: number;
+  /** When its answer must be complete, on the same axis; never unless given. */
+  readonly answerDueMs?: number;
 }

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random, Tracer } from "@espalier/common";
+import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common";
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
@@ -10,6 +10,7 @@ import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
 import type { ConnectionLimit } from "../lifecycle/connection-limit.ts";
+import type { DescriptorShares } from "../lifecycle/descriptor-shares.ts";
 import type { Drain } from "../lifecycle/drain.ts";
 import type { LiveConfig } from "../lifecycle/live-config.ts";
 import type { Overload } from "../lifecycle/overload.ts";
@@ -29,6 +30,8 @@ export interface DataPlaneSettings {
   readonly maxConcurrentRequests: number;
   readonly maxBodyBytesInFlight: number;
   readonly injectUsage: boolean;
+  /** From a request's arrival until its answer must be complete; no bound unless given. */
+  readonly answerMs: number | undefined;
   /** Whether clients may say where engines fetch KV blocks. */
   readonly trustTransferFields: boolean;
   /** Patterns of further paths that are passed on; `*` stands for any run of characters. */
@@ -39,6 +42,7 @@ export interface DataPlaneSettings {
 export interface RouterContext {
   readonly clock: Clock;
   readonly random: Random;
+  readonly scheduler: Scheduler;
   readonly logger: Logger;
   readonly tracer: Tracer;
   /** What a reload changes; read anew for each request. */
@@ -74,6 +78,7 @@ export interface RouterContext {
   readonly connections: ConnectionLimit;
   readonly drain: Drain;
   readonly inFlight: InFlightCount;
+  readonly descriptors: DescriptorShares;
 }
 
 /** Requests whose answer has not ended, shared by every route of the data plane. */

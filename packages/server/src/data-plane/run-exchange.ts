@@ -7,7 +7,7 @@ import { endRefused } from "../tracing/end-trace.ts";
 import { replyWithError } from "./error-reply.ts";
 import { InferenceExchange } from "./inference-exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import { readTraceparent } from "./request-ids.ts";
+import { callerTraceparent, readTraceparent } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 
 /** Text is about four bytes a token in English for the tokenizers of current models. */
@@ -92,12 +92,20 @@ export function passOn(
     stripUsage: false,
     storesResponse: false,
     acceptedMs: context.clock.nowMs(),
+    answerDueMs: context.clock.nowMs() + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   };
 }
 
 /** Those of the client that go on, as far as it is for this router to say. */
-export function clientHeaders({ live }: RouterContext, { raw }: FastifyRequest): readonly string[] {
-  return live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
+export function clientHeaders({ live }: RouterContext, { raw, headers }: FastifyRequest): readonly string[] {
+  const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
+  // It goes with a trace that the router does not continue.
+  const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
+  return isLost ? withoutHeader(trusted, "tracestate") : trusted;
+}
+
+function withoutHeader(pairs: readonly string[], lowerName: string): readonly string[] {
+  return pairs.filter((_, at) => pairs[at - (at % 2)]!.toLowerCase() !== lowerName);
 }
 
 /** What the router itself says of a request to the engine: the trace context, and the client's address; flat pairs. */

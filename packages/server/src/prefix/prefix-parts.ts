@@ -120,10 +120,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
           transport: createSharedBinds(createZmqTransport(slices), logger),
         });
   const reader = createPromptReader({
-    ...options,
-    http: options.lookups,
-    tokenizers,
-    ...tokenize,
+    ...{ ...options, http: options.lookups, tokenizers, ...tokenize },
     meters,
     seed,
     blockSize,

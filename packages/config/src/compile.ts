@@ -103,7 +103,7 @@ function compileRouting(tree: ConfigTree) {
       appliesRoleBalance: tree.disaggregation["apply-role-balance"],
     },
     models: compileModels(tree),
-    tokenizers: tree.tokenizers.map(({ models, mode, path }) => ({ models, mode, path })),
+    tokenizers: tree.tokenizers.map(({ models, mode, engine, path }) => ({ models, mode, engine, path })),
     tokenize: {
       budgetMs: tree.tokenize.budget,
       threads: tree.tokenize.threads,

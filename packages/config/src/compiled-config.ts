@@ -37,6 +37,8 @@ export interface TokenizerConfig {
   /** Names of models, in which `*` stands for any run of characters. */
   readonly models: readonly string[];
   readonly mode: "local" | "engine" | "bytes";
+  /** Whose rules turn chats into prompts; `auto` for those of the engines that serve the model. */
+  readonly engine: "auto" | "vllm-0.23" | "vllm-0.32" | "sglang-0.5.23";
   /** Folder of the model's files; there is one with `local`. */
   readonly path: string | undefined;
 }

@@ -15,6 +15,7 @@ export function messages(context: EngineContext, exchange: Exchange, body: JsonO
   const system = partsOf(body.system, "system");
   const tools = jsonText(body.tools);
   const prompt = context.text.chat({
+    ...{ body, endpoint: "messages" },
     messages: [...(system.length > 0 ? [{ role: "system", parts: system }] : []), ...messagesOf(body)],
     ...(tools === undefined ? {} : { tools }),
   });

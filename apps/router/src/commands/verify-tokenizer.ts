@@ -1,5 +1,7 @@
 import { type HttpClient, systemClock } from "@espalier/common";
 import {
+  type ChatDialect,
+  chatDialectOf,
   createChatRenderer,
   createTextTokenizer,
   loadTokenizerFiles,
@@ -46,11 +48,14 @@ async function verify(flags: VerifyFlags): Promise<void> {
   const hasTemplate = (files.chatTemplate ?? files.config.chat_template) !== undefined;
   const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
   const rows = await withHttpClient(async (http) => {
-    const model = flags.name ?? (await firstModel(http, url));
+    const served = await listModels(http, url);
+    const model = flags.name ?? firstIdOf(served, url);
+    const dialect = await dialectOf(http, url, served);
     const cases = verifyCases(special, hasTemplate);
-    writeNote(`comparing ${cases.length} prompts with ${url} (${model})`);
-    const render = (fields: Readonly<Record<string, unknown>>) => renderer.render({ endpoint: "chat", fields }).text;
-    return verifyTokenizer({ tokenizer, render, http, url, model, cases });
+    writeNote(`comparing ${cases.length} prompts with ${url} (${model}), by the rules of ${dialect}`);
+    const render = (fields: Readonly<Record<string, unknown>>) =>
+      renderer.render({ endpoint: "chat", fields, dialect }).text;
+    return verifyTokenizer({ tokenizer, render, http, url, model, cases, dialect });
   });
   const different = rows.filter(({ ok }) => !ok);
   if (flags.json) writeJson({ name: "verify-tokenizer", cases: rows.length, different: different.length, rows });
@@ -58,17 +63,36 @@ async function verify(flags: VerifyFlags): Promise<void> {
   if (different.length > 0) process.exitCode = 1;
 }
 
-async function firstModel(http: HttpClient, url: string): Promise<string> {
-  const { status, body } = await http({ url: `${url}/v1/models`, timeoutMs: 5_000, maxBytes: 1_048_576 });
-  const id = status === 200 ? firstIdOf(body) : undefined;
-  if (typeof id === "string") return id;
+/** A model as an engine lists it. The address may be that of another program: what it says is of any shape. */
+interface ListedModel {
+  readonly id?: unknown;
+  readonly owned_by?: unknown;
+}
+
+async function listModels(http: HttpClient, url: string): Promise<readonly ListedModel[]> {
+  const answer = await readJson(http, `${url}/v1/models`);
+  const { data } = (answer ?? {}) as { data?: unknown };
+  return Array.isArray(data) ? data.filter((model: unknown) => typeof model === "object" && model !== null) : [];
+}
+
+function firstIdOf([first]: readonly ListedModel[], url: string): string {
+  if (typeof first?.id === "string") return first.id;
   throw new Error(`${url}/v1/models names no model; give --name`);
 }
 
-/** The address may be that of another program: what it says is of any shape. */
-function firstIdOf(body: string): unknown {
+/** By what it lists its models as, and by its release. */
+async function dialectOf(http: HttpClient, url: string, [first]: readonly ListedModel[]): Promise<ChatDialect> {
+  if (first?.owned_by === "sglang") return chatDialectOf("sglang");
+  const { version } = ((await readJson(http, `${url}/version`)) ?? {}) as { version?: unknown };
+  return chatDialectOf("vllm", typeof version === "string" ? version : undefined);
+}
+
+/** Undefined for what is no JSON, and no answer. */
+async function readJson(http: HttpClient, url: string): Promise<unknown> {
+  const { status, body } = await http({ url, timeoutMs: 5_000, maxBytes: 1_048_576 });
+  if (status !== 200) return undefined;
   try {
-    return (JSON.parse(body) as { data: { id: unknown }[] }).data[0]?.id;
+    return JSON.parse(body);
   } catch {
     return undefined;
   }

@@ -106,6 +106,12 @@ export const tokenizers = list(
           "prompts over their bytes, which predicts, but cannot be compared with KV events.",
         default: "local",
       }),
+      engine: choice(["auto", "vllm-0.23", "vllm-0.32", "sglang-0.5.23"], {
+        description:
+          "Whose rules turn chats into prompts, as releases of engines differ: `auto` takes the newest of the kind of engine " +
+          "that serves the model; `vllm-0.23` is for vLLM before 0.26.",
+        default: "auto",
+      }),
       path: Type.Optional(filePath("Folder with `tokenizer.json` and `tokenizer_config.json`, as the model's own.")),
     },
     { shorthand: "path" },

@@ -26,7 +26,7 @@ import {
   type PrefixKnowledge,
 } from "@espalier/routing";
 import { createTokenizerPool } from "@espalier/tokenizer";
-import type { Fleet, Target } from "@espalier/workers";
+import { engineKindOf, type Fleet, type Target } from "@espalier/workers";
 import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
 import { createFleetPoolReach } from "./fleet-pool-reach.ts";
 import type { PoolTarget } from "./pool-targets.ts";
@@ -126,6 +126,10 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     blockSize,
     pool: createTokenizerPool({ threads: tokenize.threads, scheduler, random, logger }),
     engineUrl: (model) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
+    engineKind(model) {
+      const [first] = fleet.pool(model);
+      return first && engineKindOf(first.engine);
+    },
   });
   const upkeep = createUpkeep(scheduler, () => {
     knowledge.renew();

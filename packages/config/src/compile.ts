@@ -18,8 +18,9 @@ import { mask, Secret } from "./secret.ts";
 import { compileTracing } from "./tracing-config.ts";
 
 /** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
-export function compileConfig(tree: ConfigTree, env: Environment): CompiledConfig {
+export function compileConfig(tree: ConfigTree, env: Environment, isFileBlank: boolean): CompiledConfig {
   return {
+    isFileBlank,
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),

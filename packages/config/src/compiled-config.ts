@@ -97,6 +97,8 @@ export interface AdmissionConfig {
 
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
+  /** There is a file, and it says nothing at all. */
+  readonly isFileBlank: boolean;
   /** Routers that share the clients' port, each a process; `auto` for one per core. */
   readonly processes: number | "auto";
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { cacheRouter, publishingSims, untilHeard } from "./cache-rig.ts";
 import { ask, type Turn, wordsOf } from "./cached-turns.ts";
-import type { Json } from "./client.ts";
+import { type Json, post } from "./client.ts";
 import { createRig } from "./rig.ts";
 
 const rig = createRig();
@@ -46,4 +46,16 @@ describe.each(Object.keys(apis))("%s", (name) => {
     expect(seen.map(({ predicted }) => predicted)).toEqual(seen.map(({ cached }) => cached));
     expect(seen[3]!.cached).toBeGreaterThan(200);
   });
+});
+
+/** Coding agents ask how long a prompt is before they send it: the router answered 404 where the engine answers. */
+test("the tokens of a prompt are counted by an engine", async () => {
+  const sims = await publishingSims(rig, 1);
+  const router = await cacheRouter(rig, sims);
+  const body = { system: wordsOf(1, 60), messages: [{ role: "user", content: "Hi" }] };
+  const counted = await post(`${router.url}/v1/messages/count_tokens`, { model: "tiny", ...body });
+  const turn = await ask(router, "/v1/messages", { ...body, max_tokens: 1 });
+  expect([counted.status, counted.json]).toEqual([200, { input_tokens: turn.promptTokens }]);
+  const refused = await post(`${router.url}/v1/messages/count_tokens`, { model: "tiny" });
+  expect([refused.status, refused.json.type]).toEqual([400, "error"]);
 });

@@ -51,7 +51,9 @@ export const kvEvents = section("KV events, by which engines tell what they cach
     default: "auto",
   }),
   listen: Type.Optional(
-    zmqEndpoint("Where engines that dial publish to. Each must use its id as topic.", { wildcard: true }),
+    zmqEndpoint("Where engines that dial publish to. Each must use its id as topic, or `kv@ID@MODEL`.", {
+      wildcard: true,
+    }),
   ),
   "max-replays": integer({
     description: "Replays of missed events that run at the same time.",

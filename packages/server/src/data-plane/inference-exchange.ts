@@ -259,6 +259,8 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     if (isCompleted && this.#isStream) this.#work?.ended(usage?.completionTokens ?? this.#outputTokens);
     const stored = this.#watch?.responseId();
     if (stored !== undefined && this.#selection) storedResponses.remember(stored, this.#selection.target.engine.id);
+    // Whoever went away before the first token has had the engine stop before the prompt was computed.
+    if (!isCompleted && Number.isNaN(this.#firstByteMs)) this.#withdraw();
     // Tokens that came from another engine say nothing of this one's cache.
     const isComparable = isCompleted && this.#split?.prefillWorker === undefined;
     this.#placement?.answered(isComparable ? usage?.cachedTokens : undefined);

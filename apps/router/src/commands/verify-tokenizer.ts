@@ -48,9 +48,8 @@ async function verify(flags: VerifyFlags): Promise<void> {
   const hasTemplate = (files.chatTemplate ?? files.config.chat_template) !== undefined;
   const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
   const rows = await withHttpClient(async (http) => {
-    const served = await listModels(http, url);
-    const model = flags.name ?? firstIdOf(served, url);
-    const dialect = await dialectOf(http, url, served);
+    const model = flags.name ?? (await firstModel(http, url));
+    const dialect = await dialectOf(http, url);
     const cases = verifyCases(special, hasTemplate);
     writeNote(`comparing ${cases.length} prompts with ${url} (${model}), by the rules of ${dialect}`);
     const render = (fields: Readonly<Record<string, unknown>>) =>
@@ -63,28 +62,23 @@ async function verify(flags: VerifyFlags): Promise<void> {
   if (different.length > 0) process.exitCode = 1;
 }
 
-/** A model as an engine lists it. The address may be that of another program: what it says is of any shape. */
-interface ListedModel {
-  readonly id?: unknown;
-  readonly owned_by?: unknown;
-}
-
-async function listModels(http: HttpClient, url: string): Promise<readonly ListedModel[]> {
-  const answer = await readJson(http, `${url}/v1/models`);
-  const { data } = (answer ?? {}) as { data?: unknown };
-  return Array.isArray(data) ? data.filter((model: unknown) => typeof model === "object" && model !== null) : [];
-}
-
-function firstIdOf([first]: readonly ListedModel[], url: string): string {
-  if (typeof first?.id === "string") return first.id;
+async function firstModel(http: HttpClient, url: string): Promise<string> {
+  // The address may be that of another program: what it says is of any shape.
+  const { data } = ((await readJson(http, `${url}/v1/models`)) ?? {}) as { data?: readonly ({ id: unknown } | null)[] };
+  const id = Array.isArray(data) ? data[0]?.id : undefined;
+  if (typeof id === "string") return id;
   throw new Error(`${url}/v1/models names no model; give --name`);
 }
 
-/** By what it lists its models as, and by its release. */
-async function dialectOf(http: HttpClient, url: string, [first]: readonly ListedModel[]): Promise<ChatDialect> {
-  if (first?.owned_by === "sglang") return chatDialectOf("sglang");
-  const { version } = ((await readJson(http, `${url}/version`)) ?? {}) as { version?: unknown };
-  return chatDialectOf("vllm", typeof version === "string" ? version : undefined);
+/** Only SGLang tells its release with what else it says of its server; vLLM has a path for it. */
+async function dialectOf(http: HttpClient, url: string): Promise<ChatDialect> {
+  const isSglang = (await versionAt(http, `${url}/server_info`)) !== undefined;
+  return isSglang ? chatDialectOf("sglang") : chatDialectOf("vllm", await versionAt(http, `${url}/version`));
+}
+
+async function versionAt(http: HttpClient, url: string): Promise<string | undefined> {
+  const { version } = ((await readJson(http, url)) ?? {}) as { version?: unknown };
+  return typeof version === "string" ? version : undefined;
 }
 
 /** Undefined for what is no JSON, and no answer. */

@@ -171,7 +171,20 @@ describe("local", () => {
     expect(logger.lines[0]?.fields).toMatchObject({ model: "tiny", endpoint: "chat" });
   });
 
-  test("requests of other APIs are seen as the chats that vLLM makes of them", async () => {
+  test("a model without usable files works in bytes and says so once", async () => {
+    const { model, logger } = await rig({ folder: "/nowhere/at/all" });
+    expect(model.mode).toBe("bytes");
+    for (let round = 0; round < 3; round++) expect(model.view(chat(user(long("e"))))).toMatchObject({ unit: "bytes" });
+    expect(logger.lines).toHaveLength(1);
+    expect(logger.lines[0]).toMatchObject({
+      level: "warn",
+      fields: { model: "tiny", reason: expect.stringContaining("does not exist") },
+    });
+  });
+});
+
+describe("requests of other APIs", () => {
+  test("are seen as the chats that vLLM makes of them", async () => {
     const { model, logger } = await rig();
     const text = long("d", 40);
     const chat = { messages: [{ role: "system", content: "be brief" }, user(text)] };
@@ -184,7 +197,7 @@ describe("local", () => {
     expect(logger.lines).toEqual([]);
   });
 
-  test("what it is not known what an engine makes of is seen as bytes", async () => {
+  test("are seen as bytes where it is not known what an engine makes of them", async () => {
     const { model, logger } = await rig();
     const fields = { system: "be brief", messages: [user(long("d", 40))] };
     const dialect = "sglang-0.5.23";
@@ -192,17 +205,6 @@ describe("local", () => {
     const input = { input: long("d", 40), previous_response_id: "r" };
     expect(model.view({ endpoint: "responses", fields: input })).toMatchObject({ unit: "bytes" });
     expect(logger.lines).toEqual([]);
-  });
-
-  test("a model without usable files works in bytes and says so once", async () => {
-    const { model, logger } = await rig({ folder: "/nowhere/at/all" });
-    expect(model.mode).toBe("bytes");
-    for (let round = 0; round < 3; round++) expect(model.view(chat(user(long("e"))))).toMatchObject({ unit: "bytes" });
-    expect(logger.lines).toHaveLength(1);
-    expect(logger.lines[0]).toMatchObject({
-      level: "warn",
-      fields: { model: "tiny", reason: expect.stringContaining("does not exist") },
-    });
   });
 });
 

@@ -125,11 +125,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     seed,
     blockSize,
     pool: createTokenizerPool({ threads: tokenize.threads, scheduler, random, logger }),
-    engineUrl: (model) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
-    engineKind(model) {
-      const [first] = fleet.pool(model);
-      return first && engineKindOf(first.engine);
-    },
+    ...enginesOf(fleet),
   });
   const upkeep = createUpkeep(scheduler, () => {
     knowledge.renew();
@@ -148,6 +144,17 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
       unsubscribe();
       reach.stop();
       await parts.stop();
+    },
+  };
+}
+
+/** What tokenizers ask of the engines that serve a model. */
+function enginesOf(fleet: Fleet) {
+  return {
+    engineUrl: (model: string) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
+    engineKind(model: string) {
+      const [first] = fleet.pool(model);
+      return first && engineKindOf(first.engine);
     },
   };
 }

@@ -105,7 +105,9 @@ describe("the chat that vLLM makes of POST /v1/messages", () => {
   ])("is not known of %j", (fields) => {
     expect(messagesChat(fields, rules)).toBeUndefined();
   });
+});
 
+describe("what a template takes of messages", () => {
   test.each([
     ["{% for m in messages %}{{ m.content }}{% endfor %}", "none? Hi late"],
     [

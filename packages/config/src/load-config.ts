@@ -55,10 +55,11 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
 
 /** The longest break is as long as the first one, where that was set longer than it by itself. */
 function withLongerBreak(tree: ConfigTree, written: unknown): ConfigTree {
-  const { breaker } = tree;
+  // What cannot be read at all has no sections.
+  const breaker = isSection(tree) ? tree.breaker : undefined;
   const said = isSection(written) ? written.breaker : undefined;
   const isSaid = isSection(said) && said["max-open"] !== undefined;
-  if (isSaid || !(breaker?.open > breaker?.["max-open"])) return tree;
+  if (isSaid || !isSection(breaker) || !(breaker.open > breaker["max-open"])) return tree;
   return { ...tree, breaker: { ...breaker, "max-open": breaker.open } };
 }
 

@@ -31,7 +31,7 @@ interface ForeignForm {
   readonly engines: number;
 }
 
-/** Requests of the APIs whose templates are not those of chats. */
+/** Requests of the APIs that engines make chats of, each kind of engine in its way. */
 const foreignForms: readonly ForeignForm[] = [
   { path: "/v1/messages", what: "each on its own", body: (messages) => ({ messages, max_tokens: 12 }), engines: 3 },
   {
@@ -44,9 +44,9 @@ const foreignForms: readonly ForeignForm[] = [
 ];
 
 test.each(foreignForms)(
-  "conversations at $path, $what, are followed by their bytes",
+  "conversations with SGLang at $path, $what, are followed by their bytes",
   async ({ path, body, engines }) => {
-    const sims = await publishingSims(rig, 3);
+    const sims = await publishingSims(rig, 3, { dialect: "sglang-0.5.23" });
     const router = await cacheRouter(rig, sims);
     const histories: Json[][] = Array.from({ length: 6 }, () => []);
     const turns: Turn[][] = histories.map(() => []);
@@ -67,6 +67,30 @@ test.each(foreignForms)(
     }
     expect(new Set(turns.map(([first]) => first!.worker)).size).toBe(engines);
     expect(await promptsOf(router)).toEqual({ tokens: 0, partial: 0, bytes: 24 });
+  },
+);
+
+test.each(foreignForms)(
+  "conversations with vLLM at $path, $what, are followed by their tokens, exactly",
+  async ({ path, body, engines }) => {
+    const sims = await publishingSims(rig, 3);
+    const router = await cacheRouter(rig, sims);
+    const histories: Json[][] = Array.from({ length: 6 }, () => []);
+    const workers = histories.map(() => new Set<string>());
+    for (let round = 0; round < 4; round++) {
+      for (const [at, history] of histories.entries()) {
+        history.push({ role: "user", content: wordsOf(100 * at + round, 80) });
+        const turn = await ask(router, path, body(history));
+        history.push({ role: "assistant", content: turn.text });
+        workers[at]!.add(turn.worker);
+        expect(turn.predicted).toBe(turn.cached);
+        if (round > 0) expect(turn.cached).toBeGreaterThan(0.4 * turn.promptTokens);
+        await untilHeard(router, sims);
+      }
+    }
+    expect(workers.map(({ size }) => size)).toEqual(histories.map(() => 1));
+    expect(new Set(workers.map(([first]) => first)).size).toBe(engines);
+    expect(await promptsOf(router)).toEqual({ tokens: 24, partial: 0, bytes: 0 });
   },
 );
 

@@ -52,6 +52,21 @@ test.each([
   expect(manifestViolations({ ...common, ...change })).toEqual([`packages/common/package.json:${rest}`]);
 });
 
+test("a package without the data that it reads is told", () => {
+  const files = (...names: readonly string[]) =>
+    linesOf(
+      checkManifests(
+        treeOf({
+          "package.json": JSON.stringify(root),
+          "packages/common/models/tiny/tokenizer.json": "{}",
+          "packages/common/package.json": JSON.stringify({ ...common, files: names }, null, 2),
+        }),
+      ),
+    );
+  expect(files("dist")).toEqual(['packages/common/package.json:15 has files ["dist"]: make it ["dist","models"]']);
+  expect(files("dist", "models")).toEqual([]);
+});
+
 test("exports of another shape are told", () => {
   const [line, ...more] = manifestViolations({ ...common, exports: { ".": "./dist/index.js" } });
   expect(more).toEqual([]);

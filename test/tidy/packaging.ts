@@ -6,12 +6,19 @@ import { isBuilt, type Manifest, rootWorkspace, type Workspace, workspacesOf } f
 const common = { private: true, license: "Apache-2.0", type: "module" } as const;
 
 /** What every package.json of a package or app says besides. */
-const built: Pick<Manifest, "exports" | "files"> = {
+const built: Pick<Manifest, "exports"> = {
   exports: {
     ".": { "espalier-source": "./src/index.ts", types: "./dist/index.d.ts", default: "./dist/index.js" },
   },
-  files: ["dist"],
 };
+
+/** Folders beside `src` that a package reads from when it runs: without them it works in this tree only. */
+const dataFolders = ["models"];
+
+function filesOf(tree: Tree, { folder }: Workspace): string[] {
+  const paths = [...tree.keys()];
+  return ["dist", ...dataFolders.filter((name) => paths.some((path) => path.startsWith(`${folder}/${name}/`)))];
+}
 
 /** Every package.json has the same license, type, version and shape, and a name that follows from its folder. */
 export function checkManifests(tree: Tree): Violation[] {
@@ -22,7 +29,9 @@ export function checkManifests(tree: Tree): Violation[] {
       ...common,
       ...(root.manifest.version === undefined ? {} : { version: root.manifest.version }),
       name: workspace.folder === "" ? "espalier" : `@espalier/${workspace.name}`,
-      ...(isBuilt(workspace) && !workspace.folder.startsWith("apps/") ? built : {}),
+      ...(isBuilt(workspace) && !workspace.folder.startsWith("apps/")
+        ? { ...built, files: filesOf(tree, workspace) }
+        : {}),
     };
     return [...differences(workspace, expected), ...missingFields(workspace)];
   });

@@ -94,8 +94,12 @@ async function startPart({ engine, kvEvents, transfers, listener }: Part): Promi
 /** Tokenizers take long to load, so only those who use one do. */
 async function loadText(options: ResolvedOptions): Promise<ModelText> {
   if (options.tokenizer === undefined) return byteText;
-  const { loadTokenizerText } = await import("./text/tokenizer-text.ts");
-  return loadTokenizerText(options.tokenizer, options);
+  const [{ chatDialectOf }, { loadTokenizerText }] = await Promise.all([
+    import("@espalier/tokenizer"),
+    import("./text/tokenizer-text.ts"),
+  ]);
+  const dialect = chatDialectOf(options.parameters.flavour);
+  return loadTokenizerText(options.tokenizer, { ...options, dialect });
 }
 
 /** What the engines of one process have in common. */

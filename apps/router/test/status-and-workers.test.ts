@@ -167,6 +167,32 @@ test("add sends no more than was written, and refuses a label without a value", 
   expect(seen).toHaveLength(1);
 });
 
+/** `add URL` worked where `remove URL` was not found: engines have ids of their own. */
+test("an engine is removed and drained by its URL as well, which another one's does not stand for", async () => {
+  const seen: SeenRequest[] = [];
+  const admin = await temporaryServer((request) => {
+    seen.push(request);
+    const { response, method } = request;
+    if (method === "DELETE") response.writeHead(204).end();
+    else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ ...worker, ...listed }));
+  });
+  const listed = {
+    workers: [
+      { ...worker, id: "b", url: "http://b:1" },
+      { ...worker, id: "mine", url: "http://a:1" },
+    ],
+  };
+  const removed = await runCommand(registerWorkers, "workers", "remove", "http://a:1/", "--admin", admin);
+  expect(removed.stdout).toBe("mine is removed\n");
+  await runCommand(registerWorkers, "workers", "drain", "http://b:1", "--admin", admin);
+  await runCommand(registerWorkers, "workers", "remove", "http://c:1", "--admin", admin);
+  expect(seen.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`)).toEqual([
+    "DELETE /admin/workers/mine",
+    "PATCH /admin/workers/b",
+    "DELETE /admin/workers/http%3A%2F%2Fc%3A1",
+  ]);
+});
+
 test("remove takes an engine out, and says so", async () => {
   const seen: SeenRequest[] = [];
   const admin = await temporaryServer((request) => {

@@ -53,7 +53,14 @@ test("without a template there are no chats, with one all kinds of them besides 
   expect(rolesOf("one turn")).toEqual(["user"]);
   expect(rolesOf("system prompt")).toEqual(["system", "user"]);
   expect(rolesOf("several turns")).toEqual(["user", "assistant", "user"]);
-  expect(chats.filter((one) => "tools" in one).map(({ name }) => name)).toEqual(["chat: tools"]);
+  expect(chats.filter((one) => "tools" in one).map(({ name }) => name)).toEqual([
+    "chat: tools",
+    "chat: tools with fields of a client",
+    "chat: two tools, one of which is loaded later",
+    "chat: tools, none of which may be called",
+    "chat: two tools, one of which is chosen",
+  ]);
+  expect(rolesOf("developer between turns")).toEqual(["system", "user", "developer", "user"]);
 });
 
 test("chats of hard texts are the first ones, not more than forty, and hold them unchanged", () => {

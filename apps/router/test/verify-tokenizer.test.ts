@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { registerVerifyTokenizer } from "../src/commands/verify-tokenizer.ts";
 import { modelFolder, sendTokens, startFakeEngine, type TokenizeCall } from "./fake-engine.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
+import { temporaryServer } from "./temporary.ts";
 
 const verify = (url: string, ...more: readonly string[]) =>
   runCommand(registerVerifyTokenizer, "verify-tokenizer", "--model", shippedModelFolder(), "--url", url, ...more);
@@ -36,10 +37,10 @@ test("the same tokens everywhere: one sentence, exit code 0", async () => {
   const { stdout, stderr, exitCode, error } = await verify(url);
   expect([error, exitCode]).toEqual([undefined, undefined]);
   expect(stdout).toBe(`${asked.length} of ${asked.length} prompts have the same tokens\n`);
-  expect(stderr).toBe(`comparing ${asked.length} prompts with ${url} (tiny)\n`);
+  expect(stderr).toBe(`comparing ${asked.length} prompts with ${url} (tiny), by the rules of vllm-0.32\n`);
   expect(paths[0]).toBe("GET /v1/models");
   expect(new Set(asked.map(({ model }) => model))).toEqual(new Set(["tiny"]));
-  expect(asked.filter(({ messages }) => messages !== undefined)).toHaveLength(45);
+  expect(asked.filter(({ messages }) => messages !== undefined)).toHaveLength(53);
 });
 
 test("a name that is given is asked for, and the engine is not asked for its models", async () => {
@@ -49,6 +50,19 @@ test("a name that is given is asked for, and the engine is not asked for its mod
   expect(stderr).toContain(`with ${url} (org/model:q4)`);
   expect(paths).not.toContain("GET /v1/models");
   expect(new Set(asked.map(({ model }) => model))).toEqual(new Set(["org/model:q4"]));
+});
+
+test.each([
+  [{ "/server_info": '{"version":"0.5.23"}' }, "sglang-0.5.23"],
+  [{ "/server_info": '{"vllm_config":"x"}', "/version": '{"version":"0.25.1"}' }, "vllm-0.23"],
+  [{ "/version": '{"version":"0.32.0"}' }, "vllm-0.32"],
+  [{ "/version": "<html>" }, "vllm-0.32"],
+])("an engine that says %j is compared by the rules of %s", async (says, dialect) => {
+  const url = await temporaryServer(({ path, response }) => {
+    const body = (says as Readonly<Record<string, string>>)[path];
+    response.writeHead(body === undefined ? 404 : 200).end(body);
+  });
+  expect((await verify(url, "--name", "m")).stderr).toContain(`by the rules of ${dialect}\n`);
 });
 
 test.each([
@@ -122,7 +136,7 @@ test("a template that the engine has otherwise: only chats differ", async () => 
     ({ tokens, response }) => sendTokens(response, tokens.slice(0, -3)),
   );
   const different = report.rows.filter(({ ok }) => !ok).map((row) => row.case);
-  expect(different).toHaveLength(45);
+  expect(different).toHaveLength(53);
   expect(different.every((name) => name.startsWith("chat: "))).toBe(true);
 });
 

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import { systemClock } from "@espalier/common";
-import { loadRequestTokens, type RequestTokens } from "@espalier/tokenizer";
+import { type ChatDialect, chatDialectOf, loadRequestTokens, type RequestTokens } from "@espalier/tokenizer";
 import {
   type CapturedRequest,
   type CapturedSession,
@@ -101,6 +101,7 @@ const resetPath = "/reset_prefix_cache";
 
 class CaptureRun {
   readonly #capture: CaptureFiles;
+  readonly #dialect: ChatDialect;
   readonly #folds = new Map<string, EventFold>();
   /** Messages up to here have been taken in. */
   #applied = 0;
@@ -114,6 +115,9 @@ class CaptureRun {
 
   constructor(capture: CaptureFiles) {
     this.#capture = capture;
+    // Captures are named by engine and release.
+    const [kind, version] = capture.name.split("-");
+    this.#dialect = chatDialectOf(kind, version);
   }
 
   get undecoded(): number {
@@ -127,6 +131,7 @@ class CaptureRun {
     this.requests++;
     const endpoint = { "/v1/chat/completions": "chat", "/v1/completions": "completions", "/generate": "generate" };
     const ours = tokensOf({
+      dialect: this.#dialect,
       endpoint: endpoint[request.path as keyof typeof endpoint] ?? "",
       fields: request.request ?? {},
     });

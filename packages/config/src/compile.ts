@@ -18,8 +18,9 @@ import { mask, Secret } from "./secret.ts";
 import { compileTracing } from "./tracing-config.ts";
 
 /** Turns a checked tree into what the router uses. Keys of the data plane and of admins are hashed and not kept. */
-export function compileConfig(tree: ConfigTree, env: Environment): CompiledConfig {
+export function compileConfig(tree: ConfigTree, env: Environment, isFileBlank: boolean): CompiledConfig {
   return {
+    isFileBlank,
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),
@@ -104,7 +105,7 @@ function compileRouting(tree: ConfigTree) {
       appliesRoleBalance: tree.disaggregation["apply-role-balance"],
     },
     models: compileModels(tree),
-    tokenizers: tree.tokenizers.map(({ models, mode, path }) => ({ models, mode, path })),
+    tokenizers: tree.tokenizers.map(({ models, mode, engine, path }) => ({ models, mode, engine, path })),
     tokenize: {
       budgetMs: tree.tokenize.budget,
       threads: tree.tokenize.threads,

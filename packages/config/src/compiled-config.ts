@@ -37,6 +37,8 @@ export interface TokenizerConfig {
   /** Names of models, in which `*` stands for any run of characters. */
   readonly models: readonly string[];
   readonly mode: "local" | "engine" | "bytes";
+  /** Whose rules turn chats into prompts; `auto` for those of the engines that serve the model. */
+  readonly engine: "auto" | "vllm-0.23" | "vllm-0.32" | "sglang-0.5.23";
   /** Folder of the model's files; there is one with `local`. */
   readonly path: string | undefined;
 }
@@ -97,6 +99,8 @@ export interface AdmissionConfig {
 
 /** The configuration as the router uses it: checked, complete, in the units that the names say. */
 export interface CompiledConfig {
+  /** There is a file, and it says nothing at all. */
+  readonly isFileBlank: boolean;
   /** Routers that share the clients' port, each a process; `auto` for one per core. */
   readonly processes: number | "auto";
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };

@@ -4,7 +4,7 @@ import { crossCheck } from "./cross-checks.ts";
 import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
 import { applyOverlay, type FlagValues, type Origins, readEnvironment, readFlags } from "./overlay.ts";
 import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
-import { readTree } from "./read-tree.ts";
+import { isSection, readTree } from "./read-tree.ts";
 import { type ConfigTree, configSchema } from "./schema/config-schema.ts";
 import { readStandardVariables } from "./standard-variables.ts";
 import { parseYaml } from "./yaml-document.ts";
@@ -47,10 +47,20 @@ export function loadConfig({ file, env = {}, flags = {}, readText }: ConfigSourc
   const written = applyOverlay(said, { values: readStandardVariables(env, said) }, origins);
 
   const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
-  const tree = readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree;
+  const tree = withLongerBreak(readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree, written);
   problems.push(...crossCheck(tree, (key) => !problems.some(({ path }) => path.length === 0 || path[0] === key)));
   if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
-  return compileConfig(tree, env);
+  return compileConfig(tree, env, document !== undefined && (document.value ?? null) === null);
+}
+
+/** The longest break is as long as the first one, where that was set longer than it by itself. */
+function withLongerBreak(tree: ConfigTree, written: unknown): ConfigTree {
+  // What cannot be read at all has no sections.
+  const breaker = isSection(tree) ? tree.breaker : undefined;
+  const said = isSection(written) ? written.breaker : undefined;
+  const isSaid = isSection(said) && said["max-open"] !== undefined;
+  if (isSaid || !isSection(breaker) || !(breaker.open > breaker["max-open"])) return tree;
+  return { ...tree, breaker: { ...breaker, "max-open": breaker.open } };
 }
 
 /** The flag or variable that gave the value at a path, or the list or section around it. */

@@ -78,6 +78,7 @@ export function takeUp(running: CompiledConfig, loaded: CompiledConfig): Compile
   return {
     ...running,
     ...{ engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
+    isFileBlank: loaded.isFileBlank,
     limits: { ...running.limits, maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare },
     models: { ...running.models, aliases, splits },
     mesh: { ...running.mesh, secret, acceptedSecrets },

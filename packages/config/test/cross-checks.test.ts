@@ -189,8 +189,19 @@ test.each([
   ]);
 });
 
+/** `open: 60s` alone was refused, for a bound that nobody had written. */
+test("a breaker that first stays open longer than the default of the longest has that for the longest", () => {
+  const maxOpenOf = (text: string) => load(text).breaker.maxOpenMs;
+  expect(maxOpenOf("breaker: { open: 60s }")).toBe(60_000);
+  expect(maxOpenOf("breaker: { open: 30s }")).toBe(30_000);
+  expect(maxOpenOf("breaker: { open: 3s }")).toBe(30_000);
+  expect(maxOpenOf("breaker: { open: 60s, max-open: 2m }")).toBe(120_000);
+});
+
 test("a breaker that first stays open longer than it ever may is refused", () => {
-  expect(problemsOf("breaker: { open: 31s }")).toEqual(["breaker.max-open: 30s is less than open, 31s (e.yaml:1:1)"]);
+  expect(problemsOf("breaker: { open: 31s, max-open: 30s }")).toEqual([
+    "breaker.max-open: 30s is less than open, 31s (e.yaml:1:23)",
+  ]);
 });
 
 test.each([

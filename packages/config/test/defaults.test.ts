@@ -16,6 +16,7 @@ const usualClass = {
 test("without any source the configuration is complete", () => {
   const { effective: _, fingerprints: __, ...config } = loadConfig({});
   expect(config).toEqual({
+    isFileBlank: false,
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
     processes: 1,
     admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, hasDashboard: true },
@@ -132,7 +133,7 @@ test("without any source the configuration is complete", () => {
 test.each(["", "# only a comment\n", "{}", "listen:\nengines:\nlimits: ~\n"])(
   "a file that says nothing, such as %j, leaves the defaults",
   (text) => {
-    expect(load(text)).toEqual(loadConfig({}));
+    expect(load(text)).toEqual({ ...loadConfig({}), isFileBlank: !text.includes(":") && text !== "{}" });
   },
 );
 

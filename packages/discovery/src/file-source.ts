@@ -11,7 +11,8 @@ export interface FileSourceOptions<Entry> extends FileWatchOptions {
 
 /**
  * A source that follows a file, as `watchFile` does. A change that cannot be read or parsed is reported once and leaves
- * the last good list.
+ * the last good list; so does a file that said something and is blank now, as while it is being written: who means an empty
+ * list writes one.
  *
  * `start` throws EspalierError `config_unreadable` when the file is absent, unreadable, not a regular file or larger
  * than 16 MiB, `config_invalid` when it is not UTF-8, and what `parse` throws.
@@ -62,11 +63,15 @@ function createListReader<Entry>(
   observer: SourceObserver<Entry>,
 ): ListReader {
   let goodDigest: string | undefined;
+  let hasSaid = false;
   /** The failure that stands. Its digest, absent when reading failed, saves parsing bad content again on every poll. */
   let failure: { readonly message: string; readonly digest: string | undefined } | undefined;
 
   const accept = (content: FileContent): void => {
-    const list = parseContent(content, path, parse);
+    const text = decode(content, path);
+    if (hasSaid && isBlank(text)) throw new EspalierError("config_invalid", `${path}: ${blankReason}`);
+    const list = parseText(text, path, parse);
+    hasSaid = !isBlank(text);
     goodDigest = content.digest;
     recover();
     observer.onList(list);
@@ -101,16 +106,29 @@ function createListReader<Entry>(
   };
 }
 
-function parseContent<Entry>(
-  { bytes }: FileContent,
-  path: string,
-  parse: FileSourceOptions<Entry>["parse"],
-): readonly Entry[] {
+const blankReason =
+  "it is blank, and was not before: what it said stays, until it says an empty list ([]) or another one";
+
+/** Whether a file of YAML or JSON says nothing at all, not even an empty list. */
+function isBlank(text: string): boolean {
+  return text.split("\n").every((line) => /^\s*(#.*|---)?\s*$/.test(line));
+}
+
+function decode({ bytes }: FileContent, path: string): string {
   try {
-    return parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes), path);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (error) {
-    if (error instanceof EspalierError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new EspalierError("config_invalid", `${path}: ${reason}`, { cause: error });
+    throw new EspalierError("config_invalid", `${path}: ${reasonOf(error)}`, { cause: error });
   }
 }
+
+function parseText<Entry>(text: string, path: string, parse: FileSourceOptions<Entry>["parse"]): readonly Entry[] {
+  try {
+    return parse(text, path);
+  } catch (error) {
+    if (error instanceof EspalierError) throw error;
+    throw new EspalierError("config_invalid", `${path}: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

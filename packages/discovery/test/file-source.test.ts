@@ -43,6 +43,38 @@ test("sees a file rewritten in place", async () => {
   expect(errors).toEqual([]);
 });
 
+/**
+ * Every engine was removed when its file was truncated, as by `cp` and `>` before they write: a blank file was a list of no
+ * engines.
+ */
+test("a file that becomes blank is refused, and followed again once it says something", async () => {
+  const parse = (text: string) => (text === "[]" ? [] : parseIds(text, "file"));
+  const path = await createFile("a b");
+  const { lists, errors } = await startSource(path, { parse });
+  for (const blank of ["", " \n", "# engines\n---\n"]) {
+    await writeFile(path, blank);
+    await waitFor(() => errors.length === 1, { what: "a refusal" });
+    expect(errors.pop()?.message).toContain("it is blank, and was not before");
+    expect(lists.at(-1)).not.toBe("");
+    await writeFile(path, `a ${blank.length}`);
+    await latest(lists, `a ${blank.length}`);
+  }
+  await writeFile(path, "[]");
+  await latest(lists, "");
+  await writeFile(path, "c");
+  await latest(lists, "c");
+});
+
+test("a file that is blank at first is an empty list, and one of no engines may become blank", async () => {
+  const path = await createFile("");
+  const { lists, errors } = await startSource(path);
+  await writeFile(path, "\n");
+  await writeFile(path, "a");
+  await latest(lists, "a");
+  expect(lists[0]).toBe("");
+  expect(errors).toEqual([]);
+});
+
 test("sees each of several atomic renames over the file", async () => {
   const path = await createFile("a");
   const { lists, errors } = await startSource(path);

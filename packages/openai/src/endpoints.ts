@@ -27,6 +27,7 @@ export interface Endpoint {
     | "rerank"
     | "score"
     | "messages"
+    | "count_tokens"
     | "generate"
     | "tokenize"
     | "detokenize";
@@ -152,6 +153,17 @@ const messages: Endpoint = {
   minOutputTokens: 0,
 };
 
+/** Counts the tokens of a request of `/v1/messages` and generates nothing; Anthropic's clients and coding agents ask it. */
+const countTokens: Endpoint = {
+  ...messages,
+  id: "count_tokens",
+  path: "/v1/messages/count_tokens",
+  kind: "tokenize",
+  streams: false,
+  requiredFields: [],
+  outputLimitFields: [],
+};
+
 const generate: Endpoint = {
   ...defaults,
   id: "generate",
@@ -201,6 +213,7 @@ export const endpoints: readonly Endpoint[] = [
   score,
   { ...score, path: "/score" },
   messages,
+  countTokens,
   generate,
   tokenize,
   detokenize,

@@ -13,6 +13,7 @@ test.each([
   ["/v1/score", "score", "openai", "rank", false, false, false],
   ["/score", "score", "openai", "rank", false, false, false],
   ["/v1/messages", "messages", "anthropic", "generate", true, true, false],
+  ["/v1/messages/count_tokens", "count_tokens", "anthropic", "tokenize", true, false, false],
   ["/generate", "generate", "sglang", "generate", false, true, false],
   ["/tokenize", "tokenize", "openai", "tokenize", false, false, false],
   ["/detokenize", "detokenize", "openai", "tokenize", false, false, false],
@@ -23,7 +24,7 @@ test.each([
 });
 
 test("there is no other endpoint than those of the table above", () => {
-  expect(endpoints).toHaveLength(13);
+  expect(endpoints).toHaveLength(14);
 });
 
 test("aliases differ in their path only", () => {
@@ -32,5 +33,5 @@ test("aliases differ in their path only", () => {
     if (byId.has(rest.id)) expect(rest).toEqual(byId.get(rest.id));
     byId.set(rest.id, rest);
   }
-  expect(byId.size).toBe(10);
+  expect(byId.size).toBe(11);
 });

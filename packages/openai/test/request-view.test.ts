@@ -70,6 +70,7 @@ const minimal: Readonly<Record<string, object>> = {
   rerank: { query: "q", documents: ["a", "b"] },
   score: { text_1: "a", text_2: ["b"] },
   messages: { model: "m", max_tokens: 5, messages: [{ role: "user", content: "hello" }] },
+  count_tokens: { model: "m", messages: [{ role: "user", content: "hello" }] },
   generate: { text: "hello" },
   tokenize: { prompt: "hello" },
   detokenize: { tokens: [1, 2] },

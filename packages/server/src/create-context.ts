@@ -106,6 +106,7 @@ export function createContext(
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
       apply: live.apply,
+      isBlank: () => live.current.isFileBlank,
       watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
     }),
     split: createSplitParts({ config, clock, http, fleet, meter, board: mesh?.replica.notes }),

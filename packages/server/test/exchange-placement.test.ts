@@ -56,6 +56,32 @@ describe("a prompt is placed where it is sent", () => {
   });
 });
 
+/** A client that timed out before the first token left its placement behind: the next one was sent to blocks of nobody. */
+describe("a client that goes away", () => {
+  test("before the first token leaves nothing behind, and the next one is placed as ever", async () => {
+    const rig = await exchangeRig();
+    const gone = rig.exchange();
+    const { key } = begin(gone);
+    expect(rig.held(key)).toBe(96);
+    gone.finish({ kind: "client_closed" });
+    expect([rig.held("a"), rig.held("b")]).toEqual([0, 0]);
+    const next = rig.exchange();
+    const upstream = begin(next);
+    answer(next, upstream, { cached: 0 });
+    expect(rig.held(upstream.key)).toBe(96);
+  });
+
+  test("after the first token leaves what the engine has computed", async () => {
+    const rig = await exchangeRig();
+    const gone = rig.exchange();
+    const upstream = begin(gone);
+    gone.responseStarted(upstream, 200);
+    gone.firstByte();
+    gone.finish({ kind: "client_closed" });
+    expect(rig.held(upstream.key)).toBe(96);
+  });
+});
+
 describe("blocks of prompts under way", () => {
   const poolOf = (policy: PolicyName, work: PoolWork) => {
     return { model: "m", policy: createPolicy(policy), work, upstreamHeaders: [], forwardAuthorization: false };

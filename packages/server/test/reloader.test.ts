@@ -26,6 +26,7 @@ function start(first: string) {
   const reloader = createReloader({
     source: { file: "espalier.yaml", read: () => read(file.text) },
     apply: live.apply,
+    isBlank: () => live.current.isFileBlank,
     watch: (_, listener) => {
       onChange = listener;
       return async () => {
@@ -120,8 +121,41 @@ describe("a reload", () => {
       throw new EspalierError("internal_error", "nothing was read");
     };
     const watch = () => async () => {};
-    const reloader = createReloader({ source: undefined, apply, watch, clock, logger, meter });
+    const reloader = createReloader({ source: undefined, apply, isBlank: () => false, watch, clock, logger, meter });
     expect(reloader.reload("admin").error?.code).toBe("config_unreadable");
+  });
+});
+
+/** Every engine was removed when the file was truncated, as by `cp` and `>` before they write: a blank file had no engines. */
+describe("a configuration file that becomes blank", () => {
+  const first = "engines: [http://a:1]\n";
+
+  test("is refused whoever asks for it, said loudly, and followed again once it says something", async () => {
+    const { reloader, live, logger, file, written } = start(first);
+    await reloader.start();
+    for (const blank of ["", " \n", "# engines\n", "---\n"]) {
+      await written(blank);
+      expect(reloader.last?.error).toMatchObject({ code: "config_invalid", message: expect.stringContaining("blank") });
+      expect(live.current.engines.map(({ id }) => id)).toEqual(["a:1"]);
+    }
+    expect(logger.lines.map(({ level }) => level)).toEqual(["error"]);
+    file.text = "";
+    for (const trigger of ["signal", "admin"] as const)
+      expect(reloader.reload(trigger).error?.code).toBe("config_invalid");
+    await written("engines: [http://b:1]\n");
+    expect(live.current.engines.map(({ id }) => id)).toEqual(["b:1"]);
+    await written("engines: []\n");
+    expect(live.current.engines).toEqual([]);
+  });
+
+  test("was never another one where the router was started without any content", async () => {
+    const { reloader, live, written } = start("");
+    await reloader.start();
+    await written("\n");
+    expect(reloader.last?.error).toBeUndefined();
+    await written(first);
+    await written("");
+    expect([reloader.last?.error?.code, live.current.engines.length]).toEqual(["config_invalid", 1]);
   });
 });
 

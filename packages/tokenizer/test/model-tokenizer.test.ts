@@ -171,14 +171,6 @@ describe("local", () => {
     expect(logger.lines[0]?.fields).toMatchObject({ model: "tiny", endpoint: "chat" });
   });
 
-  test("endpoints with templates of their own are seen as bytes", async () => {
-    const { model, logger } = await rig();
-    const fields = { system: "be brief", messages: [user(long("d", 40))] };
-    expect(model.view({ endpoint: "messages", fields })).toMatchObject({ unit: "bytes", complete: true });
-    expect(model.view({ endpoint: "responses", fields: { input: long("d", 40) } })).toMatchObject({ unit: "bytes" });
-    expect(logger.lines).toEqual([]);
-  });
-
   test("a model without usable files works in bytes and says so once", async () => {
     const { model, logger } = await rig({ folder: "/nowhere/at/all" });
     expect(model.mode).toBe("bytes");
@@ -188,6 +180,31 @@ describe("local", () => {
       level: "warn",
       fields: { model: "tiny", reason: expect.stringContaining("does not exist") },
     });
+  });
+});
+
+describe("requests of other APIs", () => {
+  test("are seen as the chats that vLLM makes of them", async () => {
+    const { model, logger } = await rig();
+    const text = long("d", 40);
+    const chat = { messages: [{ role: "system", content: "be brief" }, user(text)] };
+    const wanted = model.view({ endpoint: "chat", fields: chat }) as PromptView;
+    const views = [
+      { endpoint: "messages", fields: { system: "be brief", messages: [user(text)] } },
+      { endpoint: "responses", fields: { instructions: "be brief", input: text } },
+    ].map((request) => model.view(request) as PromptView);
+    for (const view of views) expect([view.unit, [...view.contents]]).toEqual(["tokens", [...wanted.contents]]);
+    expect(logger.lines).toEqual([]);
+  });
+
+  test("are seen as bytes where it is not known what an engine makes of them", async () => {
+    const { model, logger } = await rig();
+    const fields = { system: "be brief", messages: [user(long("d", 40))] };
+    const dialect = "sglang-0.5.23";
+    expect(model.view({ endpoint: "messages", fields, dialect })).toMatchObject({ unit: "bytes", complete: true });
+    const input = { input: long("d", 40), previous_response_id: "r" };
+    expect(model.view({ endpoint: "responses", fields: input })).toMatchObject({ unit: "bytes" });
+    expect(logger.lines).toEqual([]);
   });
 });
 

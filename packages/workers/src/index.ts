@@ -7,6 +7,7 @@ export { type AdapterReading, maxAdapterNames } from "./adapter-reading.ts";
 export type { Breaker, BreakerState, Permit } from "./breaker.ts";
 export { describeEngine, type EngineDescription, type TargetDescription } from "./describe-engine.ts";
 export type { EngineDialect, SignalValues } from "./engine-dialects.ts";
+export { engineKindOf } from "./engine-kind.ts";
 export type { EngineHealth, EngineRecord, EngineState, Target } from "./engine-record.ts";
 export type { EngineSignals } from "./engine-signals.ts";
 export { maxEngines } from "./engine-specs.ts";

@@ -3,7 +3,7 @@ import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { AnswerFormat } from "../http/answer-format.ts";
 import { deliver } from "../http/delivery.ts";
 import type { EngineContext } from "../http/engine-context.ts";
-import type { Exchange } from "../http/exchange.ts";
+import { type Exchange, sendJson } from "../http/exchange.ts";
 import { type JsonObject, jsonText, optionalBoolean, required } from "./body-fields.ts";
 import { messagesOf, partsOf } from "./messages-of.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
@@ -12,16 +12,27 @@ import { modelOf, outputLimit, planSequences } from "./planning.ts";
 export function messages(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const limit = required(outputLimit(body, "max_tokens"), "max_tokens");
-  const system = partsOf(body.system, "system");
-  const tools = jsonText(body.tools);
-  const prompt = context.text.chat({
-    messages: [...(system.length > 0 ? [{ role: "system", parts: system }] : []), ...messagesOf(body)],
-    ...(tools === undefined ? {} : { tools }),
-  });
+  const prompt = promptOf(context, body);
   const headers = exchange.request.headers;
   const sequences = planSequences({ context, headers, body: { ...body, n: 1 }, prompts: [prompt], outputLimit: limit });
   const format = anthropicFormat(`msg_${context.newId()}`, model, sequences[0] as SequenceRequest);
   deliver(context, exchange, { model, stream: optionalBoolean(body, "stream") ?? false, sequences, format });
+}
+
+/** `POST /v1/messages/count_tokens`: how long the prompt of such a request is. */
+export function countTokens(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  modelOf(context, body);
+  sendJson(exchange, 200, { input_tokens: promptOf(context, body).length });
+}
+
+function promptOf({ text }: EngineContext, body: JsonObject): Uint32Array {
+  const system = partsOf(body.system, "system");
+  const tools = jsonText(body.tools);
+  return text.chat({
+    ...{ body, endpoint: "messages" },
+    messages: [...(system.length > 0 ? [{ role: "system", parts: system }] : []), ...messagesOf(body)],
+    ...(tools === undefined ? {} : { tools }),
+  });
 }
 
 const event = (type: string, data: JsonObject = {}): string =>

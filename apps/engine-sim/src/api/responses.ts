@@ -18,6 +18,7 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
   const instructions = optionalString(body, "instructions");
   const tools = jsonText(body.tools);
   const prompt = context.text.chat({
+    ...(previousId === undefined ? { body, endpoint: "responses" } : {}),
     messages: [...(instructions === undefined ? [] : [textMessage("system", instructions)]), ...conversation],
     ...(tools === undefined ? {} : { tools }),
   });

@@ -9,7 +9,7 @@ import { flushCache, health, listModels, metrics, resetPrefixCache, serverInfo, 
 import { generate } from "../api/generate.ts";
 import { kvEventSources } from "../api/kv-event-sources.ts";
 import { loadAdapter, unloadAdapter } from "../api/lora-adapters.ts";
-import { messages } from "../api/messages.ts";
+import { countTokens, messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
 import { loadSglangAdapter, unloadSglangAdapter } from "../api/sglang-adapters.ts";
@@ -41,6 +41,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/v1/completions": model(completions),
   "/v1/responses": model(createResponse),
   "/v1/messages": model(messages),
+  "/v1/messages/count_tokens": model(countTokens),
   "/generate": model(generate),
   "/v1/embeddings": model(embeddings),
   "/v1/rerank": model(rerank),

@@ -21,8 +21,9 @@ export interface ChatPrompt {
   readonly tools?: string;
   /** JSON of the documents. */
   readonly documents?: string;
-  /** The body of the chat completion that it came in, when it came in one. */
+  /** The body of the request that all of it came in, and the endpoint's id; a chat completion unless that is given. */
   readonly body?: Readonly<Record<string, unknown>>;
+  readonly endpoint?: "messages" | "responses";
 }
 
 const roles: Readonly<Record<string, SpecialToken>> = {

@@ -1,5 +1,6 @@
 import { type Clock, EspalierError, type Logger } from "@espalier/common";
 import {
+  type ChatDialect,
   createChatRenderer,
   createTextTokenizer,
   loadTokenizerFiles,
@@ -18,6 +19,8 @@ import { readTokenNames } from "./token-names.ts";
 
 interface TokenizerTextOptions {
   readonly clock: Clock;
+  /** Whose rules turn chats into prompts. */
+  readonly dialect: ChatDialect;
   /** Told when answers cannot be such that they give the same tokens when they come back. */
   readonly logger: Logger;
 }
@@ -38,21 +41,25 @@ export async function loadTokenizerText(folder: string, options: TokenizerTextOp
   }
 }
 
-function createTokenizerText(files: TokenizerFiles, { clock, logger }: TokenizerTextOptions): ModelText {
+function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: TokenizerTextOptions): ModelText {
   const tokenizer = createTextTokenizer(files);
   const renderer = createChatRenderer(files, clock);
   const pieces = createPieceCache(tokenizer);
   const names = readTokenNames(files);
 
-  const render = (fields: ReturnType<typeof chatFields>): string => {
-    const { text, textUntil } = renderer.render({ endpoint: "chat", fields });
+  const render = (prompt: ChatPrompt, openTurn: boolean): string => {
+    const { body, endpoint = "chat" } = prompt;
+    const chat = body && renderer.asChat({ endpoint, fields: body, dialect });
+    const { text, textUntil } = renderer.render(
+      chat ?? { endpoint: "chat", fields: chatFields(prompt, openTurn), dialect },
+    );
     if (textUntil !== undefined) throw new ApiError(400, "At most 0 image(s) may be provided in one prompt.");
     return text;
   };
   const chat = (prompt: ChatPrompt, openTurn = true): Uint32Array => {
     const { body } = prompt;
     try {
-      const text = render(body ?? chatFields(prompt, openTurn));
+      const text = render(prompt, openTurn);
       return body?.add_special_tokens === true ? surrounded(pieces.encode(text), tokenizer) : pieces.encode(text);
     } catch (error) {
       if (error instanceof ApiError || !(error instanceof Error) || error.name !== "TemplateError") throw error;

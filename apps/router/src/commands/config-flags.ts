@@ -2,6 +2,7 @@ import { readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/common";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/config";
 import { type Command, Option } from "commander";
+import { UsageError } from "../output/usage-error.ts";
 import { collect } from "./collect.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
@@ -26,16 +27,27 @@ export function addConfigFlags(command: Command): Command {
       command.addOption(other);
     }
   }
+  for (const flag of Object.keys(refusedFlags)) command.addOption(new Option(`${flag} <value>`).hideHelp());
   return command;
 }
+
+/** Flags of other routers that ours would be mistaken for, and what to use. */
+const refusedFlags: Readonly<Record<string, string>> = {
+  "--api-key":
+    "--api-key is no flag here: the key of engines is engine-api-key of a pool, those of clients are api-keys, in the " +
+    "configuration's file; see docs/MIGRATION.md",
+};
 
 /**
  * The configuration that flags, environment and file give together.
  *
- * @throws EspalierError `config_invalid` or `config_unreadable`
+ * @throws EspalierError `config_invalid` or `config_unreadable`, UsageError for a flag of another router that is not taken
  */
 export function readConfig(command: Command): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
+  for (const [flag, text] of Object.entries(refusedFlags)) {
+    if (values[optionName(flag)] !== undefined) throw new UsageError(text);
+  }
   const flags: Record<string, string | readonly string[]> = {};
   for (const flag of flagCatalogue.flatMap((entry) => [entry.flag, ...entry.aliases])) {
     const value = values[optionName(flag)];

@@ -1,5 +1,7 @@
 import { type HttpClient, systemClock } from "@espalier/common";
 import {
+  type ChatDialect,
+  chatDialectOf,
   createChatRenderer,
   createTextTokenizer,
   loadTokenizerFiles,
@@ -47,10 +49,12 @@ async function verify(flags: VerifyFlags): Promise<void> {
   const special = Object.values(specialTokensOf(files.config)).filter((token) => typeof token === "string");
   const rows = await withHttpClient(async (http) => {
     const model = flags.name ?? (await firstModel(http, url));
+    const dialect = await dialectOf(http, url);
     const cases = verifyCases(special, hasTemplate);
-    writeNote(`comparing ${cases.length} prompts with ${url} (${model})`);
-    const render = (fields: Readonly<Record<string, unknown>>) => renderer.render({ endpoint: "chat", fields }).text;
-    return verifyTokenizer({ tokenizer, render, http, url, model, cases });
+    writeNote(`comparing ${cases.length} prompts with ${url} (${model}), by the rules of ${dialect}`);
+    const render = (fields: Readonly<Record<string, unknown>>) =>
+      renderer.render({ endpoint: "chat", fields, dialect }).text;
+    return verifyTokenizer({ tokenizer, render, http, url, model, cases, dialect });
   });
   const different = rows.filter(({ ok }) => !ok);
   if (flags.json) writeJson({ name: "verify-tokenizer", cases: rows.length, different: different.length, rows });
@@ -59,16 +63,30 @@ async function verify(flags: VerifyFlags): Promise<void> {
 }
 
 async function firstModel(http: HttpClient, url: string): Promise<string> {
-  const { status, body } = await http({ url: `${url}/v1/models`, timeoutMs: 5_000, maxBytes: 1_048_576 });
-  const id = status === 200 ? firstIdOf(body) : undefined;
+  // The address may be that of another program: what it says is of any shape.
+  const { data } = ((await readJson(http, `${url}/v1/models`)) ?? {}) as { data?: readonly ({ id: unknown } | null)[] };
+  const id = Array.isArray(data) ? data[0]?.id : undefined;
   if (typeof id === "string") return id;
   throw new Error(`${url}/v1/models names no model; give --name`);
 }
 
-/** The address may be that of another program: what it says is of any shape. */
-function firstIdOf(body: string): unknown {
+/** Only SGLang tells its release with what else it says of its server; vLLM has a path for it. */
+async function dialectOf(http: HttpClient, url: string): Promise<ChatDialect> {
+  const isSglang = (await versionAt(http, `${url}/server_info`)) !== undefined;
+  return isSglang ? chatDialectOf("sglang") : chatDialectOf("vllm", await versionAt(http, `${url}/version`));
+}
+
+async function versionAt(http: HttpClient, url: string): Promise<string | undefined> {
+  const { version } = ((await readJson(http, url)) ?? {}) as { version?: unknown };
+  return typeof version === "string" ? version : undefined;
+}
+
+/** Undefined for what is no JSON, and no answer. */
+async function readJson(http: HttpClient, url: string): Promise<unknown> {
+  const { status, body } = await http({ url, timeoutMs: 5_000, maxBytes: 1_048_576 });
+  if (status !== 200) return undefined;
   try {
-    return (JSON.parse(body) as { data: { id: unknown }[] }).data[0]?.id;
+    return JSON.parse(body);
   } catch {
     return undefined;
   }

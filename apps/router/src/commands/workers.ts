@@ -102,16 +102,25 @@ function readLabel(written: string): readonly [string, string] {
   return [name, value.join("=")];
 }
 
+/** Engines are added by their URL, so that names them as well; what no engine has is left as it is. */
+async function idOf(given: string, options: AdminOptions): Promise<string> {
+  if (!URL.canParse(given) || !given.includes("://")) return given;
+  const { workers } = await askAdmin<{ workers: readonly Worker[] }>(options, "/admin/workers");
+  const { href } = new URL(given);
+  return workers.find(({ url }) => URL.canParse(url) && new URL(url).href === href)?.id ?? given;
+}
+
 function registerRemove(command: Command): void {
   const child = command
     .command("remove")
-    .argument("<id>", "the engine's id, as `workers` lists it")
+    .argument("<id>", "the engine's id, as `workers` lists it, or its URL")
     .summary("take an engine out for good; with a mesh, at every router")
     .description(
       "Removes an engine, wherever it is listed, until it is added again or all routers have stopped. Requests that it has " +
         "are not cut.",
     );
-  addAdminOptions(child).action(async (id: string, options: AdminOptions) => {
+  addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
+    const id = await idOf(given, options);
     await askAdmin<undefined>(options, `/admin/workers/${encodeURIComponent(id)}`, { method: "DELETE", json: "" });
     if (options.json) writeJson({ removed: id });
     else writeResult(`${id} is removed`);
@@ -119,8 +128,12 @@ function registerRemove(command: Command): void {
 }
 
 function registerDrain(command: Command, name: string, draining: boolean, summary: string): void {
-  const child = command.command(name).argument("<id>", "the engine's id, as `workers` lists it").summary(summary);
-  addAdminOptions(child).action(async (id: string, options: AdminOptions) => {
+  const child = command
+    .command(name)
+    .argument("<id>", "the engine's id, as `workers` lists it, or its URL")
+    .summary(summary);
+  addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
+    const id = await idOf(given, options);
     const path = `/admin/workers/${encodeURIComponent(id)}`;
     const worker = await askAdmin<Worker>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
     if (options.json) writeJson(worker);

@@ -16,10 +16,16 @@ const shared: Readonly<Record<Sharing, string>> = {
   none: "they share nothing",
 };
 
+/** Some blocks of tokens long: a prompt of less than two has nothing that a cache could hold. */
+export const demoQuestion =
+  "What is an espalier, how is a tree trained against a wall, which kinds of fruit take to it best, and in which month " +
+  "should the branches be tied, so that the sun reaches every one of them and the harvest is early? Answer as a gardener " +
+  "would who has kept one for many years beside a small house.";
+
 /** Where everything listens, and lines to paste into a shell. */
 export function describeDemo({ routers, engineUrls, engines, policy, sharing, model }: DemoFleet): string {
   const [{ url, adminUrl }, next] = routers;
-  const messages = `[{"role": "user", "content": "What is an espalier?"}]`;
+  const messages = JSON.stringify([{ role: "user", content: demoQuestion }]);
   const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
   return [
     ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),

@@ -16,6 +16,15 @@ const weatherTool = {
   },
 };
 
+const laterTool = { type: "function", function: { name: "sail", parameters: {} }, defer_loading: true };
+
+/** Fields that clients write beside those of the API. */
+const decorated = ({ type, function: described }: typeof weatherTool) => ({
+  type,
+  function: { strict: true, ...described, examples: ["at noon"] },
+  cache_control: { type: "ephemeral" },
+});
+
 /** Chats that are told apart by what stands in them: how many texts become chats of their own. */
 const chatsOfHardTexts = 40;
 
@@ -42,6 +51,22 @@ export function verifyCases(specialTokens: readonly string[], withChats: boolean
     },
     { name: "chat: parts of text", messages: [{ role: "user", content: [{ type: "text", text: plainText }] }] },
     { name: "chat: tools", messages: [user], tools: [weatherTool] },
+    { name: "chat: tools with fields of a client", messages: [user], tools: [decorated(weatherTool)] },
+    { name: "chat: two tools, one of which is loaded later", messages: [user], tools: [weatherTool, laterTool] },
+    { name: "chat: tools, none of which may be called", messages: [user], tools: [weatherTool], tool_choice: "none" },
+    {
+      name: "chat: two tools, one of which is chosen",
+      messages: [user],
+      tools: [weatherTool, laterTool],
+      tool_choice: { type: "function", function: { name: "tide_at" } },
+    },
+    { name: "chat: developer", messages: [{ role: "developer", content: "Be brief." }, user] },
+    {
+      name: "chat: developer between turns",
+      messages: [{ role: "system", content: "Be kind." }, user, { role: "developer", content: "Be brief." }, user],
+    },
+    { name: "chat: effort of reasoning", messages: [user], reasoning_effort: "low" },
+    { name: "chat: no reasoning", messages: [user], reasoning_effort: "none" },
     ...texts.slice(0, chatsOfHardTexts).map(({ name, text }) => ({
       name: `chat: ${name}`,
       messages: [{ role: "user", content: text }],

@@ -172,7 +172,12 @@ export const breaker = section("When an engine that fails requests is left alone
     minimum: "100ms",
     maximum: "10m",
   }),
-  "max-open": duration({ description: "How long at most.", default: "30s", minimum: "100ms", maximum: "1h" }),
+  "max-open": duration({
+    description: "How long at most; `open` where that is longer, unless set.",
+    default: "30s",
+    minimum: "100ms",
+    maximum: "1h",
+  }),
   "successes-to-close": integer({
     description: "Successful trial requests that close it.",
     default: 2,

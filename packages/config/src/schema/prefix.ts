@@ -51,7 +51,9 @@ export const kvEvents = section("KV events, by which engines tell what they cach
     default: "auto",
   }),
   listen: Type.Optional(
-    zmqEndpoint("Where engines that dial publish to. Each must use its id as topic.", { wildcard: true }),
+    zmqEndpoint("Where engines that dial publish to. Each must use its id as topic, or `kv@ID@MODEL`.", {
+      wildcard: true,
+    }),
   ),
   "max-replays": integer({
     description: "Replays of missed events that run at the same time.",
@@ -105,6 +107,12 @@ export const tokenizers = list(
           "`local` uses the tokenizer and chat template in `path`; `engine` asks an engine's `/tokenize`; `bytes` cuts " +
           "prompts over their bytes, which predicts, but cannot be compared with KV events.",
         default: "local",
+      }),
+      engine: choice(["auto", "vllm-0.23", "vllm-0.32", "sglang-0.5.23"], {
+        description:
+          "Whose rules turn chats into prompts, as releases of engines differ: `auto` takes the newest of the kind of engine " +
+          "that serves the model; `vllm-0.23` is for vLLM before 0.26.",
+        default: "auto",
       }),
       path: Type.Optional(filePath("Folder with `tokenizer.json` and `tokenizer_config.json`, as the model's own.")),
     },

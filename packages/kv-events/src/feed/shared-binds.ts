@@ -15,7 +15,8 @@ interface SharedBind {
 
 /**
  * Lets subscribers that bind the same endpoint share one socket: engines that dial in send to one port of the reader, and
- * their streams differ by topic. A message goes to the subscriber whose topic it has exactly. A lost connection is told to
+ * their streams differ by topic. A message goes to the subscriber whose topic it has exactly, or else to the one whose topic
+ * is the place that it names (`kv@HOST:PORT@MODEL`). A lost connection is told to
  * all of them, because the socket does not say whose it was. Subscribers that connect are passed through.
  */
 export function createSharedBinds(transport: EventTransport, logger: Logger): EventTransport {
@@ -50,7 +51,7 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
   return {
     onMessage(frames) {
       const topic = frames[0] ? Buffer.from(frames[0].buffer, frames[0].byteOffset, frames[0].length).toString() : "";
-      const route = routes.get(topic);
+      const route = routes.get(topic) ?? routeOfPlace(routes, topic);
       if (route) route.onMessage(frames);
       else if (bind.strangers++ === 0) {
         logger.warn("KV events came in under a topic that no engine is known by", { topic: topic.slice(0, 256) });
@@ -68,6 +69,15 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
       for (const route of [...routes.values()]) route.onFailed(error);
     },
   };
+}
+
+/** What llm-d has engines of a Kubernetes pool publish under: `kv@HOST:PORT@MODEL`. */
+const placePrefix = "kv@";
+
+/** By the engine's host and port in such a topic, which are its id unless it was given another. */
+function routeOfPlace(routes: SharedBind["routes"], topic: string): SubscriberObserver | undefined {
+  const end = topic.startsWith(placePrefix) ? topic.indexOf("@", placePrefix.length) : -1;
+  return end < 0 ? undefined : routes.get(topic.slice(placePrefix.length, end));
 }
 
 /** One subscriber's part of a shared socket. The socket rests while any of them asks for it. */

@@ -42,6 +42,22 @@ test("bound mode, two publishers: one socket, each topic goes to its own reader"
   expect(b.log).toEqual(["up", "kv@b", "down"]);
 });
 
+/** An engine that dials under llm-d's name was refused as a stranger unless its id was the whole topic. */
+test("a topic with an engine's place in it goes to the reader that is known by the place", () => {
+  const logger = createRecordingLogger();
+  const { transport, open } = createShared(logger);
+  const [place, named] = [open("10.0.0.1:8000"), open("kv@10.0.0.2:8000@m")];
+  const { tell } = transport.subscribers[0]!;
+  const published = ["kv@10.0.0.1:8000@org/model", "kv@10.0.0.1:8000@a@b", "kv@10.0.0.2:8000@m", "10.0.0.1:8000"];
+  for (const topic of published) tell.onMessage(liveFrames(0, storedPayload(1), topic));
+  expect(place.log).toEqual([published[0], published[1], published[3]]);
+  expect(named.log).toEqual([published[2]]);
+  const strangers = ["kv@10.0.0.1:8000", "kv@10.0.0.1:80@m", "xv@10.0.0.1:8000@m"];
+  for (const topic of strangers) tell.onMessage(liveFrames(0, storedPayload(1), topic));
+  expect(place.log).toHaveLength(3);
+  expect(logger.lines, "strangers are told of once").toHaveLength(1);
+});
+
 test("one who comes later learns that there is a connection", () => {
   const { transport, open } = createShared();
   open("kv@a");

@@ -202,7 +202,9 @@ export class MembershipCore implements Membership {
     const lostMs = this.#ownTime.tick();
     if (lostMs >= pauseMs) {
       this.#meters.paused();
-      this.#deps.logger.warn("this process was stopped; the other routers get their time again", { lostMs });
+      this.#deps.logger.warn("this process was stopped, or had no CPU; the other routers get their time again", {
+        lostMs,
+      });
     }
     const { epoch } = this.#deps.self();
     if (epoch !== this.#ownEpoch) {

@@ -1,5 +1,5 @@
 import type { HttpResponse } from "@espalier/common";
-import type { EngineRecord } from "@espalier/workers";
+import { type EngineRecord, engineKindOf } from "@espalier/workers";
 
 type Answer = Pick<HttpResponse, "status" | "body">;
 
@@ -52,8 +52,6 @@ const sglangCalls: AdapterCalls = {
  * The calls that an engine knows: SGLang's where its list of models or its metrics are SGLang's, else vLLM's, which others
  * imitate.
  */
-export function adapterCallsOf({ models, targets }: Pick<EngineRecord, "models" | "targets">): AdapterCalls {
-  const isSglang =
-    models?.some(({ ownedBy }) => ownedBy === "sglang") || targets.some(({ signals }) => signals.dialect === "sglang");
-  return isSglang ? sglangCalls : vllmCalls;
+export function adapterCallsOf(engine: Pick<EngineRecord, "models" | "targets">): AdapterCalls {
+  return engineKindOf(engine) === "sglang" ? sglangCalls : vllmCalls;
 }

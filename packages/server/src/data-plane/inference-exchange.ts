@@ -252,6 +252,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     if (isCompleted && this.#isStream) this.#work?.ended(usage?.completionTokens ?? this.#outputTokens);
     const stored = this.#watch?.responseId();
     if (stored !== undefined && this.#selection) storedResponses.remember(stored, this.#selection.target.engine.id);
+    if (!isCompleted && Number.isNaN(this.#firstByteMs)) this.#withdraw();
     // Tokens that came from another engine say nothing of this one's cache.
     const isComparable = isCompleted && this.#split?.prefillWorker === undefined;
     this.#placement?.answered(isComparable ? usage?.cachedTokens : undefined);
@@ -278,7 +279,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     return error;
   }
 
-  /** A refused prompt has not been computed, even where the refusal is the answer that the client gets. */
+  /** A prompt that was refused, if to the client, or that its client left before a token, has not been computed. */
   #withdraw(): void {
     this.#placement?.withdraw();
     this.#placement = undefined;

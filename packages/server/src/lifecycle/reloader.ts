@@ -33,12 +33,17 @@ export interface ReloaderOptions {
   /** Undefined where the program around the router made the configuration. */
   readonly source: ConfigSource | undefined;
   readonly apply: (config: CompiledConfig) => Reconfiguration;
+  /** Whether the file of the configuration that the router runs with said nothing. */
+  readonly isBlank: () => boolean;
   /** Calls back when the file may have changed; the result ends that. */
   readonly watch: (file: string, onChange: () => Promise<void>) => () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly meter: Meter;
 }
+
+const blankMessage =
+  "The configuration file is blank, and was not before: what it said stays. Whoever wants no engines writes `engines: []`.";
 
 export function createReloader(options: ReloaderOptions): Reloader {
   const { source, clock, logger } = options;
@@ -50,7 +55,10 @@ export function createReloader(options: ReloaderOptions): Reloader {
     const atMs = clock.wallMs();
     try {
       if (!source) throw new EspalierError("config_unreadable", "This router has no configuration to read again.");
-      return { trigger, atMs, ...options.apply(source.read()), error: undefined };
+      const loaded = source.read();
+      // A file is blank while it is being copied, or when its volume is full: that is no wish to have no engines.
+      if (loaded.isFileBlank && !options.isBlank()) throw new EspalierError("config_invalid", blankMessage);
+      return { trigger, atMs, ...options.apply(loaded), error: undefined };
     } catch (thrown) {
       const { code, message } = asEspalierError(thrown);
       return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };

@@ -26,7 +26,7 @@ import {
   type PrefixKnowledge,
 } from "@espalier/routing";
 import { createTokenizerPool } from "@espalier/tokenizer";
-import type { Fleet, Target } from "@espalier/workers";
+import { engineKindOf, type Fleet, type Target } from "@espalier/workers";
 import { createEngineFeeds, type EngineFeeds } from "./engine-feeds.ts";
 import { createFleetPoolReach } from "./fleet-pool-reach.ts";
 import type { PoolTarget } from "./pool-targets.ts";
@@ -125,7 +125,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     seed,
     blockSize,
     pool: createTokenizerPool({ threads: tokenize.threads, scheduler, random, logger }),
-    engineUrl: (model) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
+    ...enginesOf(fleet),
   });
   const upkeep = createUpkeep(scheduler, () => {
     knowledge.renew();
@@ -144,6 +144,17 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
       unsubscribe();
       reach.stop();
       await parts.stop();
+    },
+  };
+}
+
+/** What tokenizers ask of the engines that serve a model. */
+function enginesOf(fleet: Fleet) {
+  return {
+    engineUrl: (model: string) => fleet.pool(model).find(({ usable }) => usable)?.engine.url,
+    engineKind(model: string) {
+      const [first] = fleet.pool(model);
+      return first && engineKindOf(first.engine);
     },
   };
 }

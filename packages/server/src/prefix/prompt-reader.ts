@@ -4,6 +4,8 @@ import type { JsonBody } from "@espalier/json-body";
 import { chainRoot } from "@espalier/prefix-index";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
+  type ChatDialect,
+  chatDialectOf,
   createModelTokenizer,
   createPromptHasher,
   type ModelTokenizer,
@@ -44,6 +46,8 @@ export interface PromptReaderOptions {
   readonly blockSize: number;
   /** The base URL of an engine that serves a model and is up. */
   readonly engineUrl: (model: string) => string | undefined;
+  /** What the engines that serve a model are, as far as it is known. */
+  readonly engineKind: (model: string) => "vllm" | "sglang" | undefined;
   readonly http: HttpClient;
   readonly meters: CacheMeters;
   readonly clock: Clock;
@@ -70,10 +74,12 @@ export function createPromptReader(options: PromptReaderOptions): PromptReader {
 class BodyRequest implements PromptRequest {
   readonly endpoint: string;
   readonly body: JsonBody;
+  readonly dialect: ChatDialect;
 
-  constructor({ endpoint, body }: PromptSource) {
+  constructor({ endpoint, body }: PromptSource, dialect: ChatDialect) {
     this.endpoint = endpoint;
     this.body = body;
+    this.dialect = dialect;
   }
 
   get fields(): PromptRequest["fields"] {
@@ -89,6 +95,7 @@ function saltOf(body: JsonBody): string | undefined {
 
 interface Entry {
   readonly patterns: readonly RegExp[];
+  readonly engine: TokenizerConfig["engine"];
   readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
 }
 
@@ -111,12 +118,13 @@ class ConfiguredReader implements PromptReader {
     if (tokenizers.some(({ mode }) => mode === "local")) await pool.start();
     this.#bytes = await this.#create({ model: "*", mode: "bytes" });
     const folders = new Set<string>();
-    for (const { models, mode, path } of tokenizers) {
+    for (const { models, mode, engine, path } of tokenizers) {
       const local =
         mode === "local" ? await this.#create({ model: models.join(" "), mode, folder: path ?? "" }) : undefined;
       if (local?.mode === "local" && path !== undefined) folders.add(path);
       this.#entries.push({
         patterns: models.map(globPattern),
+        engine,
         tokenizerOf: mode === "engine" ? (model) => this.#engineTokenizer(model) : () => local,
       });
     }
@@ -137,12 +145,22 @@ class ConfiguredReader implements PromptReader {
     const known = this.#entries.find(({ patterns }) => patterns.some((pattern) => pattern.test(parent)));
     const tokenizer = known?.tokenizerOf(parent) ?? this.#bytes;
     if (!tokenizer) throw new TypeError("the reader has not been started");
-    if (tokenizer instanceof Promise) return tokenizer.then((made) => this.#readBy(made, source));
-    return this.#readBy(tokenizer, source);
+    const request = new BodyRequest(source, this.#dialectOf(parent, known));
+    if (tokenizer instanceof Promise) return tokenizer.then((made) => this.#readBy(made, request, source));
+    return this.#readBy(tokenizer, request, source);
   }
 
-  #readBy(tokenizer: ModelTokenizer, source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
-    const view = tokenizer.view(new BodyRequest(source));
+  #dialectOf(model: string, entry: Entry | undefined): ChatDialect {
+    if (entry && entry.engine !== "auto") return entry.engine;
+    return chatDialectOf(this.#options.engineKind(model));
+  }
+
+  #readBy(
+    tokenizer: ModelTokenizer,
+    request: PromptRequest,
+    source: PromptSource,
+  ): PromptBlocks | Promise<PromptBlocks> {
+    const view = tokenizer.view(request);
     return view instanceof Promise
       ? view.then((seen) => this.#blocksOf(tokenizer, seen, source))
       : this.#blocksOf(tokenizer, view, source);

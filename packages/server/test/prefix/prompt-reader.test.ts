@@ -15,15 +15,26 @@ import {
   maxEngineTokenizers,
   maxWarmUpMs,
   type PromptReader,
+  type PromptReaderOptions,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
 import { bodyOf } from "./prompts.ts";
 
 const blockSize = 16;
 const budgetMs = 50;
-const local: TokenizerConfig = { models: ["*"], mode: "local", path: shippedModelFolder() };
-const engine = (...models: readonly string[]): TokenizerConfig => ({ models, mode: "engine", path: undefined });
-const bytes = (...models: readonly string[]): TokenizerConfig => ({ models, mode: "bytes", path: undefined });
+const local: TokenizerConfig = { models: ["*"], mode: "local", engine: "auto", path: shippedModelFolder() };
+const engine = (...models: readonly string[]): TokenizerConfig => ({
+  models,
+  mode: "engine",
+  engine: "auto",
+  path: undefined,
+});
+const bytes = (...models: readonly string[]): TokenizerConfig => ({
+  models,
+  mode: "bytes",
+  engine: "auto",
+  path: undefined,
+});
 
 /** The tokens that the engine of these tests has for a text: one for each character. */
 const engineTokens = (text: string): number[] => [...text].map((character) => character.charCodeAt(0));
@@ -46,6 +57,7 @@ interface RigOptions {
   /** How long an engine takes; undefined refuses. */
   readonly engineMs?: number | undefined;
   readonly engineUrl?: (model: string) => string | undefined;
+  readonly engineKind?: PromptReaderOptions["engineKind"];
   /** How the threads load a model; at once unless given. */
   readonly warm?: (folder: string) => Promise<void>;
 }
@@ -82,6 +94,7 @@ function create(options: RigOptions = {}): Rig {
   const reader = createPromptReader({
     ...time,
     ...{ tokenizers, budgetMs, cacheBytes: 1_048_576, seed, blockSize: size, http, logger, engineUrl },
+    engineKind: options.engineKind ?? (() => undefined),
     pool: pool as Rig["pool"],
     meters: createCacheMeters(meter),
   });

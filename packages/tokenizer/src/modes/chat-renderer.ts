@@ -1,10 +1,14 @@
 import type { Clock } from "@espalier/common";
+import type { JsonObject } from "../files/json-object.ts";
 import type { TokenizerFiles } from "../files/tokenizer-files.ts";
+import { newestDialect } from "../template/chat-dialect.ts";
 import { chatInputOf } from "../template/chat-input.ts";
 import { type ChatTemplate, compileChatTemplate, type RenderedChat } from "../template/chat-template.ts";
 import { selectTemplate, specialTokensOf } from "../template/select-template.ts";
 import { TemplateError } from "../template/template-error.ts";
-import type { PromptRequest } from "./prompt-request.ts";
+import { messagesChat } from "./messages-chat.ts";
+import { otherChatEndpoints, type PromptRequest } from "./prompt-request.ts";
+import { responsesChat } from "./responses-chat.ts";
 
 /** Renders the prompts of chats by a model's own templates, each compiled once. */
 export interface ChatRenderer {
@@ -12,6 +16,12 @@ export interface ChatRenderer {
    * @throws TemplateError when the model has no template, or it cannot render this chat
    */
   render(request: PromptRequest): RenderedChat;
+  /**
+   * The chat that an engine makes of a request of another API; a chat is itself.
+   *
+   * @returns undefined when it is not known what the engine makes of it
+   */
+  asChat(request: PromptRequest): PromptRequest | undefined;
 }
 
 /** @param clock for templates that write the date */
@@ -30,11 +40,49 @@ export function createChatRenderer(
     compiled.set(hasTools, template);
     return template;
   };
+  const probe = (body: JsonObject): string | undefined => {
+    try {
+      return templateFor(false).render(chatInputOf(body, newestDialect)!);
+    } catch (error) {
+      if (error instanceof TemplateError) return undefined;
+      throw error;
+    }
+  };
+  const refusesSystem = lazy(() => probe({ messages: systemBetween, add_generation_prompt: false }) === undefined);
+  const disabledEffort = lazy(() => {
+    const promptOf = (effort: string) =>
+      probe({ messages: [{ role: "user", content: "Hi" }], reasoning_effort: effort });
+    const none = promptOf("none");
+    return none === undefined || efforts.some((effort) => promptOf(effort) === none) ? "low" : "none";
+  });
+  const fieldsOf = ({ endpoint, fields, dialect = newestDialect }: PromptRequest): JsonObject | undefined => {
+    if (dialect === "sglang-0.5.23") return undefined;
+    if (endpoint === "responses") return responsesChat(fields);
+    return messagesChat(fields, { mergesSystem: dialect === "vllm-0.23" || refusesSystem(), disabledEffort });
+  };
   return {
-    render({ fields }) {
-      const input = chatInputOf(fields);
+    render({ fields, dialect }) {
+      const input = chatInputOf(fields, dialect);
       if (!input) throw new TemplateError("value", "the request has no messages");
       return templateFor(Boolean(input.tools)).renderChat(input);
     },
+    asChat(request) {
+      if (!otherChatEndpoints.has(request.endpoint)) return request;
+      const fields = fieldsOf(request);
+      return fields && { ...request, endpoint: "chat", fields };
+    },
+  };
+}
+
+/** vLLM tries with it whether a template takes messages of the system that come later. */
+const systemBetween = ["system", "user", "system", "user"].map((role) => ({ role, content: "t" }));
+/** An effort that one of these has the same prompt as `none` says that the template does not know `none`. */
+const efforts = ["low", "medium", "high", "xhigh", "max"];
+
+function lazy<Value>(make: () => Value): () => Value {
+  let made: { readonly value: Value } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
   };
 }

@@ -25,7 +25,7 @@ export function createEngineMode(options: ModelTokenizerOptions): PromptMode {
     timeoutMs,
     toBlocks: (tokens) => builder.append(noBlocks, [tokens]),
   });
-  return (request, source) => {
+  const view: PromptMode["view"] = (request, source) => {
     if (source.kind === "chat" && firstPartMessage(source.messages) >= 0) {
       throw new Error("the chat has parts that are not text");
     }
@@ -36,4 +36,5 @@ export function createEngineMode(options: ModelTokenizerOptions): PromptMode {
       { scheduler, budgetMs, meanwhile: () => viewOfBlocks(noBlocks, "engine", false) },
     );
   };
+  return { view };
 }

@@ -1,8 +1,10 @@
 import type { HttpClient } from "@espalier/common";
-import { isJsonObject, type JsonObject } from "../files/json-object.ts";
+import { isJsonObject } from "../files/json-object.ts";
 import { createHashedCache, type TextKey } from "../prompt/hashed-cache.ts";
 import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import { newestDialect } from "../template/chat-dialect.ts";
+import { variablesOf } from "../template/chat-input.ts";
 import type { PromptRequest, PromptSource } from "./prompt-request.ts";
 
 /** A prompt of a million tokens takes 8 MB in JSON. */
@@ -41,7 +43,7 @@ export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTo
   };
   return {
     encode(request, source) {
-      const body = tokenizeBody(options.model, request.fields, source);
+      const body = tokenizeBody(options.model, request, source);
       hasher.text.reset();
       hasher.text.update(body);
       const key = { low: hasher.text.low, high: hasher.text.high, length: body.length };
@@ -50,24 +52,24 @@ export function createEngineTokenizer(options: EngineTokenizerOptions): EngineTo
   };
 }
 
-/** Fields of a chat that its prompt depends on. */
-const chatFields = [
-  "messages",
-  "tools",
-  "documents",
-  "add_generation_prompt",
-  "continue_final_message",
-  "chat_template_kwargs",
-  "reasoning_effort",
-];
+/** Fields of a chat that its prompt depends on, and that an engine's `/tokenize` reads. */
+const chatFields = ["messages", "tools", "documents", "add_generation_prompt", "continue_final_message"];
+/** SGLang reads these there as well. vLLM's knows of no effort, so it is told the variables that come of it. */
+const sglangFields = ["tool_choice", "reasoning_effort", "chat_template_kwargs"];
 
-function tokenizeBody(model: string, fields: JsonObject, source: PromptSource): string {
+/** What `POST /tokenize` is asked for a request's prompt. */
+export function tokenizeBody(model: string, request: PromptRequest, source: PromptSource): string {
+  const { fields, dialect = newestDialect } = request;
   if (source.kind !== "chat") {
     const text = source.kind === "text" ? source.text : "";
     return JSON.stringify({ model, prompt: text, add_special_tokens: fields.add_special_tokens ?? true });
   }
-  const given = chatFields.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]] as const);
-  return JSON.stringify({ model, ...Object.fromEntries(given) });
+  const isSglang = dialect === "sglang-0.5.23";
+  const names = isSglang ? [...chatFields, ...sglangFields] : chatFields;
+  const given = names.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]] as const);
+  const variables = isSglang ? {} : variablesOf(fields, dialect);
+  const extra = Object.keys(variables).length > 0 ? { chat_template_kwargs: variables } : {};
+  return JSON.stringify({ model, ...Object.fromEntries(given), ...extra });
 }
 
 export interface TokenizeCall {

@@ -36,7 +36,7 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
   const { encoder, renderer, hasher, blockSize, blockBytes = 4 * blockSize } = options;
   const encode = createBudgetedEncoder(options);
   const viewOf = ({ blocks, complete }: Encoded): PromptView => viewOfBlocks(blocks, "tokens", complete);
-  return (request, source) => {
+  const view: PromptMode["view"] = (request, source) => {
     if (source.kind !== "chat") {
       const text = source.kind === "text" ? source.text : "";
       return then(encode(text, wantsSpecialTokens(request.fields)), viewOf);
@@ -51,6 +51,7 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
       return extendView(viewOf(encoded), digestText(rest, blockBytes, hasher), blockBytes / blockSize);
     });
   };
+  return { view, asChat: renderer.asChat };
 }
 
 function extendView(

@@ -5,6 +5,7 @@ import { loadTokenizerFiles } from "../files/tokenizer-files.ts";
 import { createBlockBuilder, noBlocks } from "../prompt/prompt-blocks.ts";
 import { createPromptEncoder } from "../prompt/prompt-encoder.ts";
 import type { PromptHasher } from "../prompt/prompt-hasher.ts";
+import { TemplateError } from "../template/template-error.ts";
 import { createTextTokenizer } from "../text/text-tokenizer.ts";
 import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
 import { bodyText } from "./body-text.ts";
@@ -12,7 +13,7 @@ import { canonicalChat } from "./canonical-chat.ts";
 import { createChatRenderer } from "./chat-renderer.ts";
 import { createEngineMode } from "./engine-mode.ts";
 import { createLocalMode } from "./local-mode.ts";
-import { bytesOnlyEndpoints, type PromptRequest, type PromptSource, promptSource } from "./prompt-request.ts";
+import { otherChatEndpoints, type PromptRequest, type PromptSource, promptSource } from "./prompt-request.ts";
 import { type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 } from "./prompt-view.ts";
 
 export interface ModelTokenizerOptions {
@@ -57,8 +58,13 @@ export interface ModelTokenizer {
   readonly mode: "local" | "engine" | "bytes";
 }
 
-/** How one mode sees a prompt. It may throw, or its promise be rejected: then the prompt is seen as bytes. */
-export type PromptMode = (request: PromptRequest, source: PromptSource) => PromptView | Promise<PromptView>;
+/** How one mode sees prompts. */
+export interface PromptMode {
+  /** It may throw, or its promise be rejected: then the prompt is seen as bytes. */
+  view(request: PromptRequest, source: PromptSource): PromptView | Promise<PromptView>;
+  /** See `ChatRenderer`. A mode without it sees requests of other APIs as bytes. */
+  readonly asChat?: (request: PromptRequest) => PromptRequest | undefined;
+}
 
 /**
  * Prepares the tokens of a model. Files that are missing, malformed or of an unsupported kind are logged as a warning,
@@ -80,6 +86,15 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
           : "";
     return viewOfText(text, blockBytes, hasher);
   };
+  const asChat = (request: PromptRequest): PromptRequest | undefined => {
+    if (!otherChatEndpoints.has(request.endpoint)) return request;
+    try {
+      return chosen?.asChat?.(request);
+    } catch (error) {
+      if (error instanceof TemplateError) return undefined;
+      throw error;
+    }
+  };
   let hasWarned = false;
   const fallBack = (request: PromptRequest, source: PromptSource, error: unknown): PromptView => {
     const fields = { endpoint: request.endpoint, reason: error instanceof Error ? error.message : String(error) };
@@ -97,16 +112,16 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
       return chain;
     },
     view(request) {
-      if (request.body && (!chosen || bytesOnlyEndpoints.has(request.endpoint))) {
+      const chat = chosen && asChat(request);
+      if (request.body && !chat) {
         const text = bodyText(request.endpoint, request.body, hasher);
         if (text) return viewOfUtf8(text, blockBytes, hasher);
       }
-      const source = promptSource(request);
+      const source = promptSource(chat ?? request);
       if (source.kind === "tokens") return viewOfBlocks(builder.append(noBlocks, [source.tokens]), "tokens", true);
-      if (!chosen || source.kind === "none" || bytesOnlyEndpoints.has(request.endpoint))
-        return asBytes(request, source);
+      if (!chosen || !chat || source.kind === "none") return asBytes(request, source);
       try {
-        const view = chosen(request, source);
+        const view = chosen.view(chat, source);
         return view instanceof Promise ? view.catch((error) => fallBack(request, source, error)) : view;
       } catch (error) {
         return fallBack(request, source, error);

@@ -1,5 +1,6 @@
 import type { JsonBody } from "@espalier/json-body";
 import { isJsonObject, type JsonObject } from "../files/json-object.ts";
+import type { ChatDialect } from "../template/chat-dialect.ts";
 
 /** A request as its prompt is read from it. */
 export interface PromptRequest {
@@ -9,6 +10,8 @@ export interface PromptRequest {
   readonly fields: JsonObject;
   /** The body itself, where it is at hand: prompts that are matched by their bytes need no fields then. */
   readonly body?: JsonBody;
+  /** Whose rules turn its chat into a prompt; the newest vLLM's unless given. */
+  readonly dialect?: ChatDialect;
 }
 
 /** Where the tokens of a request's prompt come from. Of several prompts in one request the first counts. */
@@ -19,8 +22,8 @@ export type PromptSource =
   /** No prompt that could be found in an engine's cache: embeddings, ranking, or fields that are not understood. */
   | { readonly kind: "none" };
 
-/** Prompts of the endpoints whose templates are not those of chat completions are read as bytes only. */
-export const bytesOnlyEndpoints: ReadonlySet<string> = new Set(["messages", "responses"]);
+/** Endpoints whose requests an engine turns into a chat before it renders them. */
+export const otherChatEndpoints: ReadonlySet<string> = new Set(["messages", "responses"]);
 
 const none: PromptSource = { kind: "none" };
 

@@ -2,7 +2,7 @@ import type { Clock } from "@espalier/common";
 import { loadTokenizerFiles } from "../files/tokenizer-files.ts";
 import { createTextTokenizer } from "../text/text-tokenizer.ts";
 import { createChatRenderer } from "./chat-renderer.ts";
-import { type PromptRequest, promptSource, wantsSpecialTokens } from "./prompt-request.ts";
+import { type PromptRequest, type PromptSource, promptSource, wantsSpecialTokens } from "./prompt-request.ts";
 
 /**
  * The tokens of a request's prompt, all of them, as an engine with these files would have them.
@@ -12,6 +12,8 @@ import { type PromptRequest, promptSource, wantsSpecialTokens } from "./prompt-r
  */
 export type RequestTokens = (request: PromptRequest) => Uint32Array | undefined;
 
+const none: PromptSource = { kind: "none" };
+
 /**
  * @param folder of the model's files
  * @throws EspalierError when they cannot be used
@@ -20,13 +22,14 @@ export async function loadRequestTokens(folder: string, clock: Clock): Promise<R
   const files = await loadTokenizerFiles(folder);
   const tokenizer = createTextTokenizer(files);
   const renderer = createChatRenderer(files, clock);
-  return (request) => {
-    const source = promptSource(request);
+  return (given) => {
+    const request = renderer.asChat(given);
+    const source = request ? promptSource(request) : none;
     switch (source.kind) {
       case "chat":
-        return tokenizer.encode(renderer.render(request).text, { addSpecialTokens: false });
+        return tokenizer.encode(renderer.render(request!).text, { addSpecialTokens: false });
       case "text":
-        return tokenizer.encode(source.text, { addSpecialTokens: wantsSpecialTokens(request.fields) });
+        return tokenizer.encode(source.text, { addSpecialTokens: wantsSpecialTokens(given.fields) });
       case "tokens":
         return source.tokens;
       case "none":

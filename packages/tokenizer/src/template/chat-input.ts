@@ -1,3 +1,7 @@
+import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
+import { chosenTools } from "./chat-tools.ts";
+import { isFields } from "./fields.ts";
+
 /** What a chat request gives to its model's template. Values are as `JSON.parse` gives them. */
 export interface ChatInput {
   /** Messages of the OpenAI API, with strings or parts as content. */
@@ -10,24 +14,44 @@ export interface ChatInput {
   readonly continueFinalMessage?: boolean;
   /** Variables of the template beyond these: `chat_template_kwargs` of the request. */
   readonly variables?: Readonly<Record<string, unknown>>;
+  /** Whose rules are applied; the newest vLLM's unless given. */
+  readonly dialect?: ChatDialect;
 }
 
 /**
- * Reads the fields of a chat completion's body that its prompt depends on, with the defaults of vLLM 0.32: the
- * assistant's turn is opened, and tools stay in the prompt whatever `tool_choice` says.
+ * Reads the fields of a chat completion's body that its prompt depends on, with the defaults of the engine: the
+ * assistant's turn is opened, and tools stay in the prompt whatever `tool_choice` says, but for SGLang.
  *
  * @returns undefined when the body has no messages
  */
-export function chatInputOf(body: Readonly<Record<string, unknown>>): ChatInput | undefined {
-  const { messages, tools, documents, chat_template_kwargs: given, reasoning_effort: effort } = body;
+export function chatInputOf(
+  body: Readonly<Record<string, unknown>>,
+  dialect: ChatDialect = newestDialect,
+): ChatInput | undefined {
+  const { messages, tools, tool_choice: choice, documents } = body;
   if (!Array.isArray(messages)) return undefined;
-  const variables = typeof given === "object" && given !== null && !Array.isArray(given) ? given : {};
   return {
     messages,
-    tools: Array.isArray(tools) && tools.length > 0 ? tools : null,
+    tools: chosenTools(tools, choice, dialect),
     documents: Array.isArray(documents) ? documents : null,
     addGenerationPrompt: body.add_generation_prompt !== false,
     continueFinalMessage: body.continue_final_message === true,
-    variables: effort === undefined || effort === null ? { ...variables } : { ...variables, reasoning_effort: effort },
+    variables: variablesOf(body, dialect),
+    dialect,
   };
+}
+
+/**
+ * The variables of a request's template beyond the messages. With vLLM the effort of the request stands over that of its
+ * `chat_template_kwargs` and decides whether the model thinks, where they do not say; with SGLang it stands under them.
+ */
+export function variablesOf(
+  body: Readonly<Record<string, unknown>>,
+  dialect: ChatDialect,
+): Readonly<Record<string, unknown>> {
+  const { chat_template_kwargs: kwargs, reasoning_effort: effort } = body;
+  const given = isFields(kwargs) ? kwargs : {};
+  if (effort === undefined || effort === null) return given;
+  if (dialect === "sglang-0.5.23") return { reasoning_effort: effort, ...given };
+  return { enable_thinking: effort !== "none", ...given, ...(effort === "auto" ? {} : { reasoning_effort: effort }) };
 }

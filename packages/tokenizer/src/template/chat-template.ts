@@ -1,9 +1,13 @@
 import type { Clock } from "@espalier/common";
+import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import type { ChatInput } from "./chat-input.ts";
+import { toTools } from "./chat-tools.ts";
 import { compileTemplate, type RenderTemplate } from "./compile.ts";
-import { type ContentFormat, detectContentFormat } from "./content-format.ts";
-import { type Conversation, type TemplateMessage, toConversation, toTools } from "./conversation.ts";
+import { type ContentFormat, detectContentFormat, detectSglangFormat } from "./content-format.ts";
+import { type Conversation, type TemplateMessage, toConversation } from "./conversation.ts";
 import { createGlobals } from "./globals.ts";
+import { toSglangConversation, withoutLastAnswer } from "./sglang-conversation.ts";
+import { withoutDevelopers } from "./system-messages.ts";
 import { TemplateError, valueError } from "./template-error.ts";
 import { strip } from "./text.ts";
 import { parseTemplate } from "./tokens.ts";
@@ -27,6 +31,7 @@ export interface RenderedChat {
 }
 
 export interface ChatTemplate {
+  /** What vLLM takes the template for. */
   readonly contentFormat: ContentFormat;
   /**
    * Renders the prompt of a chat as the engine does before it tokenises.
@@ -51,18 +56,22 @@ export interface ChatTemplate {
 export function compileChatTemplate(source: string, options: ChatTemplateOptions): ChatTemplate {
   const program = parseTemplate(source);
   const renderTemplate = guarded(() => compileTemplate(program, createGlobals(options.clock)));
+  const { specialTokens = {} } = options;
   const contentFormat = options.contentFormat ?? detectContentFormat(program);
-  const renderer: Renderer = { renderTemplate, contentFormat, specialTokens: options.specialTokens ?? {} };
+  const sglangFormat = options.contentFormat ?? detectSglangFormat(source, program);
+  const renderer: Renderer = { source, renderTemplate, contentFormat, sglangFormat, specialTokens };
   return {
     contentFormat,
-    render: (input) => guarded(() => renderText(renderer, input, toConversation(input.messages, contentFormat))),
+    render: (input) => guarded(() => renderText(renderer, input, conversationOf(renderer, input))),
     renderChat: (input) => guarded(() => renderWithParts(renderer, input)),
   };
 }
 
 interface Renderer {
+  readonly source: string;
   readonly renderTemplate: RenderTemplate;
   readonly contentFormat: ContentFormat;
+  readonly sglangFormat: ContentFormat;
   readonly specialTokens: Readonly<Record<string, unknown>>;
 }
 
@@ -76,21 +85,58 @@ function guarded<T>(run: () => T): T {
   }
 }
 
+const dialectOf = ({ dialect = newestDialect }: ChatInput): ChatDialect => dialect;
+
+function conversationOf(renderer: Renderer, input: ChatInput): Conversation {
+  const dialect = dialectOf(input);
+  if (dialect === "sglang-0.5.23") return toSglangConversation(input.messages, renderer.sglangFormat);
+  return withoutDevelopers(toConversation(input.messages, renderer.contentFormat, dialect), renderer.source);
+}
+
 function renderText(renderer: Renderer, input: ChatInput, conversation: Conversation): string {
+  return dialectOf(input) === "sglang-0.5.23"
+    ? renderForSglang(renderer, input, conversation)
+    : renderForVllm(renderer, input, conversation);
+}
+
+function renderForVllm(renderer: Renderer, input: ChatInput, conversation: Conversation): string {
   const { addGenerationPrompt = true, continueFinalMessage = false } = input;
   if (continueFinalMessage && addGenerationPrompt) {
     throw valueError("continue_final_message and add_generation_prompt are not compatible");
   }
+  const tools = input.tools ? toTools(input.tools, dialectOf(input)) : null;
   const run = (messages: readonly TemplateMessage[]): string =>
     renderer.renderTemplate({
       ...renderer.specialTokens,
       ...input.variables,
       messages,
-      tools: input.tools ? toTools(input.tools) : null,
+      tools,
       documents: input.documents ?? null,
       add_generation_prompt: addGenerationPrompt,
     });
   return continueFinalMessage ? renderOpen(conversation.messages, run) : run(conversation.messages);
+}
+
+/** The assistant's turn is opened always. A template that fails gets its tools once more, as functions alone. */
+function renderForSglang(renderer: Renderer, input: ChatInput, conversation: Conversation): string {
+  const { messages, prefix } = withoutLastAnswer(conversation.messages, input.continueFinalMessage === true);
+  const run = (tools: readonly unknown[] | null): string =>
+    renderer.renderTemplate({
+      ...renderer.specialTokens,
+      ...input.variables,
+      messages,
+      tools,
+      documents: null,
+      add_generation_prompt: true,
+    });
+  const tools = input.tools ? toTools(input.tools, "sglang-0.5.23") : null;
+  if (!tools) return run(null) + prefix;
+  try {
+    return run(tools) + prefix;
+  } catch (error) {
+    if (!(error instanceof TemplateError) || error.reason === "limit") throw error;
+    return run(tools.map((tool) => tool.function)) + prefix;
+  }
 }
 
 /** What transformers puts behind the final message to find its end in the rendered text. */
@@ -129,7 +175,7 @@ function withTag(content: unknown): { readonly content: unknown; readonly text: 
 const partMark = "\u{10fffd}espalier part\u{10fffd}";
 
 function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
-  const conversation = toConversation(input.messages, renderer.contentFormat);
+  const conversation = conversationOf(renderer, input);
   const text = renderText(renderer, input, conversation);
   const { firstWithParts, messages } = conversation;
   if (firstWithParts === undefined) return { text };

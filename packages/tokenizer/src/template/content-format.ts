@@ -36,6 +36,22 @@ export function detectContentFormat(program: Node): ContentFormat {
   return loop?.loopvar.type === "Identifier" ? "openai" : "string";
 }
 
+/** Words in a template that SGLang takes for a sign of parts. */
+const mediaWords = ["image", "audio", "video", "vision"];
+
+/**
+ * Detects the content format as SGLang 0.5.23 does (`srt/parser/jinja_template_utils.py`): a template that names a medium,
+ * or loops over the content of `message`, `msg` or `m`, takes parts.
+ */
+export function detectSglangFormat(source: string, program: Node): ContentFormat {
+  let takesParts = mediaWords.some((word) => source.includes(word));
+  walkNodes(program, (node) => {
+    if (node.type !== "For") return;
+    takesParts ||= ["message", "msg", "m"].some((name) => isFrom(iterated(node), name, "content"));
+  });
+  return takesParts ? "openai" : "string";
+}
+
 const iterated = (loop: ForNode): Expression =>
   loop.iterable.type === "SelectExpression" ? loop.iterable.lhs : loop.iterable;
 

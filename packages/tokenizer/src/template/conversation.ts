@@ -1,4 +1,6 @@
+import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import type { ContentFormat } from "./content-format.ts";
+import { isFields } from "./fields.ts";
 import { readJson } from "./json-read.ts";
 import { valueError } from "./template-error.ts";
 import { isDict, isTrue } from "./values.ts";
@@ -20,12 +22,16 @@ export interface Conversation {
  *
  * @throws TemplateError for a message that the engine would refuse
  */
-export function toConversation(messages: readonly unknown[], format: ContentFormat): Conversation {
+export function toConversation(
+  messages: readonly unknown[],
+  format: ContentFormat,
+  dialect: ChatDialect = newestDialect,
+): Conversation {
   const result: TemplateMessage[] = [];
   let firstWithParts: number | undefined;
   for (const [index, message] of messages.entries()) {
     if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
-    const { content } = message;
+    const content = isBillingDropped(message, dialect) ? withoutBilling(message.content) : message.content;
     if (Array.isArray(content) && content.some((part) => textOfPart(part) === undefined)) firstWithParts ??= index;
     result.push(toMessage(message, contentOf(content, format)));
   }
@@ -119,21 +125,23 @@ function toArguments(value: unknown): unknown {
   return isDict(parsed) ? parsed : {};
 }
 
-/**
- * Tools as vLLM passes them on: the fields of its own model first and present even when the request leaves them out,
- * then all others.
- *
- * @throws TemplateError for a tool that the engine would refuse
- */
-export function toTools(tools: readonly unknown[]): TemplateMessage[] {
-  return tools.map((tool) => {
-    if (!isFields(tool) || !isFields(tool.function)) throw valueError("a tool has no function");
-    const { type = "function", function: described, ...others } = tool;
-    const { name, description = null, parameters = null, ...rest } = described as Fields;
-    return { type, function: { name, description, parameters, ...rest }, ...others };
+/** What an agent writes before its system prompt: a line with a hash that differs in every request. */
+export const billingHeader = "x-anthropic-billing-header";
+
+const isBillingDropped = ({ role }: Fields, dialect: ChatDialect): boolean =>
+  role === "system" && dialect === "vllm-0.32";
+
+/** The content of a system message without such lines; a part that is nothing else goes with it. */
+function withoutBilling(content: unknown): unknown {
+  if (typeof content === "string") return content.startsWith(billingHeader) ? restOf(content) : content;
+  if (!Array.isArray(content)) return content;
+  return content.flatMap((part: unknown) => {
+    const text = isFields(part) && part.type === "text" ? part.text : part;
+    if (typeof text !== "string" || !text.startsWith(billingHeader)) return [part];
+    const rest = restOf(text);
+    if (rest === "") return [];
+    return isFields(part) ? [{ ...part, text: rest }] : [rest];
   });
 }
 
-function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
+const restOf = (text: string): string => (text.includes("\n") ? text.slice(text.indexOf("\n") + 1) : "");

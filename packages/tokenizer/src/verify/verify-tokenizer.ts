@@ -1,11 +1,19 @@
 import type { HttpClient } from "@espalier/common";
-import { fetchTokens } from "../modes/engine-tokenizer.ts";
+import { fetchTokens, tokenizeBody } from "../modes/engine-tokenizer.ts";
+import { promptSource } from "../modes/prompt-request.ts";
+import type { ChatDialect } from "../template/chat-dialect.ts";
 import type { TextTokenizer } from "../text/text-tokenizer.ts";
 
 /** A prompt that both sides tokenise. */
 export type VerifyCase =
   | { readonly name: string; readonly prompt: string }
-  | { readonly name: string; readonly messages: readonly unknown[]; readonly tools?: readonly unknown[] };
+  | {
+      readonly name: string;
+      readonly messages: readonly unknown[];
+      readonly tools?: readonly unknown[];
+      readonly tool_choice?: unknown;
+      readonly reasoning_effort?: string;
+    };
 
 export interface VerifyOptions {
   readonly tokenizer: TextTokenizer;
@@ -17,6 +25,8 @@ export interface VerifyOptions {
   /** The model's name at that engine. */
   readonly model: string;
   readonly cases: readonly VerifyCase[];
+  /** Whose rules the engine goes by; the newest vLLM's unless given. */
+  readonly dialect?: ChatDialect;
   /** For each answer (10 s). */
   readonly timeoutMs?: number;
 }
@@ -61,12 +71,14 @@ export async function verifyTokenizer(options: VerifyOptions): Promise<readonly 
 
 async function verifyCase(one: VerifyCase, options: VerifyOptions): Promise<VerifyRow> {
   const { name, ...fields } = one;
-  const { tokenizer, http, url, model, timeoutMs = defaultTimeoutMs } = options;
-  const ours =
-    "messages" in one
-      ? tokenizer.encode(options.render?.(fields) ?? "", { addSpecialTokens: false })
-      : tokenizer.encode(one.prompt, { addSpecialTokens: true });
-  const engine = await fetchTokens({ http, url, timeoutMs, body: JSON.stringify({ model, ...fields }) });
+  const { tokenizer, http, url, model, dialect, timeoutMs = defaultTimeoutMs } = options;
+  const request = { endpoint: "chat", fields, ...(dialect && { dialect }) };
+  const isChat = "messages" in one;
+  const body = isChat ? tokenizeBody(model, request, promptSource(request)) : JSON.stringify({ model, ...fields });
+  const ours = isChat
+    ? tokenizer.encode(options.render?.(fields) ?? "", { addSpecialTokens: false })
+    : tokenizer.encode(one.prompt, { addSpecialTokens: true });
+  const engine = await fetchTokens({ http, url, timeoutMs, body });
   const length = Math.max(ours.length, engine.length);
   let at = 0;
   while (at < length && ours[at] === engine[at]) at++;

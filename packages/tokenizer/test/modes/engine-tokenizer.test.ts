@@ -6,6 +6,7 @@ import { createModelTokenizer, type ModelTokenizer } from "../../src/modes/model
 import { promptSource } from "../../src/modes/prompt-request.ts";
 import type { PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
 import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import type { ChatDialect } from "../../src/template/chat-dialect.ts";
 import { createFakeEngine, type FakeEngine, tokensBody } from "../support/fake-engine.ts";
 
 const hasher = createPromptHasher();
@@ -14,7 +15,7 @@ const mebibyte = 1024 * 1024;
 interface Rig {
   readonly engine: FakeEngine;
   /** The blocks of a request, whose number of tokens tells which answer they are of. */
-  encode(endpoint: string, fields: JsonObject): ReturnType<EngineTokenizer["encode"]>;
+  encode(endpoint: string, fields: JsonObject, dialect?: ChatDialect): ReturnType<EngineTokenizer["encode"]>;
 }
 
 function rig(
@@ -40,14 +41,15 @@ function rig(
   });
   return {
     engine,
-    encode: (endpoint, fields) => tokenizer.encode({ endpoint, fields }, promptSource({ endpoint, fields })),
+    encode: (endpoint, fields, dialect) =>
+      tokenizer.encode({ endpoint, fields, ...(dialect && { dialect }) }, promptSource({ endpoint, fields })),
   };
 }
 
 const user = (content: string): object => ({ role: "user", content });
 
 describe("what the engine is asked", () => {
-  test.each<{ name: string; endpoint: string; fields: JsonObject; body: object }>([
+  test.each<{ name: string; endpoint: string; fields: JsonObject; body: object; dialect?: ChatDialect }>([
     {
       name: "a prompt, with the tokens around it",
       endpoint: "completions",
@@ -92,13 +94,19 @@ describe("what the engine is asked", () => {
         documents: null,
         add_generation_prompt: false,
         continue_final_message: true,
-        chat_template_kwargs: { a: 1 },
-        reasoning_effort: "low",
+        chat_template_kwargs: { a: 1, enable_thinking: true, reasoning_effort: "low" },
       },
     },
-  ])("$name", ({ endpoint, fields, body }) => {
+    {
+      name: "a chat of SGLang, whose choice of tools and effort it reads itself",
+      endpoint: "chat",
+      dialect: "sglang-0.5.23",
+      fields: { messages: [], tools: [], tool_choice: "none", reasoning_effort: "low", chat_template_kwargs: { a: 1 } },
+      body: { messages: [], tools: [], tool_choice: "none", reasoning_effort: "low", chat_template_kwargs: { a: 1 } },
+    },
+  ])("$name", ({ endpoint, fields, body, dialect }) => {
     const { engine, encode } = rig();
-    void encode(endpoint, fields);
+    void encode(endpoint, fields, dialect);
     const [asked] = engine.asked;
     expect(JSON.parse(asked?.body ?? "")).toEqual({ model: "m", ...body });
     expect(asked).toMatchObject({

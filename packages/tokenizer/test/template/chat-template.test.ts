@@ -185,6 +185,7 @@ describe("a request's body", () => {
       addGenerationPrompt: true,
       continueFinalMessage: false,
       variables: {},
+      dialect: "vllm-0.32",
     });
   });
 
@@ -206,6 +207,7 @@ describe("a request's body", () => {
       addGenerationPrompt: false,
       continueFinalMessage: true,
       variables: { enable_thinking: false, reasoning_effort: "low" },
+      dialect: "vllm-0.32",
     });
   });
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { toTools } from "../../src/template/chat-tools.ts";
 import type { ContentFormat } from "../../src/template/content-format.ts";
-import { toConversation, toTools } from "../../src/template/conversation.ts";
+import { toConversation } from "../../src/template/conversation.ts";
 import { PyFloat } from "../../src/template/values.ts";
 
 const one = (message: unknown, format: ContentFormat = "string") => toConversation([message], format).messages[0];
@@ -199,16 +200,16 @@ describe("tools", () => {
     const tools = [
       { function: { strict: true, parameters: { type: "object" }, name: "f" }, extra: 1, type: "function" },
     ];
-    expect(JSON.stringify(toTools(tools))).toBe(
+    expect(JSON.stringify(toTools(tools, "vllm-0.23"))).toBe(
       '[{"type":"function","function":{"name":"f","description":null,"parameters":{"type":"object"},"strict":true},"extra":1}]',
     );
   });
 
   test("are functions when they do not say", () => {
-    expect(toTools([{ function: { name: "f" } }])[0]).toMatchObject({ type: "function" });
+    expect(toTools([{ function: { name: "f" } }], "vllm-0.23")[0]).toMatchObject({ type: "function" });
   });
 
   test.each([[[1]], [[{}]], [[{ type: "function" }]]])("%j are refused", (tools) => {
-    expect(() => toTools(tools)).toThrow("a tool has no function");
+    expect(() => toTools(tools, "vllm-0.23")).toThrow("a tool has no function");
   });
 });

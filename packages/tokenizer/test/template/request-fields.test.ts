@@ -100,9 +100,9 @@ describe("the tools, as templates write them", () => {
       '{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}',
     ],
     [
-      "fields of the client's own, behind the known ones",
+      "fields of the client's own, which are dropped",
       { x: 1, type: "function", function: { y: 2, name: "f" } },
-      '{"type": "function", "function": {"name": "f", "description": null, "parameters": null, "y": 2}, "x": 1}',
+      '{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}',
     ],
     [
       "parameters, whose keys keep their order",

@@ -135,12 +135,12 @@ export class LogReplica implements ReplicaPorts {
       return own?.frame ?? loadFrame(this.origin, 0, 0);
     },
     relayFrames: () => [...this.gauges.values()].filter(({ origin }) => origin.router !== this.origin.router),
-    receive: (frame) => {
+    receive: (frame, isCredible = () => true) => {
       try {
         const reader = new ByteReader(frame);
         const origin = { router: asRouterId(reader.text(64)), epoch: reader.varint() };
         const counter = reader.varint();
-        const isNews = counter > (this.gauges.get(originKey(origin))?.counter ?? -1);
+        const isNews = isCredible(origin) && counter > (this.gauges.get(originKey(origin))?.counter ?? -1);
         if (isNews) this.#gauge(origin, counter, reader.varint());
         return { origin, isNews };
       } catch {
@@ -286,7 +286,7 @@ export class LogReplica implements ReplicaPorts {
   }
 }
 
-function loadFrame(origin: Origin, counter: number, value: number): Uint8Array {
+export function loadFrame(origin: Origin, counter: number, value: number): Uint8Array {
   const writer = new ByteWriter();
   writer.text(origin.router);
   writer.varint(origin.epoch);

@@ -1,6 +1,7 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
 import {
   type ApplyOutcome,
+  DocumentFullError,
   type DocumentState,
   type DocumentUpdate,
   type FoldStatement,
@@ -36,6 +37,8 @@ function originOf(name: string): Origin {
 export class LogReplica implements ReplicaPorts {
   origin: Origin;
   readonly logs = new Map<string, Log>();
+  /** Documents that have no room here. */
+  readonly full = new Set<string>();
   readonly gauges = new Map<string, { origin: Origin; counter: number; value: number; frame: Uint8Array }>();
   readonly gone: string[] = [];
   /** Applied updates and pieces, as name and end. */
@@ -247,6 +250,7 @@ export class LogReplica implements ReplicaPorts {
   #apply(update: DocumentUpdate): ApplyOutcome {
     const { name } = update;
     if (this.dropped.has(name)) return "dropped";
+    if (this.full.has(name)) throw new DocumentFullError(`${name} is too large`);
     const reader = new ByteReader(update.bytes);
     const items = this.#items(name, reader.varint());
     let at = reader.varint();

@@ -187,6 +187,7 @@ class JournaledReplica implements Replica {
   forgetTarget(target: string): void {
     this.#journal.retireFeedsOf(target);
     this.fold.forgetTarget(target);
+    this.#coverage.forgetTarget(target);
     this.load.release(target);
     this.#options.slots.release(target);
   }

@@ -39,6 +39,8 @@ export class LogReplica implements ReplicaPorts {
   readonly logs = new Map<string, Log>();
   /** Documents that have no room here. */
   readonly full = new Set<string>();
+  /** How often something of them came. */
+  tried = 0;
   readonly gauges = new Map<string, { origin: Origin; counter: number; value: number; frame: Uint8Array }>();
   readonly gone: string[] = [];
   /** Applied updates and pieces, as name and end. */
@@ -250,7 +252,10 @@ export class LogReplica implements ReplicaPorts {
   #apply(update: DocumentUpdate): ApplyOutcome {
     const { name } = update;
     if (this.dropped.has(name)) return "dropped";
-    if (this.full.has(name)) throw new DocumentFullError(`${name} is too large`);
+    if (this.full.has(name)) {
+      this.tried += 1;
+      throw new DocumentFullError(`${name} is too large`);
+    }
     const reader = new ByteReader(update.bytes);
     const items = this.#items(name, reader.varint());
     let at = reader.varint();

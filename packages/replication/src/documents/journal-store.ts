@@ -60,6 +60,11 @@ export class Journals implements JournalStore {
     return this.#own;
   }
 
+  /** Whether the own journal is so long that its feeds should be cut, so that others do not come to refuse it. */
+  get isOwnLong(): boolean {
+    return this.#own.document.byteLength > this.#limits.maxOwnBytes;
+  }
+
   restart(epoch: number): void {
     const ended = this.#own;
     const { origin } = ended;

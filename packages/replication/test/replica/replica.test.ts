@@ -90,3 +90,29 @@ test("one router at a time begins another generation of the registry: the living
   expect(rotations.slice(1).sort()).toEqual(["a", "b"]);
   for (const { replica } of nodes) await replica.stop();
 });
+
+test("every feed is cut, also one that hardly moves, when the own journal is too long", () => {
+  const time = createVirtualTime();
+  const [a, b] = [createNode("a", time), createNode("b", time)];
+  join([a, b]);
+  const readers = ["busy", "slow"].map((target) => a.replica.openFeed(target, nobodyToAsk));
+  for (const reader of readers) {
+    reader.worth("complete", "live", "complete", null);
+    reader.setRole("owner");
+  }
+  let sequence = 0;
+  const readBoth = (): void => {
+    for (const reader of readers) store(reader, sequence, chainOf(sequence, 2));
+    sequence += 1;
+    time.advance(20);
+  };
+  for (let round = 0; round < 40; round++) readBoth();
+  const before = a.replica.store.stats().ownFactItems;
+  expect(before).toBeGreaterThan(20);
+  const isLong = vi.spyOn(a.replica.store, "isOwnLong", "get").mockReturnValue(true);
+  readBoth();
+  isLong.mockReturnValue(false);
+  for (let round = 0; round < 2; round++) readBoth();
+  expect(a.replica.store.stats().ownFactItems).toBeLessThan(before / 2);
+  expect(b.heldBlocks("slow", chainOf(sequence - 1, 2))).toBe(2);
+});

@@ -5,7 +5,7 @@ import { DialPlan } from "./dial-plan.ts";
 import { Gossip } from "./gossip.ts";
 import { LinkWatch } from "./link-watch.ts";
 import { MemberJudge } from "./member-judge.ts";
-import { isWithinReach, type MemberClaim, type MemberRecord, unheardRecord } from "./member-record.ts";
+import { type MemberClaim, type MemberRecord, unheardRecord } from "./member-record.ts";
 import { type MemberEntry, MemberTable, memberOf } from "./member-table.ts";
 import type { Membership, MembershipChange, MembershipDeps } from "./membership.ts";
 import { decodeMembership, encodeMembership } from "./membership-frames.ts";
@@ -257,9 +257,8 @@ export class MembershipCore implements Membership {
     }
     if (record.origin.epoch > self.epoch) {
       this.#deps.logger.warn("others know a later life of this router", { epoch: record.origin.epoch });
-    } else if (record.origin.epoch === self.epoch && this.#mustPass(record, this.#own.incarnation + 1)) {
-      this.#own.passBy(record.incarnation);
-      this.#gossip.ownChanged();
+    } else if (record.origin.epoch === self.epoch && record.incarnation > this.#own.incarnation) {
+      if (this.#own.answer(record.incarnation)) this.#gossip.ownChanged();
     }
   }
 
@@ -267,16 +266,10 @@ export class MembershipCore implements Membership {
     const self = this.#deps.self();
     if (claim.origin.router !== self.router) {
       if (this.#table.claim(claim, this.#ownTime.nowMs())) this.#gossip.spread(claim, link);
-    } else if (claim.origin.epoch === self.epoch && this.#mustPass(claim, this.#own.incarnation)) {
-      this.#own.passBy(claim.incarnation);
+    } else if (claim.origin.epoch === self.epoch && this.#own.answer(claim.incarnation)) {
       this.#meters.refuted();
       this.#gossip.ownChanged();
     }
-  }
-
-  /** Whether others may hold a word in this router's name under this number, or a later one. Nobody holds what is out of reach. */
-  #mustPass({ incarnation }: MemberRecord | MemberClaim, from: number): boolean {
-    return incarnation >= from && isWithinReach(this.#own.incarnation, incarnation);
   }
 
   #takeVouch(router: RouterId, epoch: number): void {

@@ -60,11 +60,6 @@ export class Journals implements JournalStore {
     return this.#own;
   }
 
-  /** Whether the own journal is so long that its feeds should be cut, so that others do not come to refuse it. */
-  get isOwnLong(): boolean {
-    return this.#own.document.byteLength > this.#limits.maxOwnBytes;
-  }
-
   restart(epoch: number): void {
     const ended = this.#own;
     const { origin } = ended;
@@ -108,9 +103,8 @@ export class Journals implements JournalStore {
   }
 
   declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined {
-    const { router, epoch } = this.#own.origin;
-    if (origin.router === router && origin.epoch === epoch) return this.#own.declarationOf(feed);
-    return this.#replicas.get(journalName(this.#pool, origin))?.declaration(feed);
+    const name = journalName(this.#pool, origin);
+    return name === this.#own.name ? this.#own.declarationOf(feed) : this.#replicas.get(name)?.declaration(feed);
   }
 
   claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim> {
@@ -280,6 +274,7 @@ export class Journals implements JournalStore {
       document: new JournalDocument(name, origin, true),
       clock: this.#clock,
       maxFeeds: this.#limits.maxFeeds,
+      maxOwnBytes: this.#limits.maxOwnBytes,
       maxPlacementBytes: this.#limits.maxPlacementBytes,
       onCommit: (update) => this.#tell(update, true),
     });

@@ -154,7 +154,7 @@ class JournaledReplica implements Replica {
       claimsOf: () => this.#desk.claimsOf(target),
       takeCutTurn: () => this.#takeCutTurn(),
       // An item goes once the last feed in it is cut: where there are too many, feeds are cut that have hardly moved, too.
-      isCutWanted: (ops) => this.#welcome.isCutWanted(ops) || (ops > 0 && this.store.isOwnLong),
+      isCutWanted: (ops) => this.#welcome.isCutWanted(ops) || (ops > 0 && this.store.own.isLong),
       onStop: () => this.#desk.closed(target, reader),
     });
     this.#desk.opened(target, reader);

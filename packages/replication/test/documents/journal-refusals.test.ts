@@ -205,20 +205,20 @@ describe("bounds", () => {
     const { store } = storeOf("alice", { maxOwnBytes: 6_000 });
     const [busy, slow] = [store.own.declareFeed(feedOf("busy")), store.own.declareFeed(feedOf("slow"))];
     for (let sequence = 0; sequence < 8; sequence++) {
-      expect(store.isOwnLong).toBe(false);
+      expect(store.own.isLong).toBe(false);
       for (const feed of [busy, slow]) store.own.writeFact(record(feed, sequence, 40));
       store.own.commit();
-      if (store.isOwnLong) break;
+      if (store.own.isLong) break;
     }
-    expect(store.isOwnLong).toBe(true);
+    expect(store.own.isLong).toBe(true);
     store.own.settle(busy, 100);
     store.own.claim(claimOf("busy"));
     store.own.commit();
-    expect(store.isOwnLong).toBe(true);
+    expect(store.own.isLong).toBe(true);
     store.own.settle(slow, 100);
     store.own.claim(claimOf("slow"));
     store.own.commit();
-    expect(store.isOwnLong).toBe(false);
+    expect(store.own.isLong).toBe(false);
   });
 
   test("a journal that would hold more than the bound is refused", () => {

@@ -109,7 +109,7 @@ test("every feed is cut, also one that hardly moves, when the own journal is too
   for (let round = 0; round < 40; round++) readBoth();
   const before = a.replica.store.stats().ownFactItems;
   expect(before).toBeGreaterThan(20);
-  const isLong = vi.spyOn(a.replica.store, "isOwnLong", "get").mockReturnValue(true);
+  const isLong = vi.spyOn(a.replica.store.own, "isLong", "get").mockReturnValue(true);
   readBoth();
   isLong.mockReturnValue(false);
   for (let round = 0; round < 2; round++) readBoth();

@@ -175,7 +175,6 @@ export class TargetFeedReader implements FeedReader {
     this.#isWriting = false;
   }
 
-  /** Writes what was read, or keeps it. */
   #take(entry: KeptEntry): void {
     const state = this.#isWriting ? this.#state() : undefined;
     if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
@@ -222,14 +221,15 @@ export class TargetFeedReader implements FeedReader {
         if (isKnown && state && this.#knowsBetter(state)) this.#takeOver(state);
         return;
       }
+      const hasRead = this.#run.marks.newest !== undefined;
+      // An engine that has published nothing since it was started, or since this router listens, has an owner, too.
+      if (!hasRead && this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
       // The first message may name a life that is over; then a later one does.
-      if (this.#run.marks.newest === undefined) this.#claimUnread();
-      else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
-      this.#claim.setDoubt(this.#run.marks.newest !== undefined && !this.#run.isCurrent(this.#state()));
+      if (hasRead && (isKnown || this.#nameLife() || this.#nameLife())) this.#takeOver(this.#state());
+      this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
     });
   }
 
-  /** Drops what the fold has. */
   #follow(state: FoldState): void {
     this.#run.follow(state);
     this.#kept.dropTo(this.#isComplete ? this.#run.completeTo : lastSequenceOf(state));
@@ -242,19 +242,10 @@ export class TargetFeedReader implements FeedReader {
     return newest.sequence >= lastSequenceOf(state);
   }
 
-  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
-  #claimUnread(): void {
-    if (this.#claim.isWorthAnything && !this.#claim.isPosted) this.#claim.post();
-  }
-
   /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
   #nameLife(): boolean {
     const { clock, key, logger } = this.#options;
-    const moment = {
-      nowMs: clock.nowMs(),
-      waitMs: this.#limits.lifeWaitMs,
-      isLive: this.#claim.isWorthAnything,
-    };
+    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isWorthAnything };
     const life = this.#run.name(this.#state(), moment);
     if (!life) return false;
     this.#writer.declare(life);

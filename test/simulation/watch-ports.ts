@@ -55,9 +55,9 @@ export function watchPorts(
       fullFrame: () => load.fullFrame(),
       relayFrames: () => load.relayFrames(),
       originGone: (origin) => load.originGone(origin),
-      receive(frame) {
+      receive(frame, isCredible) {
         loadReceived(frame);
-        return load.receive(frame);
+        return load.receive(frame, isCredible);
       },
     },
     notes: ports.notes,

@@ -140,6 +140,7 @@ class RouterMesh implements Mesh, LinkObserver {
           return replica.origin;
         },
         hears: (router, other) => knowledge.hears(router, other),
+        epochOf: (router) => this.#membership.member(router)?.origin.epoch,
       },
       isLooking: () => this.#readiness.isLooking,
       ...(exchangeLimits && { limits: exchangeLimits }),

@@ -1,6 +1,7 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
 import {
   type ApplyOutcome,
+  DocumentFullError,
   type DocumentState,
   type DocumentUpdate,
   type FoldStatement,
@@ -36,6 +37,10 @@ function originOf(name: string): Origin {
 export class LogReplica implements ReplicaPorts {
   origin: Origin;
   readonly logs = new Map<string, Log>();
+  /** Documents that have no room here. */
+  readonly full = new Set<string>();
+  /** How often something of them came. */
+  tried = 0;
   readonly gauges = new Map<string, { origin: Origin; counter: number; value: number; frame: Uint8Array }>();
   readonly gone: string[] = [];
   /** Applied updates and pieces, as name and end. */
@@ -135,12 +140,12 @@ export class LogReplica implements ReplicaPorts {
       return own?.frame ?? loadFrame(this.origin, 0, 0);
     },
     relayFrames: () => [...this.gauges.values()].filter(({ origin }) => origin.router !== this.origin.router),
-    receive: (frame) => {
+    receive: (frame, isCredible = () => true) => {
       try {
         const reader = new ByteReader(frame);
         const origin = { router: asRouterId(reader.text(64)), epoch: reader.varint() };
         const counter = reader.varint();
-        const isNews = counter > (this.gauges.get(originKey(origin))?.counter ?? -1);
+        const isNews = isCredible(origin) && counter > (this.gauges.get(originKey(origin))?.counter ?? -1);
         if (isNews) this.#gauge(origin, counter, reader.varint());
         return { origin, isNews };
       } catch {
@@ -247,6 +252,10 @@ export class LogReplica implements ReplicaPorts {
   #apply(update: DocumentUpdate): ApplyOutcome {
     const { name } = update;
     if (this.dropped.has(name)) return "dropped";
+    if (this.full.has(name)) {
+      this.tried += 1;
+      throw new DocumentFullError(`${name} is too large`);
+    }
     const reader = new ByteReader(update.bytes);
     const items = this.#items(name, reader.varint());
     let at = reader.varint();
@@ -286,7 +295,7 @@ export class LogReplica implements ReplicaPorts {
   }
 }
 
-function loadFrame(origin: Origin, counter: number, value: number): Uint8Array {
+export function loadFrame(origin: Origin, counter: number, value: number): Uint8Array {
   const writer = new ByteWriter();
   writer.text(origin.router);
   writer.varint(origin.epoch);

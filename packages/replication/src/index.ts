@@ -9,6 +9,7 @@ export type {
   JournalStore,
   JournalWriter,
 } from "./documents/journal.ts";
+export { DocumentFullError } from "./documents/read-or-refuse.ts";
 export type {
   ApplyOutcome,
   DocumentState,

@@ -1,10 +1,20 @@
-import { EspalierError, type Logger } from "@espalier/common";
-import { type ApplyOutcome, type DocumentUpdate, originKey, type ReplicatedDocuments } from "@espalier/replication";
+import { type Clock, EspalierError, type Logger } from "@espalier/common";
+import {
+  type ApplyOutcome,
+  DocumentFullError,
+  type DocumentUpdate,
+  originKey,
+  type ReplicatedDocuments,
+} from "@espalier/replication";
 import type { ExchangeLimits } from "./exchange-limits.ts";
 import type { ExchangeMeter } from "./exchange-meter.ts";
 import type { PeerDocuments } from "./peer-documents.ts";
 
+/** A document that holds more than this router keeps of one is left alone for so long: it may become smaller. */
+export const fullDocumentMs = 60_000;
+
 export interface DocumentIntakeDeps {
+  readonly clock: Clock;
   readonly documents: ReplicatedDocuments;
   readonly logger: Logger;
   readonly limits: Pick<ExchangeLimits, "maxRefusedDocuments">;
@@ -15,13 +25,16 @@ export interface DocumentIntakeDeps {
 export class DocumentIntake {
   readonly #deps: DocumentIntakeDeps;
   readonly #refused = new Set<string>();
+  /** Documents that found no room, and until when nothing more of them is taken. */
+  readonly #full = new Map<string, number>();
 
   constructor(deps: DocumentIntakeDeps) {
     this.#deps = deps;
   }
 
-  /** Whether a document was given up. It may be begun again by this router. */
+  /** Whether a document was given up, or found no room. One that was given up may be begun again by this router. */
   isRefused(name: string): boolean {
+    if ((this.#full.get(name) ?? 0) > this.#deps.clock.nowMs()) return true;
     return this.#refused.has(name) && this.#deps.documents.state(name) === undefined;
   }
 
@@ -37,9 +50,24 @@ export class DocumentIntake {
       if (!(error instanceof EspalierError && error.code === "mesh_update_refused")) throw error;
       meter.refused();
       const from = originKey(peer.link.peer.origin);
+      if (error instanceof DocumentFullError) {
+        logger.warn("a document has no room here", { from, document: update.name, error: error.message });
+        this.#leave(update.name);
+        return "dropped";
+      }
       logger.warn("a peer's update was refused", { from, document: update.name, error: error.message });
       peer.link.close("update-refused");
       return undefined;
+    }
+  }
+
+  #leave(name: string): void {
+    this.#full.delete(name);
+    this.#full.set(name, this.#deps.clock.nowMs() + fullDocumentMs);
+    if (this.#full.size <= this.#deps.limits.maxRefusedDocuments) return;
+    for (const oldest of this.#full.keys()) {
+      this.#full.delete(oldest);
+      return;
     }
   }
 

@@ -9,4 +9,6 @@ export interface MeshPeers {
    * What is not known counts as no.
    */
   hears(router: RouterId, other: RouterId): boolean;
+  /** The life of another router that is known; undefined for a router that is not. */
+  epochOf(router: RouterId): number | undefined;
 }

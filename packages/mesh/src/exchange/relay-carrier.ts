@@ -15,10 +15,14 @@ export interface RelayedPlane {
   /**
    * Takes a frame of another origin.
    *
+   * @param isCredible whether the frame may speak for an origin; asked by planes of which a later life outweighs an earlier one
    * @returns undefined for what is not known here and so not passed on
    * @throws EspalierError `mesh_frame_invalid`
    */
-  receive(frame: Uint8Array): { readonly origin: Origin; readonly isNews: boolean } | undefined;
+  receive(
+    frame: Uint8Array,
+    isCredible: (origin: Origin) => boolean,
+  ): { readonly origin: Origin; readonly isNews: boolean } | undefined;
 }
 
 export interface RelayCarrierDeps {
@@ -80,7 +84,7 @@ export class RelayCarrier {
   /** @throws EspalierError `mesh_frame_invalid` */
   frame(link: Link, frame: Uint8Array): void {
     const { plane, peers } = this.#deps;
-    const received = plane.receive(frame);
+    const received = plane.receive(frame, (origin) => this.#isCredible(link, origin));
     if (received === undefined) return;
     const { origin, isNews } = received;
     if (origin.router === link.peer.origin.router && this.#links.has(link)) this.#links.set(link, true);
@@ -94,6 +98,17 @@ export class RelayCarrier {
     const { plane } = this.#deps;
     for (const frame of plane.fullFrames()) this.#send(link, frame);
     for (const { origin, frame } of plane.relayFrames()) if (this.#depends(link, origin)) this.#send(link, frame);
+  }
+
+  /**
+   * Whether a link may bring the word of an origin: each its own peer's, in the life that it is linked in, and that of
+   * routers in the life that they are known in, unless they are linked here themselves.
+   */
+  #isCredible(link: Link, { router, epoch }: Origin): boolean {
+    const { origin: peer } = link.peer;
+    if (router === peer.router) return epoch === peer.epoch;
+    for (const other of this.#links.keys()) if (other.peer.origin.router === router) return false;
+    return this.#deps.peers.epochOf(router) === epoch;
   }
 
   /** Whether the peer hears of an origin only by a relay. */

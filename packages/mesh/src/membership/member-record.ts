@@ -35,6 +35,17 @@ export function isLater(
   return one.incarnation > other.incarnation;
 }
 
+/**
+ * A router counts by one for each thing that it says of itself, and every other one hears of that within moments. What is
+ * further ahead of what is known is no word of it: to answer it, it would have to count up to a bound that ends its words.
+ */
+const maxAhead = 65_536;
+
+/** Whether a router that is known to have counted this far may have said, or be said to have said, something under another number. */
+export function isWithinReach(knownIncarnation: number, incarnation: number): boolean {
+  return incarnation <= knownIncarnation + maxAhead;
+}
+
 /** What is known of a router that has said nothing of itself yet. It is not passed on. */
 export function unheardRecord(origin: Origin, address: string): MemberRecord {
   return { origin, incarnation: 0, hasLeft: false, isDraining: false, address, unreachable: [], links: [] };

@@ -1,7 +1,7 @@
 import type { RouterId } from "@espalier/common";
 import type { Member, Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
-import { isLater, type MemberClaim, type MemberRecord } from "./member-record.ts";
+import { isLater, isWithinReach, type MemberClaim, type MemberRecord } from "./member-record.ts";
 import type { MembershipLimits } from "./membership-limits.ts";
 
 /** What is known of another router. Times are own time. */
@@ -48,7 +48,8 @@ export class MemberTable {
   }
 
   /**
-   * Takes a router's own word, if it is news.
+   * Takes a router's own word, if it is news. By its own link it says what holds, whatever others have said in its name;
+   * what they say of a router that has a link is not heard.
    *
    * @param source who passed it on; undefined for what a handshake said
    * @returns `superseded`: it is of a later life than the one known, which has to be replaced; `full`: there is no room
@@ -60,7 +61,11 @@ export class MemberTable {
       this.entries.set(record.origin.router, newEntry(record, source, nowMs));
       return "news";
     }
-    if (!isLater(record, entry.record)) return "old";
+    if (source && entry.link && source !== entry.link) return "old";
+    const isFirstOwnWord = entry.link !== undefined && source === entry.link && entry.source !== source;
+    const isSameLife = record.origin.epoch === entry.record.origin.epoch;
+    if (!isLater(record, entry.record) && !(isFirstOwnWord && isSameLife)) return "old";
+    if (isSameLife && !isFirstOwnWord && !isCredible(entry.record, record)) return "old";
     if (record.origin.epoch > entry.record.origin.epoch) return "superseded";
     const refutes = entry.claim !== undefined && record.incarnation > entry.claim.incarnation;
     entry.record = record;
@@ -78,6 +83,7 @@ export class MemberTable {
   claim(claim: MemberClaim, nowMs: number): boolean {
     const entry = this.of(claim.origin);
     if (!entry?.state || claim.incarnation < entry.record.incarnation) return false;
+    if (!isWithinReach(entry.record.incarnation, claim.incarnation)) return false;
     const kept = entry.claim;
     if (kept && !isLater(claim, kept) && (kept.state === "down" || claim.state === "suspect")) return false;
     if (kept && isLater(kept, claim)) return false;
@@ -131,6 +137,11 @@ export class MemberTable {
     if (entry.state === undefined) return nowMs - entry.stateSinceMs >= forgetMs + suspectMs;
     return (entry.state === "down" || entry.state === "left") && nowMs - entry.stateSinceMs >= forgetMs;
   }
+}
+
+/** Of a router that has said nothing yet, any number may be the first one heard. */
+function isCredible(known: MemberRecord, next: MemberRecord): boolean {
+  return known.incarnation === 0 || isWithinReach(known.incarnation, next.incarnation);
 }
 
 function newEntry(record: MemberRecord, source: Link | undefined, nowMs: number): MemberEntry {

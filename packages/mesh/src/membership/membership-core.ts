@@ -260,8 +260,7 @@ export class MembershipCore implements Membership {
     if (record.origin.epoch > self.epoch) {
       this.#deps.logger.warn("others know a later life of this router", { epoch: record.origin.epoch });
     } else if (record.origin.epoch === self.epoch && record.incarnation > this.#own.incarnation) {
-      this.#own.passBy(record.incarnation);
-      this.#gossip.ownChanged();
+      if (this.#own.answer(record.incarnation)) this.#gossip.ownChanged();
     }
   }
 
@@ -269,8 +268,7 @@ export class MembershipCore implements Membership {
     const self = this.#deps.self();
     if (claim.origin.router !== self.router) {
       if (this.#table.claim(claim, this.#ownTime.nowMs())) this.#gossip.spread(claim, link);
-    } else if (claim.origin.epoch === self.epoch && claim.incarnation >= this.#own.incarnation) {
-      this.#own.passBy(claim.incarnation);
+    } else if (claim.origin.epoch === self.epoch && this.#own.answer(claim.incarnation)) {
       this.#meters.refuted();
       this.#gossip.ownChanged();
     }

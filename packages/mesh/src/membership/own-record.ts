@@ -1,6 +1,6 @@
 import type { RouterId } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
-import type { MemberRecord } from "./member-record.ts";
+import { isWithinReach, type MemberRecord } from "./member-record.ts";
 import { fitUnreachable, frameBounds } from "./membership-frames.ts";
 
 /** What this router says of itself. */
@@ -45,9 +45,15 @@ export class OwnRecord {
     return true;
   }
 
-  /** The next incarnation is later than this one. */
-  passBy(incarnation: number): void {
-    this.#incarnation = Math.max(this.#incarnation, incarnation);
+  /**
+   * Others hold something of this router that its next incarnation, later than this one, has to answer.
+   *
+   * @returns false when there is nothing to answer: it has been, or nobody takes what is so far ahead
+   */
+  answer(incarnation: number): boolean {
+    if (incarnation < this.#incarnation || !isWithinReach(this.#incarnation, incarnation)) return false;
+    this.#incarnation = incarnation;
+    return true;
   }
 
   /** The record anew, under a higher incarnation. */

@@ -155,7 +155,7 @@ export class MessageChannels {
     try {
       const { origin: from, frame } = decodeLoadEnvelope(bytes, limits.maxMessageBytes);
       if (from.router === origin().router) return;
-      load.receive(frame);
+      load.receive(frame, ({ router, epoch }) => router === from.router && epoch === from.epoch);
       this.#note(from, bytes.length);
       onGauges(from);
     } catch (error) {

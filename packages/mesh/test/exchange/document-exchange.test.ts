@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
+import { fullDocumentMs } from "../../src/exchange/document-intake.ts";
 import { forbiddenByte, journalName, sharedName } from "../log-replica.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
 
@@ -283,5 +284,36 @@ describe("an update that its writer may not write", () => {
     net.connect("a", "b");
     net.time.advance(100);
     expect(net.ends).toEqual(["update-refused"]);
+  });
+});
+
+// Symptom: once a router's journal was larger than another one keeps of one, the link between the two broke and was made
+// again some times a second, for ever. Mechanism: the peer was refused for its document, which it brought again at once.
+describe("a document that has no room", () => {
+  it("is left alone, its peer is not, and it is taken up again once there is room", () => {
+    const net = meshOf("a", "b", "c");
+    const name = "journal/default/a/1";
+    const [a, b] = [net.node("a").replica, net.node("b").replica];
+    b.full.add(name);
+    net.sent.length = 0;
+    for (let second = 0; second < 30; second++) {
+      a.write(text(`${second}`));
+      net.time.advance(1_000);
+    }
+    expect(net.ends).toEqual([]);
+    const wants = net.frames("b", "a", "documents").filter(({ bytes }) => decodeDocumentMessage(bytes).kind === "want");
+    expect(wants.length).toBeLessThanOrEqual(1);
+    expect(b.tried).toBeLessThanOrEqual(2);
+    expect(net.node("c").replica.documents.state(name)?.clock).toBe(a.documents.state(name)?.clock);
+    b.write(text("fine"));
+    net.time.advance(100);
+    expect(a.applied).toContain("journal/default/b/1:1");
+    b.full.clear();
+    net.time.advance(2 * fullDocumentMs);
+    expect(b.documents.state(name)?.clock).toBe(a.documents.state(name)?.clock);
+    a.write(text("more"));
+    net.time.advance(100);
+    expect(b.documents.state(name)?.clock).toBe(a.documents.state(name)?.clock);
+    expect(net.ends).toEqual([]);
   });
 });

@@ -30,6 +30,7 @@ class Node {
           return replica.origin;
         },
         hears: (one, other) => net.nodes.get(one)?.links.has(other) ?? false,
+        epochOf: (other) => net.nodes.get(other)?.replica.origin.epoch,
       },
       clock: net.time.clock,
       scheduler: net.time.scheduler,

@@ -1,5 +1,7 @@
+import { asRouterId } from "@espalier/common";
 import { describe, expect, it } from "vitest";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
+import { loadFrame } from "../log-replica.ts";
 import { ExchangeNet } from "./exchange-net.ts";
 
 const statementOf = (target: string, sequence: number) => ({
@@ -69,6 +71,42 @@ describe("gauges", () => {
     net.deliver("b", "a", "load", Uint8Array.of(200));
     expect(net.ends).toContain("frame-invalid");
     expect(net.invalid[0]).toMatch(/EspalierError/);
+  });
+
+  // Symptom: one load frame in the name of another router, of a life far ahead, and what that router truly had in flight was
+  // dropped for good. Mechanism: any peer could speak for any router in any life, and a later life replaces the one before.
+  it("are those of who is linked, in its life, and of others only in the life that they are known in", () => {
+    const net = lineOf("a", "b", "c", "d");
+    net.connect("a", "c");
+    net.node("a").replica.setLoad(5);
+    net.node("d").replica.setLoad(7);
+    net.time.advance(10);
+    const { gauges } = net.node("c").replica;
+    const known = [...gauges.keys()].sort();
+    const counted = (router: string) => gauges.get(`${router}@1`)?.counter ?? 0;
+    const before = ["a", "b", "d"].map(counted);
+    const made = (router: string, epoch: number) => loadFrame({ router: asRouterId(router), epoch }, 9_999, 1);
+    // By the peer `b`: for the peers `a` and `d`, for itself in another life, for somebody that nobody knows.
+    for (const [router, epoch] of [
+      ["a", 2 ** 48],
+      ["a", 1],
+      ["d", 2],
+      ["b", 2],
+      ["nobody", 1],
+    ] as const) {
+      net.deliver("c", "b", "load", made(router, epoch));
+    }
+    expect([...gauges.keys()].sort()).toEqual(known);
+    expect(["a", "b", "d"].map(counted)).toEqual(before);
+    expect(net.ends).toEqual([]);
+    net.node("a").replica.setLoad(6);
+    net.time.advance(10);
+    expect(valueAt(net, "c", "a")).toBe(6);
+    // `d` is not linked to `b`: `c` may speak for it there, in the life that it is known in.
+    net.deliver("b", "c", "load", made("d", 2));
+    net.deliver("b", "c", "load", made("d", 1));
+    expect([...net.node("b").replica.gauges.keys()]).not.toContain("d@2");
+    expect(valueAt(net, "b", "d")).toBe(1);
   });
 
   it("of a member that is gone count nothing", () => {

@@ -153,6 +153,80 @@ test.each([Number.MAX_SAFE_INTEGER, 2 ** 48 + 1])(
   },
 );
 
+// Symptom: one claim that somebody was down, under the highest incarnation that may be written, made the links of its victim
+// break and form for ever, also when who had said it was gone. Mechanism: the victim refuted it under the next incarnation,
+// which all others refuse to read; and others kept and passed on what no record of the victim could outweigh.
+test.each([2 ** 48, 70_000])(
+  "a claim far ahead of what its victim has said (%d) is neither passed on nor answered",
+  (incarnation) => {
+    const single = createSingle();
+    const [p, q, r] = ["p", "q", "r"].map((name) => single.peer(name)) as [Peer, Peer, Peer];
+    r.say({ kind: "records", records: [recordOf("r", 5, ["self"])] });
+    single.time.advance(100);
+    for (const peer of [p, q, r]) peer.sent.splice(0);
+    for (const victim of ["r", "self"]) {
+      p.say({ kind: "claims", claims: [{ origin: originOf(victim), incarnation, state: "down" }] });
+    }
+    p.say({ kind: "records", records: [recordOf("self", incarnation, [])] });
+    single.time.advance(100);
+    expect([...q.take("claims"), ...r.take("claims")]).toEqual([]);
+    single.membership.setDraining(true);
+    single.time.advance(100);
+    const own = q
+      .take("records")
+      .at(-1)!
+      .records.find(({ origin }) => origin.router === "self")!;
+    expect(own).toMatchObject({ isDraining: true, incarnation: expect.any(Number) });
+    expect(own.incarnation).toBeLessThan(100);
+    // A true claim is heard as before.
+    p.say({ kind: "claims", claims: [{ origin: originOf("r"), incarnation: 6, state: "suspect" }] });
+    expect(q.take("claims").map(({ claims }) => claims[0]!.origin.router)).toEqual(["r"]);
+    p.say({ kind: "claims", claims: [{ origin: originOf("self"), incarnation: own.incarnation, state: "down" }] });
+    single.time.advance(100);
+    expect(q.take("records").at(-1)!.records[0]!.incarnation).toBeGreaterThan(own.incarnation);
+  },
+);
+
+// Symptom: after a record of others that a router had left, it counted as gone for good although it was linked and said
+// otherwise, and its feeds got a second reader. Mechanism: what others passed on in its name counted like its own word, and its
+// own next words came under lower incarnations.
+test("what others say in the name of a router that is linked does not count, whatever it is", () => {
+  const single = createSingle();
+  const [p, r] = ["p", "r"].map((name) => single.peer(name)) as [Peer, Peer];
+  r.say({ kind: "records", records: [recordOf("r", 5, ["self"])] });
+  const gone = { hasLeft: true, isDraining: true };
+  p.say({ kind: "records", records: [recordOf("r", 900, [], gone)] });
+  p.say({ kind: "records", records: [{ ...recordOf("r", 1, [], gone), origin: originOf("r", 2 ** 48) }] });
+  expect([single.state("r"), r.closed]).toEqual(["alive", []]);
+  r.say({ kind: "records", records: [recordOf("r", 6, ["self"], { isDraining: true })] });
+  expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: true, isLinked: true });
+  r.say({ kind: "records", records: [recordOf("r", 7, [], { hasLeft: true })] });
+  expect(single.state("r")).toBe("left");
+});
+
+test("what others said in the name of a router before it was linked is over with its own first word", () => {
+  const single = createSingle();
+  const p = single.peer("p");
+  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "r"]), recordOf("r", 2 ** 40, ["p"])] });
+  p.say({ kind: "records", records: [recordOf("r", 2 ** 40 + 1, [], { hasLeft: true })] });
+  expect(single.state("r")).toBe("left");
+  const r = single.peer("r");
+  r.say({ kind: "records", records: [recordOf("r", 3, ["self"])] });
+  expect(single.state("r")).toBe("alive");
+  r.say({ kind: "records", records: [recordOf("r", 2, [], { hasLeft: true })] });
+  expect(single.state("r")).toBe("alive");
+});
+
+test("a record that others pass on is within reach of what is known, or it is not taken", () => {
+  const single = createSingle();
+  const p = single.peer("p");
+  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "r"]), recordOf("r", 7, ["p"])] });
+  p.say({ kind: "records", records: [recordOf("r", 2 ** 48, ["p"], { isDraining: true })] });
+  expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: false });
+  p.say({ kind: "records", records: [recordOf("r", 8, ["p"], { isDraining: true })] });
+  expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: true });
+});
+
 test("claims of others are passed on once, to all but whom they came from", () => {
   const single = createSingle();
   const [p, q, r] = ["p", "q", "r"].map((name) => single.peer(name)) as [Peer, Peer, Peer];

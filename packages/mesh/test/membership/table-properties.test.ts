@@ -106,8 +106,8 @@ describe("what a router says of itself", () => {
   test("is under a higher incarnation every time, and higher than any that it heard of", () => {
     const own = makeOwn();
     expect([own.next([]).incarnation, own.next([]).incarnation]).toEqual([1, 2]);
-    own.passBy(40);
-    own.passBy(7);
+    own.answer(40);
+    own.answer(7);
     expect(own.next([]).incarnation).toBe(41);
   });
 

@@ -123,12 +123,14 @@ export class FakeReplica implements ReplicaPorts {
     },
     fullFrame: () => encode({ ...this.origin, load: this.#load }),
     relayFrames: () => [],
-    receive: (frame) => {
+    receive: (frame, isCredible = () => true) => {
       const { router, epoch, load } = (decode(frame) ?? {}) as Record<string, unknown>;
       if (typeof router !== "string" || typeof load !== "number") throw new EspalierError("mesh_frame_invalid");
+      const origin = { router: asRouterId(router), epoch: Number(epoch) };
+      if (!isCredible(origin)) return { origin, isNews: false };
       const isNews = this.loads.get(router) !== load;
       this.loads.set(router, load);
-      return { origin: { router: asRouterId(router), epoch: Number(epoch) }, isNews };
+      return { origin, isNews };
     },
     originGone: (gone) => {
       this.gone.push(originKey(gone));

@@ -35,6 +35,17 @@ const gaugesOf = (id: string, value: number): Buffer => {
   return Buffer.from(encodeLoadEnvelope(sender.origin, frames[0]!));
 };
 
+test("gauges of one router in the envelope of another one are not taken", () => {
+  const { channels, replica } = makeChannels();
+  const frame = new FakeReplica("other", 2 ** 48).load.fullFrame();
+  for (const sender of [new FakeReplica("liar"), new FakeReplica("other", 1)]) {
+    channels.receive(keys.load, Buffer.from(encodeLoadEnvelope(sender.origin, frame)));
+  }
+  expect(replica.loads.get("other")).toBeUndefined();
+  channels.receive(keys.load, gaugesOf("other", 3));
+  expect(replica.loads.get("other")).toBe(3);
+});
+
 describe("messages that go out", () => {
   test("begin with all gauges, and go nowhere without a session", async () => {
     const { time, channels, replica, session, sent } = makeChannels();

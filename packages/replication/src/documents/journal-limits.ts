@@ -6,6 +6,8 @@ export interface JournalLimits {
   readonly maxDocuments: number;
   /** What one journal of another router may hold, in bytes. Default: 256 MiB. */
   readonly maxDocumentBytes: number;
+  /** What the own journal may hold in bytes until all feeds are cut, which shortens it. Default: 128 MiB. */
+  readonly maxOwnBytes: number;
   /** Feeds, and claims, that one journal declares at a time. Default: 16,384. */
   readonly maxFeeds: number;
   /** Memory of the own journal's placement items in bytes: beyond, the oldest go. Default: 16 MiB. */
@@ -20,6 +22,7 @@ export const defaultJournalLimits: JournalLimits = {
   maxUpdateBytes: 4 * mebibyte,
   maxDocuments: 512,
   maxDocumentBytes: 256 * mebibyte,
+  maxOwnBytes: 128 * mebibyte,
   maxFeeds: 16_384,
   maxPlacementBytes: 16 * mebibyte,
   maxDroppedRouters: 4_096,

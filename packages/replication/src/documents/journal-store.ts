@@ -13,7 +13,7 @@ import { itemKind } from "./journal-log.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-name.ts";
 import { OwnJournal } from "./own-journal.ts";
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
-import { readOrRefuse, refused } from "./read-or-refuse.ts";
+import { DocumentFullError, readOrRefuse, refused } from "./read-or-refuse.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
 import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
 import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
@@ -103,9 +103,8 @@ export class Journals implements JournalStore {
   }
 
   declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined {
-    const { router, epoch } = this.#own.origin;
-    if (origin.router === router && origin.epoch === epoch) return this.#own.declarationOf(feed);
-    return this.#replicas.get(journalName(this.#pool, origin))?.declaration(feed);
+    const name = journalName(this.#pool, origin);
+    return name === this.#own.name ? this.#own.declarationOf(feed) : this.#replicas.get(name)?.declaration(feed);
   }
 
   claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim> {
@@ -221,7 +220,8 @@ export class Journals implements JournalStore {
     const clock = known?.document.clock ?? 0;
     if (update.to <= clock) return "duplicate";
     if (update.from > clock) return "gap";
-    if (known === undefined && this.#replicas.size >= this.#limits.maxDocuments) throw refused("too many journals");
+    if (known === undefined && this.#replicas.size >= this.#limits.maxDocuments)
+      throw new DocumentFullError("too many journals");
     const replica = known ?? new ReplicaJournal(new JournalDocument(name, origin, false));
     const read = this.#check(update, replica, clock);
     // Should Yjs ever take it otherwise than it was read, the journal is fetched anew.
@@ -236,13 +236,14 @@ export class Journals implements JournalStore {
     return "applied";
   }
 
-  /** @throws EspalierError `mesh_update_refused` for what its writer cannot have written */
+  /** @throws EspalierError `mesh_update_refused` for what its writer cannot have written, or `DocumentFullError` */
   #check({ name, from, to, bytes }: DocumentUpdate, replica: ReplicaJournal, clock: number): JournalUpdate {
     const { maxDocumentBytes, maxFeeds } = this.#limits;
-    if (replica.document.byteLength + bytes.length > maxDocumentBytes) throw refused(`${name} is too large`);
+    if (replica.document.byteLength + bytes.length > maxDocumentBytes)
+      throw new DocumentFullError(`${name} is too large`);
     const read = readOrRefuse(name, () => readJournalUpdate(bytes, replica.document.client, clock));
     if (read.from !== from || read.to !== to) throw refused(`${name}: an update that is not what its frame says`);
-    if (!replica.hasRoomFor(read, maxFeeds)) throw refused(`${name} has too many feeds`);
+    if (!replica.hasRoomFor(read, maxFeeds)) throw new DocumentFullError(`${name} has too many feeds`);
     return read;
   }
 
@@ -273,6 +274,7 @@ export class Journals implements JournalStore {
       document: new JournalDocument(name, origin, true),
       clock: this.#clock,
       maxFeeds: this.#limits.maxFeeds,
+      maxOwnBytes: this.#limits.maxOwnBytes,
       maxPlacementBytes: this.#limits.maxPlacementBytes,
       onCommit: (update) => this.#tell(update, true),
     });

@@ -62,6 +62,8 @@ export interface JournalWriter {
   /** Whether the item is still in the log and not to be deleted for want of room. */
   holdsPlacements(item: number): boolean;
   readonly hasPending: boolean;
+  /** Whether it has grown so long that its feeds should be cut, so that others do not come to refuse it. */
+  readonly isLong: boolean;
   /** Ops written since the feed was last cut, for those who decide when to cut. */
   opsSinceCut(feed: number): number;
   /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */

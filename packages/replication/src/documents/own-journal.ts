@@ -26,6 +26,7 @@ export interface OwnJournalOptions {
   readonly document: JournalDocument;
   readonly clock: Clock;
   readonly maxFeeds: number;
+  readonly maxOwnBytes: number;
   readonly maxPlacementBytes: number;
   readonly onCommit: (update: DocumentUpdate) => void;
 }
@@ -77,6 +78,10 @@ export class OwnJournal implements JournalWriter {
 
   get claims(): ReadonlyMap<string, FeedClaim> {
     return this.#claims;
+  }
+
+  get isLong(): boolean {
+    return this.document.byteLength > this.#options.maxOwnBytes;
   }
 
   get factItems(): number {

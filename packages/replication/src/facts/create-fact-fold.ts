@@ -231,10 +231,8 @@ class IndexFold implements FactFold {
   /** Finds the fold of a feed, which may not have had a slot so far. */
   #resolve(declaration: FeedDeclaration, life: Life): FoundFeed | undefined {
     const fold = this.#foldOf(declaration.target);
-    if (!fold) {
-      this.#meters.ignored("no-slot");
-      return undefined;
-    }
+    if (!fold) this.#meters.ignored("no-slot");
+    if (!fold) return undefined;
     const found = { fold, life: fold.declare(life) };
     this.#found.set(declaration, found);
     this.#touch(fold);

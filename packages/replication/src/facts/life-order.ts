@@ -1,6 +1,6 @@
 import { type BatchMark, type Life, lifeId } from "./life.ts";
 
-/** Lives of one target that are remembered. Engines restart seldom; what is older is told from newer by its mark alone. */
+/** Lives of one target that are remembered: of more, those go that others have followed for longest. */
 export const maxLivesPerTarget = 64;
 /** Predecessors that different routers name for one life. */
 const maxPredecessors = 4;
@@ -60,14 +60,16 @@ export class LifeOrder {
     return heads.length > 0 ? heads : this.#lives.values();
   }
 
-  /** Over the bound, the one with the earliest mark goes. */
+  /**
+   * Over the bound, one goes whose predecessors are gone, the first that was declared: who names a life that is still known
+   * has to stay, or that one would count again. Where lives name each other in a circle, any but the newest.
+   */
   #forgetOne(): void {
     if (this.#lives.size <= maxLivesPerTarget) return;
-    let earliest: KnownLife | undefined;
-    for (const life of this.#lives.values()) {
-      if (life !== this.#newest && (!earliest || isLater(earliest.mark, life.mark))) earliest = life;
-    }
-    if (earliest) this.#lives.delete(earliest.id);
+    const others = [...this.#lives.values()].filter((life) => life !== this.#newest);
+    const first = others.find(({ predecessors }) => !predecessors.some((id) => this.#lives.has(id)));
+    const going = first ?? others[0];
+    if (going) this.#lives.delete(going.id);
   }
 }
 

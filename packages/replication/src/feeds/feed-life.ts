@@ -62,6 +62,12 @@ export class FeedLife {
     this.completeTo = life.sequence - 1;
   }
 
+  /** Whether everything of a state was read. */
+  reaches(state: FoldState): boolean {
+    const { newest } = this.marks;
+    return newest !== undefined && newest.sequence >= lastSequenceOf(state);
+  }
+
   /** Notes how far the fold of the present life has everything. */
   follow(state: FoldState): void {
     if (state.isComplete && state.progress !== "loading")

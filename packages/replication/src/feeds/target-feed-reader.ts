@@ -171,7 +171,6 @@ export class TargetFeedReader implements FeedReader {
     this.#isWriting = false;
   }
 
-  /** Writes what was read, or keeps it. */
   #take(entry: KeptEntry): void {
     const state = this.#isWriting ? this.#state() : undefined;
     if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
@@ -217,14 +216,14 @@ export class TargetFeedReader implements FeedReader {
         if (isKnown && state && this.#knowsBetter(state)) this.#takeOver(state);
         return;
       }
+      const hasRead = this.#run.marks.newest !== undefined;
       // The first message may name a life that is over; then a later one does.
-      if (this.#run.marks.newest === undefined) this.#claimUnread();
+      if (!hasRead) this.#claimUnread();
       else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
-      this.#claim.setDoubt(this.#run.marks.newest !== undefined && !this.#run.isCurrent(this.#state()));
+      this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
     });
   }
 
-  /** Drops what the fold has. */
   #follow(state: FoldState): void {
     this.#run.follow(state);
     this.#kept.dropTo(this.#isComplete ? this.#run.completeTo : lastSequenceOf(state));
@@ -232,19 +231,15 @@ export class TargetFeedReader implements FeedReader {
   }
 
   #knowsBetter(state: FoldState): boolean {
-    const { newest } = this.#run.marks;
-    if (!this.#isComplete || state.isComplete || !newest) return false;
-    return newest.sequence >= lastSequenceOf(state);
+    return this.#isComplete && !state.isComplete && this.#run.reaches(state);
   }
 
   /** An engine whose history is empty holds nothing: what others have read was of a process before it. */
   #claimUnread(): void {
     const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
-    if (life) {
-      this.#writer.declareAlone(life);
-      // Whatever the engine says first is later than this, whatever its clock says.
-      this.#run = new FeedLife(lifeId(life), this.#state());
-    }
+    if (life) this.#writer.declareAlone(life);
+    // Whatever the engine says first is later than this, whatever its clock says.
+    if (life) this.#run = new FeedLife(lifeId(life), this.#state());
     this.#claim.postUnread();
   }
 

@@ -49,10 +49,15 @@ export interface LoadExchange {
   /**
    * Takes a frame of another origin.
    *
+   * @param isCredible whether it may speak for an origin; a later life of a router takes the place of the one before for good.
+   *   Default: all may
    * @returns the origin it speaks for, and whether it told anything new, so that it is worth passing on
    * @throws EspalierError `mesh_frame_invalid`
    */
-  receive(frame: Uint8Array): { readonly origin: Origin; readonly isNews: boolean };
+  receive(
+    frame: Uint8Array,
+    isCredible?: (origin: Origin) => boolean,
+  ): { readonly origin: Origin; readonly isNews: boolean };
   /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
   originGone(origin: Origin): void;
 }

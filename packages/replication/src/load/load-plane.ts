@@ -87,7 +87,7 @@ class Plane implements LoadPlane {
       onFrame: (listener) => subscribe(this.#frameListeners, listener),
       fullFrame: () => this.#fullFrame(),
       relayFrames: () => this.#peers.relayFrames(),
-      receive: (frame) => this.#receive(frame),
+      receive: (frame, isCredible) => this.#receive(frame, isCredible),
       originGone: (origin) => this.#peers.gone(origin),
     };
   }
@@ -195,10 +195,10 @@ class Plane implements LoadPlane {
     this.#own.forgetSent();
   }
 
-  #receive(bytes: Uint8Array): { origin: Origin; isNews: boolean } {
+  #receive(bytes: Uint8Array, isCredible = (_origin: Origin): boolean => true): { origin: Origin; isNews: boolean } {
     const frame = this.#read(bytes);
     const isOwn = frame.origin.router === this.#options.self().router;
-    const outcome = isOwn ? "unknown" : this.#peers.receive(frame);
+    const outcome = isOwn || !isCredible(frame.origin) ? "unknown" : this.#peers.receive(frame);
     this.#meters.received(outcome);
     return { origin: frame.origin, isNews: outcome === "news" };
   }

@@ -7,15 +7,21 @@ export interface BindingEntry {
   readonly router: RouterId;
   /** On the monotonic clock. */
   readonly expiresMs: number;
+  /** By what it goes for want of room, the lowest first: its stamp, or less where that is by a clock that runs ahead. */
+  readonly rank: number;
 }
+
+/** With no room left, expired entries are looked for this often, in milliseconds. */
+const sweepPeriodMs = 1_000;
 
 interface Held extends BindingEntry {
   readonly key: string;
 }
 
 /**
- * The newest bindings by stamp. What it holds depends on the set of records that it was given only, not on their order: a
- * record that is older than one that had to go for want of room is not taken either.
+ * The newest bindings by stamp. Where no stamp is ahead of time and nothing has expired, what it holds depends on the set of
+ * records that it was given only, not on their order: a record that is older than one that had to go for want of room is not
+ * taken either.
  */
 export class BindingTable {
   readonly #capacity: number;
@@ -24,6 +30,7 @@ export class BindingTable {
   #heap: Held[] = [];
   /** The newest entry that went for want of room. */
   #floor: Held | undefined;
+  #sweptMs = Number.NEGATIVE_INFINITY;
 
   constructor(capacity: number) {
     this.#capacity = capacity;
@@ -37,15 +44,22 @@ export class BindingTable {
     return this.#entries.get(hashText(key));
   }
 
-  put(entry: BindingEntry): void {
+  put(entry: BindingEntry, nowMs: number): void {
     const held = { ...entry, key: hashText(entry.record.key) };
     const known = this.#entries.get(held.key);
     if (known && !isLater(held, known)) return;
-    if (this.#floor && !isLater(held, this.#floor)) return;
+    if (this.#floor && !ranksAbove(held, this.#floor)) return;
     this.#entries.set(held.key, held);
     this.#push(held);
+    if (this.#entries.size > this.#capacity) this.#dropExpired(nowMs);
     while (this.#entries.size > this.#capacity) this.#dropOldest();
     if (this.#heap.length > 2 * this.#capacity + 64) this.#rebuild();
+  }
+
+  #dropExpired(nowMs: number): void {
+    if (nowMs - this.#sweptMs < sweepPeriodMs) return;
+    this.#sweptMs = nowMs;
+    for (const [key, { expiresMs }] of this.#entries) if (expiresMs <= nowMs) this.#entries.delete(key);
   }
 
   #dropOldest(): void {
@@ -65,7 +79,7 @@ export class BindingTable {
     let at = heap.push(held) - 1;
     while (at > 0) {
       const parent = (at - 1) >> 1;
-      if (!isLater(heap[parent]!, held)) break;
+      if (!ranksAbove(heap[parent]!, held)) break;
       heap[at] = heap[parent]!;
       at = parent;
     }
@@ -86,8 +100,8 @@ export class BindingTable {
     for (;;) {
       let child = 2 * at + 1;
       if (child >= heap.length) break;
-      if (child + 1 < heap.length && isLater(heap[child]!, heap[child + 1]!)) child += 1;
-      if (!isLater(held, heap[child]!)) break;
+      if (child + 1 < heap.length && ranksAbove(heap[child]!, heap[child + 1]!)) child += 1;
+      if (!ranksAbove(held, heap[child]!)) break;
       heap[at] = heap[child]!;
       at = child;
     }
@@ -98,6 +112,10 @@ export class BindingTable {
 /** The hash of a key as the key of a map. */
 export function hashText({ low, high }: Hash64): string {
   return `${high.toString(36)}.${low.toString(36)}`;
+}
+
+function ranksAbove(one: BindingEntry, other: BindingEntry): boolean {
+  return one.rank !== other.rank ? one.rank > other.rank : isLater(one, other);
 }
 
 function isLater(one: BindingEntry, other: BindingEntry): boolean {

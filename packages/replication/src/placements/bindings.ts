@@ -34,8 +34,12 @@ export interface Bindings {
   readonly size: number;
   /** What was set and forgotten here since this was last called, for the placement log. */
   takePending(): readonly BindingRecord[];
-  /** Takes a record from another router's log. */
-  receive(record: BindingRecord, router: RouterId): void;
+  /**
+   * Takes a record from another router's log.
+   *
+   * @returns false when its stamp is by a clock that runs ahead: it holds, but goes for want of room as if it had been made now
+   */
+  receive(record: BindingRecord, router: RouterId): boolean;
 }
 
 const encoder = new TextEncoder();
@@ -44,8 +48,13 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
   const table = new BindingTable(capacity);
   /** By key: only the last word on a key is told. */
   const pending = new Map<string, BindingRecord>();
+  const put = (record: BindingRecord, router: RouterId, rank: number): void => {
+    const nowMs = clock.nowMs();
+    table.put({ record, router, expiresMs: nowMs + record.ttlMs, rank }, nowMs);
+  };
   const write = (record: BindingRecord): void => {
-    table.put({ record, router: self().router, expiresMs: clock.nowMs() + record.ttlMs });
+    // It may have to outrank a stamp that is far ahead.
+    put(record, self().router, Math.min(record.stamp, hlc.now()));
     const key = hashText(record.key);
     pending.delete(key);
     pending.set(key, record);
@@ -84,8 +93,9 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
       return records;
     },
     receive(record, router) {
-      hlc.observe(record.stamp);
-      table.put({ record, router, expiresMs: clock.nowMs() + record.ttlMs });
+      const isCredible = hlc.observe(record.stamp);
+      put(record, router, isCredible ? record.stamp : hlc.now());
+      return isCredible;
     },
   };
 }

@@ -1,7 +1,10 @@
 import type { Meter } from "@espalier/common";
 
-/** `older-life`: of a life of the engine that has ended; `unresolved`: refers to a run or a feed that is not known. */
-export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot";
+/**
+ * `older-life`: of a life of the engine that has ended; `unresolved`: refers to a run or a feed that is not known; `ahead`: a
+ * binding with a stamp by a clock that runs ahead.
+ */
+export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot" | "ahead";
 
 /** The metrics of the placement log. */
 export interface PlacementMeters {
@@ -39,6 +42,7 @@ export function createPlacementMeters(meter: Meter): PlacementMeters {
     "older-life": received.series("older-life"),
     unresolved: received.series("unresolved"),
     "no-slot": received.series("no-slot"),
+    ahead: received.series("ahead"),
   };
   const invalidSeries = invalid.series();
   const writtenSeries = written.series();

@@ -61,7 +61,7 @@ export class PlacementReader {
       else {
         const { low, high } = bindingHash(record);
         journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
-        this.#options.bindings.receive(record, origin.router);
+        if (!this.#options.bindings.receive(record, origin.router)) this.#options.meters.received("ahead");
       }
     }
     this.#trim();

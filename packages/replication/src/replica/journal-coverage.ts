@@ -56,6 +56,11 @@ export class JournalCoverage {
     this.#extents.delete(originKey(origin));
   }
 
+  /** Nobody has the target any more. */
+  forgetTarget(target: string): void {
+    for (const extents of this.#extents.values()) extents.delete(target);
+  }
+
   /**
    * @param living whose cuts count
    * @param currentLife id of a target's newest life

@@ -153,7 +153,8 @@ class JournaledReplica implements Replica {
       ...{ journal: this.#journal, fold: this.fold, stamp: () => this.#hybrid.now() },
       claimsOf: () => this.#desk.claimsOf(target),
       takeCutTurn: () => this.#takeCutTurn(),
-      isCutWanted: (ops) => this.#welcome.isCutWanted(ops),
+      // An item goes once the last feed in it is cut: where there are too many, feeds are cut that have hardly moved, too.
+      isCutWanted: (ops) => this.#welcome.isCutWanted(ops) || (ops > 0 && this.store.own.isLong),
       onStop: () => this.#desk.closed(target, reader),
     });
     this.#desk.opened(target, reader);
@@ -187,6 +188,7 @@ class JournaledReplica implements Replica {
   forgetTarget(target: string): void {
     this.#journal.retireFeedsOf(target);
     this.fold.forgetTarget(target);
+    this.#coverage.forgetTarget(target);
     this.load.release(target);
     this.#options.slots.release(target);
   }

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import { maxStatementLength } from "../../src/documents/journal-log.ts";
 import { journalClient } from "../../src/documents/journal-name.ts";
+import { DocumentFullError } from "../../src/documents/read-or-refuse.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import { claimOf, cut, feedOf, originOf, record, storeOf, sync, tellingObserver } from "./journal-fixtures.ts";
 
@@ -182,6 +183,7 @@ describe("bounds", () => {
     expect(reader.apply(first[0]!)).toBe("applied");
     expect(reader.apply(first[1]!)).toBe("applied");
     expect(() => reader.apply(first[2]!)).toThrow("too many journals");
+    expect(() => reader.apply(first[2]!)).toThrow(DocumentFullError);
     reader.drop(originOf("r1"));
     expect(reader.apply(first[2]!)).toBe("applied");
   });
@@ -193,8 +195,30 @@ describe("bounds", () => {
     expect(() => reader.apply({ name, from: 0, to: 3, bytes: three })).toThrow("too many feeds");
     const claims = forged(push({ claim: claimOf("a") }, { claim: claimOf("b") }, { claim: claimOf("c") }));
     expect(() => reader.apply({ name, from: 0, to: 3, bytes: claims })).toThrow("too many feeds");
+    expect(() => reader.apply({ name, from: 0, to: 3, bytes: claims })).toThrow(DocumentFullError);
     const two = forged(push(feed(1), feed(2), { claim: claimOf("a") }, { claim: claimOf("b") }));
     expect(reader.apply({ name, from: 0, to: 4, bytes: two })).toBe("applied");
+  });
+
+  // An item goes when the last feed in it is cut. One feed that hardly moves would keep all that others write along with it.
+  test("an own journal over its bound is long until its feeds are cut", () => {
+    const { store } = storeOf("alice", { maxOwnBytes: 6_000 });
+    const [busy, slow] = [store.own.declareFeed(feedOf("busy")), store.own.declareFeed(feedOf("slow"))];
+    for (let sequence = 0; sequence < 8; sequence++) {
+      expect(store.own.isLong).toBe(false);
+      for (const feed of [busy, slow]) store.own.writeFact(record(feed, sequence, 40));
+      store.own.commit();
+      if (store.own.isLong) break;
+    }
+    expect(store.own.isLong).toBe(true);
+    store.own.settle(busy, 100);
+    store.own.claim(claimOf("busy"));
+    store.own.commit();
+    expect(store.own.isLong).toBe(true);
+    store.own.settle(slow, 100);
+    store.own.claim(claimOf("slow"));
+    store.own.commit();
+    expect(store.own.isLong).toBe(false);
   });
 
   test("a journal that would hold more than the bound is refused", () => {
@@ -208,6 +232,7 @@ describe("bounds", () => {
     expect(reader.apply(updates[0]!)).toBe("applied");
     expect(reader.apply(updates[1]!)).toBe("applied");
     expect(() => reader.apply(updates[2]!)).toThrow("too large");
+    expect(() => reader.apply(updates[2]!)).toThrow(DocumentFullError);
   });
 
   test("names that are no journal's are not taken", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { lifeId } from "../../src/facts/life.ts";
-import { LifeOrder } from "../../src/facts/life-order.ts";
+import { LifeOrder, maxLivesPerTarget } from "../../src/facts/life-order.ts";
 
 const first = { sequence: 3, timestampUs: 1_000, checksum: 5 };
 const second = { sequence: 0, timestampUs: 2_000, checksum: 6 };
@@ -31,4 +31,30 @@ test("of several predecessors, the one that was named first is told", () => {
 test("no life is told as its own predecessor", () => {
   const known = new LifeOrder().declare({ ...first, predecessor: lifeId(first) });
   expect(known.life.predecessor).toBeNull();
+});
+
+// Symptom: an engine whose clock had once run ahead had its cache of that time back, as the present one, after 64 restarts.
+// Mechanism: the life with the earliest stamp was forgotten first. That was the one that named the life of the wrong clock as
+// its predecessor, and without it the latest stamp of all won.
+test("a life with stamps ahead of all others stays over when as many have followed as are remembered, and one more", () => {
+  const order = new LifeOrder();
+  const ahead = { sequence: 0, timestampUs: 1_000_000, checksum: 1, predecessor: null };
+  let predecessor = order.declare(ahead).id;
+  for (let restart = 1; restart <= 3 * maxLivesPerTarget; restart++) {
+    const known = order.declare({ sequence: 0, timestampUs: restart, checksum: 1, predecessor });
+    expect(order.newest).toBe(known);
+    expect(order.size).toBeLessThanOrEqual(maxLivesPerTarget);
+    predecessor = known.id;
+  }
+});
+
+test("lives that name each other in a circle are forgotten like others", () => {
+  const order = new LifeOrder();
+  const idOf = (number: number) => lifeId({ sequence: 0, timestampUs: number, checksum: 1 });
+  for (let number = 0; number < 2 * maxLivesPerTarget; number++) {
+    order.declare({ sequence: 0, timestampUs: number, checksum: 1, predecessor: idOf(number ^ 1) });
+    expect(order.size).toBeLessThanOrEqual(maxLivesPerTarget);
+  }
+  const after = order.declare({ sequence: 0, timestampUs: 1_000, checksum: 1, predecessor: null });
+  expect(order.newest).toBe(after);
 });

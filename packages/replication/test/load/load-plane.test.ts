@@ -2,7 +2,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readLoadFrame } from "../../src/load/load-frame.ts";
 import { fullFrameTargets, heartbeatTargets } from "../../src/load/load-plane.ts";
-import { connect, createLoadRouter, gaugeOf, routerId, sumsOf } from "./load-rig.ts";
+import { connect, createLoadRouter, gaugeOf, type LoadRouter, routerId, sumsOf } from "./load-rig.ts";
 
 test("the first change goes out before `set` returns, the following ones together 10 ms after it", () => {
   const time = createVirtualTime();
@@ -237,6 +237,21 @@ test("a target that gives its slot up leaves the sums, and has the right ones in
   expect(b.slots.slotOf("e/0")).toBe(0);
   a.plane.set("e/0", gaugeOf(3));
   expect(sumsOf(b, "e/0")).toEqual(gaugeOf(3));
+});
+
+test("a frame in the name of a router that it may not speak for is no news, and the router's own count as before", () => {
+  const time = createVirtualTime();
+  const [a, later, b] = [
+    createLoadRouter("a", { time }),
+    createLoadRouter("a", { time, epoch: 2 ** 48 }),
+    createLoadRouter("b", { time }),
+  ];
+  const isFirstLife = ({ epoch }: { epoch: number }): boolean => epoch === 1;
+  const tell = (from: LoadRouter) => b.plane.exchange.receive(from.plane.exchange.fullFrame(), isFirstLife).isNews;
+  later.plane.set("e/0", gaugeOf(9));
+  expect([tell(later), sumsOf(b, "e/0")]).toEqual([false, gaugeOf(0)]);
+  a.plane.set("e/0", gaugeOf(2));
+  expect([tell(a), sumsOf(b, "e/0")]).toEqual([true, gaugeOf(2)]);
 });
 
 test("one target more than there are slots is kept out of the sums", () => {

@@ -155,6 +155,57 @@ test.each(Array.from({ length: 10 }, (_, seed) => seed + 1))("routers agree unde
   expect(new Set(said).size).toBe(1);
 });
 
+// Symptom: one router whose clock was hours ahead took the bindings of sessions from all others: what they bound was gone at
+// once. Mechanism: its stamps were never the oldest, so that the table kept nothing but them, expired or not, and took
+// nothing any more that was older than the last entry that had found no room.
+test("bindings by a clock that runs ahead go like those made now, and are counted; what others bind holds", () => {
+  const time = createVirtualTime();
+  const ahead = createVirtualTime(time.clock.wallMs() + 3 * 3_600_000);
+  const capacity = 20;
+  const a = createLogRouter("a", { time: ahead });
+  const [b, c] = ["b", "c"].map((name) => createLogRouter(name, { time, bindingCapacity: capacity })) as [
+    LogRouter,
+    LogRouter,
+  ];
+  for (let at = 0; at < 3 * capacity; at++) a.bindings.set(`a${at}`, "engine-a", 600_000);
+  exchange([a, b, c]);
+  expect(b.meter.value("espalier_placements_received_total", "ahead")).toBe(3 * capacity);
+  for (let at = 0; at < 2 * capacity; at++) {
+    time.advance(1);
+    b.bindings.set(`b${at}`, "engine-b", 600_000);
+    expect(b.bindings.get(`b${at}`)).toBe("engine-b");
+  }
+  exchange([b, c]);
+  expect([b, c].map(({ bindings }) => bindings.get(`b${2 * capacity - 1}`))).toEqual(["engine-b", "engine-b"]);
+  expect([b, c].map(({ bindings }) => bindings.get("a59"))).toEqual([undefined, undefined]);
+  // What has to be later than a stamp ahead of time stands in nobody's way, either.
+  for (let at = 0; at < capacity; at++) a.bindings.set(`both${at}`, "engine-a", 600_000);
+  exchange([a, b]);
+  for (let at = 0; at < capacity; at++) b.bindings.set(`both${at}`, "engine-b", 600_000);
+  b.bindings.set("mine", "engine-b", 600_000);
+  expect([b.bindings.get("mine"), b.bindings.size]).toEqual(["engine-b", capacity]);
+  // And the router with the clock takes what others bind.
+  a.bindings.set("shared", "engine-a", 600_000);
+  exchange([a, b]);
+  b.bindings.set("shared", "engine-b", 600_000);
+  exchange([a, b]);
+  expect([a, b].map(({ bindings }) => bindings.get("shared"))).toEqual(["engine-b", "engine-b"]);
+});
+
+test("without room, what has expired goes before anything that holds", () => {
+  const { time, routers } = routersOf(1, 10);
+  const [a] = routers as [LogRouter];
+  for (let at = 0; at < 5; at++) a.bindings.set(`long${at}`, "engine", 600_000);
+  for (let at = 0; at < 5; at++) a.bindings.set(`short${at}`, "engine", 1_000);
+  time.advance(2_000);
+  for (let at = 0; at < 5; at++) a.bindings.set(`new${at}`, "engine", 600_000);
+  const keys = ["long", "new"].flatMap((name) => Array.from({ length: 5 }, (_, at) => `${name}${at}`));
+  expect(keys.map((key) => a.bindings.get(key))).toEqual(keys.map(() => "engine"));
+  expect(a.bindings.size).toBe(10);
+  a.bindings.set("one more", "engine", 600_000);
+  expect([a.bindings.get("one more"), a.bindings.get("long0"), a.bindings.size]).toEqual(["engine", undefined, 10]);
+});
+
 const randomEntry = (random: Random): BindingEntry => {
   const record: BindingRecord = {
     kind: "bind",
@@ -163,7 +214,7 @@ const randomEntry = (random: Random): BindingEntry => {
     key: { low: random.integer(40), high: 0 },
     value: "",
   };
-  return { record, router: asRouterId(`r${random.integer(3)}`), expiresMs: 0 };
+  return { record, router: asRouterId(`r${random.integer(3)}`), expiresMs: 1, rank: record.stamp };
 };
 
 test.each([1, 2, 3, 4, 5])("the table holds the newest of all that it was given, in any order, seed %d", (seed) => {
@@ -177,7 +228,7 @@ test.each([1, 2, 3, 4, 5])("the table holds the newest of all that it was given,
     }
     const expected = [...newest.values()].sort((one, other) => other - one).slice(0, 10);
     const table = new BindingTable(10);
-    for (const entry of entries.sort(() => random.float() - 0.5)) table.put(entry);
+    for (const entry of entries.sort(() => random.float() - 0.5)) table.put(entry, 0);
     const held = Array.from({ length: 40 }, (_, low) => table.get({ low, high: 0 })).flatMap((entry) =>
       entry ? [rank(entry)] : [],
     );

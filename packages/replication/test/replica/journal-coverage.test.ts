@@ -158,6 +158,19 @@ test("cuts count of those only who are said to live", () => {
   expect(isCovered(said, {}, [originOf("c"), living])).toBe(true);
 });
 
+test("a target that was forgotten is in no journal's way any more, and counts anew when it is written of again", () => {
+  const coverage = new JournalCoverage();
+  const declarationOf = (feed: number) => declarations[feed];
+  const isDeadCovered = () => coverage.isCovered(dead, [living], () => lifeId(feedOf("engine").life!));
+  coverage.note(dead, [record(1, 5)], declarationOf);
+  expect(isDeadCovered()).toBe(false);
+  coverage.forgetTarget("engine");
+  coverage.forgetTarget("nobody");
+  expect(isDeadCovered()).toBe(true);
+  coverage.note(dead, [record(1, 6)], declarationOf);
+  expect(isDeadCovered()).toBe(false);
+});
+
 test("what was forgotten neither needs cover nor gives it", () => {
   const coverage = new JournalCoverage();
   const declarationOf = (feed: number) => declarations[feed];

@@ -1,5 +1,5 @@
 import { createVirtualTime } from "@espalier/testing";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { chainOf, createNode, join, store, tellMembers } from "./replica-pair.ts";
 
 const nobodyToAsk = (): void => {};
@@ -69,4 +69,50 @@ test("placements, load and bindings of one router reach the other", () => {
   time.advance(20);
   expect(b.placedBlocks("engine", chain)).toBe(30);
   expect(b.replica.bindings.get("resp_1")).toBe("engine");
+});
+
+// Two routers that begin another generation of the registry at once each move to a document of their own.
+test("one router at a time begins another generation of the registry: the living one of the lowest id", async () => {
+  const time = createVirtualTime();
+  const nodes = [createNode("b", time), createNode("a", time)] as const;
+  join(nodes);
+  const rotations: string[] = [];
+  for (const { replica } of nodes) {
+    const { router } = replica.ports.origin;
+    vi.spyOn(replica.registry, "needsRotation", "get").mockReturnValue(true);
+    vi.spyOn(replica.registry, "rotate").mockImplementation(() => void rotations.push(router));
+    await replica.start();
+  }
+  time.advance(1_000);
+  expect(rotations).toEqual(["a"]);
+  tellMembers(nodes, [nodes[0]]);
+  time.advance(1_000);
+  expect(rotations.slice(1).sort()).toEqual(["a", "b"]);
+  for (const { replica } of nodes) await replica.stop();
+});
+
+test("every feed is cut, also one that hardly moves, when the own journal is too long", () => {
+  const time = createVirtualTime();
+  const [a, b] = [createNode("a", time), createNode("b", time)];
+  join([a, b]);
+  const readers = ["busy", "slow"].map((target) => a.replica.openFeed(target, nobodyToAsk));
+  for (const reader of readers) {
+    reader.worth("complete", "live", "complete", null);
+    reader.setRole("owner");
+  }
+  let sequence = 0;
+  const readBoth = (): void => {
+    for (const reader of readers) store(reader, sequence, chainOf(sequence, 2));
+    sequence += 1;
+    time.advance(20);
+  };
+  for (let round = 0; round < 40; round++) readBoth();
+  const before = a.replica.store.stats().ownFactItems;
+  expect(before).toBeGreaterThan(20);
+  const isLong = vi.spyOn(a.replica.store.own, "isLong", "get").mockReturnValue(true);
+  readBoth();
+  isLong.mockReturnValue(false);
+  for (let round = 0; round < 2; round++) readBoth();
+  expect(a.replica.store.stats().ownFactItems).toBeLessThan(before / 2);
+  expect(b.heldBlocks("slow", chainOf(sequence - 1, 2))).toBe(2);
 });

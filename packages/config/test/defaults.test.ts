@@ -100,7 +100,7 @@ test("without any source the configuration is complete", () => {
       successesToClose: 2,
       maxEjectedShare: 0.5,
     },
-    retry: { budgetRatio: 0.2, budgetMinimum: 3, statuses: [502, 503, 504] },
+    retry: { budgetRatio: 0.2, budgetMinimum: 50, statuses: [502, 503, 504] },
     timeouts: {
       connectMs: 2_000,
       firstByteMs: 600_000,

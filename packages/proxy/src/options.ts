@@ -53,7 +53,7 @@ export const defaultProxyOptions: ProxyOptions = {
   maxQueuedPerEngine: 1_024,
   keepAliveTimeoutMs: 4_000,
   tls: {},
-  retry: { budgetRatio: 0.2, budgetMinimum: 3, retryStatuses: [502, 503, 504] },
+  retry: { budgetRatio: 0.2, budgetMinimum: 50, retryStatuses: [502, 503, 504] },
 };
 
 /** Fills in the defaults. */

@@ -201,7 +201,7 @@ export const retry = section("When a request is sent to another engine. It never
   }),
   "budget-minimum": integer({
     description: "Retries that are always allowed, over the last ten seconds.",
-    default: 3,
+    default: 50,
     minimum: 0,
     maximum: 1_000,
   }),

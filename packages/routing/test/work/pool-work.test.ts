@@ -55,6 +55,33 @@ function hear(pendingWorkMs: number): void {
   shared.pendingWorkMs[0] = pendingWorkMs;
 }
 
+describe("the backlog before anything is learned", () => {
+  /*
+   * Of eight engines that all computed their first prompt, the one that had begun last was believed to be done first, since what had
+   * taken long was expected to take as long again there alone: everything went to it, and waited longest.
+   */
+  test("of engines of which nothing is learned is at each what the slowest has shown it to be", () => {
+    const { fixedMs } = work.times.moment();
+    const other = scriptedTarget(1, "engine-b", { clock: time.clock });
+    begin(400);
+    time.advance(1_500);
+    expect(backlogMs()).toBe(1_500);
+    other.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: 400 });
+    time.advance(500);
+    expect([backlogMs(), backlogMs(other)]).toEqual([2_000, 3_500]);
+    // Half as much takes half as long.
+    const small = scriptedTarget(2, "engine-c", { clock: time.clock });
+    small.load.begin({ promptTokens: 4_000, expectedOutputTokens: 5, workMs: (400 - fixedMs) / 2 });
+    time.advance(300);
+    expect(backlogMs()).toBe(2_300);
+    expect(backlogMs(small)).toBeCloseTo(2_000, 9);
+    // With the first answer it is known better.
+    work.rates.observe(target, { uncachedTokens: 9_000, matchedTokens: 0, elapsedMs: 2_000, hasWaited: false });
+    expect(work.times.moment().isLearned).toBe(true);
+    expect(backlogMs(other)).toBeLessThan(400);
+  });
+});
+
 describe("the backlog", () => {
   test("is nothing where nothing was sent", () => {
     expect(backlogMs()).toBe(0);
@@ -112,31 +139,6 @@ describe("the backlog", () => {
     expect(backlogMs()).toBe(2_400);
     first.firstToken();
     expect(backlogMs()).toBe(0);
-  });
-
-  /*
-   * Of eight engines that all computed their first prompt, the one that had begun last was believed to be done first, since what had
-   * taken long was expected to take as long again there alone: everything went to it, and waited longest.
-   */
-  test("of engines of which nothing is learned is at each what the slowest has shown it to be", () => {
-    const { fixedMs } = work.times.moment();
-    const other = scriptedTarget(1, "engine-b", { clock: time.clock });
-    begin(400);
-    time.advance(1_500);
-    expect(backlogMs()).toBe(1_500);
-    other.load.begin({ promptTokens: 9_000, expectedOutputTokens: 5, workMs: 400 });
-    time.advance(500);
-    expect([backlogMs(), backlogMs(other)]).toEqual([2_000, 3_500]);
-    // Half as much takes half as long.
-    const small = scriptedTarget(2, "engine-c", { clock: time.clock });
-    small.load.begin({ promptTokens: 4_000, expectedOutputTokens: 5, workMs: (400 - fixedMs) / 2 });
-    time.advance(300);
-    expect(backlogMs()).toBe(2_300);
-    expect(backlogMs(small)).toBeCloseTo(2_000, 9);
-    // With the first answer it is known better.
-    work.rates.observe(target, { uncachedTokens: 9_000, matchedTokens: 0, elapsedMs: 2_000, hasWaited: false });
-    expect(work.times.moment().isLearned).toBe(true);
-    expect(backlogMs(other)).toBeLessThan(400);
   });
 
   test("runs from when an idle engine got work, not from its last first token", () => {

@@ -45,7 +45,8 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
     });
   };
   const look = ({ router }: Origin): void => {
-    const slot = slots.find(gaugeTarget(router));
+    // Every node's fleet has the targets of all.
+    const slot = slots.slotOf(gaugeTarget(router));
     const count = slot < 0 ? 0 : (load.shared.inFlight[slot] ?? 0);
     const before = latest.get(router) ?? 0;
     latest.set(router, count);

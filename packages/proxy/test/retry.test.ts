@@ -176,7 +176,7 @@ test("free and charged retries add up: refused, 503, refused, answered", async (
 test("the budget is its minimum for few requests, and slides with time", async () => {
   const time = createVirtualTime();
   const engines = [(await statusEngine(503)).url, (await namedEngine("b")).url];
-  const rig = await createRig({ engines, time });
+  const rig = await createRig({ engines, time, options: { retry: { budgetMinimum: 3 } } });
   const statuses = async (count: number): Promise<number[]> => {
     const seen: number[] = [];
     for (let i = 0; i < count; i++) seen.push((await send(rig.port)).status);
@@ -195,7 +195,11 @@ test("beyond the minimum the budget is a share of the requests", async () => {
   const time = createVirtualTime();
   let failing = false;
   const first = await httpEngine(({ response }) => response.writeHead(failing ? 503 : 200).end());
-  const rig = await createRig({ engines: [first.url, (await namedEngine("b")).url], time });
+  const rig = await createRig({
+    engines: [first.url, (await namedEngine("b")).url],
+    time,
+    options: { retry: { budgetMinimum: 3 } },
+  });
   for (let i = 0; i < 40; i++) await send(rig.port);
   failing = true;
   const statuses: number[] = [];

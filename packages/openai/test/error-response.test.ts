@@ -97,7 +97,13 @@ test.each(["openai", "anthropic", "sglang"] as const)("%s: every error of the ca
 test("retry-after stands on retryable 429 and 503, one second unless the error says more", () => {
   const withHeader = codes.filter((code) => errorResponse("openai", new EspalierError(code)).headers["retry-after"]);
   const busy = ["overloaded", "queue_full", "deadline_missed"];
-  expect(withHeader).toEqual([...busy, "no_engine_available", "too_many_connections", "out_of_descriptors", "draining"]);
+  expect(withHeader).toEqual([
+    ...busy,
+    "no_engine_available",
+    "too_many_connections",
+    "out_of_descriptors",
+    "draining",
+  ]);
   for (const code of withHeader) {
     expect(errorResponse("openai", new EspalierError(code)).headers["retry-after"]).toBe("1");
   }

@@ -1,4 +1,4 @@
-import { type Clock, EspalierError, type Logger } from "@espalier/common";
+import { type Clock, EspalierError, type Logger, RecencyMap } from "@espalier/common";
 import {
   type ApplyOutcome,
   DocumentFullError,
@@ -26,7 +26,7 @@ export class DocumentIntake {
   readonly #deps: DocumentIntakeDeps;
   readonly #refused = new Set<string>();
   /** Documents that found no room, and until when nothing more of them is taken. */
-  readonly #full = new Map<string, number>();
+  readonly #full = new RecencyMap<string, number>();
 
   constructor(deps: DocumentIntakeDeps) {
     this.#deps = deps;
@@ -62,13 +62,8 @@ export class DocumentIntake {
   }
 
   #leave(name: string): void {
-    this.#full.delete(name);
     this.#full.set(name, this.#deps.clock.nowMs() + fullDocumentMs);
-    if (this.#full.size <= this.#deps.limits.maxRefusedDocuments) return;
-    for (const oldest of this.#full.keys()) {
-      this.#full.delete(oldest);
-      return;
-    }
+    if (this.#full.size > this.#deps.limits.maxRefusedDocuments) this.#full.deleteOldest();
   }
 
   #refuse(name: string): void {

@@ -27,8 +27,8 @@ const engines = 4;
 const preset = "a10g-7b";
 /** KV blocks of an engine: too few for the conversations that it serves, so that some are evicted. */
 const blockCount = 3_000;
-/** Engine milliseconds in a real one. */
-const speed = 7;
+/** Engine milliseconds in a real one: few enough that the milliseconds of a busy machine are small beside an engine's. */
+const speed = 4;
 
 /** What takes its time on this side of the wire, in real milliseconds: loopback sockets between three busy processes. */
 const timing = { hopDelayMs: 0.5, eventDelayMs: 2 };

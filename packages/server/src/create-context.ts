@@ -33,6 +33,7 @@ import { createResponseFinder } from "./data-plane/response-finder.ts";
 import type { RouterContext } from "./data-plane/router-context.ts";
 import { createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createSplitParts } from "./disaggregation/split-parts.ts";
+import { createLargeBodies } from "./large-bodies/large-bodies.ts";
 import { createConnectionLimit } from "./lifecycle/connection-limit.ts";
 import { shareDescriptors } from "./lifecycle/descriptor-shares.ts";
 import { createDrain } from "./lifecycle/drain.ts";
@@ -120,6 +121,7 @@ export function createContext(
       bodyBytes: () => inFlight.bodyBytes,
       meshBytes: () => mesh?.bufferedBytes ?? 0,
     }),
+    largeBodies: createLargeBodies({ scheduler, logger }),
     connections: createConnectionLimit({
       ...{ listener: "clients", meter, logger, told: Math.min(toldConnections, descriptors.told) },
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),

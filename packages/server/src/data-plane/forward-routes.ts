@@ -1,5 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { largeBodyBytes } from "../large-bodies/large-bodies.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -30,17 +31,26 @@ export function registerForwardRoutes(app: FastifyInstance, context: RouterConte
 /** Segments that a server may resolve: the path would then lead out of what is listed. */
 const dotSegment = /(?:\/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:\/|\\|%2f|%5c|$)/i;
 
-function plan(context: RouterContext, request: FastifyRequest): PlannedRequest {
+function plan(context: RouterContext, request: FastifyRequest): PlannedRequest | Promise<PlannedRequest> {
   if (dotSegment.test(request.url.split("?", 1)[0] ?? "")) throw new EspalierError("path_not_found");
   const passed = passOn(context, request);
-  const { pool, targets } = resolvePool(context, readModel(request, passed.body[0]), undefined);
-  return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
+  const planFor = (model: string | undefined): PlannedRequest => {
+    const { pool, targets } = resolvePool(context, model, undefined);
+    return { ...passed, endpointId: "forwarded", pool, targets, onlyEngine: undefined };
+  };
+  const model = readModel(context, request, passed.body[0]);
+  return model instanceof Promise ? model.then(planFor) : planFor(model);
 }
 
-function readModel(request: FastifyRequest, body: Buffer | undefined): string | undefined {
+function readModel(
+  { largeBodies }: RouterContext,
+  request: FastifyRequest,
+  body: Buffer | undefined,
+): string | undefined | Promise<string | undefined> {
   const header = request.headers["x-espalier-model"];
   if (typeof header === "string") return header;
   if (!body || !request.headers["content-type"]?.startsWith("application/json")) return undefined;
+  if (body.length > largeBodyBytes) return largeBodies.readModel(body);
   try {
     const parsed: unknown = JSON.parse(body.toString("utf8"));
     if (typeof parsed !== "object" || parsed === null || !("model" in parsed)) return undefined;

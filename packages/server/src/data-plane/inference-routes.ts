@@ -1,5 +1,3 @@
-import { EspalierError } from "@espalier/common";
-import { findTransferField } from "@espalier/disaggregation";
 import {
   type Endpoint,
   editBody,
@@ -13,9 +11,11 @@ import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { type BodyFields, planService } from "../admission/plan-service.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
+import { largeBodyBytes, type ReadPrompt } from "../large-bodies/large-bodies.ts";
 import { describeRequest } from "../tracing/describe-request.ts";
 import { locateResponse } from "./locate-response.ts";
 import type { PlannedRequest } from "./planned-request.ts";
+import { refuseReserved } from "./refuse-reserved.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders } from "./run-exchange.ts";
@@ -47,30 +47,44 @@ export function planInference(
 ): PlannedRequest | Promise<PlannedRequest> {
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
-  const view = readRequestView(endpoint, received, { maxDepth: context.live.settings.maxNesting });
-  const reserved = context.live.settings.trustTransferFields ? undefined : findTransferField(view);
-  if (reserved !== undefined) {
-    throw new EspalierError("reserved_field", `The field ${reserved} is for a router to set.`, { param: reserved });
+  const { maxNesting: maxDepth, trustTransferFields: trustsTransferFields } = context.live.settings;
+  if (received.length > largeBodyBytes) {
+    return context.largeBodies
+      .read(endpoint, received, { maxDepth, trustsTransferFields })
+      .then((large) => planFound(context, request, { ...large, received, acceptedMs }));
   }
-  const complete = (onlyEngine: string | undefined): PlannedRequest | Promise<PlannedRequest> =>
-    planView(context, request, { view, received, acceptedMs, onlyEngine });
-  if (view.previousResponseId === undefined) return complete(undefined);
-  return locateResponse(context, view.previousResponseId, "previous_response_id").then(complete);
+  const view = readRequestView(endpoint, received, { maxDepth });
+  refuseReserved(view, trustsTransferFields);
+  return planFound(context, request, { view, received, acceptedMs });
 }
 
 interface ReadRequest {
   readonly view: RequestView;
+  /** For a body that was read in a thread. */
+  readonly readPrompt?: ReadPrompt;
   readonly received: Buffer;
   readonly acceptedMs: number;
-  readonly onlyEngine: string | undefined;
+}
+
+/** Plans for the one engine that has the response which is gone on with, where there is one. */
+function planFound(
+  context: RouterContext,
+  request: FastifyRequest,
+  read: ReadRequest,
+): PlannedRequest | Promise<PlannedRequest> {
+  const { previousResponseId } = read.view;
+  if (previousResponseId === undefined) return planView(context, request, read, undefined);
+  return locateResponse(context, previousResponseId, "previous_response_id").then((engine) =>
+    planView(context, request, read, engine),
+  );
 }
 
 function planView(
   context: RouterContext,
   request: FastifyRequest,
-  read: ReadRequest,
+  { view, readPrompt, received, acceptedMs }: ReadRequest,
+  onlyEngine: string | undefined,
 ): PlannedRequest | Promise<PlannedRequest> {
-  const { view, received, acceptedMs, onlyEngine } = read;
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
   const { model, pool, targets } = resolvePool(context, view.model, sessionKey);
@@ -125,9 +139,11 @@ function planView(
     endpoint: endpoint.id,
     body: view.body,
     estimatedTokens,
+    large: readPrompt && { readPrompt, sizeBytes: received.length },
   });
-  const planRead = (read: PromptBlocks): PlannedRequest => {
-    trace?.step("tokenize", readMs, { "espalier.prompt_from": read.from, "espalier.prompt_tokens": read.tokens });
+  const planRead = (read: PromptBlocks | undefined): PlannedRequest => {
+    const { from = "size", tokens = estimatedTokens } = read ?? {};
+    trace?.step("tokenize", readMs, { "espalier.prompt_from": from, "espalier.prompt_tokens": tokens });
     return plan(read);
   };
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);

@@ -9,6 +9,7 @@ import type { AdapterUse } from "../adapters/adapter-use.ts";
 import type { AdmissionParts } from "../admission/admission-parts.ts";
 import type { DecisionFeed } from "../dashboard/decision-feed.ts";
 import type { SplitParts } from "../disaggregation/split-parts.ts";
+import type { LargeBodies } from "../large-bodies/large-bodies.ts";
 import type { ConnectionLimit } from "../lifecycle/connection-limit.ts";
 import type { DescriptorShares } from "../lifecycle/descriptor-shares.ts";
 import type { Drain } from "../lifecycle/drain.ts";
@@ -64,6 +65,7 @@ export interface RouterContext {
   /** Decides as `selector` does, of requests that are not sent. */
   readonly quietSelector: TargetSelector;
   readonly prefix: PrefixParts;
+  readonly largeBodies: LargeBodies;
   /** What engines hold; made for `maxKnownTargets`. */
   readonly index: PrefixIndex;
   /** For people who watch. */

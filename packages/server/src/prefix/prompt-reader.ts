@@ -13,8 +13,12 @@ import {
   type PromptRequest,
   type PromptView,
   type TokenizerPool,
+  withinBudget,
 } from "@espalier/tokenizer";
+import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
+import type { PromptTerms } from "../large-bodies/large-body-messages.ts";
 import { globPattern } from "../routing/glob-pattern.ts";
+import { BodyRequest } from "./body-request.ts";
 
 /** What a prompt is read from. */
 export interface PromptSource {
@@ -26,12 +30,18 @@ export interface PromptSource {
   readonly body: JsonBody;
   /** Tokens of the prompt as far as its size tells. */
   readonly estimatedTokens: number;
+  /** For a body that is read in a thread, of which `body` has only what is not large. */
+  readonly large?: { readonly readPrompt: ReadPrompt; readonly sizeBytes: number } | undefined;
 }
 
 /** Cuts prompts into blocks. */
 export interface PromptReader extends Startable {
-  /** At once when nearly everything is known, else within the budget. It never fails. */
-  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
+  /**
+   * At once when nearly everything is known, else within the budget. It never fails.
+   *
+   * @returns undefined for a large body that takes longer
+   */
+  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks | undefined>;
   /** Why the first prompts would not be counted in time; empty once the threads have loaded what they need. */
   readonly waitingFor: readonly string[];
 }
@@ -63,28 +73,14 @@ export const maxEngineTokenizers = 256;
 /** The router is not kept from being ready for longer, in milliseconds. */
 export const maxWarmUpMs = 15_000;
 
+/** For each further such stretch of a large body there is the budget once more: the prefill that may be saved grows as well. */
+const budgetedBytes = 1_048_576;
+
 /** How much of a cache is for the beginnings of prompts; the rest is for pieces that different prompts share. */
 const stateShare = 0.5;
 
 export function createPromptReader(options: PromptReaderOptions): PromptReader {
   return new ConfiguredReader(options);
-}
-
-/** A request whose fields are parsed when somebody asks for them. */
-class BodyRequest implements PromptRequest {
-  readonly endpoint: string;
-  readonly body: JsonBody;
-  readonly dialect: ChatDialect;
-
-  constructor({ endpoint, body }: PromptSource, dialect: ChatDialect) {
-    this.endpoint = endpoint;
-    this.body = body;
-    this.dialect = dialect;
-  }
-
-  get fields(): PromptRequest["fields"] {
-    return this.body.fields;
-  }
 }
 
 function saltOf(body: JsonBody): string | undefined {
@@ -96,6 +92,8 @@ function saltOf(body: JsonBody): string | undefined {
 interface Entry {
   readonly patterns: readonly RegExp[];
   readonly engine: TokenizerConfig["engine"];
+  /** Of the model's files, where prompts are tokenized by them. */
+  readonly folder: string | undefined;
   readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
 }
 
@@ -125,6 +123,7 @@ class ConfiguredReader implements PromptReader {
       this.#entries.push({
         patterns: models.map(globPattern),
         engine,
+        folder: local?.mode === "local" ? path : undefined,
         tokenizerOf: mode === "engine" ? (model) => this.#engineTokenizer(model) : () => local,
       });
     }
@@ -140,14 +139,31 @@ class ConfiguredReader implements PromptReader {
     return this.#isWarm ? [] : ["the tokenizers are being loaded"];
   }
 
-  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
+  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks | undefined> {
     const { model, parent = model } = source;
     const known = this.#entries.find(({ patterns }) => patterns.some((pattern) => pattern.test(parent)));
+    if (source.large)
+      return this.#readLarge(source, source.large, { folder: known?.folder, dialect: this.#dialectOf(parent, known) });
     const tokenizer = known?.tokenizerOf(parent) ?? this.#bytes;
     if (!tokenizer) throw new TypeError("the reader has not been started");
-    const request = new BodyRequest(source, this.#dialectOf(parent, known));
+    const request = new BodyRequest(source.endpoint, source.body, this.#dialectOf(parent, known));
     if (tokenizer instanceof Promise) return tokenizer.then((made) => this.#readBy(made, request, source));
     return this.#readBy(tokenizer, request, source);
+  }
+
+  async #readLarge(
+    source: PromptSource,
+    { readPrompt, sizeBytes }: NonNullable<PromptSource["large"]>,
+    of: Pick<PromptTerms, "folder" | "dialect">,
+  ): Promise<PromptBlocks | undefined> {
+    const { blockSize, cacheBytes, scheduler, budgetMs, logger } = this.#options;
+    const work = readPrompt({ ...of, blockSize, cacheBytes }).catch((error: Error) => {
+      logger.warn("the prompt of a large body was not read", { reason: error.message });
+      return undefined;
+    });
+    const terms = { scheduler, budgetMs: budgetMs * Math.ceil(sizeBytes / budgetedBytes), meanwhile: () => undefined };
+    const view = await withinBudget(work, terms);
+    return view && this.#blocksOf(this.#bytes!, view, source);
   }
 
   #dialectOf(model: string, entry: Entry | undefined): ChatDialect {

@@ -1,36 +1,44 @@
 import { Worker } from "node:worker_threads";
-import type { PieceBatch } from "./tokenizer-pool.ts";
-import type { TokenizeRequest, TokenizeResponse } from "./worker-messages.ts";
 
 /** One thread. It keeps the process alive only while it works. */
-export interface PoolThread {
-  /** One batch at a time. Rejected when the batch cannot be tokenised or the thread ends. */
-  run(batch: PieceBatch): Promise<readonly Uint32Array[]>;
+export interface PoolThread<Task, Result> {
+  /**
+   * One task at a time. The thread is sent it with an `id`, and sends that back with the result, or with an `error`.
+   * Rejected with that error, and when the thread ends.
+   */
+  run(task: Task): Promise<Result>;
   /** Ends it in the midst of its work, as a failure of its own would. */
   kill(): void;
   stop(): Promise<void>;
 }
 
-interface Job {
+interface Job<Result> {
   readonly id: number;
-  readonly resolve: (tokens: readonly Uint32Array[]) => void;
+  readonly resolve: (result: Result) => void;
   readonly reject: (error: Error) => void;
 }
 
-/** @param onEnd called once when the thread ends without having been stopped */
-export function createPoolThread(program: URL, onEnd: (reason: string) => void): PoolThread {
+/**
+ * @param onEnd called once when the thread ends without having been stopped
+ * @param name what it is called in errors
+ */
+export function createPoolThread<Task extends object, Result extends object>(
+  program: URL,
+  onEnd: (reason: string) => void,
+  name = "tokenizer",
+): PoolThread<Task, Result> {
   // A thread that tokenises needs little besides its vocabularies; without the bound one text could take the machine.
   const worker = new Worker(program, {
     // Flags of the process (conditions of imports, inspectors) are not meant for it.
     execArgv: [],
     resourceLimits: { maxOldGenerationSizeMb: 4_096 },
   });
-  let job: Job | undefined;
+  let job: Job<Result> | undefined;
   let nextId = 0;
   let isStopped = false;
   let hasEnded = false;
   worker.unref();
-  const settle = (): Job | undefined => {
+  const settle = (): Job<Result> | undefined => {
     const settled = job;
     job = undefined;
     worker.unref();
@@ -39,24 +47,24 @@ export function createPoolThread(program: URL, onEnd: (reason: string) => void):
   const end = (reason: string): void => {
     if (hasEnded) return;
     hasEnded = true;
-    settle()?.reject(new Error(`the tokenizer thread ended: ${reason}`));
+    settle()?.reject(new Error(`the ${name} thread ended: ${reason}`));
     if (!isStopped) onEnd(reason);
   };
   worker.on("error", (error) => end(error.message));
   worker.on("exit", (code) => end(`exit code ${code}`));
-  worker.on("message", (response: TokenizeResponse) => {
+  worker.on("message", (response: { readonly id: number } & (Result | { readonly error: string })) => {
     if (response.id !== job?.id) return;
     const settled = settle();
     if ("error" in response) settled?.reject(new Error(response.error));
-    else settled?.resolve(rowsOf(response.tokens, response.counts));
+    else settled?.resolve(response);
   });
   return {
-    run(batch) {
-      if (hasEnded) return Promise.reject(new Error("the tokenizer thread has ended"));
+    run(task) {
+      if (hasEnded) return Promise.reject(new Error(`the ${name} thread has ended`));
       return new Promise((resolve, reject) => {
         job = { id: nextId++, resolve, reject };
         worker.ref();
-        worker.postMessage({ id: job.id, ...batch } satisfies TokenizeRequest);
+        worker.postMessage({ ...task, id: job.id });
       });
     },
     kill: () => void worker.terminate(),
@@ -65,13 +73,4 @@ export function createPoolThread(program: URL, onEnd: (reason: string) => void):
       await worker.terminate();
     },
   };
-}
-
-function rowsOf(tokens: Uint32Array, counts: readonly number[]): readonly Uint32Array[] {
-  let at = 0;
-  return counts.map((count) => {
-    const row = tokens.slice(at, at + count);
-    at += count;
-    return row;
-  });
 }

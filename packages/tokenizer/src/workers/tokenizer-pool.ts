@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { backoffDelayMs, type Logger, type Random, type Scheduler, type Startable } from "@espalier/common";
 import { createPoolThread, type PoolThread } from "./pool-thread.ts";
 import { warmUpTexts } from "./warm-up-texts.ts";
+import type { TokenizeResult } from "./worker-messages.ts";
 
 export interface TokenizerPoolOptions {
   /** How many threads; each holds the tokenizers of all models. */
@@ -83,11 +84,11 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
       if (next) void work(slot, slot.thread, next);
     }
   };
-  const work = async (slot: Slot, thread: PoolThread, { batch, resolve, reject }: Waiting): Promise<void> => {
+  const work = async (slot: Slot, thread: TokenizerThread, { batch, resolve, reject }: Waiting): Promise<void> => {
     slot.busy = true;
     const cancel = scheduler.after(maxBatchMs, () => thread.kill());
     try {
-      resolve(await thread.run(batch));
+      resolve(rowsOf(await thread.run(batch)));
       slot.failures = 0;
     } catch (error) {
       reject(error as Error);
@@ -167,8 +168,10 @@ function createLauncher(
   return launch;
 }
 
+type TokenizerThread = PoolThread<PieceBatch, TokenizeResult>;
+
 interface Slot {
-  thread: PoolThread | undefined;
+  thread: TokenizerThread | undefined;
   busy: boolean;
   /** Batches for this thread and no other, which go first. */
   readonly own: Waiting[];
@@ -186,4 +189,13 @@ function builtProgram(): URL {
   return existsSync(fileURLToPath(beside))
     ? beside
     : new URL("../../dist/workers/tokenizer-worker.js", import.meta.url);
+}
+
+function rowsOf({ tokens, counts }: TokenizeResult): readonly Uint32Array[] {
+  let at = 0;
+  return counts.map((count) => {
+    const row = tokens.slice(at, at + count);
+    at += count;
+    return row;
+  });
 }

@@ -8,13 +8,12 @@ export interface TokenizeRequest {
   readonly startsPrompt: boolean;
 }
 
+export interface TokenizeResult {
+  /** The tokens of all texts in a row. */
+  readonly tokens: Uint32Array;
+  /** How many belong to each text. */
+  readonly counts: readonly number[];
+}
+
 /** What a thread answers. */
-export type TokenizeResponse =
-  | {
-      readonly id: number;
-      /** The tokens of all texts in a row. */
-      readonly tokens: Uint32Array;
-      /** How many belong to each text. */
-      readonly counts: readonly number[];
-    }
-  | { readonly id: number; readonly error: string };
+export type TokenizeResponse = { readonly id: number } & (TokenizeResult | { readonly error: string });

@@ -1,0 +1,120 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { EspalierError, type Logger, type Scheduler, type Startable } from "@espalier/common";
+import { JsonBody } from "@espalier/json-body";
+import type { Endpoint, RequestView } from "@espalier/openai";
+import { createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
+import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-body-messages.ts";
+
+/**
+ * A body of more bytes is read in a thread. What is read at once then takes a few milliseconds of the event loop at most:
+ * up to 60 ns for each byte of a body of many small values.
+ */
+export const largeBodyBytes = 128 * 1_024;
+/** The thread is ended when it takes longer over one body, in milliseconds. */
+const maxTaskMs = 30_000;
+
+/** What was found in a large body. */
+export interface LargeRequest {
+  /** Its `body` has the members of the body's own object, without what is large in them. */
+  readonly view: RequestView;
+  /** @throws Error when the thread ends */
+  readonly readPrompt: ReadPrompt;
+}
+
+export type ReadPrompt = (terms: PromptTerms) => Promise<PromptView>;
+
+/** Reads bodies in a thread that is started when the first one comes, one after the other. */
+export interface LargeBodies extends Startable {
+  /** @throws EspalierError as `readRequestView` does, and `reserved_field` */
+  read(endpoint: Endpoint, bytes: Buffer, rules: ReadingRules): Promise<LargeRequest>;
+  /** The `model` of a body of which nothing else is known. @throws EspalierError `invalid_json` */
+  readModel(bytes: Buffer): Promise<string | undefined>;
+}
+
+export interface LargeBodiesOptions {
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  /** The program of the thread, when it is not the one beside this module. */
+  readonly program?: URL;
+}
+
+type Thread = PoolThread<BodyTask, BodyResult>;
+
+export function createLargeBodies({ scheduler, logger, program = builtProgram() }: LargeBodiesOptions): LargeBodies {
+  let thread: Thread | undefined;
+  let turn: Promise<unknown> = Promise.resolve();
+  let bodies = 0;
+
+  const started = (): Thread => {
+    const onEnd = (reason: string): void => {
+      thread = undefined;
+      logger.warn("the thread that reads large bodies ended; the next one starts it again", { reason });
+    };
+    thread ??= createPoolThread<BodyTask, BodyResult>(program, onEnd, "body");
+    return thread;
+  };
+  const run = async (task: BodyTask): Promise<BodyResult> => {
+    const running = started();
+    const cancel = scheduler.after(maxTaskMs, () => running.kill());
+    try {
+      const result = await running.run(task);
+      if (result.kind === "refused") throw new EspalierError(result.code, result.message, refusalDetails(result));
+      return result;
+    } finally {
+      cancel();
+    }
+  };
+  /** When those before have been read. */
+  const inTurn = <Kind extends BodyResult["kind"]>(task: BodyTask & { readonly job: { readonly kind: Kind } }) => {
+    const result = turn.then(() => run(task)) as Promise<Extract<BodyResult, { readonly kind: Kind }>>;
+    turn = result.catch(() => undefined);
+    return result;
+  };
+  return {
+    start: () => Promise.resolve(),
+    async stop() {
+      await thread?.stop();
+      thread = undefined;
+    },
+    async read(endpoint, received, rules) {
+      const bytes = inSharedMemory(received);
+      const bodyId = bodies++;
+      const { view } = await inTurn({ bodyId, bytes, job: { kind: "read", path: endpoint.path, rules } });
+      return {
+        view: viewOf(endpoint, view),
+        async readPrompt(terms) {
+          const job = { kind: "prompt", endpoint: endpoint.id, terms } as const;
+          return (await inTurn({ bodyId, bytes, job })).prompt;
+        },
+      };
+    },
+    async readModel(received) {
+      const bytes = inSharedMemory(received);
+      return (await inTurn({ bodyId: bodies++, bytes, job: { kind: "model" } })).model;
+    },
+  };
+}
+
+const refusalDetails = ({ param }: { readonly param: string | undefined }) => (param === undefined ? {} : { param });
+
+function viewOf(endpoint: Endpoint, { frame, spans, ...view }: PlainView): RequestView {
+  const body = new JsonBody(Buffer.from(frame.buffer, frame.byteOffset, frame.byteLength));
+  return { ...view, endpoint, body, spans: new Map(spans) };
+}
+
+/** Bodies of clients are read into shared memory if they are large. */
+function inSharedMemory(bytes: Buffer): Uint8Array {
+  if ((bytes.buffer as unknown) instanceof SharedArrayBuffer) return bytes;
+  const shared = new Uint8Array(new SharedArrayBuffer(bytes.length));
+  shared.set(bytes);
+  return shared;
+}
+
+/** Node runs no TypeScript: sources that are run as such (in tests) use what the last build made of it. */
+function builtProgram(): URL {
+  const beside = new URL("./large-body-worker.js", import.meta.url);
+  return existsSync(fileURLToPath(beside))
+    ? beside
+    : new URL("../../dist/large-bodies/large-body-worker.js", import.meta.url);
+}

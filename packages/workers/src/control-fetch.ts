@@ -1,10 +1,24 @@
-import { asEspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
+import { asEspalierError, type Clock, type HttpClient, type HttpRequest, type Scheduler } from "@espalier/common";
 
 /** How a control request ended; a bounded set, fit for a metric label. */
 export type FetchOutcome = (typeof fetchOutcomes)[number];
 
-/** `local`: this router could open no connection, to whomever. */
-export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local"] as const;
+/** `local`: this router could open no connection, to whomever. `late`: it had no time, so that a timeout tells of nobody else. */
+export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local", "late"] as const;
+
+/** Outcomes that tell nothing of the engine. */
+export const ownOutcomes: ReadonlySet<FetchOutcome> = new Set(["local", "late"]);
+
+/**
+ * A request that timed out while the event loop was late by such a share of its time, in all, and by so many milliseconds, did
+ * not have that time: its answer may have waited here. An engine that cannot be reached is found out by later ones, or by requests.
+ */
+const lateShare = 0.25;
+const minLateMs = 100;
+/** The same for a timeout that is noticed late: timeouts themselves are looked at now and then. */
+const overdueShare = 0.5;
+/** How often a request that takes long looks whether the event loop is late, in its time. */
+const looks = 8;
 
 export interface Fetched {
   readonly outcome: FetchOutcome;
@@ -13,13 +27,33 @@ export interface Fetched {
   readonly body: string;
 }
 
+export interface ControlPorts {
+  readonly http: HttpClient;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
 /** Sends one control request; a failure is a result here, never a throw. */
-export async function controlFetch(http: HttpClient, request: HttpRequest): Promise<Fetched> {
+export async function controlFetch({ http, clock, scheduler }: ControlPorts, request: HttpRequest): Promise<Fetched> {
+  const startedMs = clock.nowMs();
+  const periodMs = request.timeoutMs / looks;
+  let lateMs = 0;
+  let dueMs = startedMs + periodMs;
+  const cancel = scheduler.every(periodMs, () => {
+    lateMs += Math.max(0, clock.nowMs() - dueMs);
+    dueMs = clock.nowMs() + periodMs;
+  });
   try {
     const { status, body } = await http(request);
     return { outcome: status >= 200 && status < 300 ? "ok" : "status", status, body };
   } catch (thrown) {
-    return { outcome: failureOutcome(thrown), status: 0, body: "" };
+    const outcome = failureOutcome(thrown);
+    const { timeoutMs } = request;
+    const isOverdue = clock.nowMs() - startedMs >= (1 + overdueShare) * timeoutMs;
+    const isLate = isOverdue || lateMs >= Math.max(minLateMs, lateShare * timeoutMs);
+    return { outcome: isLate && outcome === "timeout" ? "late" : outcome, status: 0, body: "" };
+  } finally {
+    cancel();
   }
 }
 

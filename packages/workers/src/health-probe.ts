@@ -1,22 +1,18 @@
-import { controlFetch, describeOutcome, type Fetched } from "./control-fetch.ts";
+import { controlFetch, describeOutcome, type Fetched, ownOutcomes } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import { HealthTracker } from "./health-tracker.ts";
 import { createRepeatLoop } from "./repeat-loop.ts";
 
 /** An answer to a health probe is a few bytes; more than this is something else. */
 const maxHealthBytes = 64 * 1024;
-/**
- * A probe that times out so much later than it should was ended late because this router had no time, and its answer may
- * have waited here as long: it tells nothing of the engine. One that cannot be reached fails otherwise, or in requests.
- */
-const lateShare = 1.5;
-
 /** Probes the engine's health and moves it between `starting`, `up` and `down`. */
 export function createHealthProbe(
-  { clock, scheduler, random, http, options: { health: options } }: EngineDeps,
+  deps: EngineDeps,
   engine: Engine,
   { onUp, onDown }: { onUp(): void; onDown(): void },
 ): { start(): void; stop(): void } {
+  const { clock, scheduler, random } = deps;
+  const { health: options } = deps.options;
   let tracker = new HealthTracker(options, random);
 
   const record = (fetched: Fetched): boolean => {
@@ -35,12 +31,11 @@ export function createHealthProbe(
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const startedMs = clock.nowMs();
     const url = engine.url + options.path;
-    const fetched = await controlFetch(http, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
+    const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
     if (!isCurrent()) return 0;
-    const isLate = fetched.outcome === "timeout" && clock.nowMs() - startedMs > lateShare * options.timeoutMs;
-    if (isLate || fetched.outcome === "local") {
+    if (ownOutcomes.has(fetched.outcome)) {
       engine.meters.probe(fetched.outcome);
-      const reason = isLate ? "this router was late" : "this router could open no connection";
+      const reason = fetched.outcome === "late" ? "this router was late" : "this router could open no connection";
       engine.logger.debug("a health probe counts for nothing", { url: engine.url, reason });
       return tracker.nextDelayMs(false, options.timeoutMs);
     }

@@ -1,5 +1,5 @@
 import type { Cancel } from "@espalier/common";
-import { controlFetch, type Fetched } from "./control-fetch.ts";
+import { controlFetch, type Fetched, ownOutcomes } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
@@ -25,10 +25,12 @@ interface Moment {
  * @param hooks `onRestart` is told when a total has gone back: the engine is another process now
  */
 export function createMetricsScrape(
-  { clock, scheduler, random, http, sharing, metricsEveryMs, options: { scrape: options } }: EngineDeps,
+  deps: EngineDeps,
   engine: Engine,
   hooks: { onRestart(): void },
 ): { start(): void; stop(): void } {
+  const { clock, scheduler, random, sharing, metricsEveryMs } = deps;
+  const { scrape: options } = deps.options;
   const paths = [options.path, fallbackPath];
   let pathIndex = 0;
   let failures = 0;
@@ -72,11 +74,11 @@ export function createMetricsScrape(
     const inFlight = engine.targets.map(({ index, load }) => load.inFlight + (sharing?.othersInFlight(index) ?? 0));
     const { timeoutMs, maxBytes } = options;
     const url = engine.url + paths[pathIndex]!;
-    const fetched = await controlFetch(http, { url, timeoutMs, maxBytes });
+    const fetched = await controlFetch(deps, { url, timeoutMs, maxBytes });
     if (!isCurrent()) return 0;
     const outcome = judge(fetched, { startedMs, inFlight });
     engine.meters.scrape(outcome);
-    if (outcome !== "ok") {
+    if (outcome !== "ok" && !ownOutcomes.has(fetched.outcome)) {
       failures += 1;
       if (failures >= options.forgetAfterFailures) forget();
     }

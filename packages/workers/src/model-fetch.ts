@@ -7,10 +7,9 @@ import { parseModelList } from "./served-models.ts";
 const maxModelListBytes = 1024 * 1024;
 
 /** Asks the engine which models it serves, unless discovery says so. A failed fetch keeps the list there is. */
-export function createModelFetch(
-  { clock, scheduler, random, http, options: { models: options } }: EngineDeps,
-  engine: Engine,
-): { start(): void; stop(): void } {
+export function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; stop(): void } {
+  const { clock, scheduler, random } = deps;
+  const { models: options } = deps.options;
   let failures = 0;
 
   const failed = (reason: string): number => {
@@ -21,7 +20,7 @@ export function createModelFetch(
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const url = `${engine.url}/v1/models`;
-    const fetched = await controlFetch(http, { url, timeoutMs: options.timeoutMs, maxBytes: maxModelListBytes });
+    const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxModelListBytes });
     if (!isCurrent()) return 0;
     if (fetched.outcome !== "ok") return failed(describeOutcome(fetched));
     const list = parseModelList(fetched.body, Math.floor(clock.wallMs() / 1_000));

@@ -155,6 +155,20 @@ test("two failed scrapes in between never matter, however often", async () => {
   }
 });
 
+test.each(["late", "short"] as const)("scrapes that this router itself is %s with count for nothing", async (want) => {
+  const harness = await startHarness({ scrape: { forgetAfterMs: 120_000 } });
+  const engine = harness.engine("a", {}, { "/metrics": vllmPage(4) });
+  await harness.apply(engine);
+  const { signals } = harness.target("a");
+  engine.paths["/metrics"] = want;
+  await untilScrapes(harness, () => engine.times("/metrics"), 8);
+  expect(signals.running).toBe(4);
+  // Those that fail while the router has time count as ever.
+  engine.paths["/metrics"] = "refused";
+  await untilScrapes(harness, () => engine.times("/metrics"), 12);
+  expectUnknown(signals);
+});
+
 test("a page that is slow to come is forgotten five seconds after it was asked for, not after it came", async () => {
   const harness = await startHarness({ scrape: { intervalMs: 60_000 } });
   const page: Answer = { status: 200, body: vllmBody, afterMs: 900 };

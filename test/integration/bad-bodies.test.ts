@@ -60,6 +60,8 @@ test.each<readonly [string, string | Buffer, string, string | null]>([
   ["an overlong encoding", Buffer.from(`{${ok},"x":"\xc0\xaf"}`, "latin1"), "invalid_utf8", null],
   ["a key twice", `{${ok},"model":"other"}`, "duplicate_key", "model"],
   ["a key twice, once escaped", `{${ok},"mod\\u0065l":"other"}`, "duplicate_key", "model"],
+  ["a key twice inside", `{${ok},"x":[{"y":1,"z":2,"y":3}]}`, "duplicate_key", "y"],
+  ["a key twice inside, once escaped", `{${ok},"x":{"model":1,"mod\\u0065l":2}}`, "duplicate_key", "model"],
   ["__proto__", `{${ok},"__proto__":{"admin":true}}`, "forbidden_key", "__proto__"],
   ["__proto__ inside, escaped", `{${ok},"x":{"\\u005f_proto__":{}}}`, "forbidden_key", "__proto__"],
   ["one level too many", `{${ok},"x":${"[".repeat(nesting)}${"]".repeat(nesting)}}`, "nesting_too_deep", null],
@@ -178,11 +180,19 @@ test.each<readonly [Readonly<Record<string, string>>, string]>([
   [{ "content-type": "multipart/form-data; boundary=x" }, "unsupported_media_type"],
   [{ "content-type": "application/jsonx" }, "unsupported_media_type"],
   [{ "content-type": ";" }, "unsupported_media_type"],
+  [{ "content-type": "application/json; charset=utf-16" }, "unsupported_media_type"],
+  [{ "content-type": 'application/json; a=b; Charset = "ISO-8859-1"' }, "unsupported_media_type"],
+  [{ "content-type": "application/vnd.api+json;charset=utf-16le" }, "unsupported_media_type"],
   [{ "content-encoding": "gzip" }, "unsupported_encoding"],
   [{ "content-encoding": "br" }, "unsupported_encoding"],
   [{ "content-encoding": "identity, gzip" }, "unsupported_encoding"],
 ])("headers %j: 415 %s", async (headers, code) => {
   await expectRefusal(await post(chatUrl(), chat(), headers), 415, code, null);
+});
+
+test.each(["utf-8", '"UTF-8"', "utf8", "us-ascii"])("a body in %s is what bodies are", async (charset) => {
+  const answer = await post(chatUrl(), chat(), { "content-type": `application/json; charset=${charset}` });
+  expect(answer.status).toBe(200);
 });
 
 test("a session header that is too long is refused by its name", async () => {

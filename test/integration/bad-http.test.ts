@@ -113,6 +113,14 @@ const garbage: readonly (readonly [string, string, number, string])[] = [
     431,
     "headers_too_large",
   ],
+  ["headers far over the limit", `GET / HTTP/1.1\r\nhost: x\r\nbig: ${"h".repeat(500_000)}`, 431, "headers_too_large"],
+  ["a path of 100 kB", `GET /${"p".repeat(100_000)} HTTP/1.1\r\nhost: x\r\n\r\n`, 414, "uri_too_long"],
+  ["a path one character over the limit", `GET /${"p".repeat(2_048)} HTTP/1.1\r\nhost: x\r\n\r\n`, 414, "uri_too_long"],
+  ["two hosts", "GET /health HTTP/1.1\r\nhost: x\r\nHOST: y\r\n\r\n", 400, "bad_request"],
+  ["the same host twice", "GET /v1/models HTTP/1.1\r\nhost: x\r\nhost: x\r\n\r\n", 400, "bad_request"],
+  ["no host", "GET /health HTTP/1.1\r\n\r\n", 400, "bad_request"],
+  ["no host for a body", "POST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}", 400, "bad_request"],
+  ["no host for a path that is not served", "GET /x HTTP/1.1\r\n\r\n", 400, "bad_request"],
   ["a path that is no URL", "GET /v1/%zz HTTP/1.1\r\nhost: x\r\n\r\n", 400, "bad_request"],
 ];
 
@@ -129,11 +137,17 @@ test.each(garbage)("%s: %i %s", async (_, bytes, status, code) => {
   await expectUnharmed();
 });
 
-test("a request without a host: 400", async () => {
+test("a path and headers at the limit pass, and HTTP/1.0 needs no host", async () => {
   const connection = await rawConnection(router.port);
-  connection.write("GET /health HTTP/1.1\r\n\r\n");
-  await connection.closed();
-  expect(connection.received()).toMatch(/^HTTP\/1\.1 400 /);
+  const own = "host: x\r\na: ".length - 2;
+  const head = `GET /health?${"q".repeat(2_048 - "/health?".length)} HTTP/1.1\r\n`;
+  connection.write(`${head}host: x\r\na: ${"h".repeat(2_048 - own - 4)}\r\n\r\n`);
+  expect(await connection.until(/\r\n\r\n/)).toMatch(/^HTTP\/1\.1 200 /);
+  connection.socket.destroy();
+  const old = await rawConnection(router.port);
+  old.write("GET /health HTTP/1.0\r\n\r\n");
+  await old.closed();
+  expect(old.received()).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 test("a target in absolute form is not sent on to an engine as it is", async () => {

@@ -90,19 +90,6 @@ test("a client that leaves before its body is whole costs nothing", async () => 
   expect(engine.requests).toEqual([]);
 });
 
-test("a client that closes its half of the connection counts as gone", async () => {
-  const engine = await httpEngine(rig, () => {});
-  const router = await rig.router({ engines: [engine.url] });
-  const connection = await rawConnection(router.port);
-  connection.write(rawPost("/v1/chat/completions", JSON.stringify(chat())));
-  await waitFor(() => engine.requests.length === 1, { what: "request at the engine" });
-  connection.socket.end();
-  await waitFor(() => engine.requests[0]?.socket.destroyed, { what: "abort at the engine", deadlineMs: atOnceMs });
-  await connection.closed();
-  expect(connection.received()).toBe("");
-  await router.untilIdle();
-});
-
 test("a slow client that stops reading is given up after the limit, and the engine with it", async () => {
   const engine = await httpEngine(rig, ({ response }) => {
     response.writeHead(200, { "content-type": "text/event-stream" });

@@ -58,8 +58,7 @@ function usageSplice(body: Buffer, { start, end }: Span): Splice {
   const text = body.toString("latin1", start, end);
   if (text === "null") return { start, end, text: '{"include_usage":true}' };
   const members = scanObject(text, 0);
-  // Of a key that stands twice, readers take the last.
-  const member = members.findLast((candidate) => memberKey(text, candidate) === "include_usage");
+  const member = members.find((candidate) => memberKey(text, candidate) === "include_usage");
   if (member) return { start: start + member.valueStart, end: start + member.valueEnd, text: "true" };
   return insertion(start + 1, '"include_usage":true', members.length === 0);
 }

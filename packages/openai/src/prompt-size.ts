@@ -142,22 +142,8 @@ function sizeOfPart(body: JsonBody, part: number): number {
 function sizeOfMembers(body: JsonBody, object: number): number {
   const behind = body.after(object);
   let bytes = 0;
-  /** By the place of the key: of a key that stands twice, readers take the last. */
-  let sizes: number[] | undefined;
   for (let key = object + 1; key < behind; key = body.after(key + 1)) {
-    const place = placeOf(body, key);
-    if (place < 0) continue;
-    const size = sizeOfPart(body, key + 1);
-    sizes ??= textKeys.map(() => 0);
-    bytes += size - sizes[place]!;
-    sizes[place] = size;
+    if (textKeys.some((name) => body.isText(key, name))) bytes += sizeOfPart(body, key + 1);
   }
   return bytes;
-}
-
-/** Which of the keys that hold text it is, or -1. */
-function placeOf(body: JsonBody, key: number): number {
-  let place = textKeys.length - 1;
-  while (place >= 0 && !body.isText(key, textKeys[place]!)) place--;
-  return place;
 }

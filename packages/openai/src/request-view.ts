@@ -70,6 +70,8 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
   const body = scanBody(bytes, limits.maxDepth);
   if (typeof body === "string") throw faultOf(body, bytes, limits);
   const members = indexMembers(body);
+  const repeated = body.repeatedKey();
+  if (repeated !== undefined) throw duplicateKey(repeated);
   const fields: Record<string, unknown> = {};
   for (const [name, { node }] of members) if (readFields.has(name)) fields[name] = body.valueAt(node);
   const model = readModel(endpoint, fields);
@@ -128,16 +130,18 @@ function indexMembers(body: JsonBody): ReadonlyMap<string, BodyMember> {
   const behind = body.after(0);
   for (let key = 1; key < behind; key = body.after(key + 1)) {
     const name = body.textOf(key);
-    if (members.has(name)) {
-      const param = name.slice(0, maxNamedKeyLength);
-      throw new EspalierError("duplicate_key", `The key ${JSON.stringify(param)} stands twice.`, { param });
-    }
+    if (members.has(name)) throw duplicateKey(name);
     if (members.size === maxTopLevelKeys) {
       throw new EspalierError("invalid_value", `The body has more than ${maxTopLevelKeys} top-level keys.`);
     }
     members.set(name, { start: body.startOf(key + 1), end: body.endOf(key + 1), node: key + 1 });
   }
   return members;
+}
+
+function duplicateKey(name: string): EspalierError {
+  const param = name.slice(0, maxNamedKeyLength);
+  return new EspalierError("duplicate_key", `The key ${JSON.stringify(param)} stands twice.`, { param });
 }
 
 function readModel(endpoint: Endpoint, fields: JsonObject): string | undefined {

@@ -6,6 +6,7 @@ import {
   chat,
   completions,
   endpointAt,
+  errorOf,
   generate,
   responses,
   smallChat,
@@ -184,10 +185,41 @@ test("a key with an escape is indexed by what it spells", () => {
   expect(view.model).toBe("m");
 });
 
-test("the same key may stand in several nested objects, and twice in one of them", () => {
-  const body = '{"model":"m","messages":[{"content":"a","content":"b"},{"content":"c"}],"tools":[{"model":1}]}';
-  expect(viewOf(chat, body).promptBytes).toBe("bc".length + '[{"model":1}]'.length);
+test("the same key may stand in several objects, also in one within another", () => {
+  const body = '{"model":"m","messages":[{"content":"a"},{"content":"c"}],"tools":[{"model":{"model":1}}]}';
+  expect(viewOf(chat, body).promptBytes).toBe("ac".length + '[{"model":{"model":1}}]'.length);
 });
+
+// Of two keys of one name, one reader of JSON takes the first and another the last: what is checked, counted and matched here
+// would not be what the engine computes. Those of the body itself were refused, those of objects in it passed.
+test.each([
+  ["of a message", '{"role":"user","content":"a","content":"b"}', "content"],
+  ["of a message, once escaped", '{"role":"user","content":"a","cont\\u0065nt":"b"}', "content"],
+  ["both escaped, in different ways", '{"\\u0072ole":"user","r\\u006fle":"b","content":"a"}', "role"],
+  ["deep in a message", '{"role":"user","content":[{"type":"text","x":[{"y":{"text":1,"b":2,"text":3}}]}]}', "text"],
+  ["that is empty", '{"role":"user","content":"a","x":{"":1,"":2}}', ""],
+  [
+    "the first and the last of many",
+    `{"content":"a","x":{${[..."abcdefghijklmnopa"].map((key) => `"${key}":1`)}}}`,
+    "a",
+  ],
+  [
+    "the last two of many, once escaped",
+    `{"x":{${[..."abcdefghijklmno"].map((key) => `"${key}":1`)},"\\u006f":1}}`,
+    "o",
+  ],
+  ["beyond ASCII", '{"role":"user","content":"a","é😀":1,"\\u00e9\\ud83d\\ude00":2}', "é😀"],
+])("a key twice %s is refused", (_, message, param) => {
+  const error = errorOf(() => viewOf(chat, `{"model":"m","messages":[${message}]}`));
+  expect([error.code, error.param]).toEqual(["duplicate_key", param]);
+});
+
+test.each(['{"content":"a","ab":1,"ba":2,"ab ":3}', '{"content":"a","\\ud800":1,"\\ud801":2,"\ufffd":3}'])(
+  "keys that differ, however little, are no duplicates: %s",
+  (message) => {
+    expect(viewOf(chat, `{"model":"m","messages":[${message}]}`).promptBytes).toBe(1);
+  },
+);
 
 test.each(["constructor", "prototype", "toString", "hasOwnProperty"])("a key %s is ordinary", (key) => {
   const body = { ...smallChat, tools: [{ properties: { [key]: { type: "string" } } }], [key]: 1 };

@@ -46,10 +46,11 @@ export class ResponseSink {
     this.#response.end();
   }
 
-  /** Ends a broken event stream so that its reader sees why. @param frame one whole event */
+  /** Ends a broken event stream so that its reader sees why, and its connection with it. @param frame one whole event */
   endWithFrame(frame: string | Buffer): void {
+    const { socket } = this.#response;
     this.#response.write(this.#missingEventEnd());
-    this.#response.end(frame);
+    this.#response.end(frame, () => socket?.destroySoon());
   }
 
   /** Ends a broken body so that its reader sees that it is broken. */

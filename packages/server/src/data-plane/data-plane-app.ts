@@ -17,12 +17,14 @@ import { holdDeclared, holdPieces } from "./body-room.ts";
 import { answerClientError } from "./client-errors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
+import { allowHalfClose } from "./half-close.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { linger } from "./linger.ts";
 import { registerModelRoutes } from "./model-routes.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
 import { readBody } from "./read-body.ts";
+import { checkHead, headRoomBytes, isJson } from "./request-head.ts";
 import { readRequestId } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 import { closing, countRefusal } from "./run-exchange.ts";
@@ -65,6 +67,7 @@ export function createDataPlaneApp(
   const app = createFastify(context, listener, openAnswers);
   openAnswers.watch(app);
   answerExpectations(app, context);
+  if (!listener.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("heldBytes", 0);
@@ -88,6 +91,12 @@ export function createDataPlaneApp(
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     if (context.drain.started || context.connections.isSurplus(request.raw.socket)) reply.header("connection", "close");
+    try {
+      checkHead(request.raw, listener.maxHeaderBytes);
+    } catch (thrown) {
+      done(asEspalierError(thrown));
+      return;
+    }
     done();
   });
   registerProbes(app, readiness);
@@ -137,7 +146,9 @@ const maxParamLength = 256;
 function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
   const { random, live } = context;
   const http = {
-    maxHeaderSize: listener.maxHeaderBytes,
+    maxHeaderSize: headRoomBytes(listener.maxHeaderBytes),
+    // `checkHead` does, and says so.
+    requireHostHeader: false,
     connectionsCheckingInterval: 1_000,
     // Fastify sets it on the server later. Node ignores it then, because its own limit for headers is longer.
     requestTimeout: listener.requestReceiveMs,
@@ -187,12 +198,6 @@ function admit(context: RouterContext, request: FastifyRequest): void {
 function countInFlight({ inFlight, metrics }: RouterContext, response: ServerResponse): void {
   metrics.inFlight(++inFlight.count);
   response.once("close", () => metrics.inFlight(--inFlight.count));
-}
-
-function isJson(contentType: string): boolean {
-  if (contentType === "application/json") return true;
-  const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
-  return type === "application/json" || (type.startsWith("application/") && type.endsWith("+json"));
 }
 
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {

@@ -1,0 +1,93 @@
+import { waitFor } from "@espalier/testing";
+import { afterEach, expect, test } from "vitest";
+import { chat, rawConnection, rawPost } from "./client.ts";
+import { httpEngine, rawEngine } from "./engines.ts";
+import { createRig } from "./rig.ts";
+
+// A client that shuts its half of the connection down behind its request (`nc -N`, some libraries) lost the request with it:
+// Node ends what is under way on such a connection. A client that is gone looks the same until something is sent to it.
+
+const rig = createRig();
+afterEach(() => rig.close());
+
+const path = "/v1/chat/completions";
+
+/** A router before an engine that answers when it is told to. */
+async function setUp() {
+  const engine = await httpEngine(rig, () => {});
+  const router = await rig.router({ engines: [engine.url] });
+  const arrived = (count = 1) => waitFor(() => engine.requests.length === count, { what: "request at the engine" });
+  return { engine, router, arrived };
+}
+
+test("a client that has shut its half down gets its answer, and the connection ends with it", async () => {
+  const { engine, router, arrived } = await setUp();
+  const connection = await rawConnection(router.port);
+  connection.socket.end(rawPost(path, JSON.stringify(chat())));
+  await arrived();
+  await connection.until(/^HTTP\/1\.1 102 Processing\r\n\r\n/);
+  engine.requests[0]!.response.writeHead(200, { "content-type": "application/json" }).end('{"late":true}');
+  await connection.closed();
+  expect(connection.received()).toMatch(
+    /^(HTTP\/1\.1 102 Processing\r\n\r\n)+HTTP\/1\.1 200 OK\r\n[\s\S]+\{"late":true\}/,
+  );
+  await router.untilIdle();
+});
+
+test("a stream that is under way goes on to its end", async () => {
+  const { engine, router, arrived } = await setUp();
+  const connection = await rawConnection(router.port);
+  connection.write(rawPost(path, JSON.stringify(chat({ stream: true }))));
+  await arrived();
+  const { response } = engine.requests[0]!;
+  response.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n");
+  await connection.until(/data: 1/);
+  connection.socket.end();
+  // What comes behind the end of the client's half has the router read that first.
+  const other = await rawConnection(router.port);
+  other.write("GET /health HTTP/1.1\r\nhost: r\r\n\r\n");
+  await other.until(/200 OK/);
+  response.write("data: 2\n\n");
+  await connection.until(/data: 2/);
+  response.end("data: [DONE]\n\n");
+  await connection.closed();
+  expect(connection.received()).toMatch(/data: \[DONE\]/);
+  expect(connection.received()).not.toContain("102 Processing");
+  other.socket.destroy();
+  await router.untilIdle();
+});
+
+test("a client that is gone is still found out before there is an answer, and its engine is told", async () => {
+  const { engine, router, arrived } = await setUp();
+  const connection = await rawConnection(router.port);
+  connection.write(rawPost(path, JSON.stringify(chat())));
+  await arrived();
+  connection.socket.destroy();
+  await waitFor(() => engine.requests[0]?.socket.destroyed, { what: "end of the engine's request" });
+  await router.untilIdle();
+});
+
+test("a client of HTTP/1.0 that shuts its half down is gone", async () => {
+  const { engine, router, arrived } = await setUp();
+  const connection = await rawConnection(router.port);
+  connection.socket.end(rawPost(path, JSON.stringify(chat())).replace("HTTP/1.1", "HTTP/1.0"));
+  await arrived();
+  await waitFor(() => engine.requests[0]?.socket.destroyed, { what: "end of the engine's request" });
+  await connection.closed();
+  expect(connection.received()).toBe("");
+  await router.untilIdle();
+});
+
+test("a connection ends behind the error frame of a stream, and takes no further request", async () => {
+  const engine = await rawEngine(rig, (socket, index) => {
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    socket.write(`${head}9\r\ndata: 1\n\n\r\n`, () => index === 0 && socket.resetAndDestroy());
+  });
+  const router = await rig.router({ engines: [engine.url] });
+  const connection = await rawConnection(router.port);
+  connection.write(rawPost(path, JSON.stringify(chat({ stream: true }))));
+  await connection.closed();
+  expect(connection.received()).toMatch(/data: 1\n\n[\s\S]*"error"[\s\S]*\r\n0\r\n\r\n$/);
+  expect(connection.received()).not.toMatch(/\r\nconnection: close\r\n/i);
+  await router.untilIdle();
+});

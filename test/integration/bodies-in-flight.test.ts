@@ -11,10 +11,13 @@ const bytes = async (router: RunningRouter): Promise<number> =>
   (await router.metrics()).sum("espalier_request_body_bytes");
 
 /** A router that takes 10,000 bytes at a time, before an engine that answers when it is told to. */
-async function setUp() {
+async function setUp({ streams = false } = {}) {
   const held: (() => void)[] = [];
   const engine = await httpEngine(rig, ({ response }) => {
-    held.push(() => response.writeHead(200, { "content-type": "application/json" }).end("{}"));
+    held.push(() => {
+      if (streams) response.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n");
+      else response.writeHead(200, { "content-type": "application/json" }).end("{}");
+    });
   });
   const config = { limits: { "max-body-bytes-in-flight": 10_000, "max-body-bytes": 50_000 } };
   const router = await rig.router({ engines: [engine.url], config });
@@ -72,4 +75,31 @@ test("bodies that declare no length count as they come, and go with their connec
   await waitFor(() => engine.requests.length === 1, { what: "request at the engine" });
   held[0]!();
   expect((await after.head).statusCode).toBe(200);
+});
+
+// A body was held, and counted, until its answer had ended, though nothing is sent again once that has begun: a few long
+// streams with large prompts had further requests refused for minutes.
+test("the room of a body is free as soon as its answer has begun, while the stream goes on", async () => {
+  const { router, engine, held, url } = await setUp({ streams: true });
+  const streams = [];
+  for (let at = 1; at <= 4; at++) {
+    const stream = openPost(url, ofSize(6_000));
+    await waitFor(() => engine.requests.length === at, { what: "request at the engine" });
+    expect((await post(url, ofSize(6_000))).status).toBe(429);
+    held.pop()!();
+    expect((await stream.head).statusCode).toBe(200);
+    await waitFor(async () => (await bytes(router)) === 0, { what: "room" });
+    streams.push(stream);
+  }
+  expect((await router.admin("GET", "/admin/status")).json.inFlight).toBe(4);
+  // It is given back once: the ends of the streams change nothing.
+  for (const { response } of engine.requests) response.end("data: [DONE]\n\n");
+  await Promise.all(streams.map(({ body }) => body));
+  await router.untilIdle();
+  await waitFor(async () => (await bytes(router)) === 0, { what: "no bytes" });
+  const last = openPost(url, ofSize(6_000));
+  await waitFor(() => engine.requests.length === 5, { what: "request at the engine" });
+  expect((await post(url, ofSize(6_000))).status).toBe(429);
+  engine.requests[4]!.response.end();
+  expect((await last.head).statusCode).toBe(200);
 });

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import { Client, type Dispatcher } from "undici";
 import type { Dialer } from "./dial.ts";
+import { PiecedBody, type WireBody } from "./wire-body.ts";
 
 const ignore = (): void => {};
 
@@ -9,7 +10,7 @@ export interface WireRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: readonly string[];
-  readonly body: Buffer | null;
+  readonly body: WireBody;
 }
 
 /**
@@ -57,7 +58,13 @@ export class Connection {
   }
 
   dispatch(request: WireRequest, handler: Dispatcher.DispatchHandler): void {
-    this.#client.dispatch(request as Dispatcher.DispatchOptions, handler);
+    const { headers, body } = request;
+    // Of a body in pieces undici does not know the length.
+    const wire =
+      body instanceof PiecedBody
+        ? { ...request, headers: [...headers, "content-length", String(body.sizeBytes)] }
+        : request;
+    this.#client.dispatch(wire as unknown as Dispatcher.DispatchOptions, handler);
   }
 
   /** Stops reading. What is parsed already still arrives: at most one read of the socket, 64 KiB. */

@@ -8,9 +8,9 @@ import type { Exchange, ExchangeOutcome, Upstream } from "./exchange.ts";
 import { type FailureKind, isFreeToRetry } from "./failure.ts";
 import type { ForwardContext } from "./forward-context.ts";
 import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
-import { joinBody } from "./join-body.ts";
 import { ResponseSink } from "./response-sink.ts";
 import { retryAfterMs } from "./retry-after.ts";
+import { PiecedBody, type WireBody, wireBody } from "./wire-body.ts";
 
 type Choice = ReturnType<Exchange["next"]>;
 
@@ -26,7 +26,9 @@ export class Forwarding implements AttemptOwner {
   readonly #record: AttemptRecord;
   readonly #settled: (outcome: ExchangeOutcome) => void;
   #baseHeaders: readonly string[] = [];
-  #body: Buffer | null = null;
+  /** Of the exchange, and what goes to the engine of the present attempt. */
+  #body: WireBody = null;
+  #sent: WireBody = null;
   #head: AnswerHead;
   #attempt: Attempt | undefined;
   #upstream: Upstream | undefined;
@@ -63,7 +65,7 @@ export class Forwarding implements AttemptOwner {
     this.#context.budget.earn();
     try {
       this.#baseHeaders = requestHeaders(this.#exchange);
-      this.#body = joinBody(this.#exchange.body);
+      this.#body = wireBody(this.#exchange.body);
       this.#launch(this.#choose());
     } catch (thrown) {
       this.#crash(thrown);
@@ -167,12 +169,8 @@ export class Forwarding implements AttemptOwner {
     try {
       const pool = pools.of(upstream.url);
       const headers = withUpstreamHeaders(this.#baseHeaders, upstream);
-      const request = {
-        method,
-        path: pool.pathPrefix + path,
-        headers,
-        body: upstream.body ? joinBody(upstream.body) : this.#body,
-      };
+      this.#sent = upstream.body ? wireBody(upstream.body) : this.#body;
+      const request = { method, path: pool.pathPrefix + path, headers, body: this.#sent };
       const terms = { deadlineMs: deadlineMs ?? Number.POSITIVE_INFINITY, copies: this.#record.copies };
       this.#attempt = new Attempt(this, pool, request, deadlines, options, terms);
     } catch (thrown) {
@@ -240,10 +238,19 @@ export class Forwarding implements AttemptOwner {
       return undefined;
     }
     this.#committed = true;
+    this.#letGoOfBody(upstream);
     this.#eventStream = reply.takesFrames;
     observer.responseStarted?.(upstream, this.#status, reply.headers);
     if (judged !== undefined) observer.firstByte?.(upstream);
     return judged;
+  }
+
+  /** Nothing is sent again once the answer has begun. */
+  #letGoOfBody({ key, url, headers }: Upstream): void {
+    for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.letGo();
+    this.#body = null;
+    this.#sent = null;
+    this.#upstream = { key, url, headers };
   }
 
   /** Ends an attempt that could go on; others may follow. */

@@ -4,9 +4,9 @@ import type { Deadlines } from "./deadlines.ts";
 import type { Exchange, Upstream } from "./exchange.ts";
 import type { FailureKind } from "./failure.ts";
 import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
-import { joinBody } from "./join-body.ts";
 import { RequestCopies } from "./request-copies.ts";
 import type { UpstreamPools } from "./upstream-pools.ts";
+import { wireBody } from "./wire-body.ts";
 
 /** A request beside a client's own, to one engine, whose answer the client does not see. */
 export interface SideRequest
@@ -50,7 +50,7 @@ export function sendSideRequest({ pools, deadlines, options }: SideContext, requ
     const { upstream, method, path } = request;
     const pool = pools.of(upstream.url);
     const headers = withUpstreamHeaders(requestHeaders(request), upstream);
-    const wire = { method, path: pool.pathPrefix + path, headers, body: joinBody(request.body) };
+    const wire = { method, path: pool.pathPrefix + path, headers, body: wireBody(request.body) };
     const owner = new SideAnswer(request.keptBytes, settle);
     const terms = { deadlineMs: Number.POSITIVE_INFINITY, copies: request.copies ?? new RequestCopies() };
     attempt = new Attempt(owner, pool, wire, deadlines, options, terms);

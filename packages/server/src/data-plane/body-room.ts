@@ -5,7 +5,7 @@ import type { RouterContext } from "./router-context.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Bytes that count for it among the bodies in flight; negative once its answer has ended. */
+    /** Bytes that count for it among the bodies in flight; negative once its answer has begun or ended. */
     heldBytes: number;
   }
 }
@@ -13,7 +13,7 @@ declare module "fastify" {
 type Room = Pick<RouterContext, "inFlight" | "live">;
 
 /**
- * Counts what a body declares before any of it is read, until the answer has ended: it may be sent again until then.
+ * Counts what a body declares before any of it is read, until the answer has begun: it may be sent again until then.
  *
  * @throws EspalierError `overloaded` where there is no room for it
  */
@@ -27,10 +27,14 @@ export function holdDeclared(room: Room, request: FastifyRequest, response: Serv
   const { inFlight } = room;
   inFlight.bodyBytes += declared;
   request.heldBytes = declared;
-  response.once("close", () => {
-    inFlight.bodyBytes -= request.heldBytes;
-    request.heldBytes = -1;
-  });
+  response.once("close", () => letGoOfBody(room, request));
+}
+
+/** Gives back what a body counts for, and the body itself; once the answer has begun it is not sent again. */
+export function letGoOfBody({ inFlight }: Pick<Room, "inFlight">, request: FastifyRequest): void {
+  request.body = undefined;
+  if (request.heldBytes > 0) inFlight.bodyBytes -= request.heldBytes;
+  request.heldBytes = -1;
 }
 
 /** @returns counts a piece of a body that declares no length, and says what is wrong when there is no room for it */

@@ -21,7 +21,7 @@ import { SplitRun, type SplitStep } from "../disaggregation/split-run.ts";
 import { answerHeaders } from "./answer-headers.ts";
 import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
 import { leaveAlone } from "./leave-alone.ts";
-import type { PlannedRequest } from "./planned-request.ts";
+import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { reportOutcome } from "./report-outcome.ts";
 import type { RouterContext } from "./router-context.ts";
 import { selectSure } from "./select-sure.ts";
@@ -36,7 +36,6 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
   readonly path: string;
   readonly headers: readonly string[];
   readonly ownHeaders: readonly string[];
-  readonly body: readonly Buffer[];
   readonly requestId: string;
   readonly family: ApiFamily;
   readonly forwardAuthorization: boolean;
@@ -78,7 +77,6 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
     this.path = plan.path;
     this.headers = plan.headers;
     this.ownHeaders = plan.ownHeaders;
-    this.body = plan.body;
     this.requestId = plan.requestId;
     this.family = plan.family;
     this.deadlineMs = plan.answerDueMs ?? Number.POSITIVE_INFINITY;
@@ -92,6 +90,10 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
       const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
       return verdict === "pass" && this.#split ? this.#split.judge(status, head, ended) : verdict;
     };
+  }
+
+  get body(): PlannedRequest["body"] {
+    return this.#plan.body;
   }
 
   /** Its turn has come. It goes to one of these targets. */
@@ -195,6 +197,7 @@ export class InferenceExchange implements Exchange, ExchangeObserver {
 
   responseStarted(_: Upstream, status: number, headers: readonly string[] = []): void {
     this.#plan.trace?.answered(status);
+    dropBody(this.#plan);
     if (status === 429 || status === 503) leaveAlone(this.#plan, this.#selection, retryAfterMs(headers));
     if (status >= 400) this.#withdraw();
     if (status >= 500) this.#permit?.failure(`status ${status}`);

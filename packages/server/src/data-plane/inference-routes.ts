@@ -13,6 +13,7 @@ import { type BodyFields, planService } from "../admission/plan-service.ts";
 import type { SplitSource } from "../disaggregation/split-source.ts";
 import { largeBodyBytes, type ReadPrompt } from "../large-bodies/large-bodies.ts";
 import { describeRequest } from "../tracing/describe-request.ts";
+import { letGoOfBody } from "./body-room.ts";
 import { locateResponse } from "./locate-response.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { refuseReserved } from "./refuse-reserved.ts";
@@ -112,6 +113,7 @@ function planView(
     headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
+    letGo: letGoOf(context, request),
     requestId: request.id,
     pool,
     targets,
@@ -133,14 +135,11 @@ function planView(
     answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
   });
   if (!policyCatalogue[pool.policy.name].readsPrefixes || endpoint.kind !== "generate") return plan(undefined);
-  const prompt = context.prefix.reader.read({
-    model,
-    parent,
-    endpoint: endpoint.id,
-    body: view.body,
-    estimatedTokens,
-    large: readPrompt && { readPrompt, sizeBytes: received.length },
-  });
+  const { reader } = context.prefix;
+  const source = { model, parent, endpoint: endpoint.id, body: view.body, estimatedTokens };
+  const prompt = readPrompt
+    ? reader.readLarge(source, { readPrompt, sizeBytes: received.length })
+    : reader.read(source);
   const planRead = (read: PromptBlocks | undefined): PlannedRequest => {
     const { from = "size", tokens = estimatedTokens } = read ?? {};
     trace?.step("tokenize", readMs, { "espalier.prompt_from": from, "espalier.prompt_tokens": tokens });
@@ -148,6 +147,9 @@ function planView(
   };
   return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
 }
+
+/** Not in a closure of the plan's, which would hold the body as well. */
+const letGoOf = (context: RouterContext, request: FastifyRequest) => () => letGoOfBody(context, request);
 
 /** Nearly always there is one of the two at most. */
 function withSet(fields: BodyFields, set: BodyFields | undefined): BodyFields {

@@ -9,8 +9,12 @@ import type { RequestTrace } from "../tracing/request-trace.ts";
 
 /** Everything that is known of one request before an engine is chosen. */
 export interface PlannedRequest
-  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "body" | "requestId">,
+  extends Pick<Exchange, "family" | "method" | "path" | "headers" | "requestId">,
     RoutedRequest {
+  /** Empty once the answer has begun, as what is made of it is gone then: `bodyWith` and `split`. */
+  body: readonly Buffer[];
+  /** Gives back the client's body and the room that it takes. */
+  readonly letGo: () => void;
   readonly ownHeaders: readonly string[];
   /** Undefined for a request that is not recorded. */
   readonly trace?: RequestTrace | undefined;
@@ -27,13 +31,21 @@ export interface PlannedRequest
    * The body with further keys set, as JSON text, for an engine that is expected to compute so many milliseconds on the
    * prompt; for requests for a LoRA adapter, and where engines are told what they compute.
    */
-  readonly bodyWith?: ((set: Readonly<Record<string, string>>, workMs: number) => readonly Buffer[]) | undefined;
+  bodyWith?: ((set: Readonly<Record<string, string>>, workMs: number) => readonly Buffer[]) | undefined;
   /** What the legs of two engines are made of; absent for what one engine serves in any case. */
-  readonly split?: SplitSource | undefined;
+  split?: SplitSource | undefined;
   /** Undefined for what never waits: it costs engines next to nothing. */
   readonly service?: ServiceClass | undefined;
   /** When the request was complete, on the clock's monotonic axis. */
   readonly acceptedMs: number;
   /** When its answer must be complete, on the same axis; never unless given. */
   readonly answerDueMs?: number;
+}
+
+/** Lets the body go once it is sent no more: the answer that has begun may be a long stream. */
+export function dropBody(plan: PlannedRequest): void {
+  plan.body = [];
+  plan.bodyWith = undefined;
+  plan.split = undefined;
+  plan.letGo();
 }

@@ -4,6 +4,7 @@ import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { forwardAdmitted } from "../admission/forward-admitted.ts";
 import { endRefused } from "../tracing/end-trace.ts";
+import { letGoOfBody } from "./body-room.ts";
 import { replyWithError } from "./error-reply.ts";
 import { InferenceExchange } from "./inference-exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
@@ -81,6 +82,7 @@ export function passOn(
     headers: clientHeaders(context, request),
     ownHeaders: ownHeaders(context, request),
     body,
+    letGo: () => letGoOfBody(context, request),
     requestId: request.id,
     features: {
       promptTokens: Math.ceil((body[0]?.length ?? 0) / bytesPerToken),

@@ -16,7 +16,6 @@ import {
   withinBudget,
 } from "@espalier/tokenizer";
 import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
-import type { PromptTerms } from "../large-bodies/large-body-messages.ts";
 import { globPattern } from "../routing/glob-pattern.ts";
 import { BodyRequest } from "./body-request.ts";
 
@@ -30,18 +29,20 @@ export interface PromptSource {
   readonly body: JsonBody;
   /** Tokens of the prompt as far as its size tells. */
   readonly estimatedTokens: number;
-  /** For a body that is read in a thread, of which `body` has only what is not large. */
-  readonly large?: { readonly readPrompt: ReadPrompt; readonly sizeBytes: number } | undefined;
+}
+
+/** A body that is read in a thread, of which the source has only what is not large. */
+export interface LargePrompt {
+  readonly readPrompt: ReadPrompt;
+  readonly sizeBytes: number;
 }
 
 /** Cuts prompts into blocks. */
 export interface PromptReader extends Startable {
-  /**
-   * At once when nearly everything is known, else within the budget. It never fails.
-   *
-   * @returns undefined for a large body that takes longer
-   */
-  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks | undefined>;
+  /** At once when nearly everything is known, else within the budget. It never fails. */
+  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks>;
+  /** Undefined when the thread takes longer than the budget, which there is for each MiB of the body. It never fails. */
+  readLarge(source: PromptSource, large: LargePrompt): Promise<PromptBlocks | undefined>;
   /** Why the first prompts would not be counted in time; empty once the threads have loaded what they need. */
   readonly waitingFor: readonly string[];
 }
@@ -139,11 +140,9 @@ class ConfiguredReader implements PromptReader {
     return this.#isWarm ? [] : ["the tokenizers are being loaded"];
   }
 
-  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks | undefined> {
+  read(source: PromptSource): PromptBlocks | Promise<PromptBlocks> {
     const { model, parent = model } = source;
-    const known = this.#entries.find(({ patterns }) => patterns.some((pattern) => pattern.test(parent)));
-    if (source.large)
-      return this.#readLarge(source, source.large, { folder: known?.folder, dialect: this.#dialectOf(parent, known) });
+    const known = this.#entryOf(parent);
     const tokenizer = known?.tokenizerOf(parent) ?? this.#bytes;
     if (!tokenizer) throw new TypeError("the reader has not been started");
     const request = new BodyRequest(source.endpoint, source.body, this.#dialectOf(parent, known));
@@ -151,19 +150,22 @@ class ConfiguredReader implements PromptReader {
     return this.#readBy(tokenizer, request, source);
   }
 
-  async #readLarge(
-    source: PromptSource,
-    { readPrompt, sizeBytes }: NonNullable<PromptSource["large"]>,
-    of: Pick<PromptTerms, "folder" | "dialect">,
-  ): Promise<PromptBlocks | undefined> {
-    const { blockSize, cacheBytes, scheduler, budgetMs, logger } = this.#options;
-    const work = readPrompt({ ...of, blockSize, cacheBytes }).catch((error: Error) => {
+  async readLarge(source: PromptSource, { readPrompt, sizeBytes }: LargePrompt): Promise<PromptBlocks | undefined> {
+    const { blockSize, cacheBytes, scheduler, logger } = this.#options;
+    const { model, parent = model } = source;
+    const known = this.#entryOf(parent);
+    const dialect = this.#dialectOf(parent, known);
+    const work = readPrompt({ folder: known?.folder, dialect, blockSize, cacheBytes }).catch((error: Error) => {
       logger.warn("the prompt of a large body was not read", { reason: error.message });
       return undefined;
     });
-    const terms = { scheduler, budgetMs: budgetMs * Math.ceil(sizeBytes / budgetedBytes), meanwhile: () => undefined };
-    const view = await withinBudget(work, terms);
+    const budgetMs = this.#options.budgetMs * Math.ceil(sizeBytes / budgetedBytes);
+    const view = await withinBudget(work, { scheduler, budgetMs, meanwhile: () => undefined });
     return view && this.#blocksOf(this.#bytes!, view, source);
+  }
+
+  #entryOf(model: string): Entry | undefined {
+    return this.#entries.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)));
   }
 
   #dialectOf(model: string, entry: Entry | undefined): ChatDialect {

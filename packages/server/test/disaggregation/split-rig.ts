@@ -119,7 +119,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
   };
   return {
     ...{ family: "openai", method: "POST", path: endpoint.path, headers: [], ownHeaders: [], body: [bytes] },
-    ...{ requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
+    ...{ letGo: () => {}, requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
     ...{ targets: fleet.fleet.pool("m"), onlyEngine: undefined },
     features: { promptTokens: 8_000, expectedOutputTokens: 50, sessionKey: undefined, prefixKey: undefined },
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },

@@ -55,6 +55,7 @@ function compileListeners(tree: ConfigTree) {
       hasDashboard: admin.dashboard,
     },
     apiKeys: tree["api-keys"].map(compileApiKey),
+    corsOrigins: tree.cors.origins,
     timeouts: {
       connectMs: timeouts.connect,
       firstByteMs: timeouts["first-byte"],

@@ -116,6 +116,8 @@ export interface CompiledConfig {
   };
   /** Empty leaves the router open. */
   readonly apiKeys: readonly ApiKey[];
+  /** Of pages in browsers that may call the API; `*` stands for all. */
+  readonly corsOrigins: readonly string[];
   readonly engines: readonly EngineSpec[];
   /** A file for `parseEnginesFile`. */
   readonly enginesFile: string | undefined;

@@ -12,6 +12,7 @@ const reloadablePaths = [
     "models.aliases",
     "models.splits",
     "api-keys",
+    "cors",
     "session-key",
     "inject-usage",
   ],

@@ -194,6 +194,7 @@ const counts: readonly (readonly [string, number, (count: number) => string])[] 
     (n) => `models: { splits: { s: [${repeated(n, (at) => `{ model: m${at}, weight: 1 }`)}] } }`,
   ],
   ["session key sources", 16, (n) => `session-key: [${repeated(n, (at) => `"body:f${at}"`)}]`],
+  ["origins", 1_000, (n) => `cors: { origins: [${repeated(n, (at) => `"https://o${at}"`)}] }`],
   ["forwarded paths", 1_000, (n) => `forward-paths: [${repeated(n, (at) => `/p${at}`)}]`],
   ["retried statuses", 100, (n) => `retry: { statuses: [${repeated(n, (at) => `${500 + (at % 100)}`)}] }`],
 ];
@@ -225,6 +226,7 @@ const lengths: readonly (readonly [string, number, (length: number) => string])[
   ["an adapter's path", 4_096, (n) => `models: { adapters: { a: { model: m, path: ${"p".repeat(n)} } } }`],
   ["an engine's key", 4_096, (n) => `pools: [{ models: [a], engine-api-key: ${"k".repeat(n)} }]`],
   ["a session key source", 133, (n) => `session-key: ["body:${"f".repeat(n - 5)}"]`],
+  ["an origin", 512, (n) => `cors: { origins: ["https://${"o".repeat(n - 8)}"] }`],
   ["a forwarded path", 1_024, (n) => `forward-paths: [/${"p".repeat(n - 1)}]`],
   ["a health path", 1_024, (n) => `health: { path: /${"p".repeat(n - 1)} }`],
   ["a file's path", 4_096, (n) => `engines-file: ${"p".repeat(n)}`],

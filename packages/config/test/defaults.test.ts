@@ -85,6 +85,7 @@ test("without any source the configuration is complete", () => {
       joinGraceMs: 3_000,
     },
     tracing: { endpoint: undefined, headers: {}, serviceName: "espalier-router", sampleShare: 0.01 },
+    corsOrigins: [],
     forwardPaths: [],
     injectUsage: true,
     trustTransferFields: false,
@@ -184,6 +185,7 @@ prefix: { block-size: 32, seed: other, placement-ttl: 1m, placement-tokens: 4096
 kv-events: { mode: "off", listen: "tcp://*:5557", max-replays: 2 }
 mesh: { backend: peers, router-id: r-1, cluster: c, events: direct, host: 0.0.0.0, port: 7946, advertise: "r-1.mesh:7946", seeds: ["mesh:7946", "[::1]:7947", _mesh._tcp.mesh], seed-servers: ["10.0.0.53:5353"], seeds-file: /s.yaml, seed-services: ["ai/peers:mesh"], seed-pods: [{ selector: app=e, namespace: ai, port: 7946 }], secret: secret-of-the-mesh, accepted-secrets: [older-secret-of-the-mesh], tls: { cert-file: /mc, key-file: /mk, ca-file: /mca }, redis-url: "redis://:pw@r", join-grace: 5s }
 tracing: { endpoint: "https://c:4318/x", headers: "x-a=1,authorization=Bearer%20t", service-name: s, sample: 0.5 }
+cors: { origins: ["https://chat.example.com", "http://localhost:3000"] }
 forward-paths: ["/v1/audio/*"]
 inject-usage: false
 trust-transfer-fields: true
@@ -279,6 +281,7 @@ test("every key of the file has its place in the compiled form", () => {
       joinGraceMs: 5_000,
     },
     tracing: { endpoint: "https://c:4318/x", serviceName: "s", sampleShare: 0.5 },
+    corsOrigins: ["https://chat.example.com", "http://localhost:3000"],
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
     trustTransferFields: true,

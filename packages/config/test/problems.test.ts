@@ -195,3 +195,10 @@ test("nothing is left behind on the prototypes of objects", () => {
   ]);
   expect(Object.getPrototypeOf(loadConfig({}).models.aliases)).toBe(Object.prototype);
 });
+
+test.each(["https://a/", "https://A", "a.example.com", "https://*.a", "null"])("%s is no origin", (origin) => {
+  const expected = "an origin in lower case, such as https://chat.example.com, or *";
+  expect(problemsOf(`cors: { origins: ["${origin}"] }`)).toEqual([
+    `cors.origins[0]: ${JSON.stringify(origin)} is not ${expected} (e.yaml:1:19)`,
+  ]);
+});

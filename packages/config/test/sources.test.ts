@@ -231,6 +231,7 @@ const samples: Readonly<Record<string, string>> = {
   "mesh.tls.ca-file": "/ca",
   "mesh.redis-url": "***",
   "mesh.join-grace": "7s",
+  "cors.origins": "https://a",
   "forward-paths": "/a/*",
   "inject-usage": "false",
   "trust-transfer-fields": "true",

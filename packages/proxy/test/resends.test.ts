@@ -2,8 +2,8 @@ import type { Socket } from "node:net";
 import { RequestCopies } from "@espalier/proxy";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { deadUrl, namedEngine, rawEngine } from "./engines.ts";
-import { createRig, send } from "./rig.ts";
+import { deadUrl, httpEngine, namedEngine, rawEngine } from "./engines.ts";
+import { createRig, postHead, rawClient, send } from "./rig.ts";
 
 /*
  * One prompt could take a whole fleet down: a connection that was reset after the request had been sent counted like one
@@ -121,4 +121,21 @@ test("what is sent again takes a connection of its own, so that it is not lost t
   expect((await send(rig.port)).body.toString()).toBe("ok");
   expect((await send(rig.port)).body.toString()).toBe("ok");
   expect(second.engines[0]!.sockets).toHaveLength(2);
+});
+
+test.each([
+  ["in one piece", [200_000]],
+  ["in pieces", [70_000, 3, 140_000]],
+  ["of the size up to which pieces are joined", [131_071, 1]],
+] as const)("a large body %s is sent whole again, with its length", async (_, sizes) => {
+  const body = sizes.map((size, at) => Buffer.alloc(size, 97 + at));
+  const broken = await rawEngine((socket) => socket.resetAndDestroy());
+  const engine = await httpEngine(({ response }) => response.write("begun"));
+  const rig = await createRig({ engines: [broken.url, engine.url], exchange: () => ({ body }) });
+  const client = rawClient(rig.port, postHead);
+  await client.received("begun");
+  const [seen] = engine.requests;
+  expect(seen!.body.equals(Buffer.concat(body))).toBe(true);
+  expect(seen!.headers["content-length"]).toBe(String(seen!.body.length));
+  expect(rig.events).toContain("fail a reset");
 });

@@ -35,6 +35,7 @@ export function fleetOptions({ health, scrape, breaker }: CompiledConfig): Fleet
 export function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
   return {
     apiKeys: config.apiKeys,
+    corsOrigins: config.corsOrigins,
     sessionKeyLadder: config.sessionKey,
     maxNesting: config.limits.maxNesting,
     maxConcurrentRequests: config.limits.maxConcurrentRequests,

@@ -5,7 +5,7 @@ import { disaggregation } from "./disaggregation.ts";
 import { discovery } from "./discovery.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
 import { flag } from "./leaf.ts";
-import { admin, apiKeys, drain, limits, listen, log, processes, timeouts } from "./listeners.ts";
+import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts } from "./listeners.ts";
 import { mesh } from "./mesh.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./prefix.ts";
 import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
@@ -20,6 +20,7 @@ export const configSchema = section("Configuration of Espalier.", {
   processes,
   admin,
   "api-keys": apiKeys,
+  cors,
   engines,
   "engines-file": Type.Optional(enginesFile),
   discovery,

@@ -81,6 +81,22 @@ export const apiKeys = list(
   { description: "Keys that clients may use. Empty leaves the router open.", maxItems: 10_000 },
 );
 
+export const cors = section("Pages in browsers that may call the API.", {
+  origins: list(
+    text({
+      description: "An origin, such as `https://chat.example.com`, or `*` for all.",
+      maxLength: 512,
+      pattern: "^(?:\\*|[a-z][a-z0-9+.-]*://[^\\s/?#,*A-Z]+)$",
+      expected: "an origin in lower case, such as https://chat.example.com, or *",
+    }),
+    {
+      description:
+        "Origins of pages whose scripts may read answers (CORS). Empty leaves browsers to refuse, and `OPTIONS` is answered with 405.",
+      maxItems: 1_000,
+    },
+  ),
+});
+
 export const timeouts = section("How long is waited for clients and engines.", {
   connect: duration({
     description: "For a connection to an engine.",
@@ -141,7 +157,7 @@ export const limits = section("Bounds on what the router takes on.", {
     maximum: "1GiB",
   }),
   "max-header-bytes": size({
-    description: "Largest sum of a request's headers.",
+    description: "Largest sum of a request's headers, and largest path.",
     default: "32KiB",
     minimum: "1KiB",
     maximum: "1MiB",

@@ -15,6 +15,7 @@ import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
 import { holdDeclared, holdPieces } from "./body-room.ts";
 import { answerClientError } from "./client-errors.ts";
+import { answerPreflight, corsHeaders, isPreflight } from "./cors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
 import { allowHalfClose } from "./half-close.ts";
@@ -91,6 +92,7 @@ export function createDataPlaneApp(
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     if (context.drain.started || context.connections.isSurplus(request.raw.socket)) reply.header("connection", "close");
+    if (request.headers.origin !== undefined && greetPage(context, app, request, reply)) return;
     try {
       checkHead(request.raw, listener.maxHeaderBytes);
     } catch (thrown) {
@@ -126,6 +128,28 @@ export function createDataPlaneApp(
     served.setNotFoundHandler((request, reply) => notFound(context, app, request, reply));
   });
   return app;
+}
+
+/**
+ * Has the answer to a page in a browser say whether the page may read it. The proxy writes headers of engines over these, so
+ * engines are not told of pages.
+ *
+ * @returns whether that was the whole question
+ */
+function greetPage(
+  context: RouterContext,
+  app: FastifyInstance,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): boolean {
+  const headers = corsHeaders(context.live.settings.corsOrigins, request.headers.origin);
+  if (!headers) return false;
+  for (const [name, value] of Object.entries(headers)) reply.raw.setHeader(name, value);
+  const methods = isPreflight(request) ? allowedMethods(app, pathOf(request)) : [];
+  if (methods.length === 0) return false;
+  reply.hijack();
+  answerPreflight(reply.raw, request, methods);
+  return true;
 }
 
 /**

@@ -26,6 +26,8 @@ import type { StoredResponses } from "./stored-responses.ts";
 /** What the data plane reads of the configuration. */
 export interface DataPlaneSettings {
   readonly apiKeys: readonly ApiKey[];
+  /** Of pages in browsers that may call the API; `*` stands for all. */
+  readonly corsOrigins: readonly string[];
   readonly sessionKeyLadder: readonly SessionKeySource[];
   readonly maxNesting: number;
   readonly maxConcurrentRequests: number;

@@ -103,7 +103,10 @@ export function clientHeaders({ live }: RouterContext, { raw, headers }: Fastify
   const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
   // It goes with a trace that the router does not continue.
   const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
-  return isLost ? withoutHeader(trusted, "tracestate") : trusted;
+  const traced = isLost ? withoutHeader(trusted, "tracestate") : trusted;
+  // Engines would have an opinion of their own of which pages may read the answer.
+  const isOfPage = headers.origin !== undefined && live.settings.corsOrigins.length > 0;
+  return isOfPage ? withoutHeader(traced, "origin") : traced;
 }
 
 function withoutHeader(pairs: readonly string[], lowerName: string): readonly string[] {

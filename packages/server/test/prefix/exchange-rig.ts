@@ -87,7 +87,14 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   } as unknown as RouterContext;
   const plan: PlannedRequest = {
     ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], ownHeaders: [], body: [] },
-    ...{ letGo: () => {}, requestId: "r-1", endpointId: "completions", pool, targets: scripted.fleet.pool("m"), onlyEngine: undefined },
+    ...{
+      letGo: () => {},
+      requestId: "r-1",
+      endpointId: "completions",
+      pool,
+      targets: scripted.fleet.pool("m"),
+      onlyEngine: undefined,
+    },
     features: { promptTokens: 100, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined },
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },
   };

@@ -1,4 +1,5 @@
 import { makeRoom, nodesOf } from "./nodes.ts";
+import { findRepeatedKey } from "./repeated-key.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -12,9 +13,7 @@ const kinds: readonly (JsonKind | undefined)[] = [
   ...([undefined, "object", "array", "number", "true", "false", "null", undefined] as const),
   ...(["string", "string", "string", "string"] as const),
 ];
-const [objectKind, arrayKind, escapedBits, keyKind] = [1, 2, 9, 10];
-/** Keys that are compared with each other, which is quicker for so few than to look them up. */
-const comparedKeys = 8;
+const [arrayKind, escapedBits, keyKind] = [2, 9, 10];
 
 /** What UTF-8 has for half a surrogate pair. */
 const replacement = "\ufffd";
@@ -151,41 +150,8 @@ export class JsonBody {
 
   /** A key that stands twice in one of the objects in it, at any depth; undefined where there is none. */
   repeatedKey(): string | undefined {
-    const { words, nodesAt, count } = nodesOf(this);
-    for (let node = 0; node < count; node++) {
-      if (words[nodesAt + node * nodeWords + kindWord] !== objectKind) continue;
-      const key = this.#repeatedIn(node);
-      if (key !== undefined) return this.textOf(key);
-    }
-    return undefined;
-  }
-
-  /** @returns the node of a key that stands in this object before */
-  #repeatedIn(object: number): number | undefined {
-    const behind = this.after(object);
-    const keys: number[] = [];
-    let names: Set<string> | undefined;
-    for (let key = object + 1; key < behind; key = this.after(key + 1)) {
-      if (keys.length < comparedKeys) {
-        if (keys.some((other) => this.#isSameText(other, key))) return key;
-        keys.push(key);
-        continue;
-      }
-      names ??= new Set(keys.map((other) => this.textOf(other)));
-      const name = this.textOf(key);
-      if (names.has(name)) return key;
-      names.add(name);
-    }
-    return undefined;
-  }
-
-  #isSameText(one: number, other: number): boolean {
-    const length = this.textBytes(one);
-    if (this.textBytes(other) !== length) return false;
-    if (this.#isEscaped(one) || this.#isEscaped(other)) return this.textOf(one) === this.textOf(other);
-    const [from, otherFrom] = [this.startOf(one) + 1, this.startOf(other) + 1];
-    for (let at = 0; at < length; at++) if (this.bytes[from + at] !== this.bytes[otherFrom + at]) return false;
-    return true;
+    const key = findRepeatedKey(nodesOf(this), (node) => this.textOf(node));
+    return key === undefined ? undefined : this.textOf(key);
   }
 
   #parse(node: number): unknown {

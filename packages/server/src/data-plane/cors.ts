@@ -9,7 +9,7 @@ export function corsHeaders(
   origins: readonly string[],
   origin: string | undefined,
 ): Readonly<Record<string, string>> | undefined {
-  if (origin === undefined || origins.length === 0) return undefined;
+  if (origin === undefined) return undefined;
   const isAny = origins.includes("*");
   if (!isAny && !origins.includes(origin)) return undefined;
   return {

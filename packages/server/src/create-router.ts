@@ -138,18 +138,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...startTogether([
       // The first is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
-      ...[
-        proxy,
-        ...(mesh ? [mesh] : []),
-        learning,
-        rents,
-        prefix,
-        context.largeBodies,
-        fleet,
-        sources,
-        reloader,
-        overload,
-      ],
+      ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
+      context.largeBodies,
       ...[admin, dashboard, ...untilServing(dependencies, context, scheduler), data, certificates],
     ]),
     get url() {

@@ -73,8 +73,7 @@ export function createMetricsScrape(
     const startedMs = clock.nowMs();
     const inFlight = engine.targets.map(({ index, load }) => load.inFlight + (sharing?.othersInFlight(index) ?? 0));
     const { timeoutMs, maxBytes } = options;
-    const url = engine.url + paths[pathIndex]!;
-    const fetched = await controlFetch(deps, { url, timeoutMs, maxBytes });
+    const fetched = await controlFetch(deps, { url: engine.url + paths[pathIndex]!, timeoutMs, maxBytes });
     if (!isCurrent()) return 0;
     const outcome = judge(fetched, { startedMs, inFlight });
     engine.meters.scrape(outcome);

@@ -84,7 +84,7 @@ class JournaledReplica implements Replica {
         declarationOf: (origin, feed) => this.store.declarationOf(origin, feed),
       },
     });
-    this.#desk = new FeedDesk({ fold: this.fold, self });
+    this.#desk = new FeedDesk({ fold: this.fold, self, clock, meter });
     this.#schedule = createCommitSchedule({
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),

@@ -126,7 +126,10 @@ test("a joiner has all gauges by the full frame, and understands the numbers tha
 
 test("a full frame holds the gauges of all targets where their keys are short", () => {
   const time = createVirtualTime();
-  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [LoadRouter, LoadRouter];
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
   for (let index = 0; index < 4_096; index++) a.plane.set(`k${index}`, gaugeOf(2 ** 32));
   b.plane.exchange.receive(a.plane.exchange.fullFrame());
   expect(b.plane.describe()[0]!.targets).toBe(4_096);
@@ -139,7 +142,10 @@ test("a full frame holds what fits, and heartbeats bring the rest: only then has
   const time = createVirtualTime();
   const count = 2_000;
   const longName = "x".repeat(240);
-  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [LoadRouter, LoadRouter];
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
   const hasAll = (epoch = 1) => b.plane.exchange.hasAllOf({ router: routerId("a"), epoch });
   for (let index = 0; index < count; index++) a.plane.set(`${longName}/${index}`, gaugeOf(2 ** 32));
   time.advance(10);
@@ -166,7 +172,10 @@ test("a full frame holds what fits, and heartbeats bring the rest: only then has
 
 test("heartbeats that begin in the middle have told of all once the beginning has come, too", () => {
   const time = createVirtualTime();
-  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [LoadRouter, LoadRouter];
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
   const hasAll = () => b.plane.exchange.hasAllOf({ router: routerId("a"), epoch: 1 });
   for (let index = 0; index < 3 * heartbeatTargets; index++) a.plane.set(`k${index}`, gaugeOf(1));
   a.plane.start();

@@ -70,7 +70,11 @@ class JournaledReplica implements Replica {
     const self = (): Origin => this.store.own.origin;
     this.#options = options;
     this.#hybrid = createHybridClock(clock);
-    this.store = createJournalStore({ origin: { router, epoch: clock.wallMs() }, clock });
+    this.store = createJournalStore({
+      origin: { router, epoch: clock.wallMs() },
+      clock,
+      limits: options.journalLimits ?? {},
+    });
     this.#welcome = createWelcome(clock, () => this.#schedule.touch());
     this.#requests = createSnapshotRequests({
       ...{ clock, scheduler },

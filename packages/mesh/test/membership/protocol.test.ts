@@ -253,14 +253,13 @@ test("the word of one peer makes nobody dead sooner, that of each further one do
     const q = peers.pop()!;
     const linksOf = (name: string, without = "") =>
       ["self", ...names].filter((other) => other !== name && other !== without);
-    for (const [at, peer] of [...peers, q].entries()) {
-      peer.say({ kind: "records", records: [recordOf(names[at]!, 1, linksOf(names[at]!))] });
-    }
+    const tell = (peer: Peer, at: number, without?: string) =>
+      peer.say({ kind: "records", records: [recordOf(names[at]!, without ? 2 : 1, linksOf(names[at]!, without))] });
+    for (const [at, peer] of [...peers, q].entries()) tell(peer, at);
     single.time.advance(100);
     const claim = { origin: originOf("q"), incarnation: 1, state: "down" } as const;
     const say = () => {
-      for (const peer of peers.slice(0, sayers))
-        for (let again = 0; again < 3; again++) peer.say({ kind: "claims", claims: [claim] });
+      for (const peer of peers.slice(0, sayers)) peer.say({ kind: "claims", claims: [claim, claim, claim] });
     };
     say();
     single.time.advance(2_000);
@@ -268,17 +267,14 @@ test("the word of one peer makes nobody dead sooner, that of each further one do
     for (const peer of peers) expect(peer.take("claims")).toEqual([]);
     expect(single.state("q")).toBe("alive");
     single.membership.linkDown(q.link, "reset");
-    for (const [at, peer] of peers.entries()) {
-      peer.say({ kind: "records", records: [recordOf(names[at]!, 2, linksOf(names[at]!, "q"))] });
-    }
+    for (const [at, peer] of peers.entries()) tell(peer, at, "q");
     expect(single.state("q")).toBe("suspect");
     for (const peer of peers) peer.sent.splice(0);
     say();
     for (const peer of peers) expect(peer.take("claims")).toEqual([]);
     const fromMs = single.time.clock.nowMs();
     while (single.state("q") === "suspect") single.time.advance(50);
-    const told = peers.map((peer) => peer.take("claims").flatMap(({ claims }) => claims));
-    for (const claims of told) expect(claims).toEqual([claim]);
+    for (const peer of peers) expect(peer.take("claims")).toEqual([{ kind: "claims", claims: [claim] }]);
     peers[0]!.say({ kind: "records", records: [recordOf("q", 2, [])] });
     expect(single.state("q")).toBe("suspect");
     return single.time.clock.nowMs() - fromMs;
@@ -286,8 +282,7 @@ test("the word of one peer makes nobody dead sooner, that of each further one do
   const [nobody, one, two, three] = [0, 1, 2, 3].map(suspicionMs);
   expect(nobody).toBeGreaterThanOrEqual(1_700);
   expect(one).toBe(nobody);
-  expect(two).toBeLessThan(900);
-  expect(two).toBeGreaterThanOrEqual(785);
+  expect(Math.floor(two! / 100)).toBe(8);
   expect(three).toBeLessThan(400);
 });
 

@@ -54,6 +54,7 @@ export function watchPorts(
       onFrame: (listener) => load.onFrame(listener),
       fullFrame: () => load.fullFrame(),
       relayFrames: () => load.relayFrames(),
+      hasAllOf: (origin) => load.hasAllOf(origin),
       originGone: (origin) => load.originGone(origin),
       receive(frame, isCredible) {
         loadReceived(frame);

@@ -174,6 +174,7 @@ export const mesh = {
       [
         [`max(${of("espalier_mesh_feeds_unowned")})`, "read by nobody"],
         [sum(rate("espalier_mesh_feed_moves_total")), "moves per second"],
+        [sum(rate("espalier_feed_claims_refused_total")), "claims refused"],
       ],
       "Each feed has one reader.",
     ),

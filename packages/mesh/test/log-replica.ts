@@ -43,6 +43,8 @@ export class LogReplica implements ReplicaPorts {
   tried = 0;
   readonly gauges = new Map<string, { origin: Origin; counter: number; value: number; frame: Uint8Array }>();
   readonly gone: string[] = [];
+  /** Origins that have not told all their gauges yet. */
+  readonly untold = new Set<string>();
   /** Applied updates and pieces, as name and end. */
   readonly applied: string[] = [];
   duplicates = 0;
@@ -152,6 +154,7 @@ export class LogReplica implements ReplicaPorts {
         throw new EspalierError("mesh_frame_invalid");
       }
     },
+    hasAllOf: (origin) => this.gauges.has(originKey(origin)) && !this.untold.has(originKey(origin)),
     originGone: (origin) => {
       this.gone.push(originKey(origin));
       this.gauges.delete(originKey(origin));

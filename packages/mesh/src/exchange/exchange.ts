@@ -106,7 +106,10 @@ class LinkExchange implements Exchange {
   readonly conditions = {
     snapshot: (): boolean => this.#snapshots.hasJoined,
     journals: (): boolean => this.#documents.hasReachedGoals,
-    gauges: (): boolean => this.#load.hasAll,
+    gauges: (): boolean => {
+      const { load } = this.#deps.replica;
+      return [...this.#links].every(({ peer }) => load.hasAllOf(peer.origin));
+    },
   };
 
   start(): void {

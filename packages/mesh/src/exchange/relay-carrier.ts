@@ -41,8 +41,7 @@ export const noteCapability = "notes";
 /** Carries a plane: what is said of oneself to every peer at once, what others say to peers that cannot hear them. */
 export class RelayCarrier {
   readonly #deps: RelayCarrierDeps;
-  /** Links, and whether the other end has told of itself by them. */
-  readonly #links = new Map<Link, boolean>();
+  readonly #links = new Set<Link>();
   #unlisten: Cancel = () => {};
 
   constructor(deps: RelayCarrierDeps) {
@@ -51,7 +50,7 @@ export class RelayCarrier {
 
   start(): void {
     this.#unlisten = this.#deps.plane.onFrame((frame) => {
-      for (const link of this.#links.keys()) this.#send(link, frame);
+      for (const link of this.#links) this.#send(link, frame);
     });
   }
 
@@ -59,16 +58,10 @@ export class RelayCarrier {
     this.#unlisten();
   }
 
-  /** Whether every peer has told of itself. */
-  get hasAll(): boolean {
-    for (const hasHeard of this.#links.values()) if (!hasHeard) return false;
-    return true;
-  }
-
   linkUp(link: Link): void {
     const { capability } = this.#deps;
     if (capability !== undefined && !link.peer.capabilities?.includes(capability)) return;
-    this.#links.set(link, false);
+    this.#links.add(link);
     this.#sendAll(link);
   }
 
@@ -87,9 +80,8 @@ export class RelayCarrier {
     const received = plane.receive(frame, (origin) => this.#isCredible(link, origin));
     if (received === undefined) return;
     const { origin, isNews } = received;
-    if (origin.router === link.peer.origin.router && this.#links.has(link)) this.#links.set(link, true);
     if (!isNews || origin.router === peers.self.router) return;
-    for (const other of this.#links.keys()) {
+    for (const other of this.#links) {
       if (other !== link && this.#depends(other, origin)) this.#send(other, frame);
     }
   }
@@ -107,7 +99,7 @@ export class RelayCarrier {
   #isCredible(link: Link, { router, epoch }: Origin): boolean {
     const { origin: peer } = link.peer;
     if (router === peer.router) return epoch === peer.epoch;
-    for (const other of this.#links.keys()) if (other.peer.origin.router === router) return false;
+    for (const other of this.#links) if (other.peer.origin.router === router) return false;
     return this.#deps.peers.epochOf(router) === epoch;
   }
 

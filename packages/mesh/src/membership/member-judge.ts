@@ -84,7 +84,8 @@ export class MemberJudge {
     meters.became(state);
     if (state !== "suspect" && state !== "down") return;
     const claim: MemberClaim = { origin, incarnation, state };
-    if (table.claim(claim, nowMs)) gossip.spread(claim, undefined);
+    // That others have said so already makes this finding no less one of its own.
+    if (table.claim(claim, undefined, nowMs) || state === "down") gossip.spread(claim, undefined);
   }
 
   #count(): void {

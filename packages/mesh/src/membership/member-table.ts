@@ -19,7 +19,8 @@ export interface MemberEntry {
   vouchedUntilMs: number;
   /** What others, or this router, say of it under its latest incarnation. */
   claim: MemberClaim | undefined;
-  claimedAtMs: number;
+  /** When each peer said that it had found it dead. */
+  readonly downBy: Map<RouterId, number>;
   /** From whom the record came. */
   source: Link | undefined;
   /** The state that listeners know. */
@@ -30,6 +31,8 @@ export interface MemberEntry {
 
 /** How much older than the loss of the last path a sign of death may be to be taken for one of the same death. */
 const signBeforeMs = 1_000;
+/** Whom so many others have found dead by themselves is as dead as one whose address refuses connections. */
+const confirmedBy = 3;
 const never = Number.NEGATIVE_INFINITY;
 
 /** The other routers, by id, and who of them a path leads to. */
@@ -73,22 +76,28 @@ export class MemberTable {
     entry.isChanged = true;
     if (refutes) {
       entry.claim = undefined;
+      entry.downBy.clear();
       if (entry.unreachableSinceMs !== undefined) entry.unreachableSinceMs = nowMs;
       if (entry.state === "down") entry.state = "suspect";
     }
     return "news";
   }
 
-  /** Keeps a claim that is worse than, or of a later incarnation than, the one kept. @returns whether it was */
-  claim(claim: MemberClaim, nowMs: number): boolean {
+  /**
+   * Keeps a claim that is worse than, or of a later incarnation than, the one kept.
+   *
+   * @param by the peer whose own finding a claim that somebody is down is; undefined for this router's
+   * @returns whether it was kept
+   */
+  claim(claim: MemberClaim, by: RouterId | undefined, nowMs: number): boolean {
     const entry = this.of(claim.origin);
     if (!entry?.state || claim.incarnation < entry.record.incarnation) return false;
     if (!isWithinReach(entry.record.incarnation, claim.incarnation)) return false;
+    if (claim.state === "down" && by !== undefined) entry.downBy.set(by, nowMs);
     const kept = entry.claim;
     if (kept && !isLater(claim, kept) && (kept.state === "down" || claim.state === "suspect")) return false;
     if (kept && isLater(kept, claim)) return false;
     entry.claim = claim;
-    entry.claimedAtMs = nowMs;
     return true;
   }
 
@@ -124,10 +133,19 @@ export class MemberTable {
     if (entry.state === undefined || entry.state === "down") return entry.state;
     const unreachableMs = nowMs - entry.unreachableSinceMs;
     const signsFromMs = entry.unreachableSinceMs - signBeforeMs;
-    const isGone =
-      entry.refusedAtMs >= signsFromMs || (entry.claim?.state === "down" && entry.claimedAtMs >= signsFromMs);
-    const limitMs = isGone ? this.#limits.goneMs : this.#limits.suspectMs;
+    const isRefused = entry.refusedAtMs >= signsFromMs;
+    const limitMs = isRefused ? this.#limits.goneMs : this.#suspicionMs(confirmationsOf(entry, signsFromMs));
     return unreachableMs >= limitMs * scale ? "down" : "suspect";
+  }
+
+  /**
+   * Suspicion is the shorter the more others have found the member dead by themselves, to `goneMs` (Dadgar, Phillips and
+   * Currey, "Lifeguard", 2017, section IV). The word of one alone shortens nothing.
+   */
+  #suspicionMs(confirmations: number): number {
+    const { suspectMs, goneMs } = this.#limits;
+    const share = Math.log(Math.max(1, Math.min(confirmations, confirmedBy))) / Math.log(confirmedBy);
+    return suspectMs - (suspectMs - goneMs) * share;
   }
 
   /** Whether the entry is of no more use. */
@@ -137,6 +155,12 @@ export class MemberTable {
     if (entry.state === undefined) return nowMs - entry.stateSinceMs >= forgetMs + suspectMs;
     return (entry.state === "down" || entry.state === "left") && nowMs - entry.stateSinceMs >= forgetMs;
   }
+}
+
+function confirmationsOf({ downBy }: MemberEntry, sinceMs: number): number {
+  let count = 0;
+  for (const saidAtMs of downBy.values()) if (saidAtMs >= sinceMs) count += 1;
+  return count;
 }
 
 /** Of a router that has said nothing yet, any number may be the first one heard. */
@@ -154,7 +178,7 @@ function newEntry(record: MemberRecord, source: Link | undefined, nowMs: number)
     refusedAtMs: never,
     vouchedUntilMs: never,
     claim: undefined,
-    claimedAtMs: never,
+    downBy: new Map(),
     source,
     toldState: undefined,
     isChanged: false,

@@ -267,7 +267,9 @@ export class MembershipCore implements Membership {
   #takeClaim(claim: MemberClaim, link: Link): void {
     const self = this.#deps.self();
     if (claim.origin.router !== self.router) {
-      if (this.#table.claim(claim, this.#ownTime.nowMs())) this.#gossip.spread(claim, link);
+      const isNews = this.#table.claim(claim, link.peer.origin.router, this.#ownTime.nowMs());
+      // Suspicion has to reach whom it is about; who finds somebody dead says so itself, or a rumour would confirm itself.
+      if (isNews && claim.state === "suspect") this.#gossip.spread(claim, link);
     } else if (claim.origin.epoch === self.epoch && this.#own.answer(claim.incarnation)) {
       this.#meters.refuted();
       this.#gossip.ownChanged();

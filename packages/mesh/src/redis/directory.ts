@@ -35,6 +35,8 @@ export class Directory {
   readonly #options: DirectoryOptions;
   /** Routers that had no lease at the latest look. */
   #lapsed: readonly string[] = [];
+  /** Routers that had one, or a journal. */
+  #present: ReadonlySet<string> = new Set();
 
   constructor(options: DirectoryOptions) {
     this.#options = options;
@@ -47,7 +49,11 @@ export class Directory {
       this.#ownKey(session, keys.members, "SMEMBERS", keys.members),
       this.#ownKey(session, keys.origins, "HGETALL", keys.origins),
     ]);
-    return { leases: await this.#leases(session, routers), ...this.#placed(origins) };
+    const leases = await this.#leases(session, routers);
+    const placed = this.#placed(origins);
+    const writers = [...placed.sources.values(), ...leases].map((each) => each.origin.router);
+    this.#present = new Set([...writers, origin().router]);
+    return { leases, ...placed };
   }
 
   /** Routers that nobody looks for any more; they add themselves again if they come back. */
@@ -56,8 +62,8 @@ export class Directory {
   }
 
   /**
-   * Removes the announcements of journals that have run out, everything of those in `unwanted`, and the names of routers
-   * without a lease, of which nobody who lives may ever have heard.
+   * Removes the announcements of journals that have run out, everything of those in `unwanted`, the names of routers
+   * without a lease, of which nobody who lives may ever have heard, and the epochs of those that began longest ago.
    */
   async sweep(session: RedisSession, dead: readonly Placed[], unwanted: ReadonlySet<string>): Promise<void> {
     const { keys } = this.#options;
@@ -69,6 +75,20 @@ export class Directory {
       await session.run("HDEL", keys.origins, originKey(origin));
       await session.run("DEL", ...written);
     }
+    await this.#sweepEpochs(session);
+  }
+
+  /** An epoch is kept so that a router whose clock went back does not begin a life that it had: there is no end to names. */
+  async #sweepEpochs(session: RedisSession): Promise<void> {
+    const { keys, limits } = this.#options;
+    const surplus = Number(await session.run("HLEN", keys.epochs)) - limits.maxEpochs;
+    if (surplus <= 0) return;
+    const epochs = pairsOf(await session.run("HGETALL", keys.epochs))
+      .map(([router, epoch]) => ({ router, epoch: Number(textOf(epoch)) || 0 }))
+      .filter(({ router }) => !this.#present.has(router))
+      .sort((one, other) => one.epoch - other.epoch);
+    const gone = epochs.slice(0, Math.min(surplus, limits.maxEpochs)).map(({ router }) => router);
+    if (gone.length > 0) await session.run("HDEL", keys.epochs, ...gone);
   }
 
   async #leases(session: RedisSession, reply: RedisReply): Promise<Lease[]> {

@@ -20,6 +20,7 @@ export interface MessageChannelsOptions {
   readonly logger: Logger;
   readonly count: CountIncident;
   readonly onControl: (message: ControlMessage) => void;
+  /** All gauges of a router have come. */
   readonly onGauges: (from: Origin) => void;
 }
 
@@ -157,7 +158,7 @@ export class MessageChannels {
       if (from.router === origin().router) return;
       load.receive(frame, ({ router, epoch }) => router === from.router && epoch === from.epoch);
       this.#note(from, bytes.length);
-      onGauges(from);
+      if (load.hasAllOf(from)) onGauges(from);
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof EspalierError)) throw error;
       count("load-invalid");

@@ -22,6 +22,8 @@ export interface RedisLimits {
   readonly maxReconnectMs: number;
   /** Other routers that are known at the same time. */
   readonly maxMembers: number;
+  /** Routers whose highest epoch Redis remembers. Those that began longest ago go first, never living ones. */
+  readonly maxEpochs: number;
   /** Journals, living writers' and dead ones', that are read at the same time. */
   readonly maxSources: number;
   /** Updates that wait to be written; with more they are dropped, and all is written anew. */
@@ -77,6 +79,7 @@ export const defaultRedisLimits: RedisLimits = {
   firstReconnectMs: 100,
   maxReconnectMs: 1_000,
   maxMembers: 256,
+  maxEpochs: 4_096,
   maxSources: 1_024,
   maxQueuedBytes: 8_388_608,
   maxQueuedUpdates: 4_096,

@@ -54,6 +54,19 @@ describe("gauges", () => {
     expect(net.frames("a", "d", "load").length + net.frames("c", "d", "load").length).toBeLessThanOrEqual(5);
   });
 
+  it("are waited for until all of each peer have come", () => {
+    const net = lineOf("a", "b");
+    net.add("c");
+    net.node("c").replica.untold.add("a@1");
+    net.connect("a", "c");
+    net.connect("b", "c");
+    net.time.advance(10);
+    expect(valueAt(net, "c", "a")).toBe(0);
+    expect(net.node("c").exchange.conditions.gauges()).toBe(false);
+    net.node("c").replica.untold.clear();
+    expect(net.node("c").exchange.conditions.gauges()).toBe(true);
+  });
+
   it("that found no room are sent whole once there is some", () => {
     const net = lineOf("a", "b");
     const link = net.link("a", "b");

@@ -7,6 +7,8 @@ import { defaultMembershipLimits as limits } from "../../src/membership/membersh
 
 let table: MemberTable;
 const link = {} as Link;
+const peers = ["p", "q", "r"].map((name) => asRouterId(name));
+const peer = peers[0]!;
 
 beforeEach(() => {
   table = new MemberTable(limits);
@@ -61,15 +63,15 @@ test("the table holds as many members as its bound and no more", () => {
 
 test("claims are kept when they are worse or later, not when they are refuted or of a stranger", () => {
   const entry = addAlive("a");
-  expect(table.claim(claimOf("x", 5, "down"), 0)).toBe(false);
-  expect(table.claim(claimOf("a", 5, "down", 2), 0)).toBe(false);
-  expect(table.claim(claimOf("a", 4, "down"), 0)).toBe(false);
-  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(true);
-  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(false);
-  expect(table.claim(claimOf("a", 5, "down"), 0)).toBe(true);
-  expect(table.claim(claimOf("a", 5, "suspect"), 0)).toBe(false);
-  expect(table.claim(claimOf("a", 6, "suspect"), 0)).toBe(true);
-  expect(table.claim(claimOf("a", 5, "down"), 0)).toBe(false);
+  expect(table.claim(claimOf("x", 5, "down"), peer, 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "down", 2), peer, 0)).toBe(false);
+  expect(table.claim(claimOf("a", 4, "down"), peer, 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "suspect"), peer, 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "suspect"), peer, 0)).toBe(false);
+  expect(table.claim(claimOf("a", 5, "down"), peer, 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "suspect"), peer, 0)).toBe(false);
+  expect(table.claim(claimOf("a", 6, "suspect"), peer, 0)).toBe(true);
+  expect(table.claim(claimOf("a", 5, "down"), peer, 0)).toBe(false);
   table.merge(recordOf("a", 7), undefined, 0);
   expect(entry.claim).toBeUndefined();
 });
@@ -108,10 +110,12 @@ test("signs of death shorten suspicion when they are of the same time, not when 
     [9_000, "down"],
     [8_999, "suspect"],
   ] as const) {
-    for (const sign of ["refused", "claim"] as const) {
+    for (const sign of ["refused", "claims"] as const) {
       const entry = addAlive(`${sign}-${signAtMs}`);
       if (sign === "refused") entry.refusedAtMs = signAtMs;
-      else table.claim(claimOf(`${sign}-${signAtMs}`, 5, "down"), signAtMs);
+      else {
+        for (const by of peers) table.claim(claimOf(`${sign}-${signAtMs}`, 5, "down"), by, signAtMs);
+      }
       entry.state = table.judge(entry, false, 10_000, 1);
       expect(entry.state).toBe("suspect");
       expect(table.judge(entry, false, 10_000 + limits.goneMs, 1)).toBe(expected);
@@ -119,12 +123,36 @@ test("signs of death shorten suspicion when they are of the same time, not when 
   }
 });
 
+// Symptom: one router that said of another one that it was down had it taken for dead within 250 ms by whoever had just lost its
+// link. Mechanism: one such claim counted as a refused connection does.
+test.each([
+  [0, limits.suspectMs],
+  [1, limits.suspectMs],
+  [2, 785],
+  [3, limits.goneMs],
+  [4, limits.goneMs],
+])("found dead by %d others, a member without a path is down after %d ms", (count, limitMs) => {
+  const entry = addAlive("a");
+  for (let at = 0; at < count; at++) {
+    // Who says it again is no further one.
+    for (const atMs of [0, 5]) table.claim(claimOf("a", 5, "down"), asRouterId(`p${at}`), atMs);
+    table.claim(claimOf("a", 5, "suspect"), asRouterId("q"), 0);
+    table.claim(claimOf("a", 5, "down"), undefined, 0);
+    table.claim(claimOf("a", 4, "down"), asRouterId("late"), 0);
+  }
+  expect(table.judge(entry, true, 0, 1)).toBe("alive");
+  entry.state = table.judge(entry, false, 0, 1);
+  expect(table.judge(entry, false, limitMs - 1, 1)).toBe("suspect");
+  expect(table.judge(entry, false, limitMs + 1, 1)).toBe("down");
+});
+
 test("a refutation gives a member that is down its time again", () => {
   const entry = addAlive("a");
   entry.state = table.judge(entry, false, 0, 1);
-  table.claim(claimOf("a", 5, "down"), 0);
+  for (const by of peers) table.claim(claimOf("a", 5, "down"), by, 0);
   entry.state = table.judge(entry, false, 1_000, 1);
   expect(entry.state).toBe("down");
+  for (const by of peers) table.claim(claimOf("a", 5, "down"), by, 1_900);
   table.merge(recordOf("a", 6), undefined, 2_000);
   expect(entry.state).toBe("suspect");
   expect(table.judge(entry, false, 2_000 + limits.suspectMs - 1, 1)).toBe("suspect");

@@ -243,20 +243,47 @@ test("claims of others are passed on once, to all but whom they came from", () =
   expect(r.take("claims")).toEqual([]);
 });
 
-test("one observer of a death is enough where no path leads", () => {
-  const single = createSingle();
-  const [p, q] = ["p", "q"].map((name) => single.peer(name)) as [Peer, Peer];
-  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "q"]), recordOf("q", 1, ["self", "p"])] });
-  single.membership.linkDown(q.link, "reset");
-  expect(single.state("q")).toBe("alive");
-  p.say({ kind: "records", records: [recordOf("p", 2, ["self"])] });
-  expect(single.state("q")).toBe("suspect");
-  expect(p.take("claims")[0]!.claims).toMatchObject([{ origin: originOf("q"), state: "suspect" }]);
-  p.say({ kind: "claims", claims: [{ origin: originOf("q"), incarnation: 1, state: "down" }] });
-  single.time.advance(400);
-  expect(single.state("q")).toBe("down");
-  p.say({ kind: "records", records: [recordOf("q", 2, [])] });
-  expect(single.state("q")).toBe("suspect");
+// Symptom: one router that says so has others take a router for dead as if they had found it dead themselves. Mechanism: a single
+// claim counted, and went on under every name that passed it on.
+test("the word of one peer makes nobody dead sooner, that of each further one does, each for itself", () => {
+  const suspicionMs = (sayers: number): number => {
+    const single = createSingle();
+    const names = ["p0", "p1", "p2", "q"];
+    const peers = names.map((name) => single.peer(name));
+    const q = peers.pop()!;
+    const linksOf = (name: string, without = "") =>
+      ["self", ...names].filter((other) => other !== name && other !== without);
+    const tell = (peer: Peer, at: number, without?: string) =>
+      peer.say({ kind: "records", records: [recordOf(names[at]!, without ? 2 : 1, linksOf(names[at]!, without))] });
+    for (const [at, peer] of [...peers, q].entries()) tell(peer, at);
+    single.time.advance(100);
+    const claim = { origin: originOf("q"), incarnation: 1, state: "down" } as const;
+    const say = () => {
+      for (const peer of peers.slice(0, sayers)) peer.say({ kind: "claims", claims: [claim, claim, claim] });
+    };
+    say();
+    single.time.advance(2_000);
+    // What others have found is theirs to say. The own link of a router outweighs them all.
+    for (const peer of peers) expect(peer.take("claims")).toEqual([]);
+    expect(single.state("q")).toBe("alive");
+    single.membership.linkDown(q.link, "reset");
+    for (const [at, peer] of peers.entries()) tell(peer, at, "q");
+    expect(single.state("q")).toBe("suspect");
+    for (const peer of peers) peer.sent.splice(0);
+    say();
+    for (const peer of peers) expect(peer.take("claims")).toEqual([]);
+    const fromMs = single.time.clock.nowMs();
+    while (single.state("q") === "suspect") single.time.advance(50);
+    for (const peer of peers) expect(peer.take("claims")).toEqual([{ kind: "claims", claims: [claim] }]);
+    peers[0]!.say({ kind: "records", records: [recordOf("q", 2, [])] });
+    expect(single.state("q")).toBe("suspect");
+    return single.time.clock.nowMs() - fromMs;
+  };
+  const [nobody, one, two, three] = [0, 1, 2, 3].map(suspicionMs);
+  expect(nobody).toBeGreaterThanOrEqual(1_700);
+  expect(one).toBe(nobody);
+  expect(Math.floor(two! / 100)).toBe(8);
+  expect(three).toBeLessThan(400);
 });
 
 test("others are asked about a silent peer, and one that hears it keeps it alive", () => {

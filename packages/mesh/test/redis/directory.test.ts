@@ -159,6 +159,45 @@ describe("a sweep", () => {
   });
 });
 
+// Symptom: a Redis that routers under names of their own come to and leave grew with each of them for ever. Mechanism: of each the
+// highest epoch is kept, in a hash from which nothing was taken.
+describe("epochs", () => {
+  const epochsIn = (redis: FakeRedis): string[] => {
+    const list = (redis.do("HGETALL", keys.epochs) as Buffer[]).map(String);
+    return list.filter((_, at) => at % 2 === 0).sort();
+  };
+
+  test("beyond the bound go, those that began longest ago first, and not those of who lives or has a journal", async () => {
+    const { redis, directory, session } = makeDirectory({ maxEpochs: 5 });
+    putLease(redis, "old", 3);
+    redis.do("HSET", keys.origins, "wrote@4", "1");
+    const began = { me: 1, old: 3, wrote: 4, x: 20, y: 9, z: 30 };
+    for (const [router, epoch] of Object.entries(began)) redis.do("HSET", keys.epochs, router, String(epoch));
+    const tidy = async (): Promise<void> => {
+      await directory.look(session);
+      await directory.sweep(session, [], new Set());
+    };
+    await tidy();
+    expect(epochsIn(redis)).toEqual(["me", "old", "wrote", "x", "z"]);
+    await tidy();
+    expect(epochsIn(redis)).toHaveLength(5);
+    for (const router of ["p", "q"]) redis.do("HSET", keys.epochs, router, "40");
+    await tidy();
+    expect(epochsIn(redis)).toEqual(["me", "old", "p", "q", "wrote"]);
+  });
+
+  test("of more routers that live than the bound all stay", async () => {
+    const { redis, directory, session } = makeDirectory({ maxEpochs: 1 });
+    for (const router of ["a", "b", "me"]) {
+      if (router !== "me") putLease(redis, router);
+      redis.do("HSET", keys.epochs, router, "1");
+    }
+    await directory.look(session);
+    await directory.sweep(session, [], new Set());
+    expect(epochsIn(redis)).toEqual(["a", "b", "me"]);
+  });
+});
+
 test("who is forgotten is looked for no more, until it adds itself again", async () => {
   const { redis, directory, session } = makeDirectory();
   putLease(redis, "a");

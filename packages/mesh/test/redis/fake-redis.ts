@@ -117,7 +117,9 @@ export class FakeRedis {
       case "HGETALL":
         return [...this.#hash(key)].flat().map((one) => Buffer.from(one));
       case "HDEL":
-        return this.#hash(key).delete(args[0]!) ? 1 : 0;
+        return args.filter((field) => this.#hash(key).delete(field)).length;
+      case "HLEN":
+        return this.#hash(key).size;
       case "XADD":
       case "XTRIM":
       case "XREAD":

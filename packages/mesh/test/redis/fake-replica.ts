@@ -48,6 +48,8 @@ export class FakeReplica implements ReplicaPorts {
   readonly unavailable: SnapshotRequest[] = [];
   readonly compared: { readonly statement: FoldStatement; readonly from: Origin }[] = [];
   readonly gone: string[] = [];
+  /** Routers that have not told all their gauges yet. */
+  readonly untold = new Set<string>();
   /** Names of journals that are given up for good. */
   readonly droppedJournals = new Set<string>();
   readonly ownStatements: FoldStatement[] = [];
@@ -132,6 +134,7 @@ export class FakeReplica implements ReplicaPorts {
       this.loads.set(router, load);
       return { origin, isNews };
     },
+    hasAllOf: ({ router }) => this.loads.has(router) && !this.untold.has(router),
     originGone: (gone) => {
       this.gone.push(originKey(gone));
       this.loads.set(gone.router, 0);

@@ -138,6 +138,16 @@ describe("messages that come in", () => {
     expect(replica.loads).toEqual(new Map([["b", 7]]));
   });
 
+  test("count as all gauges of a router only where they are", () => {
+    const { channels, gauges, replica } = makeChannels();
+    replica.untold.add("b");
+    channels.receive(keys.load, gaugesOf("b", 7));
+    expect([gauges, replica.loads.get("b")]).toEqual([[], 7]);
+    replica.untold.clear();
+    channels.receive(keys.load, gaugesOf("b", 8));
+    expect(gauges).toEqual(["b"]);
+  });
+
   test("are counted when they cannot be read, each on its own account", () => {
     const { channels, heard, incidents } = makeChannels({ maxMessageBytes: hello("a").length });
     channels.receive(keys.control, hello("a"));

@@ -8,6 +8,8 @@ export interface JournalLimits {
   readonly maxDocumentBytes: number;
   /** What the own journal may hold in bytes until all feeds are cut, which shortens it. Default: 128 MiB. */
   readonly maxOwnBytes: number;
+  /** What it may hold at all: beyond, its oldest facts go, and who lacks them asks for a state. Default: 192 MiB. */
+  readonly maxHeldBytes: number;
   /** Feeds, and claims, that one journal declares at a time. Default: 16,384. */
   readonly maxFeeds: number;
   /** Memory of the own journal's placement items in bytes: beyond, the oldest go. Default: 16 MiB. */
@@ -23,6 +25,7 @@ export const defaultJournalLimits: JournalLimits = {
   maxDocuments: 512,
   maxDocumentBytes: 256 * mebibyte,
   maxOwnBytes: 128 * mebibyte,
+  maxHeldBytes: 192 * mebibyte,
   maxFeeds: 16_384,
   maxPlacementBytes: 16 * mebibyte,
   maxDroppedRouters: 4_096,

@@ -275,6 +275,7 @@ export class Journals implements JournalStore {
       clock: this.#clock,
       maxFeeds: this.#limits.maxFeeds,
       maxOwnBytes: this.#limits.maxOwnBytes,
+      maxHeldBytes: this.#limits.maxHeldBytes,
       maxPlacementBytes: this.#limits.maxPlacementBytes,
       onCommit: (update) => this.#tell(update, true),
     });

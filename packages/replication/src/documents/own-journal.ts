@@ -27,6 +27,7 @@ export interface OwnJournalOptions {
   readonly clock: Clock;
   readonly maxFeeds: number;
   readonly maxOwnBytes: number;
+  readonly maxHeldBytes: number;
   readonly maxPlacementBytes: number;
   readonly onCommit: (update: DocumentUpdate) => void;
 }
@@ -193,6 +194,8 @@ export class OwnJournal implements JournalWriter {
     if (this.#isClosed) return;
     this.#placements.expire(this.#options.clock.nowMs());
     if (!this.hasPending) return;
+    const surplus = this.document.byteLength + this.#pendingBytes - this.#options.maxHeldBytes;
+    if (surplus > 0) this.#settled.dropOldest(surplus + this.#options.maxHeldBytes / 16);
     this.#pendingBytes = 0;
     const values: LogValue[] = [];
     const written: ((clock: number) => void)[] = [];

@@ -1,4 +1,5 @@
 import type { FactEntry } from "../facts/fact-entry.ts";
+import { itemOverheadBytes } from "./journal-document.ts";
 
 /** An item of facts in the own log. */
 interface Item {
@@ -41,12 +42,13 @@ export class SettledItems {
   #current: Item = newItem();
   readonly #deletable: Item[] = [];
   #deletableBytes = 0;
-  #items = 0;
+  /** Items in the log, the oldest first. */
+  readonly #log = new Set<Item>();
   readonly #freeFeeds: number[] = [];
 
   /** Items in the log. */
   get items(): number {
-    return this.#items;
+    return this.#log.size;
   }
 
   get deletableItems(): number {
@@ -110,7 +112,7 @@ export class SettledItems {
     this.#current = newItem();
     item.clock = clock;
     item.byteLength = byteLength;
-    this.#items += 1;
+    this.#log.add(item);
     if (item.open === 0) this.#toDelete(item);
   }
 
@@ -135,12 +137,26 @@ export class SettledItems {
     if (feed.mentions === 0) this.#freeFeeds.push(number);
   }
 
+  /** Has the oldest items go, whoever needs them, until so much can be deleted. Who lacks them asks for a state. */
+  dropOldest(bytes: number): void {
+    for (const item of this.#log) {
+      if (this.#deletableBytes + this.#deletable.length * itemOverheadBytes >= bytes) return;
+      for (const feed of item.feeds) {
+        const last = feed.unsettled.get(item);
+        if (last !== undefined) this.settle(feed.number, last);
+        if (feed.cut !== item) continue;
+        feed.cut = undefined;
+        this.#release(item);
+      }
+    }
+  }
+
   /** Items that nobody needs; taken by asking. */
   takeDeletable(): readonly DeletableItem[] {
     const taken = this.#deletable.splice(0) as (Item & { clock: number })[];
     this.#deletableBytes = 0;
-    this.#items -= taken.length;
     for (const item of taken) {
+      this.#log.delete(item);
       for (const feed of item.feeds) {
         feed.mentions -= 1;
         if (feed.mentions === 0) {

@@ -100,9 +100,8 @@ class IndexFold implements FactFold {
 
   cutStatement(target: string): FoldStatement | undefined {
     const fold = this.#targets.get(target);
-    return fold && (fold.progress === "current" || fold.progress === "open")
-      ? statementOf(this.#context.index, fold)
-      : undefined;
+    const isFolded = fold?.progress === "current" || fold?.progress === "open";
+    return isFolded ? statementOf(this.#context.index, fold) : undefined;
   }
 
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
@@ -161,6 +160,7 @@ class IndexFold implements FactFold {
     fold.clear();
     this.#targets.delete(target);
     this.#touched.delete(fold);
+    for (const listener of this.#listeners) listener(target);
   }
 
   exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined> {

@@ -101,7 +101,7 @@ export interface FactFold {
   giveUpLoading(targets: readonly string[]): void;
   /** Asks for the state of targets that have waited too long for what is missing. Called about once a second. */
   maintain(): void;
-  /** Told when the newest life or the progress of a target changes, or whether it is complete. */
+  /** Told when the newest life or the progress of a target changes, or whether it is complete, and when it is forgotten. */
   onChange(listener: (target: string) => void): Cancel;
   /** Bytes of what waits and of kept states, the index not included. */
   readonly byteLength: number;

@@ -1,4 +1,5 @@
 import type { Origin } from "../origin.ts";
+import { stampsPerMs } from "../placements/hybrid-clock.ts";
 
 /** What a feed's events are worth to who routes by them; the server's feed states have the details. */
 export type FeedWorth = "complete" | "partial" | "void" | "none";
@@ -30,4 +31,14 @@ export interface PostedClaim {
 export function holdsAgainst(one: PostedClaim, other: PostedClaim): boolean {
   if (one.claim.stamp !== other.claim.stamp) return one.claim.stamp > other.claim.stamp;
   return one.origin.router <= other.origin.router;
+}
+
+/**
+ * Whether there is room for later claims. A stamp may take half of the numbers that are left from now to 2^53, which no clock
+ * comes near before the year 2067, nor, until 2039, that of another router for one whose own clock was never set.
+ *
+ * @param wallMs of the router that judges, since the Unix epoch
+ */
+export function canBeOutbid({ stamp }: FeedClaim, wallMs: number): boolean {
+  return stamp <= (wallMs * stampsPerMs + Number.MAX_SAFE_INTEGER) / 2;
 }

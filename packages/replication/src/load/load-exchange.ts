@@ -42,7 +42,7 @@ export interface SharedLoad {
 export interface LoadExchange {
   /** Told of every frame of the own gauges that is to go to all peers at once, ahead of everything else. */
   onFrame(listener: (frame: Uint8Array) => void): Cancel;
-  /** All own gauges, for a peer that has just come. */
+  /** All own gauges, as far as a frame reaches, for a peer that has just come. Heartbeats bring the rest. */
   fullFrame(): Uint8Array;
   /** All gauges of other origins that are known, a frame each, for a peer that cannot hear them itself. */
   relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[];
@@ -58,6 +58,8 @@ export interface LoadExchange {
     frame: Uint8Array,
     isCredible?: (origin: Origin) => boolean,
   ): { readonly origin: Origin; readonly isNews: boolean };
+  /** Whether an origin is heard and has told of each of its targets. */
+  hasAllOf(origin: Origin): boolean;
   /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
   originGone(origin: Origin): void;
 }

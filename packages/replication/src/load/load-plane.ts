@@ -3,7 +3,7 @@ import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import type { LoadExchange, LoadGauge, SharedLoad } from "./load-exchange.ts";
-import { type CoveredNumbers, readLoadFrame, writeLoadFrame } from "./load-frame.ts";
+import { type CoveredNumbers, maxLoadFrameBytes, readLoadFrame, writeLoadFrame } from "./load-frame.ts";
 import { defaultLoadLimits, type LoadLimits } from "./load-limits.ts";
 import { createLoadMeters, type LoadMeters, type SentAs } from "./load-meters.ts";
 import { LoadSums } from "./load-sums.ts";
@@ -47,8 +47,8 @@ export interface LoadPlane {
 
 /** Targets that a heartbeat repeats; more take several heartbeats in turn. */
 export const heartbeatTargets = 64;
-/** Targets that the frame for a new peer has at most; heartbeats bring the others. */
-export const fullFrameTargets = 800;
+/** Bytes of the reports of a new peer's frame, which leaves room for its head and for what carries it; heartbeats bring the others. */
+const fullFrameBytes = maxLoadFrameBytes - 2_048;
 
 /** Beats from the start on; before that, frames are received and changes are told all the same. */
 export function createLoadPlane(options: LoadPlaneOptions): LoadPlane {
@@ -88,6 +88,7 @@ class Plane implements LoadPlane {
       fullFrame: () => this.#fullFrame(),
       relayFrames: () => this.#peers.relayFrames(),
       receive: (frame, isCredible) => this.#receive(frame, isCredible),
+      hasAllOf: (origin) => this.#peers.hasAllOf(origin),
       originGone: (origin) => this.#peers.gone(origin),
     };
   }
@@ -163,7 +164,7 @@ class Plane implements LoadPlane {
 
   #fullFrame(): Uint8Array {
     this.#noticeNewLife();
-    const { covers, reports } = this.#own.whole(fullFrameTargets);
+    const { covers, reports } = this.#own.whole(fullFrameBytes);
     return this.#frame("full", reports, covers);
   }
 

@@ -44,10 +44,17 @@ export class OriginGauges implements Heard {
   readonly #elsewhere = new Map<string, KnownGauge>();
   /** Counter of the newest frame that covered all numbers: what it did not report, and no later frame did, is idle. */
   #coveredAt = -1;
+  /** The origin has told of every number below. */
+  #toldTo = 0;
 
   constructor(options: OriginGaugesOptions) {
     this.origin = options.origin;
     this.#options = options;
+  }
+
+  /** Each of its targets has been told of. */
+  get isWhole(): boolean {
+    return this.#toldTo === Number.POSITIVE_INFINITY;
   }
 
   /** Targets that have load. */
@@ -108,6 +115,7 @@ export class OriginGauges implements Heard {
     this.#gauges.clear();
     this.#elsewhere.clear();
     this.#coveredAt = this.counter;
+    this.#toldTo = 0;
   }
 
   /** The slot of a target is about to be given up. */
@@ -157,6 +165,7 @@ export class OriginGauges implements Heard {
   }
 
   #cover({ from, to }: CoveredNumbers, counter: number): void {
+    if (from <= this.#toldTo) this.#toldTo = Math.max(this.#toldTo, to);
     if (from === 0 && to === Number.POSITIVE_INFINITY) this.#coveredAt = Math.max(this.#coveredAt, counter);
     for (const known of this.#gauges.values()) {
       if (known.number < from || known.number >= to || known.counter >= counter) continue;

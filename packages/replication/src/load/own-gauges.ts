@@ -1,6 +1,7 @@
 import { idleGauge, isIdle, isSameGauge } from "./gauge-values.ts";
 import type { LoadGauge } from "./load-exchange.ts";
-import { type CoveredNumbers, maxGaugeValue, maxLoadKeyBytes } from "./load-frame.ts";
+import { type CoveredNumbers, maxGaugeValue, maxLoadFrameReports, maxLoadKeyBytes } from "./load-frame.ts";
+import { reportBytes } from "./split-reports.ts";
 
 /** What a frame says of one target, before the frame has a counter. */
 export interface OwnReport extends LoadGauge {
@@ -17,6 +18,8 @@ export interface OwnStretch {
 interface OwnGauge {
   readonly number: number;
   readonly key: string;
+  /** Of its report with the key, at most. */
+  readonly sizeBytes: number;
   now: LoadGauge;
   /** What the latest frame to everybody said. */
   sent: LoadGauge;
@@ -69,9 +72,9 @@ export class OwnGauges {
     return reports;
   }
 
-  /** Everything from the first number on, as far as `maxReports` reach. */
-  whole(maxReports: number): OwnStretch {
-    return this.#stretch(0, maxReports);
+  /** Everything from the first number on, as far as `maxBytes` reach. */
+  whole(maxBytes: number): OwnStretch {
+    return this.#stretch(0, maxLoadFrameReports, maxBytes);
   }
 
   /** The next few of all gauges, in turn. */
@@ -89,20 +92,24 @@ export class OwnGauges {
     }
   }
 
-  #stretch(from: number, maxReports: number): OwnStretch {
+  #stretch(from: number, maxReports: number, maxBytes = Number.POSITIVE_INFINITY): OwnStretch {
     const reports: OwnReport[] = [];
+    let sizeBytes = 0;
     for (const own of this.#gauges.values()) {
       if (own.number < from || (isIdle(own.now) && isIdle(own.sent))) continue;
-      if (reports.length === maxReports) return { covers: { from, to: own.number }, reports };
+      sizeBytes += own.sizeBytes;
+      if (reports.length === maxReports || sizeBytes > maxBytes) return { covers: { from, to: own.number }, reports };
       reports.push(reportOf(own, true));
     }
     return { covers: { from, to: Number.POSITIVE_INFINITY }, reports };
   }
 
   #begin(key: string): OwnGauge | undefined {
-    if (encoder.encode(key).length > maxLoadKeyBytes) throw new RangeError(`a target's key is too long: ${key}`);
+    const keyBytes = encoder.encode(key).length;
+    if (keyBytes > maxLoadKeyBytes) throw new RangeError(`a target's key is too long: ${key}`);
     if (this.#gauges.size >= this.#maxTargets && !this.#dropIdle()) return undefined;
-    const own = { number: this.#nextNumber++, key, now: idleGauge, sent: idleGauge };
+    const sizeBytes = reportBytes + keyBytes;
+    const own = { number: this.#nextNumber++, key, sizeBytes, now: idleGauge, sent: idleGauge };
     this.#gauges.set(key, own);
     return own;
   }

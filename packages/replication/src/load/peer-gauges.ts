@@ -53,6 +53,11 @@ export class PeerGauges {
     return isNews ? "news" : "stale";
   }
 
+  hasAllOf({ router, epoch }: Origin): boolean {
+    const origin = this.#origins.get(router);
+    return origin?.origin.epoch === epoch && origin.isWhole && !origin.isExpired && !origin.isGone;
+  }
+
   gone({ router, epoch }: Origin): void {
     const origin = this.#origins.get(router);
     if (!origin || origin.origin.epoch > epoch) return;

@@ -1,7 +1,7 @@
 import { maxLoadFrameBytes, maxLoadFrameReports } from "./load-frame.ts";
 
 /** Bytes that a report takes at most beside its key: number, counter, five gauges, and the length of the key. */
-const reportBytes = 8 + 8 + 5 * 6 + 2;
+export const reportBytes = 8 + 8 + 5 * 6 + 2;
 /** Bytes that a frame takes at most beside its reports. */
 const headBytes = 512;
 

@@ -1,8 +1,8 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
-import type { FeedClaim, FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
+import { canBeOutbid, type FeedClaim, type FeedWorth, type PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
@@ -11,6 +11,8 @@ import { ClaimBoard } from "./claim-board.ts";
 export interface FeedDeskOptions {
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
+  readonly clock: Clock;
+  readonly meter: Meter;
 }
 
 /** Who reads which target's events, and what the facts of a target are worth for it. */
@@ -19,11 +21,17 @@ export class FeedDesk {
   readonly #board = new ClaimBoard();
   readonly #readers = new Map<string, FeedReader>();
   readonly #listeners = new Set<(target: string) => void>();
+  readonly #refusedClaims: CounterSeries;
   /** Keys of the origins of living routers, this one's included. */
   #living: ReadonlySet<string> = new Set();
 
   constructor(options: FeedDeskOptions) {
     this.#options = options;
+    const refused = options.meter.counter({
+      name: "espalier_feed_claims_refused_total",
+      help: "Claims of feeds with a stamp so late that hardly any other could be later. They count for nothing.",
+    });
+    this.#refusedClaims = refused.series();
   }
 
   isLiving(origin: Origin): boolean {
@@ -54,7 +62,10 @@ export class FeedDesk {
     for (const [target, reader] of this.#readers) if (reader.role === "owner") yield target;
   }
 
-  claimChanged(origin: Origin, target: string, claim: FeedClaim | undefined): void {
+  /** A claim that nobody could outbid takes the place of the one before, but is none. */
+  claimChanged(origin: Origin, target: string, posted: FeedClaim | undefined): void {
+    const claim = posted && canBeOutbid(posted, this.#options.clock.wallMs()) ? posted : undefined;
+    if (posted && !claim) this.#refusedClaims.add();
     this.#board.set(origin, target, claim);
     if (claim) this.#readers.get(target)?.claimSeen(origin, claim);
     this.#tell(target);

@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { JournalStats } from "../documents/journal.ts";
+import type { JournalLimits } from "../documents/journal-limits.ts";
 import type { Journals } from "../documents/journal-store.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
@@ -28,6 +29,8 @@ export interface ReplicaOptions {
   readonly placementTtlMs: number;
   /** Least time between two transactions of the own journal. Default: 15 ms. */
   readonly tickMs?: number;
+  /** Defaults: those of journals. */
+  readonly journalLimits?: Partial<JournalLimits>;
 }
 
 /** All that this router shares with the others, as one thing. It moves nothing by itself: a backend does, by `ports`. */

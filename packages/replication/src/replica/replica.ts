@@ -70,7 +70,11 @@ class JournaledReplica implements Replica {
     const self = (): Origin => this.store.own.origin;
     this.#options = options;
     this.#hybrid = createHybridClock(clock);
-    this.store = createJournalStore({ origin: { router, epoch: clock.wallMs() }, clock });
+    this.store = createJournalStore({
+      origin: { router, epoch: clock.wallMs() },
+      clock,
+      limits: options.journalLimits ?? {},
+    });
     this.#welcome = createWelcome(clock, () => this.#schedule.touch());
     this.#requests = createSnapshotRequests({
       ...{ clock, scheduler },
@@ -84,7 +88,7 @@ class JournaledReplica implements Replica {
         declarationOf: (origin, feed) => this.store.declarationOf(origin, feed),
       },
     });
-    this.#desk = new FeedDesk({ fold: this.fold, self });
+    this.#desk = new FeedDesk({ fold: this.fold, self, clock, meter });
     this.#schedule = createCommitSchedule({
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),

@@ -5,7 +5,17 @@ import { maxStatementLength } from "../../src/documents/journal-log.ts";
 import { journalClient } from "../../src/documents/journal-name.ts";
 import { DocumentFullError } from "../../src/documents/read-or-refuse.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
-import { claimOf, cut, feedOf, originOf, record, storeOf, sync, tellingObserver } from "./journal-fixtures.ts";
+import {
+  claimOf,
+  cut,
+  entriesOf,
+  feedOf,
+  originOf,
+  record,
+  storeOf,
+  sync,
+  tellingObserver,
+} from "./journal-fixtures.ts";
 
 const name = "journal/default/alice/1";
 const client = journalClient(name);
@@ -247,6 +257,41 @@ describe("bounds", () => {
     }
     expect(reader.names()).toEqual(["journal/default/bob/1", name]);
   });
+});
+
+// Symptom: a journal grew beyond what others keep of one, though all feeds were to be cut. Mechanism: a feed whose state is on its
+// way, or that this router reads no more, is not cut, and every item lives as long as the slowest feed in it.
+test("an own journal holds no more than its bound whatever is not cut: the oldest goes, and what comes is held", () => {
+  const maxHeldBytes = 20_000;
+  const { store, updates } = storeOf("alice", { maxOwnBytes: 12_000, maxHeldBytes });
+  const reader = storeOf("bob", { maxDocumentBytes: (maxHeldBytes * 4) / 3 }).store;
+  const [busy, slow] = [store.own.declareFeed(feedOf("busy")), store.own.declareFeed(feedOf("slow"))];
+  const sequences: number[][] = [];
+  store.own.writeFact(cut(slow, 0));
+  for (let sequence = 1; sequence < 60; sequence++) {
+    for (const feed of [busy, slow]) store.own.writeFact(record(feed, sequence, 40));
+    store.own.commit();
+    store.own.settle(busy, sequence);
+    expect(store.stats().ownBytes).toBeLessThanOrEqual(maxHeldBytes);
+    for (const update of updates.splice(0)) expect(reader.apply(update)).toBe("applied");
+    const held = entriesOf(store, store.own.origin).filter(({ feed }) => feed === slow);
+    sequences.push(held.flatMap((entry) => (entry.kind === "record" ? entry.sequence : [])));
+    // Until it is full nothing goes; then what is left is the end of what was written.
+    if (sequence < 12) expect(held).toHaveLength(sequence + 1);
+  }
+  const last = sequences.at(-1)!;
+  expect(last).toEqual(Array.from({ length: last.length }, (_, at) => 59 - last.length + 1 + at));
+  expect(last.length).toBeGreaterThan(10);
+  expect(entriesOf(reader, store.own.origin)).toEqual(entriesOf(store, store.own.origin));
+  store.own.writeFact(cut(slow, 59));
+  store.own.settle(slow, 59);
+  store.own.claim(claimOf("slow"));
+  store.own.commit();
+  expect(entriesOf(store, store.own.origin).map(({ kind }) => kind)).toContain("cut");
+  expect(store.own.isLong).toBe(false);
+  const late = storeOf("late", { maxDocumentBytes: (maxHeldBytes * 4) / 3 }).store;
+  sync(store, late, name);
+  expect(entriesOf(late, store.own.origin)).toEqual(entriesOf(store, store.own.origin));
 });
 
 /** Two values that make an update of so many bytes. */

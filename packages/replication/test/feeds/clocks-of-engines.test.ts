@@ -147,3 +147,36 @@ test("a life that somebody made up is doubted at once by who reads the engine, a
   rig.exchange();
   rig.expectTruth();
 });
+
+// Each of them has to be named as the predecessor of another life before the present one is the newest: one at a time, since a
+// life says what it follows once.
+test("two lives that somebody made up, neither of which follows the other, are outlived one after the other", () => {
+  const count = 2;
+  const { rig, a, b, c } = trio(5);
+  rig.publish(60);
+  a.read();
+  isLive(a);
+  rig.exchange();
+  tellMadeUp(
+    rig,
+    [a, b, c],
+    Array.from({ length: count }, (_, at) => (24 + at) * hourUs),
+  );
+  expect(claimBy(a)).toMatchObject({ worth: "void", state: "stale", reason: "unverified" });
+  for (let round = 0; round < count; round++) {
+    rig.publish(5);
+    a.read();
+    rig.time.advance(10_000);
+    rig.exchange();
+    // Nothing is worth anything that is not the truth: neither by the reader's word nor by what is folded.
+    const { isComplete, progress } = a.fold.state(target)!;
+    if (claimBy(a)?.worth === "complete" && isComplete && progress === "current") rig.expectTruth([a]);
+  }
+  rig.settle();
+  rig.expectTruth();
+  expect(claimBy(a)).toMatchObject({ worth: "complete", state: "live" });
+  rig.publish(20);
+  a.read();
+  rig.exchange();
+  rig.expectTruth();
+});

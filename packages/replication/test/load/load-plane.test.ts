@@ -1,7 +1,7 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readLoadFrame } from "../../src/load/load-frame.ts";
-import { fullFrameTargets, heartbeatTargets } from "../../src/load/load-plane.ts";
+import { heartbeatTargets } from "../../src/load/load-plane.ts";
 import { connect, createLoadRouter, gaugeOf, type LoadRouter, routerId, sumsOf } from "./load-rig.ts";
 
 test("the first change goes out before `set` returns, the following ones together 10 ms after it", () => {
@@ -124,20 +124,70 @@ test("a joiner has all gauges by the full frame, and understands the numbers tha
   expect([0, 1, 2].map((index) => sumsOf(b, `e/${index}`).inFlight)).toEqual([1, 5, 6]);
 });
 
-test("a full frame holds what fits, and heartbeats bring the rest", () => {
+test("a full frame holds the gauges of all targets where their keys are short", () => {
   const time = createVirtualTime();
-  const count = fullFrameTargets + 1;
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
+  for (let index = 0; index < 4_096; index++) a.plane.set(`k${index}`, gaugeOf(2 ** 32));
+  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  expect(b.plane.describe()[0]!.targets).toBe(4_096);
+  expect(b.plane.exchange.hasAllOf({ router: routerId("a"), epoch: 1 })).toBe(true);
+});
+
+// Symptom: a router that came to one with over 800 loaded targets said it was ready, and sent requests to engines that it took for
+// idle. Mechanism: any first frame of a router counted for all of its gauges, though it says which of them it covers.
+test("a full frame holds what fits, and heartbeats bring the rest: only then has all been told", () => {
+  const time = createVirtualTime();
+  const count = 2_000;
   const longName = "x".repeat(240);
-  const a = createLoadRouter("a", { time, capacity: 1_024 });
-  const b = createLoadRouter("b", { time, capacity: 1_024 });
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
+  const hasAll = (epoch = 1) => b.plane.exchange.hasAllOf({ router: routerId("a"), epoch });
   for (let index = 0; index < count; index++) a.plane.set(`${longName}/${index}`, gaugeOf(2 ** 32));
   time.advance(10);
-  b.plane.exchange.receive(a.plane.exchange.fullFrame());
-  expect(b.plane.describe()[0]!.targets).toBe(fullFrameTargets);
-  connect(a, b);
   a.plane.start();
-  time.advance(500 * Math.ceil(count / heartbeatTargets));
+  time.advance(1_200);
+  // From here on the heartbeats go on in the middle of what the full frame has.
+  expect(hasAll()).toBe(false);
+  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  expect(b.plane.describe()[0]!.targets).toBeGreaterThan(800);
+  expect(b.plane.describe()[0]!.targets).toBeLessThan(count);
+  expect(hasAll()).toBe(false);
+  connect(a, b);
+  const beats = Math.ceil(count / heartbeatTargets);
+  time.advance(500 * (beats - 4));
+  expect(hasAll()).toBe(false);
+  time.advance(500 * 4);
   expect(b.plane.describe()[0]!.targets).toBe(count);
+  expect([hasAll(), hasAll(2)]).toEqual([true, false]);
+  b.plane.exchange.originGone({ router: routerId("a"), epoch: 1 });
+  expect(hasAll()).toBe(false);
+  a.plane.set(`${longName}/0`, gaugeOf(1));
+  expect(hasAll()).toBe(false);
+});
+
+test("heartbeats that begin in the middle have told of all once the beginning has come, too", () => {
+  const time = createVirtualTime();
+  const [a, b] = ["a", "b"].map((name) => createLoadRouter(name, { time, capacity: 4_096 })) as [
+    LoadRouter,
+    LoadRouter,
+  ];
+  const hasAll = () => b.plane.exchange.hasAllOf({ router: routerId("a"), epoch: 1 });
+  for (let index = 0; index < 3 * heartbeatTargets; index++) a.plane.set(`k${index}`, gaugeOf(1));
+  a.plane.start();
+  connect(a, b);
+  const heard: boolean[] = [];
+  for (let beat = 0; beat < 5; beat++) {
+    time.advance(500);
+    heard.push(hasAll());
+  }
+  expect(heard).toEqual([false, false, false, false, true]);
+  time.advance(2_000);
+  expect(hasAll()).toBe(true);
 });
 
 test("changes of more targets than fit into a frame go out as several", () => {

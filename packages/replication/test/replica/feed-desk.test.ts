@@ -1,3 +1,5 @@
+import { silentMeter } from "@espalier/common";
+import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FactEntry } from "../../src/facts/fact-entry.ts";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
@@ -34,7 +36,10 @@ function readerOf(told: string[], role: FeedReader["role"] = "owner"): FeedReade
 function deskOf() {
   const states = new Map<string, FoldState>();
   const told: string[] = [];
-  const desk = new FeedDesk({ fold: { state: (target) => states.get(target) }, self: () => self });
+  const desk = new FeedDesk({
+    ...{ fold: { state: (target) => states.get(target) }, self: () => self },
+    ...{ clock: createVirtualTime().clock, meter: silentMeter },
+  });
   desk.onClaims((target) => told.push(target));
   return {
     desk,

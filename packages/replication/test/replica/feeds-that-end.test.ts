@@ -96,7 +96,11 @@ describe("a target that one router has forgotten", () => {
     for (const sequence of [0, 1, 2, 3]) store(owner, sequence, chains[sequence]!);
     time.advance(tickMs);
     expect(b.heldBlocks("engine", chains[3]!)).toBe(5);
+    const changed: string[] = [];
+    const cancel = b.replica.fold.onChange((target) => changed.push(target));
     b.replica.forgetTarget("engine");
+    cancel();
+    expect(changed).toEqual(["engine"]);
     expect(b.replica.fold.state("engine")).toBeUndefined();
     expect(b.slots.find("engine")).toBe(-1);
     expect(b.index.factCount).toBe(0);

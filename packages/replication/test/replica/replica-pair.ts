@@ -1,6 +1,7 @@
-import { asRouterId, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { VirtualTime } from "@espalier/testing";
+import type { JournalLimits } from "../../src/documents/journal-limits.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import type { Origin } from "../../src/origin.ts";
@@ -18,18 +19,18 @@ export interface Node {
   placedBlocks(target: string, chain: Uint32Array): number;
 }
 
-/** @param room of its index */
+/** @param room of its index and of journals, and what it counts with */
 export function createNode(
   router: string,
   time: VirtualTime,
-  room: { maxTargets?: number; maxBlocks?: number } = {},
+  room: { maxTargets?: number; maxBlocks?: number; meter?: Meter; journalLimits?: Partial<JournalLimits> } = {},
 ): Node {
-  const { maxTargets = 64, maxBlocks = 65_536 } = room;
+  const { maxTargets = 64, maxBlocks = 65_536, meter = silentMeter, journalLimits = {} } = room;
   const index = createPrefixIndex({ maxTargets, maxBlocks, maxSets: 4_096 });
   const slots = createTargetSlots(maxTargets);
   const replica = createReplica({
     ...{ router: asRouterId(router), index, slots, clock: time.clock, scheduler: time.scheduler },
-    ...{ logger: silentLogger, meter: silentMeter, placementTtlMs: 600_000 },
+    ...{ logger: silentLogger, meter, journalLimits, placementTtlMs: 600_000 },
   });
   const matches = createPrefixMatches(maxTargets);
   const match = (chain: Uint32Array): void => index.match(chain, chain.length / 2, time.clock.nowMs(), matches);

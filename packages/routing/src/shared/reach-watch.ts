@@ -7,12 +7,21 @@ const unreachedMs = 2_000;
 export interface ReachWatch {
   /** @param isConnected undefined when this router does not try */
   note(target: string, isConnected: boolean | undefined): void;
+  /** The target is none of this router's any more. */
+  forget(target: string): void;
 }
 
 /** @param onChange told of all of them when one comes or goes */
 export function createReachWatch(scheduler: Scheduler, onChange: (targets: readonly string[]) => void): ReachWatch {
   const pending = new Map<string, Cancel>();
   const unreachable = new Set<string>();
+  const unwatch = (target: string): void => {
+    pending.get(target)?.();
+    pending.delete(target);
+  };
+  const noteReached = (target: string): void => {
+    if (unreachable.delete(target)) onChange([...unreachable]);
+  };
   return {
     note(target, isConnected) {
       if (isConnected === false) {
@@ -25,10 +34,13 @@ export function createReachWatch(scheduler: Scheduler, onChange: (targets: reado
         pending.set(target, cancel);
         return;
       }
-      pending.get(target)?.();
-      pending.delete(target);
+      unwatch(target);
       // Whoever stops trying does not know that it could reach it now: it says so until it has tried again.
-      if (isConnected && unreachable.delete(target)) onChange([...unreachable]);
+      if (isConnected) noteReached(target);
+    },
+    forget(target) {
+      unwatch(target);
+      noteReached(target);
     },
   };
 }

@@ -32,6 +32,7 @@ export function createSharedHost(parts: SharedHostParts): SharedHost {
         if (feeds.get(target.key) !== feed) return;
         feeds.delete(target.key);
         ownership().removeTarget(target.key);
+        parts.reach.forget(target.key);
       });
       feeds.set(target.key, feed);
       ownership().addTarget(target.key);

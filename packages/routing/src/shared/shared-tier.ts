@@ -76,10 +76,13 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   const host = createSharedHost({
     replica,
     ownership: () => ownership,
-    reach: createReachWatch(scheduler, (targets) => {
-      ownership.setUnreachable(targets);
-      backend.setUnreachable(targets);
-    }),
+    reach: createReachWatch(
+      scheduler,
+      gathered(scheduler, (targets) => {
+        ownership.setUnreachable(targets);
+        backend.setUnreachable(targets);
+      }),
+    ),
     blocksOf: (target) => blocksByTier(index, slots.find(target)),
   });
   const publisher = createLoadPublisher(replica.load, scheduler);
@@ -116,6 +119,24 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
       backend.setDraining(true);
     },
     onNewLife: (listener) => watchLives(replica, (target) => listener(slots.find(target))),
+  };
+}
+
+/** A fleet may lose many engines at once, and each change of what is out of reach has all feeds' readers named anew. */
+const gatherMs = 10;
+
+/** Tells the last value, a little later. */
+function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void): (value: Value) => void {
+  let last: { readonly value: Value } | undefined;
+  return (value) => {
+    const isFirst = last === undefined;
+    last = { value };
+    if (!isFirst) return;
+    scheduler.after(gatherMs, () => {
+      const { value: told } = last!;
+      last = undefined;
+      listener(told);
+    });
   };
 }
 

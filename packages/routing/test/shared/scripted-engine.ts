@@ -51,14 +51,20 @@ export class ScriptedEngine {
     for (const { output } of this.#connected()) output.newLife();
   }
 
-  /** Its process ends, and another one comes up later. */
-  restartAfter(downMs: number): void {
+  /** Its process ends. @returns those that read it */
+  end(): readonly ScriptedReading[] {
     this.#isUp = false;
     const before = this.#connected();
     for (const reading of before) {
       reading.isConnected = false;
       reading.output.condition(lost);
     }
+    return before;
+  }
+
+  /** Its process ends, and another one comes up later. */
+  restartAfter(downMs: number): void {
+    const before = this.end();
     this.#scheduler.after(downMs, () => {
       this.#isUp = true;
       this.#messages = [];

@@ -216,7 +216,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
   const host = createSharedHost({
     replica: { openFeed: () => reader } as unknown as Replica,
     ownership: () => ownership,
-    reach: { note: note("reach") },
+    reach: { note: note("reach"), forget: note("forget") },
     blocksOf: () => ({ gpu: 0, cpu: 0, disk: 0, external: 0 }),
   });
   let output: FeedOutput | undefined;

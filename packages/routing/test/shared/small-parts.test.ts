@@ -81,6 +81,22 @@ describe("what is out of reach", () => {
     reach.note("a", true);
     expect(told).toHaveLength(2);
   });
+
+  test("is not so any more, nor ever will be, once it is forgotten", () => {
+    const { time, told, reach } = watch();
+    reach.note("a", false);
+    time.advance(1_000);
+    reach.note("b", false);
+    time.advance(1_500);
+    reach.forget("b");
+    reach.forget("a");
+    reach.forget("a");
+    time.advance(10_000);
+    expect(told).toEqual([["a"], []]);
+    reach.note("a", false);
+    time.advance(2_000);
+    expect(told.at(-1)).toEqual(["a"]);
+  });
 });
 
 test("guesses are told by the target's key", () => {

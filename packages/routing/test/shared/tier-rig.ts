@@ -8,8 +8,6 @@ import { createSharedTier, type SharedTier } from "../../src/shared/shared-tier.
 import { createTargetIndices } from "../../src/shared/target-indices.ts";
 import type { ScriptedEngine } from "./scripted-engine.ts";
 
-const maxTargets = 16;
-
 /** One router's tier, with what it fills. */
 export interface TierRouter {
   readonly name: string;
@@ -33,14 +31,18 @@ export class TierCluster {
   readonly time: VirtualTime = createVirtualTime();
   readonly network: MemoryNetwork;
   readonly #random = createSeededRandom(1);
+  readonly #maxTargets: number;
 
-  constructor() {
+  /** @param maxTargets that a router has numbers for */
+  constructor(maxTargets = 16) {
+    this.#maxTargets = maxTargets;
     this.network = createMemoryNetwork({ ...this.time, random: this.#random });
     this.network.setSpeed({ delayMs: 1 });
   }
 
   /** A router that is not started. @param name one letter, from `a` on; all dial `a` and `b` */
   add(name: string): TierRouter {
+    const maxTargets = this.#maxTargets;
     const index = createPrefixIndex({ maxTargets, maxBlocks: 10_000, maxSets: 1_000 });
     const slots = createTargetSlots(maxTargets);
     const fleet = new Set<string>();

@@ -34,7 +34,8 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
     address: described.address,
     waitingFor: described.waitingFor,
     members: described.members,
-    load,
+    // What one said whose lease has ended counts nowhere any more.
+    load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {
       owned: feeds.filter(({ role }) => role === "owner").length,
       backup: feeds.filter(({ role }) => role === "backup").length,

@@ -20,11 +20,12 @@ export interface ReplicaRig {
 }
 
 /** One router's replica that nobody else is told of. */
-export function createLoneReplica({ clock, scheduler }: Pick<VirtualTime, "clock" | "scheduler">): ReplicaRig {
+export function createLoneReplica(time: Pick<VirtualTime, "clock" | "scheduler">, router = "r1"): ReplicaRig {
+  const { clock, scheduler } = time;
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
   const slots = createTargetSlots(maxKnownTargets);
   const ports = { clock, scheduler, logger: silentLogger, meter: silentMeter };
-  const replica = createReplica({ ...ports, router: asRouterId("r1"), index, slots, placementTtlMs: 600_000 });
+  const replica = createReplica({ ...ports, router: asRouterId(router), index, slots, placementTtlMs: 600_000 });
   return { replica, index, slots };
 }
 

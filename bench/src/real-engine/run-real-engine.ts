@@ -106,6 +106,12 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     const nextUrl = (): string => started[asked++ % meshRouters]?.url ?? "";
     const goingRound = createChatRun({ ...target, url: nextUrl, firstSession: sessions });
     await phase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
+    note("killing an engine");
+    const lost = engines[1]!;
+    await lost.kill();
+    engines[1] = await startVllm({ python, model, logs, name: "engine-1-again", ports: lost.ports });
+    for (const listening of started) await untilReady(listening, engineCount);
+    await phase("the same, an engine was killed and is back", goingRound, 2);
   } finally {
     await Promise.all([router, ...mesh].map((child) => child?.stop()));
     await Promise.all(engines.map((engine) => engine.kill()));

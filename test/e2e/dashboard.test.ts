@@ -48,6 +48,22 @@ const placesOfPanels = `[...document.querySelectorAll("section")].map((section) 
 
 const router = (page: Page, name: string) => page.locator(".routers > li", { hasText: name });
 
+/** Whoever opens the page after a router of three has died is told of it, and that nobody answers once the others have died, too. */
+async function seeLosses(page: Page): Promise<void> {
+  const late = (await openPage()).page;
+  await late.goto((await router(page, "router-2").locator("a").getAttribute("href")) ?? "");
+  await late.getByText("2 of 3 alive").waitFor();
+  await router(late, "router-1").and(late.locator('[data-state="gone"]')).waitFor();
+  for (const name of ["router-2", "router-3"]) {
+    const kill = (await router(page, name).locator("code").textContent()) ?? "";
+    expect(spawnSync("sh", ["-c", kill]).status).toBe(0);
+  }
+  await late.getByText("0 of 3 alive").waitFor();
+  await late.getByText(/^No router answers/).waitFor();
+  expect(await late.locator('.routers > [data-state="linked"]').count()).toBe(0);
+  expect(await late.getByText("admission is off").count()).toBe(0);
+}
+
 if (chromiumPath === undefined) {
   process.stderr.write("NOT RUN: the dashboard in a browser; chromium is not installed\n");
 }
@@ -83,6 +99,8 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.getByText(/^router-1 went at .* sessions [1-9]\d* have come back elsewhere, [1-9]/).waitFor();
     expect(faultsOf(watched, url)).toEqual([]);
     expect(await page.evaluate(placesOfPanels)).toEqual(places);
+
+    await seeLosses(page);
   });
 
   test("goes on where the other router says that browsers find it, through its proxy", async () => {

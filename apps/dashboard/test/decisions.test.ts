@@ -17,7 +17,7 @@ import {
   type Sessions,
   takeoverOf,
 } from "../src/model/sessions.ts";
-import { takeoverText } from "../src/view/sessions-text.ts";
+import { takeoverOutcome, takeoverText } from "../src/view/sessions-text.ts";
 import { decision } from "./fixtures.ts";
 
 test("events are read, and what is no decision counts as one without anything", () => {
@@ -122,4 +122,7 @@ test("what became of them is told in a sentence", () => {
   );
   expect(takeoverText({ ...lost, cameBack: 0 })).toBe("Of its 9 sessions 0 have come back elsewhere so far.");
   expect(takeoverText({ ...lost, sessions: 0 })).toBe("It had served no session that was seen here.");
+  // That none has come back, as after the loss of all routers, stood there in green.
+  const outcomes = [lost, { ...lost, cameBack: 0 }, { ...lost, sessions: 0, cameBack: 0 }].map(takeoverOutcome);
+  expect(outcomes).toEqual(["back", "waiting", "none"]);
 });

@@ -1,20 +1,15 @@
 import { expect, test } from "vitest";
 import { countHealthy, engineRows } from "../src/model/engines.ts";
 import { readOverview } from "../src/model/overview.ts";
-import { queueRows } from "../src/model/queues.ts";
-import { routerRows } from "../src/model/routers.ts";
+import { queueRows, queuesNote } from "../src/model/queues.ts";
+import { countAlive, routerRows } from "../src/model/routers.ts";
 import { link, sections } from "./fixtures.ts";
 
 test("an overview of another version, or none, is one in which things are absent", () => {
   for (const strange of [undefined, null, 7, [], { engines: { tooLarge: true }, links: 3, traffic: [] }]) {
     const read = readOverview(strange);
-    expect([read.engines, read.load, read.queues, read.links.links, read.traffic.requests]).toEqual([
-      [],
-      [],
-      [],
-      [],
-      0,
-    ]);
+    const { engines, load, queues, links, traffic } = read;
+    expect([engines, load, queues, links.links, traffic.requests]).toEqual([[], [], null, [], 0]);
   }
   const [engine] = readOverview({ engines: [{ id: 5, read: ["x", { target: "a", held: "many" }] }] }).engines;
   expect(engine).toMatchObject({ id: "", state: "unknown", models: [] });
@@ -94,6 +89,26 @@ test("routers: the one that is read, those that are followed, those that are onl
   ]);
   expect(rows[2]).toMatchObject({ requestsPerS: null, killCommand: null, origin: "http://router-3:9090" });
   expect(rows[5]).toMatchObject({ requestsPerS: null, origin: "http://router-10:9090" });
+});
+
+/** "admission is off" stood there whenever there was nothing to show: before the first answer, and after the last router had died. */
+test("queues: admission is off where a router says so, and nothing is said where none does", () => {
+  const queue = { name: "batch", queued: 2, waited: 0, waitedMs: 0, shed: 0 };
+  expect(queuesNote([])).toBe("");
+  expect(queuesNote([readOverview({}).queues, null])).toBe("");
+  expect(queuesNote([readOverview({ queues: [] }).queues])).toBe("admission is off");
+  expect(queuesNote([null, [], [{ ...queue, queued: 0 }]])).toBe("nobody waits");
+  expect(queuesNote([[queue], null, [queue]])).toBe("4 wait");
+});
+
+/** What the last router had said of the others stood there, in green, when all were dead. */
+test("when no router answers, none is alive: those that were followed are gone, of the others nothing is heard", () => {
+  const { links } = readOverview(sections({ links: [link("router-2"), link("router-3")] }));
+  const before = routerRows(links, [followed("router-1"), followed("router-2")], "router-1");
+  expect([countAlive(before), before[0]?.hasOthers]).toEqual([3, true]);
+  const rows = routerRows(links, [followed("router-1", false), followed("router-2", false)], undefined);
+  expect(rows.map(({ state }) => state)).toEqual(["gone", "gone", "silent"]);
+  expect([countAlive(rows), rows[0]?.hasOthers]).toEqual([0, false]);
 });
 
 test("a router that was followed and that nobody names any more is gone", () => {

@@ -263,6 +263,7 @@ export async function listenToEvents(sim: TestSim, topic = ""): Promise<RawEvent
           sequence: Number(Buffer.from(sequence ?? []).readBigUInt64BE()),
           payload: payload ?? new Uint8Array(),
         }),
+      onBacklog() {},
       onUp() {},
       onDown() {},
       onFailed(error) {

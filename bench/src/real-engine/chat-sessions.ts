@@ -1,8 +1,10 @@
 import { type Scheduler, systemScheduler } from "@espalier/common";
+import { type ChatStyle, chatStyles, instructionsOf, type Message, readAnswer, requestOf } from "./chat-styles.ts";
 
 /** What one turn of a conversation brought. */
 export interface TurnResult {
   readonly session: number;
+  readonly style: ChatStyle;
   readonly turn: number;
   readonly engine: string;
   readonly promptTokens: number;
@@ -10,11 +12,6 @@ export interface TurnResult {
   readonly predictedTokens: number;
   /** As the engine said in its usage. */
   readonly cachedTokens: number;
-}
-
-interface Message {
-  readonly role: "system" | "user" | "assistant";
-  readonly content: string;
 }
 
 export interface ChatRunOptions {
@@ -28,7 +25,7 @@ export interface ChatRunOptions {
   readonly settled: () => Promise<void>;
 }
 
-/** Conversations that go on over several calls. */
+/** Conversations that go on over several calls, each in a style of its own. */
 export interface ChatRun {
   /** Every session's next `turns` turns, one request at a time. */
   advance(turns: number): Promise<readonly TurnResult[]>;
@@ -38,35 +35,34 @@ const systemPrompt =
   "You keep the logbook of a lighthouse. Answer in short sentences, give dates in full, name the wind by its quarter " +
   "and its strength, and say when an entry is missing rather than guess what it may have been.";
 
-const maxAnswerTokens = 24;
-
 /** @throws Error when a request fails, or its answer does not say what is to be compared */
 export function createChatRun({ url, model, sessions, firstSession = 0, settled }: ChatRunOptions): ChatRun {
-  const histories: Message[][] = Array.from({ length: sessions }, () => [{ role: "system", content: systemPrompt }]);
+  const histories: Message[][] = Array.from({ length: sessions }, () => []);
   const turnsDone = new Array<number>(sessions).fill(0);
   const ask = async (index: number): Promise<TurnResult> => {
     const session = firstSession + index;
     const history = histories[index]!;
     const turn = turnsDone[index]!++;
-    history.push({
+    const style = chatStyles[index % chatStyles.length]!;
+    history.push(...instructionsOf(style, systemPrompt, turn), {
       role: "user",
       content: `Session ${session}, question ${turn}: what does the page of the ${turn + 3}th of month ${session + 1} say of ships that passed, and of the lamp?`,
     });
-    const response = await fetch(`${url()}/v1/chat/completions`, {
+    const { path, body } = requestOf(style, model, history);
+    const response = await fetch(url() + path, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model, messages: history, max_tokens: maxAnswerTokens, temperature: 0 }),
+      body: JSON.stringify(body),
     });
-    const answer = (await response.json()) as Answer;
+    const answer: unknown = await response.json();
     if (!response.ok) throw new Error(`status ${response.status}: ${JSON.stringify(answer).slice(0, 500)}`);
-    history.push({ role: "assistant", content: answer.choices[0]?.message.content ?? "" });
+    const { text, promptTokens, cachedTokens } = readAnswer(style, answer);
+    history.push({ role: "assistant", content: text });
     return {
-      session,
-      turn,
+      ...{ session, style, turn, promptTokens },
       engine: response.headers.get("x-espalier-worker") ?? "",
-      promptTokens: answer.usage.prompt_tokens,
       predictedTokens: numberOf(response.headers.get("x-espalier-cache-hit-tokens")),
-      cachedTokens: numberOf(answer.usage.prompt_tokens_details?.cached_tokens),
+      cachedTokens: numberOf(cachedTokens),
     };
   };
   return {
@@ -80,14 +76,6 @@ export function createChatRun({ url, model, sessions, firstSession = 0, settled 
       }
       return results;
     },
-  };
-}
-
-interface Answer {
-  readonly choices: readonly { readonly message: { readonly content: string | null } }[];
-  readonly usage: {
-    readonly prompt_tokens: number;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
   };
 }
 

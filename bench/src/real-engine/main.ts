@@ -17,8 +17,8 @@ function table({ rows, mismatches }: RealEngineReport): string {
     { header: "same engine (%)", value: (row) => row.same_engine_share * 100, digits: 1 },
   ]);
   const notes = mismatches.map(
-    ({ session, turn, predictedTokens, cachedTokens }) =>
-      `session ${session}, turn ${turn}: ${predictedTokens} predicted, ${cachedTokens} reported\n`,
+    ({ session, style, turn, predictedTokens, cachedTokens }) =>
+      `session ${session} (${style}), turn ${turn}: ${predictedTokens} predicted, ${cachedTokens} reported\n`,
   );
   return text + notes.join("");
 }

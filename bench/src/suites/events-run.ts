@@ -98,7 +98,13 @@ async function throughSocketMs(
     received += 1;
     if (received === wanted) wake();
   };
-  const observer = { onMessage, onUp: () => {}, onDown: () => {}, onFailed: (error: unknown) => fail(error) };
+  const observer = {
+    onMessage,
+    onBacklog: () => {},
+    onUp: () => {},
+    onDown: () => {},
+    onFailed: (error: unknown) => fail(error),
+  };
   const transport = createZmqTransport(createWorkSlices({ clock, scheduler: systemScheduler }));
   const { endpoint } = publisher;
   const subscriber = transport.openSubscriber({ endpoint, mode: "connect", topic: "", observer });

@@ -22,6 +22,12 @@ export const systemClock: Clock = {
   wallMs: () => Date.now(),
 };
 
+/** CPU time that this process has used, all its threads together, in milliseconds. */
+export function systemCpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
+
 export const systemScheduler: Scheduler = {
   after(delayMs, task) {
     const timer = setTimeout(task, delayMs);

@@ -5,7 +5,15 @@
 export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
 export { ByteReader } from "./byte-reader.ts";
 export { ByteWriter } from "./byte-writer.ts";
-export { type Cancel, type Clock, type Scheduler, systemAfterPoll, systemClock, systemScheduler } from "./clock.ts";
+export {
+  type Cancel,
+  type Clock,
+  type Scheduler,
+  systemAfterPoll,
+  systemClock,
+  systemCpuMs,
+  systemScheduler,
+} from "./clock.ts";
 export { DecayedSum } from "./decayed-sum.ts";
 export {
   type EngineRole,

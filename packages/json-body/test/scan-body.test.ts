@@ -168,6 +168,19 @@ describe("bounds", () => {
     expect(body.valueAt(3)).toBe(0);
   });
 
+  /** WebAssembly memory never shrinks: one large body would have its room stay with the process for good. */
+  test("room that a large body took is given back with the next small one, and kept for another large one", () => {
+    const roomOf = (body: JsonBody): number => body.join([]).buffer.byteLength;
+    const large = (values = 3_000_000): JsonBody => bodyOf(`{"a":[${"0,".repeat(values)}1]}`);
+    for (const values of [3_000_000, 1_000_000]) {
+      expect(roomOf(large(values))).toBeGreaterThan(16 * 1_048_576);
+      expect(roomOf(bodyOf('{"a":"b"}'))).toBeLessThanOrEqual(16 * 1_048_576);
+      expectSame(bodyOf('{"a":"b"}'));
+    }
+    const again = large();
+    expect(again.valueAt(again.after(0) - 1)).toBe(1);
+  });
+
   test("a body that takes more memory than there can be, and a small one after it", () => {
     const claimed = Object.defineProperty(Buffer.alloc(1), "length", { value: 1_100_000_000 });
     expect(scanBody(claimed, maxDepth)).toBe("too_large");

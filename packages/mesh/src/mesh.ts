@@ -60,6 +60,8 @@ export interface MeshOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
+  /** CPU time that this process has used, in milliseconds; none unless given, as in virtual time. */
+  readonly cpuMs?: () => number;
   readonly logger: Logger;
   readonly meter: Meter;
   readonly linkLimits?: Partial<LinkLimits>;
@@ -122,6 +124,7 @@ class RouterMesh implements Mesh, LinkObserver {
       self: () => replica.origin,
       address: () => this.address || undefined,
       lagMs: () => this.#lag.lagMs(),
+      cpuMs: options.cpuMs ?? (() => 0),
       ...dials.user(),
       ...(membershipLimits && { limits: membershipLimits }),
     });

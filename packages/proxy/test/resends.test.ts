@@ -103,6 +103,22 @@ test("a kept connection that ends a second after it got the request had not gone
   expect([executed, rig.events.at(4)]).toEqual([[1], "fail a reset"]);
 });
 
+test("a connection that the engine closed after its answer is a new one when it is dialed again: its reset is no stale one's", async () => {
+  const closing = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+  let executed = 0;
+  const engine = await rawEngine((socket, index) => {
+    if (index === 0) socket.end(closing);
+    else {
+      executed += 1;
+      socket.resetAndDestroy();
+    }
+  });
+  const rig = await createRig({ engines: [engine.url] });
+  expect((await send(rig.port)).body.toString()).toBe("ok");
+  expect(codeOf((await send(rig.port)).body)).toBe("upstream_reset");
+  expect([executed, engine.sockets.length]).toEqual([1, 2]);
+});
+
 test("what was sent beside a request counts with it", async () => {
   const { urls, executed } = await breakable(3);
   const copies = new RequestCopies();

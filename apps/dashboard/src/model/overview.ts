@@ -5,7 +5,8 @@ export interface Overview {
   readonly engines: readonly EngineFacts[];
   readonly load: readonly TargetLoad[];
   readonly links: Links;
-  readonly queues: readonly QueueCounts[];
+  /** Empty where admission is off; null where the router has not told. */
+  readonly queues: readonly QueueCounts[] | null;
   readonly traffic: TrafficCounts;
 }
 
@@ -91,7 +92,7 @@ export function readOverview(sections: unknown): Overview {
     engines: asList(engines).map((one) => readEngine(asObject(one))),
     load: asList(load).map((one) => readLoad(asObject(one))),
     links: readLinks(asObject(links)),
-    queues: asList(queues).map((one) => readQueue(asObject(one))),
+    queues: Array.isArray(queues) ? asList(queues).map((one) => readQueue(asObject(one))) : null,
     traffic: readTraffic(asObject(traffic)),
   };
 }

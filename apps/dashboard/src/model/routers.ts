@@ -24,12 +24,15 @@ export interface RouterRow {
   /** Where its own dashboard is. */
   readonly origin: string | null;
   readonly killCommand: string | null;
+  /** Whether any router answers at all. */
+  readonly hasOthers: boolean;
 }
 
 /**
  * All routers: the source, those that it is linked with, and those that the page knew before.
  *
- * @param links of the source, undefined before it has told
+ * @param links of the source, undefined before it has told; what was told last where none is read any more
+ * @param source the router that is read now, undefined when none answers: then nothing that was told of others still counts
  */
 export function routerRows(
   links: Links | undefined,
@@ -45,7 +48,7 @@ export function routerRows(
     const isLive = own?.isLive === true;
     return {
       router,
-      state: stateOf(isLive, link),
+      state: source === undefined && !isLive ? unheard(own) : stateOf(isLive, link),
       isSource: router === source,
       lagMs: link?.lagMs ?? null,
       roundTripMs: link?.roundTripMs ?? null,
@@ -53,9 +56,15 @@ export function routerRows(
       inFlight: isLive ? own.inFlight : null,
       origin: own?.origin ?? link?.admin ?? null,
       killCommand: isLive ? own.killCommand : null,
+      hasOthers: source !== undefined,
     };
   });
 }
+
+export const countAlive = (rows: readonly RouterRow[]): number =>
+  rows.filter(({ state }) => state !== "gone" && state !== "silent").length;
+
+const unheard = (own: FollowedRouter | undefined): RouterRow["state"] => (own ? "gone" : "silent");
 
 function stateOf(isLive: boolean, link: Links["links"][number] | undefined): RouterRow["state"] {
   if (link?.isDraining && link.state === "alive") return "draining";

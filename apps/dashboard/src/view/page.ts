@@ -3,7 +3,7 @@ import type { FleetState } from "../follow/fleet-follower.ts";
 import { countHealthy, engineRows } from "../model/engines.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import { queueRows } from "../model/queues.ts";
-import { routerRows } from "../model/routers.ts";
+import { countAlive, routerRows } from "../model/routers.ts";
 import { createBar } from "./bar.ts";
 import { createDecisions } from "./decisions.ts";
 import { setText } from "./dom.ts";
@@ -56,7 +56,7 @@ export function createPage(): Page {
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
-      const queues = queueRows(live.map((one) => one.queues));
+      const told = live.map(({ queues }) => queues);
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
         ...{ source: source?.router, isLive, policy: decisions[0]?.policy ?? "" },
@@ -66,8 +66,8 @@ export function createPage(): Page {
       parts.tiles.update({
         ...{ isLive, rates, engines: countHealthy(engines) },
         inFlight: engines.reduce((sum, { inFlight }) => sum + inFlight, 0),
-        queued: queues.reduce((sum, { queued }) => sum + queued, 0),
-        routers: routers.filter(({ state }) => state !== "gone" && state !== "silent").length,
+        queued: queueRows(told).reduce((sum, { queued }) => sum + queued, 0),
+        routers: countAlive(routers),
         blocks: engines.reduce((sum, { blocks }) => sum + blocks, 0),
       });
       parts.engines.update(engines);
@@ -76,7 +76,7 @@ export function createPage(): Page {
       if (overview) parts.decisions.update({ decisions, skipped });
       if (overview) parts.sessions.update({ sessions, takeovers, letterOf });
       parts.prefixes.update(prefixes);
-      parts.queues.update(queues);
+      parts.queues.update(told);
     },
   };
 }

@@ -1,12 +1,12 @@
 import { formatCount, formatMs } from "../model/format.ts";
-import type { QueueRow } from "../model/queues.ts";
+import { type QueueRow, queueRows, queuesNote, type ToldQueues } from "../model/queues.ts";
 import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
 
 /** Requests at which a bar is full. */
 const fullAt = 64;
 
 /** Who waits in routers, by class. */
-export function createQueues(): Part<readonly QueueRow[]> {
+export function createQueues(): Part<ToldQueues> {
   const body = element("tbody");
   const names = ["Class", "Waiting now", "Mean wait", "Refused"];
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
@@ -18,10 +18,9 @@ export function createQueues(): Part<readonly QueueRow[]> {
   const show = keyedList<QueueRow>(body, ({ name }) => name, createRow);
   return {
     node,
-    update(rows) {
-      const waiting = rows.reduce((sum, { queued }) => sum + queued, 0);
-      setText(aside, rows.length === 0 ? "admission is off" : waiting === 0 ? "nobody waits" : `${waiting} wait`);
-      show(rows);
+    update(told) {
+      setText(aside, queuesNote(told));
+      show(queueRows(told));
     },
   };
 }

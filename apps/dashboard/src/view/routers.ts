@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import { formatCount, formatMs, formatRate } from "../model/format.ts";
-import type { RouterRow } from "../model/routers.ts";
+import { countAlive, type RouterRow } from "../model/routers.ts";
 import { element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
 
 const stateWords: Readonly<Record<RouterRow["state"], string>> = {
@@ -19,8 +19,7 @@ export function createRouters(): Part<readonly RouterRow[]> {
   return {
     node,
     update(rows) {
-      const here = rows.filter(({ state }) => state !== "gone" && state !== "silent").length;
-      setText(aside, rows.length === 0 ? "" : `${here} of ${rows.length} here`);
+      setText(aside, rows.length === 0 ? "" : `${countAlive(rows)} of ${rows.length} alive`);
       show(rows);
     },
   };
@@ -52,8 +51,8 @@ function createRow({ router }: RouterRow): Part<RouterRow> {
   };
 }
 
-function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state }: RouterRow): string {
-  if (state === "gone") return "its sessions go on at the others";
+function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers }: RouterRow): string {
+  if (state === "gone") return hasOthers ? "its sessions go on at the others" : "no router answers";
   const parts: string[] = [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
   if (inFlight !== null) parts.push(`${formatCount(inFlight)} in flight`);

@@ -1,5 +1,11 @@
 import type { Takeover } from "../model/sessions.ts";
 
+/** Whether any of a lost router's sessions has come back; `none` where it had none. */
+export function takeoverOutcome({ sessions, cameBack }: Takeover): "none" | "waiting" | "back" {
+  if (sessions === 0) return "none";
+  return cameBack === 0 ? "waiting" : "back";
+}
+
 /** What became of the sessions of a router that is gone. */
 export function takeoverText({ sessions, cameBack, keptEngine }: Takeover): string {
   if (sessions === 0) return "It had served no session that was seen here.";

@@ -1,7 +1,7 @@
 import { formatTime } from "../model/format.ts";
 import { latestTrails, type Sessions, type SessionTrail, type Takeover } from "../model/sessions.ts";
-import { element, keyedList, type Part, panel, setText } from "./dom.ts";
-import { takeoverText } from "./sessions-text.ts";
+import { element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
+import { takeoverOutcome, takeoverText } from "./sessions-text.ts";
 
 export interface SessionsState {
   readonly sessions: Sessions;
@@ -45,7 +45,14 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
 function createTakeover({ router, goneMs }: Takeover): Part<Takeover> {
   const text = element("span");
   const strong = element("strong", {}, `${router} went at ${formatTime(goneMs)}. `);
-  return { node: element("li", {}, strong, text), update: (takeover) => setText(text, takeoverText(takeover)) };
+  const node = element("li", {}, strong, text);
+  return {
+    node,
+    update(takeover) {
+      setAttribute(node, "data-outcome", takeoverOutcome(takeover));
+      setText(text, takeoverText(takeover));
+    },
+  };
 }
 
 function createTrail(hueOf: (name: string) => string, letterOf: (router: string) => string): Part<SessionTrail> {

@@ -8,6 +8,8 @@ export type SubscriberMode = "connect" | "bind";
 export interface SubscriberObserver {
   /** One message, as its frames. They are the receiver's to keep. */
   onMessage(frames: readonly Uint8Array[]): void;
+  /** Whether messages have come that are not told yet. Told on changes; at first there are none. */
+  onBacklog(hasBacklog: boolean): void;
   /** A publisher can be heard now. Told again whenever one came (back). */
   onUp(): void;
   /** A connection was lost, and with it maybe messages. The socket goes on trying by itself. */

@@ -8,6 +8,8 @@ export interface FeedLimits {
   /** Messages that wait to be processed, or for a replay to end. */
   readonly pendingMessages: number;
   readonly pendingBytes: number;
+  /** How long messages may wait to be read and processed without an end before the feed is behind. */
+  readonly behindMs: number;
   /** Latest messages whose checksum is kept, 4 bytes each. */
   readonly rememberedMessages: number;
   /** A replay that says nothing for so long has stalled. */
@@ -29,6 +31,7 @@ export const defaultFeedLimits: FeedLimits = {
   reorderWaitMs: 20,
   pendingMessages: 4_096,
   pendingBytes: 32 * 1024 * 1024,
+  behindMs: 500,
   rememberedMessages: 4_096,
   replayIdleMs: 2_000,
   replayTotalMs: 120_000,

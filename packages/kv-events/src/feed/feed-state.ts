@@ -32,6 +32,8 @@ export type FeedReason =
   | "connecting"
   | "socket-lost"
   | "unverified"
+  /** stale: messages come faster than they are read. */
+  | "behind"
   /** off. */
   | "no-endpoint"
   | "endpoint-unusable"

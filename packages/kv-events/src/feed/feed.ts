@@ -1,4 +1,5 @@
 import { type Cancel, type Logger, silentLogger, silentMeter } from "@espalier/common";
+import { BacklogWatch } from "./backlog-watch.ts";
 import type { OpenSocket, SubscriberObserver } from "./event-transport.ts";
 import { completeFeedLimits, type FeedLimits } from "./feed-limits.ts";
 import { FeedRecord } from "./feed-record.ts";
@@ -23,8 +24,10 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
   readonly #queue: MessageQueue;
   readonly #follower: StreamFollower;
   readonly #allowance: ReplayAllowance;
+  readonly #backlog: BacklogWatch;
   #socket: OpenSocket | undefined;
   #isPaused = false;
+  #hasUnread = false;
   #connection: "none" | "up" | "down" = "none";
   /** Set once nothing comes any more, or before anything does. */
   #offReason: FeedReason | undefined = "not-started";
@@ -48,6 +51,8 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     this.#logger = logger.child({ feed: key });
     this.#queue = new MessageQueue({ maxMessages: limits.pendingMessages, maxBytes: limits.pendingBytes });
     this.#allowance = new ReplayAllowance(clock, limits.replayCooldownMs);
+    const { behindMs } = limits;
+    this.#backlog = new BacklogWatch({ clock, scheduler, behindMs, onChange: () => this.settle() });
     const applier = new MessageApplier({ decoder, sink, record, logger: this.#logger });
     this.#follower = new StreamFollower({ host: this, applier, record, sink, scheduler, limits, logger: this.#logger });
   }
@@ -109,6 +114,12 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
       this.#socket?.pause();
     }
     this.requestWork();
+    this.#watchBacklog();
+  }
+
+  onBacklog(hasBacklog: boolean): void {
+    this.#hasUnread = hasBacklog;
+    this.#watchBacklog();
   }
 
   onUp(): void {
@@ -131,6 +142,7 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     this.#queue.clear();
     this.#unpause();
     this.#follower.connectionLost();
+    this.#watchBacklog();
     this.settle();
   }
 
@@ -151,6 +163,7 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     const message = this.#queue.shift();
     if (this.#queue.count === 0) this.#unpause();
     if (message) this.#follower.live(message);
+    this.#watchBacklog();
     return this.#replay === undefined && this.#queue.count > 0;
   }
 
@@ -213,6 +226,7 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     if (this.#connection === "down") return ["stale", "socket-lost"];
     if (this.#replay && this.#replayCause !== "quiet-check") return ["replaying", this.#replayCause];
     if (isDoubtful) return ["stale", "unverified"];
+    if (this.#backlog.isBehind) return ["stale", "behind"];
     if (last >= 0) return holeReason ? ["partial", holeReason] : ["live", "complete"];
     if (this.#isHistoryEmpty) return ["live", "nothing-published"];
     return ["partial", hasReplayFailed ? "replay-failed" : "nothing-received"];
@@ -236,6 +250,10 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     if (!isQuiet || this.#connection !== "up" || this.#replay || heldCount > 0 || !this.canReplay) return;
     this.#wasChecked = true;
     this.beginReplay("quiet-check");
+  }
+
+  #watchBacklog(): void {
+    this.#backlog.update(!this.#offReason && (this.#hasUnread || this.#queue.count > 0));
   }
 
   #abandonReplay(): void {
@@ -267,6 +285,8 @@ export class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHo
     this.#follower.connectionLost();
     this.#queue.clear();
     this.#isPaused = false;
+    this.#hasUnread = false;
+    this.#backlog.stop();
     this.#options.slices.forget(this);
     this.#socket?.close();
     this.#socket = undefined;

@@ -10,6 +10,7 @@ interface SharedBind {
   readonly paused: Set<string>;
   socket: OpenSocket | undefined;
   isUp: boolean;
+  hasBacklog: boolean;
   strangers: number;
 }
 
@@ -17,7 +18,7 @@ interface SharedBind {
  * Lets subscribers that bind the same endpoint share one socket: engines that dial in send to one port of the reader, and
  * their streams differ by topic. A message goes to the subscriber whose topic it has exactly, or else to the one whose topic
  * is the place that it names (`kv@HOST:PORT@MODEL`). A lost connection is told to
- * all of them, because the socket does not say whose it was. Subscribers that connect are passed through.
+ * all of them, because the socket does not say whose it was, as are messages that wait. Subscribers that connect are passed through.
  */
 export function createSharedBinds(transport: EventTransport, logger: Logger): EventTransport {
   const binds = new Map<string, SharedBind>();
@@ -32,13 +33,18 @@ export function createSharedBinds(transport: EventTransport, logger: Logger): Ev
       if (!bind.socket) {
         binds.set(options.endpoint, bind);
         bind.socket = transport.openSubscriber({ ...options, topic: "", observer: fanOut(bind, logger) });
-      } else if (bind.isUp) options.observer.onUp();
+      } else joinLate(bind, options.observer);
       return routeOf(bind, options, () => binds.delete(options.endpoint));
     },
   };
 }
 
-const unopened = { socket: undefined, isUp: false, strangers: 0 };
+const unopened = { socket: undefined, isUp: false, hasBacklog: false, strangers: 0 };
+
+function joinLate({ isUp, hasBacklog }: SharedBind, observer: SubscriberObserver): void {
+  if (isUp) observer.onUp();
+  if (hasBacklog) observer.onBacklog(true);
+}
 
 function refuse({ topic, endpoint, observer }: SubscriberOptions, routes: number): OpenSocket {
   const why = routes >= maxRoutes ? `has ${maxRoutes} topics already` : `has a reader of topic "${topic}" already`;
@@ -56,6 +62,10 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
       else if (bind.strangers++ === 0) {
         logger.warn("KV events came in under a topic that no engine is known by", { topic: topic.slice(0, 256) });
       }
+    },
+    onBacklog(hasBacklog) {
+      bind.hasBacklog = hasBacklog;
+      for (const route of [...routes.values()]) route.onBacklog(hasBacklog);
     },
     onUp() {
       bind.isUp = true;

@@ -42,7 +42,9 @@ function openSubscriber({ endpoint, mode, topic, observer }: SubscriberOptions, 
   socket.subscribe(topic);
   // A socket cannot be read while it is being bound.
   const ready = mode === "bind" ? socket.bind(endpoint) : connect(socket, endpoint);
-  return readFrom(socket, { ready, slices, onFrames: (frames) => observer.onMessage(frames), onError: fail });
+  const onFrames = (frames: readonly Uint8Array[]): void => observer.onMessage(frames);
+  const onBacklog = (hasBacklog: boolean): void => observer.onBacklog(hasBacklog);
+  return readFrom(socket, { ready, slices, onFrames, onBacklog, onError: fail });
 }
 
 function openReplay({ endpoint, start, onFrames }: ReplayOptions, slices: WorkSlices): OpenSocket {
@@ -53,7 +55,7 @@ function openReplay({ endpoint, start, onFrames }: ReplayOptions, slices: WorkSl
     // The empty frame is what a REQ socket would put before its request; without it engines ignore the request.
     if (!socket.closed) return socket.send([new Uint8Array(0), writeSequence(start)]);
   });
-  return readFrom(socket, { ready, slices, onFrames, onError: ignore });
+  return readFrom(socket, { ready, slices, onFrames, onBacklog: ignore, onError: ignore });
 }
 
 /** Begins to connect; fails when the endpoint is malformed. */
@@ -87,11 +89,14 @@ interface Reading {
   readonly ready: Promise<void>;
   readonly slices: WorkSlices;
   readonly onFrames: (frames: readonly Uint8Array[]) => void;
+  readonly onBacklog: (hasBacklog: boolean) => void;
   readonly onError: (error: unknown) => void;
 }
 
 /** Reads messages as long as nobody asks for a pause. */
-function readFrom(socket: Subscriber | Dealer, { ready, slices, onFrames, onError }: Reading): OpenSocket {
+function readFrom(socket: Subscriber | Dealer, reading: Reading): OpenSocket {
+  const { ready, slices, onFrames, onBacklog, onError } = reading;
+  let hasBacklog = false;
   let resumed: Promise<void> | undefined;
   let release = (): void => {};
   const read = async (): Promise<void> => {
@@ -103,6 +108,9 @@ function readFrom(socket: Subscriber | Dealer, { ready, slices, onFrames, onErro
       else {
         const frames = await socket.receive();
         if (!socket.closed) onFrames(frames);
+        if (socket.closed || socket.readable === hasBacklog) continue;
+        hasBacklog = !hasBacklog;
+        onBacklog(hasBacklog);
       }
     }
   };

@@ -48,6 +48,7 @@ export function createFakeTransport(): FakeTransport {
       const { observer } = options;
       const tell: SubscriberObserver = {
         onMessage: (frames) => socket.isOpen && observer.onMessage(frames),
+        onBacklog: (hasBacklog) => socket.isOpen && observer.onBacklog(hasBacklog),
         onUp: () => socket.isOpen && observer.onUp(),
         onDown: () => socket.isOpen && observer.onDown(),
         onFailed: (error) => socket.isOpen && observer.onFailed(error),

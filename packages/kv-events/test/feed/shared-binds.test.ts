@@ -13,6 +13,7 @@ function createObserver(): SubscriberObserver & { readonly log: string[] } {
   return {
     log,
     onMessage: (frames) => log.push(`${frames[0]}`),
+    onBacklog: (hasBacklog) => log.push(hasBacklog ? "unread" : "read"),
     onUp: () => log.push("up"),
     onDown: () => log.push("down"),
     onFailed: (error) => log.push(`failed: ${error instanceof Error ? error.message : error}`),
@@ -132,4 +133,17 @@ test("readers that connect have a socket each; replays pass through", () => {
   shared.openReplay({ endpoint: "tcp://engine:5657", start: 3, onFrames: () => {} });
   expect(transport.subscribers).toHaveLength(2);
   expect(transport.replays).toMatchObject([{ start: 3 }]);
+});
+
+test("messages that wait in the shared socket may be anybody's: all are told, also one who comes later", () => {
+  const { transport, open } = createShared();
+  const a = open("kv@a");
+  const { tell } = transport.subscribers[0]!;
+  tell.onUp();
+  tell.onBacklog(true);
+  const b = open("kv@b");
+  tell.onBacklog(false);
+  expect(a.log).toEqual(["up", "unread", "read"]);
+  expect(b.log).toEqual(["up", "unread", "read"]);
+  expect(open("kv@c").log).toEqual(["up"]);
 });

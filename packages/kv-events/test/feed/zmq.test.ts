@@ -291,7 +291,7 @@ function openRaw(endpoint: string): { readonly numbers: number[]; readonly socke
   const numbers: number[] = [];
   const ignore = (): void => {};
   const observer = {
-    ...{ onUp: ignore, onDown: ignore, onFailed: ignore },
+    ...{ onBacklog: ignore, onUp: ignore, onDown: ignore, onFailed: ignore },
     onMessage: (frames: readonly Uint8Array[]) => numbers.push(frames[1]!.at(-1)!),
   };
   const socket = createZmqTransport(slices).openSubscriber({ endpoint, mode: "connect", topic: "t", observer });

@@ -13,11 +13,10 @@ import { defaultMembershipLimits, type MembershipLimits } from "./membership-lim
 import { createMembershipMeters, type MembershipMeters } from "./membership-meters.ts";
 import { OwnRecord } from "./own-record.ts";
 import { createOwnTime, type OwnTime } from "./own-time.ts";
+import { PauseReport } from "./pause-report.ts";
 
 /** The most of the time between two ticks that counts, in ticks. */
 const maxTicksCounted = 2.5;
-/** A stop of this process so long is worth a line in the log. */
-const pauseMs = 1_000;
 /** Lag up to here is normal; above, each `lagUnitMs` stretches judgement by its whole length, up to four times. */
 const normalLagMs = 100;
 const lagUnitMs = 500;
@@ -29,6 +28,7 @@ export class MembershipCore implements Membership {
   readonly #limits: MembershipLimits;
   readonly #ownTime: OwnTime;
   readonly #meters: MembershipMeters;
+  readonly #pauses: PauseReport;
   readonly #table: MemberTable;
   readonly #own: OwnRecord;
   readonly #watch: LinkWatch;
@@ -44,6 +44,7 @@ export class MembershipCore implements Membership {
     const limits = this.#limits;
     this.#ownTime = createOwnTime(deps.clock, limits.tickMs * maxTicksCounted);
     this.#meters = createMembershipMeters(deps.meter);
+    this.#pauses = new PauseReport({ ...deps, paused: () => this.#meters.paused() });
     this.#table = new MemberTable(limits);
     this.#own = new OwnRecord(deps.self, deps.address);
     this.#ownEpoch = deps.self().epoch;
@@ -199,13 +200,7 @@ export class MembershipCore implements Membership {
   }
 
   #tick(): void {
-    const lostMs = this.#ownTime.tick();
-    if (lostMs >= pauseMs) {
-      this.#meters.paused();
-      this.#deps.logger.warn("this process was stopped, or had no CPU; the other routers get their time again", {
-        lostMs,
-      });
-    }
+    this.#pauses.tick(this.#ownTime.tick());
     const { epoch } = this.#deps.self();
     if (epoch !== this.#ownEpoch) {
       this.#ownEpoch = epoch;

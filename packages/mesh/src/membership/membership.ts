@@ -23,6 +23,8 @@ export interface MembershipDeps {
   readonly random: Random;
   /** By how many milliseconds the event loop is late at present. */
   readonly lagMs: () => number;
+  /** CPU time that this process has used, in milliseconds. */
+  readonly cpuMs: () => number;
   /** Begins to dial an address and keeps at it; at once when it is being dialed already and no link is up. */
   dial(address: string): void;
   /** Dials an address no more; its link stays. */

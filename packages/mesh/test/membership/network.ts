@@ -120,6 +120,7 @@ class SimulatedNetwork implements Network {
         },
         random: this.random,
         lagMs: () => node.lagMs,
+        cpuMs: () => 0,
         dial: (to) => this.#dial(node, to),
         forget: (to) => this.#forget(node, to),
         meter: silentMeter,

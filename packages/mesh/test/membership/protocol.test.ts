@@ -94,6 +94,7 @@ function createSingle(limits = {}): Single {
     scheduler: time.scheduler,
     random: createSeededRandom(1),
     lagMs: () => single.lagMs,
+    cpuMs: () => 0,
     dial: (address) => dialed.push(address),
     forget: (address) => forgotten.push(address),
     meter: silentMeter,

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import { type Clock, type Logger, type Meter, type Random, type Scheduler, systemCpuMs } from "@espalier/common";
 import type { CompiledConfig, MeshConfig } from "@espalier/config";
 import { createHostLookup } from "@espalier/discovery";
 import {
@@ -63,6 +63,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
   const backend = createMesh({
     ...shared,
     transport,
+    cpuMs: systemCpuMs,
     advertise: (listening) =>
       mesh.advertise ?? `${advertisedHost(mesh.host)}${listening.slice(listening.lastIndexOf(":"))}`,
     security: securityOf(mesh),

@@ -11,6 +11,7 @@ import { describeEngine, type EngineRecord, type Fleet, type Target } from "@esp
 import type { ClassCounts } from "../admission/count-classes.ts";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
+import { createLostRouters, type LostRouters } from "./lost-routers.ts";
 
 export interface OverviewOptions {
   readonly origin: Origin;
@@ -49,10 +50,11 @@ export interface Overview {
 export function createOverview(options: OverviewOptions): Overview {
   const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
+  const lost = createLostRouters(clock);
   const refresh = (): void => {
     document.set("engines", enginesOf(options));
     document.set("load", loadOf(options));
-    document.set("links", linksOf(options));
+    document.set("links", linksOf(options, lost));
     document.set("prefixes", prefixesOf(options));
     document.set("queues", queuesOf(options));
     document.set("traffic", trafficOf(options));
@@ -117,11 +119,12 @@ function loadOf({ fleet, shared }: OverviewOptions) {
   );
 }
 
-function linksOf({ origin, shared, adminOf }: OverviewOptions) {
+function linksOf({ origin, shared, adminOf }: OverviewOptions, lost: LostRouters) {
   const { router, epoch } = shared?.replica.ports.origin ?? origin;
   const own = { router, epoch, admin: adminOf(router) ?? null };
   if (!shared) return { ...own, address: null, feeds: null, links: [] };
   const { address, feeds, members } = shared.describe();
+  lost.update(members);
   const links = members.map(({ router: other, state, isLinked, isDraining, address: at, lagMs, roundTripMs }) => ({
     router: other,
     state,
@@ -132,8 +135,15 @@ function linksOf({ origin, shared, adminOf }: OverviewOptions) {
     lagMs: inSteps(lagMs),
     roundTripMs: inSteps(roundTripMs),
   }));
-  return { ...own, address, feeds, links };
+  const gone = lost.list().filter((other) => members.every(({ router: member }) => member !== other));
+  return { ...own, address, feeds, links: [...links, ...gone.map(lostLink)] };
 }
+
+/** What is told of a router that is no member any more. */
+const lostLink = (router: string) => ({
+  ...{ router, state: "down" as const, isLinked: false, isDraining: false },
+  ...{ address: null, admin: null, lagMs: null, roundTripMs: null },
+});
 
 function inSteps(milliseconds: number | null): number | null {
   return milliseconds === null ? null : Math.round(milliseconds / lagStepMs) * lagStepMs;

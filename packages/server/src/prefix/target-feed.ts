@@ -38,7 +38,10 @@ export interface TargetFeedParts {
   readonly meter: Meter;
 }
 
-/** What was told before a connection was lost may be of an engine that is gone; a hole in what it tells changes less. */
+/**
+ * What was told before a connection was lost may be of an engine that is gone; a hole in what it tells, or that it is read
+ * late, changes less.
+ */
 function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
   switch (state) {
     case "live":
@@ -48,7 +51,7 @@ function standingOf(state: FeedState, reason: FeedReason): FeedStanding {
     case "replaying":
       return reason === "filling-gap" || reason === "overflow" ? "partial" : "void";
     case "stale":
-      return "void";
+      return reason === "behind" ? "partial" : "void";
     case "off":
       return "none";
   }

@@ -106,6 +106,25 @@ test("links change when members do, and nothing is written while nothing changes
   expect(texts()).toContain("http://r2.example:9090");
 });
 
+test("a router that died is told of as down to who comes later, and one that left is not", async () => {
+  const { refresh, setMembers, texts } = await startOverview();
+  setMembers([member, { ...member, router: "r3" }]);
+  await refresh();
+  setMembers([
+    { ...member, state: "down" },
+    { ...member, router: "r3", state: "left" },
+  ]);
+  await refresh();
+  setMembers([]);
+  await refresh();
+  expect(texts()).toMatch(/r2.*down/);
+  expect(texts()).not.toContain("r3");
+  setMembers([member]);
+  await refresh();
+  expect(texts()).toMatch(/r2.*alive/);
+  expect(texts()).not.toContain("down");
+});
+
 test("traffic and queues, once they change", async () => {
   const { refresh, setQueued, texts, totals, updates } = await startOverview();
   await refresh();

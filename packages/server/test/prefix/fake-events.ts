@@ -10,6 +10,8 @@ export interface FakeSocket {
   readonly topic: string;
   isOpen: boolean;
   up(): void;
+  /** Messages wait in it, or no longer. */
+  backlog(isThere: boolean): void;
   down(): void;
   /** Publishes one message. */
   tell(sequence: number, ...events: readonly WireEvent[]): void;
@@ -56,6 +58,7 @@ export function createFakeTransport(): FakeTransport {
         mode,
         topic,
         isOpen: true,
+        backlog: (isThere) => void (socket.isOpen && observer.onBacklog(isThere)),
         up: () => void (socket.isOpen && observer.onUp()),
         down: () => void (socket.isOpen && observer.onDown()),
         tell(sequence, ...events) {

@@ -227,6 +227,17 @@ describe("what the events are worth", () => {
     expect(live.forgotten).toEqual([]);
   });
 
+  test("read late they are believed and not taken for all, until all is read", async () => {
+    const live = await liveRig();
+    live.socket.tell(0, stored(tokens, { first: 1 }));
+    live.socket.backlog(true);
+    live.time.advance(1_000);
+    expect(live.state).toBe("stale behind partial");
+    expect(live.depth(prompt)).toBe(6);
+    live.socket.backlog(false);
+    expect(live.state).toBe("live complete complete");
+  });
+
   test("history fills what came before the connection, and is void until it has", async () => {
     const live = await rig({ history: () => [[stored(tokens, { first: 1 })]] });
     live.socket.up();

@@ -75,12 +75,21 @@ const drafts: Readonly<Record<FaultName, (options: FaultPlanOptions, random: Ran
   "slow-engines": draftSlowEngines,
 };
 
+/** What befalls a router while others go on. */
+const ofSeveralRouters: ReadonlySet<FaultName> = new Set(["partition", "router-loss", "rolling-restart"]);
+
+/** Whether there are routers enough for it. */
+export function canBefall(name: FaultName, routers: number): boolean {
+  return routers >= 2 || !ofSeveralRouters.has(name);
+}
+
 /**
  * A named plan, in the middle of a run, or from there to its end.
  *
  * @throws RangeError when the fleet is too small for it, or the run too short
  */
 export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
+  if (!canBefall(name, options.routers)) throw new RangeError(`${name} needs at least 2 routers`);
   const { lengthMs, spareRouters, actions } = drafts[name](options, createSeededRandom(options.seed));
   const { durationMs } = options;
   const fromMs = (durationMs - (lengthMs ?? 0)) / 2;
@@ -93,7 +102,6 @@ export function createFaultPlan(name: FaultName, options: FaultPlanOptions): Fau
 }
 
 function draftPartition({ routers }: FaultPlanOptions): Draft {
-  needRouters("partition", routers, 2);
   const numbers = Array.from({ length: routers }, (_, router) => router);
   const half = Math.ceil(routers / 2);
   const groups = [numbers.slice(0, half), numbers.slice(half)];
@@ -108,7 +116,6 @@ function draftPartition({ routers }: FaultPlanOptions): Draft {
 }
 
 function draftRouterLoss({ routers }: FaultPlanOptions, random: Random): Draft {
-  needRouters("router-loss", routers, 2);
   const router = random.integer(routers);
   return {
     lengthMs: routerLossMs,
@@ -130,7 +137,6 @@ function draftJoin({ routers }: FaultPlanOptions): Draft {
 }
 
 function draftRollingRestart({ routers }: FaultPlanOptions): Draft {
-  needRouters("rolling-restart", routers, 2);
   const actions = Array.from({ length: routers }, (_, router) => {
     const atMs = router * restartPeriodMs;
     return [
@@ -174,10 +180,6 @@ function draftSlowEngines({ engines }: FaultPlanOptions, random: Random): Draft 
 
 function needEngines(name: FaultName, engines: number): void {
   if (engines < 2) throw new RangeError(`${name} needs another engine to go on with`);
-}
-
-function needRouters(name: FaultName, routers: number, least: number): void {
-  if (routers < least) throw new RangeError(`${name} needs at least ${least} routers`);
 }
 
 /** A router that leaves answers first what it has; its next life cannot begin before. */

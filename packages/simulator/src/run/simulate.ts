@@ -2,7 +2,7 @@ import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admi
 import { type EngineParameters, type EnginePreset, enginePresets } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
-import { createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
+import { canBefall, createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
 import { runFaults } from "../faults/run-faults.ts";
 import { parametersOfEngine, SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
 import { kvLinkOf } from "../fleet/sim-split.ts";
@@ -86,11 +86,17 @@ function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> 
   return { roles, split: { link, fixedTokens, appliesBalance, ...usualThreshold } };
 }
 
-/** The fault of a scenario that has one. @throws RangeError when the fleet is too small for it, or the run too short */
-function faultsOf({ scenario, durationS, routers, engines, seed }: RunOptions): FaultPlan | undefined {
+/**
+ * The fault of a scenario that has one. The one router that sees everything, with which others are compared, is spared what
+ * takes several routers.
+ *
+ * @throws RangeError when the fleet is too small for it, or the run too short
+ */
+function faultsOf({ scenario, durationS, routers, engines, seed, sharing }: RunOptions): FaultPlan | undefined {
   const { fault } = scenario;
+  if (fault === undefined || (sharing === "oracle" && !canBefall(fault, routers))) return undefined;
   const durationMs = (durationS ?? scenario.durationS ?? 0) * 1_000;
-  return fault && createFaultPlan(fault, { routers, engines, durationMs, seed });
+  return createFaultPlan(fault, { routers, engines, durationMs, seed });
 }
 
 class Run {

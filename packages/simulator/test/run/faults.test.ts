@@ -21,6 +21,22 @@ test("a run without a fault tells of none", async () => {
   expect((await simulate(smallRun({ requests: 3 }), () => 0)).faultMs).toBeUndefined();
 });
 
+/** `simulate partition` ran all its policies and failed: the run of one all-knowing router has no others to be cut off from. */
+test.each(["partition", "router-loss", "rolling-restart"] as const)(
+  "%s: the one router that sees everything is spared it, any other single one is refused",
+  async (fault) => {
+    const scenario = smallScenario({ fault, durationS: 30, startsPerS: 1 });
+    const run = { scenario, routers: 1, links: "delays" } as const;
+    const record = await simulate(smallRun({ ...run, sharing: "oracle" }), () => 0);
+    expect(record.faultMs).toBeUndefined();
+    expect(record.results.length).toBeGreaterThan(10);
+    expect(record.results.every(({ error }) => error === undefined)).toBe(true);
+    await expect(simulate(smallRun({ ...run, sharing: "mesh" }), () => 0)).rejects.toThrow(
+      `${fault} needs at least 2 routers`,
+    );
+  },
+);
+
 test("a router that is lost answers nothing between its end and its next life", async () => {
   const record = await runWith("router-loss", 30, "delays");
   expect(record.faultMs).toEqual({ fromMs: 5_000, toMs: 25_000 });

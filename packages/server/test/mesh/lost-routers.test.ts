@@ -1,0 +1,46 @@
+import { createVirtualTime } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createLostRouters } from "../../src/mesh/lost-routers.ts";
+
+type State = "alive" | "suspect" | "down" | "left";
+const members = (states: Readonly<Record<string, State>>) =>
+  Object.entries(states).map(([router, state]) => ({ router, state }));
+
+/** A dashboard opened after a router had died said "2 of 2", all green: members that are down are forgotten within two seconds. */
+test("a router that was alive and is down, or is no member any more, is lost; one that said goodbye is not", () => {
+  const lost = createLostRouters(createVirtualTime().clock);
+  lost.update(members({ r1: "alive", r2: "alive", r3: "alive", r4: "alive", r5: "down" }));
+  expect(lost.list()).toEqual([]);
+  lost.update(members({ r1: "down", r2: "left", r3: "suspect" }));
+  expect(lost.list()).toEqual(["r1", "r4"]);
+  lost.update([]);
+  expect(lost.list()).toEqual(["r1", "r4", "r3"]);
+});
+
+test("one that comes back is lost no more, and may be lost again", () => {
+  const lost = createLostRouters(createVirtualTime().clock);
+  for (let life = 0; life < 2; life++) {
+    lost.update(members({ r1: "alive" }));
+    expect(lost.list()).toEqual([]);
+    lost.update([]);
+    expect(lost.list()).toEqual(["r1"]);
+  }
+});
+
+test("64 are told of, for an hour; the next one takes the place of the oldest", () => {
+  const time = createVirtualTime();
+  const lost = createLostRouters(time.clock);
+  const lose = (router: string): void => {
+    lost.update(members({ [router]: "alive" }));
+    lost.update([]);
+  };
+  for (let router = 0; router < 65; router++) lose(`r${router}`);
+  expect([lost.list().length, lost.list().at(0), lost.list().at(-1)]).toEqual([64, "r1", "r64"]);
+  time.advance(3_599_999);
+  lost.update([]);
+  expect(lost.list()).toHaveLength(64);
+  lose("late");
+  time.advance(1);
+  lost.update([]);
+  expect(lost.list()).toEqual(["late"]);
+});

@@ -172,7 +172,7 @@ describe.each(variants)("%s %j", (name, options) => {
       for (const key of ["b", "d", "e"]) expect(taken[key]).toBeGreaterThan(100);
       return;
     }
-    const draws = 4_000;
+    const draws = randomRuns(4_000);
     const observed = tally(createPolicy(name, options), rows, draws).byKey;
     const likely = Object.entries(byKey(explained(rows))).filter(([, probability]) => probability > 0);
     expect(likely.reduce((sum, [key]) => sum + observed[key]!, 0)).toBe(draws);

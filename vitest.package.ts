@@ -29,8 +29,8 @@ export default defineConfig(({ mode }) => {
       outputFile: { json: `.test/${mode}.json` },
       projects: [
         { test: { ...shared, name: "together", include: together ?? [], isolate: false } },
-        { test: { ...shared, name: "alone", include: alone ?? [] } },
-      ].filter(({ test }) => test.include.length > 0),
+        ...(alone?.length ? [{ test: { ...shared, name: "alone", include: alone } }] : []),
+      ],
     },
   };
 });

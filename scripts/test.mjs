@@ -36,7 +36,7 @@ else {
   if (isAll || isAdded) {
     // Deadlines of real programs: no package is tested beside them.
     runTasks(["test:deep", "--filter=!@espalier/test"], "full");
-    runTasks(["test:deep", "--filter=@espalier/test", "--output-logs=full"], "full");
+    runTasks(["test:deep", "--filter=@espalier/test"], "full", "full");
     runSeeds();
   }
 }
@@ -58,10 +58,10 @@ function workspaces() {
 }
 
 /** Has turbo run what has not passed before, and adds up what the reports say. */
-function runTasks(tasks, mode) {
+function runTasks(tasks, mode, logs = "errors-only") {
   const reports = workspaces().map((folder) => join(root, folder, ".test", `${mode}.json`));
   for (const report of reports) rmSync(report, { force: true });
-  const isGreen = run("turbo", ["run", "--continue=always", "--concurrency=2", "--output-logs=errors-only", ...tasks]);
+  const isGreen = run("turbo", ["run", "--continue=always", "--concurrency=2", `--output-logs=${logs}`, ...tasks]);
   addUp(reports, isGreen);
 }
 

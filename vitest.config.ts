@@ -29,8 +29,8 @@ const gate = [
   "tls",
 ].map((capability) => `test/integration/${capability}.test.ts`);
 
-/** Programs in which nothing else may run beside them, or that take the whole machine themselves. */
-const alone = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 };
+/** Whole programs, each of which takes much of the machine. */
+const oneByOne = { isolate: true, fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
@@ -66,13 +66,14 @@ export default defineConfig({
           hookTimeout: 60_000,
         },
       },
-      { test: { ...shared, ...alone, name: "deploy", include: ["test/deploy/**/*.test.ts"] } },
-      { test: { ...shared, ...alone, name: "e2e", include: ["test/e2e/**/*.test.ts"] } },
+      { test: { ...shared, ...oneByOne, name: "deploy", include: ["test/deploy/**/*.test.ts"] } },
+      { test: { ...shared, ...oneByOne, name: "e2e", include: ["test/e2e/**/*.test.ts"] } },
       {
         // Deadlines of real programs: nothing else runs beside them.
         test: {
           ...shared,
-          ...alone,
+          ...oneByOne,
+          isolate: false,
           name: "chaos",
           include: ["test/{chaos,calibration}/**/*.test.ts"],
           sequence: { groupOrder: 1 },

@@ -1,57 +1,83 @@
 import { defineConfig } from "vitest/config";
 
-/** Workspace packages are read from their sources in tests, so a test never sees a stale build. */
+/**
+ * Tests over the whole tree and over running programs, which are those that were built. Packages' own tests are run by turbo
+ * with vitest.package.ts; `unit` is for a file by itself, and reads every package from its sources.
+ */
 const conditions = ["espalier-source", "node", "import", "default"];
-const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
+const shared = { server: { deps: { external: [/\/(packages|apps|bench)\/.*\/(dist|bin)\//] } }, isolate: false };
+
+/** Of each capability one suite, which `npm test` runs; the others are run by `npm run test:all`. */
+const gate = [
+  "admin",
+  "admission",
+  "adapters",
+  "bad-bodies",
+  "breaker",
+  "client-abort",
+  "disaggregation",
+  "drain",
+  "forward-paths",
+  "kv-events-sources",
+  "mesh-load",
+  "mesh-sessions",
+  "policies",
+  "prefix-exactness",
+  "reload",
+  "responses",
+  "retries",
+  "tls",
+].map((capability) => `test/integration/${capability}.test.ts`);
+
+/** Whole programs, each of which takes much of the machine. */
+const oneByOne = { isolate: true, fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
     maxWorkers: 2,
     projects: [
       {
-        ...shared,
+        resolve: { conditions },
+        ssr: { resolve: { conditions } },
         test: {
           name: "unit",
           include: ["{packages,apps}/*/test/**/*.test.ts", "bench/test/**/*.test.ts"],
-          testTimeout: 20_000,
+          testTimeout: 120_000,
         },
       },
-      { ...shared, test: { name: "tidy", include: ["test/tidy/**/*.test.ts"], testTimeout: 30_000 } },
-      { ...shared, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"], testTimeout: 30_000 } },
-      { ...shared, test: { name: "integration", include: ["test/integration/**/*.test.ts"], testTimeout: 30_000 } },
+      { test: { ...shared, name: "tidy", include: ["test/tidy/**/*.test.ts"], testTimeout: 30_000 } },
+      { test: { ...shared, name: "gate", include: gate, testTimeout: 30_000 } },
       {
-        ...shared,
-        test: { name: "convergence", include: ["test/convergence/**/*.test.ts"], testTimeout: 60_000 },
-      },
-      {
-        ...shared,
         test: {
+          ...shared,
+          name: "integration",
+          include: ["test/integration/**/*.test.ts", "test/conformance/**/*.test.ts"],
+          exclude: gate,
+          testTimeout: 30_000,
+        },
+      },
+      { test: { ...shared, name: "convergence", include: ["test/convergence/**/*.test.ts"], testTimeout: 60_000 } },
+      {
+        test: {
+          ...shared,
           name: "simulation",
           include: ["test/simulation/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 60_000,
         },
       },
+      { test: { ...shared, ...oneByOne, name: "deploy", include: ["test/deploy/**/*.test.ts"] } },
+      { test: { ...shared, ...oneByOne, name: "e2e", include: ["test/e2e/**/*.test.ts"] } },
       {
-        ...shared,
         // Deadlines of real programs: nothing else runs beside them.
         test: {
+          ...shared,
+          ...oneByOne,
+          isolate: false,
           name: "chaos",
           include: ["test/{chaos,calibration}/**/*.test.ts"],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          fileParallelism: false,
-          isolate: false,
           sequence: { groupOrder: 1 },
         },
-      },
-      {
-        ...shared,
-        test: { name: "deploy", include: ["test/deploy/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
-      },
-      {
-        ...shared,
-        test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 120_000, fileParallelism: false },
       },
     ],
   },

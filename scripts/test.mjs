@@ -1,51 +1,122 @@
-// `npm test`: format and lint, types of the tests, then every test. Ends with one true line: "N passed, N failed".
+// `npm test` and `npm run test:all`. Ends with one true line: "N passed, N failed".
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
+const usage = `usage: npm test [-- FILE...]
+       npm run test:all [-- --added]
+
+npm test: format and lint, types, the unit tests of every package with property tests at a tenth of their depth, one
+integration suite for each capability, and the house rules. A package that has not changed since it passed, nor what it is
+built on, is not run again.
+
+npm run test:all: these, then everything else: property tests at their full depth, programs killed, stopped and cut off,
+containers, browsers, convergence, and 300 seeds of simulated faults.
+
+  FILE...   those test files alone
+  --added   what test:all adds to npm test, alone
+  --help    this text
+
+Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
+
+/** The seeds whose faults every commit must stand. */
+const seeds = ["--seed", "312544700", "--count", "300"];
+
+const { isAll, isAdded, files } = readFlags();
 ensureBuilt();
 process.env.ESPALIER_SKIP_BUILD = "1";
+process.env.TURBO_TELEMETRY_DISABLED = "1";
 
-const folder = mkdtempSync(join(tmpdir(), "espalier-test-"));
-const reportFile = join(folder, "report.json");
-const filters = process.argv.slice(2);
-
-const run = (command, args) =>
-  spawnSync(join(root, "node_modules", ".bin", command), args, { cwd: root, stdio: "inherit" }).status === 0;
-
-const checks = {
-  "biome check": run("biome", ["check", "."]),
-  "types of tests": run("tsc", ["-p", "tsconfig.tests.json"]),
-};
-const vitestPassed = run("vitest", [
-  "run",
-  "--reporter=default",
-  "--reporter=json",
-  `--outputFile.json=${reportFile}`,
-  ...filters,
-]);
-const report = readReport();
-rmSync(folder, { recursive: true, force: true });
-
-const skippedFails = process.env.CI === "true";
-const failedChecks = Object.entries(checks).filter(([, passed]) => !passed);
-for (const [name] of failedChecks) console.log(`FAILED: ${name}`);
-const skipped = report.numPendingTests + report.numTodoTests;
-if (skipped > 0) console.log(`${skipped} tests were not run${skippedFails ? ", which CI counts as failures" : ""}.`);
-
-// A file that fails to load has no tests of its own; it still must not pass for a green run.
-const silentFailure = !vitestPassed && report.numFailedTests === 0 ? 1 : 0;
-const passed = report.numPassedTests + Object.keys(checks).length - failedChecks.length;
-const failed = report.numFailedTests + failedChecks.length + silentFailure + (skippedFails ? skipped : 0);
-console.log(`${passed} passed, ${failed} failed${skippedFails || skipped === 0 ? "" : `, ${skipped} skipped`}`);
+const total = { passed: 0, failed: 0, skipped: 0 };
+if (files.length > 0) runFiles();
+else {
+  if (!isAdded) runTasks(["lint", "typecheck", "test"], "quick");
+  if (isAll || isAdded) {
+    // Deadlines of real programs: no package is tested beside them.
+    runTasks(["test:deep", "--filter=!@espalier/test"], "full");
+    runTasks(["test:deep", "--filter=@espalier/test"], "full", "full");
+    runSeeds();
+  }
+}
+const { passed, skipped } = total;
+const failed = total.failed + (process.env.CI === "true" ? skipped : 0);
+if (skipped > 0)
+  console.log(`${skipped} tests were not run${failed > total.failed ? ", which CI counts as failures" : ""}.`);
+console.log(
+  `${passed} passed, ${failed} failed${skipped === 0 || failed > total.failed ? "" : `, ${skipped} skipped`}`,
+);
 process.exit(failed === 0 ? 0 : 1);
 
-function readReport() {
+/** Folders with tests of their own, each of which leaves reports in `.test`. */
+function workspaces() {
+  const grouped = ["packages", "apps"].flatMap((group) =>
+    readdirSync(join(root, group)).map((name) => join(group, name)),
+  );
+  return [...grouped.filter((folder) => existsSync(join(root, folder, "test"))), "bench", "test"];
+}
+
+/** Has turbo run what has not passed before, and adds up what the reports say. */
+function runTasks(tasks, mode, logs = "errors-only") {
+  const reports = workspaces().map((folder) => join(root, folder, ".test", `${mode}.json`));
+  for (const report of reports) rmSync(report, { force: true });
+  const isGreen = run("turbo", ["run", "--continue=always", "--concurrency=2", `--output-logs=${logs}`, ...tasks]);
+  addUp(reports, isGreen);
+}
+
+function runFiles() {
+  const report = join(root, "test", ".test", "full.json");
+  rmSync(report, { force: true });
+  process.env.TEST_DEPTH = "full";
+  const options = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+  addUp([report], run("vitest", ["run", ...options, ...files]));
+}
+
+function runSeeds() {
+  const output = spawnSync(process.execPath, [join(root, "scripts", "simulate-seeds.mjs"), ...seeds], {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+  }).stdout;
+  process.stdout.write(output);
+  const [, passedSeeds = "0", failedSeeds = "1"] = /^(\d+) seeds passed, (\d+) failed$/m.exec(output) ?? [];
+  total.passed += Number(passedSeeds);
+  total.failed += Number(failedSeeds);
+}
+
+/** A file that fails to load, format and types have no tests of their own, and must not pass for a green run. */
+function addUp(reports, isGreen) {
+  let failedTests = 0;
+  for (const path of reports.filter((report) => existsSync(report))) {
+    const report = JSON.parse(readFileSync(path, "utf8"));
+    total.passed += report.numPassedTests;
+    total.skipped += report.numPendingTests + report.numTodoTests;
+    failedTests += report.numFailedTests;
+  }
+  total.failed += failedTests === 0 && !isGreen ? 1 : failedTests;
+}
+
+function run(command, args) {
+  return spawnSync(join(root, "node_modules", ".bin", command), args, { cwd: root, stdio: "inherit" }).status === 0;
+}
+
+function readFlags() {
   try {
-    return JSON.parse(readFileSync(reportFile, "utf8"));
-  } catch {
-    return { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0 };
+    const { values, positionals } = parseArgs({
+      options: {
+        all: { type: "boolean" },
+        added: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+      },
+      allowPositionals: true,
+    });
+    if (!values.help) return { isAll: values.all === true, isAdded: values.added === true, files: positionals };
+    console.log(usage);
+    return process.exit(0);
+  } catch (error) {
+    const [sentence] = error.message.split(/[.\n]/);
+    console.error(`error: ${sentence}; \`npm test -- --help\` lists the flags`);
+    return process.exit(2);
   }
 }

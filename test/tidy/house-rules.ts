@@ -92,6 +92,7 @@ export const portExceptions: readonly PortException[] = [
   },
   { path: "packages/testing/src/virtual-time.ts", ports: ["timers"], reason: "lets promises settle" },
   { path: "packages/testing/src/wait-for.ts", ports: ["timers"], reason: "polls real programs" },
+  { path: "packages/testing/src/depth.ts", ports: ["environment"], reason: "hears of `npm run test:all`" },
   { path: "packages/testing/src/fuzz/fuzz-in-file.ts", ports: ["environment"], reason: "hears of `npm run test:fuzz`" },
   { path: "packages/testing/src/shared-folder.ts", ports: ["environment"], reason: "finds the captures of engines" },
   { path: "apps/router/src/main.ts", ports: ["timers"], reason: "holds the process while a command runs" },

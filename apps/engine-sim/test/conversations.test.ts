@@ -1,3 +1,4 @@
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { at, chunksOf, type Json, startSim, type TestSim } from "./sim-client.ts";
@@ -91,7 +92,7 @@ for (const [name, ask] of Object.entries(apis)) {
           expect((await sim.post(path, "")).status).toBe(200);
           await lead(sim, ask, conversation, 16);
         }),
-        { numRuns: 12 },
+        { numRuns: randomRuns(12) },
       );
     },
     30_000,

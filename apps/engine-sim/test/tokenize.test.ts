@@ -1,3 +1,4 @@
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Json, startSim, type TestSim } from "./sim-client.ts";
@@ -59,7 +60,7 @@ test("decoding gives back exactly what was encoded, for any text", async () => {
       const tokens = await tokensOf(sim, { prompt });
       expect(await textOf(sim, tokens)).toBe(prompt);
     }),
-    { numRuns: 50 },
+    { numRuns: randomRuns(50) },
   );
 }, 20_000);
 
@@ -74,7 +75,7 @@ test("any list of ids decodes to some text, ids without meaning to replacement c
     fc.asyncProperty(fc.array(fc.nat(0xffff_ffff), { maxLength: 40 }), async (tokens) => {
       expect(typeof (await textOf(sim, tokens))).toBe("string");
     }),
-    { numRuns: 40 },
+    { numRuns: randomRuns(40) },
   );
   expect(await textOf(sim, [0xffff_ffff])).toBe("\uFFFD".repeat(4));
   expect(await textOf(sim, [special.user, wordToken("the "), special.end, 300])).toBe("<|user|>the <|end|><|300|>");

@@ -1,5 +1,6 @@
 import { EspalierError } from "@espalier/common";
 import { loadConfig, parseEnginesFile } from "@espalier/config";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { load, problemsIn, problemsOf } from "./loading.ts";
@@ -114,7 +115,7 @@ test("any text gives a configuration or a clear error", () => {
   const text = fc.array(fc.oneof(fc.constantFrom(...fragments), fc.string({ maxLength: 4 })), { maxLength: 40 });
   fc.assert(
     fc.property(text, (parts) => read(parts.join(""))),
-    { numRuns: 1_500, seed: 11 },
+    { numRuns: randomRuns(1_500), seed: 11 },
   );
 });
 
@@ -145,7 +146,7 @@ test("any JSON gives a configuration or a clear error", () => {
   }));
   fc.assert(
     fc.property(tree, (value) => read(JSON.stringify(value))),
-    { numRuns: 1_500, seed: 12 },
+    { numRuns: randomRuns(1_500), seed: 12 },
   );
 });
 
@@ -159,7 +160,7 @@ policy: random
 `;
   const change = fc.tuple(fc.nat({ max: good.length - 1 }), fc.string({ minLength: 0, maxLength: 2 }));
   const property = fc.property(change, ([at, inserted]) => read(good.slice(0, at) + inserted + good.slice(at + 1)));
-  fc.assert(property, { numRuns: 1_000, seed: 13 });
+  fc.assert(property, { numRuns: randomRuns(1_000), seed: 13 });
 });
 
 test("without a file, problems of flags name the flag", () => {

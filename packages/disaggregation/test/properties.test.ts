@@ -9,7 +9,7 @@ import {
 } from "@espalier/disaggregation";
 import { editBody, endpoints, readRequestView } from "@espalier/openai";
 import { createCandidateSet } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { pairRequest } from "./legs.ts";
@@ -62,7 +62,7 @@ describe("any body, in any protocol", () => {
           // The client's own choices reach the engine that answers it.
           for (const key of Object.keys(own)) expect(decode).not.toHaveProperty(key);
         }),
-        { numRuns: 60 },
+        { numRuns: randomRuns(60) },
       );
     },
   );
@@ -82,7 +82,7 @@ test("nixl: whatever the prefill engine's object holds reaches the decode engine
       const answer = `{"id":"x","choices":[{"text":"\\"kv_transfer_params\\":{}","finish_reason":"length"}],"kv_transfer_params": ${inner} ,"usage":{}}`;
       expect(legs.decode(Buffer.from(answer))?.set.kv_transfer_params).toBe(inner);
     }),
-    { numRuns: 200 },
+    { numRuns: randomRuns(200) },
   );
 });
 

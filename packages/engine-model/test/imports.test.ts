@@ -7,6 +7,7 @@ import {
   type EngineRequest,
   maxHeldRequests,
 } from "@espalier/engine-model";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createHarness, createMirror, GENERATED, smallEngine, upFrom } from "./harness.ts";
@@ -300,7 +301,7 @@ test.each(flavours)("nothing is lost, leaks or hangs, whatever comes: %s", (flav
     fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
       expect(play(playParameters(flavour), createSeededRandom(seed), 120)).toEqual([]);
     }),
-    { numRuns: 60 },
+    { numRuns: randomRuns(60) },
   );
 });
 

@@ -6,6 +6,7 @@ import {
   type EngineParameters,
   type EngineRequest,
 } from "@espalier/engine-model";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMirror, GENERATED, type Mirror, smallEngine } from "./harness.ts";
@@ -178,7 +179,7 @@ describe("random histories", () => {
         expect(stats.finished).toBe(history.asked.size);
         expect(stats.prefixHits).toBeLessThanOrEqual(stats.prefixQueries);
       }),
-      { numRuns: 300 },
+      { numRuns: randomRuns(300) },
     );
   });
 
@@ -202,7 +203,7 @@ describe("random histories", () => {
           expect(played.stats().cachedBlocks).toBe(mirror.size());
         }
       }),
-      { numRuns: 200 },
+      { numRuns: randomRuns(200) },
     );
   });
 

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { JsonBody, scanBody } from "../src/index.ts";
@@ -48,7 +49,7 @@ describe("every value is found as JSON.parse finds it", () => {
         fc.pre(hasNoForbiddenKey(text));
         expectSame(bodyOf(` ${text}\n`));
       }),
-      { numRuns: 300 },
+      { numRuns: randomRuns(300) },
     );
   });
 
@@ -61,7 +62,7 @@ describe("every value is found as JSON.parse finds it", () => {
         // An escape that stands already is left alone, so only texts without one are escaped more.
         expectSame(bodyOf(written.includes("\\") ? written : escapeMore(written, choices)));
       }),
-      { numRuns: 500 },
+      { numRuns: randomRuns(500) },
     );
   });
 
@@ -78,7 +79,7 @@ describe("every value is found as JSON.parse finds it", () => {
       fc.property(fc.array(fc.oneof({ weight: 5, arbitrary: entry }, fc.constantFrom("[]", "1", '"x"'))), (entries) => {
         expectSame(bodyOf(`{"messages":[${entries.join(",")}],"n":1}`));
       }),
-      { numRuns: 500 },
+      { numRuns: randomRuns(500) },
     );
   });
 
@@ -130,7 +131,7 @@ describe("a text is refused exactly when JSON.parse refuses it", () => {
         expect([text, typeof found === "string" ? found : "object"]).toEqual([text, verdictOf(text)]);
         if (typeof found !== "string") expectSame(found);
       }),
-      { numRuns: 3_000 },
+      { numRuns: randomRuns(3_000) },
     );
   });
 

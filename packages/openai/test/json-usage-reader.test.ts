@@ -1,4 +1,5 @@
 import { createJsonUsageReader, type Usage } from "@espalier/openai";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CapturedReport, captured, cutAt } from "./helpers.ts";
@@ -109,7 +110,7 @@ test("however a body is cut, the report is the same", () => {
         });
       },
     ),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });
 

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { endpoints, readRequestView } from "@espalier/openai";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -86,7 +87,7 @@ test("a body is refused as malformed exactly when JSON.parse refuses it", () => 
         expect(error.code === "invalid_json").toBe(!valid);
       },
     ),
-    { numRuns: 2_000 },
+    { numRuns: randomRuns(2_000) },
   );
 });
 
@@ -127,7 +128,7 @@ test("bytes changed at random give a view or a catalogue error of status 400, at
         }
       },
     ),
-    { numRuns: 1_000 },
+    { numRuns: randomRuns(1_000) },
   );
 });
 

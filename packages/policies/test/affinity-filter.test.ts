@@ -1,4 +1,5 @@
 import { createPolicy } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
@@ -165,6 +166,6 @@ test("decides as the rule written down plainly does", () => {
         expect(one.probability).toBeCloseTo(chosen.includes(i) ? 1 / chosen.length : 0, 9);
       }
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });

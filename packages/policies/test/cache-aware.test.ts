@@ -1,6 +1,8 @@
 /** The rule of the routers of SGLang and SMG, worked by hand: while loads are apart, then long matches, then short ones. */
+
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
@@ -246,6 +248,6 @@ test("decides as the rule written down plainly does", () => {
       expect(fit).toContain(values[index]);
       expect(values[index]!.inFlight).toBe(best);
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });

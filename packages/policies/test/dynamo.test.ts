@@ -1,4 +1,5 @@
 import { createPolicy } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
@@ -212,6 +213,6 @@ test("decides as the rule written down plainly does", () => {
       const { candidates } = explain(named, { "prefill-load-scale": scale, temperature });
       for (const [i, one] of candidates.entries()) expect(one.probability).toBeCloseTo(merit[i]! / sum, 9);
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });

@@ -1,6 +1,8 @@
 /** The scores of the Gateway API's endpoint picker and llm-d, worked by hand, then their sum. */
+
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy, maxColdSlots, type Policy } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, idleRows, ofTokens, tally } from "./helpers.ts";
@@ -239,7 +241,7 @@ test("every score is from 0 to 1, whatever engines report, and unknown is never 
       const least = Math.min(...all);
       for (const score of silent) if (score <= least) expect(new Set(all.map((one) => one.toFixed(6))).size).toBe(1);
     }),
-    { numRuns: 400 },
+    { numRuns: randomRuns(400) },
   );
 });
 

@@ -1,4 +1,5 @@
 import { createPolicy } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
@@ -104,6 +105,6 @@ test("decides as the rule written down plainly does", () => {
         expect(one.probability).toBeCloseTo(best.includes(i) ? rows[i]!.weight / weight : 0, 9);
       }
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });

@@ -1,4 +1,5 @@
 import { createPolicy, type RequestFeatures } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, chiSquareExcess, ofTokens, tally } from "./helpers.ts";
@@ -277,6 +278,6 @@ test("decides as the rule written down plainly does", () => {
         if (!one.eligible || cost[i]! > least + 8.000_001) expect(one.probability).toBe(0);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: randomRuns(300) },
   );
 });

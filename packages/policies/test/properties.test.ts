@@ -1,5 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy, policyNames, type RequestFeatures } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -171,7 +172,7 @@ describe.each(variants)("%s %j", (name, options) => {
       for (const key of ["b", "d", "e"]) expect(taken[key]).toBeGreaterThan(100);
       return;
     }
-    const draws = 4_000;
+    const draws = randomRuns(4_000);
     const observed = tally(createPolicy(name, options), rows, draws).byKey;
     const likely = Object.entries(byKey(explained(rows))).filter(([, probability]) => probability > 0);
     expect(likely.reduce((sum, [key]) => sum + observed[key]!, 0)).toBe(draws);
@@ -210,7 +211,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
           const after = probabilityOf(raised, heavier, asked);
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
-        { numRuns: 150 },
+        { numRuns: randomRuns(150) },
       );
     },
   );
@@ -233,7 +234,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
             expect(after).toBeLessThanOrEqual(before + 1e-9);
           },
         ),
-        { numRuns: 150 },
+        { numRuns: randomRuns(150) },
       );
     },
   );
@@ -255,7 +256,7 @@ describe.each(variants)("%s %j, when one candidate changes", (name, options) => 
             expect(after).toBeGreaterThanOrEqual(before - 1e-9);
           },
         ),
-        { numRuns: 150 },
+        { numRuns: randomRuns(150) },
       );
     },
   );
@@ -297,7 +298,7 @@ describe.each(variants.filter(([name]) => !blind.includes(name)))("%s %j", (name
             .probability;
           expect(after).toBeLessThanOrEqual(before + 1e-9);
         }),
-        { numRuns: 150 },
+        { numRuns: randomRuns(150) },
       );
     },
   );

@@ -1,5 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { type CandidateSet, createCandidateSet, createPolicy, type RequestFeatures } from "@espalier/policies";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { byKey, type CandidateRow, candidatesOf, ofTokens } from "./helpers.ts";
@@ -130,7 +131,7 @@ describe("whatever comes", () => {
         const fleet = new ToyFleet(Array.from({ length: engines }, () => true));
         expect(fleet.run(ratePerS, 30, seed)).toBeLessThan(4);
       }),
-      { numRuns: 20 },
+      { numRuns: randomRuns(20) },
     );
   });
 
@@ -143,7 +144,7 @@ describe("whatever comes", () => {
         expect(over).toBeLessThan(6 + 5 / ratePerS);
         if (ratePerS >= 5) expect(fleet.holders).toBe(engines);
       }),
-      { numRuns: 20 },
+      { numRuns: randomRuns(20) },
     );
   });
 });

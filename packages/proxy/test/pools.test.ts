@@ -1,9 +1,8 @@
-import { type IncomingMessage, ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { certificate, privateKey } from "./certificate.ts";
-import { closed, deadUrl, httpEngine, listen, namedEngine, rawEngine } from "./engines.ts";
+import { closed, httpEngine, listen, namedEngine, rawEngine } from "./engines.ts";
 import { createRig, postHead, rawClient, send } from "./rig.ts";
 
 test("no more connections than the cap: the rest wait their turn", async () => {
@@ -93,38 +92,6 @@ test("a failed dial makes room for the next one who waits", async () => {
   const statuses = await Promise.all([send(rig.port), send(rig.port)]);
   expect(statuses.map(({ status }) => status).sort()).toEqual([200, 502]);
 });
-
-test("with one engine more than there may be pools, the one opened first is forgotten", async () => {
-  const maxPools = 16_384;
-  const first = await rawEngine((socket) => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
-  const rig = await createRig({ engines: [first.url], options: { keepAliveTimeoutMs: 60_000 } });
-  await send(rig.port);
-  const dead = await deadUrl();
-  let opened = 1;
-  const openAnother = async (): Promise<void> => {
-    const url = `${dead}/${opened++}`;
-    const response = new ServerResponse({ method: "GET" } as IncomingMessage);
-    const outcome = await rig.proxy.forward({
-      method: "GET",
-      path: "/",
-      headers: [],
-      body: [],
-      requestId: "x",
-      family: "openai",
-      response,
-      next: () => ({ key: url, url, headers: [] }),
-      observer: {},
-    });
-    expect(outcome.kind).toBe("failed");
-  };
-  while (opened < maxPools) {
-    await Promise.all(Array.from({ length: Math.min(100, maxPools - opened) }, openAnother));
-  }
-  expect(first.openSockets()).toBe(1);
-  await openAnother();
-  await closed(first.sockets[0]);
-  expect((await send(rig.port)).status).toBe(200);
-}, 30_000);
 
 test("the connection used last is used next", async () => {
   const ports: (number | undefined)[] = [];

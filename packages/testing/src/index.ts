@@ -3,6 +3,7 @@
  * for certificates, a Redis server, changed bytes for decoders, and where real captures are.
  */
 export { type Authority, type Certificate, createAuthority, hasOpenssl } from "./authority.ts";
+export { fixedSeeds, randomRuns } from "./depth.ts";
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
 export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";

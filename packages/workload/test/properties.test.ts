@@ -1,5 +1,7 @@
 /** Properties of reading and of the definitions, against the plainest code that does the same. */
+
 import { createSeededRandom } from "@espalier/common";
+import { randomRuns } from "@espalier/testing";
 import {
   formatTable,
   infiniteCacheBound,
@@ -29,7 +31,7 @@ describe("reading", () => {
           }
         },
       ),
-      { numRuns: 30 },
+      { numRuns: randomRuns(30) },
     );
   });
 
@@ -64,7 +66,7 @@ describe("reading", () => {
           }
         },
       ),
-      { numRuns: 30 },
+      { numRuns: randomRuns(30) },
     );
   });
 });
@@ -100,7 +102,7 @@ describe("block chains", () => {
         }
         expect(requests.map((request) => request.session)).toEqual(sessions.map((session) => `session-${session}`));
       }),
-      { numRuns: 60 },
+      { numRuns: randomRuns(60) },
     );
   });
 

@@ -1,4 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {
   type BulkMessage,
@@ -9,7 +10,7 @@ import {
 import { DocumentNumbers } from "../../src/exchange/document-numbers.ts";
 import { type HeldUpdate, HeldUpdates } from "../../src/exchange/held-updates.ts";
 
-const seeds = Array.from({ length: 30 }, (_, seed) => seed);
+const seeds = fixedSeeds(30);
 /** What holding an update costs besides its bytes. */
 const overheadBytes = 64;
 

@@ -1,4 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { selfRedialMs } from "../../src/link/dialer.ts";
 import { LinksRig, secret, type TestRouter } from "./links-rig.ts";
@@ -185,7 +186,7 @@ describe("dialing", () => {
 });
 
 describe("one link for each pair", () => {
-  test.each(Array.from({ length: 40 }, (_, seed) => seed))("whoever dials whom, and when: seed %d", async (seed) => {
+  test.each(fixedSeeds(40))("whoever dials whom, and when: seed %d", async (seed) => {
     const rig = new LinksRig(seed);
     rig.network.setSpeed({ delayMs: seed % 5, jitterMs: seed % 7 });
     const routers = await Promise.all(["a", "b", "c", "d"].map((name) => rig.start(name)));

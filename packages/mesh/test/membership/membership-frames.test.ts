@@ -1,4 +1,5 @@
 import { asRouterId, EspalierError } from "@espalier/common";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { MemberRecord } from "../../src/membership/member-record.ts";
@@ -55,7 +56,7 @@ test("what is written is read", () => {
       expect(frames).toHaveLength(1);
       expect(decodeMembership(frames[0]!)).toEqual(written);
     }),
-    { numRuns: 200 },
+    { numRuns: randomRuns(200) },
   );
 });
 
@@ -68,7 +69,7 @@ test("arbitrary bytes, and frames with one byte altered or cut off, are read or 
       expect((error as EspalierError).code).toBe("mesh_frame_invalid");
     }
   };
-  fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), decode), { numRuns: 1_000 });
+  fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), decode), { numRuns: randomRuns(1_000) });
   fc.assert(
     fc.property(message, fc.nat(), fc.nat({ max: 255 }), (written, at, byte) => {
       const [frame] = encodeMembership(written) as [Uint8Array];
@@ -76,7 +77,7 @@ test("arbitrary bytes, and frames with one byte altered or cut off, are read or 
       decode(frame);
       decode(frame.subarray(0, at % frame.length));
     }),
-    { numRuns: 1_000 },
+    { numRuns: randomRuns(1_000) },
   );
 });
 

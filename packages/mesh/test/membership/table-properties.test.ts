@@ -1,4 +1,5 @@
 import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";
 import type { MemberClaim, MemberRecord } from "../../src/membership/member-record.ts";
@@ -6,7 +7,7 @@ import { MemberTable } from "../../src/membership/member-table.ts";
 import { defaultMembershipLimits as limits } from "../../src/membership/membership-limits.ts";
 import { OwnRecord } from "../../src/membership/own-record.ts";
 
-const seeds = Array.from({ length: 40 }, (_, seed) => seed);
+const seeds = fixedSeeds(40);
 const link = {} as Link;
 
 function recordOf(name: string, incarnation: number, more: Partial<MemberRecord> = {}): MemberRecord {

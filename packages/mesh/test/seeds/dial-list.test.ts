@@ -1,9 +1,10 @@
 import { createSeededRandom } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createDialList } from "../../src/seeds/dial-list.ts";
 import { formatAddress, parseSeed } from "../../src/seeds/seed-address.ts";
 
-test.each(Array.from({ length: 20 }, (_, seed) => seed))(
+test.each(fixedSeeds(20))(
   "an address is dialed while anybody wants it, and forgotten once when nobody does (seed %d)",
   (seed) => {
     const random = createSeededRandom(seed);

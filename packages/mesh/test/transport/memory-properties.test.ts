@@ -1,5 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/common";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createMemoryNetwork, type MemoryNetwork } from "../../src/transport/memory-network.ts";
 import type { Connection } from "../../src/transport/transport.ts";
@@ -15,7 +15,7 @@ interface End {
 }
 
 const addresses = ["a:1", "b:1", "c:1"];
-const seeds = Array.from({ length: 60 }, (_, seed) => seed);
+const seeds = fixedSeeds(60);
 
 class Rig {
   readonly time = createVirtualTime();

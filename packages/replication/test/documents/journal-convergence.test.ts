@@ -1,4 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { JournalObserver } from "../../src/documents/journal.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
@@ -104,7 +105,7 @@ const contents = (store: Journals, origin: Origin) => ({
 });
 
 describe("whatever is lost, late or doubled, replicas end with the same journals", () => {
-  test.each(Array.from({ length: 25 }, (_, seed) => seed))("seed %i", (seed) => {
+  test.each(fixedSeeds(25))("seed %i", (seed) => {
     const random = createSeededRandom(seed);
     const all = ["a", "b", "c"].map(replicaOf);
     for (const from of all) {

@@ -1,4 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { applyUpdate, Doc, encodeStateAsUpdate, encodeStateVector, type YArrayEvent } from "yjs";
 import type { Journals } from "../../src/documents/journal-store.ts";
@@ -45,7 +46,7 @@ function createWriter(store: Journals, random: Random): () => void {
 }
 
 describe("a plain Yjs document", () => {
-  test.each(Array.from({ length: 8 }, (_, seed) => seed))(
+  test.each(fixedSeeds(8))(
     "that takes diffs of any size in their order has what the store has, and nothing waits in it, seed %i",
     (seed) => {
       const random = createSeededRandom(seed);
@@ -68,7 +69,7 @@ describe("a plain Yjs document", () => {
     },
   );
 
-  test.each(Array.from({ length: 6 }, (_, seed) => 100 + seed))(
+  test.each(fixedSeeds(6, 100))(
     "that takes live updates in their order never differs from the store, seed %i",
     (seed) => {
       const random = createSeededRandom(seed);

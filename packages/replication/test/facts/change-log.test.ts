@@ -1,5 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { createPrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import { ChangeLog } from "../../src/facts/change-log.ts";
 
@@ -8,7 +9,7 @@ const wordsOf = (blocks: readonly number[]): Uint32Array =>
   Uint32Array.from(blocks.flatMap((block) => [Math.imul(block + 1, 0x9e37_79b1) >>> 0, block + 5]));
 
 describe("a log of changes", () => {
-  it.each(Array.from({ length: 20 }, (_, seed) => seed))("takes everything back, seed %i", (seed) => {
+  it.each(fixedSeeds(20))("takes everything back, seed %i", (seed) => {
     const random = createSeededRandom(seed);
     const index = createPrefixIndex({ maxTargets: 1 });
     const log = new ChangeLog();

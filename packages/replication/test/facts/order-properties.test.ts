@@ -1,5 +1,6 @@
 import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import type { FactEntry } from "../../src/facts/fact-entry.ts";
 import { type Life, lifeId } from "../../src/facts/life.ts";
@@ -16,7 +17,6 @@ import {
 } from "./model-engine.ts";
 import { type NaiveBlocks, type NaiveFold, type NaiveJournal, naiveFold } from "./naive-fold.ts";
 
-const seeds = 60;
 const forestOptions = { blocks: 60, equalLowsEvery: 24 };
 const tiers = [0, 1, 2, 3] as const;
 
@@ -161,7 +161,7 @@ function expectMatches({ index, slots }: FoldHarness, naive: NaiveFold, forest: 
 }
 
 describe("folding records in any order", () => {
-  it.each(Array.from({ length: seeds }, (_, seed) => seed))("equals the fold of their set, seed %i", (seed) => {
+  it.each(fixedSeeds(60))("equals the fold of their set, seed %i", (seed) => {
     const random = createSeededRandom(seed);
     const history = createHistory(random);
     const naive = naiveFold(history.writers);

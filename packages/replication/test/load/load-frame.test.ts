@@ -1,4 +1,5 @@
 import { asRouterId, createSeededRandom, EspalierError } from "@espalier/common";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -114,7 +115,7 @@ test("arbitrary bytes, and frames with bytes changed, are read or refused, and c
   };
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => accept(bytes)),
-    { seed: 12, numRuns: 500 },
+    { seed: 12, numRuns: randomRuns(500) },
   );
   const whole = writeLoadFrame({ ...frame, covers: { from: 0, to: Number.POSITIVE_INFINITY } });
   for (let round = 0; round < 2_000; round++) {

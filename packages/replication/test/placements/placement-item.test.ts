@@ -1,4 +1,5 @@
 import { ByteWriter, createSeededRandom } from "@espalier/common";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { maxPlacementItemBytes, PlacementItemWriter, readPlacementItem } from "../../src/placements/placement-item.ts";
@@ -158,7 +159,7 @@ test("arbitrary bytes, and items with bytes changed, are read or counted, and wh
   };
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 120 }), (bytes) => receive(bytes)),
-    { seed: 22, numRuns: 500 },
+    { seed: 22, numRuns: randomRuns(500) },
   );
   const whole = sample();
   for (let round = 0; round < 4_000; round++) {

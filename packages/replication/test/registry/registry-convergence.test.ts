@@ -1,5 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/common";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createRegistryRouter, heal, type RegistryRouter, stateOf } from "./registry-rig.ts";
 
@@ -26,7 +26,7 @@ function deliver(routers: readonly RegistryRouter[], random: Random): void {
   }
 }
 
-test.each(Array.from({ length: 16 }, (_, seed) => seed + 1))("routers end up saying the same, seed %d", (seed) => {
+test.each(fixedSeeds(16, 1))("routers end up saying the same, seed %d", (seed) => {
   const random = createSeededRandom(seed);
   const time = createVirtualTime();
   const routers = ["a", "b", "c", "d"].map((name, index) => createRegistryRouter(name, { time, aheadMs: index * 200 }));

@@ -1,4 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { NonNegativeFit } from "../../src/work/least-squares.ts";
 
@@ -81,7 +82,7 @@ test("a belief is held as firmly as so many samples that say the same", () => {
 });
 
 describe("finds what a search for the least squares finds", () => {
-  test.each(Array.from({ length: 12 }, (_, seed) => seed))("seed %i", (seed) => {
+  test.each(fixedSeeds(12))("seed %i", (seed) => {
     const random = createSeededRandom(seed);
     // Every other time the truth has a coefficient of zero, and noise would make it negative.
     const truth: Three =

@@ -1,4 +1,5 @@
 import { type JsonBody, scanBody } from "@espalier/json-body";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { bodyText } from "../../src/modes/body-text.ts";
@@ -72,7 +73,7 @@ describe("the text of a body is that of its fields", () => {
         fc.pre(!text.includes("__proto__"));
         expectSame(endpoint, text);
       }),
-      { numRuns: 500 },
+      { numRuns: randomRuns(500) },
     );
   });
 

@@ -1,4 +1,5 @@
 import { createSseUsageFilter, type Usage } from "@espalier/openai";
+import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CapturedReport, captured, cutAt } from "./helpers.ts";
@@ -74,7 +75,7 @@ test("however a stream is cut, the output, the usage and the end are those of th
       expect(whole.output.toString()).toBe(strip ? kept.join("") : all.toString());
       expect(run(strip, cutAt(all, fractions))).toEqual(whole);
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });
 
@@ -84,7 +85,7 @@ test("byte by byte as well", () => {
       const bytes = Array.from(all, (_, at) => all.subarray(at, at + 1));
       expect(run(strip, bytes)).toEqual(run(strip, [all]));
     }),
-    { numRuns: 50 },
+    { numRuns: randomRuns(50) },
   );
 });
 
@@ -112,7 +113,7 @@ test("arbitrary bytes with the marks of events among them pass in order, whateve
       expect(stripped.output.length).toBeLessThanOrEqual(all.length);
       expect(stripped).toEqual(run(true, [all]));
     }),
-    { numRuns: 500 },
+    { numRuns: randomRuns(500) },
   );
 });
 

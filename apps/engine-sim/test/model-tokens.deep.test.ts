@@ -1,5 +1,5 @@
 import { systemClock } from "@espalier/common";
-import { createRecordingLogger } from "@espalier/testing";
+import { createRecordingLogger, randomRuns } from "@espalier/testing";
 import { hardTexts, loadRequestTokens, shippedModelFolder } from "@espalier/tokenizer";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -142,7 +142,7 @@ describe("decoding", () => {
         const prompt = text.normalize("NFC");
         expect(await decode(await tokensOf(sim, { prompt }))).toBe(prompt);
       }),
-      { numRuns: 40 },
+      { numRuns: randomRuns(40) },
     );
     const messages = [{ role: "user", content: "so it is" }];
     expect(await decode(await tokensOf(sim, { messages }))).toBe(
@@ -239,7 +239,7 @@ describe("answers", () => {
             known = [...prompt, ...tokens];
           }
         }),
-        { numRuns: 12 },
+        { numRuns: randomRuns(12) },
       );
     },
     30_000,

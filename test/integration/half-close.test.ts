@@ -67,6 +67,19 @@ test("a client that is gone is still found out before there is an answer, and it
   await router.untilIdle();
 });
 
+// Nothing of a stream that pauses told the router that the client had gone: the engine went on for nobody.
+test("a client that is gone is found out while its stream pauses", async () => {
+  const { engine, router, arrived } = await setUp();
+  const connection = await rawConnection(router.port);
+  connection.write(rawPost(path, JSON.stringify(chat({ stream: true }))));
+  await arrived();
+  engine.requests[0]!.response.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n");
+  await connection.until(/data: 1/);
+  connection.socket.end();
+  await waitFor(() => engine.requests[0]?.socket.destroyed, { what: "end of the engine's request" });
+  await router.untilIdle();
+});
+
 test("a client of HTTP/1.0 that shuts its half down is gone", async () => {
   const { engine, router, arrived } = await setUp();
   const connection = await rawConnection(router.port);

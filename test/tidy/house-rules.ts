@@ -123,12 +123,3 @@ export const borrowedLibraries: readonly { readonly path: string; readonly reaso
   { path: "bench/src/suites/events-baseline.ts", reason: "the baseline is the library itself" },
   { path: "bench/src/suites/tokenizer-run.ts", reason: "the baseline is the reference implementation" },
 ];
-
-export interface SizeException {
-  readonly path: string;
-  /** Up to 500. */
-  readonly maxLines: number;
-  readonly reason: string;
-}
-
-export const sizeExceptions: readonly SizeException[] = [];

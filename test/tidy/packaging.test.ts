@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { linesOf, treeOf } from "./fake-tree.ts";
-import { checkManifests, checkNoBuildProducts, checkTsconfigs } from "./packaging.ts";
+import { checkFileSizes, checkManifests, checkNoBuildProducts, checkTsconfigs } from "./packaging.ts";
 
 const root = {
   name: "espalier",
@@ -122,4 +122,16 @@ test("sources, and programs that run before a build, are fine", () => {
     "test/support/engine.mjs",
   ];
   expect(checkNoBuildProducts(treeOf(Object.fromEntries(files.map((file) => [file, ""]))))).toEqual([]);
+});
+
+test("a file may have 1 MiB, not a byte more; characters are counted in UTF-8, other files in bytes", () => {
+  const mebibyte = 1024 * 1024;
+  expect(checkFileSizes(treeOf({ "a.json": "x".repeat(mebibyte), "b.png": `\0${"é".repeat(mebibyte - 1)}` }))).toEqual(
+    [],
+  );
+  const files = { "a.json": "é".repeat(mebibyte / 2 + 1), "b.png": `\0${"é".repeat(mebibyte)}` };
+  expect(linesOf(checkFileSizes(treeOf(files)))).toEqual([
+    "a.json:1 has 1048578 bytes, 1048576 are allowed: make it when needed",
+    "b.png:1 has 1048577 bytes, 1048576 are allowed: make it when needed",
+  ]);
 });

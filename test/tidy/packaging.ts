@@ -91,3 +91,16 @@ export function checkNoBuildProducts(tree: Tree): Violation[] {
   }
   return found;
 }
+
+const maxFileBytes = 1024 * 1024;
+
+/** No tracked file is larger than 1 MiB. */
+export function checkFileSizes(tree: Tree): Violation[] {
+  const found: Violation[] = [];
+  for (const [file, text] of tree) {
+    const bytes = text.includes("\0") ? text.length : Buffer.byteLength(text);
+    if (bytes <= maxFileBytes) continue;
+    found.push({ file, line: 1, message: `has ${bytes} bytes, ${maxFileBytes} are allowed: make it when needed` });
+  }
+  return found;
+}

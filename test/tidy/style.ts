@@ -1,5 +1,4 @@
 import { posix } from "node:path";
-import { rootName } from "./sizes.ts";
 import {
   type Comment,
   callableName,
@@ -215,4 +214,13 @@ function undocumented(module: SourceModule, names: readonly string[] | "all"): V
     found.push({ file: module.path, line: lineOfNode(module, node), message });
   }
   return found;
+}
+
+/** `test` of `test`, `test.each(table)` and `test.skipIf(absent)`. */
+function rootName(node: Node): string | undefined {
+  if (node.type === "Identifier") return node.name;
+  if (node.type === "MemberExpression") return rootName(node.object);
+  if (node.type === "CallExpression") return rootName(node.callee);
+  if (node.type === "TaggedTemplateExpression") return rootName(node.tag);
+  return undefined;
 }

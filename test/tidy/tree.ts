@@ -39,11 +39,6 @@ export const isTest = (path: string): boolean =>
 /** Every file with code in it, wherever it stands. */
 export const isCode = (path: string): boolean => /\.([cm]?[jt]sx?)$/.test(path);
 
-/** Lines of a text; a newline at the end does not start another one. */
-export function countLines(text: string): number {
-  return text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
-}
-
 /** The line, from 1, of a position in a text; a negative position (nothing found) is line 1. */
 export function lineAt(text: string, offset: number): number {
   let line = 1;

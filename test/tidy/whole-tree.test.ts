@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { checkArchitectureTable } from "./architecture-table.ts";
 import { checkDanglingImports, checkDeadExports, checkDeadFiles, checkUnwired } from "./dead-code.ts";
 import { checkCommands, checkLinks, checkScripts } from "./docs.ts";
-import { allowedImports, portExceptions, sizeExceptions } from "./house-rules.ts";
+import { allowedImports, portExceptions } from "./house-rules.ts";
 import {
   checkArrows,
   checkCycles,
@@ -18,9 +18,8 @@ import {
   checkNoRegistryHosts,
   checkWorkspaceVersions,
 } from "./libraries.ts";
-import { checkManifests, checkNoBuildProducts, checkTsconfigs } from "./packaging.ts";
+import { checkFileSizes, checkManifests, checkNoBuildProducts, checkTsconfigs } from "./packaging.ts";
 import { checkNoSleeping, checkPorts } from "./ports.ts";
-import { checkFileLengths, checkFileSizes, checkFunctionLengths, checkTestRatio } from "./sizes.ts";
 import {
   checkComments,
   checkConstructs,
@@ -46,10 +45,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly Violation[]>> = {
   "declared libraries are pinned and used": checkLibraryDeclarations,
   "workspace packages have one version": checkWorkspaceVersions,
   "no package registry is named": checkNoRegistryHosts,
-  "files are short": (all) => checkFileLengths(all, sizeExceptions),
-  "functions are short": checkFunctionLengths,
   "no file is large": checkFileSizes,
-  "tests have 1.3 lines for each of source": checkTestRatio,
   "time, timers, randomness, console and environment come through ports": (all) => checkPorts(all, portExceptions),
   "tests do not sleep": checkNoSleeping,
   "constructs that the house does not use are absent": checkConstructs,

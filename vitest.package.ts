@@ -17,9 +17,9 @@ export default defineConfig(({ mode }) => {
     restoreMocks: true,
     testTimeout: isFull ? 120_000 : 20_000,
   };
-  // Modules that are put in a test's place must not meet those of other files.
-  const [alone, together] = [true, false].map((isMocking) =>
-    files.filter(({ text }) => text.includes("vi.mock(") === isMocking).map(({ path }) => path),
+  // Modules in whose place others are put, and memory that is measured, must be a file's own.
+  const [alone, together] = [true, false].map((isAlone) =>
+    files.filter(({ text }) => /\bvi\.mock\(|\bmemoryUsage\b/.test(text) === isAlone).map(({ path }) => path),
   );
   return {
     test: {

@@ -157,7 +157,7 @@ export const limits = section("Bounds on what the router takes on.", {
     maximum: "1GiB",
   }),
   "max-header-bytes": size({
-    description: "Largest sum of a request's headers, and largest path.",
+    description: "Largest sum of a request's path and headers.",
     default: "32KiB",
     minimum: "1KiB",
     maximum: "1MiB",

@@ -14,7 +14,7 @@ import { beginTrace } from "../tracing/begin-trace.ts";
 import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
 import { holdDeclared, holdPieces } from "./body-room.ts";
-import { answerClientError } from "./client-errors.ts";
+import { answerClientError, type ClientError } from "./client-errors.ts";
 import { answerPreflight, corsHeaders, isPreflight } from "./cors.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes } from "./forward-routes.ts";
@@ -25,7 +25,7 @@ import { registerModelRoutes } from "./model-routes.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
 import { readBody } from "./read-body.ts";
-import { checkHead, headRoomBytes, isJson } from "./request-head.ts";
+import { checkHosts, isJson } from "./request-head.ts";
 import { readRequestId } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
 import { closing, countRefusal } from "./run-exchange.ts";
@@ -94,7 +94,7 @@ export function createDataPlaneApp(
     if (context.drain.started || context.connections.isSurplus(request.raw.socket)) reply.header("connection", "close");
     if (request.headers.origin !== undefined && greetPage(context, app, request, reply)) return;
     try {
-      checkHead(request.raw, listener.maxHeaderBytes);
+      checkHosts(request.raw);
     } catch (thrown) {
       done(asEspalierError(thrown));
       return;
@@ -170,8 +170,8 @@ const maxParamLength = 256;
 function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
   const { random, live } = context;
   const http = {
-    maxHeaderSize: headRoomBytes(listener.maxHeaderBytes),
-    // `checkHead` does, and says so.
+    maxHeaderSize: listener.maxHeaderBytes,
+    // `checkHosts` does, and says so.
     requireHostHeader: false,
     connectionsCheckingInterval: 1_000,
     // Fastify sets it on the server later. Node ignores it then, because its own limit for headers is longer.
@@ -186,7 +186,8 @@ function createFastify(context: RouterContext, listener: ListenerSettings, openA
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
       readRequestId(headers["x-request-id"], random, live.settings.trustTransferFields),
-    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => answerClientError(openAnswers, error, socket),
+    clientErrorHandler: (error: ClientError, socket: Socket) =>
+      answerClientError(openAnswers, error, socket, listener.maxHeaderBytes),
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();
       refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));

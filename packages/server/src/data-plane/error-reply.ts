@@ -55,15 +55,3 @@ export function fromFastifyError(error: FastifyError, logger: Logger, requestId:
       return asEspalierError(error);
   }
 }
-
-/** Node's codes for requests that never became one (llhttp and its limits). */
-export function fromClientError(error: NodeJS.ErrnoException): EspalierError {
-  switch (error.code) {
-    case "HPE_HEADER_OVERFLOW":
-      return new EspalierError("headers_too_large");
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new EspalierError("request_timeout");
-    default:
-      return new EspalierError("bad_request");
-  }
-}

@@ -22,7 +22,7 @@ const gate = [
   "mesh-load",
   "mesh-sessions",
   "policies",
-  "prefix-exactness",
+  "prefix-conversations",
   "reload",
   "responses",
   "retries",

@@ -24,7 +24,7 @@ export default defineConfig(({ mode }) => {
   return {
     test: {
       maxWorkers: 2,
-      passWithNoTests: true,
+      passWithNoTests: isFull,
       reporters: ["default", "json"],
       outputFile: { json: `.test/${mode}.json` },
       projects: [

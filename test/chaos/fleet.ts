@@ -1,5 +1,4 @@
-import { createServer } from "node:net";
-import { waitFor } from "@espalier/testing";
+import { freePort, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { publishingSims } from "../integration/cache-rig.ts";
 import type { Rig, Sim } from "../integration/rig.ts";
@@ -107,13 +106,4 @@ async function isWhole(
   const live = rows.filter(({ state, owner }) => state === "live" && (!readers || readers.includes(owner ?? "")));
   const { ready } = await router.ask<{ readonly ready: boolean }>("/admin/status");
   return isLinked && live.length === feeds && waitingFor.length === 0 && ready;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  if (typeof address !== "object" || address === null) throw new Error("no port");
-  return address.port;
 }

@@ -1,8 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
-import { waitFor } from "@espalier/testing";
+import { freePort, waitFor } from "@espalier/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createRig } from "../integration/rig.ts";
-import { type Fleet, freePort, startFleet } from "./fleet.ts";
+import { type Fleet, startFleet } from "./fleet.ts";
 import { haveEqualFacts } from "./mesh-views.ts";
 import { acceptFrame, dialRaw, helloFrame, proofFrame, readRejection } from "./raw-mesh-peer.ts";
 import { type RouterProcess, startRouter } from "./router-process.ts";

@@ -96,7 +96,8 @@ export async function startRouter(rig: Rig, id: string, flags: readonly string[]
   });
   const started = await waitFor(
     () => {
-      if (child.exitCode !== null) throw new Error(`${id} ended with ${child.exitCode}: ${text}`);
+      const end = child.exitCode ?? child.signalCode;
+      if (end !== null) throw new Error(`${id} ended with ${end}: ${text}`);
       return listening;
     },
     { what: `start of ${id}`, deadlineMs: startDeadlineMs },

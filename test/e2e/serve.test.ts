@@ -1,3 +1,5 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { waitFor } from "@espalier/testing";
@@ -132,6 +134,12 @@ test("an address that is taken ends it with 1 and a hint, for clients' and for o
     taken.close();
   });
   const { port } = taken.address() as { port: number };
+  // Whoever forks it is told so as well: it killed itself when it let go of its parent, as if that were gone.
+  const forked = fork("apps/router/bin/espalier.mjs", ["serve", "--listen-port", String(port)], {
+    ...{ execArgv: [], stdio: ["ignore", "ignore", "ignore", "ipc"] },
+    env: { PATH: process.env.PATH, ESPALIER_SKIP_BUILD: "1" },
+  });
+  const forkedEnd = once(forked, "exit");
   const outcomes = await Promise.all(
     [
       ["--listen-port", String(port), "--admin-port", "0"],
@@ -145,6 +153,7 @@ test("an address that is taken ends it with 1 and a hint, for clients' and for o
         "(listen_failed)\nFree the port or choose another one.\n",
     );
   }
+  expect(await forkedEnd).toEqual([1, null]);
 });
 
 test("on SIGTERM it goes on for the time of the delay, every open stream comes to its end, and the exit code is 0", async () => {

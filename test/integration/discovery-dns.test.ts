@@ -1,8 +1,6 @@
 import { Resolver } from "node:dns/promises";
-import { once } from "node:events";
-import { createServer } from "node:net";
 import { createSeededRandom } from "@espalier/common";
-import { type DnsServer, startDnsServer, waitFor } from "@espalier/testing";
+import { type DnsServer, freePort, startDnsServer, waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { publishingSims } from "./cache-rig.ts";
 import { ask, type Conversation, converse, type Turn, wordsOf } from "./cached-turns.ts";
@@ -20,19 +18,6 @@ const engineName = "engines.test";
 const routerName = "routers.test";
 const engineHost = (at: number): string => `127.0.1.${at}`;
 const routerHost = (at: number): string => `127.0.2.${at}`;
-
-/** A port that is free on all of several addresses, below those that the system gives to clients. */
-async function freePort(hosts: readonly string[]): Promise<number> {
-  const random = createSeededRandom(process.pid);
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const port = 20_000 + random.integer(10_000);
-    const servers = hosts.map((host) => createServer().listen(port, host));
-    const outcomes = await Promise.allSettled(servers.map((server) => once(server, "listening")));
-    for (const server of servers) server.close();
-    if (outcomes.every(({ status }) => status === "fulfilled")) return port;
-  }
-  throw new Error("no port is free");
-}
 
 /** A name server of its own for engines and for clients, so that one can fail without the other. */
 async function startRig(engineCount: number, routerCount: number) {

@@ -1,6 +1,6 @@
 import { silentLogger, systemClock } from "@espalier/common";
 import { createKvEventPublisher, type KvEventPublisher, type WireEvent } from "@espalier/kv-events";
-import { waitFor } from "@espalier/testing";
+import { freePort, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   cacheRouter,
@@ -14,7 +14,6 @@ import {
 import { ask, tokensOf } from "./cached-turns.ts";
 import type { Json } from "./client.ts";
 import { jsonEngine } from "./engines.ts";
-import { freePort } from "./free-port.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();

@@ -1,9 +1,8 @@
-import { waitFor } from "@espalier/testing";
+import { freePort, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { feedsOf, publishingSims, restartEngine, untilFeed } from "./cache-rig.ts";
 import { ask, tokensOf } from "./cached-turns.ts";
 import { post } from "./client.ts";
-import { freePort } from "./free-port.ts";
 import { joinRouter, meshOf, meshRouters, targetOf, untilFolded, untilRead } from "./mesh-rig.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 

@@ -6,6 +6,7 @@ export { type Authority, type Certificate, createAuthority, hasOpenssl } from ".
 export { fixedSeeds, randomRuns } from "./depth.ts";
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
+export { freePort } from "./free-port.ts";
 export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";
 export { type DeclareTest, fuzzInFile } from "./fuzz/fuzz-in-file.ts";
 export type { FuzzReport } from "./fuzz/fuzz-request.ts";

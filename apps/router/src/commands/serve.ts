@@ -33,10 +33,17 @@ export function registerServe(program: Command): void {
 
 async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
   if (isGroupMember()) return serveAsMember(source, isDemo);
-  const config = source.read();
-  const count = config.processes === "auto" ? Math.min(availableParallelism(), maxProcesses) : config.processes;
-  if (count > 1) return serveAsGroup(config, count);
   const outlive = process.send ? endWithParent() : () => {};
+  try {
+    const config = source.read();
+    const count = config.processes === "auto" ? Math.min(availableParallelism(), maxProcesses) : config.processes;
+    await (count > 1 ? serveAsGroup(config, count) : serveAlone(source, config, isDemo));
+  } finally {
+    outlive();
+  }
+}
+
+async function serveAlone(source: ConfigSource, config: CompiledConfig, isDemo: boolean): Promise<void> {
   const { router, logger } = await startRouter({ source, config, isDemo });
   // Before it is announced: whoever hears that it serves may stop it at once.
   const stopped = untilStopped(router);
@@ -45,7 +52,6 @@ async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
   announce([router]);
   await stopped;
   await router.stop();
-  outlive();
   // What is still to be written holds the process. To flush it here would wait for ever if nobody reads it any more.
   logger.info("stopped");
 }
@@ -73,7 +79,6 @@ async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<voi
 
 /** The first of several processes: it serves nothing itself, but starts, restarts and ends those that do. */
 async function serveAsGroup(config: CompiledConfig, count: number): Promise<void> {
-  const outlive = process.send ? endWithParent() : () => {};
   const logger = createLogger(config.log);
   const group = createProcessGroup({
     ...{ count, launch: launchClusterProcess, logger },
@@ -86,7 +91,6 @@ async function serveAsGroup(config: CompiledConfig, count: number): Promise<void
   process.on("SIGHUP", () => group.reload());
   announce(members);
   await group.ended;
-  outlive();
 }
 
 interface StartOptions {

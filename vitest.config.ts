@@ -29,8 +29,8 @@ const gate = [
   "tls",
 ].map((capability) => `test/integration/${capability}.test.ts`);
 
-/** Whole programs, each of which takes much of the machine. */
-const oneByOne = { isolate: true, fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 };
+/** Whole programs, which take seconds to start. */
+const programs = { ...shared, isolate: true, testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
@@ -66,16 +66,22 @@ export default defineConfig({
           hookTimeout: 60_000,
         },
       },
-      { test: { ...shared, ...oneByOne, name: "deploy", include: ["test/deploy/**/*.test.ts"] } },
-      { test: { ...shared, ...oneByOne, name: "e2e", include: ["test/e2e/**/*.test.ts"] } },
+      { test: { ...programs, name: "deploy", include: ["test/deploy/**/*.test.ts"] } },
+      {
+        test: {
+          ...programs,
+          name: "e2e",
+          include: ["test/e2e/**/*.test.ts", "test/calibration/cached-shares.test.ts"],
+        },
+      },
       {
         // Deadlines of real programs: nothing else runs beside them.
         test: {
-          ...shared,
-          ...oneByOne,
+          ...programs,
           isolate: false,
+          fileParallelism: false,
           name: "chaos",
-          include: ["test/{chaos,calibration}/**/*.test.ts"],
+          include: ["test/chaos/**/*.test.ts", "test/calibration/calibration.test.ts"],
           sequence: { groupOrder: 1 },
         },
       },

@@ -33,6 +33,9 @@ const speed = 4;
 /** What takes its time on this side of the wire, in real milliseconds: loopback sockets between three busy processes. */
 const timing = { hopDelayMs: 0.5, eventDelayMs: 2 };
 
+/** Routers draw among near equals, in processes otherwise each time, so a policy that does is simulated under several. */
+const seeds = Array.from({ length: 12 }, (_, index) => index + 1);
+
 /** Sends a trace over HTTP through routers in processes of their own to simulated engines. */
 export async function replayed(path: string, { policy, routers }: CalibratedFleet): Promise<Figures> {
   const args = [
@@ -48,8 +51,17 @@ export async function replayed(path: string, { policy, routers }: CalibratedFlee
   return figuresOf(rows[0], bounds.infinite_cache, 1);
 }
 
+/** Sends a trace through the simulator, under as many seeds as the policy draws for. */
+export async function simulatedRuns(path: string, fleet: CalibratedFleet): Promise<Figures[]> {
+  const runs: Figures[] = [];
+  for (const seed of fleet.policy === "round_robin" ? seeds.slice(0, 1) : seeds) {
+    runs.push(await simulated(path, fleet, seed));
+  }
+  return runs;
+}
+
 /** Sends a trace through the simulator. The seed decides what routers draw. */
-export async function simulated(path: string, fleet: CalibratedFleet, seed: number): Promise<Figures> {
+async function simulated(path: string, fleet: CalibratedFleet, seed: number): Promise<Figures> {
   const options: RunOptions = {
     ...fleet,
     scenario: ownScenario({
@@ -92,4 +104,27 @@ function figuresOf(row: ReplayRow | SimulateRow, infiniteCache = Number.NaN, tim
     loadCov: row.load_cov ?? Number.NaN,
     infiniteCache,
   };
+}
+
+/** The middle of the runs' values of a figure. */
+export function middleOf(runs: readonly Figures[], figure: keyof Figures): number {
+  return runs.map((run) => run[figure]).toSorted((one, other) => one - other)[Math.floor(runs.length / 2)]!;
+}
+
+function meanOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** Standard errors that what draws alone decides may lie apart: further in one of 15,000 runs. */
+const maxStandardErrors = 4;
+const cachedShareBound = 0.01;
+
+/** The cached shares must be as if drawn from one distribution, whose spread that of the simulated runs tells. */
+export function expectSameShares(real: readonly Figures[], inVirtualTime: readonly Figures[]): void {
+  const shares = inVirtualTime.map((run) => run.cachedShare);
+  const mean = meanOf(shares);
+  const variance = shares.reduce((sum, share) => sum + (share - mean) ** 2, 0) / Math.max(1, shares.length - 1);
+  const standardError = Math.sqrt(variance * (1 / shares.length + 1 / real.length));
+  const apart = Math.abs(meanOf(real.map((run) => run.cachedShare)) - mean);
+  expect(apart).toBeLessThan(Math.max(cachedShareBound, maxStandardErrors * standardError));
 }

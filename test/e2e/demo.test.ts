@@ -87,7 +87,7 @@ test("no process survives a demo that is killed", async () => {
 });
 
 test("a load for some time ends with a table, without errors", async () => {
-  const program = start(["demo", ...freePorts, "--load", "20", "--duration", "3s"]);
+  const program = start(["demo", ...freePorts, "--load", "20", "--duration", "6s"]);
   const { code, stdout } = await program.ended;
   expect(code).toBe(0);
   const [header = "", row = ""] = stdout.trimEnd().split("\n").slice(-2);

@@ -13,7 +13,7 @@ export interface WaitOptions {
  */
 export async function waitFor<T>(
   probe: () => T | undefined | false | Promise<T | undefined | false>,
-  { what, deadlineMs = 5_000 }: WaitOptions,
+  { what, deadlineMs = 15_000 }: WaitOptions,
 ): Promise<T> {
   const startMs = systemClock.nowMs();
   for (;;) {

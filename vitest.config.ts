@@ -41,6 +41,7 @@ export default defineConfig({
         ssr: { resolve: { conditions } },
         test: {
           name: "unit",
+          setupFiles: ["vitest.seed.ts"],
           include: ["{packages,apps}/*/test/**/*.test.ts", "bench/test/**/*.test.ts"],
           testTimeout: 120_000,
         },

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 /**
@@ -15,6 +16,9 @@ export default defineConfig(({ mode }) => {
     env: { TEST_DEPTH: mode },
     server: { deps: { external: [/\/(packages|apps|bench)\/.*\/(dist|bin)\//] } },
     restoreMocks: true,
+    setupFiles: files.some(({ text }) => text.includes('"fast-check"'))
+      ? [fileURLToPath(new URL("vitest.seed.ts", import.meta.url))]
+      : [],
     testTimeout: isFull ? 120_000 : 20_000,
   };
   // Modules in whose place others are put, and memory that is measured, must be a file's own.

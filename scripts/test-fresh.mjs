@@ -1,13 +1,14 @@
 // `npm run test:fresh`: what nobody has tried before, for a while: drawn seeds and changed bytes, which no gate may depend on.
 import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
 const usage = `usage: npm run test:fresh -- [--minutes N]
 
-Draws seeds of faults in virtual time, seeds of routers that converge, and changed bytes for decoders, in turns, until the
-time is over or something is found. What is found prints the command that runs it again.
+Draws seeds of faults in virtual time, seeds of routers that converge, changed bytes for decoders, and cases for properties,
+in turns, until the time is over or something is found. What is found prints the command that runs it again.
 
   --minutes N  1 to 1,440 (default 20); a turn that has begun is ended first
   --help       this text
@@ -16,9 +17,10 @@ Exit codes: 0 nothing found, 1 something was, 2 it was called wrongly.`;
 
 /** A turn takes some minutes. */
 const turns = [
-  ["simulate-seeds.mjs", "--count", "100"],
-  ["test-convergence.mjs", "--seeds", "16", "test/convergence/random.test.ts"],
-  ["test-fuzz.mjs", "--seconds", "60"],
+  () => runScript("simulate-seeds.mjs", "--count", "100"),
+  () => runScript("test-convergence.mjs", "--seeds", "16", "test/convergence/random.test.ts"),
+  () => runScript("test-fuzz.mjs", "--seconds", "60"),
+  runProperties,
 ];
 
 const minutes = readMinutes();
@@ -26,15 +28,43 @@ ensureBuilt();
 const startMs = Date.now();
 const leftMs = () => startMs + minutes * 60_000 - Date.now();
 for (let turn = 0; turn === 0 || leftMs() > 0; turn++) {
-  const [script, ...args] = turns[turn % turns.length];
-  console.log(`${script} ${args.join(" ")}: ${Math.max(0, Math.ceil(leftMs() / 60_000))} min left`);
-  const { status } = spawnSync(process.execPath, [join(root, "scripts", script), ...args], {
-    cwd: root,
-    stdio: "inherit",
-  });
-  if (status !== 0) process.exit(1);
+  console.log(`${Math.max(0, Math.ceil(leftMs() / 60_000))} min left`);
+  if (!turns[turn % turns.length]()) process.exit(1);
 }
 console.log(`nothing found in ${Math.round((Date.now() - startMs) / 60_000)} min`);
+
+function runScript(script, ...args) {
+  console.log(`${script} ${args.join(" ")}`);
+  return runNode([join(root, "scripts", script), ...args]);
+}
+
+/** Tests of properties at their full depth, with cases that nobody has tried. */
+function runProperties() {
+  const seed = String(Date.now() % 1_000_000_000);
+  const files = propertyFiles();
+  console.log(`properties of ${files.length} files, seed ${seed}`);
+  const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
+  const env = { ...process.env, TEST_SEED: seed, TEST_DEPTH: "full", ESPALIER_SKIP_BUILD: "1" };
+  const isGreen = runNode([vitest, "run", "--project", "unit", "--reporter=dot", ...files], env);
+  if (!isGreen) console.log(`again: TEST_SEED=${seed} npm test -- FILE`);
+  return isGreen;
+}
+
+function propertyFiles() {
+  return ["packages", "apps"].flatMap((group) =>
+    readdirSync(join(root, group)).flatMap((name) => {
+      const folder = join(group, name, "test");
+      if (!existsSync(join(root, folder))) return [];
+      return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+        .map((file) => join(folder, file))
+        .filter((file) => file.endsWith(".test.ts") && readFileSync(join(root, file), "utf8").includes('"fast-check"'));
+    }),
+  );
+}
+
+function runNode(args, env = process.env) {
+  return spawnSync(process.execPath, args, { cwd: root, stdio: "inherit", env }).status === 0;
+}
 
 function readMinutes() {
   try {

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { temporaryFile } from "../e2e/files.ts";
+import { expectSameShares, type Figures, middleOf, replayed, simulatedRuns } from "./both-ways.ts";
+import { conversationTrace } from "./trace.ts";
+
+/** Replays whose cached shares are averaged. */
+const replayCount = 2;
+
+/** Three routers, engines and a client on two cores wait for each other: only what was cached tells anything, not when. */
+test("least_work, three routers: what processes cache over HTTP is what they cache in virtual time", async () => {
+  const fleet = { policy: "least_work", routers: 3 } as const;
+  const path = temporaryFile("trace.jsonl", conversationTrace(11));
+  const runs = await simulatedRuns(path, fleet);
+  const replays: Figures[] = [];
+  for (let at = 0; at < replayCount; at++) {
+    const real = await replayed(path, fleet);
+    replays.push(real);
+    expect(real.infiniteCache).toBeCloseTo(middleOf(runs, "infiniteCache"), 9);
+  }
+  expectSameShares(replays, runs);
+}, 240_000);

@@ -9,7 +9,7 @@ const usage = `usage: npm test [-- FILE...]
        npm run test:all [-- --added]
 
 npm test: format and lint, types, the unit tests of every package with property tests at a tenth of their depth, one
-integration suite for each capability, and the house rules. A package that has not changed since it passed, nor what it is
+integration suite for each capability, and the rules of the tree. A package that has not changed since it passed, nor what it is
 built on, is not run again.
 
 npm run test:all: these, then everything else: property tests at their full depth, programs killed, stopped and cut off,

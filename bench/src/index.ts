@@ -7,7 +7,6 @@ export {
   type CapturedSession,
   type CapturedUsage,
   type CaptureFiles,
-  captureFolders,
   readCaptureFiles,
   usageOf,
 } from "./captures/capture-files.ts";

@@ -64,7 +64,7 @@ export interface ResolvedOptions {
 }
 
 /** Engines of one process. */
-export const maxEngines = 256;
+const maxEngines = 256;
 
 export const defaultPreset: PresetName = "a10g-7b";
 const defaultModel = "sim-model";

@@ -15,12 +15,9 @@ export {
   type AdmissionSettings,
   type ClassRule,
   type ClassSettings,
-  classRules,
   defaultAdmissionSettings,
   type MissAction,
   maxClasses,
-  missActions,
   type QueueOrder,
-  queueOrders,
 } from "./settings.ts";
 export { mostYieldMs } from "./yielding.ts";

@@ -2,7 +2,6 @@
  * Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. Sources of other
  * routers, likewise.
  */
-export { maxEnginesPerSource } from "./discovered-engine.ts";
 export type { DnsResolver } from "./dns/dns-resolver.ts";
 export {
   createDnsSource,

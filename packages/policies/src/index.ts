@@ -9,14 +9,12 @@ export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
 export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
 export { type PolicyEntry, type PolicyOption, writtenDefault } from "./definition.ts";
 export { hashString } from "./hash.ts";
-export { createTokenLoad, requestLoad } from "./load.ts";
+export { requestLoad } from "./load.ts";
 export { defaultTierCredits, matchedInAll } from "./match.ts";
 export { betterOfTwo } from "./pickers/better-of-two.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
 export { createLeastCostPicker } from "./pickers/least-cost.ts";
-export { createRingPicker, type RingPickerOptions } from "./pickers/ring.ts";
-export { createRotationPicker, maxRotationSlots } from "./pickers/rotation.ts";
-export { weightedDraw } from "./pickers/weighted-draw.ts";
+export { maxRotationSlots } from "./pickers/rotation.ts";
 export type {
   Choice,
   ChoiceReason,

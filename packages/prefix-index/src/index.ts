@@ -3,9 +3,8 @@
  * turns an engine's own event stream into changes of that index. Pure and synchronous.
  */
 export { type EngineEventBatch, type EventDetail, eventKind } from "./engine-events.ts";
-export { addContentKey } from "./hash/add-content-key.ts";
 export { type BlockHasher, createBlockHasher } from "./hash/block-hasher.ts";
-export { type ByteRun, type ContentRun, maxBlockBytes, type TextRun, type TokenRun } from "./hash/block-run.ts";
+export type { ByteRun, ContentRun, TextRun, TokenRun } from "./hash/block-run.ts";
 export { type ChainRoot, type ChainRootParts, chainRoot } from "./hash/chain-root.ts";
 export { hashOf } from "./hash/hash-of.ts";
 export type { Hash64 } from "./hash/hash64.ts";

@@ -16,7 +16,6 @@ export type {
   DocumentUpdate,
   ReplicatedDocuments,
 } from "./documents/replicated-documents.ts";
-export { createFactFold, type FactFoldOptions } from "./facts/create-fact-fold.ts";
 export type { CutEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-entry.ts";
 export type {
   FactFold,

@@ -5,7 +5,7 @@
 
 export type { CopyRents } from "./copies/copy-rents.ts";
 export { createSharedRents, quietRents, type SharedRents } from "./copies/shared-rents.ts";
-export { expectedOutputTokens, usualOutputTokens } from "./expected-output.ts";
+export { expectedOutputTokens } from "./expected-output.ts";
 export { type ExplainedSelection, explainingPolicy, explainSelection, quietTraffic } from "./explain-selection.ts";
 export {
   createLocalHost,

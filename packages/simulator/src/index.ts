@@ -4,7 +4,7 @@
  */
 export { recordTrace } from "./clients/record-trace.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
-export { createFaultPlan, type FaultAction, type FaultName, type FaultPlan, faultNames } from "./faults/fault-plan.ts";
+export type { FaultAction, FaultName, FaultPlan } from "./faults/fault-plan.ts";
 export type { FleetControls } from "./faults/fleet-controls.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
 export { findKnee, type Knee } from "./knee/find-knee.ts";
@@ -48,8 +48,7 @@ export {
   sharings,
 } from "./run/run-options.ts";
 export type { FleetSample, RunRecord, SimResult } from "./run/run-result.ts";
-export { type Progress, parametersOf, simulate } from "./run/simulate.ts";
-export { defaultTiming } from "./run/timing.ts";
+export { type Progress, simulate } from "./run/simulate.ts";
 export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
 export { ownScenario } from "./scenarios/own-scenario.ts";
 export { maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/parse-fleet.ts";

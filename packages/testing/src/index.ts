@@ -7,7 +7,7 @@ export { fixedSeeds, randomRuns } from "./depth.ts";
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
 export { freePort } from "./free-port.ts";
-export { FuzzFinding, type FuzzRun, fuzzDecoder, isStackOverflow } from "./fuzz/fuzz-decoder.ts";
+export { type FuzzRun, fuzzDecoder } from "./fuzz/fuzz-decoder.ts";
 export { type DeclareTest, fuzzInFile } from "./fuzz/fuzz-in-file.ts";
 export type { FuzzReport } from "./fuzz/fuzz-request.ts";
 export type { FuzzTarget } from "./fuzz/fuzz-target.ts";

@@ -17,7 +17,7 @@ export type { PromptBlocks } from "./prompt/prompt-blocks.ts";
 export { createPromptEncoder, type PromptEncoder } from "./prompt/prompt-encoder.ts";
 export { createPromptHasher, type PromptHasher } from "./prompt/prompt-hasher.ts";
 export { shippedModelFolder } from "./shipped-model.ts";
-export { type ChatDialect, chatDialectOf, chatDialects } from "./template/chat-dialect.ts";
+export { type ChatDialect, chatDialectOf } from "./template/chat-dialect.ts";
 export { specialTokensOf } from "./template/select-template.ts";
 export { createTextTokenizer, type TextTokenizer } from "./text/text-tokenizer.ts";
 export { hardTexts } from "./verify/hard-texts.ts";

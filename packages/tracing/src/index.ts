@@ -4,7 +4,6 @@
  */
 export {
   batchSpans,
-  exportTimeoutMs,
   flushMs,
   maxAttributeLength,
   maxAttributes,

@@ -1,9 +1,9 @@
 import type { Random } from "@espalier/common";
 
-/** Times in milliseconds from the start of a run, ascending. Those of a rate go on for ever: take what is needed. */
-export type Arrivals = Iterable<number>;
-
-/** Independent arrivals: gaps are exponential with mean 1 / rate. */
+/**
+ * Independent arrivals, in milliseconds from the start of a run: gaps are exponential with mean 1 / rate. They go on for ever: take what is
+ * needed.
+ */
 export function* poissonArrivals(ratePerSecond: number, random: Random): Generator<number, never, undefined> {
   for (let atMs = 0; ; ) {
     atMs += exponential(1_000 / ratePerSecond, random);

@@ -2,7 +2,7 @@
  * Workloads: traces and the prompts synthesised for them, arrival processes, closed-loop chats, and the summary of what
  * became of the requests.
  */
-export { type Arrivals, poissonArrivals } from "./arrivals.ts";
+export { poissonArrivals } from "./arrivals.ts";
 export { blockText } from "./block-text.ts";
 export { type BlockTextCache, createBlockTextCache } from "./block-text-cache.ts";
 export { type ChatSession, type ChatSessionsOptions, type ChatTurn, chatSessions } from "./chat-sessions.ts";

@@ -19,7 +19,7 @@ export interface FuzzRun {
 }
 
 /** Something that a decoder must not do. */
-export class FuzzFinding extends Error {
+class FuzzFinding extends Error {
   override readonly name = "FuzzFinding";
 }
 
@@ -59,7 +59,7 @@ export async function fuzzDecoder(target: FuzzTarget, run: FuzzRun): Promise<Fuz
 const isRangeError = (thrown: unknown): boolean => thrown instanceof RangeError && !isStackOverflow(thrown);
 
 /** An exhausted stack is a RangeError too, and never what a decoder means to say. */
-export const isStackOverflow = (thrown: unknown): boolean =>
+const isStackOverflow = (thrown: unknown): boolean =>
   thrown instanceof RangeError && thrown.message.startsWith("Maximum call stack");
 
 const describe = (thrown: unknown): string =>

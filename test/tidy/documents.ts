@@ -1,17 +1,16 @@
 import { posix } from "node:path";
-import { lineAt, type Tree, type Violation } from "./tree.ts";
-import { rootWorkspace, workspacesOf } from "./workspaces.ts";
+import { type Tree, violation } from "./tree.ts";
 
 const isDocument = (path: string): boolean => path.endsWith(".md");
 
 /** Relative links in documents lead to a file or folder of the tree, and to a heading or anchor in it. */
-export function checkLinks(tree: Tree): Violation[] {
-  const found: Violation[] = [];
+export function checkLinks(tree: Tree): string[] {
+  const found: string[] = [];
   for (const [file, text] of tree) {
     if (!isDocument(file)) continue;
-    for (const { target, line } of linksOf(text)) {
+    for (const { target, offset } of linksOf(text)) {
       const message = brokenLink(tree, file, target);
-      if (message) found.push({ file, line, message });
+      if (message) found.push(violation(file, text, offset, message));
     }
   }
   return found;
@@ -31,9 +30,9 @@ function brokenLink(tree: Tree, file: string, target: string): string | undefine
   return `links to ${target}, but ${path} has no such heading: correct it`;
 }
 
-function linksOf(text: string): { readonly target: string; readonly line: number }[] {
+function linksOf(text: string): { readonly target: string; readonly offset: number }[] {
   const prose = blankCode(text);
-  const links: { readonly target: string; readonly line: number }[] = [];
+  const links: { readonly target: string; readonly offset: number }[] = [];
   const patterns = [
     /\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)/g,
     /^\s*\[[^\]]+\]:\s*<?([^\s>]+)/gm,
@@ -41,7 +40,7 @@ function linksOf(text: string): { readonly target: string; readonly line: number
   ];
   for (const pattern of patterns) {
     for (const match of prose.matchAll(pattern)) {
-      links.push({ target: match[1] ?? "", line: lineAt(prose, match.index + match[0].search(/\S/)) });
+      links.push({ target: match[1] ?? "", offset: match.index + match[0].search(/\S/) });
     }
   }
   return links;
@@ -76,30 +75,34 @@ function anchorsOf(text: string): Set<string> {
 }
 
 /** Commands that documents name exist: scripts of npm, subcommands of espalier, files that `node` runs. */
-export function checkCommands(tree: Tree): Violation[] {
-  const rootScripts = Object.keys(rootWorkspace(tree)?.manifest.scripts ?? {});
-  const allScripts = workspacesOf(tree).flatMap(({ manifest }) => Object.keys(manifest.scripts ?? {}));
+export function checkCommands(tree: Tree): string[] {
   const subcommands = subcommandsOf(tree);
-  const found: Violation[] = [];
+  const found: string[] = [];
   for (const [file, text] of tree) {
     if (!isDocument(file)) continue;
-    const add = (match: RegExpExecArray, message: string): void => {
-      found.push({ file, line: lineAt(text, match.index), message });
+    const add = (match: RegExpExecArray, what: string): void => {
+      found.push(violation(file, text, match.index, `names ${what}, which does not exist: correct it`));
     };
     for (const match of text.matchAll(/\bnpm (?:run(?:-script)? ([\w:.-]*\w)|(start|test))\b([^\n`]*)/g)) {
       const script = match[1] ?? match[2] ?? "";
-      const scripts = /\s(-w|--workspace)\b/.test(match[3] ?? "") ? allScripts : rootScripts;
-      if (!scripts.includes(script)) add(match, `names npm script ${script}, which does not exist: correct it`);
+      const workspace = /\s(?:-w|--workspace)[ =]([\w@/-]+)/.exec(match[3] ?? "")?.[1];
+      if (!scriptsOf(tree, workspace).includes(script)) add(match, `npm script ${script}`);
     }
     for (const match of text.matchAll(/\bnpx espalier +([a-z][a-z-]*)/g)) {
-      const subcommand = match[1] ?? "";
-      if (!subcommands.has(subcommand)) add(match, `names espalier ${subcommand}, which does not exist: correct it`);
+      if (!subcommands.has(match[1] ?? "")) add(match, `espalier ${match[1]}`);
     }
-    for (const match of text.matchAll(/\bnode ((?:scripts|bench|test)\/[\w./-]*\w)/g)) {
-      if (!tree.has(match[1] ?? "")) add(match, `runs ${match[1]}, which does not exist: correct it`);
+    for (const match of text.matchAll(/\bnode ((?:scripts|bench|test|deploy)\/[\w./-]*\w)/g)) {
+      if (!tree.has(match[1] ?? "")) add(match, match[1] ?? "");
     }
   }
   return found;
+}
+
+/** Names of the npm scripts of a workspace, given by its folder; of the root without one. */
+function scriptsOf(tree: Tree, workspace: string | undefined): string[] {
+  const text = tree.get(workspace === undefined ? "package.json" : `${workspace}/package.json`) ?? "{}";
+  const { scripts = {} } = JSON.parse(text) as { readonly scripts?: Readonly<Record<string, string>> };
+  return Object.keys(scripts);
 }
 
 /** Subcommands as the router declares them with commander or by name in its list, and the one that commander adds. */
@@ -113,22 +116,4 @@ function subcommandsOf(tree: Tree): Set<string> {
       names.add(match[1] ?? "");
   }
   return names;
-}
-
-/** Files that the scripts of package.json files run with `node`, and their `bin`, exist (built ones as sources). */
-export function checkScripts(tree: Tree): Violation[] {
-  const root = rootWorkspace(tree);
-  const found: Violation[] = [];
-  for (const { folder, file, text, manifest } of [...(root ? [root] : []), ...workspacesOf(tree)]) {
-    const scripts = Object.values(manifest.scripts ?? {}).flatMap((script) => [
-      ...script.matchAll(/\bnode (\S+\.m?js)/g),
-    ]);
-    const programs = [...scripts.map((match) => match[1] ?? ""), ...Object.values(manifest.bin ?? {})];
-    for (const program of programs) {
-      const path = posix.join(folder, program);
-      if (tree.has(path) || tree.has(path.replace("/dist/", "/src/").replace(/\.js$/, ".ts"))) continue;
-      found.push({ file, line: lineAt(text, text.indexOf(program)), message: `runs ${program}: no such file` });
-    }
-  }
-  return found;
 }

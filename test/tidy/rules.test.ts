@@ -1,0 +1,287 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { checkCommands, checkLinks } from "./documents.ts";
+import { productionFlags, runKnip } from "./knip.ts";
+import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
+import { checkPatterns } from "./patterns.ts";
+import { loadTree, type Tree } from "./tree.ts";
+
+/** A rule that cannot fail is a defect: each is shown a tree that breaks it. */
+
+type Files = Readonly<Record<string, string>>;
+
+const treeOf = (files: Files): Tree => new Map(Object.entries(files));
+
+const manifest = (name: string, fields: object = {}): string =>
+  JSON.stringify({ name: `@espalier/${name}`, version: "0.1.0", ...fields }, null, 1);
+
+/** A package of no dependencies, and one that depends on it and on a library. */
+const two = {
+  "package.json": JSON.stringify({ name: "espalier", version: "0.1.0", workspaces: ["packages/*"] }),
+  "ARCHITECTURE.md": "| `common` | ports | | |\n| `mesh` | links | `common` | `ws` |\n",
+  "tsconfig.json": '{ "references": [{ "path": "packages/common" }, { "path": "packages/mesh" }] }',
+  "packages/common/package.json": manifest("common"),
+  "packages/common/tsconfig.json": "{}",
+  "packages/mesh/package.json": manifest("mesh", { dependencies: { "@espalier/common": "0.1.0", ws: "8.23.0" } }),
+  "packages/mesh/tsconfig.json": '{ "references": [{ "path": "../common" }] }',
+};
+
+test.each([
+  [{}, []],
+  [
+    { "ARCHITECTURE.md": "| `common` | ports | | |\n| `mesh` | links | | |\n| `gone` | | | |\n" },
+    [
+      "packages/mesh/package.json:5 imports common, for which ARCHITECTURE.md has no arrow",
+      "packages/mesh/package.json:6 imports ws, for which ARCHITECTURE.md has no arrow",
+      "ARCHITECTURE.md:3 has a row for gone, which is no package",
+    ],
+  ],
+  [
+    { "ARCHITECTURE.md": "| `common` | ports | `mesh` | |\n| `mesh` | links | `common` | `ws` |\n" },
+    ["ARCHITECTURE.md:1 draws an arrow from common to mesh, which is none"],
+  ],
+])("arrows that are not drawn are told, and drawn ones that are none: %j", (change: Files, expected) => {
+  expect(checkArrows(treeOf({ ...two, ...change }))).toEqual(expected);
+});
+
+test("project references lack nothing and hold nothing more", () => {
+  const wrong = { "packages/mesh/tsconfig.json": '{ "references": [{ "path": "../other" }] }', "tsconfig.json": "{}" };
+  expect(checkReferences(treeOf(two))).toEqual([]);
+  expect(checkReferences(treeOf({ ...two, ...wrong }))).toEqual([
+    "packages/mesh/tsconfig.json:1 lacks a reference to packages/common",
+    "packages/mesh/tsconfig.json:1 refers to packages/other, no dependency",
+    "tsconfig.json:1 lacks a reference to packages/common",
+    "tsconfig.json:1 lacks a reference to packages/mesh",
+  ]);
+});
+
+test("a test that imports a file of another package is told", () => {
+  const statements = 'import { a } from "../src/a.ts";\nimport { b } from "../../common/src/b.ts";\n';
+  expect(checkTestImports(treeOf({ "packages/mesh/test/a.test.ts": statements }))).toEqual([
+    "packages/mesh/test/a.test.ts:2 imports ../../common/src/b.ts, outside packages/mesh: import the package",
+  ]);
+});
+
+test("versions that are not exact are told, and other versions of our own packages", () => {
+  const dependencies = { "@espalier/common": "0.2.0", ws: "^8.23.0", yjs: "13.6.33" };
+  const files = { ...two, "packages/mesh/package.json": manifest("mesh", { devDependencies: dependencies }) };
+  expect(checkVersions(treeOf(two))).toEqual([]);
+  expect(checkVersions(treeOf(files))).toEqual([
+    'packages/mesh/package.json:5 @espalier/common is "0.2.0": pin it',
+    'packages/mesh/package.json:6 ws is "^8.23.0": pin it',
+  ]);
+});
+
+test("build products, JavaScript among sources and large files are told, and nothing else", () => {
+  const mebibyte = 1024 * 1024;
+  const files = {
+    "packages/a/dist/index.js": "",
+    "packages/a/src/b.d.ts": "",
+    "packages/a/src/b.mjs": "",
+    "isolate-0x1-2-v8.log": "",
+    "a.json": "é".repeat(mebibyte / 2 + 1),
+    "b.json": "x".repeat(mebibyte),
+    "b.png": `\0${"é".repeat(mebibyte - 1)}`,
+    "scripts/start.mjs": "",
+  };
+  expect(checkNoBuildProducts(treeOf(files))).toEqual([
+    "packages/a/dist/index.js:1 is made by a tool: do not track it",
+    "packages/a/src/b.d.ts:1 is made by a tool: do not track it",
+    "packages/a/src/b.mjs:1 is JavaScript: write TypeScript",
+    "isolate-0x1-2-v8.log:1 is made by a tool: do not track it",
+    "a.json:1 has 1048578 bytes: make it when it is needed",
+  ]);
+});
+
+test.each([
+  ["packages/a/src/b.ts", "const a = Date.now();", "take a Clock"],
+  ["packages/a/src/b.ts", "const a = new Date();", "take a Clock"],
+  ["packages/a/src/b.ts", "const a = process.hrtime.bigint();", "take a Clock"],
+  ["apps/a/src/b.ts", "const signal = AbortSignal.timeout(5);", "take a Scheduler"],
+  ["bench/src/b.ts", "const a = Math.random();", "take a Random"],
+  ["bench/src/b.ts", "const a = crypto.randomUUID();", "take a Random"],
+  ["packages/a/test/b.test.ts", "await new Promise((resolve) => setTimeout(resolve, 50));", "sleeps"],
+  ["test/e2e/b.ts", "await new Promise<void>((done) => {\n  setTimeout(() => done(), 50);\n});", "sleeps"],
+  ["test/e2e/b.mjs", "await sleep(50);", "sleeps"],
+  ["packages/a/test/b.test.ts", 'test.only("a", run);', "is a test that"],
+  ["packages/a/test/b.test.ts", 'test.each([(1)]).skip("a", run);', "is a test that"],
+  ["packages/a/test/b.test.ts", 'test("a", { timeout: 9, retry: 3 }, run);', "is a test that"],
+  ["package-lock.json", '"resolved": "https://example.com/a-1.0.0.tgz"', "names a package registry"],
+])("%s may not say %s", (file, text, advice) => {
+  const [first, ...more] = checkPatterns(treeOf({ [file]: `\n${text}\n` }));
+  expect(more).toEqual([]);
+  expect(first).toMatch(new RegExp(`^${file}:2 .*: ${advice}`, "s"));
+});
+
+test.each([
+  ["packages/a/src/b.ts", "// Not Date.now(): a Clock.\nconst a = new Date(wallMs);"],
+  ["packages/common/src/clock.ts", "const a = Date.now();"],
+  ["packages/a/test/b.test.ts", "const a = Date.now();"],
+  ["packages/a/test/b.test.ts", "await new Promise((resolve, reject) => setTimeout(reject, 50));"],
+  ["packages/a/test/b.test.ts", 'test.each([{ retry: 1, skip: 2 }])("a", () => reader.skip(2));'],
+  ["package-lock.json", '"resolved": "packages/common"'],
+])("%s may say %s", (file, text) => {
+  expect(checkPatterns(treeOf({ [file]: text }))).toEqual([]);
+});
+
+test.each([
+  ["[a](no.md)", "links to no.md, which does not exist: correct it"],
+  ["[a](../docs/no/)", "links to ../docs/no/, which does not exist: correct it"],
+  ["[a][1]\n\n[1]: no.md", "links to no.md, which does not exist: correct it"],
+  ['<img alt="tree" src="no.svg">', "links to no.svg, which does not exist: correct it"],
+  ["[a](#nowhere)", "links to #nowhere, but docs/A.md has no such heading: correct it"],
+  ["[a](../README.md#start-2)", "links to ../README.md#start-2, but README.md has no such heading: correct it"],
+  ["[a](../README.md) [b](../README.md#start-1) [c](#a) [d](https://example.com/no.md) [e](../docs)", undefined],
+  ["```md\n[a](no.md)\n```\nand `[a](no.md)`", undefined],
+])("links of a document: %s", (text, message) => {
+  const files = { "README.md": "# Start\n\n## Start\n", "docs/A.md": `# A\n\n${text}` };
+  const line = text.split("\n").length + 2;
+  expect(checkLinks(treeOf(files))).toEqual(message === undefined ? [] : [`docs/A.md:${line} ${message}`]);
+});
+
+test.each([
+  ["npm test", "npm script test"],
+  ["npm run lint.", "npm script lint"],
+  ["npm run start -w bench", "npm script start"],
+  ["`npx espalier simulate --seed 1`", "espalier simulate"],
+  ["node scripts/bench.mjs --json", "scripts/bench.mjs"],
+  ["npm run build -w bench", undefined],
+  ["npm start, npx espalier serve, npx espalier help, node scripts/start.mjs", undefined],
+])("commands of a document: %s", (text, what) => {
+  const files = {
+    "package.json": '{ "scripts": { "start": "node scripts/start.mjs" } }',
+    "bench/package.json": '{ "scripts": { "build": "tsc -b" } }',
+    "scripts/start.mjs": "",
+    "apps/router/src/main.ts": 'program.command("serve [url]");',
+    "docs/A.md": `\n${text}`,
+  };
+  const expected = what === undefined ? [] : [`docs/A.md:2 names ${what}, which does not exist: correct it`];
+  expect(checkCommands(treeOf(files))).toEqual(expected);
+});
+
+const repository = fileURLToPath(new URL("../..", import.meta.url));
+let root = "";
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "espalier-tidy-"));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+function write(files: Files): void {
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  }
+}
+
+test("the tree holds what git tracks or would track, and nothing else", () => {
+  const git = (...words: string[]) => execFileSync("git", words, { cwd: root, stdio: "ignore" });
+  git("init");
+  write({ ".gitignore": "dist\n", "docs/ä b.md": "é\n", "gone.ts": "", "tracked.ts": "1;\n", "dist/a.js": "made" });
+  symlinkSync("tracked.ts", join(root, "link.ts"));
+  git("add", "tracked.ts", "gone.ts");
+  rmSync(join(root, "gone.ts"));
+  expect([...loadTree(root)]).toEqual([
+    [".gitignore", "dist\n"],
+    ["docs/ä b.md", "é\n"],
+    ["tracked.ts", "1;\n"],
+  ]);
+});
+
+/** What knip says, with knip.json as it is, of two packages that are in order but for what `files` change. */
+function knipOf(files: Files, flags: readonly string[]): Promise<string> {
+  copyFileSync(join(repository, "knip.json"), join(root, "knip.json"));
+  write({
+    "package.json": two["package.json"],
+    "packages/common/package.json": manifest("common", { exports: "./src/index.ts" }),
+    "packages/common/src/index.ts": "export const limit = 1;",
+    "packages/mesh/package.json": manifest("mesh", {
+      exports: "./src/index.ts",
+      dependencies: { "@espalier/common": "0.1.0" },
+    }),
+    "packages/mesh/src/index.ts": 'import { limit } from "@espalier/common";\nlimit.toFixed();',
+    ...files,
+  });
+  return runKnip(root, ["--no-config-hints", ...flags]);
+}
+
+test("files, exports and dependencies for nothing are told, and imports of nothing", async () => {
+  const files = {
+    "packages/common/src/index.ts": "export const limit = 1, more = 2;",
+    "packages/common/src/lonely.ts": "",
+    "packages/mesh/src/index.ts": 'import "ws";',
+    "packages/mesh/test/a.test.ts": 'import "../src/no.ts";',
+  };
+  const told = await knipOf(files, []);
+  expect(told).toMatch(/Unused files \(1\)\s+packages\/common\/src\/lonely\.ts/);
+  expect(told).toMatch(/Unused exports \(2\)\s+limit .*\s+more /);
+  expect(told).toMatch(/Unused dependencies \(1\)\s+@espalier\/common/);
+  expect(told).toMatch(/Unlisted dependencies \(1\)\s+ws/);
+  expect(told).toMatch(/Unresolved imports \(1\)\s+\.\.\/src\/no\.ts/);
+});
+
+test("what only a test reaches is told, and an import of what only development has", async () => {
+  const dependencies = { "@espalier/common": "0.1.0" };
+  const files = {
+    "packages/mesh/package.json": manifest("mesh", { exports: "./src/index.ts", devDependencies: dependencies }),
+    "packages/mesh/src/tested.ts": "export const a = 1;",
+    "packages/mesh/test/a.test.ts": 'import { a } from "../src/tested.ts";\na.toFixed();',
+  };
+  expect(await knipOf(files, [])).toBe("");
+  const told = await knipOf(files, productionFlags);
+  expect(told).toMatch(/Unused files \(1\)\s+packages\/mesh\/src\/tested\.ts/);
+  expect(told).toMatch(/Unlisted dependencies \(1\)\s+@espalier\/common +packages\/mesh\/src\/index/);
+});
+
+test("biome's rules for this tree bite", () => {
+  copyFileSync(join(repository, "biome.jsonc"), join(root, "biome.jsonc"));
+  const broken: Readonly<Record<string, readonly [rule: string, text: string]>> = {
+    "packages/a/src/timer.ts": ["noRestrictedGlobals", "setTimeout(run, 5);"],
+    "packages/a/src/now.ts": ["noRestrictedGlobals", "export const at = performance.now();"],
+    "packages/a/src/nonce.ts": ["noRestrictedImports", 'import { randomBytes } from "node:crypto";\nrandomBytes(1);'],
+    "packages/a/src/wait.ts": [
+      "noRestrictedImports",
+      'import { setTimeout } from "node:timers/promises";\nsetTimeout(1);',
+    ],
+    "apps/a/src/home.ts": ["noProcessEnv", "export const home = process.env.HOME;"],
+    "bench/src/log.ts": ["noConsole", "console.log(1);"],
+    "packages/a/src/one.ts": [
+      "noImportCycles",
+      'import { two } from "./two.ts";\nexport const one = (): number => two();',
+    ],
+    "packages/a/src/two.ts": [
+      "noImportCycles",
+      'import { one } from "./one.ts";\nexport const two = (): number => one();',
+    ],
+    "packages/a/src/kind.ts": ["noEnum", "export enum Kind {\n  A,\n}"],
+    "packages/a/src/all.ts": ["noReExportAll", 'export * from "./kind.ts";'],
+    "packages/a/src/whole.ts": ["noDefaultExport", "export default 1;"],
+    "packages/a/src/any.ts": ["noExplicitAny", "export let a: any;"],
+    "packages/a/src/someName.ts": ["useFilenamingConvention", "export const a = 1;"],
+    "test/e2e/wait.test.ts": [
+      "noRestrictedImports",
+      'import { setTimeout } from "node:timers/promises";\nsetTimeout(1);',
+    ],
+  };
+  const right = {
+    "packages/common/src/clock.ts": "setTimeout(run, 5);",
+    "packages/a/src/hash.ts": 'import { createHash } from "node:crypto";\ncreateHash("sha256");',
+    "packages/a/test/timer.test.ts": "setTimeout(run, 5);\nperformance.now();",
+  };
+  write({ ".gitignore": "dist\n", ...right });
+  write(Object.fromEntries(Object.entries(broken).map(([path, [, text]]) => [path, text])));
+  const program = join(repository, "node_modules", ".bin", "biome");
+  const { stdout } = spawnSync(program, ["lint", "--reporter=json", "."], { cwd: root, encoding: "utf8" });
+  const { diagnostics } = JSON.parse(stdout) as {
+    readonly diagnostics: readonly { readonly category: string; readonly location: { readonly path: string } }[];
+  };
+  const told = diagnostics.map(({ category, location }) => `${location.path} ${category.split("/").at(-1)}`);
+  expect(told.toSorted()).toEqual(
+    Object.entries(broken)
+      .map(([path, [rule]]) => `${path} ${rule}`)
+      .toSorted(),
+  );
+});

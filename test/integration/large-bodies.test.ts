@@ -59,10 +59,10 @@ const processorMs = (): number =>
   Number(readFileSync("/proc/thread-self/schedstat", "latin1").split(" ", 1)[0]) / 1_000_000;
 
 /** Posts a body from the other thread, and measures this one's longest turn of the event loop meanwhile. */
-async function post(path: string, text: string, isChunked = false): Promise<Posted> {
+async function post(path: string, text: string, isChunked = false, origin = router.url): Promise<Posted> {
   const body = new TextEncoder().encode(text);
   const answer = told<Posted["answer"]>();
-  other.postMessage({ url: router.url + path, body, isChunked }, [body.buffer]);
+  other.postMessage({ url: origin + path, body, isChunked }, [body.buffer]);
   let longestMs = 0;
   let isOver = false;
   let lastMs = Number.NaN;
@@ -107,6 +107,18 @@ test.each([
   },
   60_000,
 );
+
+// 30 MB put to `/admin/explain` without `endpoint` took 470 ms of one turn: to tell their endpoint they were parsed at once.
+test("a large body is explained without holding the event loop up", async () => {
+  const text = body(`"messages":${list(user, 30 * megabyte)}`);
+  let leastMs = Number.POSITIVE_INFINITY;
+  for (let tries = 0; tries < 3 && leastMs >= maxTurnMs; tries++) {
+    const { answer, longestMs } = await post("/admin/explain", text, false, router.adminUrl);
+    expect([answer.status, JSON.parse(answer.text).endpoint]).toEqual([200, "chat"]);
+    leastMs = Math.min(leastMs, longestMs);
+  }
+  expect(leastMs).toBeLessThan(maxTurnMs);
+}, 60_000);
 
 test("a large body that is refused is refused as a small one is, and holds nothing up either", async () => {
   const text = body(`"x":${list('{"b":1}', 30 * megabyte)},"messages":[${user}]`).slice(0, -1);

@@ -18,7 +18,7 @@ import { defaultFoldLimits, type FoldLimits } from "./fold-limits.ts";
 import { createFoldMeters, type FoldMeters } from "./fold-meters.ts";
 import { never } from "./fold-point.ts";
 import { IndexSink } from "./index-sink.ts";
-import { type Life, lifeId } from "./life.ts";
+import { type BatchMark, type Life, lifeId } from "./life.ts";
 import type { KnownLife } from "./life-order.ts";
 import { exportSnapshot } from "./snapshot-export.ts";
 import { SnapshotImport } from "./snapshot-import.ts";
@@ -91,6 +91,10 @@ class IndexFold implements FactFold {
 
   *states(): Generator<FoldState, void, undefined> {
     for (const fold of this.#targets.values()) yield stateOf(fold);
+  }
+
+  outranking(target: string, life: BatchMark): readonly string[] {
+    return this.#targets.get(target)?.outranking(life) ?? [];
   }
 
   statement(target: string): FoldStatement | undefined {

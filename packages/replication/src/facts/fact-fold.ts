@@ -66,6 +66,8 @@ export interface FoldReplacement {
 export interface FactFold {
   state(target: string): FoldState | undefined;
   states(): Iterable<FoldState>;
+  /** Ids of lives that are dated later than this one and do not follow it: it must name them to be the newest. */
+  outranking(target: string, life: BatchMark): readonly string[];
   /** A statement when the target is settled, that is `current`. */
   statement(target: string): FoldStatement | undefined;
   /**

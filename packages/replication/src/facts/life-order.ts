@@ -2,8 +2,8 @@ import { type BatchMark, type Life, lifeId } from "./life.ts";
 
 /** Lives of one target that are remembered: of more, those go that others have followed for longest. */
 export const maxLivesPerTarget = 64;
-/** Predecessors that different routers name for one life. */
-const maxPredecessors = 4;
+/** Predecessors of one life: its reader names every one that is dated later. */
+const maxPredecessors = maxLivesPerTarget;
 
 /** A life that was declared, the same object whoever declared it. */
 export interface KnownLife {
@@ -13,7 +13,7 @@ export interface KnownLife {
   life: Life;
   /** In the order in which they were named. */
   readonly predecessors: string[];
-  /** Whether anything that was said of it was not taken, because another life was newer then. */
+  /** Whether anything was said of it that is not kept, because another life was newer then or became so. */
   hasMissed: boolean;
 }
 
@@ -50,6 +50,22 @@ export class LifeOrder {
     this.#newest = latest(this.#heads());
     this.#forgetOne();
     return known;
+  }
+
+  /** Ids of lives that are dated later than this one and do not follow it, so that it counts only when it follows them. */
+  outranking(mark: BatchMark): readonly string[] {
+    const followers = this.#followersOf(lifeId(mark));
+    const others = [...this.#lives.values()].filter((life) => isLater(life.mark, mark) && !followers.has(life.id));
+    return others.map(({ id }) => id);
+  }
+
+  /** Lives that name this one, those that name them, and so on. */
+  #followersOf(id: string): ReadonlySet<string> {
+    const found = new Set([id]);
+    for (const follower of found) {
+      for (const life of this.#lives.values()) if (life.predecessors.includes(follower)) found.add(life.id);
+    }
+    return found;
   }
 
   /** Lives that no other one names. Where every one is named, as no honest router would do, all of them. */

@@ -6,7 +6,7 @@ import type { FoldState, ReloadReason } from "./fact-fold.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { type FoldPoint, startOf } from "./fold-point.ts";
 import { FoldTrack } from "./fold-track.ts";
-import type { Life } from "./life.ts";
+import type { BatchMark, Life } from "./life.ts";
 import { type KnownLife, LifeOrder } from "./life-order.ts";
 import { contentOf, type TargetContent } from "./target-content.ts";
 
@@ -61,10 +61,16 @@ export class TargetFold {
     return this.track.isStuck ? "waiting" : "current";
   }
 
+  outranking(life: BatchMark): readonly string[] {
+    return this.#lives.outranking(life);
+  }
+
   declare(life: Life): KnownLife {
     const known = this.#lives.declare(life);
     const { newest } = this.#lives;
     if (newest && newest !== this.#life) {
+      // Nothing of it is kept: should it be the newest again, its state has to come from elsewhere.
+      if (this.#life && !this.#isAtStart) this.#life.hasMissed = true;
       this.#life = newest;
       this.reset(startOf(newest.mark));
       this.track.waiting.clear();
@@ -252,6 +258,12 @@ export class TargetFold {
 
   get #isTrusted(): boolean {
     return this.#load === undefined || this.#load === "behind";
+  }
+
+  /** Whether nothing was said of the present life. */
+  get #isAtStart(): boolean {
+    const { last, waiting, gaps, isComplete } = this.track;
+    return this.#isTrusted && last === undefined && isComplete && waiting.count + gaps.count === 0;
   }
 
   #floor(): number {

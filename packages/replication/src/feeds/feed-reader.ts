@@ -20,7 +20,7 @@ export interface FeedReaderOptions {
   /** Key of the target. */
   readonly key: string;
   readonly journal: FeedJournal;
-  readonly fold: Pick<FactFold, "state" | "cutStatement" | "declare" | "apply" | "replaceState">;
+  readonly fold: Pick<FactFold, "state" | "outranking" | "cutStatement" | "declare" | "apply" | "replaceState">;
   /** Which the fold keeps; read only. */
   readonly index: Pick<PrefixIndex, "findByLow" | "foundHigh" | "factBlockCount">;
   readonly slots: Pick<TargetSlots, "find">;

@@ -11,6 +11,8 @@ export const maxOwnFeeds = 4;
 interface OwnFeed {
   readonly life: Life;
   readonly number: number;
+  /** Numbers of further declarations, by the life that each says it follows. */
+  readonly further: Map<string, number>;
   /** The last message that anything was written of; -1 for none. */
   last: number;
 }
@@ -19,23 +21,23 @@ interface OwnFeed {
 export class OwnFeeds {
   readonly #target: string;
   readonly #journal: FeedJournal;
-  readonly #fold: Pick<FactFold, "declare" | "apply">;
+  readonly #fold: Pick<FactFold, "declare" | "apply" | "outranking">;
   /** By life, the latest declared last. */
   readonly #feeds = new Map<string, OwnFeed>();
   #epoch: number;
   /** The one that was used last. */
   #recent: OwnFeed | undefined;
 
-  constructor(target: string, journal: FeedJournal, fold: Pick<FactFold, "declare" | "apply">) {
+  constructor(target: string, journal: FeedJournal, fold: Pick<FactFold, "declare" | "apply" | "outranking">) {
     this.#target = target;
     this.#journal = journal;
     this.#fold = fold;
     this.#epoch = journal.origin.epoch;
   }
 
-  /** Makes a life one that can be written of; makes it known when it is not yet. */
+  /** Makes a life one that can be written of; makes known that it is the newest, as far as it is not yet. */
   declare(life: Life): void {
-    this.#feedOf(life);
+    this.#outrank(this.#feedOf(life));
   }
 
   /** Writes entries of a life in one go. */
@@ -92,7 +94,7 @@ export class OwnFeeds {
   #retire(id: string): void {
     const feed = this.#feeds.get(id);
     if (!feed) return;
-    this.#journal.retireFeed(feed.number);
+    for (const number of [feed.number, ...feed.further.values()]) this.#journal.retireFeed(number);
     this.#feeds.delete(id);
     this.#recent = undefined;
   }
@@ -114,12 +116,26 @@ export class OwnFeeds {
     const known = this.#known(life);
     if (known) return known;
     const declaration = { target: this.#target, life };
-    const feed = { life, number: this.#journal.declareFeed(declaration), last: -1 };
+    const feed: OwnFeed = { life, number: this.#journal.declareFeed(declaration), further: new Map(), last: -1 };
     this.#feeds.set(lifeId(life), feed);
     this.#fold.declare(declaration);
     const [oldest] = this.#feeds.keys();
     if (this.#feeds.size > maxOwnFeeds && oldest !== undefined) this.#retire(oldest);
+    this.#outrank(feed);
     return feed;
+  }
+
+  /**
+   * Declares that the life follows every one that is dated later. The journal has to say so by itself: those that named the
+   * lives between may be gone for a router that comes after them.
+   */
+  #outrank({ life, further }: OwnFeed): void {
+    for (const predecessor of this.#fold.outranking(this.#target, life)) {
+      if (predecessor === life.predecessor || further.has(predecessor)) continue;
+      const declaration = { target: this.#target, life: { ...life, predecessor } };
+      further.set(predecessor, this.#journal.declareFeed(declaration));
+      this.#fold.declare(declaration);
+    }
   }
 }
 

@@ -58,3 +58,15 @@ test("lives that name each other in a circle are forgotten like others", () => {
   const after = order.declare({ sequence: 0, timestampUs: 1_000, checksum: 1, predecessor: null });
   expect(order.newest).toBe(after);
 });
+
+test("a life is outranked by those dated later, but not by such as follow it", () => {
+  const order = new LifeOrder();
+  const late = (timestampUs: number, predecessor: string | null) =>
+    order.declare({ sequence: 0, timestampUs, checksum: 1, predecessor }).id;
+  order.declare({ ...second, predecessor: null });
+  late(1_500, null);
+  const unrelated = [late(3_000, null), late(4_000, null)];
+  const follower = late(5_000, lifeId(second));
+  late(6_000, follower);
+  expect(order.outranking(second)).toEqual(unrelated);
+});

@@ -58,6 +58,23 @@ describe("lives of a target", () => {
     expect(reloads).toEqual([{ target, reason: "unknown-base", from: undefined }]);
   });
 
+  // A life that was the newest, then not, and then again, was taken to hold nothing, completely.
+  it("asks for the state of a life that is the newest again, unless nothing was ever said of it", () => {
+    const { fold, reloads } = createFoldHarness();
+    const other: Life = { sequence: 0, timestampUs: 5_000, checksum: 7, predecessor: null };
+    fold.declare(c, 3, { target, life: other });
+    fold.declare(a, 4, { target, life: { ...firstLife, predecessor: lifeId(other) } });
+    expect(fold.state(target)).toMatchObject({ progress: "current", isComplete: true });
+    fold.apply(a, storing(0, 5));
+    const third: Life = { sequence: 0, timestampUs: 6_000, checksum: 8, predecessor: null };
+    fold.declare(c, 5, { target, life: third });
+    expect(reloads).toEqual([]);
+    fold.declare(a, 6, { target, life: { ...firstLife, predecessor: lifeId(third) } });
+    const again = fold.state(target);
+    expect([lifeId(again!.life!), again?.progress]).toEqual([lifeId(firstLife), "loading"]);
+    expect(reloads).toEqual([{ target, reason: "unknown-base", from: undefined }]);
+  });
+
   it("are no business of placements", () => {
     const { fold } = createFoldHarness({ declared: [] });
     fold.declare(a, 1, { target, life: null });
@@ -102,7 +119,10 @@ describe("lives of a target", () => {
     order.declare({ ...other, predecessor: lifeId(one) });
     expect(order.newest?.id).toBe(lifeId(other));
     for (let number = 0; number < 9; number++) order.declare({ ...one, predecessor: `0.${number}.0` });
-    expect(order.declare({ ...one, predecessor: null }).predecessors).toHaveLength(4);
+    expect(order.declare({ ...one, predecessor: null }).predecessors).toHaveLength(10);
+    for (let number = 0; number < 2 * maxLivesPerTarget; number++)
+      order.declare({ ...one, predecessor: `0.${number}.0` });
+    expect(order.declare({ ...one, predecessor: null }).predecessors).toHaveLength(maxLivesPerTarget);
   });
 });
 

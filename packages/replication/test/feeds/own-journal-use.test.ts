@@ -29,9 +29,11 @@ function recorded() {
   const fold = {
     declare: () => void note("declare", next - 1),
     apply: (_origin: unknown, entries: readonly FactEntry[]) => void note("apply", entries.length),
+    outranking: (): readonly string[] => outranking,
   };
+  const outranking: string[] = [];
   const taken = (): string[] => log.splice(0);
-  return { journal, fold, taken, epoch };
+  return { journal, fold, taken, epoch, outranking };
 }
 
 const life = (sequence: number): Life => ({ sequence, timestampUs: 5, checksum: sequence, predecessor: null });
@@ -73,6 +75,20 @@ describe("entries of the own journal", () => {
     expect(taken()).toEqual(["declare 4", "retire 0"]);
     feeds.retireOthers(life(maxOwnFeeds));
     expect(taken()).toEqual(["retire 1", "retire 2", "retire 3"]);
+  });
+
+  test("are of a life that follows all that are dated later, each said once, as long as the journal has it", () => {
+    const { journal, fold, taken, outranking } = recorded();
+    const feeds = new OwnFeeds(target, journal, fold);
+    outranking.push("0.9.9", "0.8.8");
+    feeds.write(life(1), [record(1)]);
+    expect(taken()).toEqual(["declare 0", "declare 1", "declare 2", "write 0 record", "apply 1"]);
+    outranking.push("0.7.7");
+    feeds.declare(life(1));
+    feeds.declare(life(1));
+    expect(taken()).toEqual(["declare 3"]);
+    feeds.retireOthers(life(2));
+    expect(taken()).toEqual(["retire 0", "retire 1", "retire 2", "retire 3"]);
   });
 
   test("are under new numbers in a journal that was begun anew", () => {

@@ -68,7 +68,8 @@ export async function explainRequest(
   named: string | undefined,
 ): Promise<RequestReport> {
   const body = Buffer.isBuffer(request.body) ? request.body : noBody;
-  const plan = await planInference(context, endpointOf({ named, headers: request.headers, body }), request);
+  const endpoint = await endpointOf({ named, headers: request.headers, body }, context.largeBodies);
+  const plan = await planInference(context, endpoint, request);
   const { pool, targets, features, onlyEngine } = plan;
   const accepts = context.split.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };

@@ -30,6 +30,8 @@ export interface LargeBodies extends Startable {
   read(endpoint: Endpoint, bytes: Buffer, rules: ReadingRules): Promise<LargeRequest>;
   /** The `model` of a body of which nothing else is known. @throws EspalierError `invalid_json` */
   readModel(bytes: Buffer): Promise<string | undefined>;
+  /** Which of these fields, by names in ASCII, such a body has; none where it is no object. @throws EspalierError `invalid_json` */
+  readFields(bytes: Buffer, names: readonly string[]): Promise<readonly string[]>;
 }
 
 export interface LargeBodiesOptions {
@@ -92,6 +94,10 @@ export function createLargeBodies({ scheduler, logger, program = builtProgram() 
     async readModel(received) {
       const bytes = inSharedMemory(received);
       return (await inTurn({ bodyId: bodies++, bytes, job: { kind: "model" } })).model;
+    },
+    async readFields(received, names) {
+      const bytes = inSharedMemory(received);
+      return (await inTurn({ bodyId: bodies++, bytes, job: { kind: "fields", names } })).names;
     },
   };
 }

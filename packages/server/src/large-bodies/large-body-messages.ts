@@ -29,7 +29,8 @@ export interface BodyTask {
   readonly job:
     | { readonly kind: "read"; readonly path: string; readonly rules: ReadingRules }
     | { readonly kind: "prompt"; readonly endpoint: string; readonly terms: PromptTerms }
-    | { readonly kind: "model" };
+    | { readonly kind: "model" }
+    | { readonly kind: "fields"; readonly names: readonly string[] };
 }
 
 /** A view as it goes from thread to thread. */
@@ -44,4 +45,5 @@ export type BodyResult =
   | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string; readonly param: string | undefined }
   | { readonly kind: "read"; readonly view: PlainView }
   | { readonly kind: "prompt"; readonly prompt: PromptView }
-  | { readonly kind: "model"; readonly model: string | undefined };
+  | { readonly kind: "model"; readonly model: string | undefined }
+  | { readonly kind: "fields"; readonly names: readonly string[] };

@@ -62,6 +62,8 @@ export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
           return { kind: "prompt", prompt: await readPrompt(task, job.endpoint, job.terms) };
         case "model":
           return { kind: "model", model: modelOf(bodyOf(task)) };
+        case "fields":
+          return { kind: "fields", names: fieldsOf(task.bytes, job.names) };
       }
     } catch (thrown) {
       const { code, message, param } = asEspalierError(thrown);
@@ -77,6 +79,13 @@ const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
 function plainView({ endpoint: _, body: __, spans, ...plain }: RequestView, frame: Buffer): PlainView {
   const short = [...spans].filter(([name]) => name.length <= maxKeyBytes);
   return { ...plain, frame, spans: short.map(([name, { start, end }]) => [name, { start, end }]) };
+}
+
+function fieldsOf(bytes: Uint8Array, names: readonly string[]): readonly string[] {
+  const body = scanBody(bufferOf(bytes), anyDepth);
+  if (body === "invalid") throw new EspalierError("invalid_json");
+  // Whoever reads the body for its endpoint says what is wrong with it.
+  return typeof body === "string" ? [] : names.filter((name) => body.member(name) !== undefined);
 }
 
 function modelOf(body: JsonBody): string | undefined {

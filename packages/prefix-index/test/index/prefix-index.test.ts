@@ -117,23 +117,6 @@ test("facts are counted by target and tier, and go with the target", () => {
   expect(index.refusedCount).toBe(0);
 });
 
-test("a hole on the GPU cuts a target until it is filled or forgotten with its children", () => {
-  const { index, matches, match } = createIndex();
-  const words = chain(50);
-  index.storeFacts(1, tier.gpu, words, 0, 50);
-  expect(index.removeOrphan(1, tier.gpu, words, { index: 20, depth: 20 })).toBe(true);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(20);
-  index.removeFacts(1, tier.gpu, words, 21, 50);
-  index.forgetOrphan(1, words, 20);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(20);
-  index.storeFacts(1, tier.gpu, words, 20, 30);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(30);
-  expect(index.removeOrphan(1, tier.cpu, words, { index: 3, depth: 3 })).toBe(false);
-});
-
 test("equal facts have equal digests, in whatever order; a block, a tier or a count makes a difference", () => {
   const digestOf = (change: (index: ReturnType<typeof createPrefixIndex>) => void): string => {
     const index = createPrefixIndex({ maxTargets });
@@ -165,27 +148,6 @@ test("equal facts have equal digests, in whatever order; a block, a tier or a co
   ];
   expect(new Set([plain, ...changed]).size).toBe(6);
   expect(changed.at(-1)).toBe("0,0");
-});
-
-test("an export comes in chunks of at most 256 KiB, even while the index changes", () => {
-  const { index } = createIndex();
-  const words = chain(120_000);
-  for (const target of [1, 2]) index.storeFacts(target, tier.gpu, words, 0, 100_000);
-  const copy = createPrefixIndex({ maxTargets });
-  let chunks = 0;
-  let grown = 100_000;
-  for (const chunk of index.exportFacts(1)) {
-    chunks++;
-    if (chunk.kind !== "blocks") throw new Error(`${chunk.kind} in an index without holes`);
-    expect(chunk.words.byteLength).toBeLessThanOrEqual(256 * 1_024);
-    copy.importFacts(1, chunk);
-    index.storeFacts(2, tier.gpu, words, grown, Math.min(120_000, grown + 4_000));
-    grown = Math.min(120_000, grown + 4_000);
-  }
-  // Some for the stretches that are searched, and four for what is found.
-  expect(chunks).toBeGreaterThan(6);
-  expect(copy.factBlockCount(1, tier.gpu)).toBe(100_000);
-  expect(copy.digest(1)).toEqual(index.digest(1));
 });
 
 test("an index that fills up from an export does not crowd", () => {

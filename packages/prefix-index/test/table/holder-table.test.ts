@@ -53,20 +53,6 @@ test("an unknown holder is refused, and one past the last too", () => {
   expect(() => table.blockCount(-1)).toThrow(RangeError);
 });
 
-test("storing and removing twice counts once", () => {
-  const { table } = createTable();
-  const words = chain(600);
-  expect(table.store(1, words, 0, 600)).toBe(600);
-  expect(table.store(1, words, 0, 600)).toBe(0);
-  expect(table.store(2, words, 0, 300)).toBe(300);
-  expect(table.store(2, words, 200, 400)).toBe(100);
-  expect(table.pairs).toBe(1_000);
-  expect(table.remove(2, words, 0, 600)).toBe(400);
-  expect(table.remove(2, words, 0, 600)).toBe(0);
-  expect(table.remove(3, words, 0, 600)).toBe(0);
-  expect(table.sets.sharedCount).toBe(0);
-});
-
 test("a hole cuts its holder and nobody else, until it is stored again or its holder cleared", () => {
   const { table, match } = createTable();
   const words = chain(100);

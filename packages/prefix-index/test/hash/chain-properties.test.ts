@@ -3,10 +3,9 @@ import { describe, expect, test } from "vitest";
 import { addContentKey } from "../../src/hash/add-content-key.ts";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import { chainRoot } from "../../src/hash/chain-root.ts";
-import { hashOf } from "../../src/hash/hash-of.ts";
 import type { Hash64 } from "../../src/hash/hash64.ts";
 import { createHasherDigests } from "../../src/ledger/hasher-digests.ts";
-import { fromInteger, naiveDigest, naiveMix, toInteger, wordsToIntegers } from "./naive-hash.ts";
+import { fromInteger, naiveDigest, naiveMix, wordsToIntegers } from "./naive-hash.ts";
 
 const hasher = createBlockHasher();
 const rounds = 60;

@@ -1,10 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { addContentKey } from "../../src/hash/add-content-key.ts";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import { hashOf } from "../../src/hash/hash-of.ts";
 import { createTextHasher } from "../../src/hash/text-hasher.ts";
-import { fromInteger, naiveDigest, naiveMix, toInteger } from "./naive-hash.ts";
+import { fromInteger, naiveDigest, toInteger } from "./naive-hash.ts";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 const alphabets = ["abc xyz.", "aé漢😀", "\u0000\u007f\u0080\u07ff\u0800\uffff"];

@@ -1,4 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
+import { randomRuns } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { HolderSets, maxSetHolders } from "../../src/table/holder-sets.ts";
 import { createSetPairs, pairWords } from "../../src/table/set-pairs.ts";
@@ -52,7 +53,7 @@ test("random sets are what they should be", () => {
   const random = createSeededRandom(5);
   const sets = new HolderSets({ maxHolders, maxSets: 5_000 });
   const live: { set: number; holders: Set<number> }[] = [];
-  for (let operation = 0; operation < 6_000; operation++) {
+  for (let operation = 0; operation < randomRuns(20_000); operation++) {
     const at = random.integer(live.length + 1);
     const entry = live[at] ?? { set: 0, holders: new Set<number>() };
     if (at === live.length) live.push(entry);

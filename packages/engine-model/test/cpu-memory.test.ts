@@ -1,5 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { createEngine, type EngineParameters, type KvEvent } from "@espalier/engine-model";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createHarness, type Harness, smallEngine, upFrom } from "./harness.ts";
 
@@ -7,20 +8,6 @@ import { createHarness, type Harness, smallEngine, upFrom } from "./harness.ts";
 const cramped: Partial<EngineParameters> = { blockCount: 9, cpuBlocks: 64, cpuLoadMsPerBlock: 2, maxBatchedTokens: 64 };
 
 const isOfCpu = (event: KvEvent): boolean => event.type !== "cleared" && event.medium !== undefined;
-
-/** Kinds of events with their media, those that follow each other and are alike counted. */
-function told(events: readonly KvEvent[]): string[] {
-  const lines: string[] = [];
-  let count = 0;
-  let last = "";
-  for (const event of events) {
-    const line = event.type === "cleared" ? event.type : `${event.type} ${event.medium ?? "GPU"}`;
-    if (line !== last && last !== "") lines.push(`${last} x${count}`);
-    count = (line === last ? count : 0) + (event.type === "cleared" ? 1 : event.hashes.length);
-    last = line;
-  }
-  return [...lines, `${last} x${count}`];
-}
 
 const between = (harness: Harness, act: () => void): KvEvent[] => {
   const before = harness.events().length;
@@ -48,15 +35,6 @@ describe.each(["vllm", "sglang"] as const)("CPU memory behind %s", (flavour) => 
     expect(report.firstTokenMs - sinceMs).toBeCloseTo((loadedTokens / 4) * 2 + 1 + 0.01, 6);
   });
 
-  test("without it the same prompt is computed again", () => {
-    const harness = createHarness({ ...cramped, cpuBlocks: 0, flavour });
-    harness.run("A", upFrom(1, 32));
-    harness.run("B", upFrom(101, 32));
-    expect(harness.run("A2", [...upFrom(1, 32), 77]).cachedTokens).toBeLessThanOrEqual(8);
-    expect(harness.engine.stats()).toMatchObject({ cpuBlocks: 0, loadedTokens: 0 });
-    expect(harness.events().some(isOfCpu)).toBe(false);
-  });
-
   test("each block is told of as being in CPU memory before it is told of as gone from GPU memory", () => {
     const harness = createHarness({ ...cramped, flavour });
     harness.run("A", upFrom(1, 32));
@@ -74,20 +52,6 @@ describe.each(["vllm", "sglang"] as const)("CPU memory behind %s", (flavour) => 
     expect(inCpu.size).toBe(removed);
   });
 
-  test("what came back is in both, and goes from GPU memory again without being written again", () => {
-    const harness = createHarness({ ...cramped, flavour });
-    harness.run("A", upFrom(1, 32));
-    harness.run("B", upFrom(101, 32));
-    harness.run("A2", upFrom(1, 32));
-    const { cpuBlocks } = harness.engine.stats();
-    const events = between(harness, () => harness.run("B2", upFrom(101, 32)));
-    const written = events.filter((event) => event.type === "stored" && event.medium === medium).length;
-    expect(told(events).some((line) => line.startsWith("removed GPU"))).toBe(true);
-    expect(harness.engine.stats().cpuBlocks).toBe(cpuBlocks + written);
-    // All of A is in CPU memory since B came, but for what stayed in GPU memory.
-    expect(written).toBeLessThanOrEqual(2);
-  });
-
   test("it is bounded: one block past it, the one that was not used for longest goes", () => {
     const harness = createHarness({ ...cramped, cpuBlocks: 8, flavour });
     for (let at = 0; at < 2; at++) harness.run(`p${at}`, upFrom(100 * at + 1, 32));
@@ -101,36 +65,9 @@ describe.each(["vllm", "sglang"] as const)("CPU memory behind %s", (flavour) => 
     expect(inOrder.slice(0, 2)).toEqual(["removed", "stored"]);
     expect(inOrder.filter((type) => type === "removed")).toHaveLength(inOrder.length / 2);
   });
-
-  test("of a chain the end goes first", () => {
-    const harness = createHarness({ ...cramped, cpuBlocks: 5, flavour });
-    harness.run("A", upFrom(1, 32));
-    harness.run("B", upFrom(101, 32));
-    // At most five blocks could be kept: they are the first ones of the prompt that are no longer in GPU memory.
-    const probe = { id: "probe", promptTokens: Uint32Array.from(upFrom(1, 33)), outputTokens: 1, outputToken: () => 0 };
-    const cached = harness.engine.cachedTokens(probe, harness.nowMs());
-    expect(cached).toBeGreaterThanOrEqual(20);
-  });
 });
 
 describe.each(["vllm", "sglang"] as const)("loads of %s from CPU memory", (flavour) => {
-  test("what was loaded is not loaded again, and several loads share one link", () => {
-    const harness = createHarness({ ...cramped, blockCount: 20, maxModelLength: 80, flavour });
-    harness.run("A", upFrom(1, 32));
-    harness.run("B", upFrom(101, 32));
-    harness.run("C", upFrom(201, 76));
-    const sinceMs = harness.nowMs();
-    harness.submit("A2", upFrom(1, 33));
-    harness.submit("B2", upFrom(101, 33));
-    harness.settle();
-    const { loadedTokens } = harness.engine.stats();
-    const lastMs = Math.max(harness.report("A2").firstTokenMs, harness.report("B2").firstTokenMs);
-    expect(loadedTokens).toBeGreaterThanOrEqual(48);
-    expect(lastMs - sinceMs).toBeGreaterThanOrEqual((loadedTokens / 4) * 2);
-    expect(harness.run("A3", upFrom(1, 33)).cachedTokens).toBe(32);
-    expect(harness.engine.stats().loadedTokens).toBe(loadedTokens);
-  });
-
   test("others are computed while blocks are on their way", () => {
     const harness = createHarness({ ...cramped, blockCount: 16, maxModelLength: 64, flavour, cpuLoadMsPerBlock: 50 });
     harness.run("A", upFrom(1, 32));
@@ -212,7 +149,7 @@ describe.each(["vllm", "sglang"] as const)("contents of CPU memory behind %s", (
   });
 
   test("a prompt is found as far as GPU memory and CPU memory have it, seed after seed", () => {
-    for (const seed of [1, 2, 3, 4]) playAgainstSets(flavour, seed);
+    for (const seed of fixedSeeds(4, 1)) playAgainstSets(flavour, seed);
   });
 });
 

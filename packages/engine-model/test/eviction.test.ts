@@ -17,19 +17,6 @@ function evicted(harness: Harness): number[][] {
 
 const fours = (first: number, blocks: number): number[] => upFrom(first, 4 * blocks + 1);
 
-test("vLLM evicts what was freed longest ago, the end of a request before its beginning, one block per event", () => {
-  // Prompts of n blocks and one token: n full blocks, and one that never fills.
-  const harness = createHarness({ blockCount: 8 });
-  harness.run("old", fours(100, 2));
-  harness.run("new", fours(200, 2));
-  // 5 blocks are wanted: the 4 that hold nothing, then the last one of `old`.
-  harness.run("next", fours(300, 4));
-  expect(evicted(harness)).toEqual([[104]]);
-  harness.run("last", fours(400, 4));
-  // One block of `next` was never full and is taken first; then by age.
-  expect(evicted(harness)).toEqual([[104], [100], [204], [200], [312]]);
-});
-
 test("vLLM up to 0.23 puts blocks without content behind the others", () => {
   const modern = createHarness({ blockCount: 4 });
   const old = createHarness({ blockCount: 4, freeOrder: "by-age" });
@@ -45,27 +32,6 @@ test("vLLM up to 0.23 puts blocks without content behind the others", () => {
   expect(evicted(old)).toEqual([[100]]);
 });
 
-test("vLLM leaves a block that is hit again in place: it is as new as its last release", () => {
-  const harness = createHarness({ blockCount: 6 });
-  harness.run("a", fours(100, 2));
-  harness.run("b", fours(200, 2));
-  expect(harness.run("a again", fours(100, 2)).cachedTokens).toBe(8);
-  harness.run("c", fours(300, 4));
-  expect(evicted(harness)).toEqual([[204], [200], [104]]);
-});
-
-test("vLLM keeps several copies of one content and finds the oldest", () => {
-  const harness = createHarness({ blockCount: 4 });
-  // Prompts of exactly one block: the last token must be computed, so each run makes a copy of its own.
-  for (const id of ["one", "two", "three"]) expect(harness.run(id, upFrom(100, 4)).cachedTokens).toBe(0);
-  expect(harness.engine.stats().cachedBlocks).toBe(3);
-  expect(harness.run("longer", upFrom(100, 6)).cachedTokens).toBe(4);
-  harness.run("other", fours(200, 3));
-  // One Removed per copy; three blocks hold copies and one held nothing.
-  expect(evicted(harness)).toEqual([[100], [100], [100]]);
-  expect(harness.run("again", upFrom(100, 6)).cachedTokens).toBe(0);
-});
-
 test("without prefix caching nothing is found, stored or evicted", () => {
   for (const flavour of ["vllm", "sglang"] as const) {
     const harness = createHarness({ flavour, prefixCaching: false });
@@ -73,31 +39,6 @@ test("without prefix caching nothing is found, stored or evicted", () => {
     expect(harness.engine.stats()).toMatchObject({ cachedBlocks: 0, freeBlocks: 16 });
     expect(harness.events().filter((event) => event.type !== "cleared")).toEqual([]);
   }
-});
-
-test("SGLang evicts whole nodes: the leaf not used for longest, and a parent once it has no child left", () => {
-  const harness = createHarness({ flavour: "sglang", blockCount: 8, maxBatchedTokens: 64 });
-  // Each run leaves a node of 2 pages. `b` splits nothing, `a long` hangs below `a`.
-  harness.run("a", fours(100, 2));
-  harness.run("b", fours(200, 2));
-  harness.run("a long", [...upFrom(100, 8), ...fours(300, 2)]);
-  expect(harness.engine.stats().cachedBlocks).toBe(6);
-  // 2 pages and one that never fills, and one to spare: 4 pages are wanted, 2 are free. `b` is the oldest leaf.
-  harness.run("c", fours(400, 2));
-  expect(evicted(harness)).toEqual([[200, 204]]);
-  // The leaf below `a`, then `a` itself, which `c` outlives: 4 pages and a half, one to spare.
-  harness.run("d", fours(500, 4));
-  expect(evicted(harness).slice(1)).toEqual([[300, 304, 100, 104]]);
-});
-
-test("SGLang splits a node where prompts part, and removes the parts by themselves", () => {
-  const harness = createHarness({ flavour: "sglang", blockCount: 8, maxBatchedTokens: 64 });
-  harness.run("long", fours(100, 4));
-  // Shares two pages: the node of `long` is cut, the lower half is a leaf of its own.
-  expect(harness.run("short", [...upFrom(100, 8), ...fours(200, 1)]).cachedTokens).toBe(8);
-  harness.run("other", fours(300, 2));
-  expect(evicted(harness)).toEqual([[108, 112]]);
-  expect(harness.run("short again", [...upFrom(100, 8), ...fours(200, 1)]).cachedTokens).toBe(12);
 });
 
 test("SGLang keeps what a running request uses, however old", () => {

@@ -1,6 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
 import { createPolicy, type PolicyName, policyNames, type RequestFeatures } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { explainSelection, quietTraffic } from "../src/explain-selection.ts";
@@ -9,6 +8,7 @@ import { createTargetSelector } from "../src/select-target.ts";
 import { knowledgeRig } from "./prefix/knowledge-rig.ts";
 import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
+import { nothingShared } from "./shared-load.ts";
 
 const features: RequestFeatures = {
   promptTokens: 160,
@@ -17,23 +17,6 @@ const features: RequestFeatures = {
   prefixKey: 7,
 };
 const none = { tried: new Set<string>() };
-
-function othersWith(inFlight: readonly number[]): SharedLoad {
-  const column = (): Float64Array => new Float64Array(inFlight.length);
-  return {
-    inFlight: Float64Array.from(inFlight),
-    pendingPrefillTokens: column(),
-    decodeTokens: column(),
-    pendingWorkMs: column(),
-    activeTokens: column(),
-    sentWorkMs: column(),
-    computedMs: column().fill(Number.NEGATIVE_INFINITY),
-    pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
-    sinceMs: 0,
-    originCount: 1,
-    ageMs: () => 0,
-  };
-}
 
 function rigOf(name: PolicyName, count = 4) {
   const { knowledge, announce, time } = knowledgeRig({ standing: "complete" });
@@ -87,7 +70,8 @@ test("is undefined where no target is usable", () => {
 test("what other routers may have sent is read, and nothing is expected of them for what is not sent", () => {
   const { knowledge, targets, policy, prompt } = rigOf("least_work");
   const time = createVirtualTime();
-  const shared = othersWith([3, 0, 0, 0]);
+  const shared = nothingShared(4);
+  shared.inFlight[0] = 3;
   const traffic = createPeerTraffic(time.clock, shared, (target) => target === 1);
   const selector = createTargetSelector(createSeededRandom(1), knowledge, shared, quietTraffic(traffic));
   const explain = () => explainSelection(selector, { policy }, targets, { features, prompt }, none)!;

@@ -77,14 +77,6 @@ describe("a burst", () => {
     time.advance(12);
     expect(traffic.unseenAt(asTargetIndex(4))).toBeCloseTo((3 * 300) / Math.E ** 2, 6);
   });
-
-  test("is one of several prompts, and of several routers", () => {
-    const [alone, three] = [rig(0), rig(3)];
-    for (const { traffic } of [alone, three]) traffic.sent(matched(4, 900));
-    expect(three.traffic.unseenAt(asTargetIndex(4))).toBe(0);
-    alone.traffic.sent(matched(4, 900));
-    expect(alone.traffic.unseenAt(asTargetIndex(4))).toBe(0);
-  });
 });
 
 describe("prompts should meet", () => {

@@ -7,13 +7,13 @@ import {
   type Policy,
   type RequestFeatures,
 } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../src/prefix/prompt-blocks.ts";
 import { createTargetSelector, type Restriction, type TargetSelector } from "../src/select-target.ts";
 import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget, type TargetChanges } from "./scripted-target.ts";
+import { nothingShared, type SharedColumns } from "./shared-load.ts";
 
 const features: RequestFeatures = {
   promptTokens: 100,
@@ -196,10 +196,6 @@ describe("which targets are candidates", () => {
     expect(policy.seen).toEqual([]);
   });
 
-  test("none in a pool without targets", () => {
-    expect(select()).toBeUndefined();
-  });
-
   test("retries go through all targets, each once", () => {
     targets = poolOf({ a: {}, b: {}, "b#1": { engine: "b" }, c: {} });
     policy = notingPolicy((rows) => rows.length - 1);
@@ -237,7 +233,7 @@ describe("blocks of requests in flight", () => {
   });
 
   test("of other routers are added as they say", () => {
-    const shared = { ...noOthers(3), activeTokens: Float64Array.of(0, 160, 0) };
+    const shared = { ...nothingShared(3), activeTokens: Float64Array.of(0, 160, 0) };
     selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
     choose();
     expect(seenBlocks()).toEqual([
@@ -258,29 +254,11 @@ describe("blocks of requests in flight", () => {
   });
 });
 
-const noOthers = (targets: number): SharedLoad => {
-  const column = () => new Float64Array(targets);
-  return {
-    inFlight: column(),
-    pendingPrefillTokens: column(),
-    decodeTokens: column(),
-    pendingWorkMs: column(),
-    activeTokens: column(),
-    sentWorkMs: column(),
-    computedMs: column(),
-    pendingSinceMs: column(),
-    sinceMs: 0,
-    originCount: 1,
-    ageMs: () => 0,
-  };
-};
-
 describe("the load of other routers", () => {
-  type Single = "ageMs" | "originCount" | "sinceMs";
-  let shared: { [Name in keyof Omit<SharedLoad, Single>]: Float64Array } & Pick<SharedLoad, Single>;
+  let shared: SharedColumns;
 
   beforeEach(() => {
-    shared = noOthers(2);
+    shared = nothingShared(2);
     selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}), shared);
     targets = poolOf({ a: {}, b: {} });
   });
@@ -317,15 +295,6 @@ describe("the load of other routers", () => {
     shared.inFlight.set([5, 5]);
     select();
     expect(seenLoads()?.map(([inFlight]) => inFlight)).toEqual([5, 5, 0]);
-  });
-
-  test("is nothing where nothing is shared", () => {
-    selector = createTargetSelector(createSeededRandom(1), knowledgeOf({}));
-    select();
-    expect(seenLoads()).toEqual([
-      [0, 0, 0],
-      [0, 0, 0],
-    ]);
   });
 });
 

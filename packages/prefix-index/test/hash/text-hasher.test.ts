@@ -1,10 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { addContentKey } from "../../src/hash/add-content-key.ts";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
 import { hashOf } from "../../src/hash/hash-of.ts";
 import { createTextHasher } from "../../src/hash/text-hasher.ts";
-import { fromInteger, naiveDigest, naiveMix, toInteger } from "./naive-hash.ts";
+import { fromInteger, naiveDigest, toInteger } from "./naive-hash.ts";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 const alphabets = ["abc xyz.", "aé漢😀", "\u0000\u007f\u0080\u07ff\u0800\uffff"];
@@ -27,7 +26,7 @@ describe.each(["wasm", "js"] as const)("text hasher, %s kernel", (kernel) => {
     }
   });
 
-  test.each([31, 32, 33, 65_503, 65_504, 65_505, 65_536, 200_000])("a piece of %i characters", (length) => {
+  test.each([31, 32, 65_504, 65_505, 200_000])("a piece of %i characters", (length) => {
     for (const unit of ["x", "漢", "😀"]) {
       const text = unit.repeat(length).slice(0, length);
       const whole = createTextHasher({ kernel });
@@ -101,33 +100,4 @@ test("hashOf gives the hash of a string or of its bytes, the same in every proce
   expect(hashOf(encode(text))).toEqual(hashOf(text));
   expect(hashOf(text)).toEqual({ low: 0xa94f5f03, high: 0xea92a1ca });
   expect(hashOf("")).toEqual({ low: 0xaa70258e, high: 0x103f57ec });
-});
-
-describe("content keys", () => {
-  const contents = (): Uint32Array => Uint32Array.of(1, 2, 0xfffffff3, 0xfffffff4, 5, 6);
-
-  test("a key changes the digest of its block only, as one more step of a chain", () => {
-    const keyed = contents();
-    addContentKey(keyed, 1, "image-7");
-    const expected = naiveMix(0xfffffff4_fffffff3n, naiveDigest(encode("image-7")));
-    expect(toInteger({ low: keyed[2], high: keyed[3] })).toBe(expected);
-    expect([keyed[0], keyed[1], keyed[4], keyed[5]]).toEqual([1, 2, 5, 6]);
-  });
-
-  test("every key makes another digest, the empty one included, and the order counts", () => {
-    const seen = new Set([contents().join()]);
-    for (const keys of [[""], ["a"], ["b"], ["a", "b"], ["b", "a"], ["ab"], ["", "a"], ["a", ""], ["", ""]]) {
-      const keyed = contents();
-      for (const key of keys) addContentKey(keyed, 0, key);
-      seen.add(keyed.join());
-    }
-    expect(seen.size).toBe(10);
-  });
-
-  test("a block that is not there is refused", () => {
-    for (const block of [-1, 3, 0.5, Number.NaN]) {
-      expect(() => addContentKey(contents(), block, "k")).toThrow(RangeError);
-    }
-    expect(() => addContentKey(new Uint32Array(3), 1, "k")).toThrow("there is no block 1 in 3 words");
-  });
 });

@@ -208,7 +208,6 @@ describe("while the index changes", () => {
 
 describe("chunks", () => {
   test.each<ExportLimits>([
-    { maxChunkBytes: 262_144, maxChunkPairs: 32_768 },
     { maxChunkBytes: 32_768, maxChunkPairs: 1_000_000 },
     { maxChunkBytes: 1_000_000, maxChunkPairs: 4_096 },
   ])("have at most $maxChunkBytes bytes and $maxChunkPairs pairs", (limits) => {

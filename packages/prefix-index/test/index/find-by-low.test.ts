@@ -5,9 +5,12 @@ import { type Tier, tier } from "../../src/tiers.ts";
 import { randomHashes } from "../random-chains.ts";
 
 test("blocks are found by their low words as a search through all of them finds them", () => {
-  for (let seed = 1; seed <= 4; seed++) {
+  for (const [seed, blocks, steps] of [
+    [1, 3_000, 20_000],
+    [2, 300, 4_000],
+    [3, 300, 4_000],
+  ] as const) {
     const random = createSeededRandom(seed);
-    const blocks = 3_000;
     // One in 32 shares its low word with the one before.
     const words = randomHashes(blocks, random);
     const index = createPrefixIndex({ maxTargets: 4 });
@@ -23,7 +26,7 @@ test("blocks are found by their low words as a search through all of them finds 
         held.delete(key);
       }
     };
-    for (let step = 0; step < 30_000; step++) {
+    for (let step = 0; step < steps; step++) {
       change();
       if (step % 10 > 0) continue;
       const [target, inTier, block] = [random.integer(4), random.integer(4) as Tier, random.integer(blocks)];

@@ -79,16 +79,6 @@ test("runs of all lengths around a whole segment are placed and found", () => {
   }
 });
 
-test("a shorter time to live takes nothing back", () => {
-  const { placements, match } = createPlacements();
-  const words = chain(20);
-  placements.place(1, words, 20, { nowMs: 0, ttlMs: 1_000 });
-  placements.place(1, words, 10, { nowMs: 10, ttlMs: 10 });
-  placements.place(1, chain(5, 2), 5, { nowMs: 10, ttlMs: 0 });
-  expect(match(words, 500)).toEqual({ 1: 20 });
-  expect(placements.blockCount(1)).toBe(20);
-});
-
 test("the engine's own word is told apart, for as long as it counts", () => {
   const { placements, found, match } = createPlacements();
   const words = chain(30);
@@ -147,15 +137,6 @@ test("a target's own capacity counts from the next use on, and never goes beyond
   placements.setCapacity(1, 1_000);
   placements.place(1, words, 150, { nowMs: 2, ttlMs: 100 });
   expect(match(words, 3)).toEqual({ 1: 100 });
-});
-
-test("what has expired does not take the place of what has not", () => {
-  const { placements, match } = createPlacements({ maxBlocksPerTarget: 100 });
-  const [old, brief] = [chain(50, 1), chain(50, 2)];
-  placements.place(1, old, 50, { nowMs: 0, ttlMs: 1_000 });
-  placements.place(1, brief, 50, { nowMs: 1, ttlMs: 10 });
-  placements.place(1, chain(40, 3), 40, { nowMs: 20, ttlMs: 1_000 });
-  expect(match(old, 21)).toEqual({ 1: 50 });
 });
 
 test("one segment beyond the bound is refused and counted", () => {

@@ -117,23 +117,6 @@ test("facts are counted by target and tier, and go with the target", () => {
   expect(index.refusedCount).toBe(0);
 });
 
-test("a hole on the GPU cuts a target until it is filled or forgotten with its children", () => {
-  const { index, matches, match } = createIndex();
-  const words = chain(50);
-  index.storeFacts(1, tier.gpu, words, 0, 50);
-  expect(index.removeOrphan(1, tier.gpu, words, { index: 20, depth: 20 })).toBe(true);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(20);
-  index.removeFacts(1, tier.gpu, words, 21, 50);
-  index.forgetOrphan(1, words, 20);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(20);
-  index.storeFacts(1, tier.gpu, words, 20, 30);
-  match(words);
-  expect(matches.gpuBlocks[1]).toBe(30);
-  expect(index.removeOrphan(1, tier.cpu, words, { index: 3, depth: 3 })).toBe(false);
-});
-
 test("equal facts have equal digests, in whatever order; a block, a tier or a count makes a difference", () => {
   const digestOf = (change: (index: ReturnType<typeof createPrefixIndex>) => void): string => {
     const index = createPrefixIndex({ maxTargets });

@@ -75,10 +75,6 @@ test("the longest listed one that a prefix continues is its parent, whatever lie
   expect(longest).toMatchObject({ blocks: 200, parent: -1 });
 });
 
-test("with nothing placed there is nothing to tell", () => {
-  expect(createPrefixIndex({ maxTargets: 4 }).largestSharedPrefixes(10, 0)).toEqual([]);
-});
-
 test("with more blocks than one call looks at, what was used last counts", () => {
   const index = createPrefixIndex({ maxTargets: 2, maxPlacedBlocksPerTarget: maxVisitedBlocks * 4 });
   const old = chain(1_000, 1);

@@ -26,38 +26,6 @@ function find(hints: AttachHints, tokens: readonly number[]): bigint | undefined
   return path && hashAt(path.words, path.blocks - 1);
 }
 
-test("a run is recognized where a request goes on like it", () => {
-  const hints = setUp();
-  add(hints, "a", [1, 2, 3, 4, 5]);
-  const chain = chainOf([1, 2, 3, 4, 5], 1);
-  expect(find(hints, [3, 4])).toBe(chain[1]);
-  expect(find(hints, [3, 4, 5, 6, 7])).toBe(chain[1]);
-  expect(find(hints, [5])).toBe(chain[3]);
-  expect(find(hints, [3, 9])).toBeUndefined();
-  expect(find(hints, [1, 2])).toBeUndefined();
-  expect(find(hints, [])).toBeUndefined();
-  hints.remove("a");
-  hints.remove("a");
-  expect(find(hints, [3, 4])).toBeUndefined();
-});
-
-test("of several places that which agrees for longest counts", () => {
-  const hints = setUp();
-  add(hints, "a", [1, 7, 8]);
-  add(hints, "b", [2, 7, 8, 9]);
-  expect(find(hints, [7, 8, 9])).toBe(chainOf([2], 1)[0]);
-  expect(find(hints, [7, 8])).toBeUndefined();
-  hints.remove("b");
-  expect(find(hints, [7, 8])).toBe(chainOf([1], 1)[0]);
-});
-
-test("requests with the same prefix are no ambiguity", () => {
-  const hints = setUp();
-  add(hints, "a", [1, 2, 3]);
-  add(hints, "b", [1, 2, 3]);
-  expect(find(hints, [2, 3])).toBe(chainOf([1], 1)[0]);
-});
-
 test("content in more places than are compared tells nothing", () => {
   const hints = setUp();
   for (let request = 0; request < maxHintCandidates; request++) add(hints, `${request}`, [1, 2]);

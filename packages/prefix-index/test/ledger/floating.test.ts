@@ -13,28 +13,6 @@ function pathOf(feed: PromptFeed, prompt: string): ChainPath {
 
 describe("blocks before their parents", () => {
   test.each([
-    ["one level", ["ab|c", "ab"]],
-    ["two levels, the deepest first", ["abc|d", "ab|c", "ab"]],
-    ["two levels, the middle first", ["ab|c", "abc|d", "ab"]],
-    ["the parent block by block", ["ab|cd", "a|b", "a"]],
-    ["a parent in the middle of a run", ["ab|x", "abcd"]],
-    ["a run over several unknown parents", ["a|x", "ab|y", "abc|z", "abc"]],
-    ["a run across what floats", ["abcd|e", "ab|cd", "ab"]],
-  ])("%s: nothing is told before, everything afterwards", (_, prompts) => {
-    const feed = new PromptFeed();
-    const last = prompts.at(-1)!;
-    for (const prompt of prompts.slice(0, -1)) {
-      expect(feed.apply(feed.stored(prompt))).toMatchObject({ storedBlocks: 0, attachedBlocks: 0 });
-    }
-    expect(feed.sink.log).toEqual([]);
-    feed.apply(feed.stored(last));
-    const expected = new PromptFeed();
-    for (const prompt of prompts) expected.apply(expected.stored(prompt.replace("|", "")));
-    expect(feed.sink.blocks).toEqual(expected.sink.blocks);
-    expect(feed.stats).toMatchObject({ floatingBlocks: 0, holes: 0, nodes: expected.stats.nodes });
-  });
-
-  test.each([
     ["as large as", {}],
     ["larger than", { engineUnits: 2 }],
     ["smaller than", { routerUnits: 2 }],
@@ -45,32 +23,6 @@ describe("blocks before their parents", () => {
     expect(feed.apply(feed.stored(text.replace("zz", "zz|")))).toMatchObject({ floatedBlocks: blocks });
     expect(feed.apply(feed.stored("zz"))).toMatchObject({ attachedBlocks: blocks });
     expect(feed.sink.blocks[tier.gpu]).toEqual(new Set(feed.chain(text)));
-  });
-
-  test("two runs under one unknown parent come out together", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab|c"), feed.stored("ab|d"), feed.stored("ab|ef"));
-    expect(waiting(feed)).toBe(5);
-    expect(feed.apply(feed.stored("ab"))).toMatchObject({ attachedBlocks: 4, storedBlocks: 2 });
-    expect(feed.held()).toEqual(["a", "ab", "abc", "abd", "abe", "abef"]);
-  });
-
-  test("trees under different parents wait each for its own", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("a|b"), feed.stored("x|y"));
-    expect(feed.apply(feed.stored("x"))).toMatchObject({ attachedBlocks: 1 });
-    expect(feed.held()).toEqual(["x", "xy"]);
-    expect(waiting(feed)).toBe(2);
-    feed.apply(feed.stored("a"));
-    expect(feed.held()).toEqual(["a", "ab", "x", "xy"]);
-  });
-
-  test("a parent that floats itself joins two trees", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("abc|d"), feed.stored("a|bc"));
-    expect(waiting(feed)).toBe(4);
-    expect(feed.apply(feed.stored("a"))).toMatchObject({ attachedBlocks: 3 });
-    expect(feed.held()).toEqual(["a", "ab", "abc", "abcd"]);
   });
 
   test("announced again while they wait, blocks are counted, and wait once", () => {
@@ -93,19 +45,6 @@ describe("what blocks that wait keep", () => {
     expect(feed.stats).toMatchObject({ nodes: 6, floatingBlocks: 0 });
   });
 
-  test("blocks that are known are stored in another tier, too, and do not wait", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab"));
-    feed.apply({ ...feed.stored("a|bc", { tier: tier.cpu }), parent: 12_345n });
-    expect([feed.held(tier.gpu), feed.held(tier.cpu)]).toEqual([
-      ["a", "ab"],
-      ["ab", "abc"],
-    ]);
-    expect(feed.holes(tier.gpu)).toEqual({});
-    expect(feed.holes(tier.cpu)).toEqual({ a: 0 });
-    expect(feed.stats.floatingBlocks).toBe(0);
-  });
-
   test("keys, adapters and tiers are kept while blocks wait", () => {
     const feed = new PromptFeed();
     feed.apply(feed.stored("ab|Cd", { tier: tier.cpu }));
@@ -126,30 +65,12 @@ describe("what blocks that wait keep", () => {
     salted.apply(salted.stored("a|b", options), salted.stored("a", options));
     expect(salted.held()).toEqual(["lora/salt:a", "lora/salt:ab"]);
   });
-
-  test("what floats is moved between tiers by its hashes", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("a|bc"));
-    expect(feed.apply(feed.moved(tier.cpu, "abc", "ab", "a"))).toMatchObject({ floatedBlocks: 2, unknownMoves: 1 });
-    expect(feed.apply(feed.removed("abc"))).toMatchObject({ removedBlocks: 1 });
-    feed.apply(feed.stored("a"));
-    expect([feed.held(tier.gpu), feed.held(tier.cpu)]).toEqual([
-      ["a", "ab"],
-      ["ab", "abc"],
-    ]);
-    expect(feed.holes(tier.cpu)).toEqual({ a: 0 });
-  });
 });
 
 describe("removals while blocks wait", () => {
   test.each([
-    ["the only block", ["c"], ["abc"], []],
-    ["a leaf", ["cd"], ["abcd"], ["abc"]],
-    ["the first block of two", ["cd"], ["abc"], ["abcd"]],
     ["both, the parent first", ["cd"], ["abc", "abcd"], []],
-    ["both, the child first", ["cd"], ["abcd", "abc"], []],
     ["one of two branches", ["c", "d"], ["abd"], ["abc"]],
-    ["the middle of three", ["cde"], ["abcd"], ["abc", "abcde"]],
   ])("%s", (_, runs, removed, left) => {
     const feed = new PromptFeed();
     for (const run of runs) feed.apply(feed.stored(`ab|${run}`));
@@ -159,24 +80,6 @@ describe("removals while blocks wait", () => {
     expect(feed.held()).toEqual(["a", "ab", ...left]);
     feed.apply(feed.removed("a", "ab", ...left));
     expect(feed.stats).toMatchObject({ nodes: 0, floatingBlocks: 0, holes: 0 });
-  });
-
-  test("of the unknown parent itself is unknown", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab|c"));
-    expect(feed.apply(feed.removed("ab"))).toMatchObject({ unknownRemovals: 1, removedBlocks: 0 });
-    expect(waiting(feed)).toBe(2);
-  });
-
-  test("a block that was removed while it waited keeps the place of those below it", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("a|bcd"), feed.removed("ab", "abc"));
-    feed.apply(feed.stored("abc|x"));
-    feed.apply(feed.stored("a"));
-    expect(feed.held()).toEqual(["a", "abcd", "abcx"]);
-    expect(feed.holes()).toEqual({ ab: 1, abc: 2 });
-    feed.apply(feed.stored("ab|cd"));
-    expect(feed.holes()).toEqual({ ab: 1 });
   });
 });
 
@@ -197,22 +100,6 @@ describe("more than may wait", () => {
     expect(feed.apply(feed.stored("a|bc"), feed.stored("p|qr"))).toMatchObject({ droppedBlocks: 0 });
     expect(waiting(feed)).toBe(6);
     expect(feed.apply(feed.stored("a"))).toMatchObject({ attachedBlocks: 2, droppedBlocks: 0 });
-  });
-
-  test("several old trees go for a long run", () => {
-    const feed = new PromptFeed({ limits });
-    feed.apply(feed.stored("a|b"), feed.stored("c|d"), feed.stored("e|f"));
-    expect(feed.apply(feed.stored("p|qrs"))).toMatchObject({ droppedBlocks: 2, floatedBlocks: 3 });
-    feed.apply(feed.stored("a"), feed.stored("c"), feed.stored("e"));
-    expect(feed.held()).toEqual(["a", "c", "e", "ef"]);
-  });
-
-  test("a tree that is added to is as old as its root", () => {
-    const feed = new PromptFeed({ limits });
-    feed.apply(feed.stored("a|b"), feed.stored("p|q"), feed.stored("ab|c"));
-    feed.apply(feed.stored("x|y"));
-    feed.apply(feed.stored("a"), feed.stored("p"), feed.stored("x"));
-    expect(feed.held()).toEqual(["a", "p", "pq", "x", "xy"]);
   });
 
   test("a tree may go to make room for a run of its own", () => {
@@ -255,26 +142,6 @@ describe("blocks recognized by what they contain", () => {
     expect(feed.stats).toMatchObject({ floatingBlocks: 0, nodes: 5, holes: 3 });
   });
 
-  test("and what is stored under the unknown parent from then on finds its place", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab|c"));
-    feed.ledger.attachFloating(() => pathOf(feed, "ab"));
-    expect(feed.apply(feed.stored("ab|x"))).toMatchObject({ storedBlocks: 1, floatedBlocks: 0 });
-    expect(feed.apply(feed.stored("ab"))).toMatchObject({ storedBlocks: 2 });
-    expect(feed.held()).toEqual(["a", "ab", "abc", "abx"]);
-    expect(feed.holes()).toEqual({});
-    expect(feed.stats.nodes).toBe(4);
-  });
-
-  test("below blocks that are held no hole appears", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab", { namespace: "other" }), feed.stored("ab|c"));
-    expect(waiting(feed)).toBe(2);
-    feed.ledger.attachFloating(() => pathOf(feed, "ab"));
-    expect(feed.held()).toEqual(["a", "ab", "abc"]);
-    expect(feed.stats.holes).toBe(0);
-  });
-
   test("a tree is offered by its first branch, the youngest", () => {
     const feed = new PromptFeed();
     feed.apply(feed.stored("ab|cd"), feed.stored("ab|xy"), feed.stored("abx|z"));
@@ -314,18 +181,6 @@ describe("blocks recognized by what they contain", () => {
     const report = feed.ledger.attachFloating(() => ({ words: new Uint32Array(0), blocks: 0 }));
     expect(report).toMatchObject({ attachedBlocks: 0 });
     expect(waiting(feed)).toBe(2);
-  });
-
-  test("a path that is wrong puts them there, and a removal takes them away", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("ab|c"));
-    feed.ledger.attachFloating(() => pathOf(feed, "xyz"));
-    expect(feed.stats).toMatchObject({ blocks: [1, 0, 0, 0], holes: 3 });
-    expect(feed.apply(feed.stored("ab"))).toMatchObject({ storedBlocks: 2 });
-    expect(feed.held()).toHaveLength(3);
-    feed.apply(feed.removed("abc"));
-    expect(feed.held()).toEqual(["a", "ab"]);
-    expect(feed.stats).toMatchObject({ nodes: 2, holes: 0 });
   });
 
   test("when all of a path cannot be had, it is left alone", () => {

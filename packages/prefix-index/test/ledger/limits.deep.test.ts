@@ -1,5 +1,4 @@
 import { createSeededRandom } from "@espalier/common";
-import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { AttachHints } from "../../src/ledger/attach-hints.ts";
 import { maxCacheGroups } from "../../src/ledger/cache-groups.ts";
@@ -24,40 +23,6 @@ const run = (first: number, blocks: number, parent?: bigint): TestEvent => ({
 });
 const removed = (first: number, blocks: number): TestEvent => ({ kind: "removed", hashes: run(first, blocks).hashes! });
 
-test("blocks beyond the bound are left out and counted, and there is room again when some are gone", () => {
-  const { sink, ledger, apply } = setUp({ maxBlocks: 10 });
-  expect(apply(run(1, 12))).toMatchObject({ overflowedBlocks: 2 });
-  expect(ledger.stats().nodes).toBe(10);
-  expect(apply(run(1, 10))).toMatchObject({ overflowedBlocks: 0 });
-  expect(apply(removed(9, 2), run(20, 2))).toMatchObject({ overflowedBlocks: 0 });
-  expect(sink.blocks[tier.gpu]!.size).toBe(10);
-});
-
-test("a second name takes room too", () => {
-  const { apply, ledger } = setUp({ maxBlocks: 3 });
-  const same: TestEvent = { ...run(1, 1), hashes: [50n] };
-  const more: TestEvent = { ...run(1, 1), hashes: [51n] };
-  expect(apply(run(1, 1), same, more)).toMatchObject({ overflowedBlocks: 1 });
-  expect(ledger.stats().nodes).toBe(3);
-});
-
-test("of floating blocks beyond the bound the oldest trees go, each as a whole", () => {
-  const { sink, ledger, apply } = setUp({ maxFloatingBlocks: 12 });
-  apply(run(11, 5, 10n), run(21, 5, 20n));
-  expect(ledger.stats().floatingBlocks).toBe(12);
-  expect(apply(run(26, 1, 25n))).toMatchObject({ droppedBlocks: 5, floatedBlocks: 1 });
-  expect(apply(run(10, 1))).toMatchObject({ storedBlocks: 1, attachedBlocks: 0 });
-  expect(apply(run(20, 1))).toMatchObject({ attachedBlocks: 6 });
-  expect(sink.blocks[tier.gpu]!.size).toBe(8);
-});
-
-test("a run that is longer than what may float is refused", () => {
-  const { ledger, apply } = setUp({ maxFloatingBlocks: 12 });
-  expect(apply(run(101, 12, 100n))).toMatchObject({ refusedEvents: 1 });
-  expect(apply(run(101, 11, 100n))).toMatchObject({ floatedBlocks: 11 });
-  expect(ledger.stats().floatingBlocks).toBe(12);
-});
-
 test("a tree that there is no room to attach is dropped", () => {
   const { ledger, apply } = setUp({ maxBlocks: 8, maxFloatingBlocks: 12 });
   apply(run(11, 10, 10n));
@@ -65,26 +30,10 @@ test("a tree that there is no room to attach is dropped", () => {
   expect(ledger.stats()).toMatchObject({ nodes: 1, floatingBlocks: 0 });
 });
 
-test("an event with more hashes than allowed is refused", () => {
-  const { apply } = setUp({ maxEventHashes: 16 });
-  expect(apply(run(1, 17))).toMatchObject({ refusedEvents: 1, storedBlocks: 0 });
-  expect(apply(run(1, 16))).toMatchObject({ refusedEvents: 0, storedBlocks: 16 });
-});
-
 test("a group beyond those that are remembered is not held against full attention", () => {
   const { apply } = setUp();
   apply({ ...run(1, 2), group: maxCacheGroups });
   expect(apply({ ...removed(2, 1), group: maxCacheGroups })).toMatchObject({ removedBlocks: 1 });
-});
-
-test.each([
-  { blockSize: 0 },
-  { blockSize: 1.5 },
-  { blockSize: 16, limits: { maxBlocks: 0 } },
-  { blockSize: 16, limits: { maxBlocks: 0xff_ffff } },
-  { blockSize: 16, limits: { maxFloatingBlocks: Number.NaN } },
-])("options out of bounds are refused: %j", (options) => {
-  expect(() => new FeedLedger({ digests: testDigests, sink: new FoldingSink(), ...options })).toThrow(RangeError);
 });
 
 test("hints beyond their bounds are left out", () => {

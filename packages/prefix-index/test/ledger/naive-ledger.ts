@@ -64,17 +64,24 @@ export class NaiveLedger {
     else this.#float(blocks, parent!, tier);
   }
 
-  move(name: bigint, tier: number): void {
-    this.#named.get(name)?.names.get(name)?.add(tier);
+  /** Whether the name was known. */
+  move(name: bigint, tier: number): boolean {
+    const node = this.#named.get(name);
+    node?.names.get(name)?.add(tier);
     const floating = this.#floatingNamed.get(name);
     if (floating?.block) floating.tiers.add(tier);
+    return node !== undefined || floating?.block !== undefined;
   }
 
-  remove(name: bigint, tier: number): void {
+  /** Whether the name was in the tier. */
+  remove(name: bigint, tier: number): boolean {
     const node = this.#named.get(name);
-    if (node?.names.get(name)?.delete(tier)) this.#tidy(node);
+    const wasHeld = node?.names.get(name)?.delete(tier) ?? false;
+    if (wasHeld) this.#tidy(node!);
     const floating = this.#floatingNamed.get(name);
-    if (floating?.tiers.delete(tier)) this.#tidyFloating(floating);
+    const wasWaiting = floating?.tiers.delete(tier) ?? false;
+    if (wasWaiting) this.#tidyFloating(floating!);
+    return wasHeld || wasWaiting;
   }
 
   /** Gives an unknown block its place: that of the last of these blocks. */

@@ -1,4 +1,5 @@
 import type { Random } from "@espalier/common";
+import type { LedgerReport } from "@espalier/prefix-index";
 import type { TestEvent } from "./helpers.ts";
 import type { NaiveBlock, NaiveLedger } from "./naive-ledger.ts";
 
@@ -28,13 +29,19 @@ export class RandomHistory {
     this.#options = options;
   }
 
-  /** An event to apply, and how to apply it to the naive ledger. */
-  next(): { event: TestEvent; applyTo: (naive: NaiveLedger) => void } {
+  /** An event to apply, and how to apply it to the naive ledger, which gives what the report has to say of it. */
+  next(): { event: TestEvent; applyTo: (naive: NaiveLedger) => Partial<LedgerReport> } {
     const dice = this.#options.random.integer(1_000);
     if (dice < 480) return this.#stored();
     if (dice < 950) return this.#removed();
     if (dice < 996) return this.#moved();
-    return { event: { kind: "cleared" }, applyTo: (naive) => naive.clear() };
+    return {
+      event: { kind: "cleared" },
+      applyTo: (naive) => {
+        naive.clear();
+        return {};
+      },
+    };
   }
 
   prompt(): Prompt {
@@ -78,7 +85,10 @@ export class RandomHistory {
         tier,
         detail: { adapter, blockKeys: run.map(({ key }) => key) },
       },
-      applyTo: (naive) => naive.store(run, parent, tier, adapter),
+      applyTo: (naive) => {
+        naive.store(run, parent, tier, adapter);
+        return {};
+      },
     };
   }
 
@@ -92,7 +102,8 @@ export class RandomHistory {
     return {
       event: { kind: "removed", hashes, tier },
       applyTo: (naive) => {
-        for (const name of hashes) naive.remove(name, tier);
+        const removedBlocks = hashes.filter((name) => naive.remove(name, tier)).length;
+        return { removedBlocks, unknownRemovals: hashes.length - removedBlocks };
       },
     };
   }
@@ -102,7 +113,7 @@ export class RandomHistory {
     const tier = this.#tier();
     return {
       event: { kind: "stored", hashes: [name], tokens: [], tier },
-      applyTo: (naive) => naive.move(name, tier),
+      applyTo: (naive) => ({ unknownMoves: naive.move(name, tier) ? 0 : 1 }),
     };
   }
 

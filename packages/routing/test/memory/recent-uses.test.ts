@@ -14,17 +14,6 @@ function add(uses: RecentUses, target: number, letter: string, blocks: number, u
 
 const before = (uses: RecentUses, letter: string, blocks: number) => uses.before(text(letter, blocks).chain, blocks);
 
-test("a prompt goes on with the longest one that it begins with, and takes its place at the same target", () => {
-  const uses = new RecentUses();
-  add(uses, 0, "a", 10);
-  expect(before(uses, "a", 14)).toMatchObject({ target: 0, blocks: 10 });
-  add(uses, 0, "a", 14);
-  expect([...uses.at(0)]).toMatchObject([{ blocks: 14 }]);
-  expect(uses.blocksAt(0)).toBe(14);
-  expect(before(uses, "a", 10)).toBeUndefined();
-  expect(before(uses, "b", 10)).toBeUndefined();
-});
-
 test("one that goes on elsewhere leaves behind what nobody is expected to come back for", () => {
   const uses = new RecentUses();
   add(uses, 0, "a", 10);

@@ -10,18 +10,6 @@ test("prompts are counted by what their blocks are made of", () => {
   expect(counted).toEqual([3, 1, 1]);
 });
 
-test("what predictions were over and under is added up request by request", () => {
-  const meter = createSeriesMeter();
-  const meters = createCacheMeters(meter);
-  meters.compared(64, 64);
-  meters.compared(64, 16);
-  meters.compared(0, 80);
-  const counted = ["predicted", "reported", "over", "under"].map((kind) =>
-    meter.value("espalier_cache_tokens_total", kind),
-  );
-  expect(counted).toEqual([128, 160, 48, 80]);
-});
-
 test("what the chosen engines hold of the prompts sent is counted beside the most that any holds", () => {
   const meter = createSeriesMeter();
   const meters = createCacheMeters(meter);

@@ -1,4 +1,5 @@
 import { createSeededRandom } from "@espalier/common";
+import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
@@ -20,8 +21,6 @@ function endsAfterMs({ time, see }: KnowledgeRig, of: PromptBlocks): number {
 
 describe("how long a guess is believed", () => {
   test.each<{ standing: FeedStanding; of: PromptBlocks; name: string; lastsMs: number }>([
-    { name: "tokens", of: prompt, standing: "none", lastsMs: 600_000 },
-    { name: "tokens", of: prompt, standing: "void", lastsMs: 600_000 },
     { name: "tokens", of: prompt, standing: "partial", lastsMs: 600_000 },
     { name: "tokens", of: prompt, standing: "complete", lastsMs: 10_000 },
     { name: "the beginning", of: beginning, standing: "complete", lastsMs: 10_000 },
@@ -36,10 +35,8 @@ describe("how long a guess is believed", () => {
   });
 
   test.each<[number, number]>([
-    [0, 10_000],
     [7_000, 10_000],
     [9_500, 11_500],
-    [60_000, 62_000],
   ])("where events come, a first byte after %i ms has it end %i ms after the dispatch", (firstByteMs, endMs) => {
     const { knowledge, target, time, see } = knowledgeRig({ standing: "complete" });
     const placement = knowledge.place(target, prompt, 0);
@@ -51,17 +48,14 @@ describe("how long a guess is believed", () => {
     expect(see(prompt).gpu).toBe(0);
   });
 
-  test.each<FeedStanding>(["none", "partial", "void"])(
-    "where the feed is %s, the first byte says nothing new",
-    (standing) => {
-      const { knowledge, target, time, see } = knowledgeRig({ standing });
-      const placement = knowledge.place(target, prompt, 0);
-      time.advance(ttlMs - 1);
-      placement.computed();
-      time.advance(1);
-      expect(see(prompt).gpu).toBe(0);
-    },
-  );
+  test.each<FeedStanding>(["none", "partial"])("where the feed is %s, the first byte says nothing new", (standing) => {
+    const { knowledge, target, time, see } = knowledgeRig({ standing });
+    const placement = knowledge.place(target, prompt, 0);
+    time.advance(ttlMs - 1);
+    placement.computed();
+    time.advance(1);
+    expect(see(prompt).gpu).toBe(0);
+  });
 
   test("a feed that becomes complete between dispatch and first byte does not shorten what was promised", () => {
     let standing: FeedStanding = "partial";
@@ -132,23 +126,10 @@ describe("which placements the events may use to find a block's place", () => {
 });
 
 describe("a target that failed or refused", () => {
-  test.each<[number, number]>([
-    [0, 0],
-    [32, 32],
-    [48, 48],
-    [95, 80],
-  ])("of a prompt of which %i tokens were known, %i are believed still", (matched, left) => {
+  test("a block of which a part was known goes", () => {
     const { knowledge, target, see } = knowledgeRig();
-    knowledge.place(target, prompt, matched).withdraw();
-    expect(see(prompt).gpu).toBe(left);
-  });
-
-  test("what was there before the prompt stays, with the time that it had", () => {
-    const { knowledge, target, see, time } = knowledgeRig();
-    knowledge.place(target, promptOf(tokensOf("a", 48)), 0);
-    time.advance(1_000);
-    knowledge.place(target, prompt, 48).withdraw();
-    expect(see(prompt).gpu).toBe(48);
+    knowledge.place(target, prompt, 95).withdraw();
+    expect(see(prompt).gpu).toBe(80);
   });
 
   test("announced blocks are not a guess: they stay", () => {
@@ -158,14 +139,6 @@ describe("a target that failed or refused", () => {
     expect(see(prompt).gpu).toBe(96);
     placement.withdraw();
     expect(see(prompt)).toMatchObject({ gpu: 64, ageMs: Number.NaN });
-  });
-
-  test("other targets with the same prompt keep it", () => {
-    const { knowledge, target, see } = knowledgeRig();
-    const sibling = targetLike(7, {});
-    knowledge.place(sibling, prompt, 0);
-    knowledge.place(target, prompt, 0).withdraw();
-    expect([see(prompt).gpu, see(prompt, sibling).gpu]).toEqual([0, 96]);
   });
 
   test("of a prompt without blocks there is nothing to take back", () => {
@@ -226,12 +199,6 @@ describe("what the engine says it had found in its cache", () => {
     expect(meter.value("espalier_cache_tokens_total", "over")).toBe(64);
     expect(meter.value("espalier_cache_tokens_total", "under")).toBe(64);
   });
-
-  test("an engine that does not say is not compared", () => {
-    const { knowledge, target, meter } = knowledgeRig();
-    knowledge.place(target, prompt, 64).answered(undefined);
-    expect(meter.value("espalier_cache_tokens_total", "predicted")).toBeUndefined();
-  });
 });
 
 /** What targets hold, kept block by block under the letters that lead to it. */
@@ -271,7 +238,7 @@ class NaivePlacements {
 const ofLetters = (letters: string): PromptBlocks =>
   promptOf(join(...[...letters].map((letter) => tokensOf(letter, blockSize)), tokensOf("z", 1)));
 
-test.each([1, 2, 3, 4, 5, 6])("guesses are those of a naive model, step by step (seed %i)", (seed) => {
+test.each(fixedSeeds(6, 1))("guesses are those of a naive model, step by step (seed %i)", (seed) => {
   const random = createSeededRandom(seed);
   const { knowledge, time, see, index } = knowledgeRig();
   const naive = new NaivePlacements();

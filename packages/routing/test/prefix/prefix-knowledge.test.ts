@@ -1,5 +1,4 @@
 import { asTargetIndex } from "@espalier/common";
-import { createCandidateSet } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { type FeedStanding, maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
@@ -42,16 +41,6 @@ describe("what a target is thought to hold", () => {
     expect(see(prompt)).toMatchObject({ gpu, ageMs });
   });
 
-  test("what `describe` tells is of the prompt that was looked up last", () => {
-    const { knowledge, announce, see, target } = knowledgeRig({ standing: "complete" });
-    announce(prompt, 0, 3);
-    expect(see(prompt).gpu).toBe(48);
-    const candidates = createCandidateSet();
-    knowledge.match(other);
-    knowledge.describe(target, other, candidates, candidates.add("key", 0));
-    expect(candidates.matchedTokens[0]).toBe(0);
-  });
-
   test("a prompt of no full block is held by nobody", () => {
     const { see, announce } = knowledgeRig({ standing: "complete" });
     announce(prompt, 0, 3);
@@ -67,27 +56,6 @@ describe("lower tiers add what begins where the GPU ends", () => {
     announce(prompt, 3, 5, "disk");
     announce(prompt, 5, 6, "external");
     expect(see(prompt)).toEqual({ ...nothing, gpu: 32, cpu: 16, disk: 32, external: 16, held: Number.NaN });
-  });
-
-  test("a block in two tiers counts for the faster one only", () => {
-    const { see, announce } = knowledgeRig({ standing: "complete" });
-    announce(prompt, 0, 3);
-    announce(prompt, 1, 4, "cpu");
-    announce(prompt, 0, 5, "external");
-    expect(see(prompt)).toMatchObject({ gpu: 48, cpu: 16, disk: 0, external: 16 });
-  });
-
-  test("a hole between the tiers ends the match", () => {
-    const { see, announce } = knowledgeRig({ standing: "complete" });
-    announce(prompt, 0, 2);
-    announce(prompt, 3, 6, "cpu");
-    expect(see(prompt)).toMatchObject({ gpu: 32, cpu: 0, disk: 0, external: 0 });
-  });
-
-  test("a prompt that is held by a slow tier alone has nothing on the GPU", () => {
-    const { see, announce } = knowledgeRig({ standing: "complete" });
-    announce(prompt, 0, 4, "disk");
-    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0, disk: 64, external: 0, held: Number.NaN });
   });
 
   test.each<[number, Partial<Seen>]>([

@@ -59,39 +59,6 @@ describe("where a run of blocks belongs", () => {
 const [maxRecentPrompts, maxRecentBlocks] = [4_096, 262_144];
 
 describe("the bounds", () => {
-  test("the oldest prompt goes for one more than may be kept", () => {
-    const recent = createRecentPrompts({ maxRequests: 3, maxBlocks: 1_000 });
-    const prompts = ["a", "b", "c", "d"].map((letter) => ofBlocks(letter, 4));
-    for (const prompt of prompts) recent.add(prompt);
-    expect(prompts.map((prompt) => before(recent, prompt))).toEqual([undefined, 3, 3, 3]);
-  });
-
-  test("as many old ones go as a new one needs blocks", () => {
-    const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 12 });
-    const prompts = ["a", "b", "c"].map((letter) => ofBlocks(letter, 4));
-    for (const prompt of prompts) recent.add(prompt);
-    expect(prompts.map((prompt) => before(recent, prompt))).toEqual([3, 3, 3]);
-    const large = ofBlocks("d", 5);
-    recent.add(large);
-    expect([...prompts, large].map((prompt) => before(recent, prompt))).toEqual([undefined, undefined, 3, 4]);
-  });
-
-  test("a prompt of as many blocks as may be kept takes the place of all others", () => {
-    const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 12 });
-    const [small, whole] = [ofBlocks("a", 4), ofBlocks("b", 12)];
-    recent.add(small);
-    recent.add(whole);
-    expect([before(recent, small), before(recent, whole)]).toEqual([undefined, 11]);
-  });
-
-  test("one block more is left out, and nobody goes for it", () => {
-    const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 12 });
-    const [small, larger] = [ofBlocks("a", 4), ofBlocks("b", 13)];
-    recent.add(small);
-    recent.add(larger);
-    expect([before(recent, small), before(recent, larger)]).toEqual([3, undefined]);
-  });
-
   test("as they are by default: one prompt more", () => {
     const recent = createRecentPrompts();
     const prompts = Array.from({ length: maxRecentPrompts + 1 }, (_, at) =>
@@ -104,8 +71,12 @@ describe("the bounds", () => {
 
   test("as they are by default: one block more", () => {
     const recent = createRecentPrompts();
-    const tokens = Uint32Array.from({ length: (maxRecentBlocks + 1) * blockSize }, (_, at) => at);
-    const [whole, larger] = [promptOf(tokens.subarray(0, maxRecentBlocks * blockSize)), promptOf(tokens)];
+    const words = Uint32Array.from({ length: 2 * (maxRecentBlocks + 1) }, (_, at) => at);
+    const ofLength = (blockCount: number): PromptBlocks => ({
+      ...ofBlocks("a", 1),
+      ...{ blockCount, chain: words.subarray(0, 2 * blockCount), contents: words.subarray(0, 2 * blockCount) },
+    });
+    const [whole, larger] = [ofLength(maxRecentBlocks), ofLength(maxRecentBlocks + 1)];
     recent.add(larger);
     expect(before(recent, larger)).toBeUndefined();
     recent.add(whole);

@@ -22,15 +22,6 @@ function rig() {
   return { time, store, written, sessions, send: (target: string) => sessions.sent(session, { target, ttlMs }) };
 }
 
-test("a session is bound to where its last request went", () => {
-  const { sessions, send } = rig();
-  expect(sessions.targetOf(session)).toBeUndefined();
-  send("e1");
-  expect(sessions.targetOf(session)).toBe("e1");
-  send("e2");
-  expect(sessions.targetOf(session)).toBe("e2");
-});
-
 test("requests to where it is bound write nothing until a quarter of the time is over", () => {
   const { time, written, send } = rig();
   for (let turn = 0; turn < 100; turn++) {

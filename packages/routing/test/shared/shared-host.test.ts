@@ -139,16 +139,6 @@ test("an engine that is not connected for two seconds is told to be out of reach
   expect(unreachable).toEqual([["a"], []]);
 });
 
-test("a role that is lost before two seconds says nothing about reach", async () => {
-  const { host, engine, time, unreachable } = await startHost();
-  engine.isReachedBy = () => false;
-  host.setRole("a", "owner");
-  time.advance(1_000);
-  host.setRole("a", "none");
-  time.advance(10_000);
-  expect(unreachable).toEqual([]);
-});
-
 test("messages that are missed make the claim partial", async () => {
   const { host, engine, time, replica } = await startHost();
   host.setRole("a", "owner");

@@ -8,13 +8,10 @@ import { createFleetLearning, tellMs } from "../../src/work/fleet-learning.ts";
 import { sumsOfFetch } from "../../src/work/learned-times.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
+import { nothingShared } from "../shared-load.ts";
 import { teach, usualEngine } from "./synthetic-engine.ts";
 
-const shared = {
-  ...{ inFlight: new Float64Array(), pendingPrefillTokens: new Float64Array(), decodeTokens: new Float64Array() },
-  ...{ pendingWorkMs: new Float64Array(), computedMs: new Float64Array(), pendingSinceMs: new Float64Array() },
-  ...{ activeTokens: new Float64Array(), sentWorkMs: new Float64Array(), sinceMs: 0, originCount: 0, ageMs: () => 0 },
-};
+const shared = nothingShared();
 const noTokens = { cpu: 0, disk: 0, external: 0 };
 const fetchMsPerKilotoken = 9;
 

@@ -76,20 +76,6 @@ describe("a router that has just come", () => {
     expect(joiner.times.factorOf(targetOf(0))).toBe(1);
     expect(joiner.times.factorOf(targetOf(2))).toBeGreaterThan(2);
   });
-
-  test("knows the pace of answers", () => {
-    const other = routerAfter(5);
-    for (let at = 0; at < 30; at++) other.pace.observe(11, 250);
-    const joiner = new PoolWork(time.clock);
-    tell(joiner, other);
-    expect(joiner.times.msPerOutputToken).toBeCloseTo(25, 9);
-    expect(joiner.times.moment().isLearned).toBe(true);
-    joiner.fleet.learns();
-    for (let at = 0; at < 200; at++) joiner.pace.observe(11, 100);
-    // Twenty answers that others saw still count, beside its own thirty.
-    expect(joiner.times.msPerOutputToken).toBeLessThan(18);
-    expect(joiner.times.msPerOutputToken).toBeGreaterThan(10);
-  });
 });
 
 describe("what a router sees itself", () => {

@@ -1,32 +1,16 @@
 import { createSeededRandom } from "@espalier/common";
 import { createCandidateSet, createPolicy, type Policy, type RequestFeatures } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import { createTargetSelector } from "../../src/select-target.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
-
-type Columns = { -readonly [Name in keyof SharedLoad]: SharedLoad[Name] };
+import { nothingShared, type SharedColumns } from "../shared-load.ts";
 
 let time: VirtualTime;
 let work: PoolWork;
 let target: ScriptedTarget;
-let shared: Columns;
-
-const sharedLoad = (capacity: number): Columns => ({
-  inFlight: new Float64Array(capacity),
-  pendingPrefillTokens: new Float64Array(capacity),
-  decodeTokens: new Float64Array(capacity),
-  pendingWorkMs: new Float64Array(capacity),
-  activeTokens: new Float64Array(capacity),
-  computedMs: new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY),
-  sentWorkMs: new Float64Array(capacity),
-  pendingSinceMs: new Float64Array(capacity).fill(Number.POSITIVE_INFINITY),
-  sinceMs: 0,
-  originCount: 1,
-  ageMs: () => 0,
-});
+let shared: SharedColumns;
 
 beforeEach(() => {
   time = createVirtualTime();
@@ -34,7 +18,7 @@ beforeEach(() => {
   time.advance(1_000);
   work = new PoolWork(time.clock);
   target = scriptedTarget(0, "engine-a", { clock: time.clock });
-  shared = sharedLoad(2);
+  shared = nothingShared(2);
 });
 
 function backlogMs(of = target): number {

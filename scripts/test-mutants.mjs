@@ -129,7 +129,7 @@ function createRandom(seed) {
 /** A line on standard error: on a terminal always the same one, elsewhere now and then. */
 function tellProgress() {
   const isTerminal = process.stderr.isTTY === true;
-  let toldMs = performance.now();
+  let toldMs = Number.NEGATIVE_INFINITY;
   let firstMs;
   return (results, step) => {
     const nowMs = performance.now();

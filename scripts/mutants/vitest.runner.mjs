@@ -22,14 +22,16 @@ const report = (line) => appendFileSync(reportFile, `${JSON.stringify(line)}\n`)
 /** The mutant that is switched on. */
 let active;
 let hitsLeft = 0;
+let loops = false;
 /** What is counting who reaches which mutant: called with the mutant's id. */
 let noteHit;
 
 globalThis.__mutant = (id) => {
   noteHit?.(id);
   if (id !== active) return false;
-  if (hitsLeft-- <= 0) throw new Error("the mutant loops");
-  return true;
+  if (hitsLeft-- > 0) return true;
+  loops = true;
+  throw new Error("the mutant loops");
 };
 
 /** Runs chosen tests of one file, as vitest would, and tells nobody but its caller. */
@@ -143,13 +145,14 @@ async function runMutants(host, errorCount) {
       if (isStatic) modules.forgetOwn();
       active = id;
       hitsLeft = hits * loopFactor + loopGrace;
+      loops = false;
       const { failed, isOverdue } = await runFile(path, { tests, stopsAtFailure: true });
       const hasErrors = errorCount() > errorsBefore;
       active = undefined;
       if (isStatic) modules.forgetOwn();
       if (!failed && !hasErrors) continue;
       const isSpoilt = !(await passesAgain(path, tests, failed));
-      return { verdict: isOverdue ? "timedOut" : "killed", by: failed?.name, isSpoilt };
+      return { verdict: isOverdue || loops ? "timedOut" : "killed", by: failed?.name, isSpoilt };
     }
     return { verdict: "survived" };
   }

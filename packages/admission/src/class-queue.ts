@@ -15,7 +15,6 @@ export class ClassQueue<Waiting extends Entry> {
   readonly #fleet: FleetUsage;
   readonly #byTenant = new Map<string, Waiting[]>();
   count = 0;
-  sizeBytes = 0;
   /** Of all entries, as estimated. */
   uncachedTokens = 0;
   /** The earliest moment by which one of them has to leave, or earlier. */
@@ -31,7 +30,7 @@ export class ClassQueue<Waiting extends Entry> {
   }
 
   add(entry: Waiting, nowMs: number): void {
-    const { tenant, sizeBytes } = entry.request;
+    const { tenant } = entry.request;
     const entries = this.#byTenant.get(tenant);
     if (entries) insert(entries, entry, this.settings);
     else {
@@ -40,30 +39,26 @@ export class ClassQueue<Waiting extends Entry> {
       this.#fleet.waits(this.settings.name, tenant, true);
     }
     this.count += 1;
-    this.sizeBytes += sizeBytes;
     this.uncachedTokens += entry.uncachedTokens;
     this.leaveByMs = Math.min(this.leaveByMs, entry.leaveByMs);
   }
 
-  /** @returns false when it is not there */
-  remove(entry: Waiting): boolean {
-    const { tenant, sizeBytes } = entry.request;
+  remove(entry: Waiting): void {
+    const { tenant } = entry.request;
     const entries = this.#byTenant.get(tenant);
     const at = entries ? entries.indexOf(entry) : -1;
-    if (!entries || at < 0) return false;
+    if (!entries || at < 0) return;
     entries.splice(at, 1);
     if (entries.length === 0) {
       this.#byTenant.delete(tenant);
       this.#fleet.waits(this.settings.name, tenant, false);
     }
     this.count -= 1;
-    this.sizeBytes -= sizeBytes;
     this.uncachedTokens -= entry.uncachedTokens;
     if (this.count === 0) {
       this.uncachedTokens = 0;
       this.leaveByMs = Number.POSITIVE_INFINITY;
     }
-    return true;
   }
 
   /** The next request to try: of the tenant that was served least, among those with one that `scan` has not seen. */

@@ -98,6 +98,17 @@ test("by deficit, a class without a share gets what no other one wants", () => {
   expect(rig.went.filter((name) => name === "usual")).toHaveLength(20);
 });
 
+test("by deficit, a class that was away does not catch up on what it did not ask for", () => {
+  const classes = [testClass("default", { share: 0.5 }), testClass("low", { share: 0.5 })];
+  const rig = createRig({ targets: 1, settings: { classes, between: "deficit" } });
+  rig.fill();
+  for (let count = 0; count < 60; count++) rig.send("usual");
+  drain(rig, 40);
+  for (let count = 0; count < 20; count++) rig.send("low", { className: "low" });
+  drain(rig, 20);
+  expect(rig.went.slice(40).filter((name) => name === "low")).toHaveLength(10);
+});
+
 test("earliest deadline first; without one a request counts as due in half a minute", () => {
   const rig = createRig({ targets: 1, settings: { classes: [testClass("default", { order: "edf" })] } });
   rig.fill();

@@ -39,6 +39,10 @@ describe("others are told", () => {
       ["waits", "a", false],
       ["served", "a", 1_000],
     ]);
+    told.length = 0;
+    rig.fill();
+    rig.send("again", { tenant: "a" });
+    expect(told).toEqual([["waits", "a", true]]);
   });
 
   test("by how much a tenant that was away is lifted", () => {

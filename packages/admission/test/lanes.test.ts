@@ -61,6 +61,17 @@ test("with more work that yields there are more lanes, and those that were stay 
   const after = rig.send("job", job).open;
   expect(after.length).toBeGreaterThan(before.length);
   expect(before.filter((index) => !after.includes(index))).toEqual([]);
+  mix(rig, { chats: 40, jobs: 2, seconds: 240 });
+  const again = rig.send("job", job).open;
+  expect(again.length).toBeLessThan(after.length);
+  expect(again.filter((index) => !after.includes(index))).toEqual([]);
+});
+
+test("neighbours in name, which often stand in one machine, are none in the order of lanes", () => {
+  const rig = createRig({ targets: 8 });
+  mix(rig, { chats: 40, jobs: 4 });
+  const lanes = [...rig.send("job", job).open].sort((a, b) => a - b);
+  expect(lanes).not.toEqual(lanes.map((_, at) => at));
 });
 
 test("jobs wait for a lane while other engines have only little to do", () => {

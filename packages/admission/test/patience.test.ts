@@ -19,6 +19,7 @@ function memory() {
 test("a request of a patient class waits until it does no harm, and holds nobody up meanwhile", () => {
   const rig = createRig({ settings: { classes: patient } });
   const { state, mayGo } = memory();
+  rig.time.advance(5_000);
   const { ticket } = rig.send("cold", {}, mayGo);
   expect([ticket?.isWaiting, rig.admission.held, rig.admission.queued]).toEqual([true, 1, 0]);
   rig.send("warm", {}, () => true);

@@ -149,6 +149,7 @@ test("a client that stops reading for the write timeout is taken for gone; one t
   expect(rig.outcomes).toEqual([]);
   time.advance(1_200);
   expect(await rig.outcome()).toEqual({ kind: "client_closed" });
+  expect(rig.responses[0]?.destroyed).toBe(true);
   await closed(engine.sockets[0]);
   expect(rig.failures).toEqual([]);
 });

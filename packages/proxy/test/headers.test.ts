@@ -55,6 +55,9 @@ test("the caller's own headers replace the client's, and the client cannot have 
   expect(seen.headers).toMatchObject({ "x-forwarded-for": "192.0.2.1", traceparent: "00-ours-01" });
   expect(seen.headers).not.toHaveProperty("x-hop");
   expect(seen.rawHeaders.filter((name) => /^(x-forwarded-for|traceparent)$/i.test(name))).toHaveLength(2);
+  await send(rig.port, { headers: { "X-Forwarded-For": "forged" } });
+  expect(engine.requests[1]!.headers["x-forwarded-for"]).toBe("192.0.2.1");
+  expect(engine.requests[1]!.rawHeaders).not.toContain("forged");
 });
 
 test("a client's `expect` and chunked upload reach the engine as one plain body", async () => {

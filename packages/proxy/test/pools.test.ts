@@ -48,7 +48,9 @@ test("those who wait are served in order, over connections that close after each
 test("one more than connections and queue hold goes to the next engine, or is overloaded", async () => {
   const engine = await httpEngine(() => {});
   const other = await namedEngine("b");
-  const options = { maxConnectionsPerEngine: 2, maxQueuedPerEngine: 1 };
+  // Going elsewhere costs nothing, for the engine did not get the request.
+  const retry = { budgetMinimum: 0, budgetRatio: 0 };
+  const options = { maxConnectionsPerEngine: 2, maxQueuedPerEngine: 1, retry };
   const urls = [engine.url];
   const rig = await createRig({
     engines: [],
@@ -162,6 +164,23 @@ test("a dropped engine still serves those who wait for a connection", async () =
   await closed(engine.sockets.at(-1));
 });
 
+test("one that waited for a connection in vain goes elsewhere at no charge", async () => {
+  const time = createVirtualTime();
+  const engine = await httpEngine(() => {});
+  const options = {
+    ...{ maxConnectionsPerEngine: 1, headersTimeoutMs: 5_000 },
+    retry: { budgetMinimum: 0, budgetRatio: 0 },
+  };
+  const rig = await createRig({ engines: [engine.url, (await namedEngine("b")).url], options, time });
+  const held = send(rig.port);
+  await waitFor(() => engine.requests.length === 1, { what: "the first request" });
+  const waiting = send(rig.port);
+  await waitFor(() => rig.events.length === 2, { what: "the second request" });
+  time.advance(5_500);
+  expect((await waiting).body.toString()).toBe('{"engine":"b"}');
+  expect((await held).status).toBe(504);
+});
+
 test("stop ends every exchange as draining and closes every connection", async () => {
   const engine = await httpEngine(({ response, path }) => {
     if (path === "/waits") return;
@@ -170,10 +189,10 @@ test("stop ends every exchange as draining and closes every connection", async (
     else response.end();
   });
   const rig = await createRig({ engines: [engine.url] });
-  await send(rig.port, { path: "/idle" });
   const waits = send(rig.port, { path: "/waits" });
   const streams = send(rig.port, { path: "/stream" });
-  await waitFor(() => rig.events.includes("byte a") && engine.requests.length === 3, { what: "both" });
+  await waitFor(() => rig.events.includes("byte a") && engine.requests.length === 2, { what: "both" });
+  await send(rig.port, { path: "/idle" });
   await rig.proxy.stop();
   expect(await waits).toMatchObject({ status: 503 });
   expect((await streams).body.toString()).toMatch(/^data: 1\n\ndata: \{"error":.*"draining".*\n\n$/);

@@ -173,6 +173,33 @@ test("free and charged retries add up: refused, 503, refused, answered", async (
   expect(rig.failures.map(({ kind }) => kind)).toEqual(["connect", "status", "connect"]);
 });
 
+test.each([
+  ["is kept when it ends at 64 KiB", 64 * 1024, true],
+  ["is closed when it is a byte longer", 64 * 1024 + 1, false],
+])("the connection of an answer that was passed over %s", async (_, length, isKept) => {
+  const body = Buffer.alloc(length, "x");
+  const head = `HTTP/1.1 503 Busy\r\ncontent-length: ${length}\r\n\r\n`;
+  const busy = await rawEngine((socket) => void socket.write(Buffer.concat([Buffer.from(head), body])));
+  const rig = await createRig({ engines: [busy.url, (await namedEngine("b")).url] });
+  expect((await send(rig.port)).status).toBe(200);
+  if (!isKept) await closed(busy.sockets[0]);
+  expect((await send(rig.port)).status).toBe(200);
+  expect(busy.sockets[0]?.destroyed).toBe(!isKept);
+});
+
+test("an answer that was passed over and does not end is read for two seconds", async () => {
+  const time = createVirtualTime();
+  const busy = await rawEngine((socket) => void socket.write("HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\n"));
+  const rig = await createRig({ engines: [busy.url, (await namedEngine("b")).url], time });
+  expect((await send(rig.port)).status).toBe(200);
+  time.advance(1_900);
+  expect((await send(rig.port)).status).toBe(200);
+  expect(busy.openSockets()).toBe(2);
+  time.advance(300);
+  await closed(busy.sockets[0]);
+  expect(busy.openSockets()).toBe(1);
+});
+
 test("the budget is its minimum for few requests, and slides with time", async () => {
   const time = createVirtualTime();
   const engines = [(await statusEngine(503)).url, (await namedEngine("b")).url];
@@ -207,6 +234,11 @@ test("beyond the minimum the budget is a share of the requests", async () => {
   for (let i = 0; i < 12; i++) statuses.push((await send(rig.port)).status);
   expect(statuses.filter((status) => status === 200)).toHaveLength(10);
   expect(statuses.slice(0, 8)).toEqual(Array.from({ length: 8 }, () => 200));
+  // What those requests earned is gone with them.
+  time.advance(11_000);
+  const later: number[] = [];
+  for (let i = 0; i < 5; i++) later.push((await send(rig.port)).status);
+  expect(later).toEqual([200, 200, 200, 503, 503]);
 });
 
 test.each([

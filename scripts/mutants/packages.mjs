@@ -1,0 +1,15 @@
+/**
+ * What `npm run test:mutants` changes unless `--files` says otherwise, by package: paths from its folder. The tests are those
+ * that `npm test` runs of the package, and `tests` besides, which then meet its sources and not what was built of them.
+ */
+export const mutatedFiles = {
+  admission: { files: ["src/**"] },
+  "kv-events": { files: ["src/feed/**"] },
+  mesh: { files: ["src/membership/**", "src/ownership/**"] },
+  policies: { files: ["src/**"] },
+  proxy: { files: ["src/**"] },
+  replication: { files: ["src/facts/**"] },
+  server: { files: ["src/data-plane/**", "src/admission/**"], tests: ["gate"] },
+  tokenizer: { files: ["src/template/**", "src/prompt/**"] },
+  workers: { files: ["src/**"] },
+};

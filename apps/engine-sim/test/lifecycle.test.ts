@@ -1,6 +1,6 @@
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { at, type Json, openRequest, startSim, untilIdle } from "./sim-client.ts";
+import { at, fiftyAtATime, type Json, openRequest, startSim, untilIdle } from "./sim-client.ts";
 
 const chat = "/v1/chat/completions";
 const completions = "/v1/completions";
@@ -168,7 +168,11 @@ test("a refused request is in the log with its status", async () => {
 
 test("the log keeps the newest thousand, the totals count all", async () => {
   const sim = await startSim();
-  for (let round = 0; round < 1_001; round++) await sim.post(chat, "{", { "x-request-id": `r${round}` });
+  const send = (round: number): Promise<unknown> => sim.post(chat, "{", { "x-request-id": `r${round}` });
+  await send(0);
+  await send(1);
+  await fiftyAtATime(998, (index) => send(2 + index));
+  await send(1_000);
   const state = await sim.state();
   expect(state.requests).toHaveLength(1_000);
   expect(state.requests[0]?.requestId).toBe("r1");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { at, chunksOf, type Json, startSim } from "./sim-client.ts";
+import { at, chunksOf, fiftyAtATime, type Json, startSim } from "./sim-client.ts";
 
 const path = "/v1/responses";
 const input = "what does the night librarian repair";
@@ -152,13 +152,13 @@ test("a streamed answer is kept too, and one with store false is not", async () 
 
 test("after a thousand answers the oldest is forgotten", async () => {
   const sim = await startSim({ speed: 100_000 });
-  const ids: unknown[] = [];
-  for (let round = 0; round < 1_001; round++) {
-    ids.push((await sim.post(path, { input: "a", max_output_tokens: 1 })).json.id);
-  }
-  expect((await sim.get(`${path}/${ids[0]}`)).status).toBe(404);
-  expect((await sim.get(`${path}/${ids[1]}`)).status).toBe(200);
-  expect((await sim.get(`${path}/${ids[1_000]}`)).status).toBe(200);
+  const ask = async (): Promise<unknown> => (await sim.post(path, { input: "a", max_output_tokens: 1 })).json.id;
+  const [oldest, second] = [await ask(), await ask()];
+  await fiftyAtATime(998, ask);
+  const newest = await ask();
+  expect((await sim.get(`${path}/${oldest}`)).status).toBe(404);
+  expect((await sim.get(`${path}/${second}`)).status).toBe(200);
+  expect((await sim.get(`${path}/${newest}`)).status).toBe(200);
 }, 20_000);
 
 test("another engine does not know the answer", async () => {

@@ -94,6 +94,13 @@ export function clientOf(url: string, stop: () => Promise<void>): TestSim {
   };
 }
 
+/** Sends many requests, fifty at a time. */
+export async function fiftyAtATime(count: number, send: (index: number) => Promise<unknown>): Promise<void> {
+  for (let sent = 0; sent < count; sent += 50) {
+    await Promise.all(Array.from({ length: Math.min(50, count - sent) }, (_, at) => send(sent + at)));
+  }
+}
+
 /** Cuts an event stream into its events. Throws when it does not end with a complete one. */
 export function parseEvents(text: string): SseEvent[] {
   if (!text.endsWith("\n\n")) throw new Error(`the stream ends inside an event: ${JSON.stringify(text.slice(-80))}`);

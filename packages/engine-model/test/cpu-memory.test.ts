@@ -164,7 +164,7 @@ function playAgainstSets(flavour: "vllm" | "sglang", seed: number): void {
   let read = 0;
   let loads = 0;
   const hear = (): void => {
-    for (const event of harness.events().slice(read)) {
+    for (const event of harness.batches.slice(read).flatMap(({ events }) => events)) {
       if (event.type === "cleared") continue;
       let name = event.type === "stored" && event.parentHash !== undefined ? names.get(event.parentHash)! : "";
       for (const [at, hash] of event.hashes.entries()) {
@@ -179,7 +179,7 @@ function playAgainstSets(flavour: "vllm" | "sglang", seed: number): void {
         else expect(cpu.delete(block)).toBe(true);
       }
     }
-    read = harness.events().length;
+    read = harness.batches.length;
   };
   for (let at = 0; at < 120; at++) {
     const first = random.integer(4);

@@ -144,7 +144,7 @@ class FakeApi implements KubernetesApi {
     reply.head(200, json);
     if (request.kind === "watch") return this.#serveWatch(request, reply);
     const { path, query } = request;
-    const all = [...(this.#collections.get(path)?.values() ?? [])].filter((object) => isSelected(object, query));
+    const all = [...(this.#collections.get(path)?.values() ?? [])].filter(selectorOf(query));
     const [version = String(this.#version), after = "0"] = (query.get("continue") ?? "").split(":").filter(Boolean);
     const end = Number(after) + Math.min(Number(query.get("limit") ?? this.maxPage), this.maxPage);
     const metadata = { resourceVersion: version, ...(end < all.length ? { continue: `${version}:${end}` } : {}) };
@@ -185,8 +185,9 @@ class FakeApi implements KubernetesApi {
 function tell(watch: ApiWatch, { version, collection, before, after }: Change): void {
   const { path, query } = watch.request;
   if (collection !== path) return;
-  const was = before !== undefined && isSelected(before, query);
-  const is = after !== undefined && isSelected(after, query);
+  const isSelected = selectorOf(query);
+  const was = before !== undefined && isSelected(before);
+  const is = after !== undefined && isSelected(after);
   if (is) watch.data(line(was ? "MODIFIED" : "ADDED", after));
   else if (was) {
     const metadata = { ...before.metadata, resourceVersion: String(version) };
@@ -195,16 +196,16 @@ function tell(watch: ApiWatch, { version, collection, before, after }: Change): 
 }
 
 /** Selectors of the forms `key=value,...` and `metadata.name=value`. */
-function isSelected({ metadata }: ApiObject, query: URLSearchParams): boolean {
+function selectorOf(query: URLSearchParams): (object: ApiObject) => boolean {
   const pairs = (name: string): string[][] =>
     (query.get(name) ?? "")
       .split(",")
       .filter(Boolean)
       .map((pair) => pair.split("="));
-  return (
-    pairs("labelSelector").every(([key = "", value]) => metadata.labels?.[key] === value) &&
-    pairs("fieldSelector").every(([, value]) => metadata.name === value)
-  );
+  const [labels, fields] = [pairs("labelSelector"), pairs("fieldSelector")];
+  return ({ metadata }) =>
+    labels.every(([key = "", value]) => metadata.labels?.[key] === value) &&
+    fields.every(([, value]) => metadata.name === value);
 }
 
 const line = (type: string, object: unknown): string => `${JSON.stringify({ type, object })}\n`;

@@ -54,12 +54,6 @@ describe("slots", () => {
     }
     expect(loads).toEqual([1, 0, 1, 1]);
   });
-
-  test("without a number of slots there are as many as adapters", async () => {
-    const sim = await startSim({ adapters: ["a", "b", "c"] });
-    await sim.post(completions, { prompt, max_tokens: 1, model: "b" });
-    expect(await use(sim)).toMatchObject({ max: "3" });
-  });
 });
 
 describe("adapters that come and go", () => {

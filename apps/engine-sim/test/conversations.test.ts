@@ -125,14 +125,3 @@ test("an edit in the middle of a conversation keeps the blocks before it", async
   const shared = (before.json.count as number) + 1;
   expect((await ask(sim, edited, 1)).cachedTokens).toBe(shared - (shared % 16));
 });
-
-test("a shared system prompt is computed once for all conversations", async () => {
-  const sim = await startSim({ parameters: { blockSize: 16 } });
-  const system = { role: "system", content: "x".repeat(4 * 100) };
-  const cached = [];
-  for (const question of ["one", "two", "three"]) {
-    cached.push((await (apis.chat as Ask)(sim, [system, { role: "user", content: question }], 1)).cachedTokens);
-  }
-  // 102 tokens with role and end, and the role of the user: six full blocks.
-  expect(cached).toEqual([0, 96, 96]);
-});

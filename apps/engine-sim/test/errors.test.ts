@@ -66,9 +66,7 @@ test("what the KV cache can never hold is refused too, and leaves nothing behind
 
 test.each([
   ["not JSON", "{"],
-  ["nothing", ""],
   ["a list", "[]"],
-  ["a text", '"x"'],
   ["null", "null"],
 ])("a body that is %s is refused", async (_what, body) => {
   const sim = await startSim();
@@ -80,9 +78,7 @@ test.each([
 
 test.each([
   [{}, "messages"],
-  [{ messages: null }, "messages"],
   [{ messages: [] }, "messages"],
-  [{ messages: "hello" }, "messages"],
   [{ messages: [7] }, "messages.0"],
   [{ messages: [{ content: "x" }] }, "messages.0.role"],
   [{ messages: [...messages, { role: "user", content: 7 }] }, "messages.1.content"],
@@ -97,7 +93,7 @@ test.each([
   expect(answer.json.error).toMatchObject({ param, code: 400 });
 });
 
-test.each(["0", "-3", "2.5", "many"])("a replayed length of %s is refused", async (tokens) => {
+test.each(["0", "2.5"])("a replayed length of %s is refused", async (tokens) => {
   const sim = await startSim();
   const answer = await sim.post(chat, { messages }, { "x-sim-output-tokens": tokens });
   expect(answer.status).toBe(400);
@@ -117,9 +113,7 @@ test("an unknown path is 404, in the form of the flavour", async () => {
 
 test.each([
   ["GET", chat, "POST"],
-  ["GET", "/tokenize", "POST"],
   ["POST", "/v1/models", "GET"],
-  ["POST", "/metrics", "GET"],
   ["PATCH", "/sim/faults", "POST, DELETE"],
   ["PUT", "/v1/responses/x", "GET, DELETE"],
 ])("%s %s is 405 and says what is allowed", async (method, path, allow) => {
@@ -128,11 +122,6 @@ test.each([
   expect(response.status).toBe(405);
   expect(response.headers.get("allow")).toBe(allow);
   expect(await response.json()).toMatchObject({ error: { message: "Method Not Allowed", code: 405 } });
-});
-
-test("a query does not change what a path is", async () => {
-  const sim = await startSim();
-  expect((await sim.get("/v1/models?x=1")).status).toBe(200);
 });
 
 test("a body above 32 MiB is refused, and one of exactly that is read", async () => {

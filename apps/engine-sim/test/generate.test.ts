@@ -25,17 +25,6 @@ test("the generated ids are the tokens of the generated text", async () => {
   expect((await sim.post("/tokenize", { prompt: answer.text })).json.tokens).toEqual(answer.output_ids);
 });
 
-test("text and its ids are one prompt, and the cache tells so", async () => {
-  const sim = await startSim({ parameters: { flavour: "sglang", blockSize: 16 } });
-  const text = "x".repeat(4 * 50);
-  const { tokens } = (await sim.post("/tokenize", { prompt: text })).json;
-  const first = (await sim.post(path, { text, ...sampling(2) })).json;
-  const second = (await sim.post(path, { input_ids: tokens, ...sampling(2) })).json;
-  expect(second.text).toBe(first.text);
-  expect(at(first, "meta_info", "cached_tokens")).toBe(0);
-  expect(at(second, "meta_info", "cached_tokens")).toBe(48);
-});
-
 test("each event of a stream repeats what came before, the last one tells how it ended", async () => {
   const sim = await startSim({ parameters: { flavour: "sglang" } });
   const whole = (await sim.post(path, { text: "hello", ...sampling(4) })).json;

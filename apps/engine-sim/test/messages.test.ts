@@ -99,11 +99,8 @@ test("an answer that ends by itself ends its turn", async () => {
 
 test.each([
   [{ messages }, 400, "BadRequestError"],
-  [{ max_tokens: 3 }, 400, "BadRequestError"],
   [{ messages: [{ role: "user", content: [{ text: "x" }] }], max_tokens: 3 }, 400, "BadRequestError"],
   [{ messages: [{ role: "user", content: [{ type: "text" }] }], max_tokens: 3 }, 400, "BadRequestError"],
-  [{ messages: [{ role: "user", content: 3 }], max_tokens: 3 }, 400, "BadRequestError"],
-  [{ messages: ["x"], max_tokens: 3 }, 400, "BadRequestError"],
   [{ messages: [{ role: 3 }], max_tokens: 3 }, 400, "BadRequestError"],
   [{ messages, max_tokens: 3, model: "none" }, 404, "NotFoundError"],
 ])("refuses %j in Anthropic's form", async (body, status, type) => {

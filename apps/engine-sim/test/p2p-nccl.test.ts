@@ -23,16 +23,6 @@ test("the prefill sends its blocks to the address in the id, and the decode take
   await untilNothingHeld(prefill, decode);
 });
 
-test("a decode that comes first waits", async () => {
-  const { prefill, decode } = await startPair(protocol);
-  const id = idFor(prefill, decode);
-  const second = decode.post(path, body, id);
-  await waitFor(async () => (await decode.transfers()).inbox.waiting === 1, { what: "a waiting decode" });
-  await prefill.post(path, { ...body, max_tokens: 1 }, id);
-  expect((await second).status).toBe(200);
-  expect(await lastImport(decode)).toEqual([99, 99]);
-});
-
 test("a decode whose blocks never come gives up after a time, by policy", async () => {
   const { prefill, decode } = await startPair({ ...protocol, timeoutMs: 100 });
   expect((await decode.post(path, body, idFor(prefill, decode))).status).toBe(500);

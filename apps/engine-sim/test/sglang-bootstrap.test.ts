@@ -58,7 +58,7 @@ describe("what does not come", () => {
     }
   });
 
-  test.each(["-1", "1.5", '"room"', "9223372036854775808", "99999999999999999999"])("%s is no room", async (room) => {
+  test.each(["-1", "1.5", '"room"', "9223372036854775808"])("%s is no room", async (room) => {
     const { prefill } = await startPair(protocol, sglang);
     expect((await prefill.post(path, bodyFor(prefill, room))).status).toBe(400);
   });
@@ -143,7 +143,7 @@ describe("what does not come", () => {
     await untilNothingHeld(prefill, decode);
   });
 
-  test.each(["status", "reset-before-headers", "reset-mid-prefill"])("the fault %s of the prefill", async (kind) => {
+  test.each(["status", "reset-mid-prefill"])("the fault %s of the prefill", async (kind) => {
     const { prefill, decode } = await startPair({ ...protocol, timeoutMs: 300 }, sglang);
     await prefill.post("/sim/faults", { kind });
     const body = bodyFor(prefill, "12");

@@ -150,6 +150,27 @@ test("equal facts have equal digests, in whatever order; a block, a tier or a co
   expect(changed.at(-1)).toBe("0,0");
 });
 
+test("an export comes in chunks of at most 256 KiB, even while the index changes", () => {
+  const { index } = createIndex();
+  const words = chain(120_000);
+  for (const target of [1, 2]) index.storeFacts(target, tier.gpu, words, 0, 100_000);
+  const copy = createPrefixIndex({ maxTargets });
+  let chunks = 0;
+  let grown = 100_000;
+  for (const chunk of index.exportFacts(1)) {
+    chunks++;
+    if (chunk.kind !== "blocks") throw new Error(`${chunk.kind} in an index without holes`);
+    expect(chunk.words.byteLength).toBeLessThanOrEqual(256 * 1_024);
+    copy.importFacts(1, chunk);
+    index.storeFacts(2, tier.gpu, words, grown, Math.min(120_000, grown + 4_000));
+    grown = Math.min(120_000, grown + 4_000);
+  }
+  // Some for the stretches that are searched, and four for what is found.
+  expect(chunks).toBeGreaterThan(6);
+  expect(copy.factBlockCount(1, tier.gpu)).toBe(100_000);
+  expect(copy.digest(1)).toEqual(index.digest(1));
+});
+
 test("an index that fills up from an export does not crowd", () => {
   // Blocks in the order of their slots would all go to one end of a table that has just begun to grow.
   const { index } = createIndex();

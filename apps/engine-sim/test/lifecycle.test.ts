@@ -168,10 +168,7 @@ test("a refused request is in the log with its status", async () => {
 
 test("the log keeps the newest thousand, the totals count all", async () => {
   const sim = await startSim();
-  const ask = (round: number) => sim.post(chat, "{", { "x-request-id": `r${round}` });
-  for (const round of [0, 1]) await ask(round);
-  for (let at = 2; at < 1_000; at += 499) await Promise.all(Array.from({ length: 499 }, (_, more) => ask(at + more)));
-  await ask(1_000);
+  for (let round = 0; round < 1_001; round++) await sim.post(chat, "{", { "x-request-id": `r${round}` });
   const state = await sim.state();
   expect(state.requests).toHaveLength(1_000);
   expect(state.requests[0]?.requestId).toBe("r1");

@@ -154,6 +154,14 @@ describe("a new life of the engine", () => {
     expect(see(prompt)).toEqual({ ...nothing, held: Number.NaN });
     expect(see(prompt, targetLike(second, {})).gpu).toBe(80);
   });
+
+  test("guesses can be forgotten alone: what the events told stays", () => {
+    const { knowledge, see, announce, index, target } = knowledgeRig({ standing: "complete" });
+    announce(prompt, 0, 2);
+    index.place(target.index, prompt.chain, 5, { nowMs: 0, ttlMs });
+    knowledge.forgetPlacements(target.index);
+    expect(see(prompt)).toEqual({ ...nothing, gpu: 32, held: Number.NaN });
+  });
 });
 
 describe("the capacity of a target", () => {

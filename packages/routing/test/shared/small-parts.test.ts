@@ -51,6 +51,8 @@ describe("what is out of reach", () => {
       time.advance(500);
     }
     expect(told).toEqual([["a"]]);
+    time.advance(10_000);
+    expect(told).toEqual([["a"]]);
   });
 
   test.each([true, undefined])("is not told when it is over before that: connected %s", (isConnected) => {

@@ -161,6 +161,14 @@ describe("the inbox", () => {
     expect((await given).filter(({ status }) => status === "fulfilled")).toHaveLength(1);
     expect(inbox.waiting()).toBe(0);
   });
+
+  test("two cannot wait for the same", async () => {
+    const { inbox } = createBox();
+    const first = take(inbox, "t");
+    await expect(take(inbox, "t")).rejects.toThrow("waited for already");
+    inbox.put("t", tokens);
+    expect(await first).toBe(tokens);
+  });
 });
 
 test(`at most ${maxKvLinks} prompts are fetched at a time`, async () => {

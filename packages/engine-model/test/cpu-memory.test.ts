@@ -68,6 +68,23 @@ describe.each(["vllm", "sglang"] as const)("CPU memory behind %s", (flavour) => 
 });
 
 describe.each(["vllm", "sglang"] as const)("loads of %s from CPU memory", (flavour) => {
+  test("what was loaded is not loaded again, and several loads share one link", () => {
+    const harness = createHarness({ ...cramped, blockCount: 20, maxModelLength: 80, flavour });
+    harness.run("A", upFrom(1, 32));
+    harness.run("B", upFrom(101, 32));
+    harness.run("C", upFrom(201, 76));
+    const sinceMs = harness.nowMs();
+    harness.submit("A2", upFrom(1, 33));
+    harness.submit("B2", upFrom(101, 33));
+    harness.settle();
+    const { loadedTokens } = harness.engine.stats();
+    const lastMs = Math.max(harness.report("A2").firstTokenMs, harness.report("B2").firstTokenMs);
+    expect(loadedTokens).toBeGreaterThanOrEqual(48);
+    expect(lastMs - sinceMs).toBeGreaterThanOrEqual((loadedTokens / 4) * 2);
+    expect(harness.run("A3", upFrom(1, 33)).cachedTokens).toBe(32);
+    expect(harness.engine.stats().loadedTokens).toBe(loadedTokens);
+  });
+
   test("others are computed while blocks are on their way", () => {
     const harness = createHarness({ ...cramped, blockCount: 16, maxModelLength: 64, flavour, cpuLoadMsPerBlock: 50 });
     harness.run("A", upFrom(1, 32));

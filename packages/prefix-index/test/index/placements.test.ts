@@ -139,6 +139,15 @@ test("a target's own capacity counts from the next use on, and never goes beyond
   expect(match(words, 3)).toEqual({ 1: 100 });
 });
 
+test("what has expired does not take the place of what has not", () => {
+  const { placements, match } = createPlacements({ maxBlocksPerTarget: 100 });
+  const [old, brief] = [chain(50, 1), chain(50, 2)];
+  placements.place(1, old, 50, { nowMs: 0, ttlMs: 1_000 });
+  placements.place(1, brief, 50, { nowMs: 1, ttlMs: 10 });
+  placements.place(1, chain(40, 3), 40, { nowMs: 20, ttlMs: 1_000 });
+  expect(match(old, 21)).toEqual({ 1: 50 });
+});
+
 test("one segment beyond the bound is refused and counted", () => {
   const { placements, match } = createPlacements({ maxSegments: 3 });
   for (const seed of [1, 2, 3]) placements.place(1, chain(5, seed), 5, { nowMs: 0, ttlMs: 100 });

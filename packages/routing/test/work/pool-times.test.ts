@@ -75,6 +75,8 @@ describe("a router that has just come", () => {
     }
     expect(joiner.times.factorOf(targetOf(0))).toBe(1);
     expect(joiner.times.factorOf(targetOf(2))).toBeGreaterThan(2);
+    const [alike, slow] = [0, 2].map((index) => joiner.times.firstTokenMs(targetOf(index), part));
+    expect(slow! / alike!).toBe(joiner.times.factorOf(targetOf(2)));
   });
 });
 

@@ -1,5 +1,6 @@
 // `npm run test:mutants`: changes the sources, one small change at a time, and tells which changes no test notices.
 import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
@@ -27,7 +28,8 @@ values, bounds. A mutant that no test of \`npm test\` notices survives: a test i
   --json            one line of JSON
   --help            this text
 
-A mutant whose test hangs counts as noticed, one that no test reaches as not. Files with vi.mock are left out.
+A mutant whose test hangs counts as noticed, one that no test reaches as not. Test files with vi.mock are left out; for
+server some suites of test/integration are run besides, from its sources.
 Exit codes: 0, or with --threshold 1 below it; 2 it was called wrongly, 3 a test fails without any mutant, 130 interrupted.`;
 
 const values = readFlags();
@@ -104,26 +106,22 @@ function toPattern(glob) {
   return new RegExp(`^${escaped.replace(/\*+/g, (stars) => (stars.length > 1 ? ".*" : "[^/]*"))}$`);
 }
 
-/** As many as the sample, the same ones for the same seed and sources. */
+/** As many as the sample: the same ones for the same seed, as far as their lines have not changed. */
 function draw(mutants) {
   if (options.sample === "all" || mutants.length <= options.sample) return mutants;
-  const random = createRandom(options.seed);
-  const shuffled = mutants.map((mutant) => ({ mutant, at: random() })).sort((a, b) => a.at - b.at);
-  return shuffled
+  const seen = new Map();
+  const ranked = mutants.map((mutant) => {
+    const { file, mutator, before, after } = mutant;
+    const text = JSON.stringify([options.seed, file, mutator, before, after]);
+    const count = (seen.get(text) ?? 0) + 1;
+    seen.set(text, count);
+    return { mutant, rank: createHash("sha256").update(`${text}${count}`).digest("hex") };
+  });
+  return ranked
+    .sort((a, b) => (a.rank < b.rank ? -1 : 1))
     .slice(0, options.sample)
     .map(({ mutant }) => mutant)
     .sort((a, b) => a.id - b.id);
-}
-
-/** mulberry32 */
-function createRandom(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** A line on standard error: on a terminal always the same one, elsewhere now and then. */

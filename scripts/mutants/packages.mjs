@@ -9,7 +9,21 @@ export const mutatedFiles = {
   policies: { files: ["src/**"] },
   proxy: { files: ["src/**"] },
   replication: { files: ["src/facts/**"] },
-  server: { files: ["src/data-plane/**", "src/admission/**"], tests: ["gate"] },
+  server: {
+    files: ["src/data-plane/**", "src/admission/**"],
+    tests: [
+      "admission",
+      "bad-bodies",
+      "api-keys",
+      "breaker",
+      "client-abort",
+      "cors",
+      "forward-paths",
+      "own-headers",
+      "responses",
+      "retries",
+    ].map((suite) => `test/integration/${suite}.test.ts`),
+  },
   tokenizer: { files: ["src/template/**", "src/prompt/**"] },
   workers: { files: ["src/**"] },
 };

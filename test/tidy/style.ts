@@ -37,7 +37,7 @@ function constructMessage(node: Node, file: string): string | undefined {
       // `declare module "library"` adds to a library's types, for which there is no other way.
       return node.id.type === "Literal" ? undefined : "declares a namespace: use a module";
     case "ExportDefaultDeclaration":
-      return /^vitest\.\w+\.ts$/.test(posix.basename(file)) ? undefined : "has a default export: export by name";
+      return /^vitest\.\w+\.(ts|mjs)$/.test(posix.basename(file)) ? undefined : "has a default export: export by name";
     case "ExportAllDeclaration":
       return "exports everything of a module: name what is public";
     case "ImportDeclaration":

@@ -42,7 +42,7 @@ ensureBuilt();
 const folder = packageFolder(options.package);
 const chosen = chooseMutants();
 const interrupt = new AbortController();
-process.once("SIGINT", () => interrupt.abort());
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => interrupt.abort());
 const startMs = performance.now();
 const plan = { folder, mutants: chosen, testFiles: testFiles() };
 const results = await runMutants(plan, tellProgress(), interrupt.signal).catch((error) => fail(error.message, 3));

@@ -113,13 +113,13 @@ test("a test that fails without any mutant judges none", async () => {
   expect([code, stderr]).toEqual([3, expect.stringContaining("test/code.test.ts: fails")]);
 });
 
-test("interrupted, it tells what it found and leaves nothing running", async () => {
+test.each(["SIGINT", "SIGTERM"] as const)("on %s it tells what it found and leaves nothing running", async (signal) => {
   const waiting = `import { test } from "vitest";\ntest("waits", () => new Promise(() => {}), 60_000);\n`;
   const program = begin("--package", fixture(waiting));
   await program.until(/without mutants/);
   const [vitest = 0] = childrenOf(program.pid);
   const group = [vitest, ...childrenOf(vitest)];
-  program.kill("SIGINT");
+  program.kill(signal);
   const { code, stdout } = await program.ended;
   expect([code, stdout]).toEqual([130, expect.stringContaining("interrupted after 0 of")]);
   await untilGone(group);

@@ -1,4 +1,4 @@
-import { createSeededRandom, systemClock } from "@espalier/common";
+import { createSeededRandom } from "@espalier/common";
 import { createEngine, type EngineRequest, enginePresets } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 
@@ -43,7 +43,8 @@ describe("one core simulates more than a million tokens a second", () => {
       },
     });
     const random = createSeededRandom(4);
-    const startMs = systemClock.nowMs();
+    // Of the processor, not of the clock: what else a busy machine does does not count.
+    const before = process.cpuUsage();
     let atMs = 0;
     for (const request of requests) {
       // About 80 % of what the engine can take.
@@ -51,7 +52,8 @@ describe("one core simulates more than a million tokens a second", () => {
       engine.submit(request, atMs);
     }
     engine.advanceTo(1e9);
-    const seconds = (systemClock.nowMs() - startMs) / 1_000;
+    const { user, system } = process.cpuUsage(before);
+    const seconds = (user + system) / 1e6;
     const rate = tokens / seconds;
     process.stdout.write(`${flavour}: ${(rate / 1e6).toFixed(1)} M tokens/s, ${(cached / tokens).toFixed(2)} cached\n`);
 

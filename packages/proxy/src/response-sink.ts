@@ -46,11 +46,15 @@ export class ResponseSink {
     this.#response.end();
   }
 
-  /** Ends a broken event stream so that its reader sees why, and its connection with it. @param frame one whole event */
+  /**
+   * Ends a broken event stream so that its reader sees why. Its connection is kept: the stream came to an end that HTTP knows,
+   * and to close it would meet the next request of a client that uses it again.
+   *
+   * @param frame one whole event
+   */
   endWithFrame(frame: string | Buffer): void {
-    const { socket } = this.#response;
     this.#response.write(this.#missingEventEnd());
-    this.#response.end(frame, () => socket?.destroySoon());
+    this.#response.end(frame);
   }
 
   /** Ends a broken body so that its reader sees that it is broken. */

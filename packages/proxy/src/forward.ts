@@ -133,9 +133,10 @@ export class Forwarding implements AttemptOwner {
     this.#close(error);
   }
 
-  /** The response tells that it is closed. */
+  /** A response that waits behind another one on its connection does not tell that it is closed. */
   stalled(): void {
     this.#sink.destroy();
+    this.#clientClosed();
   }
 
   /** Starts attempts until one is under way, or the caller needs time to choose. */

@@ -155,13 +155,13 @@ test("a stream that falls silent is cut after the idle timeout, counted from its
   expect(rig.failures[0]).toMatchObject({ kind: "timeout", beforeFirstByte: false });
 });
 
-test("the connection ends behind a stream that was cut, and the same client's next one works", async () => {
+test("the connection is kept behind a stream that was cut, and the same client's next request on it works", async () => {
   const { engine, state } = await beginner(sse + chunk("data: 1\n\n"));
   const rig = await createRig({ engines: [engine.url] });
   const client = rawClient(rig.port, postHead);
   await client.received("data: 1");
   state.socket!.end();
   await client.received("0\r\n\r\n");
-  await waitFor(() => client.socket.readableEnded, { what: "end of the connection" });
-  await rawClient(rig.port, postHead).received("data: 1");
+  client.socket.write(postHead);
+  await client.received("0\r\n\r\nHTTP/1.1 200 ");
 });

@@ -56,6 +56,39 @@ test("one that is larger than the bound has its turn when it is alone; one that 
   expect((await large.head).statusCode).toBe(200);
 });
 
+test("one of the greatest length that is taken at all counts like any other", async () => {
+  const { router, engine, held, url } = await setUp();
+  const small = openPost(url, ofSize(10));
+  await waitFor(() => engine.requests.length === 1, { what: "request at the engine" });
+  expect((await post(url, ofSize(50_000 - ofSize(0).length))).status).toBe(429);
+  held[0]!();
+  await small.body;
+  await router.untilIdle();
+  const alone = openPost(url, ofSize(50_000 - ofSize(0).length));
+  await waitFor(() => held.length === 2, { what: "request at the engine" });
+  held[1]!();
+  expect((await alone.head).statusCode).toBe(200);
+});
+
+test("one that declares no length may grow over the bound while it is alone", async () => {
+  const { engine, held, router } = await setUp();
+  const body = Buffer.from(ofSize(20_000));
+  const client = await rawConnection(router.port);
+  client.write(
+    "POST /v1/chat/completions HTTP/1.1\r\nhost: r\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+  );
+  for (let at = 0; at < body.length; at += 6_000) {
+    const piece = body.subarray(at, at + 6_000);
+    client.write(`${piece.length.toString(16)}\r\n${piece}\r\n`);
+    const counted = Math.min(body.length, at + 6_000);
+    await waitFor(async () => (await bytes(router)) === counted, { what: "the piece" });
+  }
+  client.write("0\r\n\r\n");
+  await waitFor(() => engine.requests.length === 1, { what: "request at the engine" });
+  held[0]!();
+  expect(await client.until(/\r\n\r\n/)).toMatch(/^HTTP\/1\.1 200 /);
+});
+
 test("bodies that declare no length count as they come, and go with their connection", async () => {
   const { router, engine, held, url } = await setUp();
   const head = "POST /v1/chat/completions HTTP/1.1\r\nhost: r\r\ncontent-type: application/json\r\n";

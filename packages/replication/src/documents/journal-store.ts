@@ -17,7 +17,6 @@ import { DocumentFullError, readOrRefuse, refused } from "./read-or-refuse.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
 import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
 import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
-import { answerSyncMessage, readSyncStep1, syncMessages } from "./sync-messages.ts";
 
 export interface JournalStoreOptions {
   /** This life of this router. */
@@ -185,27 +184,6 @@ export class Journals implements JournalStore {
   encodeStateAsUpdate(name: string): Uint8Array {
     const doc = this.#doc(name);
     return doc === undefined ? Uint8Array.of(0, 0) : encodeStateAsUpdate(doc);
-  }
-
-  /**
-   * Answers a message of y-protocols' sync for somebody who may only read.
-   *
-   * @returns sync step 2 for a step 1; nothing for a step 2 or an update, which are ignored, and for an unknown document
-   * @throws RangeError for bytes that are no sync message
-   */
-  answerSync(name: string, message: Uint8Array): Uint8Array | undefined {
-    const doc = this.#doc(name);
-    return doc && answerSyncMessage(doc, message);
-  }
-
-  /**
-   * As `answerSync`, but a large journal comes in messages of about `maxBytes`, each of which is soon made: sync step 2
-   * first, then updates, to be sent in this order.
-   */
-  *answerSyncInParts(name: string, message: Uint8Array, maxBytes: number): Generator<Uint8Array, void, undefined> {
-    const stateVector = readSyncStep1(message);
-    if (stateVector === undefined || this.#doc(name) === undefined) return;
-    yield* syncMessages(this.diff(name, stateVector, maxBytes));
   }
 
   /** `update.bytes` are the store's from now on: what observers are told are views of them. */

@@ -49,7 +49,7 @@ export const defaultJournalLimits: JournalLimits = {
 };
 
 /** What others send and cannot be taken. */
-export function refused(message: string, cause?: unknown): EspalierError {
+function refused(message: string, cause?: unknown): EspalierError {
   return new EspalierError("mesh_update_refused", message, { cause });
 }
 
@@ -64,7 +64,7 @@ export class DocumentFullError extends EspalierError {
  * @param failed called before it throws
  * @throws EspalierError `mesh_update_refused` when `read` throws anything
  */
-export function readOrRefuse<Read>(name: string, read: () => Read, failed = (): void => {}): Read {
+function readOrRefuse<Read>(name: string, read: () => Read, failed = (): void => {}): Read {
   try {
     return read();
   } catch (cause) {

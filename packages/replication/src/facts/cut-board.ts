@@ -12,7 +12,7 @@ export interface StatedCut {
 }
 
 /** Complete cuts first, then those of the lowest router; of one router the later one. */
-export function outranks(one: StatedCut, other: StatedCut): boolean {
+function outranks(one: StatedCut, other: StatedCut): boolean {
   if (one.cut.isComplete !== other.cut.isComplete) return one.cut.isComplete;
   return one.origin.router < other.origin.router;
 }

@@ -157,7 +157,7 @@ type HolesChunk = Extract<FactsChunk, { kind: "holes" }>;
  * Makes the kept state of a target of what an index is read to have now, piece by piece, while the target changes:
  * blocks that came since are left out, and those that went are added at the end.
  */
-export class KeptExport {
+class KeptExport {
   readonly #kept: KeptState;
   /** By tier and hash: whether the kept state holds the block, of those that have changed since. */
   readonly #changed = new Map<string, boolean>();

@@ -202,7 +202,7 @@ export function compareLife(
 }
 
 /** Whether the engine's clock tells that one message was made before the other. */
-export function isBefore(one: BatchMark, other: BatchMark, marginUs = 0): boolean {
+function isBefore(one: BatchMark, other: BatchMark, marginUs = 0): boolean {
   if (one.timestampUs < 0 || other.timestampUs < 0) return false;
   return one.timestampUs + marginUs < other.timestampUs;
 }

@@ -110,7 +110,7 @@ export function createFeedReader(options: FeedReaderOptions): FeedReader {
   return new TargetFeedReader(options, checkFeedLimits(options.limits));
 }
 
-export class TargetFeedReader implements FeedReader {
+class TargetFeedReader implements FeedReader {
   readonly sink: LedgerSink;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;

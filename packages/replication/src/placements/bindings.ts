@@ -112,7 +112,7 @@ export class BindingTable {
 }
 
 /** The hash of a key as the key of a map. */
-export function hashText({ low, high }: Hash64): string {
+function hashText({ low, high }: Hash64): string {
   return `${high.toString(36)}.${low.toString(36)}`;
 }
 

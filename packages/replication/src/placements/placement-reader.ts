@@ -153,7 +153,7 @@ export class PlacementReader {
 }
 
 /** Whether a life that somebody declared ended before the newest one that is known here began. */
-export function isOlderLife(declared: Life, newest: Life): boolean {
+function isOlderLife(declared: Life, newest: Life): boolean {
   const declaredId = lifeId(declared);
   const newestId = lifeId(newest);
   if (declaredId === newestId || declared.predecessor === newestId) return false;

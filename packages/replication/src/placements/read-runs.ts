@@ -7,7 +7,7 @@ const wordsPerRun = 16;
 const bytesPerRun = 25;
 
 /** Runs of a journal that came one after the other, in one piece of memory. */
-export class RunChunk {
+class RunChunk {
   readonly wordCapacity: number;
   readonly byteLength: number;
   /** Ascending. */

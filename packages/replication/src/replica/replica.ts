@@ -293,7 +293,7 @@ export interface BackendPortsParts {
 }
 
 /** The replica as those see it who carry what it shares. */
-export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
+function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
   const { store, fold, load, notes, requests, ownedTargets, renewEpoch } = parts;
   return {
     get origin() {
@@ -343,7 +343,7 @@ export function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
 }
 
 /** Targets that wait for a snapshot. */
-export function loadingTargets(fold: FactFold): readonly string[] {
+function loadingTargets(fold: FactFold): readonly string[] {
   return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
 }
 
@@ -374,7 +374,7 @@ export type TouchingJournal = Pick<
  * @param claimed told of the own claims, which nobody else tells of
  * @param cutWritten told of the own cuts, likewise
  */
-export function createTouchingJournal(
+function createTouchingJournal(
   own: () => JournalWriter,
   touch: () => void,
   claimed: (target: string, claim: FeedClaim | undefined) => void,

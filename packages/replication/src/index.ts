@@ -9,7 +9,7 @@ export type {
   JournalStore,
   JournalWriter,
 } from "./documents/journal.ts";
-export { DocumentFullError } from "./documents/read-or-refuse.ts";
+export { DocumentFullError } from "./documents/journal-store.ts";
 export type {
   ApplyOutcome,
   DocumentState,

@@ -1,23 +1,77 @@
-import type { Cancel, Clock } from "@espalier/common";
+import { type Cancel, type Clock, EspalierError } from "@espalier/common";
 import { type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import { readFactItem } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import { diffJournal, readStateVector } from "./document-diff.ts";
-import { DroppedJournals } from "./dropped-journals.ts";
 import type { FeedDeclaration, JournalObserver, JournalStats, JournalStore, JournalWriter } from "./journal.ts";
 import { JournalDocument } from "./journal-document.ts";
-import { defaultJournalLimits, type JournalLimits } from "./journal-limits.ts";
 import { itemKind } from "./journal-log.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-name.ts";
 import { OwnJournal } from "./own-journal.ts";
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
-import { DocumentFullError, readOrRefuse, refused } from "./read-or-refuse.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
 import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
 import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
-import { answerSyncMessage, readSyncStep1, syncMessages } from "./sync-messages.ts";
+
+/** Bounds of a journal store. Beyond them an update is refused, and nothing of it applied. */
+export interface JournalLimits {
+  /** One update in bytes. Default: 4 MiB. */
+  readonly maxUpdateBytes: number;
+  /** Journals of other routers, dead ones that are still kept among them. Default: 512. */
+  readonly maxDocuments: number;
+  /** What one journal of another router may hold, in bytes. Default: 256 MiB. */
+  readonly maxDocumentBytes: number;
+  /** What the own journal may hold in bytes until all feeds are cut, which shortens it. Default: 128 MiB. */
+  readonly maxOwnBytes: number;
+  /** What it may hold at all: beyond, its oldest facts go, and who lacks them asks for a state. Default: 192 MiB. */
+  readonly maxHeldBytes: number;
+  /** Feeds, and claims, that one journal declares at a time. Default: 16,384. */
+  readonly maxFeeds: number;
+  /** Memory of the own journal's placement items in bytes: beyond, the oldest go. Default: 16 MiB. */
+  readonly maxPlacementBytes: number;
+  /** Routers of which dropped journals are remembered: beyond, the oldest are forgotten. Default: 4,096. */
+  readonly maxDroppedRouters: number;
+}
+
+const mebibyte = 1_048_576;
+
+export const defaultJournalLimits: JournalLimits = {
+  maxUpdateBytes: 4 * mebibyte,
+  maxDocuments: 512,
+  maxDocumentBytes: 256 * mebibyte,
+  maxOwnBytes: 128 * mebibyte,
+  maxHeldBytes: 192 * mebibyte,
+  maxFeeds: 16_384,
+  maxPlacementBytes: 16 * mebibyte,
+  maxDroppedRouters: 4_096,
+};
+
+/** What others send and cannot be taken. */
+function refused(message: string, cause?: unknown): EspalierError {
+  return new EspalierError("mesh_update_refused", message, { cause });
+}
+
+/** A document would hold more than this replica keeps of one, which is no fault of whoever sent it. */
+export class DocumentFullError extends EspalierError {
+  constructor(message: string) {
+    super("mesh_update_refused", message);
+  }
+}
+
+/**
+ * @param failed called before it throws
+ * @throws EspalierError `mesh_update_refused` when `read` throws anything
+ */
+function readOrRefuse<Read>(name: string, read: () => Read, failed = (): void => {}): Read {
+  try {
+    return read();
+  } catch (cause) {
+    failed();
+    throw refused(`${name}: ${cause instanceof Error ? cause.message : "unreadable"}`, cause);
+  }
+}
 
 export interface JournalStoreOptions {
   /** This life of this router. */
@@ -187,27 +241,6 @@ export class Journals implements JournalStore {
     return doc === undefined ? Uint8Array.of(0, 0) : encodeStateAsUpdate(doc);
   }
 
-  /**
-   * Answers a message of y-protocols' sync for somebody who may only read.
-   *
-   * @returns sync step 2 for a step 1; nothing for a step 2 or an update, which are ignored, and for an unknown document
-   * @throws RangeError for bytes that are no sync message
-   */
-  answerSync(name: string, message: Uint8Array): Uint8Array | undefined {
-    const doc = this.#doc(name);
-    return doc && answerSyncMessage(doc, message);
-  }
-
-  /**
-   * As `answerSync`, but a large journal comes in messages of about `maxBytes`, each of which is soon made: sync step 2
-   * first, then updates, to be sent in this order.
-   */
-  *answerSyncInParts(name: string, message: Uint8Array, maxBytes: number): Generator<Uint8Array, void, undefined> {
-    const stateVector = readSyncStep1(message);
-    if (stateVector === undefined || this.#doc(name) === undefined) return;
-    yield* syncMessages(this.diff(name, stateVector, maxBytes));
-  }
-
   /** `update.bytes` are the store's from now on: what observers are told are views of them. */
   apply(update: DocumentUpdate): ApplyOutcome {
     const { name, bytes } = update;
@@ -296,4 +329,35 @@ export class Journals implements JournalStore {
 
 function* eachOf(updates: readonly DocumentUpdate[]): Generator<DocumentUpdate, void, undefined> {
   yield* updates;
+}
+
+/** Remembers which journals were given up for good: of each router the latest life, and with it all before. */
+export class DroppedJournals {
+  readonly #epochs = new Map<string, number>();
+  readonly #maxRouters: number;
+
+  constructor(maxRouters: number) {
+    this.#maxRouters = maxRouters;
+  }
+
+  /** The latest dropped life of a router; 0 for none. */
+  epochOf(router: string): number {
+    return this.#epochs.get(router) ?? 0;
+  }
+
+  has({ router, epoch }: Origin): boolean {
+    return this.#epochs.has(router) && epoch <= this.epochOf(router);
+  }
+
+  /** Beyond the bound the router goes of which something was dropped the longest time ago. */
+  add({ router, epoch }: Origin): void {
+    const latest = Math.max(epoch, this.epochOf(router));
+    this.#epochs.delete(router);
+    this.#epochs.set(router, latest);
+    if (this.#epochs.size <= this.#maxRouters) return;
+    for (const oldest of this.#epochs.keys()) {
+      this.#epochs.delete(oldest);
+      return;
+    }
+  }
 }

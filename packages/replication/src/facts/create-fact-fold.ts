@@ -13,17 +13,14 @@ import type {
   FoldStatement,
   ReloadReason,
 } from "./fact-fold.ts";
-import type { FoldContext } from "./fold-context.ts";
-import { defaultFoldLimits, type FoldLimits } from "./fold-limits.ts";
+import { defaultFoldLimits, type FoldContext, type FoldLimits } from "./fold-context.ts";
 import { createFoldMeters, type FoldMeters } from "./fold-meters.ts";
-import { never } from "./fold-point.ts";
 import { IndexSink } from "./index-sink.ts";
-import { type BatchMark, type Life, lifeId } from "./life.ts";
+import { type BatchMark, type Life, lifeId, never } from "./life.ts";
 import type { KnownLife } from "./life-order.ts";
 import { exportSnapshot } from "./snapshot-export.ts";
 import { SnapshotImport } from "./snapshot-import.ts";
-import { contentOf } from "./target-content.ts";
-import { TargetFold } from "./target-fold.ts";
+import { contentOf, TargetFold } from "./target-fold.ts";
 import type { TargetSlots } from "./target-slots.ts";
 
 export interface FactFoldOptions {

@@ -33,3 +33,21 @@ export function unreadLifeAfter(before: Life): Life {
 export function isUnread({ sequence, checksum, predecessor }: Life): boolean {
   return sequence === 0 && predecessor !== null && checksum === crc32(predecessor);
 }
+
+/** How far a target is folded. */
+export interface FoldPoint {
+  /** Every message up to this one is applied, or was skipped. */
+  readonly position: number;
+  /** The latest that was applied. */
+  readonly last: BatchMark | undefined;
+  /** Sequence of the first message that may not be in the state as it was; `never` for a complete state. */
+  readonly incompleteFrom: number;
+}
+
+/** `incompleteFrom` of a state that every message up to its position is in. */
+export const never = Number.MAX_SAFE_INTEGER;
+
+/** Where a life begins: nothing is held before its first message. */
+export function startOf(life: BatchMark): FoldPoint {
+  return { position: life.sequence - 1, last: undefined, incompleteFrom: never };
+}

@@ -1,7 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import type { FactsChunk, FactsGroup, Tier } from "@espalier/prefix-index";
-import type { FoldPoint } from "./fold-point.ts";
-import type { BatchMark, Life } from "./life.ts";
+import type { BatchMark, FoldPoint, Life } from "./life.ts";
 
 const formatVersion = 1;
 const frameKind = { stamps: 0, groups: 1, end: 2 } as const;

@@ -1,14 +1,12 @@
+import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
-import { CutBoard, type StatedCut } from "./cut-board.ts";
-import { CutJudge } from "./cut-judge.ts";
+import { CutBoard, CutJudge, type StatedCut } from "./cut-board.ts";
 import type { CutEntry, FactRecord, GapEntry } from "./fact-entry.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
 import type { FoldContext } from "./fold-context.ts";
-import { type FoldPoint, startOf } from "./fold-point.ts";
 import { FoldTrack } from "./fold-track.ts";
-import type { BatchMark, Life } from "./life.ts";
+import { type BatchMark, type FoldPoint, type Life, startOf } from "./life.ts";
 import { type KnownLife, LifeOrder } from "./life-order.ts";
-import { contentOf, type TargetContent } from "./target-content.ts";
 
 /** Told that the state of the target must be fetched. */
 export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origin | undefined) => void;
@@ -309,4 +307,24 @@ export class TargetFold {
       this.#beginLoad("behind", "overflow", undefined);
     }
   }
+}
+
+/** What a target holds, in short: two replicas that hold the same have the same. */
+export interface TargetContent {
+  /** Of all tiers. */
+  readonly blocks: number;
+  readonly digest: readonly [number, number];
+}
+
+/** O(1), whatever the target holds. */
+export function contentOf(index: PrefixIndex, slot: number): TargetContent {
+  const digest = index.digest(slot);
+  return { blocks: blocksOf(index, slot), digest: [digest[0]!, digest[1]!] };
+}
+
+/** Blocks of a target in all tiers. */
+function blocksOf(index: PrefixIndex, slot: number): number {
+  let blocks = 0;
+  for (const inTier of [0, 1, 2, 3] as const) blocks += index.factBlockCount(slot, inTier);
+  return blocks;
 }

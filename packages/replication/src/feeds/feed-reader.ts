@@ -2,13 +2,18 @@ import type { Clock, Logger, Meter } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { JournalWriter } from "../documents/journal.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
-import type { FactFold } from "../facts/fact-fold.ts";
-import type { BatchMark, Life } from "../facts/life.ts";
+import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import { FactOpsWriter } from "../facts/fact-ops.ts";
+import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
+import { FeedLife } from "./feed-life.ts";
 import { checkFeedLimits, type FeedReaderLimits } from "./feed-limits.ts";
-import { TargetFeedReader } from "./target-feed-reader.ts";
+import { FeedWriter } from "./feed-writer.ts";
+import { type KeptEntry, KeptRecords, lastMessageOf } from "./kept-records.ts";
+import { OwnClaim } from "./own-claim.ts";
+import { lastSequenceOf, planTakeover } from "./plan-takeover.ts";
 
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<
@@ -103,4 +108,290 @@ export interface FeedReaderDescription {
 /** @throws RangeError for limits that are no positive numbers */
 export function createFeedReader(options: FeedReaderOptions): FeedReader {
   return new TargetFeedReader(options, checkFeedLimits(options.limits));
+}
+
+class TargetFeedReader implements FeedReader {
+  readonly sink: LedgerSink;
+  readonly #options: FeedReaderOptions;
+  readonly #limits: FeedReaderLimits;
+  readonly #ops: FactOpsWriter;
+  readonly #claim: OwnClaim;
+  readonly #writer: FeedWriter;
+  readonly #kept: KeptRecords;
+  #wanted: FeedReaderRole = "none";
+  #run: FeedLife;
+  /** The last message that was read, or is known to be lost. */
+  #readTo: number | undefined;
+  #isComplete = false;
+  #isWriting = false;
+  /** Another router has taken the feed over, and nobody has given it back. */
+  #hasYielded = false;
+  /** The fold tells of its changes while it is being changed from here. */
+  #isBusy = false;
+
+  constructor(options: FeedReaderOptions, limits: FeedReaderLimits) {
+    const { key: target, journal, stamp, claimsOf, index, slots } = options;
+    this.#options = options;
+    this.#limits = limits;
+    this.#run = new FeedLife(undefined, this.#state());
+    this.#kept = new KeptRecords(limits);
+    this.#claim = new OwnClaim({ target, journal, stamp, claimsOf });
+    this.#writer = new FeedWriter(options, limits);
+    this.#ops = new FactOpsWriter({
+      isUnambiguous: (tier, low, high) =>
+        this.#writer.isLevel && index.findByLow(slots.find(target), tier, low) === 1 && index.foundHigh === high,
+    });
+    this.sink = this.#ops;
+  }
+
+  get role(): FeedReaderRole {
+    if (this.#wanted === "none") return "none";
+    return this.#claim.isPosted ? "owner" : "backup";
+  }
+
+  batch(mark: BatchMark, isComplete: boolean): void {
+    const ops = this.#ops.finish();
+    const { newest } = this.#run.marks;
+    if (newest && mark.sequence <= newest.sequence) return;
+    if (this.#readTo !== undefined && mark.sequence > this.#readTo + 1) this.gap(this.#readTo + 1, mark.sequence - 1);
+    this.#run.marks.add(mark);
+    this.#readTo = mark.sequence;
+    this.#isComplete = isComplete;
+    // What the ledger knows without any role is not kept, but must not be taken for nothing later.
+    if (this.#wanted === "none") return;
+    this.#take({ kind: "record", ...mark, isComplete, ops });
+    if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
+  }
+
+  gap(from: number, to: number): void {
+    if (this.#run.marks.newest === undefined || to < from) return;
+    this.#readTo = Math.max(this.#readTo ?? to, to);
+    this.#isComplete = false;
+    if (this.#wanted !== "none") this.#take({ kind: "gap", from, to });
+  }
+
+  newLife(): void {
+    if (this.#wanted !== "owner") this.#claim.withdraw();
+    this.#run = new FeedLife(this.#run.lastId, this.#state());
+    this.#ops.begin();
+    this.#pause();
+    this.#readTo = undefined;
+    this.#isComplete = false;
+  }
+
+  worth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
+    this.#claim.setWorth(worth, state, reason, unusable);
+    this.#advance();
+  }
+
+  unknownRemovals(count: number): void {
+    this.#writer.unknownRemovals += count;
+  }
+
+  setRole(role: FeedReaderRole): void {
+    this.#wanted = role;
+    this.#hasYielded = false;
+    if (role === "none") {
+      this.#claim.withdraw();
+      this.#pause();
+    } else if (role === "owner" && this.#claim.rival) this.#claim.post();
+    else if (role === "backup" && !this.#isWriting) this.#claim.withdraw();
+    this.#advance();
+  }
+
+  foldChanged(): void {
+    this.#writer.isLevel = false;
+    // Nobody but this reader says what the engine runs: until it has seen that itself, it does not answer for the facts.
+    if (this.#isWriting && !this.#isBusy && !this.#run.isCurrent(this.#state())) this.#isWriting = false;
+    this.#advance();
+  }
+
+  claimSeen(origin: Origin, claim: FeedClaim): void {
+    this.#claim.seen(origin, claim);
+  }
+
+  factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
+    if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
+    if (this.#isWriting) return;
+    for (const entry of entries) if (entry.kind === "cut") this.#writer.settle(life, entry.sequence);
+  }
+
+  maintain(): void {
+    if (this.#wanted === "none") return;
+    const state = this.#state();
+    if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
+      this.#isWriting = false;
+      this.#advance();
+      return;
+    }
+    this.#busy(() => {
+      const isLacking = state.progress === "loading" || !state.isComplete;
+      if (isLacking && this.#isComplete && this.#replace()) return;
+      this.#writer.maintain(state);
+    });
+  }
+
+  stop(): void {
+    this.setRole("none");
+    this.#options.onStop?.();
+  }
+
+  describe(): FeedReaderDescription {
+    return {
+      role: this.role,
+      ...this.#run.describe(),
+      isComplete: this.#isComplete,
+      keptRecords: this.#kept.count,
+      keptBytes: this.#kept.byteLength,
+      ...this.#writer.describe(),
+    };
+  }
+
+  #state(): FoldState | undefined {
+    return this.#options.fold.state(this.#options.key);
+  }
+
+  /** Does something that changes the fold, unless such a thing is being done. */
+  #busy(work: () => void): void {
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    try {
+      work();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  #pause(): void {
+    this.#kept.clear();
+    this.#writer.begin(0);
+    this.#isWriting = false;
+  }
+
+  #take(entry: KeptEntry): void {
+    const state = this.#isWriting ? this.#state() : undefined;
+    if (!this.#isWriting || !state || !this.#run.isCurrent(state)) {
+      this.#isWriting = false;
+      this.#kept.push(entry);
+      if (entry.kind === "record") this.#advance();
+      return;
+    }
+    const isKnown = lastMessageOf(entry) <= lastSequenceOf(state) && (!this.#isComplete || state.isComplete);
+    const { rival } = this.#claim;
+    if (rival && (rival.hasWritten || isKnown)) {
+      this.#kept.push(entry);
+      this.#yield();
+      return;
+    }
+    this.#busy(() => {
+      if (!isKnown) this.#writer.write(this.#run.current!, [entry]);
+      this.#kept.restartAfter(lastMessageOf(entry));
+      this.#writer.look(this.#run.marks.newest);
+    });
+  }
+
+  #yield(): void {
+    this.#options.logger.info("another router has taken a feed over", { target: this.#options.key });
+    this.#writer.meters.yielded();
+    this.#claim.withdraw();
+    this.#hasYielded = true;
+    this.#isWriting = false;
+    this.#writer.begin(0);
+  }
+
+  /** Sees where the fold is, and takes over where this router should or can do better. */
+  #advance(): void {
+    if (this.#wanted === "none" || this.#isWriting || this.#isBusy) return;
+    this.#busy(() => {
+      const state = this.#state();
+      const isKnown = this.#run.adopt(state);
+      if (isKnown && state) this.#follow(state);
+      if (this.#claim.rival?.hasWritten) this.#yield();
+      // Whoever had taken it over has given it back.
+      if (this.#hasYielded && !this.#claim.hasOthers()) this.#hasYielded = false;
+      if (this.#wanted !== "owner" || this.#hasYielded) {
+        if (isKnown && state && this.#knowsBetter(state)) this.#takeOver(state);
+        return;
+      }
+      const hasRead = this.#run.marks.newest !== undefined;
+      // The first message may name a life that is over; then a later one does.
+      if (!hasRead) this.#claimUnread();
+      else if (isKnown || this.#nameLife() || this.#nameLife()) this.#takeOver(this.#state());
+      this.#claim.setDoubt(hasRead && !this.#run.isCurrent(this.#state()));
+    });
+  }
+
+  #follow(state: FoldState): void {
+    this.#run.follow(state);
+    this.#kept.dropTo(this.#isComplete ? this.#run.completeTo : lastSequenceOf(state));
+    this.#writer.retireOthers(this.#run.current!);
+  }
+
+  #knowsBetter(state: FoldState): boolean {
+    return this.#isComplete && !state.isComplete && this.#run.reaches(state);
+  }
+
+  /** An engine whose history is empty holds nothing: what others have read was of a process before it. */
+  #claimUnread(): void {
+    const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
+    if (life) this.#writer.declareAlone(life);
+    // Whatever the engine says first is later than this, whatever its clock says.
+    if (life) this.#run = new FeedLife(lifeId(life), this.#state());
+    this.#claim.postUnread();
+  }
+
+  /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
+  #nameLife(): boolean {
+    const { clock, key, logger } = this.#options;
+    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isWorthAnything };
+    const life = this.#run.name(this.#state(), moment);
+    if (!life) return false;
+    this.#writer.declare(life);
+    if (!this.#run.beginNamed(life, this.#state())) return false;
+    this.#writer.named(life);
+    logger.info("a new life of an engine", { target: key, life: lifeId(life), after: life.predecessor });
+    return true;
+  }
+
+  #takeOver(state: FoldState | undefined): void {
+    const { earliest, newest } = this.#run.marks;
+    if (!state || !earliest || !newest) return;
+    const facts = { state, earliest, newest, isComplete: this.#isComplete, keptFrom: this.#kept.start };
+    const plan = planTakeover({ ...facts, completeTo: this.#run.completeTo });
+    if (plan.how === "wait") return;
+    if (plan.how === "state") {
+      if (!this.#replace()) return;
+    } else {
+      const entries = this.#kept.since(plan.from);
+      if (plan.gapFrom !== undefined) entries.unshift({ kind: "gap", from: plan.gapFrom, to: plan.from - 1 });
+      const isInherited = !this.#isComplete && state.last !== undefined;
+      this.#writer.begin(isInherited ? this.#writer.countBlocks() : 0);
+      this.#writer.write(this.#run.current!, entries);
+      // What an earlier reader has stated cannot be made whole by records.
+      if (this.#isComplete && !this.#state()?.isComplete) this.#replace();
+    }
+    this.#isWriting = true;
+    this.#kept.restartAfter(newest.sequence);
+    this.#writer.look(newest);
+    this.#writer.meters.takenOver(plan.how);
+    if (this.#claim.isPosted) return;
+    this.#claim.post();
+    this.#options.logger.info("reads a feed for all", { target: this.#options.key, how: plan.how });
+    this.#options.onClaimed?.();
+  }
+
+  /** Makes the state what the ledger holds, unless that is of an earlier message. */
+  #replace(): boolean {
+    const { fold, key: target, tellAll } = this.#options;
+    const mark = this.#run.marks.newest;
+    const life = this.#run.current;
+    const before = this.#state();
+    if (!mark || !life || (before && mark.sequence < lastSequenceOf(before))) return false;
+    this.#writer.declare(life);
+    if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
+    this.#writer.begin(0);
+    const state = this.#state();
+    if (state) this.#writer.cut(state);
+    return true;
+  }
 }

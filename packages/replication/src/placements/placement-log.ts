@@ -6,11 +6,10 @@ import type { Origin } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { createPlacementMeters } from "./placement-meters.ts";
-import { type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-reader.ts";
+import { createRouterNumbers, type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-reader.ts";
 import { maxPlacementTtlMs, maxRunBlocks } from "./placement-record.ts";
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 import { RecordDigest } from "./record-digest.ts";
-import { createRouterNumbers } from "./router-numbers.ts";
 
 export interface PlacementLogOptions {
   /** This life of this router. */

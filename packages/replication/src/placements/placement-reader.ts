@@ -1,19 +1,17 @@
-import type { Clock } from "@espalier/common";
+import type { Clock, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { FeedDeclaration } from "../documents/journal.ts";
-import type { Life } from "../facts/life.ts";
+import { type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import { type HybridClock, stampMs } from "./hybrid-clock.ts";
-import { isOlderLife } from "./older-life.ts";
 import { readPlacementItem } from "./placement-item.ts";
 import type { PlacementMeters, PlacementOutcome } from "./placement-meters.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
 import { ReadRuns } from "./read-runs.ts";
 import { RecordDigest } from "./record-digest.ts";
 import { bindingHash, placementHash } from "./record-hash.ts";
-import type { RouterNumbers } from "./router-numbers.ts";
 
 /** Bytes of the runs of all journals. */
 export const maxRunBytes = 268_435_456;
@@ -152,4 +150,42 @@ export class PlacementReader {
     }
     this.#options.meters.runBytes(this.#runBytes);
   }
+}
+
+/** Whether a life that somebody declared ended before the newest one that is known here began. */
+function isOlderLife(declared: Life, newest: Life): boolean {
+  const declaredId = lifeId(declared);
+  const newestId = lifeId(newest);
+  if (declaredId === newestId || declared.predecessor === newestId) return false;
+  if (newest.predecessor === declaredId) return true;
+  if (declared.timestampUs !== newest.timestampUs) return declared.timestampUs < newest.timestampUs;
+  if (declared.sequence !== newest.sequence) return declared.sequence < newest.sequence;
+  return declared.checksum < newest.checksum;
+}
+
+/** Routers that are told apart; of further ones it is not known which they are. */
+export const maxNumberedRouters = 4_096;
+
+/** Small numbers for other routers, which the index keeps with what they placed. 0 is this router. */
+export interface RouterNumbers {
+  /** The same for the same router, whatever its life. */
+  numberOf(router: RouterId): number;
+  routerOf(number: number): RouterId | undefined;
+}
+
+/** @param capacity routers that get a number of their own */
+export function createRouterNumbers(capacity: number = maxNumberedRouters): RouterNumbers {
+  const numbers = new Map<RouterId, number>();
+  const routers: RouterId[] = [];
+  return {
+    numberOf(router) {
+      const known = numbers.get(router);
+      if (known !== undefined) return known;
+      // The number after the last stands for all others.
+      if (routers.length >= capacity) return capacity + 1;
+      numbers.set(router, routers.push(router));
+      return routers.length;
+    },
+    routerOf: (number) => routers[number - 1],
+  };
 }

@@ -2,11 +2,51 @@ import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
-import { canBeOutbid, type FeedClaim, type FeedWorth, type PostedClaim } from "../feeds/feed-claim.ts";
+import { canBeOutbid, type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
-import { ClaimBoard } from "./claim-board.ts";
+
+/** The claims of all journals, by target. */
+export class ClaimBoard {
+  readonly #byTarget = new Map<string, Map<string, PostedClaim>>();
+
+  set(origin: Origin, target: string, claim: FeedClaim | undefined): void {
+    const key = originKey(origin);
+    const claims = this.#byTarget.get(target);
+    if (claim === undefined) {
+      claims?.delete(key);
+      if (claims?.size === 0) this.#byTarget.delete(target);
+    } else if (claims) claims.set(key, { origin, claim });
+    else this.#byTarget.set(target, new Map([[key, { origin, claim }]]));
+  }
+
+  /** @returns the targets whose claims changed */
+  dropOrigin(origin: Origin): readonly string[] {
+    const key = originKey(origin);
+    const dropped = [...this.#byTarget].flatMap(([target, claims]) => (claims.has(key) ? [target] : []));
+    for (const target of dropped) this.set(origin, target, undefined);
+    return dropped;
+  }
+
+  of(target: string): readonly PostedClaim[] {
+    const claims = this.#byTarget.get(target);
+    return claims ? [...claims.values()] : [];
+  }
+
+  /** The claim that holds among those for which `counts`: the latest, of equal ones that of the lower router id. */
+  holder(target: string, counts: (origin: Origin) => boolean): PostedClaim | undefined {
+    let best: PostedClaim | undefined;
+    for (const posted of this.#byTarget.get(target)?.values() ?? []) {
+      if (counts(posted.origin) && (best === undefined || !holdsAgainst(best, posted))) best = posted;
+    }
+    return best;
+  }
+
+  targets(): Iterable<string> {
+    return this.#byTarget.keys();
+  }
+}
 
 export interface FeedDeskOptions {
   readonly fold: Pick<FactFold, "state">;

@@ -1,8 +1,7 @@
 import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { JournalStats } from "../documents/journal.ts";
-import type { JournalLimits } from "../documents/journal-limits.ts";
-import type { Journals } from "../documents/journal-store.ts";
+import type { JournalLimits, Journals } from "../documents/journal-store.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";

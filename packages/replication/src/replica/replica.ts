@@ -1,35 +1,32 @@
-import type { Cancel } from "@espalier/common";
+import type { Cancel, Clock, RouterId } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
-import type { JournalObserver } from "../documents/journal.ts";
+import type { JournalObserver, JournalStore, JournalWriter } from "../documents/journal.ts";
 import { createJournalStore, type Journals } from "../documents/journal-store.ts";
 import { createFactFold } from "../facts/create-fact-fold.ts";
-import type { FactEntry } from "../facts/fact-entry.ts";
-import type { FactFold } from "../facts/fact-fold.ts";
+import type { CutEntry, FactEntry } from "../facts/fact-entry.ts";
+import type { FactFold, FoldStatement } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
-import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
+import type { FeedClaim, FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
+import type { LoadExchange } from "../load/load-exchange.ts";
 import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
 import { joinNoteExchanges } from "../notes/join-note-exchanges.ts";
+import type { NoteExchange } from "../notes/note-exchange.ts";
 import { noteKind } from "../notes/note-frame.ts";
 import { createNotePlane, type NotePlane } from "../notes/note-plane.ts";
-import type { Origin } from "../origin.ts";
+import { type Origin, originKey } from "../origin.ts";
 import { type Bindings, createBindings } from "../placements/bindings.ts";
 import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.ts";
 import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
-import { createRegistry, type Registry } from "../registry/registry.ts";
-import type { Member, ReplicaPorts } from "../replica-ports.ts";
+import { createRegistry, type Registry, type RegistryDocument } from "../registry/registry.ts";
+import type { Member, ReplicaPorts, SnapshotSink } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
-import { createBackendPorts, loadingTargets } from "./backend-ports.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
-import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
+import { createDeadJournals, type DeadJournals, JournalCoverage } from "./dead-journals.ts";
 import { FeedDesk } from "./feed-desk.ts";
-import { JournalCoverage } from "./journal-coverage.ts";
 import type { Replica, ReplicaDescription, ReplicaOptions } from "./replica-api.ts";
-import { shareRegistry } from "./shared-registry.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
-import { createTouchingJournal, type TouchingJournal } from "./touching-journal.ts";
-import { createWelcome, type Welcome } from "./welcome.ts";
 
 const upkeepMs = 1_000;
 const defaultTickMs = 15;
@@ -282,4 +279,204 @@ class JournaledReplica implements Replica {
     for (const reader of [...this.#desk.readers]) reader.setRole("none");
     this.#desk.dropOrigin(origin);
   }
+}
+
+export interface BackendPortsParts {
+  readonly store: JournalStore;
+  readonly fold: FactFold;
+  readonly load: LoadExchange;
+  readonly notes: NoteExchange;
+  readonly requests: SnapshotRequests;
+  /** Targets whose events this router journals. */
+  readonly ownedTargets: () => Iterable<string>;
+  readonly renewEpoch: (above: number) => void;
+}
+
+/** The replica as those see it who carry what it shares. */
+function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
+  const { store, fold, load, notes, requests, ownedTargets, renewEpoch } = parts;
+  return {
+    get origin() {
+      return store.own.origin;
+    },
+    documents: store,
+    load,
+    notes,
+    snapshots: {
+      exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
+      beginImport(): SnapshotSink {
+        const opened = fold.beginImport();
+        let isOpen = true;
+        const close = (): void => {
+          if (isOpen) requests.importEnded();
+          isOpen = false;
+        };
+        requests.importBegun();
+        return {
+          frame: (bytes) => opened.frame(bytes),
+          end() {
+            const done = opened.end();
+            close();
+            return done;
+          },
+          abort() {
+            if (isOpen) opened.abort();
+            close();
+          },
+        };
+      },
+      onRequest: requests.onRequest,
+      unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
+    },
+    statements(): readonly FoldStatement[] {
+      const stated: FoldStatement[] = [];
+      for (const target of ownedTargets()) {
+        const statement = fold.statement(target);
+        if (statement) stated.push(statement);
+      }
+      return stated;
+    },
+    compareStatement: (statement, from) => void fold.compare(statement, from),
+    highestEpoch: (router: RouterId) => store.highestEpoch(router),
+    renewEpoch,
+  };
+}
+
+/** Targets that wait for a snapshot. */
+function loadingTargets(fold: FactFold): readonly string[] {
+  return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
+}
+
+/** What the parts of a replica write to. */
+export type TouchingJournal = Pick<
+  JournalWriter,
+  | "declareFeed"
+  | "placingFeed"
+  | "declarationOf"
+  | "claim"
+  | "unclaim"
+  | "claims"
+  | "writeFact"
+  | "settle"
+  | "retireFeed"
+  | "retireFeedsOf"
+  | "writePlacements"
+  | "keepPlacements"
+  | "holdsPlacements"
+  | "opsSinceCut"
+  | "origin"
+>;
+
+/**
+ * The own journal of the moment, which sees to it that what is written is committed.
+ *
+ * @param touch called whenever something is pending
+ * @param claimed told of the own claims, which nobody else tells of
+ * @param cutWritten told of the own cuts, likewise
+ */
+function createTouchingJournal(
+  own: () => JournalWriter,
+  touch: () => void,
+  claimed: (target: string, claim: FeedClaim | undefined) => void,
+  cutWritten: (cut: CutEntry) => void,
+): TouchingJournal {
+  return {
+    get origin() {
+      return own().origin;
+    },
+    get claims() {
+      return own().claims;
+    },
+    declareFeed(declaration) {
+      touch();
+      return own().declareFeed(declaration);
+    },
+    placingFeed(declaration) {
+      touch();
+      return own().placingFeed(declaration);
+    },
+    declarationOf: (feed) => own().declarationOf(feed),
+    claim(claim) {
+      touch();
+      own().claim(claim);
+      claimed(claim.target, claim);
+    },
+    unclaim(target) {
+      touch();
+      own().unclaim(target);
+      claimed(target, undefined);
+    },
+    writeFact(entry) {
+      touch();
+      own().writeFact(entry);
+      if (entry.kind === "cut") cutWritten(entry);
+    },
+    settle(feed, sequence) {
+      touch();
+      own().settle(feed, sequence);
+    },
+    retireFeed(feed) {
+      touch();
+      own().retireFeed(feed);
+    },
+    retireFeedsOf(target) {
+      touch();
+      own().retireFeedsOf(target);
+    },
+    writePlacements(item, expiresMs) {
+      return own().writePlacements(item, expiresMs);
+    },
+    keepPlacements: (item, untilMs) => own().keepPlacements(item, untilMs),
+    holdsPlacements: (item) => own().holdsPlacements(item),
+    opsSinceCut: (feed) => own().opsSinceCut(feed),
+  };
+}
+
+/** Feeds with fewer changes since their last cut are not worth another. */
+export const minWelcomeOps = 256;
+/** How long feeds are cut for somebody who has just come. */
+export const welcomeMs = 500;
+
+/**
+ * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot and the journals besides:
+ * what is in both, each feed's owner can cut away before it is sent.
+ */
+export interface Welcome {
+  setMembers(members: readonly Member[]): void;
+  isCutWanted(opsSinceCut: number): boolean;
+}
+
+/** @param touch called when feeds should be cut now */
+export function createWelcome(clock: Clock, touch: () => void): Welcome {
+  let known = new Set<string>();
+  let untilMs = Number.NEGATIVE_INFINITY;
+  return {
+    setMembers(members) {
+      const alive = new Set(members.flatMap(({ origin, state }) => (state === "alive" ? [originKey(origin)] : [])));
+      const hasNew = [...alive].some((key) => !known.has(key));
+      known = alive;
+      if (!hasNew) return;
+      untilMs = clock.nowMs() + welcomeMs;
+      touch();
+    },
+    isCutWanted: (ops) => ops >= minWelcomeOps && clock.nowMs() < untilMs,
+  };
+}
+
+/** Lets the registry's documents take part in the exchange: the present one, and the next while all move to it. */
+export function shareRegistry(registry: Registry, store: Journals): void {
+  const attached = new Map<string, Cancel>();
+  const follow = ({ name, doc, isOpen }: RegistryDocument): void => {
+    if (isOpen && !attached.has(name)) attached.set(name, store.attachShared(name, doc));
+    else if (!isOpen) {
+      attached.get(name)?.();
+      attached.delete(name);
+    }
+  };
+  for (const document of registry.documents()) follow(document);
+  registry.onDocument(follow);
+  store.onUnknown((name) => {
+    const doc = registry.open(name);
+    if (doc) follow({ name, doc, isOpen: true });
+  });
 }

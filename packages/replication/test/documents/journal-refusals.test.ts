@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import { maxStatementLength } from "../../src/documents/journal-log.ts";
 import { journalClient } from "../../src/documents/journal-name.ts";
-import { DocumentFullError } from "../../src/documents/read-or-refuse.ts";
+import { DocumentFullError } from "../../src/documents/journal-store.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import {
   claimOf,

@@ -2,7 +2,6 @@ import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import { createContentSum } from "../../src/documents/content-sum.ts";
-import { DroppedJournals } from "../../src/documents/dropped-journals.ts";
 import { itemKind } from "../../src/documents/journal-log.ts";
 import {
   journalClient,
@@ -10,6 +9,7 @@ import {
   maxDocumentNameLength,
   parseJournalName,
 } from "../../src/documents/journal-name.ts";
+import { DroppedJournals } from "../../src/documents/journal-store.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
 import { originOf } from "./journal-fixtures.ts";
 

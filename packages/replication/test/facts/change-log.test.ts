@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createPrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import { ChangeLog } from "../../src/facts/change-log.ts";
+import { ChangeLog } from "../../src/facts/kept-state.ts";
 
 const slot = 0;
 const wordsOf = (blocks: readonly number[]): Uint32Array =>

@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, it } from "vitest";
-import { SequenceRanges } from "../../src/facts/sequence-ranges.ts";
+import { SequenceRanges } from "../../src/facts/fold-track.ts";
 import type { Origin } from "../../src/origin.ts";
 import {
   a,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { cutUrgency } from "../../src/feeds/cut-policy.ts";
 import { defaultFeedLimits } from "../../src/feeds/feed-limits.ts";
+import { cutUrgency } from "../../src/feeds/feed-writer.ts";
 import { FeedRig } from "./feed-rig.ts";
 
 describe("when a cut is due", () => {

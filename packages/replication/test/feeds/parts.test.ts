@@ -1,10 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { Life } from "../../src/facts/life.ts";
-import { compareLife } from "../../src/feeds/compare-life.ts";
+import { compareLife, MarkHistory, maxKnownMarks } from "../../src/feeds/feed-life.ts";
 import { checkFeedLimits, defaultFeedLimits } from "../../src/feeds/feed-limits.ts";
 import { KeptRecords } from "../../src/feeds/kept-records.ts";
-import { MarkHistory, maxKnownMarks } from "../../src/feeds/mark-history.ts";
 import { planTakeover } from "../../src/feeds/plan-takeover.ts";
 
 const startUs = 1_700_000_000_000_000;

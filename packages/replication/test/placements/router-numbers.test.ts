@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createRouterNumbers, maxNumberedRouters } from "../../src/placements/router-numbers.ts";
+import { createRouterNumbers, maxNumberedRouters } from "../../src/placements/placement-reader.ts";
 
 const router = (at: number) => asRouterId(`router-${at}`);
 

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { ClaimBoard } from "../../src/replica/claim-board.ts";
+import { ClaimBoard } from "../../src/replica/feed-desk.ts";
 import { claimOf, originOf } from "../documents/journal-fixtures.ts";
 
 const everybody = () => true;

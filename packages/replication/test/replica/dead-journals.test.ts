@@ -1,8 +1,7 @@
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { createDeadJournals, maxDeadJournals } from "../../src/replica/dead-journals.ts";
-import { JournalCoverage } from "../../src/replica/journal-coverage.ts";
+import { createDeadJournals, JournalCoverage, maxDeadJournals } from "../../src/replica/dead-journals.ts";
 import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 import { chainOf, createNode, join, type Node, store, tellMembers } from "./replica-pair.ts";
 

@@ -3,7 +3,7 @@ import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import type { FactEntry, GapEntry } from "../../src/facts/fact-entry.ts";
 import { lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
-import { JournalCoverage } from "../../src/replica/journal-coverage.ts";
+import { JournalCoverage } from "../../src/replica/dead-journals.ts";
 import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 
 const dead = originOf("dead");

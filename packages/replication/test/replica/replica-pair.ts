@@ -1,7 +1,7 @@
 import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { VirtualTime } from "@espalier/testing";
-import type { JournalLimits } from "../../src/documents/journal-limits.ts";
+import type { JournalLimits } from "../../src/documents/journal-store.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import type { Origin } from "../../src/origin.ts";

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";
 import { createRegistry, type Registry } from "../../src/registry/registry.ts";
-import { shareRegistry } from "../../src/replica/shared-registry.ts";
+import { shareRegistry } from "../../src/replica/replica.ts";
 
 interface Router {
   readonly store: Journals;

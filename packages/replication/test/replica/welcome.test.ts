@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createWelcome, minWelcomeOps, welcomeMs } from "../../src/replica/welcome.ts";
+import { createWelcome, minWelcomeOps, welcomeMs } from "../../src/replica/replica.ts";
 import type { Member } from "../../src/replica-ports.ts";
 import { chainOf, createNode, join, store, tellMembers } from "./replica-pair.ts";
 

@@ -4,11 +4,15 @@ import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-frames.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
-import { decodeBlobHeader, encodeBlobHeader } from "../src/redis/blob-header.ts";
 import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../src/redis/control-message.ts";
+import {
+  decodeBlobHeader,
+  decodeStreamEntry,
+  encodeBlobHeader,
+  encodeStreamEntry,
+} from "../src/redis/journal-codec.ts";
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
-import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/load-envelope.ts";
-import { decodeStreamEntry, encodeStreamEntry } from "../src/redis/stream-entry.ts";
+import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/message-channels.ts";
 import { decodeGoodbye, decodeReject, encodeGoodbye, encodeReject } from "../src/wire/endings.ts";
 import { decodeHello, decodeVersions, encodeHello, maxNameBytes } from "../src/wire/hello.ts";
 import { channelOf, decodeCredit, encodeCredit, encodeData } from "../src/wire/link-frames.ts";

@@ -1,9 +1,8 @@
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
-import { decodeBlobHeader, encodeBlobHeader } from "./blob-header.ts";
+import { decodeBlobHeader, decodeStreamEntry, encodeBlobHeader, encodeStreamEntry } from "./journal-codec.ts";
 import type { RedisLimits } from "./redis-limits.ts";
 import { listOf, type RedisReply } from "./redis-reply.ts";
 import type { RedisSession } from "./redis-session.ts";
-import { decodeStreamEntry, encodeStreamEntry } from "./stream-entry.ts";
 
 /** Pieces that are read at once. */
 const readPieces = 8;

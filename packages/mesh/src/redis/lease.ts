@@ -1,5 +1,10 @@
-import { asRouterId } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/common";
+import type { Origin, ReplicaPorts } from "@espalier/replication";
+import { pause } from "./pause.ts";
+import type { RedisKeys } from "./redis-keys.ts";
+import type { RedisLimits } from "./redis-limits.ts";
+import { textOf } from "./redis-reply.ts";
+import type { RedisSession } from "./redis-session.ts";
 
 /** What a router says of itself in its lease. */
 export interface Lease {
@@ -13,6 +18,8 @@ export interface Lease {
 }
 
 const maxUnreachable = 65_536;
+/** Between two tries to take over the lease that an earlier life of this router may have left. */
+const claimPollMs = 50;
 
 /**
  * Renews a lease unless another life of the same router holds it. Answers 0 when it does, 1 when the lease was there,
@@ -55,4 +62,96 @@ export function decodeLease(router: string, text: string): Lease {
 
 function isTargets(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.length <= maxUnreachable && value.every((target) => typeof target === "string");
+}
+
+/** `held`: as before; `anew`: it was not there any more; `taken`: another life of this router has it. */
+export type LeaseOutcome = "held" | "anew" | "taken";
+
+export interface LeaseKeeperOptions {
+  readonly replica: Pick<ReplicaPorts, "origin" | "renewEpoch">;
+  /** Whether this router has all that its peers have. */
+  readonly isReady: () => boolean;
+  readonly keys: RedisKeys;
+  readonly limits: RedisLimits;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** The lease that says that this router lives, and that no other may use its id. */
+export class LeaseKeeper {
+  readonly #options: LeaseKeeperOptions;
+  #beat = 0;
+  /** The life that the lease was last renewed for. */
+  #held: Origin | undefined;
+  isDraining = false;
+  unreachable: readonly string[] = [];
+
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes the lease at the start. A lease that lapses was that of an earlier life; one that is renewed meanwhile is that
+   * of another living router.
+   *
+   * @throws EspalierError `mesh_rejected` when another router with this id lives
+   */
+  async claim(session: RedisSession): Promise<void> {
+    const { replica, clock, scheduler, limits } = this.#options;
+    const untilMs = clock.nowMs() + limits.leaseMs + 2 * limits.renewMs;
+    let seen: Lease | undefined;
+    for (;;) {
+      if ((await this.renew(session)) !== "taken") return;
+      const lease = await this.#read(session);
+      const isAlive = lease && seen?.origin.epoch === lease.origin.epoch && lease.beat > seen.beat;
+      if (isAlive || clock.nowMs() >= untilMs) break;
+      seen ??= lease;
+      await pause(scheduler, claimPollMs);
+    }
+    const message = `Another living router has the id ${JSON.stringify(replica.origin.router)}.`;
+    throw new EspalierError("mesh_rejected", message, { param: "mesh.router-id" });
+  }
+
+  async renew(session: RedisSession): Promise<LeaseOutcome> {
+    const { replica, keys, limits, isReady } = this.#options;
+    if (this.#held && this.#held.epoch !== replica.origin.epoch) await this.release(session);
+    if (!this.#held) await this.#riseAbove(session);
+    const { origin } = replica;
+    const said = { isReady: isReady(), isDraining: this.isDraining, unreachable: this.unreachable };
+    const lease = encodeLease({ origin, beat: ++this.#beat, ...said });
+    const args = [String(origin.epoch), lease, String(limits.leaseMs)];
+    const outcome = await session.run("EVAL", renewScript, "1", keys.lease(origin.router), ...args);
+    if (outcome === 0) {
+      this.#held = undefined;
+      return "taken";
+    }
+    this.#held = origin;
+    if (outcome === 1) return "held";
+    await session.run("HSET", keys.epochs, origin.router, String(origin.epoch));
+    return "anew";
+  }
+
+  async release(session: RedisSession): Promise<void> {
+    if (!this.#held) return;
+    const { router, epoch } = this.#held;
+    this.#held = undefined;
+    await session.run("EVAL", releaseScript, "1", this.#options.keys.lease(router), String(epoch));
+  }
+
+  /** An earlier life of this router with the same epoch, or a later one, cannot be told from this life. */
+  async #riseAbove(session: RedisSession): Promise<void> {
+    const { replica, keys } = this.#options;
+    const known = Number(textOf(await session.run("HGET", keys.epochs, replica.origin.router)) ?? Number.NaN);
+    if (Number.isSafeInteger(known) && known >= replica.origin.epoch) replica.renewEpoch(known);
+  }
+
+  async #read(session: RedisSession): Promise<Lease | undefined> {
+    const { router }: Origin = this.#options.replica.origin;
+    const text = textOf(await session.run("GET", this.#options.keys.lease(router)));
+    try {
+      return text === undefined ? undefined : decodeLease(router, text);
+    } catch {
+      return undefined;
+    }
+  }
 }

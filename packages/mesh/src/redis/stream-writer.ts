@@ -1,13 +1,13 @@
 import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
 import { writeBlob } from "./blob.ts";
+import { encodeStreamEntry } from "./journal-codec.ts";
 import { pause } from "./pause.ts";
 import type { CountIncident } from "./redis-incidents.ts";
 import type { RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
 import { isWrongType } from "./redis-reply.ts";
 import type { RedisSession } from "./redis-session.ts";
-import { encodeStreamEntry } from "./stream-entry.ts";
 
 /** Entries that are on their way to Redis at the same time. */
 const maxInFlight = 64;

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { decodeLease, encodeLease } from "../../src/redis/lease.ts";
-import { LeaseKeeper } from "../../src/redis/lease-keeper.ts";
+import { decodeLease, encodeLease, LeaseKeeper } from "../../src/redis/lease.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
 import type { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";

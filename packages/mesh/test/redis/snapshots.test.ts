@@ -1,8 +1,7 @@
 import type { SnapshotRequest } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
-import { SnapshotClient } from "../../src/redis/snapshot-client.ts";
-import { createSnapshotServer, type SnapshotQuestion } from "../../src/redis/snapshot-server.ts";
+import { createSnapshotServer, SnapshotClient, type SnapshotQuestion } from "../../src/redis/snapshots.ts";
 import type { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { keys, makeRedis, makeShared } from "./part-rig.ts";

@@ -1,7 +1,7 @@
 import { ByteWriter } from "@espalier/common";
 import { describe, expect, test } from "vitest";
+import { encodeStreamEntry } from "../../src/redis/journal-codec.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
-import { encodeStreamEntry } from "../../src/redis/stream-entry.ts";
 import { announced, keys, makeReader, makeRedis, makeWriter, writeMany } from "./part-rig.ts";
 
 /** A writer that has published, and a reader that follows it. */

@@ -1,5 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createPrefixMatches } from "@espalier/prefix-index";
+import { fixedSeeds, randomRuns } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import type { FactRecord } from "../../src/facts/fact-entry.ts";
 import { maxSnapshotTargets, readSnapshotFrame, writeSnapshotFrame } from "../../src/facts/snapshot-codec.ts";
@@ -63,7 +64,7 @@ describe("snapshots", () => {
   });
 
   it("give the exact state although it changes while they are read and taken", () => {
-    for (let seed = 0; seed < 8; seed++) {
+    for (const seed of fixedSeeds(8)) {
       const random = createSeededRandom(seed);
       const source = createFoldHarness();
       const joiner = createFoldHarness();
@@ -161,7 +162,7 @@ describe("snapshots of open targets", () => {
   }
 
   it("are of the moment of the gap, although the targets change while they are read", () => {
-    for (let seed = 0; seed < 4; seed++) {
+    for (const seed of fixedSeeds(4)) {
       const random = createSeededRandom(seed);
       const { source, following } = openSource(random);
       const joiner = createFoldHarness();
@@ -340,7 +341,7 @@ describe("snapshot frames", () => {
     ]);
     const frames = [...source.fold.exportFrames(frameBytes)];
     const random = createSeededRandom(5);
-    for (let round = 0; round < 1_500; round++) {
+    for (let round = randomRuns(1_500); round > 0; round--) {
       const { fold, index } = createFoldHarness({ maxTargets: 2 });
       const snapshot = fold.beginImport();
       const broken = random.integer(frames.length);

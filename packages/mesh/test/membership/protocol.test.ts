@@ -1,10 +1,11 @@
-import { asRouterId, createSeededRandom, EspalierError, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, createSeededRandom, EspalierError, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Link, LinkEnd } from "../../src/link/link.ts";
 import type { MemberRecord } from "../../src/membership/member-record.ts";
 import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
 import { decodeMembership, encodeMembership, type MembershipMessage } from "../../src/membership/membership-frames.ts";
+import { createCountingMeter } from "../counting-meter.ts";
 import { createMesh, namesOf } from "./network.ts";
 
 /** A peer that the test speaks for. */
@@ -38,7 +39,7 @@ function recordOf(name: string, incarnation: number, links: readonly string[], m
 }
 
 /** One router, "self", of which everything around it is the test's. */
-function createSingle(limits = {}): Single {
+function createSingle(limits = {}, meter: Meter = silentMeter): Single {
   const time = createVirtualTime();
   const dialed: string[] = [];
   const forgotten: string[] = [];
@@ -97,7 +98,7 @@ function createSingle(limits = {}): Single {
     cpuMs: () => 0,
     dial: (address) => dialed.push(address),
     forget: (address) => forgotten.push(address),
-    meter: silentMeter,
+    meter,
     logger: silentLogger,
     limits,
   });
@@ -428,6 +429,56 @@ test("peers whose digests differ get the whole table, at growing intervals", () 
   }
   expect(tables).toBeGreaterThanOrEqual(4);
   expect(tables).toBeLessThanOrEqual(7);
+});
+
+test("a peer that has just come gets all that is known, its own record apart", () => {
+  const single = createSingle();
+  single.peer("p").say({ kind: "records", records: [recordOf("p", 3, ["self", "x"]), recordOf("x", 2, ["p"])] });
+  single.time.advance(100);
+  const late = single.peer("late");
+  const [whole] = late.take("records");
+  expect(whole?.records.map(({ origin }) => origin.router).sort()).toEqual(["p", "self", "x"]);
+});
+
+test("a peer that has just got the whole table does not get it again within a second, whatever its digest", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.time.advance(100);
+  peer.sent.splice(0);
+  peer.say({ kind: "ping", number: 1, digest: 0 });
+  expect(peer.take("records")).toEqual([]);
+  single.time.advance(1_000);
+  peer.say({ kind: "ping", number: 2, digest: 0 });
+  expect(peer.take("records")).toHaveLength(1);
+});
+
+test("what others know of this router is answered only when it is ahead of what this router has said", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.time.advance(100);
+  const said = peer.take("records").flatMap(({ records }) => records);
+  const { incarnation } = said.findLast(({ origin }) => origin.router === "self")!;
+  const tell = (ahead: number, epoch = 1): number[] => {
+    const record = { ...recordOf("self", incarnation + ahead, []), origin: originOf("self", epoch) };
+    peer.say({ kind: "records", records: [record] });
+    single.time.advance(50);
+    return peer.take("records").flatMap(({ records }) => records.map((one) => one.incarnation));
+  };
+  expect(tell(0)).toEqual([]);
+  expect(tell(5, 0), "of an earlier life").toEqual([]);
+  expect(tell(5)).toEqual([incarnation + 6]);
+});
+
+test("members are counted by state", () => {
+  const meter = createCountingMeter();
+  const single = createSingle({}, meter);
+  const counts = () => ["alive", "suspect", "down", "left"].map((state) => meter.value("espalier_mesh_members", state));
+  const peer = single.peer("p");
+  single.peer("q");
+  single.time.advance(100);
+  expect(counts()).toEqual([2, 0, 0, 0]);
+  peer.say({ kind: "records", records: [recordOf("p", 3, ["self"], { hasLeft: true })] });
+  expect(counts()).toEqual([1, 0, 0, 1]);
 });
 
 test("its own address is not dialed again", () => {

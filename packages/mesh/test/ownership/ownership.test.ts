@@ -1,9 +1,10 @@
-import { asRouterId, silentLogger, silentMeter } from "@espalier/common";
-import type { FeedWorth, Member } from "@espalier/replication";
+import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
+import type { FeedWorth, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/candidates.ts";
 import { createOwnership, maxOwnedTargets } from "../../src/ownership/ownership.ts";
+import { createCountingMeter } from "../counting-meter.ts";
 import { Fleet, targetsOf } from "./fleet.ts";
 
 const names = ["a", "b", "c", "d", "e"];
@@ -248,6 +249,80 @@ test("a nominee that makes no claim for 1 s loses its turn", () => {
   const ownerAts = Array.from({ length: 7 - rank! }, (_, index) => `owner at ${(rank! + index) * 1_000}`);
   expect(roles).toEqual([...backupFirst, ...ownerAts]);
   expect(logger.lines.filter(({ message }) => message === "feeds have no reader")).toHaveLength(1);
+});
+
+/** One router, "self", in whose eyes the test says who the others are and what they claim. */
+function ownershipOf(members: readonly Member[], claims: () => readonly PostedClaim[], meter: Meter = silentMeter) {
+  const time = createVirtualTime();
+  const roles: string[] = [];
+  let asked = 0;
+  const ownership = createOwnership({
+    self: () => ({ router: asRouterId("self"), epoch: 1 }),
+    ...{ clock: time.clock, scheduler: time.scheduler, meter, logger: silentLogger },
+    members: () => members,
+    claims: () => {
+      asked += 1;
+      return claims();
+    },
+    onRole: (target, role) => roles.push(`${target} ${role} at ${time.clock.nowMs()}`),
+  });
+  return { time, ownership, roles, asked: () => asked };
+}
+
+const memberOf = (name: string, state: Member["state"] = "alive"): Member => {
+  const origin = { router: asRouterId(name), epoch: 1 };
+  return { origin, state, isDraining: false, isLinked: true, unreachable: [] };
+};
+
+const claimOf = (name: string, stamp: number, worth: FeedWorth = "complete"): PostedClaim => ({
+  origin: { router: asRouterId(name), epoch: 1 },
+  claim: { target: "t", stamp, worth, state: "live", reason: "", unusable: null },
+});
+
+test("a nominee whose claim does not come to hold is told again every second; a settled feed costs nothing", () => {
+  const target = targetsOf(99).find((each) => nomineeOf(each, ["p", "self"]) === "self")!;
+  let claims = [claimOf("p", 5, "partial")];
+  const { time, ownership, roles, asked } = ownershipOf([memberOf("p")], () => claims);
+  ownership.addTarget(target);
+  ownership.start();
+  time.advance(3_000);
+  ownership.setWorth(target, "complete");
+  time.advance(2_100);
+  expect(roles).toEqual([`${target} backup at 0`, ...[3_000, 4_000, 5_000].map((ms) => `${target} owner at ${ms}`)]);
+  claims = [claimOf("self", 6)];
+  ownership.claimsChanged(target);
+  const settled = asked();
+  time.advance(10_000);
+  expect(asked()).toBe(settled);
+  expect(roles).toHaveLength(4);
+  ownership.stop();
+});
+
+test("a claim of a router that is suspected holds, for it may still read", () => {
+  const members = [memberOf("p", "suspect")];
+  const { ownership } = ownershipOf(members, () => [claimOf("p", 5)]);
+  ownership.addTarget("t");
+  ownership.start();
+  expect(ownership.ownerOf("t")).toBe("p");
+  members[0] = memberOf("p", "down");
+  ownership.membersChanged();
+  expect(ownership.ownerOf("t")).toBeUndefined();
+  ownership.stop();
+});
+
+test("a feed whose reader becomes another router is counted, and its first reader is not", () => {
+  const meter = createCountingMeter();
+  let claims: PostedClaim[] = [];
+  const { ownership } = ownershipOf([memberOf("p"), memberOf("q")], () => claims, meter);
+  const moves = () => meter.value("espalier_mesh_feed_moves_total");
+  ownership.addTarget("t");
+  ownership.start();
+  for (const [at, claim] of [claimOf("p", 5), claimOf("q", 6), claimOf("q", 7)].entries()) {
+    claims = [claim];
+    ownership.claimsChanged("t");
+    expect(moves()).toBe(Math.min(at, 1));
+  }
+  ownership.stop();
 });
 
 test("of two claims the later holds, of equal ones that of the lower id", () => {

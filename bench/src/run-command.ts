@@ -3,6 +3,7 @@ import { eventsSuite } from "./suites/events.ts";
 import { failuresSuite } from "./suites/failures.ts";
 import { hashSuite } from "./suites/hash.ts";
 import { joinSuite } from "./suites/join.ts";
+import { linksSuite } from "./suites/links.ts";
 import { peersSuite } from "./suites/peers.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
@@ -30,6 +31,7 @@ const suites: readonly Suite[] = [
   proxySuite,
   peersSuite,
   replicationSuite,
+  linksSuite,
   convergenceSuite,
   joinSuite,
   twoTurnSuite,

@@ -1,6 +1,6 @@
 import { createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
-import { createMemoryNetwork, createMesh } from "@espalier/mesh";
-import { createVirtualTime } from "@espalier/testing";
+import { createMesh } from "@espalier/mesh";
+import { createMemoryNetwork, createVirtualTime } from "@espalier/testing";
 import { clusterOptions, type Environment } from "./environment.ts";
 
 /** An address for every name of one letter, so that no resolver is asked. */

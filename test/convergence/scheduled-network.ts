@@ -1,5 +1,4 @@
-import type { Random } from "@espalier/common";
-import type { Connection, ConnectionEnd, ConnectionObserver, Transport } from "@espalier/mesh";
+import type { Connection, ConnectionEnd, ConnectionObserver, Random, Transport } from "@espalier/common";
 
 type DialObserver = Parameters<Transport["dial"]>[1];
 

@@ -52,6 +52,7 @@ export function watchPorts(
     },
     load: {
       onFrame: (listener) => load.onFrame(listener),
+      setPeerCount: (count) => load.setPeerCount(count),
       fullFrame: () => load.fullFrame(),
       relayFrames: () => load.relayFrames(),
       hasAllOf: (origin) => load.hasAllOf(origin),

@@ -1,6 +1,5 @@
 import { createSeededRandom, silentLogger } from "@espalier/common";
-import { createMemoryNetwork } from "@espalier/mesh";
-import { createVirtualTime } from "@espalier/testing";
+import { createMemoryNetwork, createVirtualTime } from "@espalier/testing";
 import { type MeshNode, startMeshNode } from "../mesh-node/mesh-node.ts";
 import type { Figures } from "../support/median-spread.ts";
 

@@ -70,4 +70,12 @@ export {
   type TraceParent,
   type Tracer,
 } from "./tracer.ts";
+export {
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  drainMarkBytes,
+  maxUntrustedBytes,
+  type Transport,
+} from "./transport.ts";
 export { usageHalfLifeMs } from "./usage-half-life.ts";

@@ -1,25 +1,19 @@
-import type { Cancel, Clock, Logger, Meter, Random, RouterId, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Logger, Meter, Random, Scheduler, Transport } from "@espalier/common";
 import type { Member, ReplicaPorts } from "@espalier/replication";
 import type { Backend, BackendDescription } from "./exchange/backend.ts";
-import { describeMember } from "./exchange/describe-member.ts";
+import { describeMember, PeerRates } from "./exchange/describe-member.ts";
 import { createExchange, type Exchange } from "./exchange/exchange.ts";
-import type { ExchangeLimits } from "./exchange/exchange-limits.ts";
-import { LinkKnowledge } from "./exchange/link-knowledge.ts";
-import { createLoopLag, type LoopLag } from "./exchange/loop-lag.ts";
-import { PeerRates } from "./exchange/peer-rates.ts";
+import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
 import { Readiness } from "./exchange/readiness.ts";
 import { noteCapability } from "./exchange/relay-carrier.ts";
-import type { Channel, DialFailure, Link, LinkEnd, LinkObserver } from "./link/link.ts";
-import type { LinkLimits } from "./link/link-limits.ts";
-import { createLinks } from "./link/link-manager.ts";
+import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver } from "./link/link.ts";
 import type { LinkSecurity, Links } from "./link/links.ts";
+import { createLinks } from "./link/links.ts";
+import type { MembershipLimits } from "./membership/membership.ts";
 import { createMembership, type Membership, type MembershipChange } from "./membership/membership.ts";
-import type { MembershipLimits } from "./membership/membership-limits.ts";
-import { createDialList } from "./seeds/dial-list.ts";
-import { resolveHost } from "./seeds/dns-resolver.ts";
-import type { FoundSeeds } from "./seeds/found-seeds.ts";
-import { createSeeds, type Seeds } from "./seeds/seeds.ts";
-import type { Transport } from "./transport/transport.ts";
+import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
+import type { FoundSeeds } from "./seeds/seeds.ts";
+import { createDialList, createSeeds, resolveHost, type Seeds } from "./seeds/seeds.ts";
 
 /** How long peers may take to be found before a router goes on without them. */
 const defaultGraceMs = 3_000;
@@ -74,8 +68,6 @@ export interface Mesh extends Backend {
   readonly kind: "mesh";
   /** Where peers can reach this router, `host:port`; empty before the start. */
   readonly address: string;
-  /** The routers that a router has links to, by its own word. */
-  linksOf(router: RouterId): ReadonlySet<RouterId>;
   /** See `Links`. */
   setSecrets(secrets: readonly string[]): void;
 }
@@ -135,14 +127,13 @@ class RouterMesh implements Mesh, LinkObserver {
       isSelf: (address) => address === this.address,
       isReached: (address) => this.#membership.isReached(address),
     });
-    const knowledge = new LinkKnowledge(clock, (router) => this.#membership.linksOf(router));
     this.#exchange = createExchange({
       ...options,
       peers: {
         get self() {
           return replica.origin;
         },
-        hears: (router, other) => knowledge.hears(router, other),
+        hears: (router, other) => this.#membership.linksOf(router).has(other),
         epochOf: (router) => this.#membership.member(router)?.origin.epoch,
       },
       isLooking: () => this.#readiness.isLooking,
@@ -197,10 +188,6 @@ class RouterMesh implements Mesh, LinkObserver {
   onMembers(listener: () => void): Cancel {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
-  }
-
-  linksOf(router: RouterId): ReadonlySet<RouterId> {
-    return this.#membership.linksOf(router);
   }
 
   setSecrets(secrets: readonly string[]): void {

@@ -1,8 +1,7 @@
 import { createSeededRandom, type Random, silentLogger, silentMeter } from "@espalier/common";
 import type { ReplicaPorts } from "@espalier/replication";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import { createMesh, type Mesh, type MeshOptions } from "../src/mesh.ts";
-import { createMemoryNetwork, type MemoryNetwork } from "../src/transport/memory-network.ts";
 
 export interface ClusterRouter<Replica extends ReplicaPorts> {
   readonly name: string;

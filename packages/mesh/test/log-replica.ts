@@ -45,6 +45,8 @@ export class LogReplica implements ReplicaPorts {
   readonly gone: string[] = [];
   /** Origins that have not told all their gauges yet. */
   readonly untold = new Set<string>();
+  /** To how many peers its gauges go. */
+  peerCount = 0;
   /** Applied updates and pieces, as name and end. */
   readonly applied: string[] = [];
   duplicates = 0;
@@ -153,6 +155,9 @@ export class LogReplica implements ReplicaPorts {
       } catch {
         throw new EspalierError("mesh_frame_invalid");
       }
+    },
+    setPeerCount: (count) => {
+      this.peerCount = count;
     },
     hasAllOf: (origin) => this.gauges.has(originKey(origin)) && !this.untold.has(originKey(origin)),
     originGone: (origin) => {

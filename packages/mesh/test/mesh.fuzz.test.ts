@@ -1,7 +1,7 @@
 import { asRouterId, EspalierError } from "@espalier/common";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-frames.ts";
+import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-transfer.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
 import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../src/redis/control-message.ts";
@@ -13,12 +13,21 @@ import {
 } from "../src/redis/journal-codec.ts";
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
 import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/message-channels.ts";
-import { decodeGoodbye, decodeReject, encodeGoodbye, encodeReject } from "../src/wire/endings.ts";
-import { decodeHello, decodeVersions, encodeHello, maxNameBytes } from "../src/wire/hello.ts";
+import {
+  decodeGoodbye,
+  decodeHello,
+  decodeReject,
+  decodeVersions,
+  encodeGoodbye,
+  encodeHello,
+  encodeProof,
+  encodeReject,
+  maxNameBytes,
+  provedSecret,
+} from "../src/wire/handshake-frames.ts";
 import { channelOf, decodeCredit, encodeCredit, encodeData } from "../src/wire/link-frames.ts";
-import { encodeProof, provedSecret } from "../src/wire/proof.ts";
-import { readDocumentRequest } from "../src/y-websocket/document-name.ts";
-import { readClientMessage } from "../src/y-websocket/messages.ts";
+import { readClientMessage } from "../src/y-websocket/document-reader.ts";
+import { readDocumentRequest } from "../src/y-websocket/y-websocket-endpoint.ts";
 
 const origin = { router: asRouterId("r\u00e4uter-1"), epoch: 1_700_000_000_000 };
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -43,7 +52,7 @@ const statement = {
 const documentMessages: DocumentMessage[] = [
   { kind: "open", number: 7, documentKind: "own", name: "journal/default/a/1" },
   { kind: "update", number: 7, from: 5, to: 9, committedWallMs: 1_700_000_000_000, bytes: Uint8Array.of(1, 2, 3) },
-  { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, mark: 0xffff_ffff }] },
+  { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, version: 0xffff_ffff }] },
   { kind: "want", request: 300, name: "registry/1", stateVector: Uint8Array.of(1, 2) },
   { kind: "cancel", request: 1 },
   { kind: "snapshot-want", request: 2, targets: ["x", "y"] },

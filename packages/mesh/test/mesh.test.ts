@@ -3,6 +3,7 @@ import { originKey } from "@espalier/replication";
 import { afterEach, describe, expect, it } from "vitest";
 import { createMesh } from "../src/mesh.ts";
 import { addressOf, Cluster, type ClusterRouter } from "./cluster.ts";
+import { createCountingMeter } from "./counting-meter.ts";
 import { LogReplica, sharedName } from "./log-replica.ts";
 
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -44,6 +45,24 @@ describe("a mesh of four", () => {
     }
   });
 
+  it("sends a change and a gauge over each link once, and relays nothing", async () => {
+    const meter = createCountingMeter();
+    const options = { replica: (name: string, epoch: number) => new LogReplica(name, epoch), mesh: { meter } };
+    cluster = new Cluster<LogReplica>(options);
+    for (const name of ["a", "b", "c", "d"]) await cluster.add(name);
+    cluster.time.advance(5_000);
+    const bytes = (kind: string): number => meter.value("espalier_mesh_exchange_bytes_total", kind);
+    const loadFrames = (): number => meter.value("espalier_mesh_sent_frames_total", "load");
+    const before = { relay: bytes("relay"), update: bytes("update"), load: loadFrames() };
+    cluster.router("c").replica.write(text("one"));
+    cluster.router("d").replica.setLoad(7);
+    cluster.time.advance(50);
+    expect(digests().size).toBe(1);
+    expect(bytes("relay")).toBe(before.relay);
+    expect(bytes("update")).toBeGreaterThan(before.update);
+    expect(loadFrames() - before.load).toBe(3);
+  });
+
   it("costs less than a kilobyte a second on an idle link", async () => {
     await meshOf("a", "b", "c", "d");
     cluster.time.advance(5_000);
@@ -68,6 +87,59 @@ describe("a mesh of four", () => {
     expect(description.members[0]?.roundTripMs).toBeGreaterThan(0);
     expect(description.members[0]?.sentBytesPerS).toBeGreaterThan(0);
     expect(JSON.parse(JSON.stringify(description))).toEqual(description);
+  });
+});
+
+describe("more routers than may be linked", () => {
+  const limited = (maxPeers: number): Cluster<LogReplica> => {
+    const mesh = { linkLimits: { maxPeers } };
+    cluster = new Cluster<LogReplica>({ replica: (name, epoch) => new LogReplica(name, epoch), mesh });
+    return cluster;
+  };
+  const linksOf = (name: string): number =>
+    cluster
+      .router(name)
+      .mesh.members()
+      .filter((one) => one.isLinked).length;
+
+  it("leave the last one alone, which is ready and says why, and is taken in when another goes", async () => {
+    limited(3);
+    for (const name of ["a", "b", "c", "d"]) await cluster.add(name);
+    cluster.until(() => cluster.alive.every(({ name }) => linksOf(name) === 3), 5_000);
+    const late = await cluster.add("e");
+    cluster.until(() => isReady(late), 1_000);
+    cluster.time.advance(5_000);
+    expect(linksOf("e")).toBe(0);
+    expect(cluster.alive.map(({ name }) => linksOf(name))).toEqual([3, 3, 3, 3, 0]);
+    await cluster.kill("b");
+    cluster.until(() => linksOf("e") === 3, 10_000);
+    late.replica.write(text("one"));
+    cluster.time.advance(10);
+    expect(digests().size).toBe(1);
+  });
+
+  it("hear of each other by those that are linked to both", async () => {
+    limited(4);
+    for (const name of ["a", "b", "c", "d", "e"]) await cluster.add(name);
+    cluster.until(() => cluster.alive.every(({ name }) => linksOf(name) === 4), 5_000);
+    cluster.network.partition([["127.0.0.1:7000"], ["127.0.0.2:7000"]]);
+    cluster.time.advance(5_000);
+    expect(
+      cluster
+        .router("a")
+        .mesh.members()
+        .find(({ origin }) => origin.router === "b"),
+    ).toMatchObject({
+      state: "alive",
+      isLinked: false,
+    });
+    cluster.router("a").replica.write(text("one"));
+    cluster.router("a").replica.setLoad(7);
+    cluster.time.advance(10);
+    expect(digests().size).toBe(1);
+    expect(cluster.router("b").replica.gauges.get("a@1")?.value).toBe(7);
+    cluster.network.heal();
+    cluster.until(() => linksOf("a") === 4, 5_000);
   });
 });
 

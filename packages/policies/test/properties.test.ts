@@ -97,6 +97,7 @@ describe.each(variants)("%s %j", (name, options) => {
           expect(reason).toBe(explanation.reason);
         }
       }),
+      { numRuns: randomRuns(100) },
     );
   });
 
@@ -111,6 +112,7 @@ describe.each(variants)("%s %j", (name, options) => {
           if (!one.eligible) expect(one.probability).toBe(0);
         }
       }),
+      { numRuns: randomRuns(100) },
     );
   });
 
@@ -133,6 +135,7 @@ describe.each(variants)("%s %j", (name, options) => {
           }
         },
       ),
+      { numRuns: randomRuns(100) },
     );
   });
 
@@ -150,6 +153,7 @@ describe.each(variants)("%s %j", (name, options) => {
         }
         expect(policy.explain(asked, candidates)).toEqual(explanation);
       }),
+      { numRuns: randomRuns(100) },
     );
   });
 

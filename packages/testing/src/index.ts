@@ -1,5 +1,5 @@
 /**
- * What tests share: virtual time, a recording logger, waiting with a deadline, a name server, an API server, an authority
+ * What tests share: virtual time, a network in memory, a recording logger, waiting with a deadline, a name server, an API server, an authority
  * for certificates, a Redis server, changed bytes for decoders, and where real captures are.
  */
 export { type Authority, type Certificate, createAuthority, hasOpenssl } from "./authority.ts";
@@ -14,6 +14,7 @@ export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
 export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
 export { kernelModule } from "./kernel-module.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
+export { createMemoryNetwork, type MemoryNetwork } from "./memory-network/memory-network.ts";
 export { createRecordingLogger, type LogLine } from "./recording-logger.ts";
 export { hasRedisServer, type RedisServer, startRedisServer } from "./redis-server.ts";
 export { schedulerOf } from "./scheduler-of.ts";

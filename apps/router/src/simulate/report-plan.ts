@@ -81,6 +81,11 @@ export const reportPlan: readonly ReportEntry[] = [
     quick: { routers: "8", sharing: "mesh,none", duration: "10s", seeds: "1" },
   },
   {
+    scenario: "mega",
+    flags: { seeds: "1", links: "delays", policy: "predicted_latency", engines: "200", routers: "16", duration: "10s" },
+    quick: { duration: "2s", engines: "40", routers: "8" },
+  },
+  {
     scenario: "mooncake-conversation",
     flags: { seeds: "1", links: "delays", variant: "8x3.15M,8x3.15M-scale-2,8x1.05M,8x1.05M-scale-2" },
     quick: { ...quickly, requests: "2000", variant: "8x3.15M" },

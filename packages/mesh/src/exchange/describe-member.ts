@@ -1,7 +1,7 @@
+import type { Clock } from "@espalier/common";
 import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { MemberDescription } from "./backend.ts";
-import type { ByteRates } from "./peer-rates.ts";
 
 export interface MemberFacts {
   readonly member: Member;
@@ -29,4 +29,53 @@ export function describeMember({ member, address, link, rates, lagMs }: MemberFa
     receivedBytesPerS: Math.round(rates?.receivedBytesPerS ?? 0),
     bufferedBytes: link?.bufferedBytes ?? 0,
   };
+}
+
+interface Sample {
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+}
+
+export interface ByteRates {
+  readonly sentBytesPerS: number;
+  readonly receivedBytesPerS: number;
+}
+
+const noRates: ByteRates = { sentBytesPerS: 0, receivedBytesPerS: 0 };
+
+/** Bytes per second of links, between the two latest samples. */
+export class PeerRates {
+  readonly #clock: Clock;
+  #samples = new Map<Link, Sample>();
+  #rates = new Map<Link, ByteRates>();
+  #sampledAtMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sampledAtMs = clock.nowMs();
+  }
+
+  sample(links: readonly Link[]): void {
+    const nowMs = this.#clock.nowMs();
+    const seconds = (nowMs - this.#sampledAtMs) / 1000;
+    const samples = new Map<Link, Sample>();
+    const rates = new Map<Link, ByteRates>();
+    for (const link of links) {
+      const { sentBytes, receivedBytes } = link.stats;
+      const before = this.#samples.get(link) ?? { sentBytes: 0, receivedBytes: 0 };
+      samples.set(link, { sentBytes, receivedBytes });
+      if (seconds <= 0) continue;
+      rates.set(link, {
+        sentBytesPerS: (sentBytes - before.sentBytes) / seconds,
+        receivedBytesPerS: (receivedBytes - before.receivedBytes) / seconds,
+      });
+    }
+    this.#samples = samples;
+    this.#rates = rates;
+    this.#sampledAtMs = nowMs;
+  }
+
+  of(link: Link): ByteRates {
+    return this.#rates.get(link) ?? noRates;
+  }
 }

@@ -1,23 +1,37 @@
-import { ByteWriter, type Cancel, type Clock, type Logger, type Random, type Scheduler } from "@espalier/common";
-import type { ReplicatedDocuments } from "@espalier/replication";
+import {
+  ByteWriter,
+  type Cancel,
+  type Clock,
+  EspalierError,
+  type Logger,
+  type Random,
+  RecencyMap,
+  type Scheduler,
+} from "@espalier/common";
+import {
+  type ApplyOutcome,
+  DocumentFullError,
+  type DocumentUpdate,
+  originKey,
+  type ReplicatedDocuments,
+} from "@espalier/replication";
 import type { Link } from "../link/link.ts";
-import type { BulkReceiver } from "./bulk-receiver.ts";
-import type { BulkSender } from "./bulk-sender.ts";
+import type { BulkReceiver, BulkSender } from "./bulk-transfer.ts";
+import {
+  createPeerDocuments,
+  DocumentBroadcaster,
+  type PeerDocument,
+  type PeerDocuments,
+  versionOf,
+} from "./document-broadcaster.ts";
+import { DocumentFetcher } from "./document-fetcher.ts";
 import type { OpenMessage, UpdateMessage, VectorMessage, WantMessage } from "./document-frames.ts";
-import { DocumentIntake } from "./document-intake.ts";
-import { markOf } from "./document-marks.ts";
-import { DocumentTeller } from "./document-teller.ts";
-import { DocumentWants } from "./document-wants.ts";
-import type { ExchangeLimits } from "./exchange-limits.ts";
-import type { ExchangeMeter } from "./exchange-meter.ts";
-import { type HeldUpdate, HeldUpdates } from "./held-updates.ts";
-import type { MeshPeers } from "./mesh-peers.ts";
-import { createPeerDocuments, type PeerDocument, type PeerDocuments } from "./peer-documents.ts";
+import type { ExchangeLimits, ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
 
-/** Stands for the mark of a shared document of which a peer has something that it has not told the mark of. */
-const unheardMark = -1;
+/** Stands for the version of a shared document of which a peer has something that it has not told the version of. */
+const unheardVersion = -1;
 /** What came by a diff is told to those who depend on this router after so long, together with what else came. */
-const tellDelayMs = 20;
+const advertiseDelayMs = 20;
 
 export interface DocumentExchangeDeps {
   readonly documents: ReplicatedDocuments;
@@ -40,19 +54,19 @@ export interface DocumentExchangeDeps {
 export class DocumentExchange {
   readonly #deps: DocumentExchangeDeps;
   readonly #peers = new Map<Link, PeerDocuments>();
-  readonly #teller: DocumentTeller;
-  readonly #wants: DocumentWants;
+  readonly #broadcaster: DocumentBroadcaster;
+  readonly #fetcher: DocumentFetcher;
   readonly #held: HeldUpdates;
   readonly #intake: DocumentIntake;
   #unlisten: Cancel = () => {};
-  #cancelTell: Cancel | undefined;
+  #cancelAdvertise: Cancel | undefined;
 
   constructor(deps: DocumentExchangeDeps) {
     this.#deps = deps;
-    this.#teller = new DocumentTeller(deps);
+    this.#broadcaster = new DocumentBroadcaster(deps);
     this.#held = new HeldUpdates(deps.limits);
     this.#intake = new DocumentIntake(deps);
-    this.#wants = new DocumentWants({
+    this.#fetcher = new DocumentFetcher({
       ...deps,
       peers: () => this.#peers.values(),
       lacks: (peer, name) => this.#lacks(peer, name),
@@ -66,19 +80,19 @@ export class DocumentExchange {
     this.#unlisten = this.#deps.documents.onUpdate((update, isOwn) => {
       if (!isOwn) return;
       const committedWallMs = Math.max(0, Math.floor(this.#deps.clock.wallMs()));
-      this.#teller.send({ ...update, committedWallMs }, this.#peers.values(), false);
+      this.#broadcaster.send({ ...update, committedWallMs }, this.#peers.values(), false);
     });
   }
 
   stop(): void {
     this.#unlisten();
-    this.#cancelTell?.();
+    this.#cancelAdvertise?.();
   }
 
   linkUp(link: Link): void {
     const peer = createPeerDocuments(link, this.#deps.clock.nowMs());
     this.#peers.set(link, peer);
-    this.#teller.tell(peer, "first");
+    this.#broadcaster.advertise(peer, "first");
   }
 
   linkDown(link: Link): void {
@@ -87,17 +101,17 @@ export class DocumentExchange {
 
   /** Journals are not asked for while this is set. */
   set isHeld(isHeld: boolean) {
-    this.#wants.isHeld = isHeld;
-    if (!isHeld) this.#wants.pump();
+    this.#fetcher.isHeld = isHeld;
+    if (!isHeld) this.#fetcher.pump();
   }
 
   /** Whether all that the peers had when their links came up is here. */
   get hasReachedGoals(): boolean {
     for (const peer of this.#peers.values()) {
       if (peer.goals === undefined) return false;
-      for (const [name, mark] of peer.goals) {
+      for (const [name, version] of peer.goals) {
         const state = this.#deps.documents.state(name);
-        const isPast = state?.origin !== undefined && state.clock >= mark;
+        const isPast = state?.origin !== undefined && state.clock >= version;
         if (!isPast && this.#lacks(peer, name)) return false;
         peer.goals.delete(name);
       }
@@ -112,18 +126,18 @@ export class DocumentExchange {
   /** Asks for what may be asked for again by now. */
   retry(): void {
     for (const peer of this.#peers.values()) {
-      for (const name of peer.goals?.keys() ?? []) if (this.#lacks(peer, name)) this.#wants.note(name, "retry");
+      for (const name of peer.goals?.keys() ?? []) if (this.#lacks(peer, name)) this.#fetcher.note(name, "retry");
     }
-    this.#wants.pump();
+    this.#fetcher.pump();
   }
 
   /** Tells peers what they may lack; now and then everything. */
-  tell(): void {
+  advertise(): void {
     const { clock, limits } = this.#deps;
     const wholeBeforeMs = clock.nowMs() - limits.wholeVectorPeriodMs;
-    this.#teller.prune(this.#peers.values());
+    this.#broadcaster.prune(this.#peers.values());
     for (const peer of this.#peers.values()) {
-      this.#teller.tell(peer, peer.wholeVectorAtMs <= wholeBeforeMs ? "whole" : "changed");
+      this.#broadcaster.advertise(peer, peer.wholeVectorAtMs <= wholeBeforeMs ? "whole" : "changed");
     }
   }
 
@@ -131,7 +145,7 @@ export class DocumentExchange {
     const peer = this.#peers.get(link);
     if (!peer?.isDirty) return;
     peer.isDirty = false;
-    this.#teller.tell(peer, "changed");
+    this.#broadcaster.advertise(peer, "changed");
   }
 
   /** @throws RangeError for a number that is out of bounds */
@@ -141,7 +155,7 @@ export class DocumentExchange {
     if (number >= this.#deps.limits.maxDocumentNumbers) throw new RangeError("a document's number is too large");
     const before = peer.names.get(number);
     if (before !== undefined && before.name !== name) {
-      for (const marks of [peer.known, peer.taken, peer.goals]) marks?.delete(before.name);
+      for (const versions of [peer.peerVersions, peer.synced, peer.goals]) versions?.delete(before.name);
     }
     peer.names.set(number, { name, kind: documentKind });
     if (documentKind === "own") peer.ownName = name;
@@ -163,13 +177,13 @@ export class DocumentExchange {
 
   #updateJournal(peer: PeerDocuments, update: HeldUpdate): void {
     const { name, to } = update;
-    if ((peer.known.get(name) ?? 0) < to) peer.known.set(name, to);
+    if ((peer.peerVersions.get(name) ?? 0) < to) peer.peerVersions.set(name, to);
     if (to <= (this.#deps.documents.state(name)?.clock ?? 0)) return;
     const outcome = this.#intake.take(peer, update);
     if (outcome === "applied") this.#relay(update);
     if (outcome !== "gap") return;
     this.#held.hold(update);
-    this.#wants.note(name, "gap");
+    this.#fetcher.note(name, "gap");
   }
 
   /** @throws RangeError for a number without a name */
@@ -179,15 +193,15 @@ export class DocumentExchange {
     peer.canServe = canServe;
     const lacking: string[] = [];
     if (isFirst) peer.goals = new Map();
-    for (const { number, mark } of entries) {
+    for (const { number, version } of entries) {
       const { name, kind } = nameOf(peer, number);
       const isShared = kind === "shared";
-      peer.known.set(name, isShared ? mark : Math.max(mark, peer.known.get(name) ?? 0));
+      peer.peerVersions.set(name, isShared ? version : Math.max(version, peer.peerVersions.get(name) ?? 0));
       if (!this.#lacks(peer, name)) continue;
-      if (isFirst) peer.goals?.set(name, mark);
+      if (isFirst) peer.goals?.set(name, version);
       lacking.push(name);
     }
-    for (const name of lacking) this.#wants.note(name, "vector");
+    for (const name of lacking) this.#fetcher.note(name, "vector");
   }
 
   want(link: Link, { request, name, stateVector }: WantMessage): void {
@@ -212,19 +226,19 @@ export class DocumentExchange {
 
   #updateShared(peer: PeerDocuments, update: HeldUpdate): void {
     const { documents, peers } = this.#deps;
-    const before = markOf(documents, update.name);
+    const before = versionOf(documents, update.name);
     const outcome = this.#intake.take(peer, update);
     if (outcome === "gap") {
-      peer.known.set(update.name, unheardMark);
-      peer.taken.delete(update.name);
-      this.#wants.note(update.name, "gap");
+      peer.peerVersions.set(update.name, unheardVersion);
+      peer.synced.delete(update.name);
+      this.#fetcher.note(update.name, "gap");
     }
-    if (outcome !== "applied" || markOf(documents, update.name) === before) return;
+    if (outcome !== "applied" || versionOf(documents, update.name) === before) return;
     const from = peer.link.peer.origin.router;
     const others = [...this.#peers.values()].filter(
       ({ link }) => link !== peer.link && !peers.hears(link.peer.origin.router, from),
     );
-    this.#teller.send(update, others, true);
+    this.#broadcaster.send(update, others, true);
   }
 
   /** Passes on what its writer cannot tell a peer itself. Where it came from is known to have it. */
@@ -236,22 +250,22 @@ export class DocumentExchange {
       const { router } = link.peer.origin;
       return router !== writer && !peers.hears(router, writer);
     });
-    this.#teller.send(update, others, true);
+    this.#broadcaster.send(update, others, true);
   }
 
   #lacks(peer: PeerDocuments, name: string): boolean {
     const { documents, peers } = this.#deps;
-    const mark = peer.known.get(name);
-    if (mark === undefined || this.#intake.isRefused(name)) return false;
+    const version = peer.peerVersions.get(name);
+    if (version === undefined || this.#intake.isRefused(name)) return false;
     const state = documents.state(name);
     const isShared = state === undefined ? isSharedName(peer, name) : state.origin === undefined;
     if (isShared) {
-      if (mark === markOf(documents, name)) peer.taken.set(name, mark);
-      return peer.taken.get(name) !== mark;
+      if (version === versionOf(documents, name)) peer.synced.set(name, version);
+      return peer.synced.get(name) !== version;
     }
     const { self } = peers;
     if (state?.origin?.router === self.router && state.origin.epoch === self.epoch) return false;
-    return mark > (state?.clock ?? 0);
+    return version > (state?.clock ?? 0);
   }
 
   /** Applies what was held, as far as it follows on. */
@@ -260,7 +274,7 @@ export class DocumentExchange {
     let isFollowing = anyPeer !== undefined;
     for (const update of this.#held.take(name)) {
       if (isFollowing && update.to > (this.#deps.documents.state(name)?.clock ?? 0)) {
-        const sender = [...this.#peers.values()].find(({ known }) => (known.get(name) ?? 0) >= update.to);
+        const sender = [...this.#peers.values()].find(({ peerVersions }) => (peerVersions.get(name) ?? 0) >= update.to);
         const outcome = sender === undefined ? undefined : this.#intake.take(sender, update);
         if (outcome === "applied") this.#relay(update);
         isFollowing = outcome === "applied" || outcome === "duplicate";
@@ -273,9 +287,9 @@ export class DocumentExchange {
     this.#drain(name);
     this.#held.take(name);
     for (const peer of this.#peers.values()) if (!this.#lacks(peer, name)) peer.goals?.delete(name);
-    this.#cancelTell ??= this.#deps.scheduler.after(tellDelayMs, () => {
-      this.#cancelTell = undefined;
-      for (const peer of this.#peers.values()) this.#teller.tell(peer, "changed");
+    this.#cancelAdvertise ??= this.#deps.scheduler.after(advertiseDelayMs, () => {
+      this.#cancelAdvertise = undefined;
+      for (const peer of this.#peers.values()) this.#broadcaster.advertise(peer, "changed");
     });
   }
 }
@@ -289,4 +303,125 @@ function nameOf(peer: PeerDocuments, number: number): PeerDocument {
 function isSharedName(peer: PeerDocuments, name: string): boolean {
   for (const document of peer.names.values()) if (document.name === name) return document.kind === "shared";
   return false;
+}
+
+/** A document that holds more than this router keeps of one is left alone for so long: it may become smaller. */
+export const fullDocumentMs = 60_000;
+
+export interface DocumentIntakeDeps {
+  readonly clock: Clock;
+  readonly documents: ReplicatedDocuments;
+  readonly logger: Logger;
+  readonly limits: Pick<ExchangeLimits, "maxRefusedDocuments">;
+  readonly meter: ExchangeMeter;
+}
+
+/** Gives the replica what came from a peer, and remembers which documents it does not want any more. */
+export class DocumentIntake {
+  readonly #deps: DocumentIntakeDeps;
+  readonly #refused = new Set<string>();
+  /** Documents that found no room, and until when nothing more of them is taken. */
+  readonly #full = new RecencyMap<string, number>();
+
+  constructor(deps: DocumentIntakeDeps) {
+    this.#deps = deps;
+  }
+
+  /** Whether a document was given up, or found no room. One that was given up may be begun again by this router. */
+  isRefused(name: string): boolean {
+    if ((this.#full.get(name) ?? 0) > this.#deps.clock.nowMs()) return true;
+    return this.#refused.has(name) && this.#deps.documents.state(name) === undefined;
+  }
+
+  /** @returns undefined when the update holds what it may not hold: the link that it came by is closed then */
+  take(peer: PeerDocuments, update: DocumentUpdate): ApplyOutcome | undefined {
+    const { documents, logger, meter } = this.#deps;
+    if (this.isRefused(update.name)) return "dropped";
+    try {
+      const outcome = documents.apply(update);
+      if (outcome === "dropped") this.#refuse(update.name);
+      return outcome;
+    } catch (error) {
+      if (!(error instanceof EspalierError && error.code === "mesh_update_refused")) throw error;
+      meter.refused();
+      const from = originKey(peer.link.peer.origin);
+      if (error instanceof DocumentFullError) {
+        logger.warn("a document has no room here", { from, document: update.name, error: error.message });
+        this.#leave(update.name);
+        return "dropped";
+      }
+      logger.warn("a peer's update was refused", { from, document: update.name, error: error.message });
+      peer.link.close("update-refused");
+      return undefined;
+    }
+  }
+
+  #leave(name: string): void {
+    this.#full.set(name, this.#deps.clock.nowMs() + fullDocumentMs);
+    if (this.#full.size > this.#deps.limits.maxRefusedDocuments) this.#full.deleteOldest();
+  }
+
+  #refuse(name: string): void {
+    this.#refused.add(name);
+    if (this.#refused.size <= this.#deps.limits.maxRefusedDocuments) return;
+    for (const oldest of this.#refused) {
+      this.#refused.delete(oldest);
+      break;
+    }
+  }
+}
+
+export interface HeldUpdate extends DocumentUpdate {
+  readonly committedWallMs: number;
+}
+
+interface Held {
+  readonly updates: HeldUpdate[];
+  bytes: number;
+}
+
+/** What holding one update costs besides its bytes, so that empty ones are bounded too. */
+const overheadBytes = 64;
+
+/**
+ * Changes that came before those they follow on, while a diff for these is under way. They save the receiver from asking
+ * again and again for what a busy writer has written meanwhile. The newest are kept, because the diff brings the oldest.
+ */
+export class HeldUpdates {
+  readonly #limits: { readonly maxHeldBytesPerDocument: number; readonly maxHeldBytes: number };
+  readonly #held = new Map<string, Held>();
+  #bytes = 0;
+
+  constructor(limits: { readonly maxHeldBytesPerDocument: number; readonly maxHeldBytes: number }) {
+    this.#limits = limits;
+  }
+
+  get byteLength(): number {
+    return this.#bytes;
+  }
+
+  hold(update: HeldUpdate): void {
+    const held = this.#held.get(update.name) ?? { updates: [], bytes: 0 };
+    this.#held.set(update.name, held);
+    held.updates.push(update);
+    const lengthBytes = update.bytes.length + overheadBytes;
+    held.bytes += lengthBytes;
+    this.#bytes += lengthBytes;
+    const { maxHeldBytes, maxHeldBytesPerDocument } = this.#limits;
+    while (held.updates.length > 0 && (held.bytes > maxHeldBytesPerDocument || this.#bytes > maxHeldBytes)) {
+      const length = held.updates.shift()!.bytes.length + overheadBytes;
+      held.bytes -= length;
+      this.#bytes -= length;
+    }
+    if (held.updates.length === 0) this.#held.delete(update.name);
+  }
+
+  /** Takes out what is held of a document, in the order of its writer. */
+  take(name: string): readonly HeldUpdate[] {
+    const held = this.#held.get(name);
+    if (held === undefined) return [];
+    this.#held.delete(name);
+    this.#bytes -= held.bytes;
+    return held.updates.sort((a, b) => a.from - b.from);
+  }
 }

@@ -40,7 +40,7 @@ export interface VectorMessage {
   readonly isFirst: boolean;
   /** The sender has state of its own to give as a snapshot. */
   readonly canServe: boolean;
-  readonly entries: readonly { readonly number: number; readonly mark: number }[];
+  readonly entries: readonly { readonly number: number; readonly version: number }[];
 }
 
 /** Asks for what somebody with this state vector lacks: step 1 of y-protocols. The answer comes as bulk. */
@@ -104,9 +104,9 @@ function writeBody(writer: ByteWriter, message: DocumentMessage): void {
     case "vector":
       writer.u8((message.isFirst ? 1 : 0) | (message.canServe ? 2 : 0));
       writer.varint(message.entries.length);
-      for (const { number, mark } of message.entries) {
+      for (const { number, version } of message.entries) {
         writer.varint(number);
-        writer.varint(mark);
+        writer.varint(version);
       }
       break;
     case "want":
@@ -197,7 +197,7 @@ function readUpdate(reader: ByteReader): UpdateMessage {
 function readVector(reader: ByteReader): VectorMessage {
   const flags = reader.u8();
   if (flags > 3) throw new RangeError("unknown flags of a vector");
-  const entries = readList(reader, () => ({ number: reader.varint(), mark: reader.varint() }));
+  const entries = readList(reader, () => ({ number: reader.varint(), version: reader.varint() }));
   return { kind: "vector", isFirst: (flags & 1) !== 0, canServe: (flags & 2) !== 0, entries };
 }
 

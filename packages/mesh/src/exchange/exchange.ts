@@ -9,14 +9,11 @@ import {
 } from "@espalier/common";
 import { type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import type { Channel, Link } from "../link/link.ts";
-import { decodeBulkMessage } from "./bulk-frames.ts";
-import { BulkReceiver } from "./bulk-receiver.ts";
-import { BulkSender } from "./bulk-sender.ts";
+import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";
 import { DocumentExchange } from "./document-exchange.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "./document-frames.ts";
-import { defaultExchangeLimits, type ExchangeLimits } from "./exchange-limits.ts";
-import { createExchangeMeter } from "./exchange-meter.ts";
-import type { MeshPeers } from "./mesh-peers.ts";
+import type { MeshPeers } from "./exchange-parts.ts";
+import { createExchangeMeter, defaultExchangeLimits, type ExchangeLimits } from "./exchange-parts.ts";
 import { noteCapability, RelayCarrier } from "./relay-carrier.ts";
 import { SnapshotExchange } from "./snapshot-exchange.ts";
 import { StatementExchange } from "./statement-exchange.ts";
@@ -120,7 +117,7 @@ class LinkExchange implements Exchange {
     this.#snapshots.start();
     this.#timers = [
       scheduler.every(sweepPeriodMs, () => this.#sweep()),
-      scheduler.every(this.#limits.vectorPeriodMs, () => this.#documents.tell()),
+      scheduler.every(this.#limits.vectorPeriodMs, () => this.#documents.advertise()),
       scheduler.every(this.#limits.statementPeriodMs, () => this.#statements.tell()),
     ];
   }
@@ -235,7 +232,7 @@ class LinkExchange implements Exchange {
 
   #offer(link: Link): { readonly canServe: boolean; readonly documents: number } {
     const peer = this.#documents.peer(link);
-    return { canServe: peer?.canServe ?? false, documents: peer?.known.size ?? 0 };
+    return { canServe: peer?.canServe ?? false, documents: peer?.peerVersions.size ?? 0 };
   }
 
   /** Somebody may be found yet, or has not told what it has. */
@@ -246,7 +243,7 @@ class LinkExchange implements Exchange {
 
   #joined(): void {
     this.#documents.isHeld = false;
-    this.#documents.tell();
+    this.#documents.advertise();
   }
 
   /** A request that cannot be read shows itself when its answer is computed. */

@@ -1,13 +1,14 @@
 import type { Cancel } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
-import type { ExchangeMeter } from "./exchange-meter.ts";
-import type { MeshPeers } from "./mesh-peers.ts";
+import type { ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
 
 /** What routers tell each other in absolute values, so that a later frame replaces what an earlier one said. */
 export interface RelayedPlane {
   /** Told of every own frame that is to go to all peers. */
   onFrame(listener: (frame: Uint8Array) => void): Cancel;
+  /** Told how many peers get each of these frames. */
+  setPeerCount?(count: number): void;
   /** All that is to be said of oneself, for a peer that has just come. */
   fullFrames(): readonly Uint8Array[];
   /** All that is known of other origins, for a peer that cannot hear them itself. */
@@ -62,11 +63,12 @@ export class RelayCarrier {
     const { capability } = this.#deps;
     if (capability !== undefined && !link.peer.capabilities?.includes(capability)) return;
     this.#links.add(link);
+    this.#deps.plane.setPeerCount?.(this.#links.size);
     this.#sendAll(link);
   }
 
   linkDown(link: Link): void {
-    this.#links.delete(link);
+    if (this.#links.delete(link)) this.#deps.plane.setPeerCount?.(this.#links.size);
   }
 
   /** Some frames found no room: what they said is said anew. */

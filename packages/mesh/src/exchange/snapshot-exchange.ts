@@ -1,12 +1,9 @@
 import type { Cancel, Clock, Logger } from "@espalier/common";
 import { originKey, type ReplicaPorts, type SnapshotRequest, type SnapshotSink } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
-import type { BulkOutcome } from "./bulk-frames.ts";
-import type { BulkReceiver } from "./bulk-receiver.ts";
-import type { BulkSender } from "./bulk-sender.ts";
+import type { BulkOutcome, BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import { encodeDocumentMessage, type SnapshotWantMessage } from "./document-frames.ts";
-import type { ExchangeLimits } from "./exchange-limits.ts";
-import type { ExchangeMeter } from "./exchange-meter.ts";
+import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
 
 export interface SnapshotExchangeDeps {
   readonly snapshots: ReplicaPorts["snapshots"];

@@ -2,8 +2,7 @@ import type { Clock } from "@espalier/common";
 import type { FoldStatement, ReplicaPorts } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import { encodeDocumentMessage, type StatementsMessage } from "./document-frames.ts";
-import type { ExchangeLimits } from "./exchange-limits.ts";
-import type { ExchangeMeter } from "./exchange-meter.ts";
+import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
 
 /** Statements in one frame, so that none is long enough to hold up what is behind it. */
 const statementsPerFrame = 256;

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Random, RouterId, Scheduler } from "@espalier/common";
-import type { LinkLimits } from "./link-limits.ts";
+import type { LinkLimits } from "./link.ts";
 
 /** An address that is dialed for as long as it is not forgotten. */
 export interface DialTarget {

@@ -1,7 +1,6 @@
 import type { Clock, RouterId } from "@espalier/common";
 import type { Verdict } from "./handshake.ts";
-import type { Link, PeerIdentity } from "./link.ts";
-import type { LinkLimits } from "./link-limits.ts";
+import type { Link, LinkLimits, PeerIdentity } from "./link.ts";
 
 /** Which end of a connection has dialed. */
 export type DialedBy = "us" | "them";
@@ -80,7 +79,8 @@ export class LinkTable {
     if (existing || agreed.length > 0 || this.#links.size + others.length < this.#deps.limits.maxPeers) {
       return undefined;
     }
-    return { reason: "too-many-peers", detail: `${this.#deps.limits.maxPeers} routers are linked`, knownEpoch: 0 };
+    const detail = `${this.#deps.limits.maxPeers} routers are linked: cut the tier into cells`;
+    return { reason: "too-many-peers", detail, knownEpoch: 0 };
   }
 
   /** Enters a link. @returns the one that it takes the place of */

@@ -1,9 +1,34 @@
-import type { Clock, Logger, Meter, Random, RouterId, Scheduler, Startable } from "@espalier/common";
-import type { Transport } from "../transport/transport.ts";
-import type { VersionRange } from "../wire/hello.ts";
-import type { Link, LinkObserver } from "./link.ts";
-import type { LinkLimits } from "./link-limits.ts";
-import type { LocalIdentity } from "./local-identity.ts";
+import {
+  type Cancel,
+  type Clock,
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  EspalierError,
+  isLoopback,
+  type Logger,
+  type Meter,
+  type Random,
+  type RouterId,
+  type Scheduler,
+  type Startable,
+  type Transport,
+} from "@espalier/common";
+import { maxSecrets, type Rejection, type VersionRange } from "../wire/handshake-frames.ts";
+import { createNonce } from "../wire/secure-nonce.ts";
+import { Dialer, type DialTarget } from "./dialer.ts";
+import { type LocalIdentity, Session, type SessionFailure } from "./handshake.ts";
+import {
+  type DialFailure,
+  defaultLinkLimits,
+  type Link,
+  type LinkEnd,
+  type LinkLimits,
+  type LinkObserver,
+  type PeerIdentity,
+} from "./link.ts";
+import { type Candidate, LinkTable } from "./link-table.ts";
+import { createLinkMeters, creditBytes, type LinkMeters, PeerLink } from "./peer-link.ts";
 
 /** What keeps strangers out. Without either, the transport may listen on this machine only. */
 export type LinkSecurity =
@@ -52,4 +77,369 @@ export interface Links extends Startable {
    * @throws RangeError for none, too many, or an empty one
    */
   setSecrets(secrets: readonly string[]): void;
+}
+
+/** The versions of the protocol that this release speaks. */
+const protocolVersions: VersionRange = { min: 1, max: 1 };
+
+/**
+ * Makes the links of a router. It owns the transport: it starts and stops it.
+ *
+ * @throws RangeError for secrets and limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
+ */
+export function createLinks(options: LinksOptions): Links {
+  return new LinkManager(options);
+}
+
+class LinkManager implements Links {
+  readonly #options: LinksOptions;
+  readonly #limits: LinkLimits;
+  readonly #meters: LinkMeters;
+  readonly #rejects: RejectLog;
+  readonly #table: LinkTable;
+  readonly #dialer: Dialer;
+  readonly #handshakes = new Set<Session>();
+  readonly #renewal: LinkRenewal;
+  #secrets: readonly string[];
+  #isRunning = false;
+  readonly #early = new Set<string>();
+
+  constructor(options: LinksOptions) {
+    const { clock, scheduler, random, logger, meter, identity, highestEpoch } = options;
+    const limits = { ...defaultLinkLimits, ...options.limits };
+    const { documents, bulk } = limits.windowBytes;
+    if (Math.min(documents, bulk) < creditBytes)
+      throw new RangeError(`a window must have ${creditBytes} bytes or more`);
+    this.#secrets = options.security.kind === "secret" ? checkSecrets(options.security.secrets) : [""];
+    this.#options = options;
+    this.#limits = limits;
+    this.#meters = createLinkMeters(meter);
+    this.#rejects = new RejectLog({ logger, clock, meters: this.#meters });
+    this.#table = new LinkTable({ clock, limits, highestEpoch, self: () => identity().origin.router });
+    this.#renewal = new LinkRenewal({
+      scheduler,
+      links: () => this.#table.all(),
+      counts: (secret) => this.#secrets.includes(secret),
+    });
+    this.#dialer = new Dialer({
+      clock,
+      scheduler,
+      random,
+      limits,
+      isCovered: (target) => this.#isCovered(target),
+      open: (target) => this.#open(target),
+    });
+  }
+
+  get address(): string {
+    return this.#options.transport.address;
+  }
+
+  async start(): Promise<void> {
+    const { transport, security } = this.#options;
+    transport.onConnection((connection) => this.#accept(connection));
+    await transport.start();
+    if (security.kind === "insecure" && !isLoopback(hostOf(transport.address))) {
+      throw new EspalierError("mesh_insecure", `The mesh listens on ${transport.address} without a secret.`);
+    }
+    this.#isRunning = true;
+    for (const address of this.#early) this.#dialer.add(address);
+    this.#early.clear();
+  }
+
+  async stop(): Promise<void> {
+    this.#isRunning = false;
+    this.#dialer.stop();
+    this.#renewal.stop();
+    for (const session of [...this.#handshakes]) {
+      session.abandon();
+      this.#forgetSession(session);
+    }
+    for (const link of this.#table.all()) link.close("stopped");
+    await this.#options.transport.stop();
+  }
+
+  dial(address: string): boolean {
+    if (this.#isRunning) return this.#dialer.add(address);
+    if (this.#early.size >= this.#limits.maxAddresses) return this.#early.has(address);
+    this.#early.add(address);
+    return true;
+  }
+
+  forget(address: string): void {
+    this.#early.delete(address);
+    this.#dialer.forget(address);
+    for (const session of [...this.#handshakes]) {
+      if (session.target?.address !== address) continue;
+      session.abandon();
+      this.#forgetSession(session);
+    }
+  }
+
+  links(): readonly Link[] {
+    return this.#table.all();
+  }
+
+  setSecrets(secrets: readonly string[]): void {
+    if (this.#options.security.kind !== "secret") throw new TypeError("links are not authenticated by a secret");
+    this.#secrets = checkSecrets(secrets);
+    if (this.#isRunning) this.#renewal.begin();
+  }
+
+  #isCovered({ address, router }: DialTarget): boolean {
+    if (router !== undefined && this.#table.has(router)) return true;
+    return this.#table.all().some(({ peer }) => peer.address === address);
+  }
+
+  #open(target: DialTarget): void {
+    let session: Session | undefined;
+    this.#options.transport.dial(target.address, {
+      opened: (connection) => {
+        if (!this.#isRunning || target.isForgotten) {
+          connection.terminate();
+          return;
+        }
+        session = this.#session(connection, target);
+        session.begin();
+      },
+      frame: (frame) => session?.frame(frame),
+      drained: () => session?.drained(),
+      closed: (end) => {
+        if (session) session.closed(end);
+        else this.#dialFailed(target, failureOf(end));
+      },
+    });
+  }
+
+  #accept(connection: Connection): ConnectionObserver {
+    if (this.#isRunning) {
+      const fromOutside = [...this.#handshakes].filter(({ role }) => role === "acceptor");
+      // The oldest gives way: a router needs a few round trips, so it gets through while strangers hold all the others.
+      if (fromOutside.length >= this.#limits.maxHandshakes) {
+        fromOutside[0]?.refuse("too-many-peers", "too many handshakes at once");
+      }
+      return this.#session(connection, undefined);
+    }
+    connection.terminate();
+    return { frame: () => {}, drained: () => {}, closed: () => {} };
+  }
+
+  #session(connection: Connection, target: DialTarget | undefined): Session {
+    const { scheduler, identity, versions } = this.#options;
+    const session = new Session({
+      connection,
+      role: target ? "dialer" : "acceptor",
+      target,
+      scheduler,
+      timeoutMs: this.#limits.handshakeTimeoutMs,
+      handshake: {
+        local: identity(),
+        versions: versions ?? protocolVersions,
+        secrets: this.#secrets,
+        nonce: createNonce(),
+        isOwnNonce: (nonce) => [...this.#handshakes].some((other) => Buffer.compare(other.nonce, nonce) === 0),
+      },
+      decide: (which, peer) => this.#decide(which, peer),
+      onAccepted: (which) => {
+        if (which.candidate) this.#table.agree(which.candidate);
+      },
+      onDone: (which, peer) => this.#done(which, peer),
+      onFailed: (which, failure) => this.#failed(which, failure),
+    });
+    this.#handshakes.add(session);
+    return session;
+  }
+
+  #decide(session: Session, peer: PeerIdentity): ReturnType<LinkTable["judge"]> {
+    if (session.target) session.target.router = peer.origin.router;
+    const candidate: Candidate = { peer, dialedBy: session.target ? "us" : "them" };
+    session.candidate = candidate;
+    return this.#table.judge(candidate);
+  }
+
+  #forgetSession(session: Session): void {
+    this.#handshakes.delete(session);
+    if (session.candidate) this.#table.settle(session.candidate);
+  }
+
+  #done(session: Session, peer: PeerIdentity): PeerLink | undefined {
+    const { candidate, connection, secret = "" } = session;
+    // What was judged when this end accepted may have changed until the other one did.
+    const isRefused = session.role === "acceptor" && candidate && this.#table.judge(candidate) !== undefined;
+    if (isRefused || !candidate || !this.#secrets.includes(secret)) return undefined;
+    this.#forgetSession(session);
+    connection.trust();
+    const { clock, logger, observer } = this.#options;
+    const link = new PeerLink({
+      connection,
+      peer,
+      clock,
+      logger: logger.child({ router: peer.origin.router }),
+      meters: this.#meters,
+      limits: this.#limits,
+      onFrame: (which, channel, frame) => observer.frame(which, channel, frame),
+      onDrained: (which, channel) => observer.drained(which, channel),
+      onEnd: (which, why) => this.#linkEnded(which, why),
+    });
+    this.#renewal.made(link, secret);
+    this.#table.put(link, candidate.dialedBy)?.close("replaced");
+    this.#meters.links(this.#table.size);
+    if (session.target) this.#dialer.ended(session.target);
+    logger.info("linked to a router", { ...peer.origin, address: peer.address ?? connection.remote });
+    observer.up(link);
+    return link;
+  }
+
+  #linkEnded(link: Link, why: LinkEnd): void {
+    this.#table.remove(link);
+    this.#meters.links(this.#table.size);
+    this.#options.logger.info("the link to a router has ended", { ...link.peer.origin, why });
+    this.#options.observer.down(link, why);
+    this.#dialer.reconsider();
+  }
+
+  #failed(session: Session, failure: SessionFailure): void {
+    this.#forgetSession(session);
+    const { target, connection } = session;
+    if (failure.kind === "replaced") {
+      if (target) this.#dialer.ended(target);
+      return;
+    }
+    if (failure.kind === "broken") {
+      if (target) this.#dialFailed(target, { kind: "unreachable" });
+      return;
+    }
+    const { by, isProved, rejection } = failure;
+    const address = target?.address ?? connection.remote;
+    this.#rejects.add({ address, hasDialedUs: target === undefined, by }, rejection);
+    if (by === "peer" && isProved && rejection.reason === "epoch-behind") this.#renewEpoch(rejection.knownEpoch);
+    const { reason, detail } = rejection;
+    if (target) this.#dialFailed(target, { kind: "rejected", reason, detail });
+  }
+
+  #renewEpoch(knownEpoch: number): void {
+    const { identity, onEpochBehind } = this.#options;
+    const before = identity().origin.epoch;
+    if (knownEpoch <= before) return;
+    onEpochBehind(knownEpoch);
+    if (identity().origin.epoch === before) return;
+    // The other ends know this router by its old epoch: all must be told the new one.
+    for (const link of this.#table.all()) link.close("replaced");
+  }
+
+  #dialFailed(target: DialTarget, failure: DialFailure): void {
+    if (!this.#isRunning || target.isForgotten) return;
+    this.#meters.dialFailed(failure.kind);
+    this.#dialer.ended(target, failure.kind === "rejected" && failure.reason === "self");
+    this.#options.observer.dialFailed(target.address, failure);
+  }
+}
+
+function checkSecrets(secrets: readonly string[]): readonly string[] {
+  if (secrets.length === 0 || secrets.length > maxSecrets) {
+    throw new RangeError(`${secrets.length} secrets, where 1 to ${maxSecrets} can be`);
+  }
+  if (secrets.includes("")) throw new RangeError("the secret is empty");
+  return secrets;
+}
+
+function failureOf({ kind, isReset }: ConnectionEnd): DialFailure {
+  // What stands before a dead router, a sidecar or a forwarded port, accepts and resets: nobody listens.
+  if (isReset) return { kind: "refused" };
+  return { kind: kind === "refused" || kind === "timeout" ? kind : "unreachable" };
+}
+
+/** The host of `host:port`, without the brackets of an IPv6 address. */
+function hostOf(address: string): string {
+  return address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
+}
+
+/** Time in which the same rejection of the same address is logged once. */
+const quietMs = 60_000;
+/** Pairs of address and reason that are remembered as logged. */
+const maxLoggedRejections = 256;
+
+export interface RejectedPeer {
+  /** `host:port`; only the host counts for those who dialed this router, since their port changes every time. */
+  readonly address: string;
+  readonly hasDialedUs: boolean;
+  readonly by: "us" | "peer";
+}
+
+/** Counts every rejection, and logs the first of each address and reason in a while. */
+class RejectLog {
+  readonly #logger: Logger;
+  readonly #clock: Clock;
+  readonly #meters: LinkMeters;
+  readonly #loggedMs = new Map<string, number>();
+
+  constructor(deps: { readonly logger: Logger; readonly clock: Clock; readonly meters: LinkMeters }) {
+    this.#logger = deps.logger;
+    this.#clock = deps.clock;
+    this.#meters = deps.meters;
+  }
+
+  add({ address, hasDialedUs, by }: RejectedPeer, { reason, detail }: Rejection): void {
+    this.#meters.rejected(reason);
+    const place = hasDialedUs ? address.replace(/:\d+$/, "") : address;
+    const key = `${place} ${reason} ${by}`;
+    const nowMs = this.#clock.nowMs();
+    const loggedMs = this.#loggedMs.get(key);
+    if (loggedMs !== undefined && nowMs - loggedMs < quietMs) return;
+    this.#loggedMs.delete(key);
+    if (this.#loggedMs.size >= maxLoggedRejections) {
+      const [oldest] = this.#loggedMs.keys();
+      this.#loggedMs.delete(oldest!);
+    }
+    this.#loggedMs.set(key, nowMs);
+    const message = by === "us" ? "a router was refused" : "this router was refused by another one";
+    this.#logger.warn(message, { address: place, reason, detail, code: "mesh_rejected" });
+  }
+}
+
+/** From the end of one link to that of the next: by then the first has been dialed anew. */
+const renewalPeriodMs = 1_000;
+
+export interface LinkRenewalDeps {
+  readonly scheduler: Scheduler;
+  links(): readonly Link[];
+  /** Whether a secret still counts. */
+  counts(secret: string): boolean;
+}
+
+/**
+ * Ends the links of those who have proved a secret that does not count any more: one a second, so that a router whose
+ * links were all made with the old secret of its cluster stays linked while they are made with the new one.
+ */
+class LinkRenewal {
+  readonly #deps: LinkRenewalDeps;
+  readonly #proved = new WeakMap<Link, string>();
+  #cancel: Cancel | undefined;
+
+  constructor(deps: LinkRenewalDeps) {
+    this.#deps = deps;
+  }
+
+  /** A link was made with whoever knows this secret. */
+  made(link: Link, secret: string): void {
+    this.#proved.set(link, secret);
+  }
+
+  /** The secrets have changed. */
+  begin(): void {
+    if (!this.#cancel) this.#endNext();
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #endNext(): void {
+    this.#cancel = undefined;
+    const outdated = this.#deps.links().find((link) => !this.#deps.counts(this.#proved.get(link) ?? ""));
+    if (!outdated) return;
+    this.#cancel = this.#deps.scheduler.after(renewalPeriodMs, () => this.#endNext());
+    outdated.close("replaced");
+  }
 }

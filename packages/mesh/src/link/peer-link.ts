@@ -1,14 +1,25 @@
-import { type Clock, EspalierError, type Logger } from "@espalier/common";
-import type { Connection } from "../transport/transport.ts";
-import { drainMarkBytes } from "../transport/transport-limits.ts";
-import { decodeGoodbye, encodeGoodbye } from "../wire/endings.ts";
-import { frameTypes } from "../wire/frame-types.ts";
+import {
+  type Clock,
+  type Connection,
+  type CounterSeries,
+  drainMarkBytes,
+  EspalierError,
+  type Logger,
+  type Meter,
+} from "@espalier/common";
+import { decodeGoodbye, encodeGoodbye, frameTypes, linkEnds, rejectReasons } from "../wire/handshake-frames.ts";
 import { channelOf, dataHeaderBytes, decodeCredit, encodeCredit, encodeData } from "../wire/link-frames.ts";
-import { creditBytes, needsCredit } from "./credit.ts";
-import type { Channel, Link, LinkEnd, LinkStats, PeerIdentity } from "./link.ts";
-import type { LinkLimits } from "./link-limits.ts";
-import type { LinkMeters } from "./link-meters.ts";
-import { SendQueue } from "./send-queue.ts";
+import {
+  type Channel,
+  channels,
+  type DialFailure,
+  type Link,
+  type LinkEnd,
+  type LinkLimits,
+  type LinkStats,
+  type PeerIdentity,
+  type RejectReason,
+} from "./link.ts";
 
 export interface PeerLinkDeps {
   readonly connection: Connection;
@@ -176,4 +187,196 @@ export class PeerLink implements Link {
       this.#isFlushing = false;
     }
   }
+}
+
+interface Lane {
+  readonly channel: Channel;
+  readonly maxBytes: number;
+  /** Infinite for channels that need no credit. */
+  readonly windowBytes: number;
+  frames: Uint8Array[];
+  /** Place of the first frame that waits; the ones before it have gone. */
+  head: number;
+  waitingBytes: number;
+  /** Sent, and not yet dealt with by the other end. */
+  flyingBytes: number;
+  /** A frame was dropped since there was room last. */
+  hasDropped: boolean;
+  /** A frame has gone since one was dropped last. */
+  hasMoved: boolean;
+}
+
+/** Gone frames at the front of a lane that are worth moving the rest for. */
+const compactAt = 256;
+
+/** The frames that wait on a link: a bounded queue for each channel, taken in the order of the channels. */
+export class SendQueue {
+  readonly #lanes: readonly Lane[];
+  readonly #byChannel: Readonly<Record<Channel, Lane>>;
+  waitingBytes = 0;
+
+  constructor({ queueBytes, windowBytes }: Pick<LinkLimits, "queueBytes" | "windowBytes">) {
+    this.#lanes = channels.map((channel) => ({
+      channel,
+      maxBytes: queueBytes[channel],
+      windowBytes: needsCredit(channel) ? windowBytes[channel] : Number.POSITIVE_INFINITY,
+      frames: [],
+      head: 0,
+      waitingBytes: 0,
+      flyingBytes: 0,
+      hasDropped: false,
+      hasMoved: false,
+    }));
+    this.#byChannel = Object.fromEntries(this.#lanes.map((lane) => [lane.channel, lane])) as Record<Channel, Lane>;
+  }
+
+  waitingOn(channel: Channel): number {
+    return this.#byChannel[channel].waitingBytes;
+  }
+
+  /**
+   * Adds a frame. An empty queue takes one of any size.
+   *
+   * @returns false when it was dropped
+   */
+  add(channel: Channel, frame: Uint8Array): boolean {
+    const lane = this.#byChannel[channel];
+    if (lane.waitingBytes > 0 && lane.waitingBytes + frame.length > lane.maxBytes) {
+      lane.hasDropped = true;
+      lane.hasMoved = false;
+      return false;
+    }
+    lane.frames.push(frame);
+    lane.waitingBytes += frame.length;
+    this.waitingBytes += frame.length;
+    return true;
+  }
+
+  /** The next frame that may go, of the first channel that has one. */
+  take(): { readonly channel: Channel; readonly frame: Uint8Array } | undefined {
+    if (this.waitingBytes === 0) return undefined;
+    for (const lane of this.#lanes) {
+      const frame = lane.frames[lane.head];
+      if (!frame || !hasWindow(lane)) continue;
+      lane.head += 1;
+      if (lane.head >= compactAt || lane.head === lane.frames.length) {
+        lane.frames = lane.frames.slice(lane.head);
+        lane.head = 0;
+      }
+      lane.waitingBytes -= frame.length;
+      lane.hasMoved = true;
+      this.waitingBytes -= frame.length;
+      if (lane.windowBytes < Number.POSITIVE_INFINITY) lane.flyingBytes += frame.length;
+      return { channel: lane.channel, frame };
+    }
+    return undefined;
+  }
+
+  /** The frames of the channels before `bulk` that wait still, all of them, for a last write. */
+  *takeLast(): Generator<Uint8Array, void, undefined> {
+    for (const lane of this.#lanes) {
+      if (lane.channel !== "bulk") yield* lane.frames.slice(lane.head);
+    }
+    this.clear();
+  }
+
+  /** @throws RangeError for more than is on its way */
+  credit(channel: Channel, bytes: number): void {
+    const lane = this.#byChannel[channel];
+    if (bytes > lane.flyingBytes) throw new RangeError(`credit for ${bytes} of ${lane.flyingBytes} bytes`);
+    lane.flyingBytes -= bytes;
+  }
+
+  /** The channels that had dropped frames and have moved on until half empty; each is told once. */
+  takeDrained(): readonly Channel[] {
+    const drained: Channel[] = [];
+    for (const lane of this.#lanes) {
+      if (!lane.hasDropped || !lane.hasMoved || lane.waitingBytes > lane.maxBytes / 2) continue;
+      lane.hasDropped = false;
+      drained.push(lane.channel);
+    }
+    return drained;
+  }
+
+  clear(): void {
+    for (const lane of this.#lanes) {
+      lane.frames = [];
+      lane.head = 0;
+      lane.waitingBytes = 0;
+    }
+    this.waitingBytes = 0;
+  }
+}
+
+/** A frame may go, whatever its size, while less than the window is on its way. */
+const hasWindow = (lane: Lane): boolean => lane.flyingBytes < lane.windowBytes;
+
+/**
+ * Bytes of a channel after which the receiver gives credit for all of them. It is part of the protocol: a sender's window
+ * must not be smaller, or both ends would wait for each other.
+ */
+export const creditBytes = 32 * 1_024;
+
+/** Whether a channel's frames need credit; the small ones of the other channels never wait for it. */
+export function needsCredit(channel: Channel): channel is "documents" | "bulk" {
+  return channel === "documents" || channel === "bulk";
+}
+
+/** The metrics of all links of a router. */
+export interface LinkMeters {
+  sent(channel: Channel, bytes: number): void;
+  received(channel: Channel, bytes: number): void;
+  dropped(channel: Channel): void;
+  links(count: number): void;
+  ended(why: LinkEnd): void;
+  rejected(reason: RejectReason): void;
+  dialFailed(kind: DialFailure["kind"]): void;
+}
+
+const dialFailureKinds: readonly DialFailure["kind"][] = ["refused", "timeout", "unreachable", "rejected"];
+
+/** Registers the metrics of links, all series at zero. */
+export function createLinkMeters(meter: Meter): LinkMeters {
+  const counters = <Label extends string>(name: string, help: string, label: string, values: readonly Label[]) => {
+    const metric = meter.counter({ name, help, labels: [label] });
+    const series = values.map((value) => [value, metric.series(value)] as const);
+    for (const [, one] of series) one.add(0);
+    return Object.fromEntries(series) as Readonly<Record<Label, CounterSeries>>;
+  };
+  const byChannel = (name: string, help: string) => counters(`espalier_mesh_${name}`, help, "channel", channels);
+  const sentBytes = byChannel("sent_bytes_total", "Bytes sent to other routers, by channel.");
+  const sentFrames = byChannel("sent_frames_total", "Frames sent to other routers, by channel.");
+  const receivedBytes = byChannel("received_bytes_total", "Bytes received from other routers, by channel.");
+  const receivedFrames = byChannel("received_frames_total", "Frames received from other routers, by channel.");
+  const dropped = byChannel("dropped_frames_total", "Frames dropped because too much waited on their channel.");
+  const links = meter.gauge({ name: "espalier_mesh_links", help: "Links to other routers." }).series();
+  links.set(0);
+  const ends = counters("espalier_mesh_link_ends_total", "Links that ended, by reason.", "why", linkEnds);
+  const rejects = counters(
+    "espalier_mesh_rejects_total",
+    "Handshakes refused by this router or by the other one, by reason.",
+    "reason",
+    rejectReasons,
+  );
+  const dials = counters(
+    "espalier_mesh_dial_failures_total",
+    "Dials of other routers that did not lead to a link, by kind of failure.",
+    "kind",
+    dialFailureKinds,
+  );
+  return {
+    sent(channel, bytes) {
+      sentBytes[channel].add(bytes);
+      sentFrames[channel].add();
+    },
+    received(channel, bytes) {
+      receivedBytes[channel].add(bytes);
+      receivedFrames[channel].add();
+    },
+    dropped: (channel) => dropped[channel].add(),
+    links: (count) => links.set(count),
+    ended: (why) => ends[why].add(),
+    rejected: (reason) => rejects[reason].add(),
+    dialFailed: (kind) => dials[kind].add(),
+  };
 }

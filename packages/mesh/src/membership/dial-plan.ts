@@ -1,27 +1,22 @@
-import type { RouterId } from "@espalier/common";
 import type { MemberEntry, MemberTable } from "./member-table.ts";
-import type { MembershipDeps } from "./membership.ts";
-import type { MembershipLimits } from "./membership-limits.ts";
-import { neighboursOf } from "./overlay.ts";
-import type { OwnTime } from "./own-time.ts";
+import type { MembershipDeps, MembershipLimits } from "./membership.ts";
+import type { ProcessTime } from "./process-time.ts";
 
 export interface DialPlanDeps {
   readonly ports: Pick<MembershipDeps, "self" | "address" | "dial" | "forget">;
-  readonly ownTime: OwnTime;
+  readonly processTime: ProcessTime;
   readonly table: MemberTable;
   readonly limits: MembershipLimits;
 }
 
-/** Decides which members this router seeks a link to: all of them, or in a larger mesh its neighbours in the overlay. */
+/** Seeks a link to every member that can be dialed. */
 export class DialPlan {
   readonly #deps: DialPlanDeps;
   /** Addresses that are being dialed or linked. */
   readonly #wanted = new Set<string>();
-  /** Addresses of forgotten members, and until when in own time. The oldest come first. */
+  /** Addresses of forgotten members, and until when in process time. The oldest come first. */
   readonly #rejoin = new Map<string, number>();
   readonly #ownAddresses = new Set<string>();
-  /** Routers to have links to; undefined for all. */
-  #neighbours: Set<RouterId> | undefined;
 
   constructor(deps: DialPlanDeps) {
     this.#deps = deps;
@@ -29,18 +24,8 @@ export class DialPlan {
 
   /** Members, their states or their addresses have changed. */
   update(): void {
-    const { ports, table, limits } = this.#deps;
-    const present = [...table.entries.values()].filter(({ state }) => state === "alive" || state === "suspect");
-    this.#neighbours =
-      present.length < limits.maxFullMesh
-        ? undefined
-        : neighboursOf(
-            ports.self().router,
-            present.map(({ record }) => record.origin.router),
-            limits.overlayDegree,
-          );
     const wanted = new Set(this.#rejoin.keys());
-    for (const entry of table.entries.values()) {
+    for (const entry of this.#deps.table.entries.values()) {
       if (this.#seeks(entry)) wanted.add(entry.record.address);
     }
     for (const address of this.#wanted) {
@@ -67,10 +52,10 @@ export class DialPlan {
 
   /** A member that was down is no longer listed. Its address is dialed on, for its side of a split mesh may have no seed. */
   forgotten({ record }: MemberEntry): void {
-    const { limits, ownTime } = this.#deps;
+    const { limits, processTime } = this.#deps;
     if (record.address === "") return;
     this.#rejoin.delete(record.address);
-    this.#rejoin.set(record.address, ownTime.nowMs() + limits.rejoinMs);
+    this.#rejoin.set(record.address, processTime.nowMs() + limits.rejoinMs);
     if (this.#rejoin.size > limits.maxRejoinAddresses) {
       for (const oldest of this.#rejoin.keys()) {
         this.#rejoin.delete(oldest);
@@ -81,7 +66,7 @@ export class DialPlan {
 
   /** @returns whether an address is not to be dialed any more */
   tick(): boolean {
-    const nowMs = this.#deps.ownTime.nowMs();
+    const nowMs = this.#deps.processTime.nowMs();
     let hasLapsed = false;
     for (const [address, untilMs] of this.#rejoin) {
       if (untilMs > nowMs) break;
@@ -91,22 +76,17 @@ export class DialPlan {
     return hasLapsed;
   }
 
-  /** Whether a link to that router is one too many. */
-  isSurplus(router: RouterId): boolean {
-    return this.#neighbours !== undefined && !this.#neighbours.has(router);
-  }
-
   stop(): void {
     for (const address of [...this.#wanted]) this.#drop(address);
     this.#rejoin.clear();
   }
 
   #seeks({ record, state }: MemberEntry): boolean {
-    const { address, origin } = record;
+    const { address } = record;
     if (state === undefined || state === "left" || address === "") return false;
     if (address === this.#deps.ports.address() || this.#ownAddresses.has(address)) return false;
     if (state !== "down") this.#rejoin.delete(address);
-    return state === "down" || this.#neighbours === undefined || this.#neighbours.has(origin.router);
+    return true;
   }
 
   #drop(address: string): void {

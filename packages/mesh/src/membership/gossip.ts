@@ -1,11 +1,15 @@
 import type { Cancel, RouterId, Scheduler } from "@espalier/common";
-import { originKey } from "@espalier/replication";
+import { type Origin, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
-import type { MemberClaim, MemberRecord } from "./member-record.ts";
-import type { MemberEntry, MemberTable } from "./member-table.ts";
-import { encodeMembership } from "./membership-frames.ts";
-import type { OwnRecord } from "./own-record.ts";
-import type { OwnTime } from "./own-time.ts";
+import {
+  isWithinReach,
+  type MemberClaim,
+  type MemberEntry,
+  type MemberRecord,
+  type MemberTable,
+} from "./member-table.ts";
+import { encodeMembership, fitUnreachable, frameBounds } from "./membership-frames.ts";
+import type { ProcessTime } from "./process-time.ts";
 import { hashText } from "./text-hash.ts";
 
 /** What changes within so many milliseconds goes out in one frame. */
@@ -21,7 +25,7 @@ interface SyncState {
 
 export interface GossipDeps {
   readonly scheduler: Scheduler;
-  readonly ownTime: OwnTime;
+  readonly processTime: ProcessTime;
   readonly table: MemberTable;
   readonly own: OwnRecord;
 }
@@ -44,7 +48,7 @@ export class Gossip {
   }
 
   addLink(link: Link): void {
-    this.#links.set(link, { notBeforeMs: this.#deps.ownTime.nowMs() + firstSyncMs, delayMs: firstSyncMs });
+    this.#links.set(link, { notBeforeMs: this.#deps.processTime.nowMs() + firstSyncMs, delayMs: firstSyncMs });
     this.ownChanged();
     this.#sendAll(link);
   }
@@ -89,7 +93,7 @@ export class Gossip {
       sync.delayMs = firstSyncMs;
       return;
     }
-    const nowMs = this.#deps.ownTime.nowMs();
+    const nowMs = this.#deps.processTime.nowMs();
     if (nowMs < sync.notBeforeMs) return;
     sync.notBeforeMs = nowMs + sync.delayMs;
     sync.delayMs = Math.min(sync.delayMs * 2, maxSyncMs);
@@ -124,12 +128,11 @@ export class Gossip {
   }
 
   /** Whether a peer does not get a record from its author, nor gave it to this router. */
-  #lacks(link: Link, { record, source }: MemberEntry): boolean {
+  #lacks(link: Link, { record, links, source }: MemberEntry): boolean {
     const { router: peer } = link.peer.origin;
     const author = record.origin.router;
     if (link === source || peer === author) return false;
-    const peersLinks = this.#deps.table.entries.get(peer)?.record.links ?? [];
-    return !(record.links.includes(peer) && peersLinks.includes(author));
+    return !(links.has(peer) && this.#deps.table.entries.get(peer)?.links.has(author));
   }
 
   #sendAll(link: Link): void {
@@ -156,4 +159,72 @@ export class Gossip {
 
 function digestOf({ origin, incarnation }: MemberRecord): number {
   return hashText(originKey(origin), incarnation);
+}
+
+/** What this router says of itself. */
+export class OwnRecord {
+  readonly #self: () => Origin;
+  readonly #address: () => string | undefined;
+  #incarnation = 0;
+  #hasLeft = false;
+  #isDraining = false;
+  #unreachable: readonly string[] = [];
+
+  constructor(self: () => Origin, address: () => string | undefined) {
+    this.#self = self;
+    this.#address = address;
+  }
+
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  get hasLeft(): boolean {
+    return this.#hasLeft;
+  }
+
+  leave(): void {
+    this.#hasLeft = true;
+  }
+
+  /** @returns whether that is news */
+  setDraining(isDraining: boolean): boolean {
+    if (this.#isDraining === isDraining) return false;
+    this.#isDraining = isDraining;
+    return true;
+  }
+
+  /** Takes as many as a record holds. @returns whether that is news */
+  setUnreachable(targets: readonly string[]): boolean {
+    const fitting = fitUnreachable(targets);
+    const before = this.#unreachable;
+    if (fitting.length === before.length && fitting.every((target, index) => target === before[index])) return false;
+    this.#unreachable = fitting;
+    return true;
+  }
+
+  /**
+   * Others hold something of this router that its next incarnation, later than this one, has to answer.
+   *
+   * @returns false when there is nothing to answer: it has been, or nobody takes what is so far ahead
+   */
+  answer(incarnation: number): boolean {
+    if (incarnation < this.#incarnation || !isWithinReach(this.#incarnation, incarnation)) return false;
+    this.#incarnation = incarnation;
+    return true;
+  }
+
+  /** The record anew, under a higher incarnation. */
+  next(links: Iterable<RouterId>): MemberRecord {
+    this.#incarnation += 1;
+    return {
+      origin: this.#self(),
+      incarnation: this.#incarnation,
+      hasLeft: this.#hasLeft,
+      isDraining: this.#isDraining,
+      address: this.#address() ?? "",
+      unreachable: this.#unreachable,
+      links: [...links].sort().slice(0, frameBounds.links),
+    };
+  }
 }

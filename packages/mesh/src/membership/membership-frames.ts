@@ -1,6 +1,6 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
-import type { MemberClaim, MemberRecord } from "./member-record.ts";
+import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
 /** Bounds of what a frame holds, the same for who writes and who reads. */
 export const frameBounds = {

@@ -1,8 +1,33 @@
-import type { Cancel, Clock, CounterSeries, GaugeSeries, Logger, Meter, RouterId, Scheduler } from "@espalier/common";
-import { type FeedWorth, holdsAgainst, type Member, type Origin, type PostedClaim } from "@espalier/replication";
-import { type Candidate, candidateHash, eligibleFor, heirsFor, standingOf } from "./candidates.ts";
-import { decideRole, turnMs } from "./decide-role.ts";
-import type { FeedRole } from "./feed-roles.ts";
+import type {
+  Cancel,
+  Clock,
+  CounterSeries,
+  GaugeSeries,
+  Logger,
+  Meter,
+  RouterId,
+  Scheduler,
+  Startable,
+} from "@espalier/common";
+import {
+  type FeedWorth,
+  holdsAgainst,
+  type Member,
+  type Origin,
+  type PostedClaim,
+  type Replica,
+} from "@espalier/replication";
+import type { Backend } from "../exchange/backend.ts";
+import {
+  backupsFor,
+  type Candidate,
+  candidateHash,
+  decideRole,
+  eligibleFor,
+  type FeedRole,
+  standingOf,
+  turnMs,
+} from "./decide-role.ts";
 
 /** How often feeds without a live claim are looked at. */
 const tickMs = 250;
@@ -208,8 +233,8 @@ class RendezvousOwnership implements Ownership {
     const holding = this.#holdingClaim(target, owned, eligible);
     const claimant = holding?.origin.router;
     this.#noteOwner(owned, claimant, nowMs);
-    const heirs = heirsFor(claimant, eligible, this.#candidates);
-    const standing = standingOf(target, eligible, { self, claimant, heirs });
+    const backups = backupsFor(claimant, eligible, this.#candidates);
+    const standing = standingOf(target, eligible, { self, claimant, backups });
     const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
     const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
     const role = decideRole({ self, standing, holding, worth: owned.worth, mayTakeOver, unclaimedMs });
@@ -276,4 +301,48 @@ class RendezvousOwnership implements Ownership {
 function isSameClaim(one: PostedClaim, other: PostedClaim): boolean {
   const { router, epoch } = other.origin;
   return one.origin.router === router && one.origin.epoch === epoch && one.claim.stamp === other.claim.stamp;
+}
+
+export interface JoinedBackendParts {
+  readonly backend: Backend;
+  readonly replica: Pick<Replica, "setMembers" | "onClaims">;
+  readonly ownership: Ownership;
+  readonly scheduler: Scheduler;
+}
+
+/** How often a router that joins looks whether it knows all that its peers do. */
+const joinCheckMs = 20;
+
+/**
+ * A backend that tells replica and ownership who lives, and says goodbye at the end. Feeds are claimed only when the
+ * router knows all that its peers do: whoever decided before it knew the claims of others would claim every feed.
+ */
+export function joinedBackend({ backend, replica, ownership, scheduler }: JoinedBackendParts): Startable {
+  let cancelCheck: Cancel = () => {};
+  let isStopped = false;
+  const changed = (): void => {
+    replica.setMembers(backend.members());
+    ownership.membersChanged();
+  };
+  backend.onMembers(changed);
+  replica.onClaims((target) => ownership.claimsChanged(target));
+  const startOwnership = (): void => {
+    if (backend.waitingFor.length > 0) cancelCheck = scheduler.after(joinCheckMs, startOwnership);
+    else ownership.start();
+  };
+  return {
+    async start() {
+      await backend.start();
+      if (isStopped) return;
+      changed();
+      startOwnership();
+    },
+    async stop() {
+      isStopped = true;
+      cancelCheck();
+      ownership.stop();
+      await backend.leave();
+      await backend.stop();
+    },
+  };
 }

@@ -1,7 +1,17 @@
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
 import type { Cancel, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import type { DialFailure } from "../link/link.ts";
-import type { FoundSeeds } from "./found-seeds.ts";
-import { formatAddress, parseSeed, type SeedAddress } from "./seed-address.ts";
+
+/** Seeds that somebody else finds and keeps up to date. */
+export interface FoundSeeds {
+  /** `host:port` each; a name may stand for many addresses. */
+  seeds(): readonly string[];
+  /** Whether whoever looks for them has found some, or has failed to, at least once. */
+  readonly isTried: boolean;
+  /** Told when there are others, and when they have been tried. */
+  onChange(listener: () => void): Cancel;
+}
 
 /** How often names are resolved, give or take a fifth. */
 const resolveMs = 5_000;
@@ -195,4 +205,71 @@ class ResolvedSeeds implements Seeds {
       this.#deps.dial(address);
     }
   }
+}
+
+export interface SeedAddress {
+  /** A name, or an IP address without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** Whether the host has to be resolved. */
+  readonly isName: boolean;
+}
+
+/**
+ * @param text `host:port`; an IPv6 address stands in brackets
+ * @throws RangeError for anything else
+ */
+export function parseSeed(text: string): SeedAddress {
+  const parts = /^(?:\[([^\]]+)\]|([^:[\]\s/]+)):(\d{1,5})$/.exec(text);
+  const host = parts?.[1] ?? parts?.[2] ?? "";
+  const port = Number(parts?.[3]);
+  const isBracketedName = parts?.[1] !== undefined && isIP(host) !== 6;
+  if (host === "" || isBracketedName || !(port >= 1 && port <= 65_535)) {
+    throw new RangeError(`a seed is host:port, not ${JSON.stringify(text)}`);
+  }
+  return { host, port, isName: isIP(host) === 0 };
+}
+
+/** The form in which an address is dialed. */
+export function formatAddress(host: string, port: number): string {
+  return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** All addresses of a host, by the system's resolver, so that `/etc/hosts` and search domains count. */
+export async function resolveHost(host: string): Promise<string[]> {
+  const found = await lookup(host, { all: true });
+  return found.map(({ address }) => address);
+}
+
+/** Dials addresses for one of several users. */
+export interface DialUser {
+  dial(address: string): void;
+  forget(address: string): void;
+}
+
+/**
+ * Lets several users dial through one dialer: an address is forgotten when the last of them forgets it.
+ *
+ * @param dialer an address dialed again is dialed at once when it has no link
+ */
+export function createDialList(dialer: DialUser): { user(): DialUser } {
+  const usersOf = new Map<string, Set<DialUser>>();
+  return {
+    user() {
+      const user: DialUser = {
+        dial(address) {
+          const users = usersOf.get(address) ?? new Set();
+          usersOf.set(address, users.add(user));
+          dialer.dial(address);
+        },
+        forget(address) {
+          const users = usersOf.get(address);
+          if (!users?.delete(user) || users.size > 0) return;
+          usersOf.delete(address);
+          dialer.forget(address);
+        },
+      };
+      return user;
+    },
+  };
 }

@@ -2,12 +2,61 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { EspalierError } from "@espalier/common";
-import { type WebSocket, WebSocketServer } from "ws";
-import type { Connection, ConnectionObserver, Transport } from "./transport.ts";
-import { WsConnection } from "./ws-connection.ts";
-import { asPem, dialWebSocket, type WsSettings } from "./ws-dial.ts";
-import { defaultWsLimits, type MutualTls, meshPath, type WsTransportOptions } from "./ws-options.ts";
+import {
+  type Cancel,
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  drainMarkBytes,
+  EspalierError,
+  maxUntrustedBytes,
+  type Scheduler,
+  type Transport,
+} from "@espalier/common";
+import { type RawData, WebSocket, WebSocketServer } from "ws";
+
+/** Certificates of both ends, in PEM. Whoever has one that `ca` has signed counts as a router of the cluster. */
+export interface MutualTls {
+  readonly cert: string | Uint8Array;
+  readonly key: string | Uint8Array;
+  readonly ca: string | Uint8Array;
+  /** A name that the certificate of every router must be valid for; without it, only the signature is checked. */
+  readonly serverName?: string;
+}
+
+/**
+ * Takes requests to upgrade that are not for the mesh.
+ *
+ * @returns false when the path is not its own; it has not touched the socket then
+ */
+export type UpgradeHandler = (request: IncomingMessage, socket: Duplex, head: Buffer) => boolean;
+
+export interface WsTransportOptions {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  readonly scheduler: Scheduler;
+  readonly tls?: MutualTls;
+  readonly upgrade?: UpgradeHandler;
+  /** Largest frame in either direction. */
+  readonly maxFrameBytes?: number;
+  /** From the beginning of a dial to the end of the websocket's own handshake. */
+  readonly connectTimeoutMs?: number;
+  /** How long the other end has to answer when a connection is closed in good order. */
+  readonly closeTimeoutMs?: number;
+  /** Sockets from outside at once, those of other upgrade paths included. */
+  readonly maxSockets?: number;
+}
+
+/** Where routers dial each other. */
+const meshPath = "/mesh";
+
+export const defaultWsLimits = {
+  maxFrameBytes: 1_024 * 1_024,
+  connectTimeoutMs: 1_000,
+  closeTimeoutMs: 500,
+  maxSockets: 512,
+} as const;
 
 /** A transport whose certificates can be changed while it runs. */
 export interface WebSocketTransport extends Transport {
@@ -182,4 +231,189 @@ function serverContext({ cert, key, ca }: MutualTls) {
 
 function refuse(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}
+
+export type WsSettings = WsTransportOptions & { readonly [Name in keyof typeof defaultWsLimits]: number };
+
+/**
+ * Begins to dial.
+ *
+ * @returns the websocket, to end it; undefined when the address cannot be dialed at all
+ */
+function dialWebSocket(
+  address: string,
+  settings: WsSettings,
+  observer: Parameters<Transport["dial"]>[1],
+): WebSocket | undefined {
+  const { tls, scheduler, connectTimeoutMs, closeTimeoutMs, maxFrameBytes } = settings;
+  const url = `${tls ? "wss" : "ws"}://${address}${meshPath}`;
+  if (!URL.canParse(url) || new URL(url).pathname !== meshPath) {
+    scheduler.after(0, () => observer.closed({ kind: "error", code: 0, reason: `${address} is no address` }));
+    return undefined;
+  }
+  const webSocket = new WebSocket(url, {
+    perMessageDeflate: false,
+    maxPayload: maxFrameBytes,
+    skipUTF8Validation: true,
+    // A mask protects proxies from scripts in browsers. There is no script here, and a mask of zeros costs nothing.
+    generateMask: (mask: Buffer) => void mask.fill(0),
+    ...(tls && {
+      cert: asPem(tls.cert),
+      key: asPem(tls.key),
+      ca: asPem(tls.ca),
+      minVersion: "TLSv1.3" as const,
+      ...(tls.serverName === undefined ? { checkServerIdentity } : { servername: tls.serverName }),
+    }),
+  });
+  let end: ConnectionEnd | undefined;
+  let isOpen = false;
+  const cancelTimeout = scheduler.after(connectTimeoutMs, () => {
+    end ??= { kind: "timeout", code: 0, reason: `no answer in ${connectTimeoutMs} ms` };
+    webSocket.terminate();
+  });
+  webSocket.once("upgrade", (response: IncomingMessage) => {
+    webSocket.once("open", () => {
+      isOpen = true;
+      cancelTimeout();
+      const { socket } = response;
+      const connection = new WsConnection({ webSocket, socket, remote: address, scheduler, closeTimeoutMs });
+      connection.observe(observer);
+      observer.opened(connection);
+    });
+  });
+  webSocket.on("error", (error: Error & { readonly code?: string }) => {
+    if (!isOpen) end ??= dialEnd(error, tls !== undefined);
+  });
+  webSocket.once("close", () => {
+    if (isOpen) return;
+    cancelTimeout();
+    observer.closed(end ?? { kind: "error", code: 1006, reason: "the dial was given up" });
+  });
+  return webSocket;
+}
+
+const asPem = (value: string | Uint8Array): string | Buffer => (typeof value === "string" ? value : Buffer.from(value));
+
+/** Finds no fault: whoever the cluster's own authority has signed is a router, at whatever address. */
+const checkServerIdentity = (): boolean => false;
+
+/** @param isSecure over TLS, where a router that is alive may refuse a certificate by a reset */
+function dialEnd(error: Error & { readonly code?: string }, isSecure: boolean): ConnectionEnd {
+  const kind = error.code === "ECONNREFUSED" ? "refused" : error.code === "ETIMEDOUT" ? "timeout" : "error";
+  return { kind, code: 0, reason: error.message, isReset: error.code === "ECONNRESET" && !isSecure };
+}
+
+export interface WsConnectionDeps {
+  readonly webSocket: WebSocket;
+  /** The socket below, to count what comes before the other end is trusted. */
+  readonly socket: Socket;
+  readonly remote: string;
+  readonly scheduler: Scheduler;
+  readonly closeTimeoutMs: number;
+}
+
+/** A connection over an open websocket. */
+class WsConnection implements Connection {
+  readonly remote: string;
+  readonly #deps: WsConnectionDeps;
+  readonly #countBytes: (chunk: Uint8Array) => void;
+  #observer: ConnectionObserver | undefined;
+  #isTrusted = false;
+  #untrustedBytes = 0;
+  #isAboveMark = false;
+  /** What broke, until the websocket says that it is closed. */
+  #broken: ConnectionEnd | undefined;
+  #isEnding = false;
+  #cancelClose: Cancel = () => {};
+
+  constructor(deps: WsConnectionDeps) {
+    this.#deps = deps;
+    this.remote = deps.remote;
+    const { webSocket, socket } = deps;
+    webSocket.on("message", (data, isBinary) => this.#message(data, isBinary));
+    webSocket.on("error", (error) => {
+      this.#broken ??= errorEnd(error);
+    });
+    webSocket.once("close", (code, reason) => this.#closed(code, reason));
+    this.#countBytes = (chunk) => {
+      // The websocket has read the chunk by now: when a frame in it earned the trust, the bytes behind have it too.
+      if (this.#isTrusted) return;
+      this.#untrustedBytes += chunk.length;
+      if (this.#untrustedBytes > maxUntrustedBytes)
+        this.#breakOff(1009, "too many bytes before the handshake was done");
+    };
+    socket.on("data", this.#countBytes);
+  }
+
+  observe(observer: ConnectionObserver): void {
+    this.#observer = observer;
+  }
+
+  get bufferedBytes(): number {
+    return this.#deps.webSocket.bufferedAmount;
+  }
+
+  trust(): void {
+    this.#isTrusted = true;
+    this.#deps.socket.off("data", this.#countBytes);
+  }
+
+  send(frame: Uint8Array): void {
+    const { webSocket } = this.#deps;
+    if (this.#isEnding) return;
+    webSocket.send(frame, { binary: true, compress: false }, this.#written);
+    if (webSocket.bufferedAmount >= drainMarkBytes) this.#isAboveMark = true;
+  }
+
+  close(code: number, reason: string): void {
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    const { webSocket, scheduler, closeTimeoutMs } = this.#deps;
+    webSocket.close(code, reason);
+    this.#cancelClose = scheduler.after(closeTimeoutMs, () => webSocket.terminate());
+  }
+
+  terminate(): void {
+    this.#isEnding = true;
+    this.#deps.webSocket.terminate();
+  }
+
+  readonly #written = (): void => {
+    if (!this.#isAboveMark || this.#isEnding || this.#deps.webSocket.bufferedAmount >= drainMarkBytes) return;
+    this.#isAboveMark = false;
+    this.#observer?.drained();
+  };
+
+  #message(data: RawData, isBinary: boolean): void {
+    if (this.#isEnding) return;
+    if (isBinary && data instanceof Uint8Array) this.#observer?.frame(data);
+    else this.#breakOff(1003, "a frame of text");
+  }
+
+  #breakOff(code: number, reason: string): void {
+    this.#broken ??= { kind: "error", code, reason };
+    this.close(code, reason);
+  }
+
+  #closed(code: number, reason: Buffer): void {
+    this.#isEnding = true;
+    this.#cancelClose();
+    this.trust();
+    this.#observer?.closed(
+      this.#broken ?? { kind: code === 1006 ? "reset" : "closed", code, reason: reason.toString("utf8") },
+    );
+  }
+}
+
+/** Codes of ws for frames that break the protocol, and what a websocket says of them. */
+const frameErrors: Readonly<Record<string, number>> = {
+  WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: 1009,
+  WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: 1009,
+  WS_ERR_TOO_MANY_BUFFERED_PARTS: 1009,
+};
+
+function errorEnd(error: Error & { readonly code?: string }): ConnectionEnd {
+  const code = error.code ?? "";
+  if (code.startsWith("WS_ERR_")) return { kind: "error", code: frameErrors[code] ?? 1002, reason: error.message };
+  return { kind: "reset", code: 1006, reason: error.message };
 }

@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import { type Channel, channels } from "../link/link.ts";
-import { frameTypes } from "./frame-types.ts";
+import { frameTypes } from "./handshake-frames.ts";
 
 /** Bytes that a link puts before every frame of a channel. */
 export const dataHeaderBytes = 2;

@@ -1,11 +1,14 @@
 import { createSeededRandom, type Scheduler, silentMeter } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import { type BulkMessage, type BulkOutcome, decodeBulkMessage } from "../../src/exchange/bulk-frames.ts";
-import { BulkReceiver } from "../../src/exchange/bulk-receiver.ts";
-import { BulkSender } from "../../src/exchange/bulk-sender.ts";
-import { defaultExchangeLimits } from "../../src/exchange/exchange-limits.ts";
-import { createExchangeMeter } from "../../src/exchange/exchange-meter.ts";
+import {
+  type BulkMessage,
+  type BulkOutcome,
+  BulkReceiver,
+  BulkSender,
+  decodeBulkMessage,
+} from "../../src/exchange/bulk-transfer.ts";
+import { createExchangeMeter, defaultExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import { createLinkStub, type LinkStub } from "./link-stub.ts";
 
 const limits = { ...defaultExchangeLimits, bulkCreditBytes: 1_000, bulkFrameBytes: 400, maxAnswersPerLink: 3 };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { fullDocumentMs } from "../../src/exchange/document-exchange.ts";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
-import { fullDocumentMs } from "../../src/exchange/document-intake.ts";
 import { forbiddenByte, journalName, sharedName } from "../log-replica.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
 

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createExchange, type Exchange } from "../../src/exchange/exchange.ts";
-import type { ExchangeLimits } from "../../src/exchange/exchange-limits.ts";
+import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
 import { LogReplica } from "../log-replica.ts";
 

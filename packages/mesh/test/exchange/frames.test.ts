@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, it } from "vitest";
-import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../../src/exchange/bulk-frames.ts";
+import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../../src/exchange/bulk-transfer.ts";
 import {
   type DocumentMessage,
   decodeDocumentMessage,
@@ -20,7 +20,7 @@ const statement = {
 const documentMessages: DocumentMessage[] = [
   { kind: "open", number: 7, documentKind: "own", name: "journal/default/a/1" },
   { kind: "update", number: 7, from: 5, to: 9, committedWallMs: 1_700_000_000_000, bytes: Uint8Array.of(1, 2, 3) },
-  { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, mark: 0xffffffff }] },
+  { kind: "vector", isFirst: true, canServe: false, entries: [{ number: 1, version: 0xffffffff }] },
   { kind: "vector", isFirst: false, canServe: true, entries: [] },
   { kind: "want", request: 300, name: "registry/1", stateVector: Uint8Array.of() },
   { kind: "cancel", request: 1 },
@@ -90,7 +90,7 @@ describe("frames of the exchange", () => {
         kind: "vector",
         isFirst: true,
         canServe: true,
-        entries: Array.from({ length: count }, (_, number) => ({ number, mark: 1 })),
+        entries: Array.from({ length: count }, (_, number) => ({ number, version: 1 })),
       });
     expect(decodeDocumentMessage(vector(4096))).toMatchObject({ kind: "vector" });
     expect(() => decodeDocumentMessage(vector(4097))).toThrow(RangeError);

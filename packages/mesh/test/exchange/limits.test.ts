@@ -4,7 +4,7 @@ import { ExchangeNet, text } from "./exchange-net.ts";
 
 const open = (number: number, name: string) =>
   encodeDocumentMessage({ kind: "open", number, documentKind: "journal", name });
-const vector = (...entries: { number: number; mark: number }[]) =>
+const vector = (...entries: { number: number; version: number }[]) =>
   encodeDocumentMessage({ kind: "vector", isFirst: false, canServe: true, entries });
 
 function pairOf(limits = {}): ExchangeNet {
@@ -33,16 +33,16 @@ describe("bounds of the exchange of documents", () => {
 
   it("a number without a name closes the link", () => {
     const net = pairOf();
-    net.deliver("b", "a", "documents", vector({ number: 17, mark: 1 }));
+    net.deliver("b", "a", "documents", vector({ number: 17, version: 1 }));
     expect(net.invalid).toHaveLength(1);
   });
 
   it("a number given again stands for the new name only", () => {
     const net = pairOf();
     net.deliver("b", "a", "documents", open(9, "journal/default/x/1"));
-    net.deliver("b", "a", "documents", vector({ number: 9, mark: 5 }));
+    net.deliver("b", "a", "documents", vector({ number: 9, version: 5 }));
     net.deliver("b", "a", "documents", open(9, "journal/default/y/1"));
-    net.deliver("b", "a", "documents", vector({ number: 9, mark: 1 }));
+    net.deliver("b", "a", "documents", vector({ number: 9, version: 1 }));
     net.time.advance(100);
     expect(wantsOf(net, "b", "a")).toEqual(["journal/default/x/1", "journal/default/y/1"]);
   });
@@ -51,11 +51,11 @@ describe("bounds of the exchange of documents", () => {
     const net = pairOf({ maxLackingDocuments: 2 });
     for (let number = 5; number < 8; number++) {
       net.deliver("b", "a", "documents", open(number, `journal/default/x/${number}`));
-      net.deliver("b", "a", "documents", vector({ number, mark: 1 }));
+      net.deliver("b", "a", "documents", vector({ number, version: 1 }));
     }
     expect(wantsOf(net, "b", "a")).toHaveLength(2);
     net.time.advance(100);
-    net.deliver("b", "a", "documents", vector({ number: 7, mark: 1 }));
+    net.deliver("b", "a", "documents", vector({ number: 7, version: 1 }));
     expect(wantsOf(net, "b", "a")).toHaveLength(3);
   });
 

@@ -1,8 +1,8 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, it } from "vitest";
 import { describeMember } from "../../src/exchange/describe-member.ts";
-import { markOf } from "../../src/exchange/document-marks.ts";
-import { createExchangeMeter } from "../../src/exchange/exchange-meter.ts";
+import { versionOf } from "../../src/exchange/document-broadcaster.ts";
+import { createExchangeMeter } from "../../src/exchange/exchange-parts.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 import { forbiddenByte, LogReplica, sharedName } from "../log-replica.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
@@ -98,16 +98,16 @@ describe("marks of documents", () => {
   it("are the writer's clock, or the same hash in routers that have the same", () => {
     const a = new LogReplica("a");
     const b = new LogReplica("b");
-    expect(markOf(a.documents, a.ownName)).toBe(0);
+    expect(versionOf(a.documents, a.ownName)).toBe(0);
     a.write(text("one"));
-    expect(markOf(a.documents, a.ownName)).toBe(1);
-    expect(markOf(a.documents, "journal/default/z/1")).toBe(0);
-    const before = markOf(a.documents, sharedName);
-    expect(markOf(b.documents, sharedName)).toBe(before);
+    expect(versionOf(a.documents, a.ownName)).toBe(1);
+    expect(versionOf(a.documents, "journal/default/z/1")).toBe(0);
+    const before = versionOf(a.documents, sharedName);
+    expect(versionOf(b.documents, sharedName)).toBe(before);
     a.documents.onUpdate((update) => b.documents.apply(update));
     a.write(text("two"), sharedName);
-    expect(markOf(a.documents, sharedName)).not.toBe(before);
-    expect(markOf(b.documents, sharedName)).toBe(markOf(a.documents, sharedName));
+    expect(versionOf(a.documents, sharedName)).not.toBe(before);
+    expect(versionOf(b.documents, sharedName)).toBe(versionOf(a.documents, sharedName));
   });
 });
 

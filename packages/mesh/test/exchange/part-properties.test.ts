@@ -6,9 +6,9 @@ import {
   type BulkOutcome,
   decodeBulkMessage,
   encodeBulkMessage,
-} from "../../src/exchange/bulk-frames.ts";
-import { DocumentNumbers } from "../../src/exchange/document-numbers.ts";
-import { type HeldUpdate, HeldUpdates } from "../../src/exchange/held-updates.ts";
+} from "../../src/exchange/bulk-transfer.ts";
+import { DocumentNumbers } from "../../src/exchange/document-broadcaster.ts";
+import { type HeldUpdate, HeldUpdates } from "../../src/exchange/document-exchange.ts";
 
 const seeds = fixedSeeds(30);
 /** What holding an update costs besides its bytes. */

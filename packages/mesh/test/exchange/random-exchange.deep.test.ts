@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import { decodeBulkMessage } from "../../src/exchange/bulk-frames.ts";
+import { decodeBulkMessage } from "../../src/exchange/bulk-transfer.ts";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
 import { sharedName } from "../log-replica.ts";
 import { ExchangeNet } from "./exchange-net.ts";

@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
 import { expect, test } from "vitest";
-import type { ExchangeMeter } from "../../src/exchange/exchange-meter.ts";
+import type { ExchangeMeter } from "../../src/exchange/exchange-parts.ts";
 import { RelayCarrier, type RelayedPlane } from "../../src/exchange/relay-carrier.ts";
 import { createLinkStub } from "./link-stub.ts";
 
@@ -16,6 +16,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
   const taken: string[] = [];
   const refused: string[] = [];
   const counted = { sent: 0, dropped: 0 };
+  const peerCounts: number[] = [];
   const known = new Set<string>();
   const plane: RelayedPlane = {
     onFrame(listener) {
@@ -24,6 +25,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
         tell = () => {};
       };
     },
+    setPeerCount: (count) => void peerCounts.push(count),
     fullFrames: () => [frameOf("self 1")],
     relayFrames: () =>
       [...known].map((text) => ({
@@ -59,7 +61,17 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
   };
   /** What has been sent on a link since the last look. */
   const sent = (stub: ReturnType<typeof link>): string[] => stub.sent.splice(0).map(({ frame }) => textOf(frame));
-  return { carrier, plane, link, sent, taken, refused, counted, tell: (text: string) => tell(frameOf(text)) };
+  return {
+    carrier,
+    plane,
+    link,
+    sent,
+    taken,
+    refused,
+    counted,
+    peerCounts,
+    tell: (text: string) => tell(frameOf(text)),
+  };
 }
 
 test("what a router says of itself goes to every link, and to none that is down", () => {
@@ -76,6 +88,15 @@ test("what a router says of itself goes to every link, and to none that is down"
   carrier.stop();
   tell("self 1");
   expect(sent(b)).toEqual([]);
+});
+
+test("a plane is told to how many peers its frames go, each time that this changes", () => {
+  const { carrier, link, peerCounts } = carry();
+  const a = link("a");
+  link("b");
+  carrier.linkDown(a);
+  carrier.linkDown(a);
+  expect(peerCounts).toEqual([1, 2, 1]);
 });
 
 test("what found no room is counted, and said anew once there is some", () => {

@@ -1,12 +1,10 @@
-import { asRouterId } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import { DocumentNumbers } from "../../src/exchange/document-numbers.ts";
-import { HeldUpdates } from "../../src/exchange/held-updates.ts";
-import { LinkKnowledge } from "../../src/exchange/link-knowledge.ts";
-import { createLoopLag } from "../../src/exchange/loop-lag.ts";
-import { PeerRates } from "../../src/exchange/peer-rates.ts";
+import { PeerRates } from "../../src/exchange/describe-member.ts";
+import { DocumentNumbers } from "../../src/exchange/document-broadcaster.ts";
+import { HeldUpdates } from "../../src/exchange/document-exchange.ts";
 import { Readiness } from "../../src/exchange/readiness.ts";
+import { createLoopLag } from "../../src/membership/process-time.ts";
 import { createLinkStub } from "./link-stub.ts";
 
 describe("held changes", () => {
@@ -133,23 +131,5 @@ describe("rates of a link", () => {
     expect(rates.of(link)).toEqual({ sentBytesPerS: 250, receivedBytesPerS: 50 });
     rates.sample([]);
     expect(rates.of(link)).toEqual({ sentBytesPerS: 0, receivedBytesPerS: 0 });
-  });
-});
-
-describe("who has links to whom", () => {
-  it("is asked again after a moment", () => {
-    const time = createVirtualTime();
-    const [a, b] = [asRouterId("a"), asRouterId("b")];
-    let links = new Set([b]);
-    let asked = 0;
-    const knowledge = new LinkKnowledge(time.clock, () => {
-      asked += 1;
-      return links;
-    });
-    for (let index = 0; index < 10; index++) expect(knowledge.hears(a, b)).toBe(true);
-    expect(asked).toBe(1);
-    links = new Set();
-    time.advance(50);
-    expect(knowledge.hears(a, b)).toBe(false);
   });
 });

@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, it } from "vitest";
 import { decodeDocumentMessage } from "../../src/exchange/document-frames.ts";
-import type { ExchangeLimits } from "../../src/exchange/exchange-limits.ts";
+import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import type { LogReplica } from "../log-replica.ts";
 import { ExchangeNet } from "./exchange-net.ts";
 

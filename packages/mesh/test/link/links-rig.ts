@@ -1,10 +1,16 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
-import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
+import {
+  createMemoryNetwork,
+  createRecordingLogger,
+  createVirtualTime,
+  type LogLine,
+  type MemoryNetwork,
+  type VirtualTime,
+} from "@espalier/testing";
+import type { LocalIdentity } from "../../src/link/handshake.ts";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
-import { createLinks } from "../../src/link/link-manager.ts";
 import type { Links, LinksOptions } from "../../src/link/links.ts";
-import type { LocalIdentity } from "../../src/link/local-identity.ts";
-import { createMemoryNetwork, type MemoryNetwork } from "../../src/transport/memory-network.ts";
+import { createLinks } from "../../src/link/links.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 
 export type Overrides = Partial<Omit<LinksOptions, "identity">> & { readonly identity?: Partial<LocalIdentity> };

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { LinkEnd } from "../../src/link/link.ts";
-import { encodeGoodbye, encodeReject, linkEnds, rejectReasons } from "../../src/wire/endings.ts";
-import { frameTypes } from "../../src/wire/frame-types.ts";
+import { encodeGoodbye, encodeReject, frameTypes, linkEnds, rejectReasons } from "../../src/wire/handshake-frames.ts";
 import { encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
 import { LinksRig } from "./links-rig.ts";
 import { acceptFrame, dialRaw, listenRaw, type RawPeer, rawHello } from "./raw-peer.ts";

@@ -1,8 +1,7 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { creditBytes } from "../../src/link/credit.ts";
-import { type Channel, channels } from "../../src/link/link.ts";
-import { defaultLinkLimits } from "../../src/link/link-limits.ts";
+import { type Channel, channels, defaultLinkLimits } from "../../src/link/link.ts";
+import { creditBytes } from "../../src/link/peer-link.ts";
 import { encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
 import { frameText, LinksRig } from "./links-rig.ts";
 import { dialRaw, listenRaw } from "./raw-peer.ts";

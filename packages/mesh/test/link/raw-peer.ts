@@ -1,8 +1,6 @@
 import { createHash } from "node:crypto";
-import { asRouterId } from "@espalier/common";
-import type { Connection } from "../../src/transport/transport.ts";
-import { encodeHello, type Hello } from "../../src/wire/hello.ts";
-import { encodeProof, type HandshakeRole } from "../../src/wire/proof.ts";
+import { asRouterId, type Connection } from "@espalier/common";
+import { encodeHello, encodeProof, type HandshakeRole, type Hello } from "../../src/wire/handshake-frames.ts";
 import { type Heard, listen } from "../transport/transport-suite.ts";
 import { type LinksRig, secret } from "./links-rig.ts";
 

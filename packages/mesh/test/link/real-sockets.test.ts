@@ -1,10 +1,12 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
-import { createLinks } from "../../src/link/link-manager.ts";
 import type { Links } from "../../src/link/links.ts";
+import { createLinks } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 
@@ -70,6 +72,20 @@ describe("links over websockets", () => {
     await a.links.stop();
     await waitFor(() => b.events.includes("down a goodbye"), { what: "the goodbye" });
     await waitFor(() => b.events.includes("failed refused"), { what: "the refusal" });
+  });
+
+  /** A dead router behind a sidecar was taken for one that is only unheard, and for dead after seconds instead of at once. */
+  test.each([
+    ["refused", "accepts and resets", (socket: Socket) => void socket.resetAndDestroy()],
+    ["unreachable", "answers that it cannot", (socket: Socket) => void socket.end("HTTP/1.1 503 No\r\n\r\n")],
+  ])("a dial is %s where what listens %s", async (kind, _, answer) => {
+    const sidecar = createServer((socket) => answer(socket.on("error", () => {})));
+    onTestFinished(() => void sidecar.close());
+    await once(sidecar.listen(0, "127.0.0.1"), "listening");
+    const a = await start("a");
+    a.links.dial(`127.0.0.1:${(sidecar.address() as AddressInfo).port}`);
+    await waitFor(() => a.events[0] !== undefined, { what: "the end of the dial" });
+    expect(a.events[0]).toBe(`failed ${kind}`);
   });
 
   test("load passes while bulk fills the link as fast as the other end takes it", async () => {

@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { creditBytes, needsCredit } from "../../src/link/credit.ts";
 import { type Channel, channels } from "../../src/link/link.ts";
-import { SendQueue } from "../../src/link/send-queue.ts";
+import { creditBytes, needsCredit, SendQueue } from "../../src/link/peer-link.ts";
 
 const limits = {
   queueBytes: { load: 100, membership: 100, documents: 100, bulk: 100, notes: 100 },

@@ -1,14 +1,21 @@
-import { asRouterId, silentLogger, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/common";
+import {
+  asRouterId,
+  drainMarkBytes,
+  silentLogger,
+  silentMeter,
+  systemClock,
+  systemRandom,
+  systemScheduler,
+} from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import type { Channel, Link } from "../../src/link/link.ts";
-import { defaultLinkLimits } from "../../src/link/link-limits.ts";
-import { createLinks } from "../../src/link/link-manager.ts";
+import { defaultLinkLimits } from "../../src/link/link.ts";
 import type { Links } from "../../src/link/links.ts";
-import { drainMarkBytes } from "../../src/transport/transport-limits.ts";
+import { createLinks } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
-import { encodeProof } from "../../src/wire/proof.ts";
+import { encodeProof } from "../../src/wire/handshake-frames.ts";
 import { secret } from "./links-rig.ts";
 import { acceptFrame, rawHello } from "./raw-peer.ts";
 

@@ -1,9 +1,14 @@
 import { asRouterId } from "@espalier/common";
 import { beforeEach, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";
-import { isLater, type MemberClaim, type MemberRecord } from "../../src/membership/member-record.ts";
-import { MemberTable, memberOf } from "../../src/membership/member-table.ts";
-import { defaultMembershipLimits as limits } from "../../src/membership/membership-limits.ts";
+import {
+  isLater,
+  type MemberClaim,
+  type MemberRecord,
+  MemberTable,
+  memberOf,
+} from "../../src/membership/member-table.ts";
+import { defaultMembershipLimits as limits } from "../../src/membership/membership.ts";
 
 let table: MemberTable;
 const link = {} as Link;

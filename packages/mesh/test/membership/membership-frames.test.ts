@@ -2,7 +2,7 @@ import { asRouterId, EspalierError } from "@espalier/common";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { MemberRecord } from "../../src/membership/member-record.ts";
+import type { MemberRecord } from "../../src/membership/member-table.ts";
 import {
   decodeMembership,
   encodeMembership,

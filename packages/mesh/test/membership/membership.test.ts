@@ -219,6 +219,27 @@ test("an unreadable frame is refused with a code and changes nothing", () => {
   expect(membership.members()).toEqual(before);
 });
 
+test("one router more than a mesh is made for is a member like others, and operators are told, each time anew", () => {
+  const network = createMesh(4, { seed: 12, limits: { maxRouters: 4 } });
+  const warnings = (node: Node): unknown[] =>
+    node.logLines
+      .filter(({ message }) => message.startsWith("too many routers for one mesh"))
+      .map(({ fields }) => fields);
+  for (const node of network.nodes()) expect(warnings(node)).toEqual([]);
+  network.add("e", { seeds: ["a"] });
+  network.run(2_000);
+  for (const node of network.nodes()) {
+    expect(node.seen("alive")).toEqual(others(5, node.name));
+    expect([...node.membership.linksOf(node.router)].sort()).toEqual(others(5, node.name));
+    expect(warnings(node)).toEqual([{ routers: 5, most: 4 }]);
+  }
+  network.kill("e");
+  network.run(7_000);
+  network.add("f", { seeds: ["a"] });
+  network.run(2_000);
+  expect(warnings(network.node("b"))).toHaveLength(2);
+});
+
 test("one member more than there is room for is not taken up", () => {
   const network = createNetwork({ seed: 11, limits: { maxMembers: 3 } });
   for (const name of namesOf(5)) network.add(name, { seeds: name === "a" ? [] : ["a"] });

@@ -2,8 +2,8 @@ import { asRouterId, type Cancel, createSeededRandom, type Random, type RouterId
 import type { Member } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
+import type { MembershipLimits } from "../../src/membership/membership.ts";
 import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
-import type { MembershipLimits } from "../../src/membership/membership-limits.ts";
 
 /** How long a dial to where nothing answers takes, and how often an address is dialed again. */
 const dialTimeoutMs = 1_000;

@@ -1,7 +1,7 @@
 import { systemClock, systemCpuMs } from "@espalier/common";
 import { createRecordingLogger } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { PauseReport } from "../../src/membership/pause-report.ts";
+import { PauseReport } from "../../src/membership/process-time.ts";
 
 function createReport() {
   const logger = createRecordingLogger();

@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom, EspalierError, type Meter, silentLogger
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Link, LinkEnd } from "../../src/link/link.ts";
-import type { MemberRecord } from "../../src/membership/member-record.ts";
+import type { MemberRecord } from "../../src/membership/member-table.ts";
 import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
 import { decodeMembership, encodeMembership, type MembershipMessage } from "../../src/membership/membership-frames.ts";
 import { createCountingMeter } from "../counting-meter.ts";

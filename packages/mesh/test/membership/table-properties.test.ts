@@ -2,10 +2,10 @@ import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { Link } from "../../src/link/link.ts";
-import type { MemberClaim, MemberRecord } from "../../src/membership/member-record.ts";
+import { OwnRecord } from "../../src/membership/gossip.ts";
+import type { MemberClaim, MemberRecord } from "../../src/membership/member-table.ts";
 import { MemberTable } from "../../src/membership/member-table.ts";
-import { defaultMembershipLimits as limits } from "../../src/membership/membership-limits.ts";
-import { OwnRecord } from "../../src/membership/own-record.ts";
+import { defaultMembershipLimits as limits } from "../../src/membership/membership.ts";
 
 const seeds = fixedSeeds(40);
 const link = {} as Link;

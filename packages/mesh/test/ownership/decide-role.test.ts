@@ -1,8 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { type FeedWorth, holdsAgainst, type PostedClaim } from "@espalier/replication";
 import { expect, test } from "vitest";
-import { type Candidate, candidateHash, eligibleFor, standingOf } from "../../src/ownership/candidates.ts";
-import { decideRole } from "../../src/ownership/decide-role.ts";
+import { type Candidate, candidateHash, decideRole, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
 
 const self = asRouterId("self");
 
@@ -19,7 +18,7 @@ function candidateOf(name: string, more: { isDraining?: boolean; unreachable?: r
 
 const decide = (
   nominee: string,
-  heir: string,
+  backup: string,
   holder: string,
   {
     worth = "complete",
@@ -31,7 +30,7 @@ const decide = (
 ) =>
   decideRole({
     self,
-    standing: { nominee: asRouterId(nominee), heir: asRouterId(heir), rank: nominee === "self" ? 0 : 1 },
+    standing: { nominee: asRouterId(nominee), backup: asRouterId(backup), rank: nominee === "self" ? 0 : 1 },
     holding: claimOf(holder, held),
     worth,
     mayTakeOver,
@@ -76,7 +75,7 @@ test.each<[number | undefined, number, string]>([
   [2, 1_000, "backup"],
   [2, 2_000, "owner"],
 ])("without a live claim, rank %s after %i ms is %s", (rank, unclaimedMs, role) => {
-  const standing = { nominee: undefined, heir: undefined, rank };
+  const standing = { nominee: undefined, backup: undefined, rank };
   const question = { self, standing, holding: undefined, worth: "none", mayTakeOver: true, unclaimedMs } as const;
   expect(decideRole(question)).toBe(role);
 });
@@ -130,7 +129,7 @@ test("the standing is that of a naive sort, whoever the claimant is", () => {
     const claimant = candidates[random.integer(candidates.length + 1)]?.router;
     const standing = standingOf(target, candidates.toReversed(), { self, claimant });
     expect(standing.nominee).toBe(order[0]);
-    expect(standing.heir).toBe(order.find((router) => router !== claimant));
+    expect(standing.backup).toBe(order.find((router) => router !== claimant));
     expect(standing.rank).toBe(order.includes("self") ? order.indexOf("self") : undefined);
   }
 });

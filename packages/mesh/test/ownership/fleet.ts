@@ -8,7 +8,7 @@ import {
 } from "@espalier/common";
 import type { FeedClaim, FeedWorth, Member, PostedClaim } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { FeedRole } from "../../src/ownership/feed-roles.ts";
+import type { FeedRole } from "../../src/ownership/decide-role.ts";
 import { createOwnership, type Ownership } from "../../src/ownership/ownership.ts";
 
 export interface FleetRouter {

@@ -3,8 +3,7 @@ import type { Member } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Backend, BackendDescription } from "../../src/exchange/backend.ts";
-import { joinedBackend } from "../../src/ownership/joined-backend.ts";
-import { createOwnership, type Ownership } from "../../src/ownership/ownership.ts";
+import { createOwnership, joinedBackend, type Ownership } from "../../src/ownership/ownership.ts";
 
 const memberOf = (name: string): Member => ({
   origin: { router: asRouterId(name), epoch: 1 },

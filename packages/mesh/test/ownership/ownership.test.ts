@@ -2,7 +2,7 @@ import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/com
 import type { FeedWorth, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/candidates.ts";
+import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
 import { createOwnership, maxOwnedTargets } from "../../src/ownership/ownership.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 import { Fleet, targetsOf } from "./fleet.ts";
@@ -23,13 +23,13 @@ function startFleet(count: number, targets: readonly string[], seed = 1): Fleet 
   return fleet;
 }
 
-function expectSettled(fleet: Fleet, targets: readonly string[], isHeirExpected = true): void {
+function expectSettled(fleet: Fleet, targets: readonly string[], isBackupExpected = true): void {
   for (const target of targets) {
     const [owner, ...more] = fleet.who(target, "owner");
     expect(more, `owners of ${target}`).toEqual([]);
     expect(owner, `owner of ${target}`).toBeDefined();
     for (const name of fleet.routers.keys()) expect(fleet.ownerSeenBy(name, target)).toBe(owner);
-    if (isHeirExpected) expect(fleet.who(target, "backup"), `backups of ${target}`).toHaveLength(1);
+    if (isBackupExpected) expect(fleet.who(target, "backup"), `backups of ${target}`).toHaveLength(1);
   }
 }
 

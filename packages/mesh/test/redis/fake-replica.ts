@@ -125,6 +125,7 @@ export class FakeReplica implements ReplicaPorts {
     },
     fullFrame: () => encode({ ...this.origin, load: this.#load }),
     relayFrames: () => [],
+    setPeerCount: () => {},
     receive: (frame, isCredible = () => true) => {
       const { router, epoch, load } = (decode(frame) ?? {}) as Record<string, unknown>;
       if (typeof router !== "string" || typeof load !== "number") throw new EspalierError("mesh_frame_invalid");

@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createDialList } from "../../src/seeds/dial-list.ts";
-import { formatAddress, parseSeed } from "../../src/seeds/seed-address.ts";
+import { createDialList, formatAddress, parseSeed } from "../../src/seeds/seeds.ts";
 
 test.each(fixedSeeds(20))(
   "an address is dialed while anybody wants it, and forgotten once when nobody does (seed %d)",

@@ -1,11 +1,15 @@
 import { createSeededRandom, silentMeter } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createDialList } from "../../src/seeds/dial-list.ts";
-import { resolveHost } from "../../src/seeds/dns-resolver.ts";
-import type { FoundSeeds } from "../../src/seeds/found-seeds.ts";
-import { formatAddress, parseSeed } from "../../src/seeds/seed-address.ts";
-import { createSeeds, maxSeedAddresses } from "../../src/seeds/seeds.ts";
+import type { FoundSeeds } from "../../src/seeds/seeds.ts";
+import {
+  createDialList,
+  createSeeds,
+  formatAddress,
+  maxSeedAddresses,
+  parseSeed,
+  resolveHost,
+} from "../../src/seeds/seeds.ts";
 
 type Answer = readonly string[] | Error | "never";
 

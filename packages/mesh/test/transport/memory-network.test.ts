@@ -1,8 +1,6 @@
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
-import { createVirtualTime } from "@espalier/testing";
+import { type Connection, createSeededRandom, systemClock, systemScheduler, type Transport } from "@espalier/common";
+import { createMemoryNetwork, createVirtualTime, type MemoryNetwork } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createMemoryNetwork, type MemoryNetwork } from "../../src/transport/memory-network.ts";
-import type { Connection, Transport } from "../../src/transport/transport.ts";
 import { describeTransport, type Heard, listen, suiteFrameBytes } from "./transport-suite.ts";
 
 describeTransport("the network in memory", () => {

@@ -1,9 +1,6 @@
-import { createSeededRandom, type Random } from "@espalier/common";
-import { createVirtualTime, fixedSeeds } from "@espalier/testing";
+import { type Connection, createSeededRandom, drainMarkBytes, type Random } from "@espalier/common";
+import { createMemoryNetwork, createVirtualTime, fixedSeeds, type MemoryNetwork } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createMemoryNetwork, type MemoryNetwork } from "../../src/transport/memory-network.ts";
-import type { Connection } from "../../src/transport/transport.ts";
-import { drainMarkBytes } from "../../src/transport/transport-limits.ts";
 
 interface End {
   readonly address: string;

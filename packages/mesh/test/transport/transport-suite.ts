@@ -1,7 +1,13 @@
+import {
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  drainMarkBytes,
+  maxUntrustedBytes,
+  type Transport,
+} from "@espalier/common";
 import { waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Connection, ConnectionEnd, ConnectionObserver, Transport } from "../../src/transport/transport.ts";
-import { drainMarkBytes, maxUntrustedBytes } from "../../src/transport/transport-limits.ts";
 
 /** What a transport needs for the suite. Frames may have 100,000 bytes at most. */
 export interface TransportRig {

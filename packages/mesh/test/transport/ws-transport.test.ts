@@ -1,11 +1,10 @@
 import { request } from "node:http";
 import { connect as connectSocket, createServer, type Socket } from "node:net";
-import { EspalierError, systemScheduler } from "@espalier/common";
+import { EspalierError, systemScheduler, type Transport } from "@espalier/common";
 import { createAuthority, hasOpenssl, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import type { Transport } from "../../src/transport/transport.ts";
-import type { MutualTls, WsTransportOptions } from "../../src/transport/ws-options.ts";
+import type { MutualTls, WsTransportOptions } from "../../src/transport/ws-transport.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
 import { connect, describeTransport, listen, startListening, suiteFrameBytes } from "./transport-suite.ts";
 

@@ -2,25 +2,25 @@ import { asRouterId, createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { channels } from "../../src/link/link.ts";
 import {
-  decodeGoodbye,
-  decodeReject,
-  encodeGoodbye,
-  encodeReject,
-  linkEnds,
-  rejectReasons,
-} from "../../src/wire/endings.ts";
-import { frameTypes } from "../../src/wire/frame-types.ts";
-import {
   commonVersion,
+  decodeGoodbye,
   decodeHello,
+  decodeReject,
   decodeVersions,
+  encodeGoodbye,
   encodeHello,
+  encodeProof,
+  encodeReject,
+  frameTypes,
   type Hello,
+  linkEnds,
   maxEpoch,
   maxNameBytes,
-} from "../../src/wire/hello.ts";
+  maxSecrets,
+  provedSecret,
+  rejectReasons,
+} from "../../src/wire/handshake-frames.ts";
 import { channelOf, decodeCredit, encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
-import { encodeProof, maxSecrets, provedSecret } from "../../src/wire/proof.ts";
 import { createNonce } from "../../src/wire/secure-nonce.ts";
 
 const random = createSeededRandom(3);

@@ -3,9 +3,15 @@ import { createSeededRandom } from "@espalier/common";
 import type { DocumentUpdate } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
-import { createDocumentReader, type ReaderIncident } from "../../src/y-websocket/document-reader.ts";
-import { defaultYWebsocketLimits, type YWebsocketLimits } from "../../src/y-websocket/limits.ts";
-import { emptyAwarenessMessage, syncedMessage, updateMessage } from "../../src/y-websocket/messages.ts";
+import {
+  createDocumentReader,
+  defaultYWebsocketLimits,
+  emptyAwarenessMessage,
+  type ReaderIncident,
+  syncedMessage,
+  updateMessage,
+  type YWebsocketLimits,
+} from "../../src/y-websocket/document-reader.ts";
 
 /** A socket that keeps what is sent until the test lets it leave. */
 class HeldSocket extends EventEmitter {

@@ -5,8 +5,7 @@ import { type Scheduler, silentLogger, systemScheduler } from "@espalier/common"
 import type { DocumentUpdate } from "@espalier/replication";
 import { WebSocket } from "ws";
 import * as Y from "yjs";
-import type { YWebsocketLimits } from "../../src/y-websocket/limits.ts";
-import type { ServedDocuments } from "../../src/y-websocket/served-documents.ts";
+import type { ServedDocuments, YWebsocketLimits } from "../../src/y-websocket/document-reader.ts";
 import { createYWebsocketEndpoint, type YWebsocketEndpoint } from "../../src/y-websocket/y-websocket-endpoint.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 

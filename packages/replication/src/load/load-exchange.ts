@@ -42,6 +42,8 @@ export interface SharedLoad {
 export interface LoadExchange {
   /** Told of every frame of the own gauges that is to go to all peers at once, ahead of everything else. */
   onFrame(listener: (frame: Uint8Array) => void): Cancel;
+  /** To how many peers each of these frames goes: with many of them, changes are gathered for longer. */
+  setPeerCount(count: number): void;
   /** All own gauges, as far as a frame reaches, for a peer that has just come. Heartbeats bring the rest. */
   fullFrame(): Uint8Array;
   /** All gauges of other origins that are known, a frame each, for a peer that cannot hear them itself. */

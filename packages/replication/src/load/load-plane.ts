@@ -27,7 +27,7 @@ export interface LoadPlane {
   readonly shared: SharedLoad;
   /**
    * Says what this router has in flight at a target now. The first change after a quiet time goes out before this
-   * returns, the following ones together, `coalesceMs` after the last frame.
+   * returns, the following ones together, `coalesceMs` after the last frame, or later where many peers get each.
    *
    * @throws RangeError for gauges that are not whole numbers from 0, and for a target's key over 255 bytes
    */
@@ -70,6 +70,7 @@ class Plane implements LoadPlane {
   #counter = 0;
   #epoch: number;
   #sentMs = Number.NEGATIVE_INFINITY;
+  #coalesceMs: number;
   #sweptMs = 0;
 
   constructor(options: LoadPlaneOptions) {
@@ -77,6 +78,7 @@ class Plane implements LoadPlane {
     const limits = { ...defaultLoadLimits, ...options.limits };
     this.#options = options;
     this.#limits = limits;
+    this.#coalesceMs = limits.coalesceMs;
     this.#meters = createLoadMeters(options.meter);
     this.#own = new OwnGauges(limits.maxTargets);
     this.shared = new LoadSums(slots.capacity, () => clock.nowMs());
@@ -85,6 +87,9 @@ class Plane implements LoadPlane {
     this.#epoch = options.self().epoch;
     this.exchange = {
       onFrame: (listener) => subscribe(this.#frameListeners, listener),
+      setPeerCount: (count) => {
+        this.#coalesceMs = Math.max(limits.coalesceMs, (count * 1_000) / limits.maxFramesPerS);
+      },
       fullFrame: () => this.#fullFrame(),
       relayFrames: () => this.#peers.relayFrames(),
       receive: (frame, isCredible) => this.#receive(frame, isCredible),
@@ -96,7 +101,7 @@ class Plane implements LoadPlane {
   set(target: string, gauge: LoadGauge): void {
     if (!this.#own.set(target, gauge)) this.#meters.refusedTarget();
     if (!this.#own.hasChanges || this.#flushTimer) return;
-    const waitMs = this.#sentMs + this.#limits.coalesceMs - this.#options.clock.nowMs();
+    const waitMs = this.#sentMs + this.#coalesceMs - this.#options.clock.nowMs();
     if (waitMs <= 0) this.#flush();
     else this.#flushTimer = this.#options.scheduler.after(waitMs, () => this.#flush());
   }

@@ -25,6 +25,32 @@ test("the first change goes out before `set` returns, the following ones togethe
   expect(a.frames).toHaveLength(3);
 });
 
+test("with many peers changes are gathered for longer, so that no more than 1,200 frames a second go out to all of them", () => {
+  const time = createVirtualTime();
+  const a = createLoadRouter("a", { time });
+  const framesPerS = (peers: number): number => {
+    a.plane.exchange.setPeerCount(peers);
+    time.advance(1_000);
+    const before = a.frames.length;
+    for (let ms = 0; ms < 10_000; ms++) {
+      a.plane.set("e/0", gaugeOf(1 + (ms % 1_000)));
+      time.advance(1);
+    }
+    return ((a.frames.length - before) / 10) * Math.max(1, peers);
+  };
+  expect(framesPerS(0)).toBeCloseTo(100, -1);
+  expect(framesPerS(12)).toBeCloseTo(1_200, -2);
+  for (const peers of [13, 31, 63, 64]) {
+    expect(framesPerS(peers)).toBeLessThanOrEqual(1_210);
+    expect(framesPerS(peers)).toBeGreaterThan(1_080);
+  }
+  time.advance(1_000);
+  const before = a.frames.length;
+  a.plane.set("e/1", gaugeOf(9));
+  expect(a.frames.length - before, "the first change after a quiet time goes at once").toBe(1);
+  expect(framesPerS(1)).toBeCloseTo(100, -1);
+});
+
 test("a gauge that does not change, and one that changes back before it is told, make no frame", () => {
   const time = createVirtualTime();
   const a = createLoadRouter("a", { time });

@@ -1,8 +1,8 @@
 import { asRouterId, type asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/common";
-import { createMemoryNetwork, createMesh, type MemoryNetwork } from "@espalier/mesh";
+import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type TargetSlots } from "@espalier/replication";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { HostedFeed } from "../../src/feeds/feed-host.ts";
 import { createSharedTier, type SharedTier } from "../../src/shared/shared-tier.ts";
 import { createTargetIndices } from "../../src/shared/target-indices.ts";

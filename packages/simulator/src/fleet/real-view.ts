@@ -10,8 +10,9 @@ import {
   silentLogger,
   silentMeter,
   type TargetIndex,
+  type Transport,
 } from "@espalier/common";
-import { createMesh, type Transport } from "@espalier/mesh";
+import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {
   createTargetSlots,

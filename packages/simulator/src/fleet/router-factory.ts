@@ -7,9 +7,9 @@ import {
   type Meter,
   type Random,
 } from "@espalier/common";
-import type { MemoryNetwork } from "@espalier/mesh";
 import { createPolicy } from "@espalier/policies";
 import type { ReplicaPorts } from "@espalier/replication";
+import type { MemoryNetwork } from "@espalier/testing";
 import type { DelayedTier } from "../delayed/delayed-tier.ts";
 import type { SimTiming } from "../run/run-options.ts";
 import { scrapeMsOf } from "../run/timing.ts";

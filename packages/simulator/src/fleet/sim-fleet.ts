@@ -1,9 +1,8 @@
 import type { AdmissionSettings, EngineOrder } from "@espalier/admission";
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/common";
 import type { EngineParameters } from "@espalier/engine-model";
-import { createMemoryNetwork, type MemoryNetwork } from "@espalier/mesh";
 import type { ReplicaPorts } from "@espalier/replication";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
 import type { FleetControls } from "../faults/fleet-controls.ts";
@@ -44,6 +43,8 @@ export interface SimFleetOptions {
   readonly links: LinkModel;
   readonly timing: SimTiming;
   readonly seed: number;
+  /** Shared with other fleets; its own when left out. */
+  readonly time?: VirtualTime;
   /** Stands between a replica and what carries its state. */
   readonly wrapPorts?: (ports: ReplicaPorts, router: number) => ReplicaPorts;
   /** Where routers with links of their own write logs and metrics. Nowhere when left out. */
@@ -67,7 +68,7 @@ const startDeadlineMs = 30_000;
 
 /** Routers and engines in virtual time. Nothing passes but in `start` and `run`. */
 export class SimFleet implements FleetControls {
-  readonly time: VirtualTime = createVirtualTime();
+  readonly time: VirtualTime;
   readonly engines: readonly SimEngine[];
   readonly seats: readonly RouterSeat[];
   readonly network: MemoryNetwork;
@@ -79,6 +80,7 @@ export class SimFleet implements FleetControls {
 
   constructor(options: SimFleetOptions) {
     const { seed, timing, policy, policyOptions = {}, sharing } = options;
+    this.time = options.time ?? createVirtualTime();
     const { clock, scheduler } = this.time;
     this.#options = options;
     this.#random = createSeededRandom(seed);

@@ -4,10 +4,11 @@ import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "../clients/workload.ts";
 import { canBefall, createFaultPlan, type FaultPlan } from "../faults/fault-plan.ts";
 import { runFaults } from "../faults/run-faults.ts";
-import { parametersOfEngine, SimFleet, type SimFleetOptions } from "../fleet/sim-fleet.ts";
+import { Cells } from "../fleet/cells.ts";
+import { parametersOfEngine, type SimFleetOptions } from "../fleet/sim-fleet.ts";
 import { kvLinkOf } from "../fleet/sim-split.ts";
 import { type BoundsMeter, createBoundsMeter } from "../measure/bounds.ts";
-import type { ScenarioVariant } from "../scenarios/scenario.ts";
+import type { ScenarioCells, ScenarioVariant } from "../scenarios/scenario.ts";
 import type { RunOptions } from "./run-options.ts";
 import type { FleetSample, RunRecord, SimResult } from "./run-result.ts";
 import { defaultTiming } from "./timing.ts";
@@ -77,6 +78,13 @@ function engineOrderOf(options: RunOptions): Pick<SimFleetOptions, "engineOrder"
   return { engineOrder };
 }
 
+/** One router that sees everything sees all cells. */
+function cellsOf(options: RunOptions): ScenarioCells {
+  const { scenario, sharing } = options;
+  const cells = sharing === "oracle" ? undefined : (variantOf(options).cells ?? scenario.fleet.cells);
+  return cells ?? { count: 1, balancer: "hash" };
+}
+
 /** Engines' roles, and how requests are split between them. */
 function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
   const { split } = options.scenario;
@@ -100,7 +108,7 @@ function faultsOf({ scenario, durationS, routers, engines, seed, sharing }: RunO
 }
 
 class Run {
-  readonly #fleet: SimFleet;
+  readonly #fleet: Cells;
   readonly #workload: Workload;
   readonly #faults: FaultPlan | undefined;
   readonly #bounds: BoundsMeter;
@@ -122,9 +130,12 @@ class Run {
       ...(durationS === undefined ? {} : { durationS }),
     });
     this.#faults = faultsOf(options);
+    const { count: cells, balancer } = cellsOf(options);
+    if (this.#faults && cells > 1) throw new RangeError("faults befall one mesh, not a fleet of several cells");
     const { perEngine = [] } = scenario.fleet;
     this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
-    this.#fleet = new SimFleet({
+    this.#fleet = new Cells({
+      ...{ cells, balancer },
       ...{
         engines,
         parameters,
@@ -148,7 +159,7 @@ class Run {
     const fleet = this.#fleet;
     await fleet.start();
     const realStartMs = nowMs();
-    const bytesBefore = fleet.network.bytesSent;
+    const bytesBefore = fleet.bytesSent;
     const { clock, scheduler } = fleet.time;
     this.#startMs = clock.nowMs();
     this.#workload.start({
@@ -159,7 +170,7 @@ class Run {
         this.#isFinished = true;
       },
     });
-    if (this.#faults) runFaults(this.#faults.actions, { controls: fleet, scheduler });
+    if (this.#faults) runFaults(this.#faults.actions, { controls: fleet.fleets[0]!, scheduler });
     for (let at = 1; !this.#isOver(); at++) {
       if (at * sampleMs > maxDurationMs) throw new Error("the run has no end: the fleet does not get done");
       await fleet.run(this.#startMs + at * sampleMs);
@@ -167,7 +178,7 @@ class Run {
       const share = this.#results.length / Math.max(1, this.#workload.expectedRequests);
       onProgress(this.#isOver() ? 1 : Math.min(1, share));
     }
-    const linkBytes = fleet.network.bytesSent - bytesBefore;
+    const linkBytes = fleet.bytesSent - bytesBefore;
     const adapterLoads = sumOfKnown(fleet.engines.map((engine) => engine.adapterLoads));
     const wallS = (nowMs() - realStartMs) / 1_000;
     await fleet.stop();

@@ -9,6 +9,7 @@ import { faultScenarios } from "./fault-scenarios.ts";
 import { hotDocuments } from "./hot-documents.ts";
 import { longAndShort } from "./long-and-short.ts";
 import { lora64 } from "./lora-64.ts";
+import { mega } from "./mega.ts";
 import { mooncakeConversation } from "./mooncake-conversation.ts";
 import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
@@ -34,6 +35,7 @@ const catalogue = new Map(
     agents300,
     mooncakeConversation,
     smg240,
+    mega,
     rag,
     scaleOut,
     toolagent,

@@ -4,6 +4,7 @@ import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults/fault-plan.ts";
+import type { Balancer } from "../fleet/cells.ts";
 import type { Sharing } from "../run/run-options.ts";
 
 /** What shapes one run's workload. */
@@ -23,6 +24,12 @@ export interface WorkloadOptions {
   readonly trace?: readonly TraceRequest[];
 }
 
+/** Tiers that know nothing of each other, and how a request comes to one of them. */
+export interface ScenarioCells {
+  readonly count: number;
+  readonly balancer: Balancer;
+}
+
 /** The fleet that a scenario is published with. */
 export interface ScenarioFleet {
   readonly preset: PresetName;
@@ -30,8 +37,11 @@ export interface ScenarioFleet {
   readonly parameters: Partial<EngineParameters>;
   /** What differs from these, in turns: engine n has what stands at n modulo their number. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
+  /** Of all cells together. */
   readonly engines: number;
   readonly routers: number;
+  /** One when left out. */
+  readonly cells?: ScenarioCells;
 }
 
 /** A published result, as a ratio of a policy to the baseline of the same source. */
@@ -69,6 +79,7 @@ export interface ScenarioVariant {
   readonly preset?: PresetName;
   readonly engines?: number;
   readonly routers?: number;
+  readonly cells?: ScenarioCells;
   readonly scale?: number;
   readonly parameters?: Partial<EngineParameters>;
   /** In place of the scenario's own. */

@@ -1,0 +1,189 @@
+import {
+  asRouterId,
+  type Cancel,
+  createSeededRandom,
+  type Meter,
+  type Metric,
+  type MetricDescription,
+  silentLogger,
+  systemClock,
+  systemScheduler,
+} from "@espalier/common";
+import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
+import { createPrefixIndex } from "@espalier/prefix-index";
+import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";
+import { processCpuMs } from "../mesh-node/process-cpu.ts";
+import type { Figures } from "../support/median-spread.ts";
+
+export interface LinksSizes {
+  readonly routers: number;
+  /** How long routers are idle, and how long they are loaded, while it is measured. */
+  readonly seconds: number;
+  /** Frames of gauges that all routers together send in a second: few enough for one event loop. */
+  readonly framesPerS: number;
+}
+
+interface Router {
+  readonly replica: Replica;
+  readonly mesh: Mesh;
+}
+
+/** Targets whose gauges change in turn. */
+const targets = 64;
+const loopback = "127.0.0.1";
+const linkDeadlineMs = 120_000;
+/** One event loop does the work of all routers: while they link, who is late is not gone. */
+const patienceMs = 60_000;
+const pollMs = 10;
+const settleMs = 2_000;
+const changeTickMs = 20;
+
+/**
+ * Links so many routers with each other over real sockets in this process, lets them be idle, then changes their gauges.
+ *
+ * @returns figures for one router: frames and bytes of gauges that it sends in a second, bytes of all kinds, share of a core
+ * @throws Error when the links do not come up
+ */
+export async function measureLinks({ routers: count, seconds, framesPerS }: LinksSizes): Promise<Figures> {
+  const meter = createTally();
+  const routers: Router[] = [];
+  try {
+    // One after the other: what a router does for those that lack links would be done 64 times over by one event loop.
+    for (let at = 0; at < count; at++) {
+      routers.push(await startRouter(at, routers[0]?.mesh.address, meter));
+      await until(() => routers.every(({ mesh }) => linkCount(mesh) === at), linkDeadlineMs);
+    }
+    await pause(Math.min(settleMs, seconds * 1_000));
+    const idle = await measure(meter, count, seconds);
+    const changesPerS = framesPerS / (count * (count - 1));
+    const cancels = routers.map(({ replica }) => change(replica, changesPerS));
+    await pause(Math.min(settleMs / 2, seconds * 1_000));
+    const loaded = await measure(meter, count, seconds);
+    for (const cancel of cancels) cancel();
+    const loadCpuUs = (loaded.cpu_share - idle.cpu_share) * 1e6;
+    return {
+      ...named("idle_", idle),
+      ...named("loaded_", loaded),
+      load_cpu_share: loaded.cpu_share - idle.cpu_share,
+      cpu_us_per_load_frame: loadCpuUs / (loaded.load_frames_per_s - idle.load_frames_per_s),
+    };
+  } finally {
+    await Promise.all(routers.map(({ mesh }) => mesh.stop()));
+    await Promise.all(routers.map(({ replica }) => replica.stop()));
+  }
+}
+
+async function startRouter(at: number, seed: string | undefined, meter: Meter): Promise<Router> {
+  const ports = { clock: systemClock, scheduler: systemScheduler, logger: silentLogger, meter };
+  const slots = createTargetSlots(targets);
+  const index = createPrefixIndex({ maxTargets: targets });
+  const router = asRouterId(`router-${at}`);
+  const replica = createReplica({ ...ports, router, index, slots, placementTtlMs: 60_000 });
+  const mesh = createMesh({
+    ...ports,
+    replica: replica.ports,
+    transport: createWsTransport({ host: loopback, port: 0, scheduler: systemScheduler, connectTimeoutMs: patienceMs }),
+    linkLimits: { handshakeTimeoutMs: patienceMs, silentMs: patienceMs },
+    membershipLimits: { silentMs: patienceMs },
+    cluster: "bench",
+    fleetSeed: "bench",
+    blockSizeTokens: 16,
+    security: { kind: "insecure" },
+    seeds: seed === undefined ? [] : [seed],
+    random: createSeededRandom(at + 1),
+  });
+  mesh.onMembers(() => replica.setMembers(mesh.members()));
+  for (let target = 0; target < targets; target++) slots.slotOf(keyOf(target));
+  await replica.start();
+  await mesh.start();
+  return { replica, mesh };
+}
+
+const keyOf = (target: number): string => `engine-${target}/0`;
+
+const linkCount = (mesh: Mesh): number => mesh.members().filter(({ isLinked }) => isLinked).length;
+
+/** Changes gauges in turn, evenly in time. */
+function change({ load }: Replica, changesPerS: number): Cancel {
+  let done = 0;
+  const startMs = systemClock.nowMs();
+  return systemScheduler.every(changeTickMs, () => {
+    for (const due = ((systemClock.nowMs() - startMs) * changesPerS) / 1_000; done < due; done++) {
+      const inFlight = 1 + (done % 1_000);
+      const rest = { decodeTokens: inFlight * 700, pendingWorkMs: inFlight * 3, activeTokens: inFlight * 900 };
+      load.set(keyOf(done % targets), { inFlight, pendingPrefillTokens: inFlight * 200, ...rest });
+    }
+  });
+}
+
+async function measure(meter: Tally, routers: number, seconds: number) {
+  const read = () => ({
+    atMs: systemClock.nowMs(),
+    cpuMs: processCpuMs(),
+    frames: meter.value("espalier_mesh_sent_frames_total", "load"),
+    loadBytes: meter.value("espalier_mesh_sent_bytes_total", "load"),
+    bytes: meter.sum("espalier_mesh_sent_bytes_total"),
+  });
+  const before = read();
+  await pause(seconds * 1_000);
+  const after = read();
+  const elapsedMs = after.atMs - before.atMs;
+  const perS = (of: "frames" | "loadBytes" | "bytes") => ((after[of] - before[of]) / routers / elapsedMs) * 1_000;
+  return {
+    load_frames_per_s: perS("frames"),
+    load_bytes_per_s: perS("loadBytes"),
+    bytes_per_s: perS("bytes"),
+    cpu_share: (after.cpuMs - before.cpuMs) / elapsedMs / routers,
+  };
+}
+
+function named(prefix: string, figures: Figures): Figures {
+  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [`${prefix}${name}`, value]));
+}
+
+/** A meter that adds up what all routers count, at next to no cost. */
+interface Tally extends Meter {
+  value(name: string, label: string): number;
+  sum(name: string): number;
+}
+
+function createTally(): Tally {
+  const counts = new Map<string, { count: number }>();
+  const metric = ({ name }: MetricDescription): Metric<Series> => ({
+    series(...labels) {
+      const key = [name, ...labels].join(" ");
+      const entry = counts.get(key) ?? { count: 0 };
+      counts.set(key, entry);
+      const add = (amount = 1): void => {
+        entry.count += amount;
+      };
+      return { add, set: () => {}, observe: () => {} };
+    },
+    remove: () => {},
+  });
+  return {
+    counter: metric,
+    gauge: metric,
+    histogram: metric,
+    value: (name, label) => counts.get(`${name} ${label}`)?.count ?? 0,
+    sum: (name) => [...counts].reduce((sum, [key, { count }]) => sum + (key.startsWith(`${name} `) ? count : 0), 0),
+  };
+}
+
+interface Series {
+  add(amount?: number): void;
+  set(value: number): void;
+  observe(value: number): void;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => systemScheduler.after(ms, resolve));
+}
+
+async function until(condition: () => boolean, deadlineMs: number): Promise<void> {
+  const startMs = systemClock.nowMs();
+  while (!condition()) {
+    if (systemClock.nowMs() - startMs > deadlineMs) throw new Error(`the links are not up within ${deadlineMs} ms`);
+    await pause(pollMs);
+  }
+}

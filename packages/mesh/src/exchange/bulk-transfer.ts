@@ -1,0 +1,391 @@
+import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from "@espalier/common";
+import type { Link } from "../link/link.ts";
+import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
+
+const types = { part: 1, end: 2, credit: 3 } as const;
+
+/**
+ * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is under way, come again.
+ * `failed`: it could not go on.
+ */
+export type BulkOutcome = "whole" | "none" | "busy" | "failed";
+const outcomes: readonly BulkOutcome[] = ["whole", "none", "busy", "failed"];
+
+/** What travels on the channel `bulk`: answers to requests, in messages that may be cut into parts. */
+export type BulkMessage =
+  | {
+      readonly kind: "part";
+      readonly request: number;
+      /** The message goes on in the next part of the same request. */
+      readonly goesOn: boolean;
+      readonly bytes: Uint8Array;
+    }
+  | { readonly kind: "end"; readonly request: number; readonly outcome: BulkOutcome }
+  /** So many more bytes of parts may be sent. */
+  | { readonly kind: "credit"; readonly bytes: number };
+
+/** Every frame starts with its type; numbers are varints. */
+export function encodeBulkMessage(message: BulkMessage): Uint8Array {
+  const writer = new ByteWriter(message.kind === "part" ? message.bytes.length + 16 : 16);
+  writer.u8(types[message.kind]);
+  switch (message.kind) {
+    case "part":
+      writer.varint(message.request);
+      writer.u8(message.goesOn ? 1 : 0);
+      writer.raw(message.bytes);
+      break;
+    case "end":
+      writer.varint(message.request);
+      writer.u8(outcomes.indexOf(message.outcome));
+      break;
+    case "credit":
+      writer.varint(message.bytes);
+  }
+  return writer.copy();
+}
+
+/** @throws RangeError for bytes that are no such frame */
+export function decodeBulkMessage(frame: Uint8Array): BulkMessage {
+  const reader = new ByteReader(frame);
+  const message = readBody(reader, reader.u8());
+  reader.end();
+  return message;
+}
+
+function readBody(reader: ByteReader, type: number): BulkMessage {
+  switch (type) {
+    case types.part: {
+      const request = reader.varint();
+      const flags = reader.u8();
+      if (flags > 1) throw new RangeError("unknown flags of a part");
+      return { kind: "part", request, goesOn: flags === 1, bytes: reader.raw(reader.remaining) };
+    }
+    case types.end: {
+      const request = reader.varint();
+      const outcome = outcomes[reader.u8()];
+      if (outcome === undefined) throw new RangeError("an unknown outcome");
+      return { kind: "end", request, outcome };
+    }
+    case types.credit:
+      return { kind: "credit", bytes: reader.varint() };
+    default:
+      throw new RangeError(`no bulk message has the type ${type}`);
+  }
+}
+
+/** What an answer is made of. Snapshots go before pieces of documents. */
+export interface BulkAnswer {
+  readonly request: number;
+  readonly kind: "snapshot" | "piece";
+  /** Each message is computed when there is room for it. */
+  readonly messages: Iterator<Uint8Array, unknown, undefined>;
+}
+
+interface Job extends BulkAnswer {
+  /** What is left of the message that is being cut into parts. */
+  rest: Uint8Array | undefined;
+}
+
+interface Outlet {
+  readonly link: Link;
+  readonly jobs: Job[];
+  /** Ends that found no room. */
+  readonly ends: { readonly request: number; readonly outcome: BulkOutcome }[];
+  /** Bytes of parts that were sent and not granted again. */
+  underWayBytes: number;
+}
+
+export interface BulkSenderDeps {
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly limits: ExchangeLimits;
+  readonly meter: ExchangeMeter;
+  /** An answer could not be computed to its end. */
+  failed(link: Link, error: unknown): void;
+}
+
+/**
+ * Sends answers at low priority: on each link only as much as the other end has granted, and in each turn of the event
+ * loop only for a few milliseconds.
+ */
+export class BulkSender {
+  readonly #deps: BulkSenderDeps;
+  readonly #outlets = new Map<Link, Outlet>();
+  #turn: Cancel | undefined;
+  /** Link that was served last, so that all have their turn. */
+  #lastServed: Link | undefined;
+
+  constructor(deps: BulkSenderDeps) {
+    this.#deps = deps;
+  }
+
+  linkUp(link: Link): void {
+    this.#outlets.set(link, { link, jobs: [], ends: [], underWayBytes: 0 });
+  }
+
+  linkDown(link: Link): void {
+    const outlet = this.#outlets.get(link);
+    this.#outlets.delete(link);
+    for (const job of outlet?.jobs ?? []) job.messages.return?.();
+  }
+
+  stop(): void {
+    for (const link of [...this.#outlets.keys()]) this.linkDown(link);
+    this.#turn?.();
+    this.#turn = undefined;
+  }
+
+  /** Begins an answer; when too many wait on this link, the other end is told to come again. */
+  answer(link: Link, answer: BulkAnswer): void {
+    const outlet = this.#outlets.get(link);
+    if (outlet === undefined || outlet.jobs.length >= this.#deps.limits.maxAnswersPerLink) {
+      answer.messages.return?.();
+      if (outlet !== undefined) this.#end(outlet, answer.request, "busy");
+      return;
+    }
+    const job = { ...answer, rest: undefined };
+    const firstPiece = outlet.jobs.findIndex(({ kind }) => kind === "piece");
+    if (answer.kind === "snapshot" && firstPiece >= 0) outlet.jobs.splice(firstPiece, 0, job);
+    else outlet.jobs.push(job);
+    this.#wake();
+  }
+
+  /** Answers without content. */
+  refuse(link: Link, request: number, outcome: BulkOutcome): void {
+    const outlet = this.#outlets.get(link);
+    if (outlet !== undefined) this.#end(outlet, request, outcome);
+  }
+
+  /** The other end does not wait for this answer any more. */
+  cancel(link: Link, request: number): void {
+    const jobs = this.#outlets.get(link)?.jobs ?? [];
+    const index = jobs.findIndex((job) => job.request === request);
+    if (index >= 0) jobs.splice(index, 1)[0]!.messages.return?.();
+  }
+
+  /** The other end has taken so many bytes. */
+  granted(link: Link, bytes: number): void {
+    const outlet = this.#outlets.get(link);
+    if (outlet === undefined) return;
+    outlet.underWayBytes = Math.max(0, outlet.underWayBytes - bytes);
+    this.#wake();
+  }
+
+  drained(link: Link): void {
+    const outlet = this.#outlets.get(link);
+    if (outlet === undefined) return;
+    for (const { request, outcome } of outlet.ends.splice(0)) this.#end(outlet, request, outcome);
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#turn ??= this.#deps.scheduler.after(0, () => {
+      this.#turn = undefined;
+      this.#work();
+    });
+  }
+
+  #work(): void {
+    const { clock, limits } = this.#deps;
+    const startMs = clock.nowMs();
+    for (;;) {
+      const outlet = this.#next();
+      if (outlet === undefined) return;
+      if (!this.#step(outlet)) return;
+      if (clock.nowMs() - startMs >= limits.bulkTurnMs) break;
+    }
+    this.#wake();
+  }
+
+  /** The next link, in turn, that has something to send and may. */
+  #next(): Outlet | undefined {
+    const outlets = [...this.#outlets.values()];
+    const last = outlets.findIndex(({ link }) => link === this.#lastServed);
+    for (let offset = 1; offset <= outlets.length; offset++) {
+      const outlet = outlets[(last + offset) % outlets.length]!;
+      if (outlet.jobs.length === 0 || outlet.underWayBytes >= this.#deps.limits.bulkCreditBytes) continue;
+      this.#lastServed = outlet.link;
+      return outlet;
+    }
+    return undefined;
+  }
+
+  /** Sends one part, or ends an answer. @returns false when the link had no room, which should not happen in its credit */
+  #step(outlet: Outlet): boolean {
+    const job = outlet.jobs[0]!;
+    const content = job.rest ?? this.#compute(outlet, job);
+    if (content === undefined) return true;
+    const { bulkFrameBytes, bulkCreditBytes } = this.#deps.limits;
+    const length = Math.min(content.length, bulkFrameBytes, bulkCreditBytes - outlet.underWayBytes);
+    const goesOn = length < content.length;
+    const bytes = content.subarray(0, length);
+    const frame = encodeBulkMessage({ kind: "part", request: job.request, goesOn, bytes });
+    if (!outlet.link.send("bulk", frame)) {
+      job.rest = content;
+      this.#deps.meter.dropped(job.kind);
+      return false;
+    }
+    job.rest = goesOn ? content.subarray(length) : undefined;
+    outlet.underWayBytes += length;
+    this.#deps.meter.sent(job.kind, frame.length);
+    return true;
+  }
+
+  #compute(outlet: Outlet, job: Job): Uint8Array | undefined {
+    try {
+      const { done, value } = job.messages.next();
+      if (done !== true) return value as Uint8Array;
+      this.#finish(outlet, job, "whole");
+    } catch (error) {
+      this.#finish(outlet, job, "failed");
+      this.#deps.failed(outlet.link, error);
+    }
+    return undefined;
+  }
+
+  #finish(outlet: Outlet, job: Job, outcome: BulkOutcome): void {
+    const index = outlet.jobs.indexOf(job);
+    if (index >= 0) outlet.jobs.splice(index, 1);
+    this.#end(outlet, job.request, outcome);
+  }
+
+  /** Ends are few and small; one that finds no room waits for some, in a list as long as the answers may be. */
+  #end(outlet: Outlet, request: number, outcome: BulkOutcome): void {
+    if (outlet.link.send("bulk", encodeBulkMessage({ kind: "end", request, outcome }))) return;
+    if (outlet.ends.length < this.#deps.limits.maxAnswersPerLink) outlet.ends.push({ request, outcome });
+  }
+}
+
+/** Takes the answer to one request. */
+export interface AnswerTaker {
+  /** @throws RangeError for a message that cannot be read */
+  message(bytes: Uint8Array): void;
+  /** `lost`: the link ended. `silent`: nothing came for too long. Nothing comes after it. */
+  end(outcome: BulkOutcome | "lost" | "silent"): void;
+}
+
+interface Expected {
+  readonly taker: AnswerTaker;
+  /** Parts of a message that is not whole yet. */
+  parts: Uint8Array[];
+  partBytes: number;
+  heardMs: number;
+}
+
+interface Inlet {
+  readonly link: Link;
+  readonly expected: Map<number, Expected>;
+  nextRequest: number;
+  /** Bytes that were taken and not granted again. */
+  owedBytes: number;
+}
+
+export interface BulkReceiverDeps {
+  readonly clock: Clock;
+  readonly limits: ExchangeLimits;
+}
+
+/** Takes what others send as bulk, gives it to whoever asked, and grants them more. */
+export class BulkReceiver {
+  readonly #deps: BulkReceiverDeps;
+  readonly #inlets = new Map<Link, Inlet>();
+
+  constructor(deps: BulkReceiverDeps) {
+    this.#deps = deps;
+  }
+
+  linkUp(link: Link): void {
+    this.#inlets.set(link, { link, expected: new Map(), nextRequest: 1, owedBytes: 0 });
+  }
+
+  linkDown(link: Link): void {
+    const inlet = this.#inlets.get(link);
+    this.#inlets.delete(link);
+    for (const { taker } of inlet?.expected.values() ?? []) taker.end("lost");
+  }
+
+  /** @returns a number for the request, by which the answer comes; undefined when the link is gone */
+  expect(link: Link, taker: AnswerTaker): number | undefined {
+    const inlet = this.#inlets.get(link);
+    if (inlet === undefined) return undefined;
+    const request = inlet.nextRequest++;
+    inlet.expected.set(request, { taker, parts: [], partBytes: 0, heardMs: this.#deps.clock.nowMs() });
+    return request;
+  }
+
+  /** What comes for this request is thrown away; its taker hears nothing any more. */
+  abandon(link: Link, request: number): void {
+    this.#inlets.get(link)?.expected.delete(request);
+  }
+
+  /**
+   * Takes a part or an end.
+   *
+   * @throws RangeError for a message that is too long or cannot be read
+   */
+  receive(link: Link, message: Exclude<BulkMessage, { kind: "credit" }>): void {
+    const inlet = this.#inlets.get(link);
+    if (inlet === undefined) return;
+    if (message.kind === "part") this.#grant(inlet, message.bytes.length);
+    const expected = inlet.expected.get(message.request);
+    if (expected === undefined) return;
+    expected.heardMs = this.#deps.clock.nowMs();
+    if (message.kind === "end") {
+      inlet.expected.delete(message.request);
+      if (expected.partBytes > 0) throw new RangeError("an answer ended within a message");
+      expected.taker.end(message.outcome);
+      return;
+    }
+    const whole = this.#join(expected, message.bytes, message.goesOn);
+    if (whole !== undefined) expected.taker.message(whole);
+  }
+
+  /** Gives up what nobody answers. @returns what was given up, so that the other end can be told */
+  sweep(): { readonly link: Link; readonly request: number }[] {
+    const { clock, limits } = this.#deps;
+    const silentBeforeMs = clock.nowMs() - limits.answerTimeoutMs;
+    const silent: { link: Link; request: number; taker: AnswerTaker }[] = [];
+    for (const { link, expected } of this.#inlets.values()) {
+      for (const [request, { heardMs, taker }] of expected) {
+        if (heardMs <= silentBeforeMs) silent.push({ link, request, taker });
+      }
+    }
+    for (const { link, request, taker } of silent) {
+      this.abandon(link, request);
+      taker.end("silent");
+    }
+    return silent;
+  }
+
+  /** There is room again for what could not be granted. */
+  drained(link: Link): void {
+    const inlet = this.#inlets.get(link);
+    if (inlet !== undefined) this.#grant(inlet, 0);
+  }
+
+  /** Grants in steps of a quarter of the credit, so that grants cost little and the other end never waits for one. */
+  #grant(inlet: Inlet, bytes: number): void {
+    inlet.owedBytes += bytes;
+    if (inlet.owedBytes * 4 < this.#deps.limits.bulkCreditBytes) return;
+    if (inlet.link.send("bulk", encodeBulkMessage({ kind: "credit", bytes: inlet.owedBytes }))) inlet.owedBytes = 0;
+  }
+
+  #join(expected: Expected, bytes: Uint8Array, goesOn: boolean): Uint8Array | undefined {
+    if (goesOn && bytes.length === 0) throw new RangeError("an empty part that goes on");
+    const length = expected.partBytes + bytes.length;
+    if (length > this.#deps.limits.maxBulkMessageBytes) throw new RangeError("a bulk message is too long");
+    if (!goesOn && expected.parts.length === 0) return bytes;
+    expected.parts.push(bytes);
+    expected.partBytes = length;
+    if (goesOn) return undefined;
+    const whole = new Uint8Array(length);
+    let at = 0;
+    for (const part of expected.parts) {
+      whole.set(part, at);
+      at += part.length;
+    }
+    expected.parts = [];
+    expected.partBytes = 0;
+    return whole;
+  }
+}

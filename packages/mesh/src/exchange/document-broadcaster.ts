@@ -1,0 +1,236 @@
+import type { Clock } from "@espalier/common";
+import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
+import { type DocumentKind, encodeDocumentMessage } from "./document-frames.ts";
+import type { ExchangeLimits, ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
+
+/**
+ * What one end of a link knows of the other's documents. A version says how far a router has a document: the clock of a
+ * journal's writer, or a hash of the state vector where many write.
+ */
+export interface PeerDocuments {
+  readonly link: Link;
+  /** Numbers of documents whose names this end has told. */
+  readonly opened: Set<number>;
+  /** Names behind the other end's numbers. */
+  readonly names: Map<number, PeerDocument>;
+  /** Versions that this end has told, by changes or by vectors. */
+  readonly advertised: Map<string, number>;
+  /** Versions that the other end has told, by name. */
+  readonly peerVersions: Map<string, number>;
+  /** Shared documents: the version up to which this end has all that the other one had. */
+  readonly synced: Map<string, number>;
+  /** Name of the journal that the other end writes. */
+  ownName: string | undefined;
+  /** What the other end had when the link came up and this end has not got yet; undefined until it has told. */
+  goals: Map<string, number> | undefined;
+  /** The other end has state of its own to give as a snapshot. */
+  canServe: boolean;
+  /** A frame was dropped for want of room: nothing is sent until there is some again, then a vector. */
+  isDirty: boolean;
+  /** What was last told of the own ability to serve. */
+  advertisedCanServe: boolean;
+  wholeVectorAtMs: number;
+  /** How long its latest change took to arrive; undefined before the first. */
+  lagMs: number | undefined;
+}
+
+export interface PeerDocument {
+  readonly name: string;
+  readonly kind: DocumentKind;
+}
+
+export function createPeerDocuments(link: Link, nowMs: number): PeerDocuments {
+  return {
+    link,
+    opened: new Set(),
+    names: new Map(),
+    advertised: new Map(),
+    peerVersions: new Map(),
+    synced: new Map(),
+    ownName: undefined,
+    goals: undefined,
+    canServe: false,
+    isDirty: false,
+    advertisedCanServe: false,
+    wholeVectorAtMs: nowMs,
+    lagMs: undefined,
+  };
+}
+
+const fnvOffset = 0x811c9dc5;
+const fnvPrime = 0x01000193;
+
+/**
+ * How far this router has a document: the clock of its writer, or of a shared document the FNV-1a hash of its state
+ * vector, which is the same in two routers that have the same changes. 0 for a document it does not have.
+ */
+export function versionOf(documents: ReplicatedDocuments, name: string): number {
+  const state = documents.state(name);
+  if (state === undefined) return 0;
+  if (state.origin !== undefined) return state.clock;
+  let hash = fnvOffset;
+  for (const byte of documents.stateVector(name)) hash = Math.imul(hash ^ byte, fnvPrime);
+  return hash >>> 0;
+}
+
+export interface DocumentBroadcasterDeps {
+  readonly documents: ReplicatedDocuments;
+  readonly peers: MeshPeers;
+  readonly clock: Clock;
+  readonly limits: ExchangeLimits;
+  readonly meter: ExchangeMeter;
+  canServe(): boolean;
+}
+
+/**
+ * Tells peers of changes as they happen, and of how far this router has documents that they may not hear of otherwise.
+ * What a peer is known to have is not sent to it; what was dropped for want of room is made up by a vector.
+ */
+export class DocumentBroadcaster {
+  readonly #deps: DocumentBroadcasterDeps;
+  readonly #numbers: DocumentNumbers;
+
+  constructor(deps: DocumentBroadcasterDeps) {
+    this.#deps = deps;
+    this.#numbers = new DocumentNumbers(deps.limits.maxDocumentNumbers);
+  }
+
+  /** Sends one change to these peers, unless they are known to have it. */
+  send(update: DocumentUpdate & { readonly committedWallMs: number }, to: Iterable<PeerDocuments>, isRelay: boolean) {
+    const { documents, limits, meter } = this.#deps;
+    const version = update.to > 0 ? update.to : versionOf(documents, update.name);
+    const kind = isRelay ? "relay" : "update";
+    let frame: Uint8Array | undefined;
+    for (const peer of to) {
+      if (peer.isDirty || this.#hasAlready(peer, update)) continue;
+      if (update.bytes.length > limits.maxLiveUpdateBytes) {
+        this.advertise(peer, "changed");
+        continue;
+      }
+      const number = this.#open(peer, update.name);
+      if (number === undefined) continue;
+      frame ??= encodeDocumentMessage({ kind: "update", ...update, number });
+      if (!this.#put(peer, frame)) {
+        meter.dropped(kind);
+        continue;
+      }
+      meter.sent(kind, frame.length);
+      peer.advertised.set(update.name, version);
+    }
+  }
+
+  /**
+   * Advertises to a peer how far this router has documents.
+   *
+   * @param what `first`: everything, as the first message on a link; `whole`: everything that the peer may not hear of
+   * otherwise; `changed`: of that, what it was not told yet
+   */
+  advertise(peer: PeerDocuments, what: "first" | "whole" | "changed"): void {
+    const { canServe, clock, documents, limits, meter } = this.#deps;
+    if (peer.isDirty) return;
+    if (what !== "changed") peer.wholeVectorAtMs = clock.nowMs();
+    const entries: { number: number; version: number; name: string }[] = [];
+    for (const state of documents.list()) {
+      if (entries.length >= limits.maxDocumentNumbers) break;
+      const { name } = state;
+      if (what !== "first" && !this.#concerns(peer, state)) continue;
+      const version = versionOf(documents, name);
+      if (version === 0) continue;
+      if (what === "changed" && (peer.advertised.get(name) === version || peer.peerVersions.get(name) === version))
+        continue;
+      const number = this.#open(peer, name);
+      if (peer.isDirty) return;
+      if (number !== undefined) entries.push({ number, version, name });
+    }
+    const serves = canServe();
+    if (what !== "first" && entries.length === 0 && peer.advertisedCanServe === serves) return;
+    const frame = encodeDocumentMessage({ kind: "vector", isFirst: what === "first", canServe: serves, entries });
+    if (!this.#put(peer, frame)) {
+      meter.dropped("vector");
+      return;
+    }
+    meter.sent("vector", frame.length);
+    peer.advertisedCanServe = serves;
+    for (const { name, version } of entries) peer.advertised.set(name, version);
+  }
+
+  /** Forgets documents that are gone, so that their numbers can be used again. */
+  prune(peers: Iterable<PeerDocuments>): void {
+    const isThere = (name: string): boolean => this.#deps.documents.state(name) !== undefined;
+    const freed = this.#numbers.retain(isThere);
+    for (const { opened, advertised } of peers) {
+      for (const number of freed) opened.delete(number);
+      for (const name of [...advertised.keys()]) if (!isThere(name)) advertised.delete(name);
+    }
+  }
+
+  /** Whether the peer depends on this router for a document: it has no link to its writer, or many write it. */
+  #concerns(peer: PeerDocuments, { origin }: DocumentState): boolean {
+    if (origin === undefined) return true;
+    const { peers } = this.#deps;
+    if (origin.router === peers.self.router) return true;
+    const { router } = peer.link.peer.origin;
+    return origin.router !== router && !peers.hears(router, origin.router);
+  }
+
+  #hasAlready(peer: PeerDocuments, update: DocumentUpdate): boolean {
+    return update.to > 0 && (peer.peerVersions.get(update.name) ?? 0) >= update.to;
+  }
+
+  /** The number of a document, whose name the peer is told before; undefined when there is no room for it. */
+  #open(peer: PeerDocuments, name: string): number | undefined {
+    const number = this.#numbers.numberOf(name);
+    if (number === undefined || peer.opened.has(number)) return number;
+    const frame = encodeDocumentMessage({ kind: "open", number, documentKind: this.#kindOf(name), name });
+    if (!this.#put(peer, frame)) return undefined;
+    this.#deps.meter.sent("vector", frame.length);
+    peer.opened.add(number);
+    return number;
+  }
+
+  #kindOf(name: string): DocumentKind {
+    const origin = this.#deps.documents.state(name)?.origin;
+    if (origin === undefined) return "shared";
+    const { self } = this.#deps.peers;
+    return origin.router === self.router && origin.epoch === self.epoch ? "own" : "journal";
+  }
+
+  #put(peer: PeerDocuments, frame: Uint8Array): boolean {
+    if (peer.link.send("documents", frame)) return true;
+    peer.isDirty = true;
+    return false;
+  }
+}
+
+/** Small numbers for the names of documents: the same on all links, so that a frame is written once for all of them. */
+export class DocumentNumbers {
+  readonly #capacity: number;
+  readonly #numbers = new Map<string, number>();
+  readonly #free: number[] = [];
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** @returns undefined when all numbers are taken */
+  numberOf(name: string): number | undefined {
+    const known = this.#numbers.get(name);
+    if (known !== undefined) return known;
+    const number = this.#free.pop() ?? (this.#numbers.size < this.#capacity ? this.#numbers.size : undefined);
+    if (number !== undefined) this.#numbers.set(name, number);
+    return number;
+  }
+
+  /** Frees the numbers of documents that are gone. @returns them; their names must be told again before they are used */
+  retain(isThere: (name: string) => boolean): number[] {
+    const freed: number[] = [];
+    for (const [name, number] of this.#numbers) {
+      if (isThere(name)) continue;
+      this.#numbers.delete(name);
+      freed.push(number);
+    }
+    this.#free.push(...freed);
+    return freed;
+  }
+}

@@ -1,0 +1,178 @@
+import type { CounterSeries, Meter, RouterId } from "@espalier/common";
+import type { Origin } from "@espalier/replication";
+
+/** Bounds of what is exchanged over a link, and the rhythm of it. */
+export interface ExchangeLimits {
+  /** Bytes of bulk frames that one link may have under way before the other end grants more. */
+  readonly bulkCreditBytes: number;
+  /** Bytes of content in one bulk frame; longer messages are cut into several. */
+  readonly bulkFrameBytes: number;
+  /** Bytes of one message of a snapshot, of which a replica makes none smaller than 64 KiB: two full frames. */
+  readonly snapshotMessageBytes: number;
+  /** A bulk message longer than this is refused by who receives it. */
+  readonly maxBulkMessageBytes: number;
+  /** How long bulk answers may be computed in one turn of the event loop. */
+  readonly bulkTurnMs: number;
+  /** Answers that one link may have waiting; further requests are told to come again. */
+  readonly maxAnswersPerLink: number;
+  /** Changes longer than this are not sent as they happen: the peer is told that they exist, and asks in pieces. */
+  readonly maxLiveUpdateBytes: number;
+  /** Numbers of documents that each end of a link may give out. */
+  readonly maxDocumentNumbers: number;
+  /** Documents of which this router may know that it lacks something. */
+  readonly maxLackingDocuments: number;
+  /** Diffs that this router asks of one peer at a time. */
+  readonly maxWantsPerLink: number;
+  /** Names of documents given up for good that are remembered, so that they are not asked for again. */
+  readonly maxRefusedDocuments: number;
+  /** Bytes of changes that came before those they follow on, per document and in all. */
+  readonly maxHeldBytesPerDocument: number;
+  readonly maxHeldBytes: number;
+  /** Requests for snapshots that wait. */
+  readonly maxSnapshotRequests: number;
+  /** Targets named in one request for a snapshot. */
+  readonly maxTargetsPerRequest: number;
+  /** Statements compared per round. */
+  readonly maxStatements: number;
+  /** Nothing came for so long: whoever was asked is given up for another. */
+  readonly answerTimeoutMs: number;
+  readonly retryFirstMs: number;
+  readonly retryMaxMs: number;
+  /** How often peers are told of what they have not heard of. */
+  readonly vectorPeriodMs: number;
+  /** How often they are told everything again, against what nobody thought of. */
+  readonly wholeVectorPeriodMs: number;
+  readonly statementPeriodMs: number;
+  /** How often a statement that has not changed is repeated. */
+  readonly statementRepeatMs: number;
+}
+
+export const defaultExchangeLimits: ExchangeLimits = {
+  bulkCreditBytes: 256 * 1024,
+  bulkFrameBytes: 64 * 1024 - 64,
+  snapshotMessageBytes: 2 * (64 * 1024 - 64),
+  maxBulkMessageBytes: 4 * 1024 * 1024 + 1024,
+  bulkTurnMs: 4,
+  maxAnswersPerLink: 32,
+  maxLiveUpdateBytes: 256 * 1024,
+  maxDocumentNumbers: 4096,
+  maxLackingDocuments: 4096,
+  maxWantsPerLink: 8,
+  maxRefusedDocuments: 4096,
+  maxHeldBytesPerDocument: 512 * 1024,
+  maxHeldBytes: 4 * 1024 * 1024,
+  maxSnapshotRequests: 4096,
+  maxTargetsPerRequest: 512,
+  maxStatements: 4096,
+  answerTimeoutMs: 5000,
+  retryFirstMs: 100,
+  retryMaxMs: 5000,
+  vectorPeriodMs: 1000,
+  wholeVectorPeriodMs: 10_000,
+  statementPeriodMs: 5000,
+  statementRepeatMs: 60_000,
+};
+
+/** What of a link is counted, by kind. */
+export type ExchangeKind =
+  | "update"
+  | "relay"
+  | "vector"
+  | "want"
+  | "piece"
+  | "snapshot"
+  | "load"
+  | "statement"
+  | "note";
+
+/** Metrics of the exchange. */
+export interface ExchangeMeter {
+  sent(kind: ExchangeKind, bytes: number): void;
+  dropped(kind: ExchangeKind): void;
+  /** A diff was asked for. */
+  resync(why: ResyncReason): void;
+  refused(): void;
+  invalid(channel: string): void;
+  /** How long a change took from its writer's commit to here. */
+  lag(lagMs: number): void;
+  compared(outcome: "sent" | "received"): void;
+  snapshot(outcome: "imported" | "served" | "failed" | "unavailable"): void;
+}
+
+/** `vector`: a peer told of more. `gap`: a change came that follows on one that did not. */
+export type ResyncReason = "vector" | "gap" | "retry";
+
+const lagBucketsSeconds = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+export function createExchangeMeter(meter: Meter): ExchangeMeter {
+  const bytes = meter.counter({
+    name: "espalier_mesh_exchange_bytes_total",
+    help: "Bytes of frames given to links, by what they carry.",
+    labels: ["kind"],
+  });
+  const drops = meter.counter({
+    name: "espalier_mesh_exchange_dropped_frames_total",
+    help: "Frames that a link had no room for; a diff or a full frame replaces them.",
+    labels: ["kind"],
+  });
+  const resyncs = meter.counter({
+    name: "espalier_mesh_resyncs_total",
+    help: "Diffs of documents that were asked of peers, by what showed that something was missing.",
+    labels: ["reason"],
+  });
+  const refusals = meter.counter({
+    name: "espalier_mesh_refused_updates_total",
+    help: "Updates that held what their writer may not write; their links were closed.",
+  });
+  const invalid = meter.counter({
+    name: "espalier_mesh_invalid_frames_total",
+    help: "Frames that could not be read; their links were closed.",
+    labels: ["channel"],
+  });
+  const lag = meter.histogram({
+    name: "espalier_mesh_replication_lag_seconds",
+    help: "From the commit of a change to its arrival, by the wall clocks of both routers.",
+    buckets: lagBucketsSeconds,
+  });
+  const statements = meter.counter({
+    name: "espalier_mesh_statements_total",
+    help: "Statements about settled targets, sent to peers and compared with theirs.",
+    labels: ["direction"],
+  });
+  const snapshots = meter.counter({
+    name: "espalier_mesh_snapshots_total",
+    help: "Snapshots of facts, by how they ended.",
+    labels: ["outcome"],
+  });
+  const bytesOf = new Map<ExchangeKind, CounterSeries>();
+  const lagSeries = lag.series();
+  return {
+    sent(kind, count) {
+      let series = bytesOf.get(kind);
+      if (series === undefined) {
+        series = bytes.series(kind);
+        bytesOf.set(kind, series);
+      }
+      series.add(count);
+    },
+    dropped: (kind) => drops.series(kind).add(),
+    resync: (why) => resyncs.series(why).add(),
+    refused: () => refusals.series().add(),
+    invalid: (channel) => invalid.series(channel).add(),
+    lag: (lagMs) => lagSeries.observe(Math.max(0, lagMs) / 1000),
+    compared: (outcome) => statements.series(outcome).add(),
+    snapshot: (outcome) => snapshots.series(outcome).add(),
+  };
+}
+
+/** What the exchange asks of membership. */
+export interface MeshPeers {
+  readonly self: Origin;
+  /**
+   * Whether a router is known to have a link of its own to another one, so that it hears it without anybody's relay.
+   * What is not known counts as no.
+   */
+  hears(router: RouterId, other: RouterId): boolean;
+  /** The life of another router that is known; undefined for a router that is not. */
+  epochOf(router: RouterId): number | undefined;
+}

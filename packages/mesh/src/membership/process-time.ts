@@ -1,0 +1,105 @@
+import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
+
+/**
+ * Milliseconds in which this process ran. Time in which it was stopped, or in which its event loop hung, counts only up
+ * to a step, so that a router that slept does not take the others for dead when it wakes up.
+ */
+export interface ProcessTime {
+  nowMs(): number;
+  /**
+   * Called regularly.
+   *
+   * @returns how many milliseconds since the last call did not count
+   */
+  tick(): number;
+}
+
+/** @param maxStepMs the most that counts between two ticks */
+export function createProcessTime(clock: Clock, maxStepMs: number): ProcessTime {
+  let tickedAtMs = clock.nowMs();
+  let countedMs = 0;
+  return {
+    nowMs: () => countedMs + Math.min(clock.nowMs() - tickedAtMs, maxStepMs),
+    tick() {
+      const nowMs = clock.nowMs();
+      const elapsedMs = nowMs - tickedAtMs;
+      const countsMs = Math.min(elapsedMs, maxStepMs);
+      tickedAtMs = nowMs;
+      countedMs += countsMs;
+      return elapsedMs - countsMs;
+    },
+  };
+}
+
+/** What did not count for so long is worth a line in the log. */
+const pauseMs = 1_000;
+/** Who used so much of the time for computing was at work and not stopped; the rest may have gone to other processes. */
+const busyShare = 0.5;
+
+export interface PauseReportDeps {
+  /** CPU time that this process has used so far, of all its threads. */
+  readonly cpuMs: () => number;
+  readonly paused: () => void;
+  readonly logger: Logger;
+}
+
+/** Tells operators of time in which nothing was done for other routers, and whether this process spent it itself. */
+export class PauseReport {
+  readonly #deps: PauseReportDeps;
+  #cpuMs: number;
+
+  constructor(deps: PauseReportDeps) {
+    this.#deps = deps;
+    this.#cpuMs = deps.cpuMs();
+  }
+
+  /** @param lostMs since the last tick, that did not count; to be told at every tick */
+  tick(lostMs: number): void {
+    const { logger, paused } = this.#deps;
+    const before = this.#cpuMs;
+    this.#cpuMs = this.#deps.cpuMs();
+    if (lostMs < pauseMs) return;
+    paused();
+    const [lost, spent] = [Math.round(lostMs), Math.round(this.#cpuMs - before)];
+    const what =
+      spent >= busyShare * lostMs
+        ? `the event loop was busy for ${lost} ms`
+        : `this process did not run for ${lost} ms: it was stopped, or had no CPU`;
+    logger.warn(`${what}; the other routers get their time again`, { lostMs: lost, cpuMs: spent });
+  }
+}
+
+const periodMs = 50;
+/** Lateness is reported for one to two windows. */
+const ticksPerWindow = 20;
+
+/** Measures how late timers run: what a busy event loop, or a process that was stopped, adds to every deadline. */
+export interface LoopLag {
+  /** The greatest lateness of a timer within the last one to two seconds, in milliseconds. */
+  lagMs(): number;
+  stop(): void;
+}
+
+export function createLoopLag({ clock, scheduler }: { readonly clock: Clock; readonly scheduler: Scheduler }): LoopLag {
+  let dueMs = clock.nowMs() + periodMs;
+  let ticks = 0;
+  let worstMs = 0;
+  let worstBeforeMs = 0;
+  let cancel: Cancel = scheduler.after(periodMs, tick);
+  function tick(): void {
+    const nowMs = clock.nowMs();
+    worstMs = Math.max(worstMs, nowMs - dueMs);
+    ticks += 1;
+    if (ticks % ticksPerWindow === 0) {
+      worstBeforeMs = worstMs;
+      worstMs = 0;
+    }
+    dueMs = nowMs + periodMs;
+    cancel = scheduler.after(periodMs, tick);
+  }
+  return {
+    /** A timer that is overdue right now counts too. */
+    lagMs: () => Math.max(0, worstMs, worstBeforeMs, clock.nowMs() - dueMs),
+    stop: () => cancel(),
+  };
+}

@@ -1,7 +1,7 @@
 // `npm test` and `npm run test:all`. Ends with one true line: "N passed, N failed".
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
@@ -30,6 +30,7 @@ process.env.ESPALIER_SKIP_BUILD = "1";
 process.env.TURBO_TELEMETRY_DISABLED = "1";
 
 const total = { passed: 0, failed: 0, skipped: 0 };
+const failures = [];
 if (files.length > 0) runFiles();
 else {
   if (!isAdded) runTasks(["lint", "typecheck", "test"], "quick", workspaces());
@@ -42,6 +43,7 @@ else {
   }
 }
 const { passed, skipped } = total;
+for (const failure of failures) console.log(`FAILED: ${failure}`);
 const failed = total.failed + (process.env.CI === "true" ? skipped : 0);
 if (skipped > 0)
   console.log(`${skipped} tests were not run${failed > total.failed ? ", which CI counts as failures" : ""}.`);
@@ -84,6 +86,7 @@ function runSeeds() {
   const [, passedSeeds = "0", failedSeeds = "1"] = /^(\d+) seeds passed, (\d+) failed$/m.exec(output) ?? [];
   total.passed += Number(passedSeeds);
   total.failed += Number(failedSeeds);
+  if (failedSeeds !== "0") failures.push("seeds of simulated faults, named above");
 }
 
 /** A file that fails to load, format and types have no tests of their own, and must not pass for a green run; nor must a report that is missing. */
@@ -96,8 +99,24 @@ function addUp(reports, isGreen) {
     total.passed += report.numPassedTests;
     total.skipped += report.numPendingTests + report.numTodoTests;
     failedTests += report.numFailedTests;
+    failures.push(...failuresOf(report));
   }
+  if (failedTests === 0 && !isWhole) failures.push("a task that has no tests, or that ended before them: see above");
   total.failed += failedTests === 0 && !isWhole ? 1 : failedTests;
+}
+
+/** A line for each test that failed and each file that could not be read: where it is, its name, and what it says first. */
+function failuresOf({ testResults }) {
+  return testResults.flatMap(({ name, status, message, assertionResults }) => {
+    const file = relative(root, name);
+    const failed = assertionResults.filter((test) => test.status === "failed");
+    if (failed.length === 0) return status === "failed" ? [`${file}: ${firstLine(message)}`] : [];
+    return failed.map((test) => `${file} > ${test.fullName}: ${firstLine(test.failureMessages[0])}`);
+  });
+}
+
+function firstLine(text = "") {
+  return text.split("\n", 1)[0];
 }
 
 function run(command, args) {

@@ -53,7 +53,7 @@ export function watchPorts(
     load: {
       onFrame: (listener) => load.onFrame(listener),
       setPeerCount: (count) => load.setPeerCount(count),
-      fullFrame: () => load.fullFrame(),
+      fullFrames: () => load.fullFrames(),
       relayFrames: () => load.relayFrames(),
       hasAllOf: (origin) => load.hasAllOf(origin),
       originGone: (origin) => load.originGone(origin),

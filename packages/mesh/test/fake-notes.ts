@@ -1,10 +1,10 @@
 import { asRouterId, EspalierError } from "@espalier/common";
-import { type NoteExchange, type Origin, originKey } from "@espalier/replication";
+import { type Origin, originKey, type PlaneExchange } from "@espalier/replication";
 
 const encode = (value: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
 
 /** Notes that are one text for each router, of which the longest counts. */
-export class FakeNotes implements NoteExchange {
+export class FakeNotes implements PlaneExchange {
   /** Of the others, by origin. */
   readonly heard = new Map<string, string>();
   readonly #origins = new Map<string, Origin>();
@@ -34,7 +34,7 @@ export class FakeNotes implements NoteExchange {
     return [...this.#origins].map(([key, origin]) => ({ origin, frame: this.#frame(origin, this.heard.get(key)!) }));
   }
 
-  receive(frame: Uint8Array): ReturnType<NoteExchange["receive"]> {
+  receive(frame: Uint8Array): ReturnType<PlaneExchange["receive"]> {
     const { router, epoch, text } = parse(frame);
     if (text === undefined) return undefined;
     const origin = { router: asRouterId(String(router)), epoch: Number(epoch) };

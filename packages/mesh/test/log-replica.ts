@@ -139,9 +139,9 @@ export class LogReplica implements ReplicaPorts {
       this.#frameListeners.add(listener);
       return () => this.#frameListeners.delete(listener);
     },
-    fullFrame: () => {
+    fullFrames: () => {
       const own = this.gauges.get(originKey(this.origin));
-      return own?.frame ?? loadFrame(this.origin, 0, 0);
+      return [own?.frame ?? loadFrame(this.origin, 0, 0)];
     },
     relayFrames: () => [...this.gauges.values()].filter(({ origin }) => origin.router !== this.origin.router),
     receive: (frame, isCredible = () => true) => {

@@ -1,8 +1,8 @@
 import type { RouterId } from "@espalier/common";
 import type { ReplicatedDocuments } from "./documents/replicated-documents.ts";
 import type { FoldStatement } from "./facts/fact-fold.ts";
-import type { LoadExchange } from "./load/load-exchange.ts";
-import type { NoteExchange } from "./notes/note-exchange.ts";
+import type { PlaneExchange } from "./leased/plane-exchange.ts";
+import type { LoadExchange } from "./load/load-plane.ts";
 import type { Origin } from "./origin.ts";
 
 /** A snapshot of facts that another replica asked for. */
@@ -37,7 +37,7 @@ export interface ReplicaPorts {
   readonly origin: Origin;
   readonly documents: ReplicatedDocuments;
   readonly load: LoadExchange;
-  readonly notes: NoteExchange;
+  readonly notes: PlaneExchange;
   readonly snapshots: SnapshotSource & {
     beginImport(): SnapshotSink;
     /** What the replica lacks and nobody was asked for yet; taken by asking. */

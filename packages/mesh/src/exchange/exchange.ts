@@ -94,8 +94,7 @@ class LinkExchange implements Exchange {
     this.#snapshots = new SnapshotExchange({ ...bulk, ...join, snapshots: replica.snapshots }, isJoining);
     this.#documents.isHeld = isJoining;
     this.#statements = new StatementExchange(parts);
-    const gauges = { ...replica.load, fullFrames: () => [replica.load.fullFrame()] };
-    this.#load = new RelayCarrier({ ...parts, plane: gauges, channel: "load", kind: "load" });
+    this.#load = new RelayCarrier({ ...parts, plane: replica.load, channel: "load", kind: "load" });
     const notes = { channel: "notes", kind: "note", capability: noteCapability } as const;
     this.#notes = new RelayCarrier({ ...parts, ...notes, plane: replica.notes });
   }

@@ -1,33 +1,10 @@
 import type { Cancel } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import type { Origin, PlaneExchange } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
 
-/** What routers tell each other in absolute values, so that a later frame replaces what an earlier one said. */
-export interface RelayedPlane {
-  /** Told of every own frame that is to go to all peers. */
-  onFrame(listener: (frame: Uint8Array) => void): Cancel;
-  /** Told how many peers get each of these frames. */
-  setPeerCount?(count: number): void;
-  /** All that is to be said of oneself, for a peer that has just come. */
-  fullFrames(): readonly Uint8Array[];
-  /** All that is known of other origins, for a peer that cannot hear them itself. */
-  relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[];
-  /**
-   * Takes a frame of another origin.
-   *
-   * @param isCredible whether the frame may speak for an origin; asked by planes of which a later life outweighs an earlier one
-   * @returns undefined for what is not known here and so not passed on
-   * @throws EspalierError `mesh_frame_invalid`
-   */
-  receive(
-    frame: Uint8Array,
-    isCredible: (origin: Origin) => boolean,
-  ): { readonly origin: Origin; readonly isNews: boolean } | undefined;
-}
-
 export interface RelayCarrierDeps {
-  readonly plane: RelayedPlane;
+  readonly plane: PlaneExchange;
   readonly channel: "load" | "notes";
   readonly kind: "load" | "note";
   /** Without it a peer knows no such channel; every peer does where none is named. */

@@ -77,7 +77,7 @@ export class MessageChannels {
   /** From now on messages go out; all gauges and notes do at once. */
   attach(session: RedisSession): void {
     this.#session = session;
-    this.#sendGauges(this.#options.load.fullFrame());
+    this.#sendAllGauges();
     this.#sendAllNotes();
   }
 
@@ -109,7 +109,7 @@ export class MessageChannels {
   sendAllGaugesSoon(): void {
     this.#cancelAnswer ??= this.#options.scheduler.after(answerDelayMs, () => {
       this.#cancelAnswer = undefined;
-      this.#sendGauges(this.#options.load.fullFrame());
+      this.#sendAllGauges();
       this.#sendAllNotes();
     });
   }
@@ -133,7 +133,7 @@ export class MessageChannels {
   }
 
   async #put(to: RedisSession, channel: string, message: RedisArgument): Promise<void> {
-    const { logger, count, limits, load } = this.#options;
+    const { logger, count, limits } = this.#options;
     this.#publishing++;
     this.#sentBytes += message.length;
     try {
@@ -144,7 +144,11 @@ export class MessageChannels {
     } finally {
       this.#publishing--;
     }
-    if (this.#owesGauges && this.#publishing < limits.maxPublishing / 2) this.#sendGauges(load.fullFrame());
+    if (this.#owesGauges && this.#publishing < limits.maxPublishing / 2) this.#sendAllGauges();
+  }
+
+  #sendAllGauges(): void {
+    for (const frame of this.#options.load.fullFrames()) this.#sendGauges(frame);
   }
 
   #sendGauges(frame: Uint8Array): void {

@@ -1,8 +1,8 @@
 import { asRouterId } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import type { Origin, PlaneExchange } from "@espalier/replication";
 import { expect, test } from "vitest";
 import type { ExchangeMeter } from "../../src/exchange/exchange-parts.ts";
-import { RelayCarrier, type RelayedPlane } from "../../src/exchange/relay-carrier.ts";
+import { RelayCarrier } from "../../src/exchange/relay-carrier.ts";
 import { createLinkStub } from "./link-stub.ts";
 
 const origin = (router: string, epoch = 1): Origin => ({ router: asRouterId(router), epoch });
@@ -18,7 +18,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
   const counted = { sent: 0, dropped: 0 };
   const peerCounts: number[] = [];
   const known = new Set<string>();
-  const plane: RelayedPlane = {
+  const plane: PlaneExchange = {
     onFrame(listener) {
       tell = listener;
       return () => {
@@ -32,7 +32,7 @@ function carry({ linked = [], epochs = {} }: { linked?: readonly string[]; epoch
         origin: origin(text.split(" ")[0]!, Number(text.split(" ")[1])),
         frame: frameOf(text),
       })),
-    receive(frame, isCredible) {
+    receive(frame, isCredible = () => true) {
       const text = textOf(frame);
       const [router, epoch] = text.split(" ");
       const from = origin(router!, Number(epoch));

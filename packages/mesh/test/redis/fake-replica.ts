@@ -88,7 +88,7 @@ export class FakeReplica implements ReplicaPorts {
   /** Sends gauges. */
   setLoad(value: number): void {
     this.#load = value;
-    for (const listener of [...this.#frameListeners]) listener(this.load.fullFrame());
+    for (const listener of [...this.#frameListeners]) listener(this.load.fullFrames()[0]!);
   }
 
   request(request: SnapshotRequest): void {
@@ -123,7 +123,7 @@ export class FakeReplica implements ReplicaPorts {
       this.#frameListeners.add(listener);
       return () => this.#frameListeners.delete(listener);
     },
-    fullFrame: () => encode({ ...this.origin, load: this.#load }),
+    fullFrames: () => [encode({ ...this.origin, load: this.#load })],
     relayFrames: () => [],
     setPeerCount: () => {},
     receive: (frame, isCredible = () => true) => {

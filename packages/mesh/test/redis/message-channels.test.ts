@@ -36,7 +36,7 @@ const gaugesOf = (id: string, value: number): Buffer => {
 
 test("gauges of one router in the envelope of another one are not taken", () => {
   const { channels, replica } = makeChannels();
-  const frame = new FakeReplica("other", 2 ** 48).load.fullFrame();
+  const frame = new FakeReplica("other", 2 ** 48).load.fullFrames()[0]!;
   for (const sender of [new FakeReplica("liar"), new FakeReplica("other", 1)]) {
     channels.receive(keys.load, Buffer.from(encodeLoadEnvelope(sender.origin, frame)));
   }

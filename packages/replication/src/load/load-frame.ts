@@ -1,12 +1,13 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
-import type { Origin } from "../origin.ts";
-import type { LoadGauge } from "./load-exchange.ts";
+import { ByteReader, ByteWriter } from "@espalier/common";
+import type { CountedFrame } from "../leased/peer-table.ts";
+import { readCounter, readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-frames.ts";
+import type { LoadGauge } from "./load-gauge.ts";
 
 /** A longer frame is refused. */
 export const maxLoadFrameBytes = 262_144;
 /** A frame with more reports is refused. */
 export const maxLoadFrameReports = 4_096;
-/** UTF-8 bytes of a target's key, and of a router's id. */
+/** UTF-8 bytes of a target's key. */
 export const maxLoadKeyBytes = 255;
 /** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
 export const maxGaugeValue = 2 ** 40;
@@ -31,14 +32,9 @@ export interface CoveredNumbers {
   readonly to: number;
 }
 
-export interface LoadFrame {
-  readonly origin: Origin;
-  /** Rises with every frame that an origin makes. */
-  readonly counter: number;
+export interface LoadFrame extends CountedFrame {
   /** Wall clock of the origin, for measuring how long frames take. */
   readonly sentWallMs: number;
-  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
-  readonly relayedAgeMs: number | undefined;
   readonly covers: CoveredNumbers | undefined;
   readonly reports: readonly GaugeReport[];
 }
@@ -57,8 +53,7 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(version);
   writer.u8((covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0) | (hasActive ? flag.active : 0));
-  writer.text(origin.router);
-  writer.varint(origin.epoch);
+  writeOrigin(writer, origin);
   writer.varint(frame.counter);
   writer.varint(frame.sentWallMs);
   if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
@@ -87,24 +82,16 @@ function writeReport(writer: ByteWriter, report: GaugeReport, relayedCounter: nu
 
 /** @throws EspalierError `mesh_frame_invalid` */
 export function readLoadFrame(bytes: Uint8Array): LoadFrame {
-  try {
-    return readFrame(bytes);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new EspalierError("mesh_frame_invalid", `A frame of load gauges: ${error.message}.`, { cause: error });
-  }
+  return readFrame(bytes, { what: "load gauges", maxBytes: maxLoadFrameBytes, read: readGauges });
 }
 
-function readFrame(bytes: Uint8Array): LoadFrame {
-  if (bytes.length > maxLoadFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+function readGauges(bytes: Uint8Array): LoadFrame {
   const reader = new ByteReader(bytes);
   const found = reader.u8();
   if (found !== version) throw new RangeError(`version ${found} is not known`);
   const flags = reader.u8();
   if ((flags & ~knownFlags) !== 0) throw new RangeError(`flags ${flags} are not known`);
-  const router = reader.text(maxLoadKeyBytes);
-  if (router === "") throw new RangeError("the router has no name");
-  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const origin = readOrigin(reader);
   const counter = reader.varint();
   const sentWallMs = reader.varint();
   const relayedAgeMs = flags & flag.relayed ? reader.varint() : undefined;
@@ -129,12 +116,10 @@ function readCovers(reader: ByteReader): CoveredNumbers {
 function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): Omit<GaugeReport, "activeTokens"> {
   const head = reader.varint();
   const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
-  const lag = isRelayed ? reader.varint() : 0;
-  if (lag > frameCounter) throw new RangeError("a report is older than its origin");
   return {
     number: Math.floor(head / 2),
     key,
-    counter: frameCounter - lag,
+    counter: readCounter(reader, frameCounter, isRelayed),
     inFlight: readGauge(reader),
     pendingPrefillTokens: readGauge(reader),
     decodeTokens: readGauge(reader),
@@ -146,4 +131,22 @@ function readGauge(reader: ByteReader): number {
   const value = reader.varint();
   if (value > maxGaugeValue) throw new RangeError(`a gauge of ${value} is too large`);
   return value;
+}
+
+/** Bytes that a report takes at most beside its key: number, counter, five gauges, and the length of the key. */
+export const reportBytes = 8 + 8 + 5 * 6 + 2;
+/** Bytes that a frame takes at most beside its reports. */
+const headBytes = 512;
+
+/** Cuts reports into as few lists as fit into frames; one empty list when there are none. */
+export function splitReports<Report extends { readonly key: string | undefined }>(
+  reports: readonly Report[],
+): (readonly Report[])[] {
+  const lists = splitIntoFrames(reports, {
+    maxBytes: maxLoadFrameBytes - headBytes,
+    maxItems: maxLoadFrameReports,
+    // A UTF-16 unit takes at most three bytes of UTF-8.
+    sizeOf: ({ key }) => reportBytes + (key?.length ?? 0) * 3,
+  });
+  return lists.length === 0 ? [[]] : lists;
 }

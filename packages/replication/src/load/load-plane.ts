@@ -1,23 +1,50 @@
-import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
+import type { Cancel, Meter } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
+import { createReceivedCounter } from "../leased/plane-meters.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
-import type { LoadExchange, LoadGauge, SharedLoad } from "./load-exchange.ts";
-import { type CoveredNumbers, maxLoadFrameBytes, readLoadFrame, writeLoadFrame } from "./load-frame.ts";
-import { defaultLoadLimits, type LoadLimits } from "./load-limits.ts";
-import { createLoadMeters, type LoadMeters, type SentAs } from "./load-meters.ts";
-import { LoadSums } from "./load-sums.ts";
-import { OwnGauges, type OwnReport } from "./own-gauges.ts";
-import { type LoadOrigin, PeerGauges } from "./peer-gauges.ts";
-import { splitReports } from "./split-reports.ts";
+import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
+import type { LoadGauge } from "./load-gauge.ts";
+import { LoadSums, type SharedLoad } from "./load-sums.ts";
+import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
+import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauges.ts";
 
-export interface LoadPlaneOptions {
-  /** This life of this router. */
-  readonly self: () => Origin;
+/** The gauges of a replica as those see them who carry them to other replicas: ahead of everything else. */
+export interface LoadExchange extends PlaneExchange {
+  /** With many peers, changes are gathered for longer. */
+  setPeerCount(count: number): void;
+  receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean): Received;
+  /** Whether an origin is heard and has told of each of its targets. */
+  hasAllOf(origin: Origin): boolean;
+  /** A link to this origin broke and its process is known to be gone: it counts zero at once. */
+  originGone(origin: Origin): void;
+}
+
+/** Bounds and times of the load plane. Times in milliseconds on the monotonic clock. */
+export interface LoadLimits extends PeerGaugesLimits {
+  /** At least so long lies between two frames that tell of changes; the first change after it goes out at once. */
+  readonly coalesceMs: number;
+  /** Frames of changes a second at most, those to all peers together: with many peers, more lies between two. */
+  readonly maxFramesPerS: number;
+  readonly heartbeatMs: number;
+  readonly sweepMs: number;
+}
+
+const defaultLoadLimits: LoadLimits = {
+  maxOrigins: 1_024,
+  maxTargets: 4_096,
+  coalesceMs: 10,
+  maxFramesPerS: 1_200,
+  heartbeatMs: 500,
+  leaseMs: 1_500,
+  sweepMs: 250,
+  rememberMs: 600_000,
+};
+
+export interface LoadPlaneOptions extends PlaneOptions {
   readonly slots: TargetSlots;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly meter: Meter;
   readonly limits?: Partial<LoadLimits>;
 }
 
@@ -55,19 +82,19 @@ export function createLoadPlane(options: LoadPlaneOptions): LoadPlane {
   return new Plane(options);
 }
 
+/** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
+type Outcome = "stale" | "unknown";
+type Occasion = "change" | "heartbeat" | "full";
+
 class Plane implements LoadPlane {
   readonly shared: LoadSums;
-  readonly exchange: LoadExchange;
+  readonly exchange: LoadExchange & LeasedPlane<LoadFrame, Outcome>;
   readonly #options: LoadPlaneOptions;
   readonly #limits: LoadLimits;
-  readonly #meters: LoadMeters;
+  readonly #meters: ReturnType<typeof createLoadMeters>;
   readonly #own: OwnGauges;
   readonly #peers: PeerGauges;
-  readonly #frameListeners = new Set<(frame: Uint8Array) => void>();
   readonly #expiredListeners = new Set<(origin: Origin) => void>();
-  #timers: Cancel[] = [];
-  #flushTimer: Cancel | undefined;
-  #counter = 0;
   #epoch: number;
   #sentMs = Number.NEGATIVE_INFINITY;
   #coalesceMs: number;
@@ -76,34 +103,42 @@ class Plane implements LoadPlane {
   constructor(options: LoadPlaneOptions) {
     const { clock, slots } = options;
     const limits = { ...defaultLoadLimits, ...options.limits };
+    const meters = createLoadMeters(options.meter);
     this.#options = options;
     this.#limits = limits;
     this.#coalesceMs = limits.coalesceMs;
-    this.#meters = createLoadMeters(options.meter);
+    this.#meters = meters;
     this.#own = new OwnGauges(limits.maxTargets);
     this.shared = new LoadSums(slots.capacity, () => clock.nowMs());
-    this.#peers = new PeerGauges({ sums: this.shared, slots, clock, limits, meters: this.#meters });
+    this.#peers = new PeerGauges({ sums: this.shared, slots, clock, limits, meters });
     slots.onTaken((target) => this.#peers.slotTaken(target));
     this.#epoch = options.self().epoch;
-    this.exchange = {
-      onFrame: (listener) => subscribe(this.#frameListeners, listener),
-      setPeerCount: (count) => {
+    const plane = new LeasedPlane<LoadFrame, Outcome>(options, {
+      read: readLoadFrame,
+      take: (frame) => this.#peers.receive(frame),
+      refusedAs: "unknown",
+      changes: () => this.#changes(),
+      gatherMs: () => this.#sentMs + this.#coalesceMs - clock.nowMs(),
+      full: () => [this.#whole()],
+      relay: () => this.#peers.relayFrames(),
+      received: meters.received,
+      upkeep: [
+        [limits.heartbeatMs, () => this.#heartbeat()],
+        [limits.sweepMs, () => this.#sweep()],
+      ],
+    });
+    this.exchange = Object.assign(plane, {
+      setPeerCount: (count: number): void => {
         this.#coalesceMs = Math.max(limits.coalesceMs, (count * 1_000) / limits.maxFramesPerS);
       },
-      fullFrame: () => this.#fullFrame(),
-      relayFrames: () => this.#peers.relayFrames(),
-      receive: (frame, isCredible) => this.#receive(frame, isCredible),
-      hasAllOf: (origin) => this.#peers.hasAllOf(origin),
-      originGone: (origin) => this.#peers.gone(origin),
-    };
+      hasAllOf: (origin: Origin): boolean => this.#peers.hasAllOf(origin),
+      originGone: (origin: Origin): void => this.#peers.gone(origin),
+    });
   }
 
   set(target: string, gauge: LoadGauge): void {
     if (!this.#own.set(target, gauge)) this.#meters.refusedTarget();
-    if (!this.#own.hasChanges || this.#flushTimer) return;
-    const waitMs = this.#sentMs + this.#coalesceMs - this.#options.clock.nowMs();
-    if (waitMs <= 0) this.#flush();
-    else this.#flushTimer = this.#options.scheduler.after(waitMs, () => this.#flush());
+    if (this.#own.hasChanges) this.exchange.changed();
   }
 
   expiredInFlight(slot: number): number {
@@ -127,19 +162,13 @@ class Plane implements LoadPlane {
   }
 
   start(): void {
-    const { scheduler, clock } = this.#options;
-    this.#sweptMs = clock.nowMs();
-    this.#timers = [
-      scheduler.every(this.#limits.heartbeatMs, () => this.#heartbeat()),
-      scheduler.every(this.#limits.sweepMs, () => this.#sweep()),
-    ];
+    this.#sweptMs = this.#options.clock.nowMs();
+    this.exchange.start();
     this.#heartbeat();
   }
 
   stop(): void {
-    for (const cancel of this.#timers.splice(0)) cancel();
-    this.#flushTimer?.();
-    this.#flushTimer = undefined;
+    this.exchange.stop();
   }
 
   #sweep(): void {
@@ -151,36 +180,31 @@ class Plane implements LoadPlane {
     if (!isLate) this.checkLeases();
   }
 
-  #flush(): void {
-    this.#flushTimer?.();
-    this.#flushTimer = undefined;
+  #changes(): readonly Uint8Array[] {
     this.#noticeNewLife();
     const changes = this.#own.takeChanges();
-    if (changes.length === 0) return;
-    for (const reports of splitReports(changes)) this.#send("change", reports, undefined);
+    if (changes.length === 0) return [];
     this.#sentMs = this.#options.clock.nowMs();
+    return splitReports(changes).map((reports) => this.#frame("change", reports));
   }
 
   #heartbeat(): void {
-    this.#flush();
-    const { covers, reports } = this.#own.nextStretch(heartbeatTargets);
-    this.#send("heartbeat", reports, covers);
+    this.exchange.flush();
+    this.exchange.tell([this.#stretch("heartbeat", this.#own.nextStretch(heartbeatTargets))]);
   }
 
-  #fullFrame(): Uint8Array {
+  #whole(): Uint8Array {
     this.#noticeNewLife();
-    const { covers, reports } = this.#own.whole(fullFrameBytes);
-    return this.#frame("full", reports, covers);
+    return this.#stretch("full", this.#own.whole(fullFrameBytes));
   }
 
-  #send(as: SentAs, reports: readonly OwnReport[], covers: CoveredNumbers | undefined): void {
-    const frame = this.#frame(as, reports, covers);
-    for (const listener of this.#frameListeners) listener(frame);
+  #stretch(as: Occasion, { covers, reports }: OwnStretch): Uint8Array {
+    return this.#frame(as, reports, covers);
   }
 
-  #frame(as: SentAs, reports: readonly OwnReport[], covers: CoveredNumbers | undefined): Uint8Array {
+  #frame(as: Occasion, reports: readonly OwnReport[], covers?: OwnStretch["covers"]): Uint8Array {
     const { self, clock } = this.#options;
-    const counter = ++this.#counter;
+    const counter = this.exchange.nextCounter();
     const frame = writeLoadFrame({
       origin: self(),
       counter,
@@ -200,21 +224,73 @@ class Plane implements LoadPlane {
     this.#epoch = epoch;
     this.#own.forgetSent();
   }
+}
 
-  #receive(bytes: Uint8Array, isCredible = (_origin: Origin): boolean => true): { origin: Origin; isNews: boolean } {
-    const frame = this.#read(bytes);
-    const isOwn = frame.origin.router === this.#options.self().router;
-    const outcome = isOwn || !isCredible(frame.origin) ? "unknown" : this.#peers.receive(frame);
-    this.#meters.received(outcome);
-    return { origin: frame.origin, isNews: outcome === "news" };
-  }
+const buckets = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2.5, 5];
 
-  #read(bytes: Uint8Array): ReturnType<typeof readLoadFrame> {
-    try {
-      return readLoadFrame(bytes);
-    } catch (error) {
-      this.#meters.received("invalid");
-      throw error;
-    }
-  }
+function createLoadMeters(meter: Meter) {
+  const received = createReceivedCounter(
+    meter,
+    {
+      name: "espalier_load_frames_received_total",
+      help: "Frames of load gauges from other routers, by what they were good for.",
+    },
+    ["news", "stale", "unknown", "invalid"] as const,
+  );
+  const sent = meter.counter({
+    name: "espalier_load_frames_sent_total",
+    help: "Frames of load gauges that this router made, by occasion.",
+    labels: ["occasion"],
+  });
+  const sentBytes = meter
+    .counter({
+      name: "espalier_load_sent_bytes_total",
+      help: "Bytes of the frames of load gauges that this router made, each counted once however many peers it went to.",
+    })
+    .series();
+  const lag = meter
+    .histogram({
+      name: "espalier_load_lag_seconds",
+      help: "Time from the making of a load frame to its arrival, by the wall clocks of both routers.",
+      buckets,
+    })
+    .series();
+  const age = meter
+    .histogram({
+      name: "espalier_load_gauge_age_seconds",
+      help: "Time since a live router's gauges were last heard, sampled four times a second.",
+      buckets,
+    })
+    .series();
+  const phantom = meter
+    .gauge({
+      name: "espalier_load_phantom_requests",
+      help: "Requests in flight by what silent routers last said; they are not in the sums.",
+    })
+    .series();
+  const expired = meter
+    .counter({
+      name: "espalier_load_leases_expired_total",
+      help: "Times that another router was silent for longer than the lease of its gauges.",
+    })
+    .series();
+  const refused = meter
+    .counter({
+      name: "espalier_load_refused_targets_total",
+      help: "Own gauges that were not told because too many targets have load.",
+    })
+    .series();
+  const occasions = { change: sent.series("change"), heartbeat: sent.series("heartbeat"), full: sent.series("full") };
+  return {
+    received,
+    sent(as: Occasion, sizeBytes: number) {
+      occasions[as].add();
+      sentBytes.add(sizeBytes);
+    },
+    lag: (milliseconds: number) => lag.observe(milliseconds / 1_000),
+    age: (milliseconds: number) => age.observe(milliseconds / 1_000),
+    phantom: (inFlight: number) => phantom.set(inFlight),
+    expired: () => expired.add(),
+    refusedTarget: () => refused.add(),
+  };
 }

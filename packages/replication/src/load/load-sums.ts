@@ -1,8 +1,31 @@
-import { idleGauge } from "./gauge-values.ts";
-import type { LoadGauge, SharedLoad } from "./load-exchange.ts";
+import { idleGauge, type LoadGauge } from "./load-gauge.ts";
 
-/** When an origin was last heard, on the monotonic clock. */
-export interface Heard {
+/** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
+export interface SharedLoad {
+  readonly inFlight: Float64Array;
+  readonly pendingPrefillTokens: Float64Array;
+  readonly decodeTokens: Float64Array;
+  readonly pendingWorkMs: Float64Array;
+  readonly activeTokens: Float64Array;
+  /**
+   * Such work that was heard to come, all in all since `sinceMs`; it never goes down. What came and was computed between two
+   * frames is not in it.
+   */
+  readonly sentWorkMs: Float64Array;
+  /** When less of that work was last heard to be left, on the monotonic clock; -Infinity before the first time. */
+  readonly computedMs: Float64Array;
+  /** Since when there has been such work without a break; Infinity where there is none. */
+  readonly pendingSinceMs: Float64Array;
+  /** Since when others are heard, on the same clock. */
+  readonly sinceMs: number;
+  /** Other routers whose leases run. */
+  readonly originCount: number;
+  /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
+  ageMs(slot: number): number;
+}
+
+/** Of an origin: when it was last heard, on the monotonic clock. */
+interface Contributor {
   readonly heardMs: number;
 }
 
@@ -25,7 +48,7 @@ export class LoadSums implements SharedLoad {
   /** Of all slots. */
   expiredTotal = 0;
   originCount = 0;
-  readonly #contributors: Heard[][];
+  readonly #contributors: Contributor[][];
   readonly #nowMs: () => number;
 
   constructor(capacity: number, nowMs: () => number) {
@@ -55,13 +78,13 @@ export class LoadSums implements SharedLoad {
   }
 
   /** Adds the gauge of an origin that has nothing in the sums at this slot. */
-  add(slot: number, gauge: LoadGauge, by: Heard): void {
+  add(slot: number, gauge: LoadGauge, by: Contributor): void {
     this.#change(slot, idleGauge, gauge);
     this.#contributors[slot]!.push(by);
   }
 
   /** Takes out what `add` added. */
-  remove(slot: number, gauge: LoadGauge, by: Heard): void {
+  remove(slot: number, gauge: LoadGauge, by: Contributor): void {
     this.#change(slot, gauge, idleGauge);
     const contributors = this.#contributors[slot]!;
     const at = contributors.indexOf(by);

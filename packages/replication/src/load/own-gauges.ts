@@ -1,7 +1,5 @@
-import { idleGauge, isIdle, isSameGauge } from "./gauge-values.ts";
-import type { LoadGauge } from "./load-exchange.ts";
-import { type CoveredNumbers, maxGaugeValue, maxLoadFrameReports, maxLoadKeyBytes } from "./load-frame.ts";
-import { reportBytes } from "./split-reports.ts";
+import { type CoveredNumbers, maxGaugeValue, maxLoadFrameReports, maxLoadKeyBytes, reportBytes } from "./load-frame.ts";
+import { idleGauge, isIdle, isSameGauge, type LoadGauge } from "./load-gauge.ts";
 
 /** What a frame says of one target, before the frame has a counter. */
 export interface OwnReport extends LoadGauge {

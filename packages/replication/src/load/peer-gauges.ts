@@ -1,12 +1,11 @@
 import type { Clock, RouterId } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
+import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
+import type { RelayFrame } from "../leased/plane-exchange.ts";
 import { type Origin, originKey } from "../origin.ts";
-import { type LoadFrame, writeLoadFrame } from "./load-frame.ts";
-import type { LoadLimits } from "./load-limits.ts";
-import type { LoadMeters } from "./load-meters.ts";
+import { type CoveredNumbers, type GaugeReport, type LoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
+import { idleGauge, isIdle, type LoadGauge } from "./load-gauge.ts";
 import type { LoadSums } from "./load-sums.ts";
-import { OriginGauges } from "./origin-gauges.ts";
-import { splitReports } from "./split-reports.ts";
 
 /** One other router, for operators. */
 export interface LoadOrigin {
@@ -20,28 +19,61 @@ export interface LoadOrigin {
   readonly inFlight: number;
 }
 
+/** Bounds and times of what is believed of others. Times in milliseconds on the monotonic clock. */
+export interface PeerGaugesLimits {
+  /** Routers whose gauges are kept, dead ones included while they are remembered. */
+  readonly maxOrigins: number;
+  /** Targets of one router that have load at a time. */
+  readonly maxTargets: number;
+  /** A router that was not heard for so long counts as unknown. */
+  readonly leaseMs: number;
+  /** What an unknown router last had is remembered for so long. */
+  readonly rememberMs: number;
+}
+
+/** What is counted of it. */
+export interface PeerGaugesMeters {
+  /** From the origin's making of a frame to its arrival, by two wall clocks. */
+  lag(milliseconds: number): void;
+  /** Since an origin was last heard. */
+  age(milliseconds: number): void;
+  phantom(inFlight: number): void;
+  expired(): void;
+  refusedTarget(): void;
+}
+
 export interface PeerGaugesOptions {
   readonly sums: LoadSums;
   readonly slots: TargetSlots;
   readonly clock: Clock;
-  readonly limits: LoadLimits;
-  readonly meters: LoadMeters;
+  readonly limits: PeerGaugesLimits;
+  readonly meters: PeerGaugesMeters;
 }
 
 /** The gauges of all other routers: of each the newest life, as long as it is heard. */
 export class PeerGauges {
   readonly #options: PeerGaugesOptions;
-  readonly #origins = new Map<RouterId, OriginGauges>();
+  readonly #origins: PeerTable<OriginGauges>;
 
   constructor(options: PeerGaugesOptions) {
+    const { sums, slots, limits } = options;
+    const { maxOrigins: maxPeers, maxTargets, leaseMs } = limits;
+    const begin = (origin: Origin): OriginGauges => new OriginGauges({ origin, sums, slots, maxTargets });
     this.#options = options;
+    this.#origins = new PeerTable<OriginGauges>({
+      ...{ maxPeers, leaseMs, begin },
+      succeed(known, origin) {
+        known.clear();
+        return begin(origin);
+      },
+    });
   }
 
   /** @returns what the frame was good for */
   receive(frame: LoadFrame): "news" | "stale" | "unknown" {
     const { clock, meters, limits } = this.#options;
     const nowMs = clock.nowMs();
-    const origin = this.#originOf(frame.origin, nowMs);
+    const origin = this.#origins.of(frame.origin, nowMs);
     if (!origin) return "unknown";
     const heardBeforeMs = origin.heardMs;
     const refusedBefore = origin.refused;
@@ -70,7 +102,7 @@ export class PeerGauges {
     const { clock, limits, meters } = this.#options;
     const nowMs = clock.nowMs();
     const expired: Origin[] = [];
-    for (const origin of this.#origins.values()) {
+    for (const origin of this.#origins) {
       const ageMs = nowMs - origin.heardMs;
       if (origin.isExpired) {
         if (ageMs > limits.rememberMs && !origin.isGone) origin.clear();
@@ -88,16 +120,16 @@ export class PeerGauges {
   /** Samples how old the gauges in the sums are. */
   observeAges(): void {
     const nowMs = this.#options.clock.nowMs();
-    for (const { isExpired, isGone, heardMs } of this.#origins.values()) {
+    for (const { isExpired, isGone, heardMs } of this.#origins) {
       if (!isExpired && !isGone) this.#options.meters.age(nowMs - heardMs);
     }
   }
 
-  relayFrames(): { origin: Origin; frame: Uint8Array }[] {
+  relayFrames(): readonly RelayFrame[] {
     const nowMs = this.#options.clock.nowMs();
     const sentWallMs = Math.floor(this.#options.clock.wallMs());
-    const frames: { origin: Origin; frame: Uint8Array }[] = [];
-    for (const known of this.#origins.values()) {
+    const frames: RelayFrame[] = [];
+    for (const known of this.#origins) {
       const { origin, counter } = known;
       if (known.isExpired || known.isGone) continue;
       for (const reports of splitReports(known.reports())) {
@@ -113,17 +145,17 @@ export class PeerGauges {
 
   /** A target's slot is about to be given up. */
   release(target: string): void {
-    for (const origin of this.#origins.values()) origin.release(target);
+    for (const origin of this.#origins) origin.release(target);
   }
 
   slotTaken(target: string): void {
-    for (const origin of this.#origins.values()) origin.slotTaken(target);
+    for (const origin of this.#origins) origin.slotTaken(target);
   }
 
   describe(): LoadOrigin[] {
     const { clock, limits } = this.#options;
     const nowMs = clock.nowMs();
-    return [...this.#origins.values()]
+    return [...this.#origins]
       .filter(({ isGone }) => !isGone)
       .map((known) => {
         const ageMs = nowMs - known.heardMs;
@@ -133,36 +165,209 @@ export class PeerGauges {
       .sort((one, other) => (originKey(one) < originKey(other) ? -1 : 1));
   }
 
-  /** The life that a frame speaks for; undefined when it is an earlier one, or one router too many. */
-  #originOf(origin: Origin, nowMs: number): OriginGauges | undefined {
-    const known = this.#origins.get(origin.router);
-    if (known && known.origin.epoch === origin.epoch) return known;
-    if (known) {
-      if (known.origin.epoch > origin.epoch) return undefined;
-      known.clear();
-    } else if (this.#origins.size >= this.#options.limits.maxOrigins && !this.#forgetOne(nowMs)) return undefined;
-    const { sums, slots, limits } = this.#options;
-    const begun = new OriginGauges({ origin, sums, slots, maxTargets: limits.maxTargets });
-    this.#origins.set(origin.router, begun);
-    return begun;
-  }
-
-  /** Makes room by forgetting the router that is silent for longest. */
-  #forgetOne(nowMs: number): boolean {
-    let oldest: OriginGauges | undefined;
-    for (const origin of this.#origins.values()) {
-      if (nowMs - origin.heardMs <= this.#options.limits.leaseMs) continue;
-      if (!oldest || origin.heardMs < oldest.heardMs) oldest = origin;
-    }
-    if (!oldest) return false;
-    oldest.clear();
-    return this.#origins.delete(oldest.origin.router);
-  }
-
   #tellTotals(): void {
     const { sums } = this.#options;
     sums.originCount = 0;
-    for (const { isExpired, isGone } of this.#origins.values()) if (!isExpired && !isGone) sums.originCount++;
+    for (const { isExpired, isGone } of this.#origins) if (!isExpired && !isGone) sums.originCount++;
     this.#options.meters.phantom(sums.expiredTotal);
+  }
+}
+
+/** One target of an origin. */
+interface KnownGauge {
+  readonly number: number;
+  readonly key: string;
+  /** Of the frame that told the gauge. */
+  counter: number;
+  /** -1 while the target has no slot here. */
+  slot: number;
+  gauge: LoadGauge;
+}
+
+interface OriginGaugesOptions {
+  readonly origin: Origin;
+  readonly sums: LoadSums;
+  readonly slots: TargetSlots;
+  readonly maxTargets: number;
+}
+
+/**
+ * What one life of another router has said of its load. Of every target the report with the highest counter counts, in
+ * whatever order reports come. While the origin is heard its gauges are in the sums; once it is silent for too long
+ * they are kept beside them.
+ */
+class OriginGauges extends Heard implements Peer {
+  readonly origin: Origin;
+  isExpired = false;
+  /** Its process is gone, by what is known; only later frames can tell otherwise. */
+  isGone = false;
+  /** Reports that found no room. */
+  refused = 0;
+  readonly #options: OriginGaugesOptions;
+  readonly #gauges = new Map<number, KnownGauge>();
+  /** Those whose targets have no slot here, by key. */
+  readonly #elsewhere = new Map<string, KnownGauge>();
+  /** Counter of the newest frame that covered all numbers: what it did not report, and no later frame did, is idle. */
+  #coveredAt = -1;
+  /** The origin has told of every number below. */
+  #toldTo = 0;
+
+  constructor(options: OriginGaugesOptions) {
+    super();
+    this.origin = options.origin;
+    this.#options = options;
+  }
+
+  /** Each of its targets has been told of. */
+  get isWhole(): boolean {
+    return this.#toldTo === Number.POSITIVE_INFINITY;
+  }
+
+  /** Targets that have load. */
+  get targets(): number {
+    let count = 0;
+    for (const { gauge } of this.#gauges.values()) if (!isIdle(gauge)) count += 1;
+    return count;
+  }
+
+  get inFlight(): number {
+    let sum = 0;
+    for (const { gauge } of this.#gauges.values()) sum += gauge.inFlight;
+    return sum;
+  }
+
+  /**
+   * Takes a frame of this origin.
+   *
+   * @returns whether it said anything new
+   */
+  apply(frame: LoadFrame, nowMs: number): boolean {
+    let isNews = this.hear(frame, nowMs);
+    if (isNews) this.isGone = false;
+    for (const report of frame.reports) if (this.#report(report)) isNews = true;
+    if (frame.covers) this.#cover(frame.covers, frame.counter);
+    return isNews;
+  }
+
+  /** Everything known, for a peer that cannot hear the origin. */
+  reports(): GaugeReport[] {
+    return [...this.#gauges.values()].map(({ number, key, counter, gauge }) => ({ number, key, counter, ...gauge }));
+  }
+
+  /** Takes the gauges out of the sums, to be remembered beside them. */
+  expire(): void {
+    this.#moveAll(() => {
+      this.isExpired = true;
+    });
+  }
+
+  /** Puts them back: the origin was heard again. */
+  revive(): void {
+    this.#moveAll(() => {
+      this.isExpired = false;
+    });
+  }
+
+  /** Nothing is in flight any more. */
+  clear(): void {
+    this.isGone = true;
+    for (const known of this.#gauges.values()) this.#leave(known);
+    this.#gauges.clear();
+    this.#elsewhere.clear();
+    this.#coveredAt = this.counter;
+    this.#toldTo = 0;
+  }
+
+  /** The slot of a target is about to be given up. */
+  release(key: string): void {
+    for (const known of this.#gauges.values()) {
+      if (known.key !== key) continue;
+      this.#leave(known);
+      this.#place(known, -1);
+    }
+  }
+
+  /** A target has a slot now. */
+  slotTaken(key: string): void {
+    const known = this.#elsewhere.get(key);
+    if (!known) return;
+    this.#place(known, this.#options.slots.find(key));
+    this.#enter(known);
+  }
+
+  #report(report: GaugeReport): boolean {
+    let known = this.#gauges.get(report.number);
+    if (!known) {
+      // What an unknown number stands for comes with a later heartbeat.
+      if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasRoom()) return false;
+      known = { number: report.number, key: report.key, counter: -1, slot: -1, gauge: idleGauge };
+      this.#gauges.set(report.number, known);
+    }
+    if (report.counter <= known.counter) return false;
+    known.counter = report.counter;
+    this.#change(known, report);
+    return true;
+  }
+
+  #change(known: KnownGauge, report: LoadGauge): void {
+    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = report;
+    const { sums, slots } = this.#options;
+    const gauge = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens };
+    if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
+      sums.replace(known.slot, known.gauge, gauge);
+      known.gauge = gauge;
+      return;
+    }
+    this.#leave(known);
+    known.gauge = gauge;
+    if (known.slot < 0) this.#place(known, slots.find(known.key));
+    this.#enter(known);
+  }
+
+  #cover({ from, to }: CoveredNumbers, counter: number): void {
+    if (from <= this.#toldTo) this.#toldTo = Math.max(this.#toldTo, to);
+    if (from === 0 && to === Number.POSITIVE_INFINITY) this.#coveredAt = Math.max(this.#coveredAt, counter);
+    for (const known of this.#gauges.values()) {
+      if (known.number < from || known.number >= to || known.counter >= counter) continue;
+      this.#leave(known);
+      this.#drop(known);
+    }
+  }
+
+  #place(known: KnownGauge, slot: number): void {
+    known.slot = slot;
+    if (slot < 0) this.#elsewhere.set(known.key, known);
+    else this.#elsewhere.delete(known.key);
+  }
+
+  #drop(known: KnownGauge): void {
+    this.#gauges.delete(known.number);
+    if (this.#elsewhere.get(known.key) === known) this.#elsewhere.delete(known.key);
+  }
+
+  #hasRoom(): boolean {
+    if (this.#gauges.size < this.#options.maxTargets) return true;
+    for (const known of this.#gauges.values()) if (isIdle(known.gauge)) this.#drop(known);
+    if (this.#gauges.size < this.#options.maxTargets) return true;
+    this.refused += 1;
+    return false;
+  }
+
+  #moveAll(move: () => void): void {
+    for (const known of this.#gauges.values()) this.#leave(known);
+    move();
+    for (const known of this.#gauges.values()) this.#enter(known);
+  }
+
+  #enter({ slot, gauge }: KnownGauge): void {
+    if (slot < 0 || isIdle(gauge)) return;
+    if (this.isExpired) this.#options.sums.addExpired(slot, gauge.inFlight);
+    else this.#options.sums.add(slot, gauge, this);
+  }
+
+  #leave({ slot, gauge }: KnownGauge): void {
+    if (slot < 0 || isIdle(gauge)) return;
+    if (this.isExpired) this.#options.sums.addExpired(slot, -gauge.inFlight);
+    else this.#options.sums.remove(slot, gauge, this);
   }
 }

@@ -1,7 +1,16 @@
 import type { RouterId } from "@espalier/common";
 import type { Origin } from "../origin.ts";
 import type { WrittenNote } from "./note-frame.ts";
-import type { NoteLimits } from "./note-limits.ts";
+
+/** Bounds of what is held. */
+export interface HeldNoteLimits {
+  /** Notes of one router. */
+  readonly maxNotes: number;
+  /** Other routers whose notes are kept. */
+  readonly maxOrigins: number;
+  /** Bytes of the notes of all of them, keys counted in. */
+  readonly maxHeldBytes: number;
+}
 
 /** A note of another router. */
 export interface HeldNote extends WrittenNote {
@@ -15,12 +24,12 @@ export interface HeldNote extends WrittenNote {
  * not depend on the order in which notes come, nor on how often.
  */
 export class HeldNotes {
-  readonly #limits: NoteLimits;
+  readonly #limits: HeldNoteLimits;
   readonly #routers = new Map<RouterId, Map<string, HeldNote>>();
   #bytes = 0;
   count = 0;
 
-  constructor(limits: NoteLimits) {
+  constructor(limits: HeldNoteLimits) {
     this.#limits = limits;
   }
 

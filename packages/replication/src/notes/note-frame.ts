@@ -1,11 +1,12 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
+import { ByteReader, ByteWriter } from "@espalier/common";
+import { readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-frames.ts";
 import type { Origin } from "../origin.ts";
 
 /** A longer frame is refused. */
 export const maxNoteFrameBytes = 131_072;
 /** A frame with more notes is refused. */
 export const maxFrameNotes = 256;
-/** UTF-8 bytes of a key, and of a router's id. */
+/** UTF-8 bytes of a key. */
 export const maxNoteKeyBytes = 255;
 /** Bytes of what a note says. */
 export const maxNoteBytes = 16_384;
@@ -35,8 +36,7 @@ export interface NoteFrame {
 export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
   const writer = new ByteWriter();
   writer.u8(noteKind);
-  writer.text(origin.router);
-  writer.varint(origin.epoch);
+  writeOrigin(writer, origin);
   writer.varint(notes.length);
   for (const { key, counter, ageMs, bytes } of notes) {
     writer.text(key);
@@ -53,22 +53,14 @@ export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
  * @throws EspalierError `mesh_frame_invalid`
  */
 export function readNoteFrame(bytes: Uint8Array): NoteFrame {
-  try {
-    return readFrame(bytes);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new EspalierError("mesh_frame_invalid", `A frame of notes: ${error.message}.`, { cause: error });
-  }
+  return readFrame(bytes, { what: "notes", maxBytes: maxNoteFrameBytes, read: readNotes });
 }
 
-function readFrame(bytes: Uint8Array): NoteFrame {
-  if (bytes.length > maxNoteFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+function readNotes(bytes: Uint8Array): NoteFrame {
   const reader = new ByteReader(bytes);
   const kind = reader.u8();
   if (kind !== noteKind) throw new RangeError(`kind ${kind} is not known`);
-  const router = reader.text(maxNoteKeyBytes);
-  if (router === "") throw new RangeError("the router has no name");
-  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const origin = readOrigin(reader);
   const count = reader.varint();
   if (count > maxFrameNotes) throw new RangeError(`${count} notes are too many`);
   const notes: WrittenNote[] = [];
@@ -82,21 +74,14 @@ function readFrame(bytes: Uint8Array): NoteFrame {
   return { origin, notes };
 }
 
-/** Cuts notes into as few lists as fit into frames; none when there are none. */
-export function splitNotes(notes: readonly WrittenNote[]): readonly (readonly WrittenNote[])[] {
-  const lists: WrittenNote[][] = [];
-  let bytes = Number.POSITIVE_INFINITY;
-  for (const note of notes) {
-    const more = note.bytes.length + maxNoteHeadBytes;
-    if (bytes + more > maxNoteFrameBytes || lists.at(-1)!.length === maxFrameNotes) {
-      lists.push([]);
-      bytes = maxNoteHeadBytes + 16;
-    }
-    lists.at(-1)!.push(note);
-    bytes += more;
-  }
-  return lists;
-}
-
 /** What a note takes at most beside what it says: its key, counter, age and three lengths. */
 const maxNoteHeadBytes = maxNoteKeyBytes + 2 * 8 + 3 * 3;
+
+/** Cuts notes into as few lists as fit into frames; none when there are none. */
+export function splitNotes(notes: readonly WrittenNote[]): readonly (readonly WrittenNote[])[] {
+  return splitIntoFrames(notes, {
+    maxBytes: maxNoteFrameBytes - maxNoteHeadBytes - 16,
+    maxItems: maxFrameNotes,
+    sizeOf: ({ bytes }) => bytes.length + maxNoteHeadBytes,
+  });
+}

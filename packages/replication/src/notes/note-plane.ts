@@ -1,8 +1,10 @@
-import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
+import type { Cancel, Meter } from "@espalier/common";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import type { PlaneExchange, RelayFrame } from "../leased/plane-exchange.ts";
+import { createReceivedCounter } from "../leased/plane-meters.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
-import { type HeldNote, HeldNotes } from "./held-notes.ts";
-import type { Note, NoteBoard, NoteExchange } from "./note-exchange.ts";
+import { type HeldNote, type HeldNoteLimits, HeldNotes } from "./held-notes.ts";
 import {
   maxNoteBytes,
   maxNoteKeyBytes,
@@ -12,15 +14,47 @@ import {
   type WrittenNote,
   writeNoteFrame,
 } from "./note-frame.ts";
-import { defaultNoteLimits, type NoteLimits } from "./note-limits.ts";
-import { createNoteMeters, type NoteMeters } from "./note-meters.ts";
 
-export interface NotePlaneOptions {
-  /** This life of this router. */
-  readonly self: () => Origin;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly meter: Meter;
+/** Something that a router has to say, in a form that only those know who write and read it. */
+export interface Note {
+  readonly origin: Origin;
+  /** What it is about. A later note of the same router about the same thing takes its place. */
+  readonly key: string;
+  readonly bytes: Uint8Array;
+  /** Milliseconds since it was written, the time on the way left out. */
+  readonly ageMs: number;
+}
+
+/** Where routers leave notes for each other. */
+export interface NoteBoard {
+  /**
+   * Tells all others. What is said again from time to time need not be posted again.
+   *
+   * @returns false when there is no room for a note about something else
+   * @throws RangeError for a note or a key that is too long
+   */
+  post(key: string, bytes: Uint8Array): boolean;
+  /** Told of every note that is new here, first of those that are here already. */
+  onNote(listener: (note: Note) => void): Cancel;
+}
+
+/** Bounds and times of notes. Times in milliseconds on the monotonic clock. */
+export interface NoteLimits extends HeldNoteLimits {
+  /** Own notes are told again so often: others may have missed them. */
+  readonly refreshMs: number;
+  /** A note that was not told again for so long is forgotten. */
+  readonly forgetMs: number;
+}
+
+export const defaultNoteLimits: NoteLimits = {
+  maxNotes: 64,
+  maxOrigins: 256,
+  maxHeldBytes: 16 * 1_024 * 1_024,
+  refreshMs: 30_000,
+  forgetMs: 1_800_000,
+};
+
+export interface NotePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<NoteLimits>;
 }
 
@@ -29,10 +63,13 @@ export interface NotePlaneOptions {
  * was learned stays true for a while.
  */
 export interface NotePlane extends NoteBoard {
-  readonly exchange: NoteExchange;
+  readonly exchange: PlaneExchange;
   start(): void;
   stop(): void;
 }
+
+/** `stale`: nothing new in it, or of this router itself; `refused`: one router or one note too many. */
+type Outcome = "stale" | "refused";
 
 interface OwnNote {
   readonly bytes: Uint8Array;
@@ -48,62 +85,66 @@ export function createNotePlane(options: NotePlaneOptions): NotePlane {
 }
 
 class Plane implements NotePlane {
-  readonly exchange: NoteExchange;
+  readonly exchange: LeasedPlane<NoteFrame, Outcome>;
   readonly #options: NotePlaneOptions;
   readonly #limits: NoteLimits;
-  readonly #meters: NoteMeters;
+  readonly #meters: ReturnType<typeof createNoteMeters>;
   readonly #own = new Map<string, OwnNote>();
+  /** Keys of own notes that nobody was told of. */
+  #posted: string[] = [];
   readonly #held: HeldNotes;
-  readonly #frameListeners = new Set<(frame: Uint8Array) => void>();
-  readonly #noteListeners = new Set<(note: Note) => void>();
-  #counter = 0;
-  #cancelRefresh: Cancel = () => {};
+  readonly #listeners = new Set<(note: Note) => void>();
 
   constructor(options: NotePlaneOptions) {
+    const limits = { ...defaultNoteLimits, ...options.limits };
+    const meters = createNoteMeters(options.meter);
     this.#options = options;
-    this.#limits = { ...defaultNoteLimits, ...options.limits };
-    this.#meters = createNoteMeters(options.meter);
-    this.#held = new HeldNotes(this.#limits);
-    this.exchange = {
-      onFrame: (listener) => subscribe(this.#frameListeners, listener),
-      fullFrames: () => this.#framesOf([...this.#own.keys()]),
-      relayFrames: () => this.#relayFrames(),
-      receive: (frame) => this.#receive(frame),
-    };
+    this.#limits = limits;
+    this.#meters = meters;
+    this.#held = new HeldNotes(limits);
+    this.exchange = new LeasedPlane<NoteFrame, Outcome>(options, {
+      read: readNoteFrame,
+      take: (frame) => this.#take(frame),
+      refusedAs: "stale",
+      changes: () => this.#framesOf(this.#posted.splice(0)),
+      gatherMs: () => 0,
+      full: () => this.#framesOf([...this.#own.keys()]),
+      relay: () => this.#relayFrames(),
+      received: meters.received,
+      upkeep: [[limits.refreshMs, () => this.#refresh()]],
+    });
   }
 
   post(key: string, bytes: Uint8Array): boolean {
     if (encoder.encode(key).length > maxNoteKeyBytes) throw new RangeError(`the key of a note is too long: ${key}`);
     if (bytes.length > maxNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes is too long`);
     if (!this.#own.has(key) && this.#own.size >= this.#limits.maxNotes) return false;
-    this.#own.set(key, { bytes, writtenMs: this.#options.clock.nowMs(), counter: ++this.#counter });
-    this.#tell([key]);
+    const counter = this.exchange.nextCounter();
+    this.#own.set(key, { bytes, writtenMs: this.#options.clock.nowMs(), counter });
+    this.#posted.push(key);
+    this.exchange.changed();
     return true;
   }
 
   onNote(listener: (note: Note) => void): Cancel {
     for (const notes of this.#held.byRouter()) for (const note of notes) listener(this.#aged(note));
-    return subscribe(this.#noteListeners, listener);
+    return subscribe(this.#listeners, listener);
   }
 
   start(): void {
-    this.#cancelRefresh = this.#options.scheduler.every(this.#limits.refreshMs, () => this.#refresh());
+    this.exchange.start();
   }
 
   stop(): void {
-    this.#cancelRefresh();
+    this.exchange.stop();
   }
 
   /** A note that is told again is a new one, or those would not hear of it who hear this router by another one. */
   #refresh(): void {
-    for (const note of this.#own.values()) note.counter = ++this.#counter;
-    this.#tell([...this.#own.keys()]);
+    for (const note of this.#own.values()) note.counter = this.exchange.nextCounter();
+    this.exchange.tell(this.exchange.fullFrames());
     this.#held.forget(this.#options.clock.nowMs() - this.#limits.forgetMs);
     this.#meters.held(this.#held.count);
-  }
-
-  #tell(keys: readonly string[]): void {
-    for (const frame of this.#framesOf(keys)) for (const listener of this.#frameListeners) listener(frame);
   }
 
   #framesOf(keys: readonly string[]): readonly Uint8Array[] {
@@ -111,8 +152,8 @@ class Plane implements NotePlane {
     return this.#written({ origin: this.#options.self(), notes });
   }
 
-  #relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[] {
-    const frames: { origin: Origin; frame: Uint8Array }[] = [];
+  #relayFrames(): readonly RelayFrame[] {
+    const frames: RelayFrame[] = [];
     for (const held of this.#held.byRouter()) {
       // Lives of a router that have told of different things have a frame each.
       for (const epoch of new Set(held.map(({ origin }) => origin.epoch))) {
@@ -135,34 +176,42 @@ class Plane implements NotePlane {
     return { ...note, ageMs: Math.max(0, this.#options.clock.nowMs() - note.writtenMs) };
   }
 
-  #receive(bytes: Uint8Array): { origin: Origin; isNews: boolean } {
-    const { origin, notes } = this.#read(bytes);
-    let outcome: "news" | "stale" | "refused" = "stale";
-    if (origin.router !== this.#options.self().router) {
-      for (const note of notes) {
-        const as = this.#take(origin, note);
-        if (outcome === "stale" || as === "news") outcome = as;
-      }
+  #take({ origin, notes }: NoteFrame): Outcome | "news" {
+    let outcome: Outcome | "news" = "stale";
+    for (const note of notes) {
+      const as = this.#takeNote(origin, note);
+      if (outcome === "stale" || as === "news") outcome = as;
     }
-    this.#meters.received(outcome);
     this.#meters.held(this.#held.count);
-    return { origin, isNews: outcome === "news" };
-  }
-
-  #take(origin: Origin, note: WrittenNote): "news" | "stale" | "refused" {
-    if (note.ageMs > this.#limits.forgetMs) return "stale";
-    const held: HeldNote = { ...note, origin, writtenMs: this.#options.clock.nowMs() - note.ageMs };
-    const outcome = this.#held.add(held);
-    if (outcome === "news") for (const listener of this.#noteListeners) listener(held);
     return outcome;
   }
 
-  #read(bytes: Uint8Array): NoteFrame {
-    try {
-      return readNoteFrame(bytes);
-    } catch (error) {
-      this.#meters.received("invalid");
-      throw error;
-    }
+  #takeNote(origin: Origin, note: WrittenNote): Outcome | "news" {
+    if (note.ageMs > this.#limits.forgetMs) return "stale";
+    const held: HeldNote = { ...note, origin, writtenMs: this.#options.clock.nowMs() - note.ageMs };
+    const outcome = this.#held.add(held);
+    if (outcome === "news") for (const listener of this.#listeners) listener(held);
+    return outcome;
   }
+}
+
+function createNoteMeters(meter: Meter) {
+  const received = createReceivedCounter(
+    meter,
+    {
+      name: "espalier_note_frames_received_total",
+      help: "Frames of other routers' notes of what they have learned, by what they were good for.",
+    },
+    ["news", "stale", "refused", "invalid"] as const,
+  );
+  const sent = meter
+    .counter({
+      name: "espalier_note_sent_bytes_total",
+      help: "Bytes of the frames of notes that this router made, each counted once however many peers it went to.",
+    })
+    .series();
+  const held = meter
+    .gauge({ name: "espalier_notes", help: "Notes of other routers that this one remembers." })
+    .series();
+  return { received, sent: (sizeBytes: number) => sent.add(sizeBytes), held: (notes: number) => held.set(notes) };
 }

@@ -8,10 +8,8 @@ import type { FactFold, FoldStatement } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
 import type { FeedClaim, FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
-import type { LoadExchange } from "../load/load-exchange.ts";
-import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
-import { joinNoteExchanges } from "../notes/join-note-exchanges.ts";
-import type { NoteExchange } from "../notes/note-exchange.ts";
+import { joinPlanes, type PlaneExchange } from "../leased/plane-exchange.ts";
+import { createLoadPlane, type LoadExchange, type LoadPlane } from "../load/load-plane.ts";
 import { noteKind } from "../notes/note-frame.ts";
 import { createNotePlane, type NotePlane } from "../notes/note-plane.ts";
 import { type Origin, originKey } from "../origin.ts";
@@ -117,7 +115,7 @@ class JournaledReplica implements Replica {
         store: this.store,
         fold: this.fold,
         load: this.load.exchange,
-        notes: joinNoteExchanges(
+        notes: joinPlanes(
           new Map([
             [noteKind, this.notes.exchange],
             [usageNoteKind, this.usage.exchange],
@@ -285,7 +283,7 @@ export interface BackendPortsParts {
   readonly store: JournalStore;
   readonly fold: FactFold;
   readonly load: LoadExchange;
-  readonly notes: NoteExchange;
+  readonly notes: PlaneExchange;
   readonly requests: SnapshotRequests;
   /** Targets whose events this router journals. */
   readonly ownedTargets: () => Iterable<string>;

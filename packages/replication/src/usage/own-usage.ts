@@ -1,10 +1,30 @@
-import { OwnTenant, type OwnUsageReport } from "./own-tenant.ts";
-import type { UsageLimits } from "./usage-limits.ts";
+import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { maxUsageTokens } from "./usage-frame.ts";
 import type { UsageElsewhere } from "./usage-sums.ts";
+
+/** Bounds of what is remembered of the own tenants, and of what others are told of them. */
+export interface OwnUsageLimits {
+  /** Tenants of whom it is remembered what this router has served them; more, and those served longest ago are forgotten. */
+  readonly maxTenants: number;
+  /** Of those, the ones that others are told of: those with the most tokens. */
+  readonly maxTold: number;
+  /** Part of what a tenant was served that has to be new before others are told. */
+  readonly tellShare: number;
+  /** How many of those that do not wait a refresh tells of, in turn. */
+  readonly refreshTenants: number;
+}
+
+/** What a frame says of one tenant, before the frame has a counter. */
+export interface OwnUsageReport {
+  readonly key: number;
+  readonly tokens: number;
+  readonly lift: number;
+  readonly isWaiting: boolean;
+}
 
 /** What this router has done for whom, and what others have to be told of it. */
 export class OwnUsage {
-  readonly #limits: UsageLimits;
+  readonly #limits: OwnUsageLimits;
   /** The one served latest last. */
   readonly #tenants = new Map<number, OwnTenant>();
   #latest: OwnTenant | undefined;
@@ -14,7 +34,7 @@ export class OwnUsage {
   #turn: Iterator<OwnTenant> = [].values();
   #turnsLeft = 0;
 
-  constructor(limits: UsageLimits) {
+  constructor(limits: OwnUsageLimits) {
     this.#limits = limits;
   }
 
@@ -133,4 +153,56 @@ export class OwnUsage {
     this.#waiting.delete(tenant);
     if (tenant.isNamed) this.#namedCount -= 1;
   }
+}
+
+/** What this router has done for one tenant, and what everybody was told of it. */
+class OwnTenant {
+  readonly key: number;
+  readonly served = new DecayedSum(usageHalfLifeMs);
+  readonly lift = new DecayedSum(usageHalfLifeMs);
+  isWaiting = false;
+  /** One of those that others are told of. */
+  isNamed: boolean;
+  readonly #toldServed = new DecayedSum(usageHalfLifeMs);
+  readonly #toldLift = new DecayedSum(usageHalfLifeMs);
+  #toldWaiting = false;
+
+  constructor(key: number, isNamed: boolean) {
+    this.key = key;
+    this.isNamed = isNamed;
+  }
+
+  /** Nothing that others would have to know. */
+  isIdle(nowMs: number): boolean {
+    return !this.isWaiting && this.served.at(nowMs) < 1 && this.lift.at(nowMs) < 1;
+  }
+
+  /** @param share of what there is that has to be new before it matters */
+  hasNews(share: number, nowMs: number): boolean {
+    if (this.isWaiting !== this.#toldWaiting) return true;
+    const served = this.served.at(nowMs);
+    const lift = this.lift.at(nowMs);
+    return (
+      (served >= 1 && served - this.#toldServed.at(nowMs) >= share * served) ||
+      (lift >= 1 && lift - this.#toldLift.at(nowMs) >= share * lift)
+    );
+  }
+
+  report(nowMs: number): OwnUsageReport {
+    const { key, isWaiting } = this;
+    return { key, tokens: rounded(this.served.at(nowMs)), lift: rounded(this.lift.at(nowMs)), isWaiting };
+  }
+
+  /** The report goes to everybody. */
+  tell(nowMs: number): OwnUsageReport {
+    const report = this.report(nowMs);
+    this.#toldServed.set(report.tokens, nowMs);
+    this.#toldLift.set(report.lift, nowMs);
+    this.#toldWaiting = report.isWaiting;
+    return report;
+  }
+}
+
+function rounded(tokens: number): number {
+  return Math.min(maxUsageTokens, Math.round(tokens));
 }

@@ -1,74 +1,168 @@
-import type { Clock, RouterId } from "@espalier/common";
+import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
+import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
+import type { RelayFrame } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
-import { OriginUsage } from "./origin-usage.ts";
-import { type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
-import type { UsageLimits } from "./usage-limits.ts";
-import type { UsageSums } from "./usage-sums.ts";
+import { type UsageFrame, type UsageReport, writeUsageFrame } from "./usage-frame.ts";
+import type { UsagePart, UsageSums } from "./usage-sums.ts";
 
 /** What has decayed to less is nothing. */
 const leastTokens = 1;
 
-export interface PeerUsageOptions {
-  readonly sums: UsageSums;
-  readonly clock: Clock;
-  readonly limits: UsageLimits;
+/** Bounds and times of what is believed of others. Times in milliseconds on the monotonic clock. */
+export interface PeerUsageLimits {
+  /** Tenants that are kept of one other router; more, and those it told of longest ago are forgotten. */
+  readonly maxTenantsOfRouter: number;
+  /** Routers whose tenants are kept. */
+  readonly maxOrigins: number;
+  /** A router that was not heard for so long counts for nothing: what it had served is forgotten but for a sixteenth. */
+  readonly leaseMs: number;
+  /** For so long a tenant is believed to wait, unless it is told anew. */
+  readonly waitLeaseMs: number;
 }
 
 /** What all other routers have told of tenants, as long as their leases run. */
 export class PeerUsage {
-  readonly #options: PeerUsageOptions;
-  readonly #origins = new Map<RouterId, OriginUsage>();
+  readonly #leaseMs: number;
+  readonly #peers: PeerTable<OriginUsage>;
 
-  constructor(options: PeerUsageOptions) {
-    this.#options = options;
+  constructor(sums: UsageSums, limits: PeerUsageLimits) {
+    this.#leaseMs = limits.leaseMs;
+    this.#peers = new PeerTable<OriginUsage>({
+      maxPeers: limits.maxOrigins,
+      leaseMs: limits.leaseMs,
+      begin: (origin) => new OriginUsage(origin, sums, limits),
+      succeed(known, origin) {
+        known.beginLife(origin);
+        return known;
+      },
+    });
   }
 
   /** @returns what the frame was good for */
-  receive(frame: UsageFrame): "news" | "stale" | "unknown" {
-    const { limits, sums, clock } = this.#options;
-    const { router, epoch } = frame.origin;
-    const nowMs = clock.nowMs();
-    let origin = this.#origins.get(router);
-    if (!origin) {
-      if (this.#origins.size >= limits.maxOrigins) return "unknown";
-      origin = new OriginUsage(epoch, { sums, limits });
-      this.#origins.set(router, origin);
-    }
-    if (epoch < origin.epoch) return "unknown";
+  receive(frame: UsageFrame, nowMs: number): "news" | "stale" | "unknown" {
+    const origin = this.#peers.of(frame.origin, nowMs);
+    if (!origin) return "unknown";
     return origin.apply(frame, nowMs) ? "news" : "stale";
   }
 
   /** Ends leases that have run out. */
-  expire(): void {
-    const nowMs = this.#options.clock.nowMs();
-    for (const [router, origin] of this.#origins) {
-      if (nowMs - origin.heardMs <= this.#options.limits.leaseMs) continue;
-      origin.forgetBelow(Number.POSITIVE_INFINITY, nowMs);
-      this.#origins.delete(router);
-    }
+  expire(nowMs: number): void {
+    for (const origin of this.#peers) if (nowMs - origin.heardMs > this.#leaseMs) this.#peers.forget(origin, nowMs);
   }
 
   /** Forgets tenants that have next to nothing any more. */
-  sweep(): void {
-    const nowMs = this.#options.clock.nowMs();
-    for (const origin of this.#origins.values()) origin.forgetBelow(leastTokens, nowMs);
+  sweep(nowMs: number): void {
+    for (const origin of this.#peers) origin.forgetBelow(leastTokens, nowMs);
   }
 
   /** Since the router was heard that counts and is silent for longest; 0 when there is none. */
-  get ageMs(): number {
-    const nowMs = this.#options.clock.nowMs();
+  ageMs(nowMs: number): number {
     let oldestMs = nowMs;
-    for (const { heardMs, tenants } of this.#origins.values()) if (tenants > 0) oldestMs = Math.min(oldestMs, heardMs);
+    for (const { heardMs, tenants } of this.#peers) if (tenants > 0) oldestMs = Math.min(oldestMs, heardMs);
     return nowMs - oldestMs;
   }
 
-  relayFrames(): readonly { readonly origin: Origin; readonly frame: Uint8Array }[] {
-    const nowMs = this.#options.clock.nowMs();
-    return [...this.#origins].map(([router, known]) => {
-      const { epoch, counter, heardMs } = known;
-      const origin = { router, epoch };
-      const frame = { origin, counter, relayedAgeMs: Math.max(0, nowMs - heardMs), reports: known.reports(nowMs) };
-      return { origin, frame: writeUsageFrame(frame) };
+  relayFrames(nowMs: number): readonly RelayFrame[] {
+    return [...this.#peers].map((known) => {
+      const { origin, counter, heardMs } = known;
+      const relayedAgeMs = Math.max(0, nowMs - heardMs);
+      return { origin, frame: writeUsageFrame({ origin, counter, relayedAgeMs, reports: known.reports(nowMs) }) };
     });
   }
+}
+
+interface Part extends UsagePart {
+  waitsUntilMs: number;
+  /** Of the frame that told it; -1 when an earlier life of the router did. */
+  counter: number;
+}
+
+/**
+ * What one other router has told of its tenants: of each the report with the highest counter, in whatever order reports
+ * come. What an earlier life of it has served stays until the later one tells of the same tenant.
+ */
+class OriginUsage extends Heard implements Peer {
+  origin: Origin;
+  readonly #sums: UsageSums;
+  readonly #limits: PeerUsageLimits;
+  /** The one told of latest last. */
+  readonly #parts = new Map<number, Part>();
+
+  constructor(origin: Origin, sums: UsageSums, limits: PeerUsageLimits) {
+    super();
+    this.origin = origin;
+    this.#sums = sums;
+    this.#limits = limits;
+  }
+
+  get tenants(): number {
+    return this.#parts.size;
+  }
+
+  /** Takes a frame of this life. @returns whether it said anything new */
+  apply(frame: UsageFrame, nowMs: number): boolean {
+    let isNews = this.hear(frame, nowMs);
+    for (const report of frame.reports) if (this.#report(report, nowMs)) isNews = true;
+    return isNews;
+  }
+
+  beginLife(origin: Origin): void {
+    this.origin = origin;
+    this.counter = -1;
+    for (const part of this.#parts.values()) part.counter = -1;
+  }
+
+  /** What this life told, as it is by now. */
+  reports(nowMs: number): readonly UsageReport[] {
+    const reports: UsageReport[] = [];
+    for (const { key, counter, served, lift, waitsUntilMs } of this.#parts.values()) {
+      if (counter < 0) continue;
+      const [tokens, lifted] = [Math.round(served.at(nowMs)), Math.round(lift.at(nowMs))];
+      reports.push({ key, counter, tokens, lift: lifted, isWaiting: waitsUntilMs > nowMs });
+    }
+    return reports;
+  }
+
+  /** Forgets those that have less than `tokens` by now. */
+  forgetBelow(tokens: number, nowMs: number): void {
+    for (const part of this.#parts.values()) {
+      if (Math.max(part.served.at(nowMs), part.lift.at(nowMs)) < tokens) this.#forget(part, nowMs);
+    }
+  }
+
+  clear(nowMs: number): void {
+    this.forgetBelow(Number.POSITIVE_INFINITY, nowMs);
+  }
+
+  #report({ key, counter, tokens, lift, isWaiting }: UsageReport, nowMs: number): boolean {
+    const part = this.#parts.get(key) ?? newPart(key);
+    if (counter <= part.counter) return false;
+    part.counter = counter;
+    part.served.set(tokens, nowMs);
+    part.lift.set(lift, nowMs);
+    part.waitsUntilMs = isWaiting ? nowMs + this.#limits.waitLeaseMs : Number.NEGATIVE_INFINITY;
+    this.#parts.delete(key);
+    this.#makeRoom(nowMs);
+    this.#parts.set(key, part);
+    this.#sums.changed(part, nowMs);
+    return true;
+  }
+
+  #makeRoom(nowMs: number): void {
+    if (this.#parts.size < this.#limits.maxTenantsOfRouter) return;
+    for (const oldest of this.#parts.values()) {
+      this.#forget(oldest, nowMs);
+      return;
+    }
+  }
+
+  #forget(part: Part, nowMs: number): void {
+    this.#parts.delete(part.key);
+    this.#sums.remove(part, nowMs);
+  }
+}
+
+function newPart(key: number): Part {
+  const [served, lift] = [new DecayedSum(usageHalfLifeMs), new DecayedSum(usageHalfLifeMs)];
+  return { key, counter: -1, served, lift, waitsUntilMs: Number.NEGATIVE_INFINITY };
 }

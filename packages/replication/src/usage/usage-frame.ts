@@ -1,5 +1,6 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/common";
-import type { Origin } from "../origin.ts";
+import { ByteReader, ByteWriter } from "@espalier/common";
+import type { CountedFrame } from "../leased/peer-table.ts";
+import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane-frames.ts";
 
 /** The kind of note that a frame of usage is: its first byte. */
 export const usageNoteKind = 2;
@@ -10,7 +11,6 @@ export const maxUsageReports = 2_048;
 /** More tokens of one tenant are refused. */
 export const maxUsageTokens = 2 ** 40;
 
-const maxRouterBytes = 255;
 const flag = { relayed: 1 } as const;
 
 /** What one router has done for one tenant. */
@@ -27,12 +27,7 @@ export interface UsageReport {
   readonly isWaiting: boolean;
 }
 
-export interface UsageFrame {
-  readonly origin: Origin;
-  /** Rises with every frame that an origin makes. */
-  readonly counter: number;
-  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
-  readonly relayedAgeMs: number | undefined;
+export interface UsageFrame extends CountedFrame {
   readonly reports: readonly UsageReport[];
 }
 
@@ -46,8 +41,7 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(usageNoteKind);
   writer.u8(isRelayed ? flag.relayed : 0);
-  writer.text(origin.router);
-  writer.varint(origin.epoch);
+  writeOrigin(writer, origin);
   writer.varint(counter);
   if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
   writer.varint(reports.length);
@@ -70,23 +64,15 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
  * @throws EspalierError `mesh_frame_invalid`
  */
 export function readUsageFrame(bytes: Uint8Array): UsageFrame {
-  try {
-    return readFrame(bytes);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new EspalierError("mesh_frame_invalid", `A frame of usage: ${error.message}.`, { cause: error });
-  }
+  return readFrame(bytes, { what: "usage", maxBytes: maxUsageFrameBytes, read: readReports });
 }
 
-function readFrame(bytes: Uint8Array): UsageFrame {
-  if (bytes.length > maxUsageFrameBytes) throw new RangeError(`${bytes.length} bytes are too many`);
+function readReports(bytes: Uint8Array): UsageFrame {
   const reader = new ByteReader(bytes);
   const kind = reader.u8();
   if (kind !== usageNoteKind) throw new RangeError(`it is of kind ${kind}`);
   const flags = reader.u8();
-  const router = reader.text(maxRouterBytes);
-  if (router === "") throw new RangeError("the router has no name");
-  const origin = { router: asRouterId(router), epoch: reader.varint() };
+  const origin = readOrigin(reader);
   const counter = reader.varint();
   const isRelayed = (flags & flag.relayed) !== 0;
   const relayedAgeMs = isRelayed ? reader.varint() : undefined;
@@ -100,11 +86,10 @@ function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean
   const low = reader.u32();
   const key = (reader.u8() + reader.u8() * 2 ** 8 + reader.u8() * 2 ** 16) * 2 ** 32 + low;
   if (!Number.isSafeInteger(key)) throw new RangeError("a key is too large");
-  const lag = isRelayed ? reader.varint() : 0;
-  if (lag > frameCounter) throw new RangeError("a report is older than its origin");
+  const counter = readCounter(reader, frameCounter, isRelayed);
   const head = reader.varint();
   const tokens = Math.floor(head / 4);
   const lift = head % 4 >= 2 ? reader.varint() : 0;
   if (tokens > maxUsageTokens || lift > maxUsageTokens) throw new RangeError(`${tokens} tokens are too many`);
-  return { key, counter: frameCounter - lag, tokens, lift, isWaiting: head % 2 === 1 };
+  return { key, counter, tokens, lift, isWaiting: head % 2 === 1 };
 }

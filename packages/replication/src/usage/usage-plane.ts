@@ -1,33 +1,55 @@
-import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
-import type { NoteExchange } from "../notes/note-exchange.ts";
-import type { Origin } from "../origin.ts";
-import { subscribe } from "../subscribe.ts";
-import type { OwnUsageReport } from "./own-tenant.ts";
-import { OwnUsage } from "./own-usage.ts";
-import { PeerUsage } from "./peer-usage.ts";
+import type { Meter } from "@espalier/common";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import type { PlaneExchange } from "../leased/plane-exchange.ts";
+import { createReceivedCounter } from "../leased/plane-meters.ts";
+import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
+import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
 import { PoolUsage } from "./pool-usage.ts";
 import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
-import { defaultUsageLimits, type UsageLimits } from "./usage-limits.ts";
-import { createUsageMeters, type UsageMeters } from "./usage-meters.ts";
 import { UsageSums } from "./usage-sums.ts";
 
-export interface UsagePlaneOptions {
-  /** This life of this router. */
-  readonly self: () => Origin;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly meter: Meter;
+/** Bounds and times of what routers tell each other of tenants. Times in milliseconds on the monotonic clock. */
+export interface UsageLimits extends OwnUsageLimits, PeerUsageLimits {
+  /** What is served within this time goes out together. */
+  readonly gatherMs: number;
+  /** How often those that wait, and some others in turn, are told of anew, for routers that may have missed something. */
+  readonly refreshMs: number;
+  /** Which tenants have the most tokens is found out so often. */
+  readonly rankMs: number;
+  /** Tenants of other routers that have next to nothing any more are forgotten so often. */
+  readonly sweepMs: number;
+}
+
+export const defaultUsageLimits: UsageLimits = {
+  maxTenants: 4_096,
+  maxTold: 1_024,
+  maxTenantsOfRouter: 2_048,
+  maxOrigins: 128,
+  gatherMs: 250,
+  tellShare: 0.01,
+  refreshMs: 1_000,
+  refreshTenants: 32,
+  rankMs: 5_000,
+  leaseMs: 240_000,
+  waitLeaseMs: 3_000,
+  sweepMs: 30_000,
+};
+
+export interface UsagePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<UsageLimits>;
 }
 
 /** Tells other routers what this one has done for tenants, and sums up what they tell. */
 export interface UsagePlane {
-  readonly exchange: NoteExchange;
+  readonly exchange: PlaneExchange;
   /** The usage of one pool: tenants of several pools have nothing to do with each other. */
   of(pool: string): PoolUsage;
   start(): void;
   stop(): void;
 }
+
+/** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
+type Outcome = "stale" | "unknown";
 
 /** Nothing is sent before `start`, and nothing while this router has done nothing for anybody. */
 export function createUsagePlane(options: UsagePlaneOptions): UsagePlane {
@@ -35,32 +57,39 @@ export function createUsagePlane(options: UsagePlaneOptions): UsagePlane {
 }
 
 class Plane implements UsagePlane {
-  readonly exchange: NoteExchange;
+  readonly exchange: LeasedPlane<UsageFrame, Outcome>;
   readonly #options: UsagePlaneOptions;
   readonly #limits: UsageLimits;
-  readonly #meters: UsageMeters;
+  readonly #meters: ReturnType<typeof createUsageMeters>;
   readonly #own: OwnUsage;
   readonly #sums = new UsageSums();
   readonly #peers: PeerUsage;
-  readonly #listeners = new Set<(frame: Uint8Array) => void>();
-  #timers: Cancel[] = [];
-  #cancelFlush: Cancel | undefined;
   #isStarted = false;
-  #counter = 0;
 
   constructor(options: UsagePlaneOptions) {
     const limits = { ...defaultUsageLimits, ...options.limits };
+    const meters = createUsageMeters(options.meter);
+    const now = (): number => options.clock.nowMs();
     this.#options = options;
     this.#limits = limits;
-    this.#meters = createUsageMeters(options.meter);
+    this.#meters = meters;
     this.#own = new OwnUsage(limits);
-    this.#peers = new PeerUsage({ sums: this.#sums, clock: options.clock, limits });
-    this.exchange = {
-      onFrame: (listener) => subscribe(this.#listeners, listener),
-      fullFrames: () => this.#fullFrames(),
-      relayFrames: () => this.#peers.relayFrames(),
-      receive: (frame) => this.#receive(frame),
-    };
+    this.#peers = new PeerUsage(this.#sums, limits);
+    this.exchange = new LeasedPlane<UsageFrame, Outcome>(options, {
+      read: readUsageFrame,
+      take: (frame) => this.#peers.receive(frame, now()),
+      refusedAs: "unknown",
+      changes: () => this.#framesOf(this.#own.takeChanges(now())),
+      gatherMs: () => limits.gatherMs,
+      full: () => this.#framesOf(this.#own.all(now())),
+      relay: () => this.#peers.relayFrames(now()),
+      received: meters.received,
+      upkeep: [
+        [limits.refreshMs, () => this.#refresh(now())],
+        [limits.rankMs, () => this.#own.rank(now())],
+        [limits.sweepMs, () => this.#peers.sweep(now())],
+      ],
+    });
   }
 
   of(pool: string): PoolUsage {
@@ -69,81 +98,85 @@ class Plane implements UsagePlane {
       clock: this.#options.clock,
       maxKeys: this.#limits.maxTenants,
       own: this.#own,
-      changed: () => this.#flushSoon(),
+      changed: () => this.#changed(),
     });
   }
 
   start(): void {
-    const { scheduler, clock } = this.#options;
-    const { refreshMs, rankMs, sweepMs } = this.#limits;
     this.#isStarted = true;
-    this.#timers = [
-      scheduler.every(refreshMs, () => this.#refresh()),
-      scheduler.every(rankMs, () => this.#own.rank(clock.nowMs())),
-      scheduler.every(sweepMs, () => this.#peers.sweep()),
-    ];
-    this.#flushSoon();
+    this.exchange.start();
+    this.#changed();
   }
 
   stop(): void {
     this.#isStarted = false;
-    for (const cancel of this.#timers.splice(0)) cancel();
-    this.#cancelFlush?.();
-    this.#cancelFlush = undefined;
+    this.exchange.stop();
   }
 
-  #flushSoon(): void {
-    if (!this.#isStarted || !this.#own.hasChanges) return;
-    this.#cancelFlush ??= this.#options.scheduler.after(this.#limits.gatherMs, () => {
-      this.#cancelFlush = undefined;
-      this.#tell(this.#own.takeChanges(this.#options.clock.nowMs()));
-    });
+  #changed(): void {
+    if (this.#isStarted && this.#own.hasChanges) this.exchange.changed();
   }
 
-  #refresh(): void {
-    this.#tell(this.#own.takeRefresh(this.#options.clock.nowMs()));
-    this.#peers.expire();
+  #refresh(nowMs: number): void {
+    this.exchange.tell(this.#framesOf(this.#own.takeRefresh(nowMs)));
+    this.#peers.expire(nowMs);
     this.#meters.untold(this.#own.untold);
-    this.#meters.known(this.#sums.size, this.#peers.ageMs);
+    this.#meters.known(this.#sums.size, this.#peers.ageMs(nowMs));
   }
 
-  #tell(reports: readonly OwnUsageReport[]): void {
-    if (reports.length === 0) return;
-    const frame = this.#frame(reports);
-    for (const listener of this.#listeners) listener(frame);
-  }
-
-  #fullFrames(): readonly Uint8Array[] {
-    const reports = this.#own.all(this.#options.clock.nowMs());
-    return reports.length === 0 ? [] : [this.#frame(reports)];
-  }
-
-  #frame(reports: readonly OwnUsageReport[]): Uint8Array {
-    const counter = ++this.#counter;
+  #framesOf(reports: readonly OwnUsageReport[]): readonly Uint8Array[] {
+    if (reports.length === 0) return [];
+    const counter = this.exchange.nextCounter();
+    const counted = reports.map((report) => ({ ...report, counter }));
     const frame = writeUsageFrame({
-      origin: this.#options.self(),
-      counter,
-      relayedAgeMs: undefined,
-      reports: reports.map((report) => ({ ...report, counter })),
+      ...{ origin: this.#options.self(), counter, relayedAgeMs: undefined },
+      reports: counted,
     });
     this.#meters.sent(frame.length);
-    return frame;
+    return [frame];
   }
+}
 
-  #receive(bytes: Uint8Array): { readonly origin: Origin; readonly isNews: boolean } {
-    const frame = this.#read(bytes);
-    const isOwn = frame.origin.router === this.#options.self().router;
-    const outcome = isOwn ? "unknown" : this.#peers.receive(frame);
-    this.#meters.received(outcome);
-    return { origin: frame.origin, isNews: outcome === "news" };
-  }
-
-  #read(bytes: Uint8Array): UsageFrame {
-    try {
-      return readUsageFrame(bytes);
-    } catch (error) {
-      this.#meters.received("invalid");
-      throw error;
-    }
-  }
+function createUsageMeters(meter: Meter) {
+  const received = createReceivedCounter(
+    meter,
+    {
+      name: "espalier_usage_frames_received_total",
+      help: "Frames of what other routers have served to tenants, by what they were good for.",
+    },
+    ["news", "stale", "unknown", "invalid"] as const,
+  );
+  const sentBytes = meter
+    .counter({
+      name: "espalier_usage_sent_bytes_total",
+      help: "Bytes of the frames of usage that this router made, each counted once however many peers it went to.",
+    })
+    .series();
+  const tenants = meter
+    .gauge({
+      name: "espalier_usage_known_tenants",
+      help: "Tenants, by class and pool, that other routers have served lately as far as they have told.",
+    })
+    .series();
+  const age = meter
+    .gauge({
+      name: "espalier_usage_age_seconds",
+      help: "Time since that router was heard whose usage counts and that is silent for longest; 0 when there is none.",
+    })
+    .series();
+  const untold = meter
+    .gauge({
+      name: "espalier_usage_untold_tenants",
+      help: "Tenants, by class and pool, that this router has served too little to tell others of them.",
+    })
+    .series();
+  return {
+    received,
+    sent: (sizeBytes: number) => sentBytes.add(sizeBytes),
+    known(count: number, ageMs: number) {
+      tenants.set(count);
+      age.set(ageMs / 1_000);
+    },
+    untold: (count: number) => untold.set(count),
+  };
 }

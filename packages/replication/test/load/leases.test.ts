@@ -155,7 +155,7 @@ test("one router more than there is room for is refused while all are heard, and
   b.plane.start();
   const speak = (index: number, inFlight: number): boolean => {
     others[index]!.plane.set("e/0", gaugeOf(inFlight));
-    return b.plane.exchange.receive(others[index]!.plane.exchange.fullFrame()).isNews;
+    return b.plane.exchange.receive(others[index]!.plane.exchange.fullFrames()[0]!).isNews;
   };
   expect([speak(0, 1), speak(1, 1), speak(2, 1)]).toEqual([true, true, false]);
   time.advance(1_000);

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { LoadGauge } from "../../src/load/load-exchange.ts";
+import type { LoadGauge } from "../../src/load/load-gauge.ts";
 import { createLoadRouter, gaugeOf, type LoadRouter, routerId, sumsOf } from "./load-rig.ts";
 
 const targets = Array.from({ length: 80 }, (_, index) => `engine-${index}/0`);
@@ -66,7 +66,7 @@ class Network {
       for (const other of this.nodes) if (other.name !== name) this.#deliver(frame, other);
     });
     const others = this.nodes.filter((other) => other.name !== name);
-    for (const other of others) router.plane.exchange.receive(other.router.plane.exchange.fullFrame());
+    for (const other of others) router.plane.exchange.receive(other.router.plane.exchange.fullFrames()[0]!);
     router.plane.start();
     return { name, router, epoch: epoch + 1, truth: new Map() };
   }

@@ -140,7 +140,7 @@ test("a joiner has all gauges by the full frame, and understands the numbers tha
   }
   a.plane.set("e/2", gaugeOf(0));
   time.advance(10);
-  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  b.plane.exchange.receive(a.plane.exchange.fullFrames()[0]!);
   connect(a, b);
   expect([0, 1, 2].map((index) => sumsOf(b, `e/${index}`).inFlight)).toEqual([1, 2, 0]);
   a.plane.set("e/1", gaugeOf(5));
@@ -157,7 +157,7 @@ test("a full frame holds the gauges of all targets where their keys are short", 
     LoadRouter,
   ];
   for (let index = 0; index < 4_096; index++) a.plane.set(`k${index}`, gaugeOf(2 ** 32));
-  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  b.plane.exchange.receive(a.plane.exchange.fullFrames()[0]!);
   expect(b.plane.describe()[0]!.targets).toBe(4_096);
   expect(b.plane.exchange.hasAllOf({ router: routerId("a"), epoch: 1 })).toBe(true);
 });
@@ -179,7 +179,7 @@ test("a full frame holds what fits, and heartbeats bring the rest: only then has
   time.advance(1_200);
   // From here on the heartbeats go on in the middle of what the full frame has.
   expect(hasAll()).toBe(false);
-  b.plane.exchange.receive(a.plane.exchange.fullFrame());
+  b.plane.exchange.receive(a.plane.exchange.fullFrames()[0]!);
   expect(b.plane.describe()[0]!.targets).toBeGreaterThan(800);
   expect(b.plane.describe()[0]!.targets).toBeLessThan(count);
   expect(hasAll()).toBe(false);
@@ -323,7 +323,7 @@ test("a frame in the name of a router that it may not speak for is no news, and 
     createLoadRouter("b", { time }),
   ];
   const isFirstLife = ({ epoch }: { epoch: number }): boolean => epoch === 1;
-  const tell = (from: LoadRouter) => b.plane.exchange.receive(from.plane.exchange.fullFrame(), isFirstLife).isNews;
+  const tell = (from: LoadRouter) => b.plane.exchange.receive(from.plane.exchange.fullFrames()[0]!, isFirstLife).isNews;
   later.plane.set("e/0", gaugeOf(9));
   expect([tell(later), sumsOf(b, "e/0")]).toEqual([false, gaugeOf(0)]);
   a.plane.set("e/0", gaugeOf(2));

@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { maxLoadFrameBytes, maxLoadFrameReports } from "../../src/load/load-frame.ts";
+import { maxLoadFrameBytes, maxLoadFrameReports, splitReports } from "../../src/load/load-frame.ts";
 import { LoadSums } from "../../src/load/load-sums.ts";
-import { splitReports } from "../../src/load/split-reports.ts";
 import { connect, createLoadRouter, gaugeOf, type LoadRouter, routerId, sumsOf } from "./load-rig.ts";
 
 /** Routers of which not all have a link: what one hears and finds new it passes on to its other neighbours. */

@@ -1,8 +1,8 @@
 import { asRouterId, type RouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
-import type { LoadGauge } from "../../src/load/load-exchange.ts";
-import type { LoadLimits } from "../../src/load/load-limits.ts";
+import type { LoadGauge } from "../../src/load/load-gauge.ts";
+import type { LoadLimits } from "../../src/load/load-plane.ts";
 import { createLoadPlane, type LoadPlane } from "../../src/load/load-plane.ts";
 import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 

@@ -123,7 +123,7 @@ describe("what others have sent to a target, all in all", () => {
     a.plane.set("e/0", work(300));
     time.advance(5_000);
     c.plane.exchange.receive(late);
-    c.plane.exchange.receive(a.plane.exchange.fullFrame());
+    c.plane.exchange.receive(a.plane.exchange.fullFrames()[0]!);
     expect(sent()).toBe(400);
     for (const router of [a, b, c]) router.plane.stop();
   });

@@ -1,11 +1,11 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
-import { joinNoteExchanges } from "../../src/notes/join-note-exchanges.ts";
-import type { Note, NoteExchange } from "../../src/notes/note-exchange.ts";
+import type { PlaneExchange } from "../../src/leased/plane-exchange.ts";
+import { joinPlanes } from "../../src/leased/plane-exchange.ts";
 import { maxNoteBytes, writeNoteFrame } from "../../src/notes/note-frame.ts";
-import { defaultNoteLimits, type NoteLimits } from "../../src/notes/note-limits.ts";
-import { createNotePlane, type NotePlane } from "../../src/notes/note-plane.ts";
+import type { Note } from "../../src/notes/note-plane.ts";
+import { createNotePlane, defaultNoteLimits, type NoteLimits, type NotePlane } from "../../src/notes/note-plane.ts";
 
 let time: VirtualTime;
 
@@ -229,7 +229,7 @@ describe("bounds", () => {
 });
 
 describe("exchanges that are joined", () => {
-  const scripted = (kind: number): NoteExchange & { readonly received: Uint8Array[]; tell(): void } => {
+  const scripted = (kind: number): PlaneExchange & { readonly received: Uint8Array[]; tell(): void } => {
     const received: Uint8Array[] = [];
     const listeners = new Set<(frame: Uint8Array) => void>();
     const origin = { router: asRouterId("x"), epoch: kind };
@@ -253,7 +253,7 @@ describe("exchanges that are joined", () => {
 
   test("give each its frames, and ignore what is of no kind that is known", () => {
     const [one, two] = [scripted(1), scripted(2)];
-    const joined = joinNoteExchanges(
+    const joined = joinPlanes(
       new Map([
         [1, one],
         [2, two],

@@ -1,7 +1,7 @@
 import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { defaultUsageLimits } from "../../src/usage/usage-limits.ts";
+import { defaultUsageLimits } from "../../src/usage/usage-plane.ts";
 import { connect, createPair, createUsageRouter, hear, tokensElsewhere } from "./usage-rig.ts";
 
 const { gatherMs, refreshMs, rankMs, leaseMs, waitLeaseMs, sweepMs } = defaultUsageLimits;

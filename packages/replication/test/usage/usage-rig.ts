@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { UsageLimits } from "../../src/usage/usage-limits.ts";
+import type { UsageLimits } from "../../src/usage/usage-plane.ts";
 import { createUsagePlane, type UsagePlane } from "../../src/usage/usage-plane.ts";
 import { createRecordingMeter, type RecordingMeter } from "../load/recording-meter.ts";
 

@@ -27,13 +27,13 @@ test("load is listed while its lease runs, and again once it is heard again", as
   const absurd = { inFlight: 2 ** 40, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
   await here.replica.start();
   there.replica.load.set("engine", absurd);
-  here.replica.ports.load.receive(peer.fullFrame());
+  here.replica.ports.load.receive(peer.fullFrames()[0]!);
   expect(listed()).toEqual([2 ** 40]);
   time.advance(1_500);
   expect(listed()).toEqual([]);
   time.advance(10_000);
   expect(listed()).toEqual([]);
-  here.replica.ports.load.receive(peer.fullFrame());
+  here.replica.ports.load.receive(peer.fullFrames()[0]!);
   expect(listed()).toEqual([2 ** 40]);
   await here.replica.stop();
 });

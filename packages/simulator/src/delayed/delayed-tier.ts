@@ -3,10 +3,10 @@ import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/
 import {
   createNotePlane,
   createUsagePlane,
-  type NoteExchange,
   type NotePlane,
-  type NotePlaneOptions,
   type Origin,
+  type PlaneExchange,
+  type PlaneOptions,
   type UsagePlane,
 } from "@espalier/replication";
 import {
@@ -126,10 +126,10 @@ function createBindingParts(
 }
 
 /** @returns undefined where routers tell each other nothing but events */
-function createNoteParts<Plane extends { readonly exchange: NoteExchange }>(
+function createNoteParts<Plane extends { readonly exchange: PlaneExchange }>(
   { sharing, routers, clock, scheduler }: DelayedTierOptions,
   { loadDueMs }: DeliveryTimes,
-  create: (options: NotePlaneOptions) => Plane,
+  create: (options: PlaneOptions) => Plane,
 ): NoteLinks<Plane> | undefined {
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
   const createPlane = (self: () => Origin) => create({ self, clock, scheduler, meter: silentMeter });

@@ -1,5 +1,5 @@
 import { asRouterId, type Clock, type Scheduler } from "@espalier/common";
-import type { NoteExchange, Origin } from "@espalier/replication";
+import type { Origin, PlaneExchange } from "@espalier/replication";
 
 export interface NoteLinksOptions<Plane> {
   /** Makes what a router that begins now has to tell others by frames. */
@@ -16,7 +16,7 @@ export interface NoteLinks<Plane> {
   planeOf(router: number): Plane;
 }
 
-export function createNoteLinks<Plane extends { readonly exchange: NoteExchange }>(
+export function createNoteLinks<Plane extends { readonly exchange: PlaneExchange }>(
   options: NoteLinksOptions<Plane>,
 ): NoteLinks<Plane> {
   const { createPlane, dueMs, clock, scheduler } = options;

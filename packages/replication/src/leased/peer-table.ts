@@ -1,0 +1,92 @@
+import type { RouterId } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+
+/** What every frame of a plane says that has a counter of its own. */
+export interface CountedFrame {
+  readonly origin: Origin;
+  /** Rises with every frame that an origin makes. */
+  readonly counter: number;
+  /** For how long a relay had not heard the origin when it made this frame of what it knew; undefined in others. */
+  readonly relayedAgeMs: number | undefined;
+}
+
+/** How far one life of another router was heard. */
+export class Heard {
+  /** On the monotonic clock. */
+  heardMs = Number.NEGATIVE_INFINITY;
+  /** The highest of all frames of this life. */
+  counter = -1;
+
+  /** @returns whether it is later than all frames before */
+  hear({ counter, relayedAgeMs }: CountedFrame, nowMs: number): boolean {
+    if (counter <= this.counter) return false;
+    this.counter = counter;
+    // A relay repeats what it has heard: that does not make it any younger.
+    this.heardMs = Math.max(this.heardMs, nowMs - (relayedAgeMs ?? 0));
+    return true;
+  }
+}
+
+/** What is kept of one other router: of its latest life. */
+export interface Peer {
+  readonly origin: Origin;
+  readonly heardMs: number;
+  /** Counts for nothing any more. */
+  clear(nowMs: number): void;
+}
+
+export interface PeerTableOptions<Known extends Peer> {
+  readonly maxPeers: number;
+  /** A router that was not heard for so long may have to make room for another. */
+  readonly leaseMs: number;
+  begin(origin: Origin): Known;
+  /** A router has begun a later life. @returns what is kept of it from now on */
+  succeed(known: Known, origin: Origin): Known;
+}
+
+/** What other routers have told, by router: of each the latest life, which an earlier one never replaces. */
+export class PeerTable<Known extends Peer> {
+  readonly #options: PeerTableOptions<Known>;
+  readonly #peers = new Map<RouterId, Known>();
+
+  constructor(options: PeerTableOptions<Known>) {
+    this.#options = options;
+  }
+
+  get(router: RouterId): Known | undefined {
+    return this.#peers.get(router);
+  }
+
+  [Symbol.iterator](): Iterator<Known> {
+    return this.#peers.values();
+  }
+
+  /** What is kept of a life; undefined when it is an earlier one, or of one router too many. */
+  of(origin: Origin, nowMs: number): Known | undefined {
+    const known = this.#peers.get(origin.router);
+    if (known?.origin.epoch === origin.epoch) return known;
+    if (known && known.origin.epoch > origin.epoch) return undefined;
+    if (!known && !this.#hasRoom(nowMs)) return undefined;
+    const begun = known ? this.#options.succeed(known, origin) : this.#options.begin(origin);
+    this.#peers.set(origin.router, begun);
+    return begun;
+  }
+
+  forget(known: Known, nowMs: number): void {
+    known.clear(nowMs);
+    this.#peers.delete(known.origin.router);
+  }
+
+  /** Forgets the router that is silent for longest, if it must. */
+  #hasRoom(nowMs: number): boolean {
+    const { maxPeers, leaseMs } = this.#options;
+    if (this.#peers.size < maxPeers) return true;
+    let oldest: Known | undefined;
+    for (const known of this.#peers.values()) {
+      if (nowMs - known.heardMs <= leaseMs) continue;
+      if (!oldest || known.heardMs < oldest.heardMs) oldest = known;
+    }
+    if (oldest) this.forget(oldest, nowMs);
+    return oldest !== undefined;
+  }
+}

@@ -1,6 +1,6 @@
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/common";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
-import { afterEach } from "vitest";
+import { onTestFinished } from "vitest";
 import type { Backend } from "../../src/exchange/backend.ts";
 import { createRedisBackend } from "../../src/redis/redis-backend.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
@@ -24,16 +24,10 @@ export interface NodeOptions {
   readonly prepare?: (replica: FakeReplica) => void;
 }
 
-const undo: (() => unknown)[] = [];
-
-/** What tests undo after themselves runs last to first. */
+/** What tests undo after themselves runs last to first. Not a hook of this file, which several files of tests share and load once. */
 function atEnd(step: () => unknown): void {
-  undo.push(step);
+  onTestFinished(async () => void (await step()));
 }
-
-afterEach(async () => {
-  for (const step of undo.splice(0).reverse()) await step();
-});
 
 export async function redisForTest(...flags: string[]): Promise<CommandedRedis> {
   const server = await startRedis(...flags);

@@ -18,13 +18,13 @@ export interface RetryBudget {
 export function createRetryBudget(clock: Clock, options: RetryOptions): RetryBudget {
   const requests = new Float64Array(bucketCount);
   const retries = new Float64Array(bucketCount);
-  let current = Math.floor(clock.nowMs() / bucketMs);
+  let current: number | undefined;
   let requestSum = 0;
   let retrySum = 0;
 
   const bucket = (): number => {
     const now = Math.floor(clock.nowMs() / bucketMs);
-    for (let step = Math.min(now - current, bucketCount); step > 0; step--) {
+    for (let step = Math.min(now - (current ?? now), bucketCount); step > 0; step--) {
       const expired = (now - step + 1) % bucketCount;
       requestSum -= requests[expired]!;
       retrySum -= retries[expired]!;

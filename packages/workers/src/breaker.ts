@@ -52,11 +52,12 @@ class EngineBreaker implements OwnedBreaker {
   readonly #window: ReturnType<typeof createResultWindow>;
   state: BreakerState = "closed";
   reason = "new";
-  /** Counts changes of state, so that a late result of an earlier period is recognised. */
-  period = 0;
+  /** Another one after each change of state, so that a late result of an earlier period is recognised. */
+  period = Symbol("period");
   #consecutiveFailures = 0;
   #trialSuccesses = 0;
-  #trialInFlight = false;
+  /** While half-open: the request whose result everybody waits for. */
+  #trial: Permit | undefined;
   /** Openings since it was last closed; sets how long the next one lasts. */
   #openings = 0;
   #cancelTimer: Cancel = () => {};
@@ -67,43 +68,28 @@ class EngineBreaker implements OwnedBreaker {
   }
 
   get allows(): boolean {
-    return this.state === "closed" || (this.state === "half-open" && !this.#trialInFlight);
+    return this.state === "closed" || (this.state === "half-open" && !this.#trial);
   }
 
   begin(): Permit | undefined {
     if (!this.allows) return undefined;
-    if (this.state === "half-open") this.#trialInFlight = true;
-    return new EnginePermit(this);
+    const permit = new EnginePermit(this);
+    if (this.state === "half-open") this.#trial = permit;
+    return permit;
   }
 
   succeeded(): void {
-    if (this.state === "half-open") {
-      this.#trialInFlight = false;
-      this.#trialSuccesses += 1;
-      if (this.#trialSuccesses >= this.#deps.options.successesToClose) this.#close();
-      return;
-    }
-    this.#consecutiveFailures = 0;
-    this.#window.add(this.#deps.clock.nowMs(), false);
-    this.#openOnShare("mixed results");
+    if (this.state === "half-open") this.#trialSucceeded();
+    else this.#count(false, "mixed results");
   }
 
   failed(reason: string): void {
-    if (this.state === "half-open") {
-      this.#open(`trial failed: ${reason}`);
-      return;
-    }
-    this.#consecutiveFailures += 1;
-    this.#window.add(this.#deps.clock.nowMs(), true);
-    if (this.#consecutiveFailures >= this.#deps.options.consecutiveFailures) {
-      this.#open(`${this.#consecutiveFailures} consecutive failures, last: ${reason}`);
-    } else {
-      this.#openOnShare(reason);
-    }
+    if (this.state === "half-open") this.#open(`trial failed: ${reason}`);
+    else this.#count(true, reason);
   }
 
   released(): void {
-    this.#trialInFlight = false;
+    this.#trial = undefined;
   }
 
   doubt(reason: string): void {
@@ -114,11 +100,24 @@ class EngineBreaker implements OwnedBreaker {
     this.#cancelTimer();
   }
 
-  #openOnShare(last: string): void {
+  #trialSucceeded(): void {
+    this.#trial = undefined;
+    this.#trialSuccesses += 1;
+    if (this.#trialSuccesses >= this.#deps.options.successesToClose) this.#close();
+  }
+
+  /** Counts a result of a closed breaker, and opens it where that is one failure too many. */
+  #count(isFailure: boolean, reason: string): void {
+    const { clock, options } = this.#deps;
+    this.#consecutiveFailures = isFailure ? this.#consecutiveFailures + 1 : 0;
+    this.#window.add(clock.nowMs(), isFailure);
     const { failures, results } = this.#window;
-    const { failureShare, windowRequests } = this.#deps.options;
-    if (results < windowRequests || failures < failureShare * results) return;
-    this.#open(`${failures} of ${results} requests failed, last: ${last}`);
+    const isShareReached = results >= options.windowRequests && failures >= options.failureShare * results;
+    if (this.#consecutiveFailures >= options.consecutiveFailures) {
+      this.#open(`${this.#consecutiveFailures} consecutive failures, last: ${reason}`);
+    } else if (isShareReached) {
+      this.#open(`${failures} of ${results} requests failed, last: ${reason}`);
+    }
   }
 
   #open(reason: string): void {
@@ -138,10 +137,10 @@ class EngineBreaker implements OwnedBreaker {
   #change(state: BreakerState, reason: string): void {
     this.state = state;
     this.reason = reason;
-    this.period += 1;
+    this.period = Symbol("period");
     this.#consecutiveFailures = 0;
     this.#trialSuccesses = 0;
-    this.#trialInFlight = false;
+    this.#trial = undefined;
     this.#window.clear();
     this.#deps.onChange();
   }
@@ -149,7 +148,7 @@ class EngineBreaker implements OwnedBreaker {
 
 class EnginePermit implements Permit {
   readonly #breaker: EngineBreaker;
-  readonly #period: number;
+  readonly #period: symbol;
   #settled = false;
 
   constructor(breaker: EngineBreaker) {

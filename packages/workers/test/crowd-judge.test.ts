@@ -1,0 +1,101 @@
+import { createRecordingLogger } from "@espalier/testing";
+import { expect, test } from "vitest";
+import { createCrowdJudge } from "../src/crowd-judge.ts";
+import type { Engine } from "../src/engine.ts";
+import { defaultFleetOptions } from "../src/fleet-options.ts";
+
+interface JudgedEngine {
+  state: "up" | "down";
+  readonly breaker: { state: "closed" | "open" };
+  isOverruled: boolean;
+  isTried: boolean;
+}
+
+/** A fleet of one model, and how often a change had all of it gone through. */
+function judge(count: number) {
+  const engines: JudgedEngine[] = Array.from({ length: count }, () => ({
+    state: "up",
+    breaker: { state: "closed" },
+    isOverruled: false,
+    isTried: false,
+  }));
+  const asEngine = (engine: JudgedEngine): Engine =>
+    Object.assign(engine, {
+      draining: false,
+      overrule(is: boolean) {
+        engine.isOverruled = is;
+      },
+      tryThoughDown(is: boolean) {
+        engine.isTried = is;
+      },
+    }) as unknown as Engine;
+  const members = new Set(engines.map(asEngine));
+  let looks = 0;
+  const pools = () => {
+    looks += 1;
+    return new Map([["m", [...members].map((engine) => ({ rank: 0, engine }))]]) as never;
+  };
+  const has = (engine: Engine): boolean => members.has(engine);
+  const { changed } = createCrowdJudge({ logger: createRecordingLogger(), options: defaultFleetOptions, pools, has });
+  return {
+    engines,
+    leave: (engine: JudgedEngine) => members.delete(asEngine(engine)),
+    /** How often all engines were gone through because of a change. */
+    looksAfter(change: Parameters<typeof changed>[0], engine: JudgedEngine): number {
+      const before = looks;
+      changed(change, asEngine(engine));
+      return looks - before;
+    },
+  };
+}
+
+test("nothing is gone through while all engines are well, whatever changes", () => {
+  const { engines, looksAfter } = judge(4);
+  for (const change of ["added", "state", "breaker", "models", "draining", "gone"] as const) {
+    expect(looksAfter(change, engines[0]!)).toBe(0);
+  }
+});
+
+test("breakers are looked at from the first that opens until the last has closed", () => {
+  const { engines, looksAfter } = judge(4);
+  const [first, second, third, well] = engines as [JudgedEngine, JudgedEngine, JudgedEngine, JudgedEngine];
+  for (const engine of [first, second, third]) {
+    engine.breaker.state = "open";
+    expect(looksAfter("breaker", engine)).toBe(1);
+  }
+  expect(engines.map(({ isOverruled }) => isOverruled)).toEqual([true, true, true, false]);
+  expect(looksAfter("state", well)).toBe(1);
+  for (const engine of [first, second, third]) {
+    engine.breaker.state = "closed";
+    expect(looksAfter("breaker", engine)).toBe(1);
+  }
+  expect(engines.map(({ isOverruled }) => isOverruled)).toEqual([false, false, false, false]);
+  expect([looksAfter("state", well), looksAfter("breaker", well)]).toEqual([0, 0]);
+});
+
+test("an engine that is gone is not looked at any more, though its breaker is open", () => {
+  const { engines, leave, looksAfter } = judge(3);
+  const [gone, well] = engines as [JudgedEngine, JudgedEngine];
+  gone.breaker.state = "open";
+  expect(looksAfter("breaker", gone)).toBe(1);
+  leave(gone);
+  expect(looksAfter("gone", gone)).toBe(1);
+  expect(looksAfter("state", well)).toBe(0);
+});
+
+test("health checks are looked at while an engine is down, and not for what its breaker does", () => {
+  const { engines, looksAfter } = judge(3);
+  const [first, second, well] = engines as [JudgedEngine, JudgedEngine, JudgedEngine];
+  for (const engine of [first, second]) {
+    engine.state = "down";
+    expect(looksAfter("state", engine)).toBe(1);
+  }
+  expect(engines.map(({ isTried }) => isTried)).toEqual([true, true, false]);
+  expect(looksAfter("breaker", well)).toBe(0);
+  for (const engine of [first, second]) {
+    engine.state = "up";
+    expect(looksAfter("state", engine)).toBe(1);
+  }
+  expect(engines.map(({ isTried }) => isTried)).toEqual([false, false, false]);
+  expect(looksAfter("state", well)).toBe(0);
+});

@@ -1,4 +1,5 @@
 import { lifeId, originKey } from "@espalier/replication";
+import { journalContent } from "./journal-content.ts";
 import type { ModelEngine } from "./model-engine.ts";
 import type { ModelRouter } from "./model-router.ts";
 
@@ -89,7 +90,7 @@ function journalDifferences(routers: readonly ModelRouter[], wallMs: number): st
     if (living.has(key) && holders.length < routers.length) found.push(`not all have the journal of ${key}`);
     const name = holders[0]!.replica.store.names().find((one) => one.endsWith(`/${origin.router}/${origin.epoch}`));
     found.push(
-      ...unequal(holders, `journal of ${key}`, ({ replica: { store } }) => store.digest(name!)?.join(".")),
+      ...unequal(holders, `journal of ${key}`, ({ replica: { store } }) => journalContent(store, name!)),
       ...unequal(holders, `placements of ${key}`, ({ replica }) => replica.placements.digest(origin, wallMs).join(".")),
     );
   }

@@ -1,5 +1,6 @@
 import { lifeId, originKey } from "@espalier/replication";
 import type { SimFleet } from "@espalier/simulator";
+import { journalContent } from "../convergence/journal-content.ts";
 import type { EngineTruth } from "./engine-truth.ts";
 import { type LiveRouter, liveRouters } from "./live-router.ts";
 
@@ -94,7 +95,7 @@ function journalDifferences(routers: readonly LiveRouter[], wallMs: number): str
     found.push(
       ...unequal(holders, `${living.has(key) ? "" : "dead "}journals of ${key}`, (router) => {
         const { store } = router.view.tier.replica;
-        return `up to ${store.state(name(router))?.clock} ${store.digest(name(router))?.join(".")}`;
+        return `up to ${store.state(name(router))?.clock} ${journalContent(store, name(router))}`;
       }),
       ...unequal(holders, `placements of ${key}`, ({ view }) =>
         view.tier.replica.placements.digest(origin, wallMs).join("."),

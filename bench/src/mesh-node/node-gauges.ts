@@ -61,9 +61,14 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       },
       documents: ports.documents,
       load: {
-        ...ports.load,
-        receive(frame) {
-          const received = ports.load.receive(frame);
+        onFrame: (listener) => ports.load.onFrame(listener),
+        setPeerCount: (count) => ports.load.setPeerCount(count),
+        fullFrames: () => ports.load.fullFrames(),
+        relayFrames: () => ports.load.relayFrames(),
+        hasAllOf: (origin) => ports.load.hasAllOf(origin),
+        originGone: (origin) => ports.load.originGone(origin),
+        receive(frame, isCredible) {
+          const received = ports.load.receive(frame, isCredible);
           if (received.isNews) look(received.origin);
           return received;
         },

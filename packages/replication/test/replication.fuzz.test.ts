@@ -14,6 +14,7 @@ import { maxFrameNotes, readNoteFrame, writeNoteFrame } from "../src/notes/note-
 import { PlacementItemWriter, readPlacementItem } from "../src/placements/placement-item.ts";
 import { readRegistryEntry, readRegistryKey } from "../src/registry/registry-entry.ts";
 import { maxUsageReports, readUsageFrame, writeUsageFrame } from "../src/usage/usage-frame.ts";
+import { journalContent } from "./documents/journal-content.ts";
 import { claimOf, cut, feedOf, record, storeOf } from "./documents/journal-fixtures.ts";
 import { a, createFoldHarness, storing } from "./facts/fold-harness.ts";
 
@@ -146,7 +147,7 @@ const targets: readonly FuzzTarget[] = [
       const at = random.integer(updates.length);
       for (const update of updates.slice(0, at)) store.apply(update);
       store.apply({ ...updates[at]!, bytes });
-      store.digest(journal);
+      journalContent(store, journal);
     },
   },
   {

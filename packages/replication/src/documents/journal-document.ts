@@ -13,7 +13,6 @@ import {
   type Transaction,
 } from "yjs";
 import type { Origin } from "../origin.ts";
-import { type ContentSum, createContentSum } from "./content-sum.ts";
 import { type LogValue, logName } from "./journal-log.ts";
 import { journalClient } from "./journal-name.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
@@ -30,8 +29,9 @@ export class JournalDocument {
   readonly origin: Origin;
   readonly client: number;
   readonly doc: Doc;
-  /** Of live items. */
-  readonly #sum: ContentSum = createContentSum();
+  liveItems = 0;
+  /** Bytes of the values of live items. */
+  #contentBytes = 0;
   /** Rises with every deletion, so that whoever sends the document in pieces knows of deletions between two of them. */
   deletionCount = 0;
 
@@ -55,17 +55,8 @@ export class JournalDocument {
     return this.doc.store.clients.get(this.client) ?? [];
   }
 
-  get liveItems(): number {
-    return this.#sum.items;
-  }
-
   get byteLength(): number {
-    return this.#sum.byteLength + this.#sum.items * itemOverheadBytes;
-  }
-
-  /** Equal in two replicas that hold the same items: see `ContentSum`. */
-  get digest(): readonly [number, number] {
-    return this.#sum.digest;
+    return this.#contentBytes + this.liveItems * itemOverheadBytes;
   }
 
   /** The struct that has a clock, and those after it. */
@@ -156,14 +147,19 @@ export class JournalDocument {
   #addContent(item: Item, from: number, to: number, sign: 1 | -1): void {
     const { content } = item;
     if (content instanceof ContentBinary) {
-      this.#sum.add(item.id.clock, content.content, sign);
+      this.#countValue(content.content.length, sign);
       return;
     }
     const values = (content as ContentAny | ContentDeleted).getContent() as unknown[];
     for (const [offset, value] of values.entries()) {
       const clock = item.id.clock + offset;
-      if (clock >= from && clock < to) this.#sum.addText(clock, JSON.stringify(value), sign);
+      if (clock >= from && clock < to) this.#countValue(Buffer.byteLength(JSON.stringify(value)), sign);
     }
+  }
+
+  #countValue(sizeBytes: number, sign: 1 | -1): void {
+    this.liveItems += sign;
+    this.#contentBytes += sign * sizeBytes;
   }
 }
 

@@ -165,11 +165,6 @@ export class Journals implements JournalStore {
     return this.#replicas.get(journalName(this.#pool, origin))?.claims ?? new Map();
   }
 
-  /** Equal in two replicas that hold the same items of a journal; undefined when there is none of this name. */
-  digest(name: string): readonly [number, number] | undefined {
-    return this.#document(name)?.digest;
-  }
-
   stats(): JournalStats {
     let byteLength = this.#own.document.byteLength;
     for (const { document } of this.#replicas.values()) byteLength += document.byteLength;

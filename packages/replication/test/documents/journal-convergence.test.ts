@@ -6,6 +6,7 @@ import type { Journals } from "../../src/documents/journal-store.ts";
 import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
+import { journalContent } from "./journal-content.ts";
 import { claimOf, cut, entriesOf, feedOf, record, storeOf, sync, type TestStore, textOf } from "./journal-fixtures.ts";
 
 /** What an observer believes by what it was told, by origin. */
@@ -101,7 +102,7 @@ function deliver(random: Random, replica: Replica, all: readonly Replica[]): voi
 
 const contents = (store: Journals, origin: Origin) => ({
   entries: entriesOf(store, origin),
-  digest: store.digest(`journal/default/${origin.router}/${origin.epoch}`),
+  digest: journalContent(store, `journal/default/${origin.router}/${origin.epoch}`),
 });
 
 describe("whatever is lost, late or doubled, replicas end with the same journals", () => {

@@ -1,6 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { maxCommitBytes } from "../../src/documents/own-journal.ts";
+import { journalContent } from "./journal-content.ts";
 import {
   claimOf,
   cut,
@@ -149,7 +150,7 @@ describe("updates on their way", () => {
       "alice facts record 1.2",
       "alice facts record 1.3",
     ]);
-    expect(reader.digest(own.name)).toEqual(store.digest(own.name));
+    expect(journalContent(reader, own.name)).toEqual(journalContent(store, own.name));
   });
 
   test("listeners are told of what was applied, as it came, and whose it is", () => {
@@ -260,7 +261,7 @@ describe("lives of journals", () => {
     expect(store.claimsOf(alice).size).toBe(0);
     expect(entriesOf(store, alice)).toEqual([]);
     expect(store.declarationOf(alice, 1)).toBeUndefined();
-    expect(store.digest("journal/default/alice/1")).toBeUndefined();
+    expect(journalContent(store, "journal/default/alice/1")).toBeUndefined();
     expect(store.state("journal/default/alice/1")).toBeUndefined();
     expect([...store.diff("journal/default/alice/1", Uint8Array.of(0), 100)]).toEqual([]);
     expect(store.stateVector("journal/default/alice/1")).toEqual(Uint8Array.of(0));

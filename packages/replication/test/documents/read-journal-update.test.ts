@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import { createContentSum } from "../../src/documents/content-sum.ts";
 import { itemKind } from "../../src/documents/journal-log.ts";
 import {
   journalClient,
@@ -122,40 +121,4 @@ test("dropped journals: the latest life of a router and all before it, of so man
   expect([4, 5, 6].map((epoch) => dropped.has(originOf("a", epoch)))).toEqual([true, true, false]);
   for (const router of ["b", "c", "a", "d"]) dropped.add(originOf(router, 1));
   expect(["a", "b", "c", "d"].map((router) => dropped.epochOf(router))).toEqual([5, 0, 1, 1]);
-});
-
-describe("a content sum", () => {
-  test("does not depend on the order, and forgets what is taken away", () => {
-    const random = createSeededRandom(9);
-    const items = Array.from({ length: 100 }, (_, clock) => ({
-      clock: clock * 2 ** 30,
-      bytes: Uint8Array.from({ length: random.integer(40) }, () => random.integer(256)),
-    }));
-    const [one, other] = [createContentSum(), createContentSum()];
-    for (const { clock, bytes } of items) one.add(clock, bytes, 1);
-    other.addText(5, "gone again", 1);
-    for (const { clock, bytes } of items.toReversed()) other.add(clock, bytes, 1);
-    expect(other.digest).not.toEqual(one.digest);
-    other.addText(5, "gone again", -1);
-    expect([other.digest, other.items, other.byteLength]).toEqual([one.digest, one.items, one.byteLength]);
-    for (const { clock, bytes } of items) one.add(clock, bytes, -1);
-    expect([one.digest, one.items, one.byteLength]).toEqual([[0, 0], 0, 0]);
-  });
-
-  test("is another one for other bytes, other clocks, and other ways to part the bytes", () => {
-    const digests = new Set<string>();
-    const add = (...items: readonly (readonly [number, readonly number[]])[]) => {
-      const sum = createContentSum();
-      for (const [clock, bytes] of items) sum.add(clock, Uint8Array.from(bytes), 1);
-      digests.add(sum.digest.join());
-    };
-    for (let clock = 0; clock < 100; clock++) for (let byte = 0; byte < 100; byte++) add([clock, [byte]]);
-    add([1, []]);
-    add([2, []]);
-    add([1, [0, 0]]);
-    add([1, [0]], [2, [0]]);
-    add([1, [1, 2]], [2, [3]]);
-    add([1, [1]], [2, [2, 3]]);
-    expect(digests.size).toBe(10_006);
-  });
 });

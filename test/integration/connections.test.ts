@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
 import { Agent, get } from "node:https";
 import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
-import { call, chat, type RawConnection, rawConnection, rawPost } from "./client.ts";
+import { call, chat, errorOf, post, type RawConnection, rawConnection, rawPost } from "./client.ts";
+import { httpEngine } from "./engines.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
@@ -82,4 +84,25 @@ test("over TLS it is told after the handshake", async () => {
   );
   expect(status).toBe(200);
   expect((await ask()).status).toBe(503);
+});
+
+test("as many requests as may be in flight are served; one more is refused with a time to come again, until one has ended", async () => {
+  const held: ServerResponse[] = [];
+  const engine = await httpEngine(rig, ({ response }) => void held.push(response));
+  const limits = { "max-concurrent-requests": 2 };
+  const router = await rig.router({ engines: [engine.url], config: { limits, admission: { mode: "off" } } });
+  const url = `${router.url}/v1/chat/completions`;
+  const ask = () => post(url, chat());
+  const first = ask();
+  const second = ask();
+  await waitFor(() => held.length === 2, { what: "two requests at the engine" });
+  const refused = await ask();
+  expect([refused.status, errorOf(refused).code, held.length]).toEqual([429, "overloaded", 2]);
+  expect(refused.headers["retry-after"]).toBeDefined();
+  for (const response of held.splice(0)) response.end("{}");
+  expect([(await first).status, (await second).status]).toEqual([200, 200]);
+  const third = ask();
+  await waitFor(() => held.length === 1, { what: "a request in their place" });
+  held[0]!.end("{}");
+  expect((await third).status).toBe(200);
 });

@@ -63,6 +63,8 @@ test("the model comes from a header or a JSON body, else there must be only one"
   expect(counts()).toEqual([2, 2]);
   expect(alpha.requests[0]?.headers["x-espalier-model"]).toBeUndefined();
 
+  const untyped = await call(url, { method: "POST", body: '{"model":"beta"}' });
+  expect([untyped.status, errorOf(untyped).code]).toEqual([400, "missing_field"]);
   const nameless = await call(url);
   expect([nameless.status, errorOf(nameless)]).toMatchObject([400, { code: "missing_field", param: "model" }]);
   const unknown = await post(url, { model: "gamma" });

@@ -119,6 +119,25 @@ test("consistent_hashing keeps a session on its engine, wherever its key stands"
   expect((await router.metrics()).sum("espalier_decisions_total", { reason: "hash" })).toBe(7 * sessions.length);
 });
 
+test("prefix_hash keeps prompts of one beginning on one engine, however they go on, and spreads beginnings", async () => {
+  const engines = await jsonEngines(3);
+  const policy = { name: "prefix_hash", "prefix-tokens": 64, "load-factor": 0 };
+  const router = await rig.router({ engines: urls(engines), config: { policy } });
+  const homes = new Set<string>();
+  for (let beginning = 0; beginning < 12; beginning++) {
+    const places = new Set<string>();
+    for (const end of ["a question", "another one ".repeat(200)]) {
+      const content = `${`${beginning} is how this one begins. `.repeat(100)}${end}`;
+      const answer = await ask(router, { messages: [{ role: "user", content }] });
+      places.add(String(answer.headers["x-espalier-worker"]));
+    }
+    expect(places.size).toBe(1);
+    for (const place of places) homes.add(place);
+  }
+  expect(homes.size).toBe(3);
+  expect((await router.metrics()).sum("espalier_decisions_total", { policy: "prefix_hash", reason: "hash" })).toBe(24);
+});
+
 test("two routers place the sessions alike", async () => {
   const engines = await jsonEngines(3);
   const one = await rig.router({ engines: urls(engines), config: hashing });

@@ -92,6 +92,9 @@ test("an engine that closes the connection after its headers was at work: nobody
   expect([answer.status, errorOf(answer).code]).toEqual([502, "upstream_reset"]);
   expect(engines.map((engine) => engine.count()).sort()).toEqual([0, 1]);
   await router.untilIdle();
+  expect(router.lines.filter(({ message }) => message === "request failed")).toMatchObject([
+    { level: "warn", fields: { code: "upstream_reset", attempts: 1, model: "tiny" } },
+  ]);
 });
 
 test("a prompt that breaks engines breaks two, and the others serve on", async () => {

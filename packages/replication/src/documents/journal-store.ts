@@ -5,7 +5,14 @@ import { readFactItem } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import { diffJournal, readStateVector } from "./document-diff.ts";
-import type { FeedDeclaration, JournalObserver, JournalStats, JournalStore, JournalWriter } from "./journal.ts";
+import type {
+  FeedDeclaration,
+  JournalObserver,
+  JournalStats,
+  JournalStore,
+  JournalWriter,
+  OwnJournalObserver,
+} from "./journal.ts";
 import { JournalDocument } from "./journal-document.ts";
 import { itemKind } from "./journal-log.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-name.ts";
@@ -80,6 +87,7 @@ export interface JournalStoreOptions {
   /** Journals of other pools are not taken. Default: `default`. */
   readonly pool?: string;
   readonly limits?: Partial<JournalLimits>;
+  readonly ownObserver?: OwnJournalObserver;
 }
 
 type UpdateListener = (update: DocumentUpdate, isOwn: boolean) => void;
@@ -91,7 +99,6 @@ export function createJournalStore(options: JournalStoreOptions): Journals {
 
 /** The journals of all routers as Yjs documents, and other documents that are shared along with them. */
 export class Journals implements JournalStore {
-  readonly #clock: Clock;
   readonly #pool: string;
   readonly #limits: JournalLimits;
   readonly #replicas = new Map<string, ReplicaJournal>();
@@ -100,14 +107,16 @@ export class Journals implements JournalStore {
   readonly #updateListeners = new Set<UpdateListener>();
   readonly #unknownListeners = new Set<(name: string) => void>();
   readonly #observers = new Set<JournalObserver>();
-  #own: OwnJournal;
+  readonly #own: OwnJournal;
 
-  constructor({ origin, clock, pool = "default", limits = {} }: JournalStoreOptions) {
-    this.#clock = clock;
+  constructor({ origin, clock, pool = "default", limits = {}, ownObserver: observer }: JournalStoreOptions) {
     this.#pool = pool;
     this.#limits = { ...defaultJournalLimits, ...limits };
     this.#dropped = new DroppedJournals(this.#limits.maxDroppedRouters);
-    this.#own = this.#begin(origin);
+    this.#own = new OwnJournal({
+      ...{ document: this.#begin(origin), clock, ...this.#limits, observer },
+      onCommit: (update) => this.#tell(update, true),
+    });
   }
 
   get own(): JournalWriter {
@@ -115,12 +124,10 @@ export class Journals implements JournalStore {
   }
 
   restart(epoch: number): void {
-    const ended = this.#own;
-    const { origin } = ended;
+    const { origin } = this.#own;
     if (epoch <= origin.epoch) throw new RangeError(`epoch ${epoch} is not later than ${origin.epoch}`);
-    this.#own = this.#begin({ router: origin.router, epoch });
+    this.#own.restart(this.#begin({ router: origin.router, epoch }));
     this.#dropped.add(origin);
-    ended.close();
   }
 
   highestEpoch(router: string): number {
@@ -295,18 +302,10 @@ export class Journals implements JournalStore {
     return readOrRefuse(name, () => this.#shared.apply(name, bytes));
   }
 
-  #begin(origin: Origin): OwnJournal {
+  #begin(origin: Origin): JournalDocument {
     const name = journalName(this.#pool, origin);
     if (parseJournalName(this.#pool, name) === undefined) throw new RangeError(`${name} is no name of a journal`);
-    return new OwnJournal({
-      document: new JournalDocument(name, origin, true),
-      clock: this.#clock,
-      maxFeeds: this.#limits.maxFeeds,
-      maxOwnBytes: this.#limits.maxOwnBytes,
-      maxHeldBytes: this.#limits.maxHeldBytes,
-      maxPlacementBytes: this.#limits.maxPlacementBytes,
-      onCommit: (update) => this.#tell(update, true),
-    });
+    return new JournalDocument(name, origin, true);
   }
 
   #document(name: string): JournalDocument | undefined {

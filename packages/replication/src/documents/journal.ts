@@ -1,5 +1,5 @@
 import type { Cancel } from "@espalier/common";
-import type { FactEntry } from "../facts/fact-entry.ts";
+import type { CutEntry, FactEntry } from "../facts/fact-entry.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
@@ -24,7 +24,15 @@ export interface JournalObserver {
   journalDropped(origin: Origin): void;
 }
 
-/** The journal of this router in this life. What is written becomes visible to others with `commit`. */
+/** Told of what is written to the own journal, of which a `JournalObserver` is not. */
+export interface OwnJournalObserver {
+  /** Something waits for a commit. */
+  pending(): void;
+  claimChanged(target: string, claim: FeedClaim | undefined): void;
+  cut(cut: CutEntry): void;
+}
+
+/** The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`. */
 export interface JournalWriter {
   readonly origin: Origin;
   readonly name: string;

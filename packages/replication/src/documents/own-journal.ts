@@ -5,7 +5,7 @@ import { countFactOps } from "../facts/fact-ops.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
-import type { FeedDeclaration, JournalWriter } from "./journal.ts";
+import type { FeedDeclaration, JournalWriter, OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import { binaryItem, checkStatement, feedStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
@@ -30,6 +30,7 @@ export interface OwnJournalOptions {
   readonly maxHeldBytes: number;
   readonly maxPlacementBytes: number;
   readonly onCommit: (update: DocumentUpdate) => void;
+  readonly observer?: OwnJournalObserver | undefined;
 }
 
 interface Declared {
@@ -41,13 +42,13 @@ interface Declared {
   isRead: boolean;
 }
 
-/** Writes the journal of this router. */
+/** Writes the journal of this router: in each of its lives another document. */
 export class OwnJournal implements JournalWriter {
-  readonly document: JournalDocument;
+  document: JournalDocument;
   readonly #options: OwnJournalOptions;
-  readonly #facts = new FactItemWriter();
-  readonly #settled = new SettledItems();
-  readonly #placements: PlacementItems;
+  #facts = new FactItemWriter();
+  #settled = new SettledItems();
+  #placements: PlacementItems;
   readonly #feeds = new Map<string, number>();
   /** The feed that prompts are placed under, of each target. */
   readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: number }>();
@@ -61,12 +62,27 @@ export class OwnJournal implements JournalWriter {
   readonly #freeFeeds: { readonly feed: number; readonly lastItem: number }[] = [];
   #pendingBytes = 0;
   #nextFeed = 1;
-  #isClosed = false;
 
   constructor(options: OwnJournalOptions) {
     this.#options = options;
     this.document = options.document;
     this.#placements = new PlacementItems(options.maxPlacementBytes);
+  }
+
+  /** Begins a later life with nothing; what was not committed in the one before never becomes visible. */
+  restart(document: JournalDocument): void {
+    this.document.destroy();
+    this.document = document;
+    this.#facts = new FactItemWriter();
+    this.#settled = new SettledItems();
+    this.#placements = new PlacementItems(this.#options.maxPlacementBytes);
+    for (const table of [this.#feeds, this.#placing, this.#declared, this.#claims, this.#claimClocks]) table.clear();
+    this.#changedClaims.clear();
+    this.#pendingFeeds = [];
+    this.#emptyClocks = [];
+    this.#freeFeeds.length = 0;
+    this.#pendingBytes = 0;
+    this.#nextFeed = 1;
   }
 
   get origin(): Origin {
@@ -134,12 +150,16 @@ export class OwnJournal implements JournalWriter {
     this.#makeRoom(2 * (target.length + state.length + reason.length + (unusable?.length ?? 0)));
     this.#claims.set(target, claim);
     this.#changedClaims.add(target);
+    this.#options.observer?.pending();
+    this.#options.observer?.claimChanged(target, claim);
   }
 
   unclaim(target: string): void {
     if (!this.#claims.delete(target)) return;
     if (this.#claimClocks.has(target)) this.#changedClaims.add(target);
     else this.#changedClaims.delete(target);
+    this.#options.observer?.pending();
+    this.#options.observer?.claimChanged(target, undefined);
   }
 
   /** @throws RangeError for a feed that is not declared, and for what `FactItemWriter.add` refuses */
@@ -150,10 +170,13 @@ export class OwnJournal implements JournalWriter {
     this.#makeRoom(ops + entryOverheadBytes);
     this.#facts.add(entry);
     this.#settled.add(entry, count);
+    this.#options.observer?.pending();
+    if (entry.kind === "cut") this.#options.observer?.cut(entry);
   }
 
   settle(feed: number, sequence: number): void {
     this.#settled.settle(feed, sequence);
+    this.#options.observer?.pending();
   }
 
   retireFeed(feed: number): void {
@@ -163,6 +186,7 @@ export class OwnJournal implements JournalWriter {
     const { target } = declared.declaration;
     if (this.#placing.get(target)?.feed === feed) this.#placing.delete(target);
     this.#settled.retire(feed);
+    this.#options.observer?.pending();
   }
 
   retireFeedsOf(target: string): void {
@@ -191,7 +215,6 @@ export class OwnJournal implements JournalWriter {
   }
 
   commit(): void {
-    if (this.#isClosed) return;
     this.#placements.expire(this.#options.clock.nowMs());
     if (!this.hasPending) return;
     const surplus = this.document.byteLength + this.#pendingBytes - this.#options.maxHeldBytes;
@@ -213,12 +236,6 @@ export class OwnJournal implements JournalWriter {
     this.#options.onCommit({ name: this.name, from, to: from + values.length, bytes });
   }
 
-  /** Nothing more of this life becomes visible. */
-  close(): void {
-    this.#isClosed = true;
-    this.document.destroy();
-  }
-
   #feedOf(declaration: FeedDeclaration): number {
     const { target, life } = declaration;
     const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
@@ -235,6 +252,7 @@ export class OwnJournal implements JournalWriter {
     this.#declared.set(feed, declared);
     this.#pendingFeeds.push(declared);
     this.#settled.beginFeed(feed);
+    this.#options.observer?.pending();
     return feed;
   }
 

@@ -1,15 +1,15 @@
-import type { Cancel, Clock, RouterId } from "@espalier/common";
+import type { Cancel, Clock } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
-import type { JournalObserver, JournalStore, JournalWriter } from "../documents/journal.ts";
+import type { JournalObserver } from "../documents/journal.ts";
 import { createJournalStore, type Journals } from "../documents/journal-store.ts";
 import { createFactFold } from "../facts/create-fact-fold.ts";
-import type { CutEntry, FactEntry } from "../facts/fact-entry.ts";
-import type { FactFold, FoldStatement } from "../facts/fact-fold.ts";
+import type { FactEntry } from "../facts/fact-entry.ts";
+import type { FactFold } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
-import type { FeedClaim, FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
+import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
-import { joinPlanes, type PlaneExchange } from "../leased/plane-exchange.ts";
-import { createLoadPlane, type LoadExchange, type LoadPlane } from "../load/load-plane.ts";
+import { joinPlanes } from "../leased/plane-exchange.ts";
+import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
 import { noteKind } from "../notes/note-frame.ts";
 import { createNotePlane, type NotePlane } from "../notes/note-plane.ts";
 import { type Origin, originKey } from "../origin.ts";
@@ -17,7 +17,7 @@ import { type Bindings, createBindings } from "../placements/bindings.ts";
 import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.ts";
 import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
 import { createRegistry, type Registry, type RegistryDocument } from "../registry/registry.ts";
-import type { Member, ReplicaPorts, SnapshotSink } from "../replica-ports.ts";
+import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
@@ -52,7 +52,6 @@ class JournaledReplica implements Replica {
   readonly #dead: DeadJournals;
   readonly #schedule: CommitSchedule;
   readonly #requests: SnapshotRequests;
-  readonly #journal: TouchingJournal;
   readonly #hybrid: HybridClock;
   #cancelUpkeep: Cancel = () => {};
   #isCutTaken = false;
@@ -69,6 +68,11 @@ class JournaledReplica implements Replica {
       origin: { router, epoch: clock.wallMs() },
       clock,
       limits: options.journalLimits ?? {},
+      ownObserver: {
+        pending: () => this.#schedule.touch(),
+        claimChanged: (target, claim) => this.#desk.claimChanged(self(), target, claim),
+        cut: (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
+      },
     });
     this.#welcome = createWelcome(clock, () => this.#schedule.touch());
     this.#requests = createSnapshotRequests({
@@ -88,12 +92,6 @@ class JournaledReplica implements Replica {
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),
     });
-    this.#journal = createTouchingJournal(
-      () => this.store.own,
-      () => this.#schedule.touch(),
-      (target, claim) => this.#desk.claimChanged(self(), target, claim),
-      (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
-    );
     this.load = createLoadPlane({ self, slots, clock, scheduler, meter });
     this.usage = createUsagePlane({ self, clock, scheduler, meter });
     this.notes = createNotePlane({ self, clock, scheduler, meter });
@@ -101,7 +99,7 @@ class JournaledReplica implements Replica {
     const hlc = this.#hybrid;
     this.bindings = createBindings({ self, clock, hlc, touch });
     this.placements = createPlacementLog({
-      ...{ self, index, slots, clock, meter, hlc, touch, journal: this.#journal, bindings: this.bindings },
+      ...{ self, index, slots, clock, meter, hlc, touch, journal: this.store.own, bindings: this.bindings },
       lifeOf: (target) => this.fold.state(target)?.life,
     });
     this.registry = createRegistry({ self, clock, hlc });
@@ -110,22 +108,7 @@ class JournaledReplica implements Replica {
       ...{ clock, self, store: this.store, fold: this.fold, coverage: this.#coverage },
       placementTtlMs: options.placementTtlMs,
     });
-    this.ports = createBackendPorts({
-      ...{
-        store: this.store,
-        fold: this.fold,
-        load: this.load.exchange,
-        notes: joinPlanes(
-          new Map([
-            [noteKind, this.notes.exchange],
-            [usageNoteKind, this.usage.exchange],
-          ]),
-        ),
-        requests: this.#requests,
-      },
-      ownedTargets: () => this.#desk.owned(),
-      renewEpoch: (above) => this.#renewEpoch(above),
-    });
+    this.ports = this.#createPorts();
     this.store.observe(this.#observer());
     this.fold.onChange((target) => this.#desk.foldChanged(target));
   }
@@ -149,7 +132,7 @@ class JournaledReplica implements Replica {
     const { clock, logger, meter, index, slots } = this.#options;
     const reader = createFeedReader({
       ...{ key: target, clock, logger, meter, index, slots, tellAll },
-      ...{ journal: this.#journal, fold: this.fold, stamp: () => this.#hybrid.now() },
+      ...{ journal: this.store.own, fold: this.fold, stamp: () => this.#hybrid.now() },
       claimsOf: () => this.#desk.claimsOf(target),
       takeCutTurn: () => this.#takeCutTurn(),
       // An item goes once the last feed in it is cut: where there are too many, feeds are cut that have hardly moved, too.
@@ -185,7 +168,7 @@ class JournaledReplica implements Replica {
   }
 
   forgetTarget(target: string): void {
-    this.#journal.retireFeedsOf(target);
+    this.store.own.retireFeedsOf(target);
     this.fold.forgetTarget(target);
     this.#coverage.forgetTarget(target);
     this.load.release(target);
@@ -223,6 +206,38 @@ class JournaledReplica implements Replica {
     this.#requests.retry(loadingTargets(this.fold));
     if (this.#isLowest && this.registry.needsRotation) this.registry.rotate();
     this.#schedule.touch();
+  }
+
+  /** The replica as those see it who carry what it shares. */
+  #createPorts(): ReplicaPorts {
+    const { store, fold } = this;
+    const requests = this.#requests;
+    const byKind = new Map([
+      [noteKind, this.notes.exchange],
+      [usageNoteKind, this.usage.exchange],
+    ]);
+    return {
+      get origin() {
+        return store.own.origin;
+      },
+      documents: store,
+      load: this.load.exchange,
+      notes: joinPlanes(byKind),
+      snapshots: {
+        exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
+        beginImport: () => requests.importing(fold.beginImport()),
+        onRequest: requests.onRequest,
+        unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
+      },
+      statements: () =>
+        [...this.#desk.owned()].flatMap((target) => {
+          const statement = fold.statement(target);
+          return statement ? [statement] : [];
+        }),
+      compareStatement: (statement, from) => void fold.compare(statement, from),
+      highestEpoch: (router) => store.highestEpoch(router),
+      renewEpoch: (above) => this.#renewEpoch(above),
+    };
   }
 
   #observer(): JournalObserver {
@@ -272,162 +287,16 @@ class JournaledReplica implements Replica {
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
     for (const { target, life } of declared) {
       const newest = this.fold.state(target)?.life;
-      if (life && newest && lifeId(life) === lifeId(newest)) this.#journal.placingFeed({ target, life });
+      if (life && newest && lifeId(life) === lifeId(newest)) this.store.own.placingFeed({ target, life });
     }
     for (const reader of [...this.#desk.readers]) reader.setRole("none");
     this.#desk.dropOrigin(origin);
   }
 }
 
-export interface BackendPortsParts {
-  readonly store: JournalStore;
-  readonly fold: FactFold;
-  readonly load: LoadExchange;
-  readonly notes: PlaneExchange;
-  readonly requests: SnapshotRequests;
-  /** Targets whose events this router journals. */
-  readonly ownedTargets: () => Iterable<string>;
-  readonly renewEpoch: (above: number) => void;
-}
-
-/** The replica as those see it who carry what it shares. */
-function createBackendPorts(parts: BackendPortsParts): ReplicaPorts {
-  const { store, fold, load, notes, requests, ownedTargets, renewEpoch } = parts;
-  return {
-    get origin() {
-      return store.own.origin;
-    },
-    documents: store,
-    load,
-    notes,
-    snapshots: {
-      exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
-      beginImport(): SnapshotSink {
-        const opened = fold.beginImport();
-        let isOpen = true;
-        const close = (): void => {
-          if (isOpen) requests.importEnded();
-          isOpen = false;
-        };
-        requests.importBegun();
-        return {
-          frame: (bytes) => opened.frame(bytes),
-          end() {
-            const done = opened.end();
-            close();
-            return done;
-          },
-          abort() {
-            if (isOpen) opened.abort();
-            close();
-          },
-        };
-      },
-      onRequest: requests.onRequest,
-      unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
-    },
-    statements(): readonly FoldStatement[] {
-      const stated: FoldStatement[] = [];
-      for (const target of ownedTargets()) {
-        const statement = fold.statement(target);
-        if (statement) stated.push(statement);
-      }
-      return stated;
-    },
-    compareStatement: (statement, from) => void fold.compare(statement, from),
-    highestEpoch: (router: RouterId) => store.highestEpoch(router),
-    renewEpoch,
-  };
-}
-
 /** Targets that wait for a snapshot. */
 function loadingTargets(fold: FactFold): readonly string[] {
   return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
-}
-
-/** What the parts of a replica write to. */
-export type TouchingJournal = Pick<
-  JournalWriter,
-  | "declareFeed"
-  | "placingFeed"
-  | "declarationOf"
-  | "claim"
-  | "unclaim"
-  | "claims"
-  | "writeFact"
-  | "settle"
-  | "retireFeed"
-  | "retireFeedsOf"
-  | "writePlacements"
-  | "keepPlacements"
-  | "holdsPlacements"
-  | "opsSinceCut"
-  | "origin"
->;
-
-/**
- * The own journal of the moment, which sees to it that what is written is committed.
- *
- * @param touch called whenever something is pending
- * @param claimed told of the own claims, which nobody else tells of
- * @param cutWritten told of the own cuts, likewise
- */
-function createTouchingJournal(
-  own: () => JournalWriter,
-  touch: () => void,
-  claimed: (target: string, claim: FeedClaim | undefined) => void,
-  cutWritten: (cut: CutEntry) => void,
-): TouchingJournal {
-  return {
-    get origin() {
-      return own().origin;
-    },
-    get claims() {
-      return own().claims;
-    },
-    declareFeed(declaration) {
-      touch();
-      return own().declareFeed(declaration);
-    },
-    placingFeed(declaration) {
-      touch();
-      return own().placingFeed(declaration);
-    },
-    declarationOf: (feed) => own().declarationOf(feed),
-    claim(claim) {
-      touch();
-      own().claim(claim);
-      claimed(claim.target, claim);
-    },
-    unclaim(target) {
-      touch();
-      own().unclaim(target);
-      claimed(target, undefined);
-    },
-    writeFact(entry) {
-      touch();
-      own().writeFact(entry);
-      if (entry.kind === "cut") cutWritten(entry);
-    },
-    settle(feed, sequence) {
-      touch();
-      own().settle(feed, sequence);
-    },
-    retireFeed(feed) {
-      touch();
-      own().retireFeed(feed);
-    },
-    retireFeedsOf(target) {
-      touch();
-      own().retireFeedsOf(target);
-    },
-    writePlacements(item, expiresMs) {
-      return own().writePlacements(item, expiresMs);
-    },
-    keepPlacements: (item, untilMs) => own().keepPlacements(item, untilMs),
-    holdsPlacements: (item) => own().holdsPlacements(item),
-    opsSinceCut: (feed) => own().opsSinceCut(feed),
-  };
 }
 
 /** Feeds with fewer changes since their last cut are not worth another. */

@@ -1,6 +1,6 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import { type Origin, originKey } from "../origin.ts";
-import type { SnapshotRequest } from "../replica-ports.ts";
+import type { SnapshotRequest, SnapshotSink } from "../replica-ports.ts";
 
 /** Whoever was asked may lack the target as well; then others are asked, so often and no sooner. */
 const askAgainMs = 5_000;
@@ -27,9 +27,8 @@ export interface SnapshotRequests {
    */
   retry(loading: readonly string[]): void;
   onRequest(listener: (request: SnapshotRequest) => void): () => void;
-  /** A snapshot begins to come in: it may bring what would be asked for. */
-  importBegun(): void;
-  importEnded(): void;
+  /** A snapshot begins to come in, which may bring what would be asked for. @returns the sink that also says when it ended */
+  importing(sink: SnapshotSink): SnapshotSink;
 }
 
 interface Asked {
@@ -69,15 +68,32 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions): Snapsh
     else waiting.set(key, { from, targets: new Set([target]) });
     schedule();
   };
+  const importEnded = (): void => {
+    imports -= 1;
+    for (const entry of asked.values()) entry.atMs = clock.nowMs();
+    schedule();
+  };
   return {
     add,
-    importBegun() {
+    importing(sink) {
+      let isOpen = true;
+      const ended = (): void => {
+        if (isOpen) importEnded();
+        isOpen = false;
+      };
       imports += 1;
-    },
-    importEnded() {
-      imports -= 1;
-      for (const entry of asked.values()) entry.atMs = clock.nowMs();
-      schedule();
+      return {
+        frame: (bytes) => sink.frame(bytes),
+        end() {
+          const done = sink.end();
+          ended();
+          return done;
+        },
+        abort() {
+          if (isOpen) sink.abort();
+          ended();
+        },
+      };
     },
     retry(loading) {
       if (imports > 0) return;

@@ -229,10 +229,9 @@ describe("lives of journals", () => {
     own.commit();
     reader.apply(updates[0]!);
     expect(() => store.restart(1)).toThrow(RangeError);
-    const ended = store.own;
+    own.claim(claimOf("t9"));
     store.restart(9);
-    ended.claim(claimOf("t9"));
-    ended.commit();
+    store.own.commit();
     expect(updates).toHaveLength(1);
     expect(store.own.origin).toEqual(originOf("alice", 9));
     expect(store.own.claims.size).toBe(0);

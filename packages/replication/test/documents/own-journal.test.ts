@@ -83,12 +83,38 @@ describe("one commit", () => {
     expect(lastOf(rig)).toEqual({ kinds: ["claim"], deletions: [{ from: 0, to: 1 }] });
   });
 
-  test("after the end of this life does nothing", () => {
+  test("after a later life has begun tells nothing of the one before, and numbers begin anew", () => {
     const { journal, updates } = journalOf();
-    journal.claim(claimOf("engine"));
-    journal.close();
+    const write = (): void => {
+      const feed = journal.placingFeed(feedOf("engine", 1));
+      journal.declareFeed(feedOf("engine", 1));
+      journal.claim(claimOf("engine"));
+      journal.writeFact(record(feed, 1));
+      journal.writePlacements(Uint8Array.of(1), 1_000);
+    };
+    write();
     journal.commit();
-    expect(updates).toEqual([]);
+    const first = updates.splice(0);
+    journal.declareFeed(feedOf("other", 1));
+    journal.unclaim("engine");
+    journal.claim(claimOf("other"));
+    journal.writeFact(record(1, 2));
+    journal.writePlacements(Uint8Array.of(2), 1_000);
+    const later = originOf("alice", origin.epoch + 1);
+    journal.restart(new JournalDocument(journalName("default", later), later, true));
+    expect([journal.origin, journal.claims.size, journal.declarations(), journal.hasPending]).toEqual([
+      later,
+      0,
+      [],
+      false,
+    ]);
+    journal.commit();
+    expect([updates, journal.factItems, journal.placementItems, journal.document.clock]).toEqual([[], 0, 0, 0]);
+    write();
+    journal.commit();
+    expect(updates.map(({ bytes, ...rest }) => ({ ...rest, size: bytes.length }))).toEqual(
+      first.map(({ bytes, ...rest }) => ({ ...rest, name: journal.name, size: bytes.length })),
+    );
   });
 });
 

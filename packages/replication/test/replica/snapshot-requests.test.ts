@@ -2,6 +2,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "../../src/replica/snapshot-requests.ts";
+import type { SnapshotSink } from "../../src/replica-ports.ts";
 import { originOf } from "../documents/journal-fixtures.ts";
 
 interface Rig {
@@ -101,16 +102,19 @@ describe("what is needed at about the same time", () => {
   });
 });
 
+/** One that brings nothing. */
+const snapshot: SnapshotSink = { frame: () => {}, end: () => [], abort: () => {} };
+
 describe("while a snapshot comes in", () => {
   test("nothing is asked for nor given up, and after it what it has not brought", () => {
     const { requests, need, asked, givenUp, wait, loading } = rigOf();
-    requests.importBegun();
+    const sink = requests.importing(snapshot);
     need("t");
     need("u");
     wait(60);
     expect([asked, givenUp]).toEqual([[], []]);
     loading.delete("t");
-    requests.importEnded();
+    sink.end();
     wait(1);
     expect(asked).toEqual(["u of anybody at 60050"]);
   });
@@ -119,23 +123,23 @@ describe("while a snapshot comes in", () => {
     const { time, requests, need, asked } = rigOf();
     need("t");
     time.advance(gatherMs - 1);
-    requests.importBegun();
+    const sink = requests.importing(snapshot);
     time.advance(1_000);
     expect(asked).toEqual([]);
-    requests.importEnded();
+    sink.end();
     time.advance(gatherMs);
     expect(asked).toEqual(["t of anybody at 1099"]);
   });
 
   test("of two that come in at a time the end of the later one counts", () => {
     const { requests, need, asked, wait } = rigOf();
-    requests.importBegun();
-    requests.importBegun();
+    const [one, other] = [requests.importing(snapshot), requests.importing(snapshot)];
     need("t");
-    requests.importEnded();
+    one.end();
+    one.abort();
     wait(3);
     expect(asked).toEqual([]);
-    requests.importEnded();
+    other.abort();
     wait(1);
     expect(asked).toHaveLength(1);
   });
@@ -144,9 +148,9 @@ describe("while a snapshot comes in", () => {
     const { requests, need, asked, wait } = rigOf();
     need("t", originOf("a"));
     wait(4);
-    requests.importBegun();
+    const sink = requests.importing(snapshot);
     wait(4);
-    requests.importEnded();
+    sink.end();
     wait(5);
     expect(asked).toHaveLength(1);
     wait(1);

@@ -1,5 +1,5 @@
 import type { Origin } from "../origin.ts";
-import type { CutBoard, StatedCut } from "./cut-board.ts";
+import type { CutTable, StatedCut } from "./cut-table.ts";
 import type { FactRecord } from "./fact-entry.ts";
 import { applyFactOps, countFactOps } from "./fact-ops.ts";
 import type { FoldContext } from "./fold-context.ts";
@@ -111,7 +111,7 @@ export class FoldTrack {
    *
    * @returns the cut that it has come to
    */
-  advance(cuts: CutBoard): StatedCut | undefined {
+  advance(cuts: CutTable): StatedCut | undefined {
     for (;;) {
       const next = this.#position + 1;
       const record = this.waiting.at(next);
@@ -219,7 +219,7 @@ export class FoldTrack {
   }
 
   /** Goes on over a gap that holds the next message, up to the next one that there is a record for. */
-  #skip(next: number, cuts: CutBoard): boolean {
+  #skip(next: number, cuts: CutTable): boolean {
     const end = this.gaps.endOf(next);
     if (end === undefined) return false;
     const record = this.waiting.firstAfter(next) ?? end + 1;

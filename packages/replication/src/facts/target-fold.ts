@@ -1,6 +1,6 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
-import { CutBoard, CutJudge, type StatedCut } from "./cut-board.ts";
+import { CutJudge, CutTable, type StatedCut } from "./cut-table.ts";
 import type { CutEntry, FactRecord, GapEntry } from "./fact-entry.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
 import type { FoldContext } from "./fold-context.ts";
@@ -30,7 +30,7 @@ export class TargetFold {
   readonly #context: FoldContext;
   readonly #ask: AskForState;
   readonly #lives = new LifeOrder();
-  readonly #cuts = new CutBoard();
+  readonly #cuts = new CutTable();
   readonly #judge: CutJudge;
   #life: KnownLife | undefined;
   #load: LoadMode | undefined;

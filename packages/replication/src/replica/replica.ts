@@ -22,7 +22,7 @@ import { usageNoteKind } from "../usage/usage-frame.ts";
 import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals, JournalCoverage } from "./dead-journals.ts";
-import { FeedDesk } from "./feed-desk.ts";
+import { FeedCoordinator } from "./feed-coordinator.ts";
 import type { Replica, ReplicaDescription, ReplicaOptions } from "./replica-api.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 
@@ -47,7 +47,7 @@ class JournaledReplica implements Replica {
   readonly bindings: Bindings;
   readonly registry: Registry;
   readonly #options: ReplicaOptions;
-  readonly #desk: FeedDesk;
+  readonly #coordinator: FeedCoordinator;
   readonly #coverage = new JournalCoverage();
   readonly #dead: DeadJournals;
   readonly #schedule: CommitSchedule;
@@ -55,7 +55,7 @@ class JournaledReplica implements Replica {
   readonly #hybrid: HybridClock;
   #cancelUpkeep: Cancel = () => {};
   #isCutTaken = false;
-  readonly #welcome: Welcome;
+  readonly #joinCompaction: JoinCompaction;
   /** One router at a time begins another generation of the registry: the living one of the lowest id. */
   #isLowest = true;
 
@@ -70,11 +70,11 @@ class JournaledReplica implements Replica {
       limits: options.journalLimits ?? {},
       ownObserver: {
         pending: () => this.#schedule.touch(),
-        claimChanged: (target, claim) => this.#desk.claimChanged(self(), target, claim),
+        claimChanged: (target, claim) => this.#coordinator.claimChanged(self(), target, claim),
         cut: (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
       },
     });
-    this.#welcome = createWelcome(clock, () => this.#schedule.touch());
+    this.#joinCompaction = createJoinCompaction(clock, () => this.#schedule.touch());
     this.#requests = createSnapshotRequests({
       ...{ clock, scheduler },
       isLoading: (target) => this.fold.state(target)?.progress === "loading",
@@ -87,7 +87,7 @@ class JournaledReplica implements Replica {
         declarationOf: (origin, feed) => this.store.declarationOf(origin, feed),
       },
     });
-    this.#desk = new FeedDesk({ fold: this.fold, self, clock, meter });
+    this.#coordinator = new FeedCoordinator({ fold: this.fold, self, clock, meter });
     this.#schedule = createCommitSchedule({
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),
@@ -110,7 +110,7 @@ class JournaledReplica implements Replica {
     });
     this.ports = this.#createPorts();
     this.store.observe(this.#observer());
-    this.fold.onChange((target) => this.#desk.foldChanged(target));
+    this.fold.onChange((target) => this.#coordinator.foldChanged(target));
   }
 
   async start(): Promise<void> {
@@ -133,38 +133,38 @@ class JournaledReplica implements Replica {
     const reader = createFeedReader({
       ...{ key: target, clock, logger, meter, index, slots, tellAll },
       ...{ journal: this.store.own, fold: this.fold, stamp: () => this.#hybrid.now() },
-      claimsOf: () => this.#desk.claimsOf(target),
+      claimsOf: () => this.#coordinator.claimsOf(target),
       takeCutTurn: () => this.#takeCutTurn(),
       // An item goes once the last feed in it is cut: where there are too many, feeds are cut that have hardly moved, too.
-      isCutWanted: (ops) => this.#welcome.isCutWanted(ops) || (ops > 0 && this.store.own.isLong),
-      onStop: () => this.#desk.closed(target, reader),
+      isCutWanted: (ops) => this.#joinCompaction.isCutWanted(ops) || (ops > 0 && this.store.own.isLong),
+      onStop: () => this.#coordinator.closed(target, reader),
     });
-    this.#desk.opened(target, reader);
+    this.#coordinator.opened(target, reader);
     return reader;
   }
 
   claimsOf(target: string): readonly PostedClaim[] {
-    return this.#desk.claimsOf(target);
+    return this.#coordinator.claimsOf(target);
   }
 
   claimOf(target: string): PostedClaim | undefined {
-    return this.#desk.claimOf(target);
+    return this.#coordinator.claimOf(target);
   }
 
   worthOf(target: string): FeedWorth {
-    return this.#desk.worthOf(target);
+    return this.#coordinator.worthOf(target);
   }
 
   onClaims(listener: (target: string) => void): Cancel {
-    return this.#desk.onClaims(listener);
+    return this.#coordinator.onClaims(listener);
   }
 
   setMembers(members: readonly Member[]): void {
-    this.#desk.setMembers(members);
-    this.#welcome.setMembers(members);
+    this.#coordinator.setMembers(members);
+    this.#joinCompaction.setMembers(members);
     const { router } = this.store.own.origin;
     this.#isLowest = members.every(({ origin, state }) => state !== "alive" || origin.router > router);
-    this.#dead.collect((origin) => this.#desk.isLiving(origin));
+    this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
   }
 
   forgetTarget(target: string): void {
@@ -194,13 +194,13 @@ class JournaledReplica implements Replica {
 
   #commit(): void {
     this.#isCutTaken = false;
-    for (const reader of this.#desk.readers) reader.maintain();
+    for (const reader of this.#coordinator.readers) reader.maintain();
     this.placements.flush();
     this.store.own.commit();
   }
 
   #upkeep(): void {
-    this.#dead.collect((origin) => this.#desk.isLiving(origin));
+    this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
     this.registry.expire();
     this.fold.maintain();
     this.#requests.retry(loadingTargets(this.fold));
@@ -230,7 +230,7 @@ class JournaledReplica implements Replica {
         unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
       },
       statements: () =>
-        [...this.#desk.owned()].flatMap((target) => {
+        [...this.#coordinator.owned()].flatMap((target) => {
           const statement = fold.statement(target);
           return statement ? [statement] : [];
         }),
@@ -245,7 +245,7 @@ class JournaledReplica implements Replica {
       feedDeclared: (_origin, _feed, declaration) => this.fold.declare(declaration),
       claimChanged: (origin, target, claim) => {
         if (claim) this.#hybrid.observe(claim.stamp);
-        this.#desk.claimChanged(origin, target, claim);
+        this.#coordinator.claimChanged(origin, target, claim);
         // Somebody here may have to read on what nobody reads any more.
         if (!claim) this.#schedule.touch();
       },
@@ -253,14 +253,14 @@ class JournaledReplica implements Replica {
         this.#coverage.note(origin, entries, (feed) => this.store.declarationOf(origin, feed));
         this.#declareForgotten(origin, entries);
         this.fold.apply(origin, entries);
-        this.#desk.factsSeen(origin, entries, (feed) => this.store.declarationOf(origin, feed));
+        this.#coordinator.factsSeen(origin, entries, (feed) => this.store.declarationOf(origin, feed));
       },
       placements: (origin, item) =>
         this.placements.receive(origin, item, (feed) => this.store.declarationOf(origin, feed)),
       journalDropped: (origin) => {
         this.placements.journalDropped(origin);
         this.#coverage.forget(origin);
-        this.#desk.dropOrigin(origin);
+        this.#coordinator.dropOrigin(origin);
       },
     };
   }
@@ -289,8 +289,8 @@ class JournaledReplica implements Replica {
       const newest = this.fold.state(target)?.life;
       if (life && newest && lifeId(life) === lifeId(newest)) this.store.own.placingFeed({ target, life });
     }
-    for (const reader of [...this.#desk.readers]) reader.setRole("none");
-    this.#desk.dropOrigin(origin);
+    for (const reader of [...this.#coordinator.readers]) reader.setRole("none");
+    this.#coordinator.dropOrigin(origin);
   }
 }
 
@@ -300,21 +300,21 @@ function loadingTargets(fold: FactFold): readonly string[] {
 }
 
 /** Feeds with fewer changes since their last cut are not worth another. */
-export const minWelcomeOps = 256;
+export const minCompactionOps = 256;
 /** How long feeds are cut for somebody who has just come. */
-export const welcomeMs = 500;
+export const compactionMs = 500;
 
 /**
  * Makes journals short for a router that joins. It fetches the state of all targets as a snapshot and the journals besides:
  * what is in both, each feed's owner can cut away before it is sent.
  */
-export interface Welcome {
+export interface JoinCompaction {
   setMembers(members: readonly Member[]): void;
   isCutWanted(opsSinceCut: number): boolean;
 }
 
 /** @param touch called when feeds should be cut now */
-export function createWelcome(clock: Clock, touch: () => void): Welcome {
+export function createJoinCompaction(clock: Clock, touch: () => void): JoinCompaction {
   let known = new Set<string>();
   let untilMs = Number.NEGATIVE_INFINITY;
   return {
@@ -323,10 +323,10 @@ export function createWelcome(clock: Clock, touch: () => void): Welcome {
       const hasNew = [...alive].some((key) => !known.has(key));
       known = alive;
       if (!hasNew) return;
-      untilMs = clock.nowMs() + welcomeMs;
+      untilMs = clock.nowMs() + compactionMs;
       touch();
     },
-    isCutWanted: (ops) => ops >= minWelcomeOps && clock.nowMs() < untilMs,
+    isCutWanted: (ops) => ops >= minCompactionOps && clock.nowMs() < untilMs,
   };
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CutBoard, maxWaitingCuts } from "../../src/facts/cut-board.ts";
+import { CutTable, maxWaitingCuts } from "../../src/facts/cut-table.ts";
 import {
   a,
   b,
@@ -142,13 +142,13 @@ describe("cuts of which one is better than the other", () => {
   });
 
   it("wait in a bounded number, the highest ones", () => {
-    const board = new CutBoard();
-    for (let sequence = 0; sequence <= maxWaitingCuts; sequence++) board.add({ cut: cutAt(sequence, []), origin: a });
-    expect(board.count).toBe(maxWaitingCuts);
-    expect(board.take(0)).toBeUndefined();
-    expect(board.highest?.cut.sequence).toBe(maxWaitingCuts);
-    board.add({ cut: cutAt(3, [], false), origin: a });
-    expect(board.take(3)?.cut.isComplete).toBe(true);
+    const table = new CutTable();
+    for (let sequence = 0; sequence <= maxWaitingCuts; sequence++) table.add({ cut: cutAt(sequence, []), origin: a });
+    expect(table.count).toBe(maxWaitingCuts);
+    expect(table.take(0)).toBeUndefined();
+    expect(table.highest?.cut.sequence).toBe(maxWaitingCuts);
+    table.add({ cut: cutAt(3, [], false), origin: a });
+    expect(table.take(3)?.cut.isComplete).toBe(true);
   });
 });
 

@@ -1,14 +1,14 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { ClaimBoard } from "../../src/replica/feed-desk.ts";
+import { ClaimTable } from "../../src/replica/feed-coordinator.ts";
 import { claimOf, originOf } from "../documents/journal-fixtures.ts";
 
 const everybody = () => true;
 
 /** The router whose claim holds, as a text. */
-function holderOf(board: ClaimBoard, target: string, counts: (origin: Origin) => boolean = everybody): string | null {
-  const held = board.holder(target, counts);
+function holderOf(table: ClaimTable, target: string, counts: (origin: Origin) => boolean = everybody): string | null {
+  const held = table.holder(target, counts);
   return held ? originKey(held.origin) : null;
 }
 
@@ -58,62 +58,62 @@ describe("the claim that holds", () => {
       ],
     ],
   ])("%s", (_what, holder, posted) => {
-    const board = new ClaimBoard();
-    for (const [origin, stamp] of posted) board.set(origin, "engine", claimOf("engine", stamp));
-    expect(holderOf(board, "engine")).toBe(holder);
+    const table = new ClaimTable();
+    for (const [origin, stamp] of posted) table.set(origin, "engine", claimOf("engine", stamp));
+    expect(holderOf(table, "engine")).toBe(holder);
   });
 
   test("is chosen among those that count, and is none where none counts", () => {
-    const board = new ClaimBoard();
+    const table = new ClaimTable();
     for (const [router, stamp] of [
       ["a", 1],
       ["b", 2],
       ["c", 3],
     ] as const) {
-      board.set(originOf(router), "engine", claimOf("engine", stamp));
+      table.set(originOf(router), "engine", claimOf("engine", stamp));
     }
-    expect(holderOf(board, "engine", ({ router }) => router !== "c")).toBe("b@1");
-    expect(holderOf(board, "engine", ({ router }) => router === "a")).toBe("a@1");
-    expect(holderOf(board, "engine", () => false)).toBeNull();
-    expect(holderOf(board, "other")).toBeNull();
+    expect(holderOf(table, "engine", ({ router }) => router !== "c")).toBe("b@1");
+    expect(holderOf(table, "engine", ({ router }) => router === "a")).toBe("a@1");
+    expect(holderOf(table, "engine", () => false)).toBeNull();
+    expect(holderOf(table, "other")).toBeNull();
   });
 });
 
 test("a withdrawn claim is gone, and with the last one its target", () => {
-  const board = new ClaimBoard();
-  board.set(originOf("a"), "engine", claimOf("engine", 1));
-  board.set(originOf("b"), "engine", claimOf("engine", 2));
-  board.set(originOf("b"), "engine", undefined);
-  expect(board.of("engine").map(({ claim }) => claim.stamp)).toEqual([1]);
-  board.set(originOf("a"), "engine", undefined);
-  expect([board.of("engine"), [...board.targets()]]).toEqual([[], []]);
+  const table = new ClaimTable();
+  table.set(originOf("a"), "engine", claimOf("engine", 1));
+  table.set(originOf("b"), "engine", claimOf("engine", 2));
+  table.set(originOf("b"), "engine", undefined);
+  expect(table.of("engine").map(({ claim }) => claim.stamp)).toEqual([1]);
+  table.set(originOf("a"), "engine", undefined);
+  expect([table.of("engine"), [...table.targets()]]).toEqual([[], []]);
 });
 
 test("withdrawing what was never claimed changes nothing", () => {
-  const board = new ClaimBoard();
-  board.set(originOf("a"), "engine", undefined);
-  expect([...board.targets()]).toEqual([]);
-  board.set(originOf("a"), "engine", claimOf("engine"));
-  board.set(originOf("a", 2), "engine", undefined);
-  expect(board.of("engine")).toHaveLength(1);
+  const table = new ClaimTable();
+  table.set(originOf("a"), "engine", undefined);
+  expect([...table.targets()]).toEqual([]);
+  table.set(originOf("a"), "engine", claimOf("engine"));
+  table.set(originOf("a", 2), "engine", undefined);
+  expect(table.of("engine")).toHaveLength(1);
 });
 
 test("dropping an origin tells its targets, and leaves other lives of the same router alone", () => {
-  const board = new ClaimBoard();
-  for (const target of ["x", "y", "z"]) board.set(originOf("a", 1), target, claimOf(target, 1));
-  board.set(originOf("a", 2), "x", claimOf("x", 2));
-  board.set(originOf("b"), "y", claimOf("y", 3));
-  expect([...board.dropOrigin(originOf("a", 1))].sort()).toEqual(["x", "y", "z"]);
-  expect([...board.targets()].sort()).toEqual(["x", "y"]);
-  expect(holderOf(board, "x")).toBe("a@2");
-  expect(board.dropOrigin(originOf("a", 1))).toEqual([]);
+  const table = new ClaimTable();
+  for (const target of ["x", "y", "z"]) table.set(originOf("a", 1), target, claimOf(target, 1));
+  table.set(originOf("a", 2), "x", claimOf("x", 2));
+  table.set(originOf("b"), "y", claimOf("y", 3));
+  expect([...table.dropOrigin(originOf("a", 1))].sort()).toEqual(["x", "y", "z"]);
+  expect([...table.targets()].sort()).toEqual(["x", "y"]);
+  expect(holderOf(table, "x")).toBe("a@2");
+  expect(table.dropOrigin(originOf("a", 1))).toEqual([]);
 });
 
 test.each([1, 2, 3, 4, 5, 6])(
   "any sequence of claims, withdrawals and drops is what a plain list says, seed %i",
   (seed) => {
     const random = createSeededRandom(seed);
-    const board = new ClaimBoard();
+    const table = new ClaimTable();
     let plain: { origin: Origin; target: string; stamp: number }[] = [];
     const routers = Array.from({ length: 6 }, (_, number) => originOf(`r${number % 4}`, 1 + (number >> 2)));
     for (let step = 0; step < 400; step++) {
@@ -121,12 +121,12 @@ test.each([1, 2, 3, 4, 5, 6])(
       const target = `t${random.integer(5)}`;
       const key = originKey(origin);
       if (random.integer(12) === 0) {
-        board.dropOrigin(origin);
+        table.dropOrigin(origin);
         plain = plain.filter((each) => originKey(each.origin) !== key);
       } else {
         const stamp = random.integer(8);
         const isClaim = random.integer(3) > 0;
-        board.set(origin, target, isClaim ? claimOf(target, stamp) : undefined);
+        table.set(origin, target, isClaim ? claimOf(target, stamp) : undefined);
         plain = plain.filter((each) => originKey(each.origin) !== key || each.target !== target);
         if (isClaim) plain.push({ origin, target, stamp });
       }
@@ -134,9 +134,9 @@ test.each([1, 2, 3, 4, 5, 6])(
       const [best] = plain
         .filter((each) => each.target === target && living.has(originKey(each.origin)))
         .sort((one, other) => other.stamp - one.stamp || (one.origin.router < other.origin.router ? -1 : 1));
-      const held = board.holder(target, (each) => living.has(originKey(each)));
+      const held = table.holder(target, (each) => living.has(originKey(each)));
       expect([held?.claim.stamp, held?.origin.router]).toEqual([best?.stamp, best?.origin.router]);
-      expect(new Set(board.targets())).toEqual(new Set(plain.map((each) => each.target)));
+      expect(new Set(table.targets())).toEqual(new Set(plain.map((each) => each.target)));
     }
   },
 );

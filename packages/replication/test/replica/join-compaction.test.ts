@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createWelcome, minWelcomeOps, welcomeMs } from "../../src/replica/replica.ts";
+import { compactionMs, createJoinCompaction, minCompactionOps } from "../../src/replica/replica.ts";
 import type { Member } from "../../src/replica-ports.ts";
 import { chainOf, createNode, join, store, tellMembers } from "./replica-pair.ts";
 
@@ -16,25 +16,25 @@ const member = (router: string, epoch = 1, state: Member["state"] = "alive"): Me
 function rig() {
   const time = createVirtualTime();
   let touches = 0;
-  const welcome = createWelcome(time.clock, () => {
+  const compaction = createJoinCompaction(time.clock, () => {
     touches++;
   });
-  return { time, welcome, touches: () => touches };
+  return { time, compaction, touches: () => touches };
 }
 
 test("for half a second after somebody came, feeds with changes are to be cut", () => {
-  const { time, welcome, touches } = rig();
-  expect(welcome.isCutWanted(1_000_000)).toBe(false);
-  welcome.setMembers([member("b")]);
-  expect([welcome.isCutWanted(minWelcomeOps), welcome.isCutWanted(minWelcomeOps - 1), touches()]).toEqual([
+  const { time, compaction, touches } = rig();
+  expect(compaction.isCutWanted(1_000_000)).toBe(false);
+  compaction.setMembers([member("b")]);
+  expect([compaction.isCutWanted(minCompactionOps), compaction.isCutWanted(minCompactionOps - 1), touches()]).toEqual([
     true,
     false,
     1,
   ]);
-  time.advance(welcomeMs - 1);
-  expect(welcome.isCutWanted(minWelcomeOps)).toBe(true);
+  time.advance(compactionMs - 1);
+  expect(compaction.isCutWanted(minCompactionOps)).toBe(true);
   time.advance(1);
-  expect(welcome.isCutWanted(minWelcomeOps)).toBe(false);
+  expect(compaction.isCutWanted(minCompactionOps)).toBe(false);
 });
 
 test.each<[string, readonly Member[], number]>([
@@ -44,9 +44,9 @@ test.each<[string, readonly Member[], number]>([
   ["another one", [member("b"), member("c")], 2],
   ["a later life of the same router", [member("b", 2)], 2],
 ])("after a member, %s", (_, then, touched) => {
-  const { welcome, touches } = rig();
-  welcome.setMembers([member("b")]);
-  welcome.setMembers(then);
+  const { compaction, touches } = rig();
+  compaction.setMembers([member("b")]);
+  compaction.setMembers(then);
   expect(touches()).toBe(touched);
 });
 

@@ -8,7 +8,7 @@ import { type Origin, originKey } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
 
 /** The claims of all journals, by target. */
-export class ClaimBoard {
+export class ClaimTable {
   readonly #byTarget = new Map<string, Map<string, PostedClaim>>();
 
   set(origin: Origin, target: string, claim: FeedClaim | undefined): void {
@@ -48,7 +48,7 @@ export class ClaimBoard {
   }
 }
 
-export interface FeedDeskOptions {
+export interface FeedCoordinatorOptions {
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
   readonly clock: Clock;
@@ -56,16 +56,16 @@ export interface FeedDeskOptions {
 }
 
 /** Who reads which target's events, and what the facts of a target are worth for it. */
-export class FeedDesk {
-  readonly #options: FeedDeskOptions;
-  readonly #board = new ClaimBoard();
+export class FeedCoordinator {
+  readonly #options: FeedCoordinatorOptions;
+  readonly #table = new ClaimTable();
   readonly #readers = new Map<string, FeedReader>();
   readonly #listeners = new Set<(target: string) => void>();
   readonly #refusedClaims: CounterSeries;
   /** Keys of the origins of living routers, this one's included. */
   #living: ReadonlySet<string> = new Set();
 
-  constructor(options: FeedDeskOptions) {
+  constructor(options: FeedCoordinatorOptions) {
     this.#options = options;
     const refused = options.meter.counter({
       name: "espalier_feed_claims_refused_total",
@@ -82,7 +82,7 @@ export class FeedDesk {
   setMembers(members: readonly Member[]): void {
     const living = members.filter(({ state }) => state === "alive" || state === "suspect");
     this.#living = new Set(living.map(({ origin }) => originKey(origin)));
-    for (const target of this.#board.targets()) this.#tell(target);
+    for (const target of this.#table.targets()) this.#tell(target);
   }
 
   opened(target: string, reader: FeedReader): void {
@@ -106,7 +106,7 @@ export class FeedDesk {
   claimChanged(origin: Origin, target: string, posted: FeedClaim | undefined): void {
     const claim = posted && canBeOutbid(posted, this.#options.clock.wallMs()) ? posted : undefined;
     if (posted && !claim) this.#refusedClaims.add();
-    this.#board.set(origin, target, claim);
+    this.#table.set(origin, target, claim);
     if (claim) this.#readers.get(target)?.claimSeen(origin, claim);
     this.#tell(target);
   }
@@ -132,7 +132,7 @@ export class FeedDesk {
   }
 
   dropOrigin(origin: Origin): void {
-    for (const target of this.#board.dropOrigin(origin)) this.#tell(target);
+    for (const target of this.#table.dropOrigin(origin)) this.#tell(target);
   }
 
   foldChanged(target: string): void {
@@ -141,12 +141,12 @@ export class FeedDesk {
   }
 
   claimsOf(target: string): readonly PostedClaim[] {
-    return this.#board.of(target);
+    return this.#table.of(target);
   }
 
   /** The claim that holds among those of living routers. */
   claimOf(target: string): PostedClaim | undefined {
-    return this.#board.holder(target, (origin) => this.isLiving(origin));
+    return this.#table.holder(target, (origin) => this.isLiving(origin));
   }
 
   /**
@@ -157,7 +157,7 @@ export class FeedDesk {
     const state = this.#options.fold.state(target);
     const held = this.claimOf(target);
     if (state?.progress === "loading") return "void";
-    const worth = held?.claim.worth ?? this.#board.holder(target, () => true)?.claim.worth ?? "none";
+    const worth = held?.claim.worth ?? this.#table.holder(target, () => true)?.claim.worth ?? "none";
     if (worth !== "complete" || (held && state?.isComplete && state.progress === "current")) return worth;
     return held && state?.last === undefined ? worth : "partial";
   }

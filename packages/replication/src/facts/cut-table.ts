@@ -18,7 +18,7 @@ function outranks(one: StatedCut, other: StatedCut): boolean {
 }
 
 /** Cuts that a target has not reached, by sequence, the best one for each. */
-export class CutBoard {
+export class CutTable {
   #cuts: StatedCut[] = [];
 
   get count(): number {

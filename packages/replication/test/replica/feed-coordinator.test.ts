@@ -6,7 +6,7 @@ import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { FeedClaim, FeedWorth } from "../../src/feeds/feed-claim.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { FeedDesk } from "../../src/replica/feed-desk.ts";
+import { FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
 import type { Member } from "../../src/replica-ports.ts";
 import { claimOf, cut, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
 
@@ -36,20 +36,20 @@ function readerOf(told: string[], role: FeedReader["role"] = "owner"): FeedReade
 function deskOf() {
   const states = new Map<string, FoldState>();
   const told: string[] = [];
-  const desk = new FeedDesk({
+  const coordinator = new FeedCoordinator({
     ...{ fold: { state: (target) => states.get(target) }, self: () => self },
     ...{ clock: createVirtualTime().clock, meter: silentMeter },
   });
-  desk.onClaims((target) => told.push(target));
+  coordinator.onClaims((target) => told.push(target));
   return {
-    desk,
+    coordinator,
     told,
     folded(state: Partial<FoldState>, target = "engine") {
       const empty = { target, life: undefined, last: undefined, isComplete: false, progress: "current" } as const;
       states.set(target, { ...empty, ...state });
     },
     claim(origin: Origin, worth: FeedWorth, stamp = 1, target = "engine") {
-      desk.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
+      coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
     },
   };
 }
@@ -61,28 +61,25 @@ describe("who lives", () => {
     ["down", false],
     ["left", false],
   ])("a member that is %s: %s", (state, isLiving) => {
-    const { desk } = deskOf();
-    desk.setMembers([member(originOf("a"), state)]);
-    expect(desk.isLiving(originOf("a"))).toBe(isLiving);
+    const { coordinator } = deskOf();
+    coordinator.setMembers([member(originOf("a"), state)]);
+    expect(coordinator.isLiving(originOf("a"))).toBe(isLiving);
   });
 
   test("this router does in this life only, whoever says what of it; others do in the life that is told", () => {
-    const { desk } = deskOf();
-    expect(desk.isLiving(self)).toBe(true);
-    desk.setMembers([member(originOf("a", 2)), member(self, "down")]);
-    expect([self, originOf("self", 2), originOf("a", 2), originOf("a", 1)].map((each) => desk.isLiving(each))).toEqual([
-      true,
-      false,
-      true,
-      false,
-    ]);
+    const { coordinator } = deskOf();
+    expect(coordinator.isLiving(self)).toBe(true);
+    coordinator.setMembers([member(originOf("a", 2)), member(self, "down")]);
+    expect(
+      [self, originOf("self", 2), originOf("a", 2), originOf("a", 1)].map((each) => coordinator.isLiving(each)),
+    ).toEqual([true, false, true, false]);
   });
 
   test("who is not told of any more is gone", () => {
-    const { desk } = deskOf();
-    desk.setMembers([member(originOf("a"))]);
-    desk.setMembers([]);
-    expect(desk.isLiving(originOf("a"))).toBe(false);
+    const { coordinator } = deskOf();
+    coordinator.setMembers([member(originOf("a"))]);
+    coordinator.setMembers([]);
+    expect(coordinator.isLiving(originOf("a"))).toBe(false);
   });
 });
 
@@ -107,9 +104,9 @@ describe("what facts are worth", () => {
   ])("%s: %s", (_what, worth, { claimed, isAlive = true, state }) => {
     const rig = deskOf();
     if (claimed) rig.claim(originOf("a"), claimed);
-    rig.desk.setMembers(isAlive ? [member(originOf("a"))] : []);
+    rig.coordinator.setMembers(isAlive ? [member(originOf("a"))] : []);
     if (state) rig.folded(state);
-    expect(rig.desk.worthOf("engine")).toBe(worth);
+    expect(rig.coordinator.worthOf("engine")).toBe(worth);
   });
 
   test("a living router's claim goes before a dead one's later claim", () => {
@@ -117,17 +114,20 @@ describe("what facts are worth", () => {
     rig.claim(originOf("a"), "partial", 1);
     rig.claim(originOf("b"), "void", 9);
     rig.folded(current);
-    rig.desk.setMembers([member(originOf("a"))]);
-    expect([rig.desk.worthOf("engine"), rig.desk.claimOf("engine")?.origin.router]).toEqual(["partial", "a"]);
-    rig.desk.setMembers([]);
-    expect([rig.desk.worthOf("engine"), rig.desk.claimOf("engine")]).toEqual(["void", undefined]);
+    rig.coordinator.setMembers([member(originOf("a"))]);
+    expect([rig.coordinator.worthOf("engine"), rig.coordinator.claimOf("engine")?.origin.router]).toEqual([
+      "partial",
+      "a",
+    ]);
+    rig.coordinator.setMembers([]);
+    expect([rig.coordinator.worthOf("engine"), rig.coordinator.claimOf("engine")]).toEqual(["void", undefined]);
   });
 
   test("the own claim counts without any members", () => {
     const rig = deskOf();
     rig.claim(self, "complete");
     rig.folded(current);
-    expect(rig.desk.worthOf("engine")).toBe("complete");
+    expect(rig.coordinator.worthOf("engine")).toBe("complete");
   });
 });
 
@@ -136,21 +136,21 @@ describe("listeners", () => {
     const rig = deskOf();
     rig.claim(originOf("a"), "complete", 1, "x");
     rig.claim(originOf("b"), "complete", 1, "y");
-    rig.desk.claimChanged(originOf("a"), "x", undefined);
+    rig.coordinator.claimChanged(originOf("a"), "x", undefined);
     expect(rig.told.splice(0)).toEqual(["x", "y", "x"]);
-    rig.desk.setMembers([]);
+    rig.coordinator.setMembers([]);
     expect(rig.told.splice(0)).toEqual(["y"]);
-    rig.desk.foldChanged("z");
-    rig.desk.dropOrigin(originOf("a"));
-    rig.desk.dropOrigin(originOf("b"));
+    rig.coordinator.foldChanged("z");
+    rig.coordinator.dropOrigin(originOf("a"));
+    rig.coordinator.dropOrigin(originOf("b"));
     expect(rig.told).toEqual(["z", "y"]);
-    expect(rig.desk.claimsOf("y")).toEqual([]);
+    expect(rig.coordinator.claimsOf("y")).toEqual([]);
   });
 
   test("those that have left hear nothing", () => {
     const rig = deskOf();
     const heard: string[] = [];
-    rig.desk.onClaims((target) => heard.push(target))();
+    rig.coordinator.onClaims((target) => heard.push(target))();
     rig.claim(originOf("a"), "complete");
     expect([heard, rig.told]).toEqual([[], ["engine"]]);
   });
@@ -160,23 +160,23 @@ describe("readers", () => {
   test("hear of others' claims on their target and of its fold, and of nothing else", () => {
     const rig = deskOf();
     const told: string[] = [];
-    rig.desk.opened("engine", readerOf(told));
+    rig.coordinator.opened("engine", readerOf(told));
     rig.claim(originOf("a"), "complete", 5);
     rig.claim(originOf("a"), "complete", 6, "other");
-    rig.desk.claimChanged(originOf("a"), "engine", undefined);
-    rig.desk.foldChanged("engine");
-    rig.desk.foldChanged("other");
+    rig.coordinator.claimChanged(originOf("a"), "engine", undefined);
+    rig.coordinator.foldChanged("engine");
+    rig.coordinator.foldChanged("other");
     expect(told).toEqual(["claim a 5", "fold"]);
   });
 
   test("hear of facts of their target by life, all entries of a feed together", () => {
     const rig = deskOf();
     const [engine, other]: [string[], string[]] = [[], []];
-    rig.desk.opened("engine", readerOf(engine));
-    rig.desk.opened("other", readerOf(other));
+    rig.coordinator.opened("engine", readerOf(engine));
+    rig.coordinator.opened("other", readerOf(other));
     const declarations = [feedOf("engine", 0), feedOf("other", 0), feedOf("engine", 50), feedOf("nobody", 0)];
     const entries: FactEntry[] = [record(0, 1), record(1, 1), record(2, 51), record(0, 2), record(3, 7), record(9, 8)];
-    rig.desk.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
+    rig.coordinator.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
     expect(engine).toEqual(["a 0 record 0.1,record 0.2", "a 50 record 2.51"]);
     expect(other).toEqual(["a 0 record 1.1,cut 1.1"]);
   });
@@ -184,26 +184,26 @@ describe("readers", () => {
   test("hear nothing of facts in a feed without a life", () => {
     const rig = deskOf();
     const told: string[] = [];
-    rig.desk.opened("engine", readerOf(told));
-    rig.desk.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
+    rig.coordinator.opened("engine", readerOf(told));
+    rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
     expect(told).toEqual([]);
   });
 
   test("of a target the one that was opened last holds, and only its own end ends it", () => {
-    const { desk } = deskOf();
+    const { coordinator } = deskOf();
     const [first, second] = [readerOf([]), readerOf([])];
-    desk.opened("engine", first);
-    desk.opened("engine", second);
-    desk.closed("engine", first);
-    expect([...desk.readers]).toEqual([second]);
-    desk.closed("engine", second);
-    expect([...desk.readers]).toEqual([]);
+    coordinator.opened("engine", first);
+    coordinator.opened("engine", second);
+    coordinator.closed("engine", first);
+    expect([...coordinator.readers]).toEqual([second]);
+    coordinator.closed("engine", second);
+    expect([...coordinator.readers]).toEqual([]);
   });
 
   test("own the targets of which they are owners", () => {
-    const { desk } = deskOf();
-    for (const role of ["owner", "backup", "none"] as const) desk.opened(role, readerOf([], role));
-    expect([...desk.owned()]).toEqual(["owner"]);
+    const { coordinator } = deskOf();
+    for (const role of ["owner", "backup", "none"] as const) coordinator.opened(role, readerOf([], role));
+    expect([...coordinator.owned()]).toEqual(["owner"]);
   });
 });
 
@@ -211,13 +211,13 @@ test("claims of one router in two lives are two claims", () => {
   const rig = deskOf();
   rig.claim(originOf("a", 1), "complete", 9);
   rig.claim(originOf("a", 2), "partial", 5);
-  const claims = rig.desk.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["worth"]] => {
+  const claims = rig.coordinator.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["worth"]] => {
     return [originKey(origin), claim.worth];
   });
   expect(claims).toEqual([
     ["a@1", "complete"],
     ["a@2", "partial"],
   ]);
-  rig.desk.setMembers([member(originOf("a", 2))]);
-  expect(rig.desk.claimOf("engine")?.claim.worth).toBe("partial");
+  rig.coordinator.setMembers([member(originOf("a", 2))]);
+  expect(rig.coordinator.claimOf("engine")?.claim.worth).toBe("partial");
 });

@@ -11,5 +11,5 @@ export { createRedisBackend } from "./redis/redis-backend.ts";
 export type { FoundSeeds } from "./seeds/seeds.ts";
 export type { MutualTls } from "./transport/ws-transport.ts";
 export { createWsTransport } from "./transport/ws-transport.ts";
-export type { ServedDocuments } from "./y-websocket/document-reader.ts";
+export type { ServedDocuments } from "./y-websocket/y-websocket-endpoint.ts";
 export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

@@ -4,15 +4,15 @@ import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-transfer.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
-import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../src/redis/control-message.ts";
-import {
-  decodeBlobHeader,
-  decodeStreamEntry,
-  encodeBlobHeader,
-  encodeStreamEntry,
-} from "../src/redis/journal-codec.ts";
+import { decodeBlobHeader, decodeStreamEntry, encodeBlobHeader, encodeStreamEntry } from "../src/redis/blob.ts";
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
-import { decodeLoadEnvelope, encodeLoadEnvelope } from "../src/redis/message-channels.ts";
+import {
+  type ControlMessage,
+  decodeControlMessage,
+  decodeLoadEnvelope,
+  encodeControlMessage,
+  encodeLoadEnvelope,
+} from "../src/redis/message-channels.ts";
 import {
   decodeGoodbye,
   decodeHello,
@@ -26,8 +26,7 @@ import {
   provedSecret,
 } from "../src/wire/handshake-frames.ts";
 import { channelOf, decodeCredit, encodeCredit, encodeData } from "../src/wire/link-frames.ts";
-import { readClientMessage } from "../src/y-websocket/document-reader.ts";
-import { readDocumentRequest } from "../src/y-websocket/y-websocket-endpoint.ts";
+import { readClientMessage, readDocumentRequest } from "../src/y-websocket/y-websocket-endpoint.ts";
 
 const origin = { router: asRouterId("r\u00e4uter-1"), epoch: 1_700_000_000_000 };
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);

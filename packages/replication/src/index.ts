@@ -3,20 +3,17 @@
  * that keeps the prefix index equal to the journals. Nothing here opens a socket.
  */
 export type {
+  ApplyOutcome,
+  DocumentState,
+  DocumentUpdate,
   FeedDeclaration,
   JournalObserver,
   JournalStats,
   JournalStore,
   JournalWriter,
+  ReplicatedDocuments,
 } from "./documents/journal.ts";
 export { DocumentFullError } from "./documents/journal-store.ts";
-export type {
-  ApplyOutcome,
-  DocumentState,
-  DocumentUpdate,
-  ReplicatedDocuments,
-} from "./documents/replicated-documents.ts";
-export type { CutEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-entry.ts";
 export type {
   FactFold,
   FoldImport,
@@ -25,11 +22,12 @@ export type {
   FoldStatement,
   ReloadReason,
 } from "./facts/fact-fold.ts";
+export type { CutEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
 export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
 export { type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";
-export { createFeedReaderMeters } from "./feeds/feed-reader-meters.ts";
+export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export type { PlaneOptions } from "./leased/leased-plane.ts";
 export type { PlaneExchange } from "./leased/plane-exchange.ts";
 export type { LoadGauge } from "./load/load-gauge.ts";

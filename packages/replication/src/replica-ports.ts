@@ -1,5 +1,5 @@
 import type { RouterId } from "@espalier/common";
-import type { ReplicatedDocuments } from "./documents/replicated-documents.ts";
+import type { ReplicatedDocuments } from "./documents/journal.ts";
 import type { FoldStatement } from "./facts/fact-fold.ts";
 import type { PlaneExchange } from "./leased/plane-exchange.ts";
 import type { LoadExchange } from "./load/load-plane.ts";

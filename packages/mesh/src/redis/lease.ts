@@ -1,10 +1,8 @@
 import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/common";
 import type { Origin, ReplicaPorts } from "@espalier/replication";
-import { pause } from "./pause.ts";
 import type { RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
-import { textOf } from "./redis-reply.ts";
-import type { RedisSession } from "./redis-session.ts";
+import { pause, type RedisSession, textOf } from "./redis-session.ts";
 
 /** What a router says of itself in its lease. */
 export interface Lease {

@@ -1,12 +1,17 @@
 import type { Cancel, GaugeSeries } from "@espalier/common";
 import { type Member, type Origin, originKey } from "@espalier/replication";
 import type { Backend, BackendDescription } from "../exchange/backend.ts";
-import type { ControlMessage } from "./control-message.ts";
-import { describeRedis, TrafficMeter } from "./describe-redis.ts";
 import type { DirectoryView } from "./directory.ts";
-import { joinThrough } from "./join.ts";
+import type { ControlMessage } from "./message-channels.ts";
 import { defaultRedisLimits, type RedisLimits } from "./redis-limits.ts";
-import { makeRedisParts, type RedisBackendOptions, type RedisParts } from "./redis-parts.ts";
+import {
+  describeRedis,
+  joinThrough,
+  makeRedisParts,
+  type RedisBackendOptions,
+  type RedisParts,
+  TrafficMeter,
+} from "./redis-parts.ts";
 import type { RedisSession } from "./redis-session.ts";
 
 /** After somebody came, left or moved, the others look again so soon. */

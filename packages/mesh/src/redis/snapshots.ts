@@ -7,13 +7,10 @@ import {
   type SnapshotSink,
   type SnapshotSource,
 } from "@espalier/replication";
-import type { ControlMessage } from "./control-message.ts";
-import { pause } from "./pause.ts";
-import type { CountIncident } from "./redis-incidents.ts";
-import type { RedisKeys } from "./redis-keys.ts";
+import type { ControlMessage } from "./message-channels.ts";
+import type { CountIncident, RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
-import { listOf, type RedisReply } from "./redis-reply.ts";
-import type { RedisSession } from "./redis-session.ts";
+import { listOf, pause, type RedisReply, type RedisSession } from "./redis-session.ts";
 
 /** First byte of what lies in the list of a snapshot. */
 const snapshotMarks = { frame: 0, end: 1 } as const;

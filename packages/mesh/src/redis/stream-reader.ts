@@ -1,13 +1,10 @@
 import { type Cancel, type Clock, EspalierError, type Logger, type Scheduler } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
-import { readBlob } from "./blob.ts";
+import { decodeStreamEntry, readBlob } from "./blob.ts";
 import type { Placed } from "./directory.ts";
-import { decodeStreamEntry } from "./journal-codec.ts";
-import type { CountIncident } from "./redis-incidents.ts";
-import type { RedisKeys } from "./redis-keys.ts";
+import type { CountIncident, RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
-import { isWrongType, listOf, pairsOf, type RedisReply, textOf } from "./redis-reply.ts";
-import type { RedisSession } from "./redis-session.ts";
+import { isWrongType, listOf, pairsOf, type RedisReply, type RedisSession, textOf } from "./redis-session.ts";
 
 /** A blob is read again for the sake of a hole at most this often. */
 const reloadIntervalMs = 1_000;

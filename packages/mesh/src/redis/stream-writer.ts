@@ -1,13 +1,9 @@
 import type { Cancel, Clock, Logger, Scheduler } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
-import { writeBlob } from "./blob.ts";
-import { encodeStreamEntry } from "./journal-codec.ts";
-import { pause } from "./pause.ts";
-import type { CountIncident } from "./redis-incidents.ts";
-import type { RedisKeys } from "./redis-keys.ts";
+import { encodeStreamEntry, writeBlob } from "./blob.ts";
+import type { CountIncident, RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
-import { isWrongType } from "./redis-reply.ts";
-import type { RedisSession } from "./redis-session.ts";
+import { isWrongType, pause, type RedisSession } from "./redis-session.ts";
 
 /** Entries that are on their way to Redis at the same time. */
 const maxInFlight = 64;

@@ -1,7 +1,6 @@
 import type { VirtualTime } from "@espalier/testing";
 import { releaseScript, renewScript } from "../../src/redis/lease.ts";
-import type { RedisReply } from "../../src/redis/redis-reply.ts";
-import type { RedisArgument, RedisSession } from "../../src/redis/redis-session.ts";
+import type { RedisArgument, RedisReply, RedisSession } from "../../src/redis/redis-session.ts";
 
 type StreamItem = readonly [string, readonly Buffer[]];
 

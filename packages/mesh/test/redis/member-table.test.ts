@@ -2,8 +2,8 @@ import { asRouterId } from "@espalier/common";
 import { originKey } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { MemberTable } from "../../src/redis/directory.ts";
 import type { Lease } from "../../src/redis/lease.ts";
-import { MemberTable } from "../../src/redis/member-table.ts";
 import { defaultRedisLimits } from "../../src/redis/redis-limits.ts";
 
 function makeTable(limits = defaultRedisLimits) {

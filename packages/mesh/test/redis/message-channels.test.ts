@@ -1,6 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { type ControlMessage, encodeControlMessage } from "../../src/redis/control-message.ts";
-import { encodeLoadEnvelope, MessageChannels } from "../../src/redis/message-channels.ts";
+import {
+  type ControlMessage,
+  encodeControlMessage,
+  encodeLoadEnvelope,
+  MessageChannels,
+} from "../../src/redis/message-channels.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { keys, makeRedis, makeShared } from "./part-rig.ts";

@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import type { Origin } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { RedisIncident } from "../../src/redis/redis-incidents.ts";
-import { createRedisKeys } from "../../src/redis/redis-keys.ts";
+import { createRedisKeys, type RedisIncident } from "../../src/redis/redis-keys.ts";
 import { defaultRedisLimits, type RedisLimits } from "../../src/redis/redis-limits.ts";
 import { StreamReader } from "../../src/redis/stream-reader.ts";
 import { StreamWriter } from "../../src/redis/stream-writer.ts";

@@ -1,9 +1,14 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { type ControlMessage, decodeControlMessage, encodeControlMessage } from "../../src/redis/control-message.ts";
-import { decodeStreamEntry, encodeStreamEntry } from "../../src/redis/journal-codec.ts";
+import { decodeStreamEntry, encodeStreamEntry } from "../../src/redis/blob.ts";
 import { decodeLease, encodeLease } from "../../src/redis/lease.ts";
-import { decodeLoadEnvelope, encodeLoadEnvelope } from "../../src/redis/message-channels.ts";
+import {
+  type ControlMessage,
+  decodeControlMessage,
+  decodeLoadEnvelope,
+  encodeControlMessage,
+  encodeLoadEnvelope,
+} from "../../src/redis/message-channels.ts";
 
 const from = { router: asRouterId("r\u00e4uter-1"), epoch: 1_700_000_000_000 };
 const maxBytes = 100_000;

@@ -1,11 +1,9 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { TrafficMeter } from "../../src/redis/describe-redis.ts";
-import { JoinWatch } from "../../src/redis/join.ts";
 import { createRedisKeys } from "../../src/redis/redis-keys.ts";
 import { defaultRedisLimits } from "../../src/redis/redis-limits.ts";
-import { isWrongType, listOf, pairsOf, textOf } from "../../src/redis/redis-reply.ts";
-import { checkRedisUrl } from "../../src/redis/redis-session.ts";
+import { JoinWatch, TrafficMeter } from "../../src/redis/redis-parts.ts";
+import { checkRedisUrl, isWrongType, listOf, pairsOf, textOf } from "../../src/redis/redis-session.ts";
 import { FakeReplica } from "./fake-replica.ts";
 
 const origin = (id: string, epoch = 1) => new FakeReplica(id, epoch).origin;

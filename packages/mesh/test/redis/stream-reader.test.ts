@@ -1,6 +1,6 @@
 import { ByteWriter } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { encodeStreamEntry } from "../../src/redis/journal-codec.ts";
+import { encodeStreamEntry } from "../../src/redis/blob.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
 import { announced, keys, makeReader, makeRedis, makeWriter, writeMany } from "./part-rig.ts";
 

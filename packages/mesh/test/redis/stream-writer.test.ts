@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { encodeStreamEntry } from "../../src/redis/journal-codec.ts";
+import { encodeStreamEntry } from "../../src/redis/blob.ts";
 import { keys, makeRedis, makeWriter, writeMany } from "./part-rig.ts";
 
 const settled = 20;

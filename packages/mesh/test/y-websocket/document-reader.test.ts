@@ -11,7 +11,7 @@ import {
   syncedMessage,
   updateMessage,
   type YWebsocketLimits,
-} from "../../src/y-websocket/document-reader.ts";
+} from "../../src/y-websocket/y-websocket-endpoint.ts";
 
 /** A socket that keeps what is sent until the test lets it leave. */
 class HeldSocket extends EventEmitter {

@@ -5,8 +5,12 @@ import { type Scheduler, silentLogger, systemScheduler } from "@espalier/common"
 import type { DocumentUpdate } from "@espalier/replication";
 import { WebSocket } from "ws";
 import * as Y from "yjs";
-import type { ServedDocuments, YWebsocketLimits } from "../../src/y-websocket/document-reader.ts";
-import { createYWebsocketEndpoint, type YWebsocketEndpoint } from "../../src/y-websocket/y-websocket-endpoint.ts";
+import {
+  createYWebsocketEndpoint,
+  type ServedDocuments,
+  type YWebsocketEndpoint,
+  type YWebsocketLimits,
+} from "../../src/y-websocket/y-websocket-endpoint.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 
 /** Documents in memory, served in pieces of one item each, as a journal would be. */

@@ -4,8 +4,11 @@ import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { WebsocketProvider } from "y-websocket";
 import * as Y from "yjs";
-import { readClientMessage } from "../../src/y-websocket/document-reader.ts";
-import { maxDocumentNameLength, readDocumentRequest } from "../../src/y-websocket/y-websocket-endpoint.ts";
+import {
+  maxDocumentNameLength,
+  readClientMessage,
+  readDocumentRequest,
+} from "../../src/y-websocket/y-websocket-endpoint.ts";
 import { createMemoryDocuments, type EndpointRig, type EndpointRigOptions, startEndpoint } from "./rig.ts";
 
 const journal = "journal/default/r1/17";

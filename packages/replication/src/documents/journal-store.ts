@@ -1,11 +1,12 @@
 import { type Cancel, type Clock, EspalierError } from "@espalier/common";
 import { type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
-import type { FactEntry } from "../facts/fact-entry.ts";
-import { readFactItem } from "../facts/fact-item.ts";
+import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
-import { diffJournal, readStateVector } from "./document-diff.ts";
 import type {
+  ApplyOutcome,
+  DocumentState,
+  DocumentUpdate,
   FeedDeclaration,
   JournalObserver,
   JournalStats,
@@ -13,13 +14,11 @@ import type {
   JournalWriter,
   OwnJournalObserver,
 } from "./journal.ts";
-import { JournalDocument } from "./journal-document.ts";
-import { itemKind } from "./journal-log.ts";
-import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-name.ts";
+import { diffJournal, JournalDocument, readStateVector } from "./journal-document.ts";
+import { itemKind, journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
 import { OwnJournal } from "./own-journal.ts";
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
-import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
 import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
 
 /** Bounds of a journal store. Beyond them an update is refused, and nothing of it applied. */

@@ -1,9 +1,8 @@
 import type { Cancel } from "@espalier/common";
-import type { CutEntry, FactEntry } from "../facts/fact-entry.ts";
+import type { CutEntry, FactEntry } from "../facts/fact-item.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
-import type { ReplicatedDocuments } from "./replicated-documents.ts";
 
 /** What the numbers in a journal's items stand for: a target, in one of its lives where it has a feed. */
 export interface FeedDeclaration {
@@ -105,4 +104,63 @@ export interface JournalStore extends ReplicatedDocuments {
   claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim>;
   stats(): JournalStats;
   observe(observer: JournalObserver): Cancel;
+}
+
+/**
+ * A part of a Yjs document on its way to another replica. A journal has one writer, whose clock counts what it has
+ * written: `bytes` holds the writer's structs from clock `from` to clock `to` (exclusive), so that duplicates and gaps
+ * are seen without decoding. The registry has many writers: there both are 0, and the update is always applied.
+ */
+export interface DocumentUpdate {
+  /** Name of the document. */
+  readonly name: string;
+  readonly from: number;
+  readonly to: number;
+  /** A Yjs update, version 1. */
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * `applied`; `duplicate`: all of it was there; `gap`: something before it is missing, nothing was applied, and a diff
+ * must be asked for; `dropped`: the document was given up for good, and whoever sends it may give it up too.
+ */
+export type ApplyOutcome = "applied" | "duplicate" | "gap" | "dropped";
+
+export interface DocumentState {
+  readonly name: string;
+  /** The writer of a journal; undefined for the registry. */
+  readonly origin: Origin | undefined;
+  /** The writer's clock, as far as it is known here; 0 for the registry. */
+  readonly clock: number;
+  /** Bytes of what the document holds now, about. */
+  readonly byteLength: number;
+}
+
+/** The documents of a replica as those see them who carry them to other replicas. */
+export interface ReplicatedDocuments {
+  /** Every document, the own journal first. */
+  list(): readonly DocumentState[];
+  state(name: string): DocumentState | undefined;
+  /** State vector as y-protocols has it; of an unknown document, that of an empty one. */
+  stateVector(name: string): Uint8Array;
+  /**
+   * What somebody with this state vector lacks, in pieces of about `maxBytes` at most (never less than one item), oldest
+   * first. Each piece takes a few milliseconds at most; the document may change between two of them.
+   *
+   * @throws RangeError for a state vector that cannot be read
+   */
+  diff(name: string, stateVector: Uint8Array, maxBytes: number): Generator<DocumentUpdate, void, undefined>;
+  /**
+   * Takes an update of another replica. An unknown journal is begun.
+   *
+   * @throws EspalierError `mesh_update_refused` when it is no update, holds structs or deletions of anybody but the
+   * document's writer, or exceeds a bound. Nothing is applied then, and the link it came by should be closed.
+   */
+  apply(update: DocumentUpdate): ApplyOutcome;
+  /**
+   * Told of every update, after it was applied.
+   *
+   * @param listener `isOwn`: this replica wrote it
+   */
+  onUpdate(listener: (update: DocumentUpdate, isOwn: boolean) => void): Cancel;
 }

@@ -1,15 +1,13 @@
 import type { Clock } from "@espalier/common";
-import type { FactEntry } from "../facts/fact-entry.ts";
-import { FactItemWriter } from "../facts/fact-item.ts";
+import { type FactEntry, FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
-import type { FeedDeclaration, JournalWriter, OwnJournalObserver } from "./journal.ts";
+import type { DocumentUpdate, FeedDeclaration, JournalWriter, OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import { binaryItem, checkStatement, feedStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
-import type { DocumentUpdate } from "./replicated-documents.ts";
 import { SettledItems } from "./settled-items.ts";
 
 /** What is pending is committed by itself before it grows beyond this. */

@@ -1,4 +1,4 @@
-import type { FactEntry } from "../facts/fact-entry.ts";
+import type { FactEntry } from "../facts/fact-item.ts";
 import { itemOverheadBytes } from "./journal-document.ts";
 
 /** An item of facts in the own log. */

@@ -12,8 +12,8 @@ import {
   Item,
   type Skip,
 } from "yjs";
-import { readStateVector } from "./document-diff.ts";
-import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./replicated-documents.ts";
+import type { ApplyOutcome, DocumentState, DocumentUpdate } from "./journal.ts";
+import { readStateVector } from "./journal-document.ts";
 
 /** Documents that are attached at a time. */
 export const maxSharedDocuments = 64;

@@ -1,9 +1,7 @@
-import type { Cancel, Clock, Meter, RouterId } from "@espalier/common";
-import { silentMeter } from "@espalier/common";
+import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
-import type { FactEntry } from "./fact-entry.ts";
 import type {
   FactFold,
   FoldImport,
@@ -13,11 +11,16 @@ import type {
   FoldStatement,
   ReloadReason,
 } from "./fact-fold.ts";
-import { defaultFoldLimits, type FoldContext, type FoldLimits } from "./fold-context.ts";
-import { createFoldMeters, type FoldMeters } from "./fold-meters.ts";
+import type { FactEntry } from "./fact-item.ts";
+import {
+  createFoldMeters,
+  defaultFoldLimits,
+  type FoldContext,
+  type FoldLimits,
+  type FoldMeters,
+} from "./fold-context.ts";
 import { IndexSink } from "./index-sink.ts";
-import { type BatchMark, type Life, lifeId, never } from "./life.ts";
-import type { KnownLife } from "./life-order.ts";
+import { type BatchMark, type KnownLife, type Life, lifeId, never } from "./life.ts";
 import { exportSnapshot } from "./snapshot-export.ts";
 import { SnapshotImport } from "./snapshot-import.ts";
 import { contentOf, TargetFold } from "./target-fold.ts";

@@ -1,6 +1,6 @@
 import type { RouterId } from "@espalier/common";
 import type { Origin } from "../origin.ts";
-import type { CutEntry } from "./fact-entry.ts";
+import type { CutEntry } from "./fact-item.ts";
 
 /** Cuts of one target beyond what is folded; of more, the highest are the ones that matter. */
 export const maxWaitingCuts = 16;

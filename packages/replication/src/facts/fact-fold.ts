@@ -2,7 +2,7 @@ import type { Cancel } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
-import type { FactEntry } from "./fact-entry.ts";
+import type { FactEntry } from "./fact-item.ts";
 import type { BatchMark, Life } from "./life.ts";
 
 /** How far a target's facts are folded. */

@@ -1,6 +1,6 @@
 import type { Origin } from "../origin.ts";
 import type { CutTable, StatedCut } from "./cut-table.ts";
-import type { FactRecord } from "./fact-entry.ts";
+import type { FactRecord } from "./fact-item.ts";
 import { applyFactOps, countFactOps } from "./fact-ops.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { KeptState } from "./kept-state.ts";

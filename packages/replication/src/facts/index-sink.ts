@@ -1,6 +1,6 @@
 import { type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import type { FactOpsSink } from "./fact-ops.ts";
-import type { FoldMeters } from "./fold-meters.ts";
+import type { FoldMeters } from "./fold-context.ts";
 import type { KeptState } from "./kept-state.ts";
 
 /** Applies ops to the facts of one target of an index at a time. */

@@ -1,12 +1,11 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
 import { CutJudge, CutTable, type StatedCut } from "./cut-table.ts";
-import type { CutEntry, FactRecord, GapEntry } from "./fact-entry.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
+import type { CutEntry, FactRecord, GapEntry } from "./fact-item.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { FoldTrack } from "./fold-track.ts";
-import { type BatchMark, type FoldPoint, type Life, startOf } from "./life.ts";
-import { type KnownLife, LifeOrder } from "./life-order.ts";
+import { type BatchMark, type FoldPoint, type KnownLife, type Life, LifeOrder, startOf } from "./life.ts";
 
 /** Told that the state of the target must be fetched. */
 export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origin | undefined) => void;

@@ -1,5 +1,5 @@
 import type { Origin } from "../origin.ts";
-import type { FactRecord } from "./fact-entry.ts";
+import type { FactRecord } from "./fact-item.ts";
 import type { SharedBytes } from "./fold-context.ts";
 import type { BatchMark } from "./life.ts";
 

@@ -1,6 +1,6 @@
 import type { FoldState } from "../facts/fact-fold.ts";
 import { type BatchMark, isUnread, type Life, lifeId, unreadLifeAfter } from "../facts/life.ts";
-import { lastSequenceOf } from "./plan-takeover.ts";
+import { lastSequenceOf } from "./takeover.ts";
 
 /** Messages whose marks are remembered, to tell lives apart. */
 export const maxKnownMarks = 4_096;

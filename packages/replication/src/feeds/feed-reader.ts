@@ -1,19 +1,17 @@
 import type { Clock, Logger, Meter } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { JournalWriter } from "../documents/journal.ts";
-import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import type { FactEntry } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
 import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
 import { FeedLife } from "./feed-life.ts";
-import { checkFeedLimits, type FeedReaderLimits } from "./feed-limits.ts";
-import { FeedWriter } from "./feed-writer.ts";
-import { type KeptEntry, KeptRecords, lastMessageOf } from "./kept-records.ts";
+import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
 import { OwnClaim } from "./own-claim.ts";
-import { lastSequenceOf, planTakeover } from "./plan-takeover.ts";
+import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeover } from "./takeover.ts";
 
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<

@@ -1,13 +1,11 @@
+import type { Meter } from "@espalier/common";
 import { type Tier, tierNames } from "@espalier/prefix-index";
-import type { CutEntry, FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
+import type { CutEntry, FactEntry } from "../facts/fact-item.ts";
 import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import { isSameMessage } from "./feed-life.ts";
-import type { FeedReaderLimits } from "./feed-limits.ts";
 import type { FeedJournal, FeedReaderOptions } from "./feed-reader.ts";
-import { createFeedReaderMeters, type FeedReaderMeters } from "./feed-reader-meters.ts";
-import type { KeptEntry } from "./kept-records.ts";
-import { lastSequenceOf } from "./plan-takeover.ts";
+import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts";
 
 /** Writes a target's entries and cuts, while this router reads its feed for all. */
 export class FeedWriter {
@@ -298,4 +296,76 @@ export function cutUrgency(need: CutNeed, limits: FeedReaderLimits): "none" | "d
   const most = Math.max(share, age);
   if (most < 1) return "none";
   return most < overdueFactor ? "due" : "overdue";
+}
+
+/** Bounds and times of a feed reader. */
+export interface FeedReaderLimits {
+  /** Records that a backup keeps, to take over without loss. */
+  readonly maxKeptRecords: number;
+  /** Bytes of them, their overhead included. */
+  readonly maxKeptBytes: number;
+  /** A feed is cut again after as many blocks stored and removed as it holds, but not before this many. */
+  readonly minCutOps: number;
+  /** A feed that has moved is cut after this time at the latest. */
+  readonly maxCutAgeMs: number;
+  /** How long a gap is left open for somebody who may fill it, before a cut closes it. */
+  readonly openGapMs: number;
+  /** How long an owner waits to find out whether the life that others know is the one it reads. */
+  readonly lifeWaitMs: number;
+}
+
+export const defaultFeedLimits: FeedReaderLimits = {
+  maxKeptRecords: 16_384,
+  maxKeptBytes: 4 * 1_024 * 1_024,
+  minCutOps: 4_096,
+  maxCutAgeMs: 60_000,
+  openGapMs: 10_000,
+  lifeWaitMs: 10_000,
+};
+
+/** @throws RangeError for limits that are no positive numbers */
+export function checkFeedLimits(limits: Partial<FeedReaderLimits> = {}): FeedReaderLimits {
+  const checked = { ...defaultFeedLimits, ...limits };
+  for (const [name, limit] of Object.entries(checked)) {
+    if (!(limit > 0)) throw new RangeError(`${name} is ${limit}`);
+  }
+  return checked;
+}
+
+export interface FeedReaderMeters {
+  takenOver(how: Exclude<TakeoverPlan["how"], "wait">): void;
+  yielded(): void;
+  cut(): void;
+  lifeNamed(): void;
+}
+
+/** What the readers of all feeds count together. */
+export function createFeedReaderMeters(meter: Meter): FeedReaderMeters {
+  const takeovers = meter.counter({
+    name: "espalier_feed_takeovers_total",
+    help: "Times that this router began to journal a feed: by records where the journals end, or by a whole state.",
+    labels: ["how"],
+  });
+  const yields = meter
+    .counter({ name: "espalier_feed_yields_total", help: "Times that another router took a feed over from this one." })
+    .series();
+  const cuts = meter
+    .counter({
+      name: "espalier_feed_cuts_total",
+      help: "Statements of what a target holds that this router journaled.",
+    })
+    .series();
+  const lives = meter
+    .counter({
+      name: "espalier_feed_lives_total",
+      help: "New lives of engines that this router made known to the others.",
+    })
+    .series();
+  const byHow = { records: takeovers.series("records"), state: takeovers.series("state") };
+  return {
+    takenOver: (how) => byHow[how].add(),
+    yielded: () => yields.add(),
+    cut: () => cuts.add(),
+    lifeNamed: () => lives.add(),
+  };
 }

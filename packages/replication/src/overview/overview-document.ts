@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import * as Y from "yjs";
-import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/replicated-documents.ts";
+import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
 
 /** What an overview tells, a key of its map each. */

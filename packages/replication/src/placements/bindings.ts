@@ -2,7 +2,7 @@ import type { Clock, RouterId } from "@espalier/common";
 import { type Hash64, hashOf } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
-import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-record.ts";
+import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-item.ts";
 
 export interface BindingEntry {
   readonly record: BindingRecord;

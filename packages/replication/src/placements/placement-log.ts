@@ -5,9 +5,9 @@ import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
+import { maxPlacementTtlMs, maxRunBlocks } from "./placement-item.ts";
 import { createPlacementMeters } from "./placement-meters.ts";
 import { createRouterNumbers, type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-reader.ts";
-import { maxPlacementTtlMs, maxRunBlocks } from "./placement-record.ts";
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 import { RecordDigest } from "./record-digest.ts";
 

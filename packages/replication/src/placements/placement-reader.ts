@@ -6,12 +6,10 @@ import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import { type HybridClock, stampMs } from "./hybrid-clock.ts";
-import { readPlacementItem } from "./placement-item.ts";
+import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
 import type { PlacementMeters, PlacementOutcome } from "./placement-meters.ts";
-import { type LogRecord, maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
 import { ReadRuns } from "./read-runs.ts";
-import { RecordDigest } from "./record-digest.ts";
-import { bindingHash, placementHash } from "./record-hash.ts";
+import { bindingHash, placementHash, RecordDigest } from "./record-digest.ts";
 
 /** Bytes of the runs of all journals. */
 export const maxRunBytes = 268_435_456;

@@ -2,11 +2,9 @@ import type { Clock } from "@espalier/common";
 import type { FeedDeclaration, JournalWriter } from "../documents/journal.ts";
 import type { Bindings } from "./bindings.ts";
 import { type HybridClock, stampMs } from "./hybrid-clock.ts";
-import { PlacementItemWriter } from "./placement-item.ts";
+import { maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
 import type { PlacementMeters } from "./placement-meters.ts";
-import { maxRunBlocks, type PlacementRecord } from "./placement-record.ts";
-import type { RecordDigest } from "./record-digest.ts";
-import { bindingHash, placementHash } from "./record-hash.ts";
+import { bindingHash, placementHash, type RecordDigest } from "./record-digest.ts";
 import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
 /** What waits is written as an item of its own before it grows beyond this. */

@@ -1,4 +1,4 @@
-import type { ChainRun } from "./placement-record.ts";
+import type { ChainRun } from "./placement-item.ts";
 import { maxRunLinks, referenceWindowMs } from "./written-runs.ts";
 
 /** A chunk has room for one run per so many words: of shorter ones words stay unused, of longer ones places of runs. */

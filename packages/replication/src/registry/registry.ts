@@ -2,22 +2,22 @@ import type { Cancel, Clock } from "@espalier/common";
 import type { Doc } from "yjs";
 import type { Origin } from "../origin.ts";
 import { type HybridClock, stampMs } from "../placements/hybrid-clock.ts";
-import { GenerationDocument, readGenerationName } from "./generation-document.ts";
-import { NextGenerations } from "./next-generations.ts";
+import { GenerationDocument, NextGenerations, readGenerationName } from "./generation-document.ts";
 import {
   canonicalJson,
   isLaterEntry,
   isSameEntry,
   jsonBytes,
+  maxRegistryEntries,
   maxRegistryValueBytes,
   type RegistryEntry,
   type RegistryName,
   type RegistryValue,
+  RegistryView,
   readRegistryKey,
   registryKey,
   tombstoneMs,
 } from "./registry-entry.ts";
-import { maxRegistryEntries, RegistryView } from "./registry-view.ts";
 
 /** With more writers in its document than this, most of them dead, the registry moves to another one. */
 export const maxRegistryClients = 256;

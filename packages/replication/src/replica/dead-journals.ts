@@ -1,7 +1,7 @@
 import type { Clock } from "@espalier/common";
 import type { FeedDeclaration, JournalStore } from "../documents/journal.ts";
-import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
+import type { FactEntry } from "../facts/fact-item.ts";
 import { lifeId } from "../facts/life.ts";
 import { type Origin, originKey } from "../origin.ts";
 

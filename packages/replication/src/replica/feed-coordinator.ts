@@ -1,7 +1,7 @@
 import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
-import type { FactEntry } from "../facts/fact-entry.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
+import type { FactEntry } from "../facts/fact-item.ts";
 import { canBeOutbid, type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import { type Origin, originKey } from "../origin.ts";

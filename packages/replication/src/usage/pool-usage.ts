@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/common";
 import type { OwnUsage } from "./own-usage.ts";
-import { usageGroup, usageKey } from "./usage-key.ts";
+import { usageGroup, usageKey } from "./usage-frame.ts";
 import type { UsageElsewhere, UsageSums } from "./usage-sums.ts";
 
 export interface PoolUsageParts {

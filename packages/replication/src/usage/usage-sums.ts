@@ -1,5 +1,5 @@
 import { DecayedSum, usageHalfLifeMs } from "@espalier/common";
-import { groupOfKey } from "./usage-key.ts";
+import { groupOfKey } from "./usage-frame.ts";
 
 /** What one router was told to have done for one tenant. */
 export interface UsagePart {

@@ -1,9 +1,8 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { JournalObserver } from "../../src/documents/journal.ts";
+import type { DocumentUpdate, JournalObserver } from "../../src/documents/journal.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
-import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { journalContent } from "./journal-content.ts";

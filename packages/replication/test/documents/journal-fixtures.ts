@@ -1,9 +1,8 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
+import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
 import { createJournalStore, type JournalLimits, type Journals } from "../../src/documents/journal-store.ts";
-import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
-import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-entry.ts";
+import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import type { Origin } from "../../src/origin.ts";
 

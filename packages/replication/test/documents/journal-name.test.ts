@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { expect, test } from "vitest";
-import { journalName, parseJournalName } from "../../src/documents/journal-name.ts";
+import { journalName, parseJournalName } from "../../src/documents/journal-log.ts";
 
 test("the name of a journal is that of its pool, router and life, and remembered for the object that was asked for", () => {
   const origin = { router: asRouterId("a"), epoch: 7 };

@@ -1,8 +1,7 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import { maxStatementLength } from "../../src/documents/journal-log.ts";
-import { journalClient } from "../../src/documents/journal-name.ts";
+import { journalClient, maxStatementLength } from "../../src/documents/journal-log.ts";
 import { DocumentFullError } from "../../src/documents/journal-store.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";

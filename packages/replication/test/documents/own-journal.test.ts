@@ -1,14 +1,13 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import type { DocumentUpdate } from "../../src/documents/journal.ts";
 import { JournalDocument } from "../../src/documents/journal-document.ts";
-import { maxStatementLength } from "../../src/documents/journal-log.ts";
-import { journalName } from "../../src/documents/journal-name.ts";
+import { journalName, maxStatementLength } from "../../src/documents/journal-log.ts";
 import { defaultJournalLimits } from "../../src/documents/journal-store.ts";
 import { maxCommitBytes, maxPlacementItemBytes, OwnJournal } from "../../src/documents/own-journal.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
-import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
-import { maxRunBlocks } from "../../src/placements/placement-record.ts";
+import { maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { claimOf, cut, feedOf, originOf, record, storeOf } from "./journal-fixtures.ts";
 
 const origin = originOf("alice");

@@ -1,13 +1,13 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import { itemKind } from "../../src/documents/journal-log.ts";
 import {
+  itemKind,
   journalClient,
   journalName,
   maxDocumentNameLength,
   parseJournalName,
-} from "../../src/documents/journal-name.ts";
+} from "../../src/documents/journal-log.ts";
 import { DroppedJournals } from "../../src/documents/journal-store.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
 import { originOf } from "./journal-fixtures.ts";

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { JournalDocument } from "../../src/documents/journal-document.ts";
-import { journalName } from "../../src/documents/journal-name.ts";
+import { journalName } from "../../src/documents/journal-log.ts";
 import { createJournalStore } from "../../src/documents/journal-store.ts";
 import type { JournalUpdate, LogItem } from "../../src/documents/read-journal-update.ts";
 import { ReplicaJournal } from "../../src/documents/replica-journal.ts";

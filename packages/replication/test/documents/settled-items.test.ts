@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { FactEntry } from "../../src/facts/fact-entry.ts";
+import type { FactEntry } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";
 import { claimOf, cut, entriesOf, feedOf, originOf, record, storeOf, textOf } from "./journal-fixtures.ts";
 

@@ -1,8 +1,7 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import type { JournalStore } from "../../src/documents/journal.ts";
-import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
+import type { DocumentUpdate, JournalStore } from "../../src/documents/journal.ts";
 import { maxSharedDocuments } from "../../src/documents/shared-documents.ts";
 import { claimOf, feedOf, record, storeOf } from "./journal-fixtures.ts";
 

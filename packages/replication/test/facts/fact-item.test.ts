@@ -1,7 +1,13 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-entry.ts";
-import { FactItemWriter, maxRecordOpsBytes, readFactItem } from "../../src/facts/fact-item.ts";
+import {
+  type CutEntry,
+  type FactEntry,
+  FactItemWriter,
+  type FactRecord,
+  maxRecordOpsBytes,
+  readFactItem,
+} from "../../src/facts/fact-item.ts";
 
 const record = (over: Partial<FactRecord> = {}): FactRecord => ({
   ...{ kind: "record", feed: 3, sequence: 70, timestampUs: 1_800_000_000_000_000, checksum: 0xdead_beef },

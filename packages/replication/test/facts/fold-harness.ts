@@ -3,8 +3,8 @@ import { createPrefixIndex, type FactsChunk, type PrefixIndex, type Tier, tier }
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createFactFold, type FactFoldOptions } from "../../src/facts/create-fact-fold.ts";
-import type { CutEntry, FactRecord, GapEntry } from "../../src/facts/fact-entry.ts";
 import type { FactFold, ReloadReason } from "../../src/facts/fact-fold.ts";
+import type { CutEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";

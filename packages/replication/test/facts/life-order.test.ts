@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { lifeId } from "../../src/facts/life.ts";
-import { LifeOrder, maxLivesPerTarget } from "../../src/facts/life-order.ts";
+import { LifeOrder, lifeId, maxLivesPerTarget } from "../../src/facts/life.ts";
 
 const first = { sequence: 3, timestampUs: 1_000, checksum: 5 };
 const second = { sequence: 0, timestampUs: 2_000, checksum: 6 };

@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, it } from "vitest";
-import { type Life, lifeId } from "../../src/facts/life.ts";
-import { LifeOrder, maxLivesPerTarget } from "../../src/facts/life-order.ts";
+import { type Life, LifeOrder, lifeId, maxLivesPerTarget } from "../../src/facts/life.ts";
 import { a, b, blocksOf, c, createFoldHarness, firstLife, gap, record, storing, target } from "./fold-harness.ts";
 import { newestLife } from "./naive-fold.ts";
 

@@ -1,5 +1,5 @@
 import { asRouterId } from "@espalier/common";
-import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-entry.ts";
+import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 import { createFoldHarness, type FoldHarness, target } from "./fold-harness.ts";

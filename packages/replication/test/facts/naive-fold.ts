@@ -1,5 +1,5 @@
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
-import type { FactEntry, FactRecord } from "../../src/facts/fact-entry.ts";
+import type { FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import { applyFactOps } from "../../src/facts/fact-ops.ts";
 import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";

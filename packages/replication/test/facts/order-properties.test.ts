@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import type { FactEntry } from "../../src/facts/fact-entry.ts";
+import type { FactEntry } from "../../src/facts/fact-item.ts";
 import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 import { createFoldHarness, type FoldHarness, target } from "./fold-harness.ts";

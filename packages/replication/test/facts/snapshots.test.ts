@@ -2,7 +2,7 @@ import { createSeededRandom, type Random } from "@espalier/common";
 import { createPrefixMatches } from "@espalier/prefix-index";
 import { fixedSeeds, randomRuns } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import type { FactRecord } from "../../src/facts/fact-entry.ts";
+import type { FactRecord } from "../../src/facts/fact-item.ts";
 import { maxSnapshotTargets, readSnapshotFrame, writeSnapshotFrame } from "../../src/facts/snapshot-codec.ts";
 import { minSnapshotFrameBytes } from "../../src/facts/snapshot-export.ts";
 import {

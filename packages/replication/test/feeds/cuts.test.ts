@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { defaultFeedLimits } from "../../src/feeds/feed-limits.ts";
-import { cutUrgency } from "../../src/feeds/feed-writer.ts";
+import { cutUrgency, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
 import { FeedRig } from "./feed-rig.ts";
 
 describe("when a cut is due", () => {

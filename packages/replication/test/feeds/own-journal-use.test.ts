@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
-import type { FactEntry } from "../../src/facts/fact-entry.ts";
+import type { FactEntry } from "../../src/facts/fact-item.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { maxOwnFeeds, OwnFeeds } from "../../src/feeds/feed-writer.ts";
 import { OwnClaim } from "../../src/feeds/own-claim.ts";

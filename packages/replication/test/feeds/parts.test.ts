@@ -2,9 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { compareLife, MarkHistory, maxKnownMarks } from "../../src/feeds/feed-life.ts";
-import { checkFeedLimits, defaultFeedLimits } from "../../src/feeds/feed-limits.ts";
-import { KeptRecords } from "../../src/feeds/kept-records.ts";
-import { planTakeover } from "../../src/feeds/plan-takeover.ts";
+import { checkFeedLimits, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
+import { KeptRecords, planTakeover } from "../../src/feeds/takeover.ts";
 
 const startUs = 1_700_000_000_000_000;
 const mark = (sequence: number, timestampUs = startUs + sequence * 1_000, checksum = sequence * 7) => ({

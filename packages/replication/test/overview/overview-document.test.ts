@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import * as Y from "yjs";
-import type { DocumentUpdate } from "../../src/documents/replicated-documents.ts";
+import type { DocumentUpdate } from "../../src/documents/journal.ts";
 import {
   createOverviewDocument,
   maxOverviewSectionBytes,

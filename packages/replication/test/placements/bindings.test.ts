@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, fixedSeeds } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type BindingEntry, BindingTable } from "../../src/placements/bindings.ts";
-import type { BindingRecord } from "../../src/placements/placement-record.ts";
+import type { BindingRecord } from "../../src/placements/placement-item.ts";
 import { createLogRouter, type LogRouter } from "./placement-rig.ts";
 
 function routersOf(

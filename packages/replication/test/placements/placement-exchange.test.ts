@@ -2,7 +2,7 @@ import { createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { maxPlacementItemBytes } from "../../src/documents/own-journal.ts";
-import { maxRunBlocks } from "../../src/placements/placement-record.ts";
+import { maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { chainOf, createNode, join, type Node, store } from "../replica/replica-pair.ts";
 
 const nobodyToAsk = (): void => {};

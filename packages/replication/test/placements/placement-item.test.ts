@@ -2,13 +2,15 @@ import { ByteWriter, createSeededRandom } from "@espalier/common";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { maxPlacementItemBytes, PlacementItemWriter, readPlacementItem } from "../../src/placements/placement-item.ts";
 import {
   maxBindingTtlMs,
   maxBindingValueBytes,
+  maxPlacementItemBytes,
   maxPlacementTtlMs,
   maxRunBlocks,
-} from "../../src/placements/placement-record.ts";
+  PlacementItemWriter,
+  readPlacementItem,
+} from "../../src/placements/placement-item.ts";
 import { chainOf, createLogRouter } from "./placement-rig.ts";
 
 const words = chainOf(createSeededRandom(1), 4);

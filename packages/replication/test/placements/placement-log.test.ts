@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Life } from "../../src/facts/life.ts";
-import { maxRunBlocks } from "../../src/placements/placement-record.ts";
+import { maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { flushPlacementBytes } from "../../src/placements/placement-writer.ts";
 import { blocksOf, chainOf, createLogRouter, FakeJournal, type LogRouter } from "./placement-rig.ts";
 

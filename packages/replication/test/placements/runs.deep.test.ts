@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
+import { type ChainRun, maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { maxPlacementJournals } from "../../src/placements/placement-reader.ts";
-import { type ChainRun, maxRunBlocks } from "../../src/placements/placement-record.ts";
 import { ReadRuns } from "../../src/placements/read-runs.ts";
 import { digestSpanMs, maxDigestSpans, RecordDigest } from "../../src/placements/record-digest.ts";
 import {

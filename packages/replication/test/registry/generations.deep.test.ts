@@ -1,9 +1,9 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { encodeStateAsUpdate } from "yjs";
-import { maxNextGenerations } from "../../src/registry/next-generations.ts";
+import { maxNextGenerations } from "../../src/registry/generation-document.ts";
 import { maxRegistryClients } from "../../src/registry/registry.ts";
-import { maxRegistryEntries } from "../../src/registry/registry-view.ts";
+import { maxRegistryEntries } from "../../src/registry/registry-entry.ts";
 import { createRegistryRouter, heal, type RegistryRouter, settle, stateOf } from "./registry-rig.ts";
 
 function couple(): { time: ReturnType<typeof createVirtualTime>; a: RegistryRouter; b: RegistryRouter } {

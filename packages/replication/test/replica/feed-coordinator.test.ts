@@ -1,8 +1,8 @@
 import { silentMeter } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FactEntry } from "../../src/facts/fact-entry.ts";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
+import type { FactEntry } from "../../src/facts/fact-item.ts";
 import type { FeedClaim, FeedWorth } from "../../src/feeds/feed-claim.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import { type Origin, originKey } from "../../src/origin.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
-import type { FactEntry, GapEntry } from "../../src/facts/fact-entry.ts";
+import type { FactEntry, GapEntry } from "../../src/facts/fact-item.ts";
 import { lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 import { JournalCoverage } from "../../src/replica/dead-journals.ts";

@@ -2,15 +2,17 @@ import { asRouterId, createSeededRandom, EspalierError } from "@espalier/common"
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
+  groupOfKey,
   maxUsageFrameBytes,
   maxUsageReports,
   maxUsageTokens,
   readUsageFrame,
   type UsageFrame,
+  usageGroup,
+  usageKey,
   usageNoteKind,
   writeUsageFrame,
 } from "../../src/usage/usage-frame.ts";
-import { groupOfKey, usageGroup, usageKey } from "../../src/usage/usage-key.ts";
 import { createUsageRouter } from "./usage-rig.ts";
 
 const frameOf = (changes: Partial<UsageFrame> = {}): UsageFrame => ({

@@ -6,11 +6,9 @@
  */
 export function retryAfterMs(headers: readonly (string | Buffer)[]): number | undefined {
   for (let i = 0; i + 1 < headers.length; i += 2) {
-    if (headers[i]!.length !== 11 || textOf(headers[i]!).toLowerCase() !== "retry-after") continue;
-    const text = textOf(headers[i + 1]!).trim();
+    if (headers[i]!.length !== 11 || String(headers[i]!).toLowerCase() !== "retry-after") continue;
+    const text = String(headers[i + 1]!).trim();
     return /^\d{1,9}$/.test(text) ? 1_000 * Number(text) : undefined;
   }
   return undefined;
 }
-
-const textOf = (part: string | Buffer): string => (typeof part === "string" ? part : part.toString("latin1"));

@@ -188,7 +188,7 @@ function withdrawing(urls: readonly string[]): Withdrawing {
   };
 }
 
-test("an attempt that is withdrawn ends at the engine, and the next one gives the answer; twice is once", async () => {
+test("an attempt that is withdrawn ends at the engine and costs nothing, and the next one gives the answer; twice is once", async () => {
   let closed = false;
   const silent = await httpEngine(({ response }) => {
     response.on("close", () => {
@@ -197,7 +197,7 @@ test("an attempt that is withdrawn ends at the engine, and the next one gives th
   });
   const good = await httpEngine(({ response }) => response.end("good"));
   const { withdraw, events, exchange } = withdrawing([silent.url, good.url]);
-  const rig = await createRig({ engines: [], exchange });
+  const rig = await createRig({ engines: [], exchange, options: { retry: { budgetRatio: 0, budgetMinimum: 0 } } });
   const answer = send(rig.port);
   await waitFor(() => silent.requests.length === 1, { what: "an attempt" });
   withdraw[0]!();

@@ -205,9 +205,13 @@ async function tlsEngine(text: string) {
     response.writeHead(200, { connection: "close" }).end(text);
   });
   const sessions: boolean[] = [];
-  server.on("secureConnection", (socket) => void sessions.push(socket.isSessionReused()));
+  const asked: (string | false | null)[] = [];
+  server.on("secureConnection", (socket) => {
+    sessions.push(socket.isSessionReused());
+    asked.push(socket.servername);
+  });
   const { url, ...engine } = await listen(server);
-  return { ...engine, sessions, url: url.replace("http:", "https:") };
+  return { ...engine, sessions, asked, url: url.replace("http:", "https:") };
 }
 
 test("an engine behind TLS is reached by address and by name, with its own authority, and sessions are resumed", async () => {
@@ -222,6 +226,15 @@ test("an engine behind TLS is reached by address and by name, with its own autho
     expect((await send(rig.port)).body.toString()).toBe("secret");
     expect(engine.sessions.at(-1)).toBe(true);
   }
+  expect(engine.asked).toEqual([false, false, "localhost", "localhost"]);
+});
+
+test("an engine behind TLS is asked for the name that is configured for it", async () => {
+  const engine = await tlsEngine("secret");
+  const tls = { ca: certificate, servername: "localhost" };
+  const rig = await createRig({ engines: [engine.url], options: { tls } });
+  expect((await send(rig.port)).body.toString()).toBe("secret");
+  expect(engine.asked).toEqual(["localhost"]);
 });
 
 test("an unknown authority is a failed connection, unless it is not to be checked", async () => {

@@ -155,3 +155,21 @@ test.each([
   expect(seen!.headers["content-length"]).toBe(String(seen!.body.length));
   expect(rig.events).toContain("fail a reset");
 });
+
+test("when one kept connection had gone stale, the others to that engine are closed with it", async () => {
+  const held: Socket[] = [];
+  const answer = (socket: Socket): boolean => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+  const engine = await rawEngine((socket, index) => {
+    if (index < 2) held.push(socket);
+    else if (index === 2) socket.resetAndDestroy();
+    else answer(socket);
+  });
+  const rig = await createRig({ engines: [engine.url] });
+  const both = [send(rig.port), send(rig.port)];
+  await waitFor(() => held.length === 2, { what: "two requests at the engine" });
+  for (const socket of held) answer(socket);
+  await Promise.all(both);
+  expect((await send(rig.port)).body.toString()).toBe("ok");
+  await waitFor(() => engine.openSockets() === 1, { what: "the end of the other kept connection" });
+  expect(engine.sockets).toHaveLength(3);
+});

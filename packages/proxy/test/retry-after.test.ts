@@ -10,6 +10,7 @@ test.each<readonly [readonly string[], number | undefined]>([
   [["retry-after", "1.5"], undefined],
   [["retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"], undefined],
   [["x-retry-after", "3"], undefined],
+  [["retry-begin", "3"], undefined],
   [["retry-after"], undefined],
   [[], undefined],
 ])("%j asks for %d ms", (headers, pauseMs) => {

@@ -18,22 +18,13 @@ export function createResultWindow(windowMs: number): ResultWindow {
   let results = 0;
   let failures = 0;
 
-  const clear = (): void => {
-    resultsOf.fill(0);
-    failuresOf.fill(0);
-    results = 0;
-    failures = 0;
-  };
   const slideTo = (bucket: number): void => {
-    if (bucket - newest >= bucketCount) clear();
-    else {
-      for (let passed = newest + 1; passed <= bucket; passed++) {
-        const slot = passed % bucketCount;
-        results -= resultsOf[slot]!;
-        failures -= failuresOf[slot]!;
-        resultsOf[slot] = 0;
-        failuresOf[slot] = 0;
-      }
+    for (let passed = Math.max(newest, bucket - bucketCount) + 1; passed <= bucket; passed++) {
+      const slot = passed % bucketCount;
+      results -= resultsOf[slot]!;
+      failures -= failuresOf[slot]!;
+      resultsOf[slot] = 0;
+      failuresOf[slot] = 0;
     }
     newest = Math.max(newest, bucket);
   };
@@ -54,6 +45,11 @@ export function createResultWindow(windowMs: number): ResultWindow {
       failuresOf[slot]! += 1;
       failures += 1;
     },
-    clear,
+    clear() {
+      resultsOf.fill(0);
+      failuresOf.fill(0);
+      results = 0;
+      failures = 0;
+    },
   };
 }

@@ -56,6 +56,12 @@ test.each(failures)("an engine that %s never comes up", async (_, answer, reason
   expect(warnings[0]).toMatchObject({ level: "warn", fields: { engine: "a", reason, url: "http://a:8000" } });
 });
 
+test("of a new engine's failed probes the first is warned of", async () => {
+  const harness = await startHarness();
+  await harness.apply(harness.engine("a", {}, { "/health": "refused" }));
+  expect(harness.lines.map(({ message }) => message)).toContain("engine is not healthy yet");
+});
+
 test.each(failures)("an engine that was up and %s is down after three probes", async (_, answer, reason) => {
   const harness = await startHarness();
   const engine = harness.engine("a");
@@ -69,16 +75,25 @@ test.each(failures)("an engine that was up and %s is down after three probes", a
   expect(harness.target("a").usable).toBe(false);
 });
 
-test.each(["late", "short"] as const)(
-  "probes that this router itself is %s with count for nothing, and are made again",
-  async (want) => {
+test.each([
+  ["late", "late", "this router was late"],
+  ["short", "local", "this router could open no connection"],
+] as const)(
+  "probes that this router itself is %s with count for nothing but as such, and are made again at their interval",
+  async (want, outcome, reason) => {
     const harness = await startHarness();
     const engine = harness.engine("a");
     await harness.apply(engine);
     engine.paths["/health"] = want;
     const before = engine.times("/health").length;
     await harness.time.advanceAsync(60_000);
-    expect(engine.times("/health").length).toBeGreaterThan(before + 10);
+    const times = engine.times("/health").slice(before);
+    expect(times.length).toBeGreaterThan(10);
+    const gaps = times.slice(1).map((time, index) => Math.round(time - times[index]!));
+    expect(new Set(gaps).size).toBe(1);
+    expect(harness.meter.value("espalier_engine_health_probes_total", "a", outcome)).toBeGreaterThan(10);
+    const told = harness.lines.filter(({ message }) => message === "a health probe counts for nothing");
+    expect(new Set(told.map(({ fields }) => fields.reason))).toEqual(new Set([reason]));
     expect(harness.record("a")).toMatchObject({ state: "up", health: { consecutiveFailures: 0 } });
     expect(harness.target("a").usable).toBe(true);
     // One that is silent while the router has time is down as ever, whatever was before.

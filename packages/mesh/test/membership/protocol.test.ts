@@ -223,9 +223,11 @@ test("a record that others pass on is within reach of what is known, or it is no
   const single = createSingle();
   const p = single.peer("p");
   p.say({ kind: "records", records: [recordOf("p", 1, ["self", "r"]), recordOf("r", 7, ["p"])] });
-  p.say({ kind: "records", records: [recordOf("r", 2 ** 48, ["p"], { isDraining: true })] });
-  expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: false });
-  p.say({ kind: "records", records: [recordOf("r", 8, ["p"], { isDraining: true })] });
+  for (const ahead of [2 ** 48 - 7, 65_537]) {
+    p.say({ kind: "records", records: [recordOf("r", 7 + ahead, ["p"], { isDraining: true })] });
+    expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: false });
+  }
+  p.say({ kind: "records", records: [recordOf("r", 7 + 65_536, ["p"], { isDraining: true })] });
   expect(single.membership.member(asRouterId("r"))).toMatchObject({ state: "alive", isDraining: true });
 });
 
@@ -364,15 +366,67 @@ test("any frame of any channel shows that a peer lives", () => {
 test("a stale record alone makes no member; one that a path leads to does", () => {
   const single = createSingle();
   const peer = single.peer("p");
+  const other = single.peer("q");
   const { length } = single.changes;
   peer.say({ kind: "records", records: [recordOf("x", 9, ["y"]), recordOf("y", 9, ["x"])] });
   single.time.advance(20);
-  expect(single.membership.members()).toHaveLength(1);
+  expect(single.membership.members()).toHaveLength(2);
   expect(single.changes).toHaveLength(length);
+  other.take("records");
   expect(single.dialed).not.toContain("x:1");
   peer.say({ kind: "records", records: [recordOf("p", 1, ["self", "x"])] });
   expect([single.state("x"), single.state("y")]).toEqual(["alive", "alive"]);
   expect(single.dialed).toContain("x:1");
+  single.time.advance(50);
+  const passedOn = other.take("records").flatMap(({ records }) => records.map(({ origin }) => origin.router));
+  expect(passedOn).toEqual(expect.arrayContaining(["x", "y"]));
+});
+
+test("a link that ends is told of, whoever else hears the router", () => {
+  const single = createSingle();
+  const [p, q] = ["p", "q"].map((name) => single.peer(name)) as [Peer, Peer];
+  q.say({ kind: "records", records: [recordOf("q", 1, ["self", "p"]), recordOf("p", 1, ["q", "self"])] });
+  single.time.advance(100);
+  single.changes.splice(0);
+  single.membership.linkDown(p.link, "reset");
+  single.time.advance(100);
+  expect(single.changes.map(({ member }) => member)).toMatchObject([
+    { origin: originOf("p"), state: "alive", isLinked: false },
+  ]);
+});
+
+test("members past the bound are counted as refused", () => {
+  const meter = createCountingMeter();
+  const single = createSingle({ maxMembers: 2 }, meter);
+  const peer = single.peer("p");
+  const refused = () => meter.value("espalier_mesh_members_refused_total");
+  peer.say({ kind: "records", records: [recordOf("p", 1, ["self", "x", "y"]), recordOf("x", 1, ["p"])] });
+  expect(refused()).toBe(0);
+  peer.say({ kind: "records", records: [recordOf("y", 1, ["p"])] });
+  expect([refused(), single.state("y")]).toEqual([1, undefined]);
+});
+
+test("who leaves is dialed no more, even after it was given up once and came back", () => {
+  const single = createSingle();
+  const p = single.peer("p");
+  p.say({ kind: "records", records: [recordOf("p", 1, ["self", "y"]), recordOf("y", 1, ["p"])] });
+  expect(single.dialed).toContain("y:1");
+  p.say({ kind: "records", records: [recordOf("y", 2, [], { hasLeft: true })] });
+  single.time.advance(100);
+  expect(single.forgotten).toEqual(["y:1"]);
+  const x = single.peer("x");
+  single.membership.linkDown(x.link, "reset");
+  single.membership.dialFailed("x:1", { kind: "refused" });
+  single.time.advance(8_000);
+  expect(single.state("x")).toBeUndefined();
+  const back = single.peer("x", 2);
+  const record = { ...recordOf("x", 1, ["self"]), origin: originOf("x", 2) };
+  back.say({ kind: "records", records: [record] });
+  single.time.advance(100);
+  expect(single.forgotten).toEqual(["y:1"]);
+  back.say({ kind: "records", records: [{ ...record, incarnation: 2, hasLeft: true }] });
+  single.time.advance(100);
+  expect(single.forgotten).toEqual(["y:1", "x:1"]);
 });
 
 test("a refused dial is no sign of death while others hear the router", () => {

@@ -9,7 +9,7 @@ import { largeBodyBytes } from "../src/large-bodies/large-bodies.ts";
 function reading(declaredBytes: number | undefined, limits: Partial<BodyLimits> = {}) {
   const headers = declaredBytes === undefined ? {} : { "content-length": String(declaredBytes) };
   const incoming = Object.assign(new PassThrough(), { headers });
-  const ends: [error: Error | null, body?: Buffer][] = [];
+  const ends: (readonly [error: Error | null, body?: Buffer | undefined])[] = [];
   const maxBytes = limits.maxBytes ?? 10 * largeBodyBytes;
   readBody(incoming as unknown as IncomingMessage, { ...limits, maxBytes }, (...end) => void ends.push(end));
   return { incoming, ends };

@@ -279,3 +279,18 @@ test("the breaker opens exactly when the naive one does", async () => {
   );
   expect(opened).toBeGreaterThan(20);
 });
+
+test("what was counted before it opened is not taken away again from what is counted once it has closed", async () => {
+  const harness = await startOne();
+  const mixed = Array.from({ length: 10 }, (): Verdict[] => ["success", "failure"]).flat();
+  const { breaker } = harness.record("a");
+  const windowMs = 10_000;
+  for (let round = 0; round < 3; round++) {
+    sendAll(harness, ...mixed);
+    expect([breaker.state, breaker.reason]).toEqual(["open", "10 of 20 requests failed, last: upstream_reset"]);
+    await waitForTrial(harness);
+    while (breaker.state === "half-open") send(harness, "success");
+    expect(breaker.state).toBe("closed");
+    await harness.time.advanceAsync(windowMs);
+  }
+});

@@ -1,12 +1,12 @@
 import type { Clock } from "@espalier/common";
 import { type FactEntry, FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
-import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
+import { FeedTable } from "./feed-table.ts";
 import type { DocumentUpdate, FeedDeclaration, JournalWriter, OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
-import { binaryItem, checkStatement, feedStatement, itemKind, type LogValue } from "./journal-log.ts";
+import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
 import { SettledItems } from "./settled-items.ts";
 
@@ -31,15 +31,6 @@ export interface OwnJournalOptions {
   readonly observer?: OwnJournalObserver | undefined;
 }
 
-interface Declared {
-  readonly key: string;
-  readonly declaration: FeedDeclaration;
-  readonly statement: LogValue;
-  clock: number | undefined;
-  /** Whether whoever reads the target's events writes of it, and gives it up. */
-  isRead: boolean;
-}
-
 /** Writes the journal of this router: in each of its lives another document. */
 export class OwnJournal implements JournalWriter {
   document: JournalDocument;
@@ -47,24 +38,18 @@ export class OwnJournal implements JournalWriter {
   #facts = new FactItemWriter();
   #settled = new SettledItems();
   #placements: PlacementItems;
-  readonly #feeds = new Map<string, number>();
-  /** The feed that prompts are placed under, of each target. */
-  readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: number }>();
-  readonly #declared = new Map<number, Declared>();
-  #pendingFeeds: Declared[] = [];
+  #feeds: FeedTable;
   readonly #claims = new Map<string, FeedClaim>();
   readonly #claimClocks = new Map<string, number>();
   readonly #changedClaims = new Set<string>();
   #emptyClocks: number[] = [];
-  /** Retired feeds that facts do not mention, and the last placement item that may; in the order of these. */
-  readonly #freeFeeds: { readonly feed: number; readonly lastItem: number }[] = [];
   #pendingBytes = 0;
-  #nextFeed = 1;
 
   constructor(options: OwnJournalOptions) {
     this.#options = options;
     this.document = options.document;
     this.#placements = new PlacementItems(options.maxPlacementBytes);
+    this.#feeds = this.#createFeeds();
   }
 
   /** Begins a later life with nothing; what was not committed in the one before never becomes visible. */
@@ -74,13 +59,12 @@ export class OwnJournal implements JournalWriter {
     this.#facts = new FactItemWriter();
     this.#settled = new SettledItems();
     this.#placements = new PlacementItems(this.#options.maxPlacementBytes);
-    for (const table of [this.#feeds, this.#placing, this.#declared, this.#claims, this.#claimClocks]) table.clear();
+    this.#feeds = this.#createFeeds();
+    this.#claims.clear();
+    this.#claimClocks.clear();
     this.#changedClaims.clear();
-    this.#pendingFeeds = [];
     this.#emptyClocks = [];
-    this.#freeFeeds.length = 0;
     this.#pendingBytes = 0;
-    this.#nextFeed = 1;
   }
 
   get origin(): Origin {
@@ -109,34 +93,28 @@ export class OwnJournal implements JournalWriter {
 
   get hasPending(): boolean {
     const { entryCount } = this.#facts;
-    const hasNew = entryCount > 0 || this.#pendingFeeds.length > 0 || this.#placements.hasPending;
+    const hasNew = entryCount > 0 || this.#feeds.hasPending || this.#placements.hasPending;
     return hasNew || this.#changedClaims.size > 0 || this.#hasMuchToDelete();
   }
 
   /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
   declareFeed(declaration: FeedDeclaration): number {
-    const feed = this.#feedOf(declaration);
-    this.#declared.get(feed)!.isRead = true;
-    return feed;
+    const feed = this.#feeds.declare(declaration);
+    feed.isRead = true;
+    return feed.number;
   }
 
   /** @throws RangeError as `declareFeed` */
   placingFeed(declaration: FeedDeclaration): number {
-    const { target, life } = declaration;
-    const before = this.#placing.get(target);
-    if (before?.life === life) return before.feed;
-    const feed = this.#feedOf(declaration);
-    if (before && before.feed !== feed && !this.#declared.get(before.feed)?.isRead) this.retireFeed(before.feed);
-    this.#placing.set(target, { life, feed });
-    return feed;
+    return this.#feeds.declarePlacing(declaration).number;
   }
 
   declarationOf(feed: number): FeedDeclaration | undefined {
-    return this.#declared.get(feed)?.declaration;
+    return this.#feeds.get(feed)?.declaration;
   }
 
   declarations(): readonly FeedDeclaration[] {
-    return Array.from(this.#declared.values(), ({ declaration }) => declaration);
+    return this.#feeds.declarations();
   }
 
   /** @throws RangeError beyond the bound on claims, which is that on feeds, and for texts that are too long */
@@ -162,35 +140,33 @@ export class OwnJournal implements JournalWriter {
 
   /** @throws RangeError for a feed that is not declared, and for what `FactItemWriter.add` refuses */
   writeFact(entry: FactEntry): void {
-    this.#settled.check(entry.feed);
+    const { items } = this.#feeds.open(entry.feed);
     const ops = entry.kind === "record" ? entry.ops.length : 0;
     const count = entry.kind === "record" ? countFactOps(entry.ops) : 0;
     this.#makeRoom(ops + entryOverheadBytes);
     this.#facts.add(entry);
-    this.#settled.add(entry, count);
+    this.#settled.add(items, entry, count);
     this.#options.observer?.pending();
     if (entry.kind === "cut") this.#options.observer?.cut(entry);
   }
 
   settle(feed: number, sequence: number): void {
-    this.#settled.settle(feed, sequence);
+    const known = this.#feeds.get(feed);
+    if (known === undefined) return;
+    this.#settled.settle(known.items, sequence);
     this.#options.observer?.pending();
   }
 
   retireFeed(feed: number): void {
-    const declared = this.#declared.get(feed);
-    if (declared === undefined) return;
-    this.#feeds.delete(declared.key);
-    const { target } = declared.declaration;
-    if (this.#placing.get(target)?.feed === feed) this.#placing.delete(target);
-    this.#settled.retire(feed);
+    const known = this.#feeds.get(feed);
+    if (known === undefined) return;
+    this.#feeds.retire(known);
     this.#options.observer?.pending();
   }
 
   retireFeedsOf(target: string): void {
-    for (const feed of [...this.#feeds.values()]) {
-      if (this.#declared.get(feed)?.declaration.target === target) this.retireFeed(feed);
-    }
+    this.#feeds.retireAllOf(target);
+    this.#options.observer?.pending();
   }
 
   /** @throws RangeError for an item that is too long */
@@ -209,7 +185,7 @@ export class OwnJournal implements JournalWriter {
   }
 
   opsSinceCut(feed: number): number {
-    return this.#settled.opsSinceCut(feed);
+    return this.#feeds.get(feed)?.items.ops ?? 0;
   }
 
   commit(): void {
@@ -234,31 +210,22 @@ export class OwnJournal implements JournalWriter {
     this.#options.onCommit({ name: this.name, from, to: from + values.length, bytes });
   }
 
-  #feedOf(declaration: FeedDeclaration): number {
-    const { target, life } = declaration;
-    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
-    const known = this.#feeds.get(key);
-    if (known !== undefined) return known;
-    if (this.#declared.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
-    const feed = this.#nextFeed;
-    const statement = feedStatement(feed, declaration);
-    checkStatement(statement);
-    this.#makeRoom(2 * key.length);
-    this.#nextFeed += 1;
-    const declared = { key, declaration, statement, clock: undefined, isRead: false };
-    this.#feeds.set(key, feed);
-    this.#declared.set(feed, declared);
-    this.#pendingFeeds.push(declared);
-    this.#settled.beginFeed(feed);
-    this.#options.observer?.pending();
-    return feed;
+  #createFeeds(): FeedTable {
+    return new FeedTable({
+      maxFeeds: this.#options.maxFeeds,
+      settled: this.#settled,
+      makeRoom: (bytes) => {
+        this.#makeRoom(bytes);
+        this.#options.observer?.pending();
+      },
+    });
   }
 
   /** Declarations come before what mentions them, claims last. */
   #gather(add: (value: LogValue, atClock: (clock: number) => void) => void, deletions: number[]): void {
-    for (const declared of this.#pendingFeeds.splice(0)) {
-      add(declared.statement, (clock) => {
-        declared.clock = clock;
+    for (const feed of this.#feeds.takePending()) {
+      add(feed.statement, (clock) => {
+        feed.clock = clock;
       });
     }
     if (this.#facts.entryCount > 0) {
@@ -284,22 +251,8 @@ export class OwnJournal implements JournalWriter {
     this.#emptyClocks = [];
     for (const { clock } of this.#settled.takeDeletable()) deletions.push(clock);
     for (const { clock } of this.#placements.takeDeletable()) deletions.push(clock);
-    for (const feed of this.#takeUnneededFeeds()) {
-      const declared = this.#declared.get(feed)!;
-      this.#declared.delete(feed);
-      if (declared.clock === undefined) this.#pendingFeeds = this.#pendingFeeds.filter((other) => other !== declared);
-      else deletions.push(declared.clock);
-    }
+    deletions.push(...this.#feeds.takeEnded(this.#placements));
     return deletions;
-  }
-
-  /** Facts do not mention them any more, and every placement item that may mention them has gone. */
-  #takeUnneededFeeds(): readonly number[] {
-    const { newest, oldest } = this.#placements;
-    // What was placed and is not written yet comes in the next item.
-    for (const feed of this.#settled.takeFreeFeeds()) this.#freeFeeds.push({ feed, lastItem: newest + 1 });
-    const kept = this.#freeFeeds.findIndex(({ lastItem }) => oldest !== undefined && oldest <= lastItem);
-    return this.#freeFeeds.splice(0, kept < 0 ? this.#freeFeeds.length : kept).map(({ feed }) => feed);
   }
 
   #hasMuchToDelete(): boolean {

@@ -1,43 +1,70 @@
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { FeedDeclaration, JournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
-import type { ClockRange, JournalUpdate, LogItem } from "./read-journal-update.ts";
+import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
+
+/**
+ * What the live statements of one kind say, each about one key: of several about the same one the latest counts. A
+ * statement goes when the journal's writer deletes its item, and with it what it says, unless a later one says otherwise.
+ */
+class Statements<Key, Value> {
+  readonly values = new Map<Key, Value>();
+  readonly #clocks = new Map<Key, number>();
+  /** Keys of all live statements, superseded ones too, by their clocks. */
+  readonly #keys = new Map<number, Key>();
+
+  set(key: Key, value: Value, clock: number): void {
+    this.values.set(key, value);
+    this.#clocks.set(key, clock);
+    this.#keys.set(clock, key);
+  }
+
+  /** Keys of which nothing is said any more once these statements are gone. */
+  *endedBy(range: ClockRange): Generator<Key, void, undefined> {
+    for (const clock of clocksIn(this.#keys, range)) {
+      const key = this.#keys.get(clock)!;
+      if (this.#clocks.get(key) === clock) yield key;
+    }
+  }
+
+  /** @returns keys of which nothing is said any more */
+  delete(range: ClockRange): Key[] {
+    const ended = [...this.endedBy(range)];
+    for (const key of ended) {
+      this.values.delete(key);
+      this.#clocks.delete(key);
+    }
+    for (const clock of clocksIn(this.#keys, range)) this.#keys.delete(clock);
+    return ended;
+  }
+}
 
 /** A journal of another router, with what its live declarations and claims say. */
 export class ReplicaJournal {
   readonly document: JournalDocument;
-  readonly #feeds = new Map<number, { readonly clock: number; readonly declaration: FeedDeclaration }>();
-  readonly #feedClocks = new Map<number, number>();
-  readonly #claims = new Map<string, FeedClaim>();
-  readonly #claimClocks = new Map<number, string>();
-  readonly #clockOfClaim = new Map<string, number>();
+  readonly #feeds = new Statements<number, FeedDeclaration>();
+  readonly #claims = new Statements<string, FeedClaim>();
 
   constructor(document: JournalDocument) {
     this.document = document;
   }
 
   get claims(): ReadonlyMap<string, FeedClaim> {
-    return this.#claims;
+    return this.#claims.values;
   }
 
   declaration(feed: number): FeedDeclaration | undefined {
-    return this.#feeds.get(feed)?.declaration;
+    return this.#feeds.values.get(feed);
   }
 
   /** Whether feeds and claims stay within a bound. */
   hasRoomFor({ items, deletions }: JournalUpdate, maxFeeds: number): boolean {
-    if (Math.max(this.#feeds.size, this.#claims.size) + items.length <= maxFeeds) return true;
-    const feeds = new Set(this.#feeds.keys());
-    const claims = new Set(this.#claims.keys());
+    if (Math.max(this.#feeds.values.size, this.#claims.values.size) + items.length <= maxFeeds) return true;
+    const feeds = new Set(this.#feeds.values.keys());
+    const claims = new Set(this.#claims.values.keys());
     for (const range of deletions) {
-      for (const clock of clocksIn(this.#feedClocks, range)) {
-        const feed = this.#feedClocks.get(clock)!;
-        if (this.#feeds.get(feed)?.clock === clock) feeds.delete(feed);
-      }
-      for (const clock of clocksIn(this.#claimClocks, range)) {
-        const target = this.#claimClocks.get(clock)!;
-        if (this.#clockOfClaim.get(target) === clock) claims.delete(target);
-      }
+      for (const feed of this.#feeds.endedBy(range)) feeds.delete(feed);
+      for (const target of this.#claims.endedBy(range)) claims.delete(target);
     }
     for (const { content } of items) {
       if (content.kind === "feed") feeds.add(content.feed);
@@ -48,8 +75,12 @@ export class ReplicaJournal {
 
   /** Takes what an update says, and tells it in the order in which it was written. */
   take(update: JournalUpdate, observers: readonly JournalObserver[]): void {
-    for (const item of update.items) this.#note(item);
-    const unclaimed = this.#forget(update.deletions);
+    for (const { clock, content } of update.items) {
+      if (content.kind === "feed") this.#feeds.set(content.feed, content.declaration, clock);
+      else if (content.kind === "claim") this.#claims.set(content.claim.target, content.claim, clock);
+    }
+    for (const range of update.deletions) this.#feeds.delete(range);
+    const unclaimed = update.deletions.flatMap((range) => this.#claims.delete(range));
     const { origin } = this.document;
     for (const { content } of update.items) {
       for (const observer of observers) {
@@ -62,39 +93,6 @@ export class ReplicaJournal {
     for (const target of unclaimed) {
       for (const observer of observers) observer.claimChanged(origin, target, undefined);
     }
-  }
-
-  #note({ clock, content }: LogItem): void {
-    if (content.kind === "feed") {
-      this.#feeds.set(content.feed, { clock, declaration: content.declaration });
-      this.#feedClocks.set(clock, content.feed);
-    } else if (content.kind === "claim") {
-      const { target } = content.claim;
-      this.#claims.set(target, content.claim);
-      this.#claimClocks.set(clock, target);
-      this.#clockOfClaim.set(target, clock);
-    }
-  }
-
-  /** @returns targets that are not claimed any more */
-  #forget(deletions: readonly ClockRange[]): string[] {
-    const unclaimed: string[] = [];
-    for (const range of deletions) {
-      for (const clock of clocksIn(this.#feedClocks, range)) {
-        const feed = this.#feedClocks.get(clock)!;
-        this.#feedClocks.delete(clock);
-        if (this.#feeds.get(feed)?.clock === clock) this.#feeds.delete(feed);
-      }
-      for (const clock of clocksIn(this.#claimClocks, range)) {
-        const target = this.#claimClocks.get(clock)!;
-        this.#claimClocks.delete(clock);
-        if (this.#clockOfClaim.get(target) !== clock) continue;
-        this.#clockOfClaim.delete(target);
-        this.#claims.delete(target);
-        unclaimed.push(target);
-      }
-    }
-    return unclaimed;
   }
 }
 

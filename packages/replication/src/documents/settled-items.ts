@@ -12,19 +12,24 @@ interface Item {
   readonly feeds: FeedItems[];
 }
 
-interface FeedItems {
+/** What one feed of the own log still needs. */
+export class FeedItems {
   readonly number: number;
-  settled: number;
+  settled = -1;
   /** Items with records or gaps beyond what is settled, and the last sequence of them in each. */
-  readonly unsettled: Map<Item, number>;
+  readonly unsettled = new Map<Item, number>();
   /** The item that holds the newest cut. */
   cut: Item | undefined;
   /** Items in the log that mention it, and the latest of them. */
-  mentions: number;
+  mentions = 0;
   mentionedBy: Item | undefined;
-  isRetired: boolean;
+  isRetired = false;
   /** Ops since its last cut. */
-  ops: number;
+  ops = 0;
+
+  constructor(number: number) {
+    this.number = number;
+  }
 }
 
 /** An item of the own log that is to be deleted. */
@@ -38,13 +43,12 @@ export interface DeletableItem {
  * superfluous. One summary per item and feed, whatever the number of entries.
  */
 export class SettledItems {
-  readonly #feeds = new Map<number, FeedItems>();
   #current: Item = newItem();
   readonly #deletable: Item[] = [];
   #deletableBytes = 0;
   /** Items in the log, the oldest first. */
   readonly #log = new Set<Item>();
-  readonly #freeFeeds: number[] = [];
+  readonly #freeFeeds: FeedItems[] = [];
 
   /** Items in the log. */
   get items(): number {
@@ -59,32 +63,8 @@ export class SettledItems {
     return this.#deletableBytes;
   }
 
-  opsSinceCut(feed: number): number {
-    return this.#feeds.get(feed)?.ops ?? 0;
-  }
-
-  /** @throws RangeError for a feed that was not begun, or was retired */
-  check(feed: number): void {
-    const known = this.#feeds.get(feed);
-    if (known === undefined || known.isRetired) throw new RangeError(`feed ${feed} is not declared`);
-  }
-
-  beginFeed(feed: number): void {
-    this.#feeds.set(feed, {
-      number: feed,
-      settled: -1,
-      unsettled: new Map(),
-      cut: undefined,
-      mentions: 0,
-      mentionedBy: undefined,
-      isRetired: false,
-      ops: 0,
-    });
-  }
-
   /** Notes an entry of the item that is being gathered. */
-  add(entry: FactEntry, ops: number): void {
-    const feed = this.#feeds.get(entry.feed)!;
+  add(feed: FeedItems, entry: FactEntry, ops: number): void {
     const item = this.#current;
     if (feed.mentionedBy !== item) {
       feed.mentionedBy = item;
@@ -116,9 +96,8 @@ export class SettledItems {
     if (item.open === 0) this.#toDelete(item);
   }
 
-  settle(number: number, sequence: number): void {
-    const feed = this.#feeds.get(number);
-    if (feed === undefined || sequence <= feed.settled) return;
+  settle(feed: FeedItems, sequence: number): void {
+    if (sequence <= feed.settled) return;
     feed.settled = sequence;
     for (const [item, last] of feed.unsettled) {
       if (last > sequence) continue;
@@ -127,14 +106,13 @@ export class SettledItems {
     }
   }
 
-  retire(number: number): void {
-    const feed = this.#feeds.get(number);
-    if (feed === undefined || feed.isRetired) return;
-    this.settle(number, Number.POSITIVE_INFINITY);
+  retire(feed: FeedItems): void {
+    if (feed.isRetired) return;
+    this.settle(feed, Number.POSITIVE_INFINITY);
     feed.isRetired = true;
     this.#release(feed.cut);
     feed.cut = undefined;
-    if (feed.mentions === 0) this.#freeFeeds.push(number);
+    if (feed.mentions === 0) this.#freeFeeds.push(feed);
   }
 
   /** Has the oldest items go, whoever needs them, until so much can be deleted. Who lacks them asks for a state. */
@@ -143,7 +121,7 @@ export class SettledItems {
       if (this.#deletableBytes + this.#deletable.length * itemOverheadBytes >= bytes) return;
       for (const feed of item.feeds) {
         const last = feed.unsettled.get(item);
-        if (last !== undefined) this.settle(feed.number, last);
+        if (last !== undefined) this.settle(feed, last);
         if (feed.cut !== item) continue;
         feed.cut = undefined;
         this.#release(item);
@@ -161,7 +139,7 @@ export class SettledItems {
         feed.mentions -= 1;
         if (feed.mentions === 0) {
           feed.mentionedBy = undefined;
-          if (feed.isRetired) this.#freeFeeds.push(feed.number);
+          if (feed.isRetired) this.#freeFeeds.push(feed);
         }
       }
     }
@@ -169,10 +147,8 @@ export class SettledItems {
   }
 
   /** Retired feeds that no item mentions any more; taken by asking. */
-  takeFreeFeeds(): readonly number[] {
-    const free = this.#freeFeeds.splice(0);
-    for (const feed of free) this.#feeds.delete(feed);
-    return free;
+  takeFreeFeeds(): readonly FeedItems[] {
+    return this.#freeFeeds.splice(0);
   }
 
   #release(item: Item | undefined): void {

@@ -211,7 +211,7 @@ class TargetFeedReader implements FeedReader {
   factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
-    for (const entry of entries) if (entry.kind === "cut") this.#writer.settle(life, entry.sequence);
+    for (const entry of entries) if (entry.kind === "cut") this.#writer.feeds.settle(life, entry.sequence);
   }
 
   maintain(): void {
@@ -282,7 +282,7 @@ class TargetFeedReader implements FeedReader {
       return;
     }
     this.#busy(() => {
-      if (!isKnown) this.#writer.write(this.#run.current!, [entry]);
+      if (!isKnown) this.#writer.feeds.write(this.#run.current!, [entry]);
       this.#kept.restartAfter(lastMessageOf(entry));
       this.#writer.look(this.#run.marks.newest);
     });
@@ -322,7 +322,7 @@ class TargetFeedReader implements FeedReader {
   #follow(state: FoldState): void {
     this.#run.follow(state);
     this.#kept.dropTo(this.#isComplete ? this.#run.completeTo : lastSequenceOf(state));
-    this.#writer.retireOthers(this.#run.current!);
+    this.#writer.feeds.retireOthers(this.#run.current!);
   }
 
   #knowsBetter(state: FoldState): boolean {
@@ -332,9 +332,12 @@ class TargetFeedReader implements FeedReader {
   /** An engine whose history is empty holds nothing: what others have read was of a process before it. */
   #claimUnread(): void {
     const life = this.#claim.isOfNothing ? this.#run.nameUnread(this.#state()) : undefined;
-    if (life) this.#writer.declareAlone(life);
-    // Whatever the engine says first is later than this, whatever its clock says.
-    if (life) this.#run = new FeedLife(lifeId(life), this.#state());
+    if (life) {
+      this.#writer.feeds.declare(life);
+      this.#writer.feeds.retireOthers(life);
+      // Whatever the engine says first is later than this, whatever its clock says.
+      this.#run = new FeedLife(lifeId(life), this.#state());
+    }
     this.#claim.postUnread();
   }
 
@@ -344,9 +347,10 @@ class TargetFeedReader implements FeedReader {
     const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isWorthAnything };
     const life = this.#run.name(this.#state(), moment);
     if (!life) return false;
-    this.#writer.declare(life);
+    this.#writer.feeds.declare(life);
     if (!this.#run.beginNamed(life, this.#state())) return false;
-    this.#writer.named(life);
+    this.#writer.meters.lifeNamed();
+    this.#writer.feeds.retireOthers(life);
     logger.info("a new life of an engine", { target: key, life: lifeId(life), after: life.predecessor });
     return true;
   }
@@ -364,7 +368,7 @@ class TargetFeedReader implements FeedReader {
       if (plan.gapFrom !== undefined) entries.unshift({ kind: "gap", from: plan.gapFrom, to: plan.from - 1 });
       const isInherited = !this.#isComplete && state.last !== undefined;
       this.#writer.begin(isInherited ? this.#writer.countBlocks() : 0);
-      this.#writer.write(this.#run.current!, entries);
+      this.#writer.feeds.write(this.#run.current!, entries);
       // What an earlier reader has stated cannot be made whole by records.
       if (this.#isComplete && !this.#state()?.isComplete) this.#replace();
     }
@@ -385,7 +389,7 @@ class TargetFeedReader implements FeedReader {
     const life = this.#run.current;
     const before = this.#state();
     if (!mark || !life || (before && mark.sequence < lastSequenceOf(before))) return false;
-    this.#writer.declare(life);
+    this.#writer.feeds.declare(life);
     if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
     this.#writer.begin(0);
     const state = this.#state();

@@ -9,6 +9,7 @@ import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts
 
 /** Writes a target's entries and cuts, while this router reads its feed for all. */
 export class FeedWriter {
+  readonly feeds: OwnFeeds;
   readonly meters: FeedReaderMeters;
   /** Blocks of a state that other readers have told, which this one cannot verify. */
   inheritedBlocks = 0;
@@ -18,7 +19,6 @@ export class FeedWriter {
   isLevel = false;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
-  readonly #feeds: OwnFeeds;
   /** The message that the last cut was made at; undefined when this router has not made one since it took over. */
   #cutAt: number | undefined;
   #cutMs = 0;
@@ -27,7 +27,7 @@ export class FeedWriter {
   constructor(options: FeedReaderOptions, limits: FeedReaderLimits) {
     this.#options = options;
     this.#limits = limits;
-    this.#feeds = new OwnFeeds(options.key, options.journal, options.fold);
+    this.feeds = new OwnFeeds(options.key, options.journal, options.fold);
     this.meters = createFeedReaderMeters(options.meter);
   }
 
@@ -44,34 +44,6 @@ export class FeedWriter {
   /** What was inherited is not believed for ever: not when the engine has removed much that the ledger does not know. */
   get isDistrusted(): boolean {
     return this.inheritedBlocks > 0 && this.unknownRemovals * 2 >= this.inheritedBlocks;
-  }
-
-  declare(life: Life): void {
-    this.#feeds.declare(life);
-  }
-
-  /** Declares a life; no other one matters any more. */
-  declareAlone(life: Life): void {
-    this.#feeds.declare(life);
-    this.#feeds.retireOthers(life);
-  }
-
-  /** A life was declared that is the newest now. */
-  named(life: Life): void {
-    this.meters.lifeNamed();
-    this.#feeds.retireOthers(life);
-  }
-
-  write(life: Life, entries: readonly KeptEntry[]): void {
-    this.#feeds.write(life, entries);
-  }
-
-  settle(life: Life, sequence: number): void {
-    this.#feeds.settle(life, sequence);
-  }
-
-  retireOthers(current: Life): void {
-    this.#feeds.retireOthers(current);
   }
 
   /** Sees whether the fold is where the reader is. */
@@ -93,7 +65,7 @@ export class FeedWriter {
     const { life, last } = state;
     const stated = this.#options.fold.cutStatement(this.#options.key);
     if (!life || !last || !stated) return;
-    this.#feeds.cut(life, last, stated);
+    this.feeds.cut(life, last, stated);
     this.#cutAt = last.sequence;
     this.#cutMs = this.#options.clock.nowMs();
     this.#openSinceMs = undefined;
@@ -119,7 +91,7 @@ export class FeedWriter {
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
     // The first one after a takeover lets the journals of those who read before be given up.
     if (this.#cutAt === undefined) return "due";
-    const ops = state.life ? this.#feeds.opsSinceCut(state.life) : 0;
+    const ops = state.life ? this.feeds.opsSinceCut(state.life) : 0;
     if (this.#options.isCutWanted?.(ops)) return "overdue";
     const sinceCutMs = nowMs - this.#cutMs;
     if (ops < this.#limits.minCutOps && sinceCutMs < this.#limits.maxCutAgeMs) return "none";

@@ -1,0 +1,139 @@
+import type { Life } from "../facts/life.ts";
+import type { FeedDeclaration } from "./journal.ts";
+import { checkStatement, feedStatement, type LogValue } from "./journal-log.ts";
+import type { PlacementItems } from "./placement-items.ts";
+import { FeedItems, type SettledItems } from "./settled-items.ts";
+
+/** A feed of the own journal, from its declaration until nothing in the log mentions it. */
+export interface OwnFeed {
+  readonly number: number;
+  /** Target and life as text. */
+  readonly key: string;
+  readonly declaration: FeedDeclaration;
+  readonly statement: LogValue;
+  /** Of the statement; undefined until it is committed. */
+  clock: number | undefined;
+  /** Whether whoever reads the target's events writes of it, and gives it up. */
+  isRead: boolean;
+  /** Which items of facts it needs. */
+  readonly items: FeedItems;
+}
+
+export interface FeedTableOptions {
+  readonly maxFeeds: number;
+  readonly settled: SettledItems;
+  /** Called before so many bytes become pending. */
+  readonly makeRoom: (bytes: number) => void;
+}
+
+/**
+ * What the feed numbers of the own journal mean. A feed is open until it is retired: only then may it be written of, and is
+ * found by its target and life. It ends, and its number with it, when neither facts nor placements in the log mention it.
+ */
+export class FeedTable {
+  readonly #options: FeedTableOptions;
+  /** Those that have not ended; `takeEnded` removes. */
+  readonly #feeds = new Map<number, OwnFeed>();
+  /** The open ones by target and life; `retire` removes. */
+  readonly #open = new Map<string, OwnFeed>();
+  /** The one that prompts are placed under, of each target; `retire` removes. */
+  readonly #placing = new Map<string, { readonly life: Life | null; readonly feed: OwnFeed }>();
+  /** Not committed yet; `takePending` empties it, `takeEnded` removes. */
+  #pending: OwnFeed[] = [];
+  /** Retired ones that facts do not mention, with the last placement item that may, in the order of these; `takeEnded` removes. */
+  readonly #leaving: { readonly feed: OwnFeed; readonly lastItem: number }[] = [];
+  #nextNumber = 1;
+
+  constructor(options: FeedTableOptions) {
+    this.#options = options;
+  }
+
+  get hasPending(): boolean {
+    return this.#pending.length > 0;
+  }
+
+  get(number: number): OwnFeed | undefined {
+    return this.#feeds.get(number);
+  }
+
+  declarations(): readonly FeedDeclaration[] {
+    return Array.from(this.#feeds.values(), ({ declaration }) => declaration);
+  }
+
+  /** @throws RangeError for a feed that was not declared, or was retired */
+  open(number: number): OwnFeed {
+    const feed = this.#feeds.get(number);
+    if (feed === undefined || feed.items.isRetired) throw new RangeError(`feed ${number} is not declared`);
+    return feed;
+  }
+
+  /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
+  declare(declaration: FeedDeclaration): OwnFeed {
+    const { target, life } = declaration;
+    const key = JSON.stringify([target, life && [life.sequence, life.timestampUs, life.checksum, life.predecessor]]);
+    const known = this.#open.get(key);
+    if (known !== undefined) return known;
+    if (this.#feeds.size >= this.#options.maxFeeds) throw new RangeError("too many feeds");
+    const number = this.#nextNumber;
+    const statement = feedStatement(number, declaration);
+    checkStatement(statement);
+    this.#options.makeRoom(2 * key.length);
+    this.#nextNumber += 1;
+    const items = new FeedItems(number);
+    const feed: OwnFeed = { number, key, declaration, statement, clock: undefined, isRead: false, items };
+    this.#open.set(key, feed);
+    this.#feeds.set(number, feed);
+    this.#pending.push(feed);
+    return feed;
+  }
+
+  /** The feed to place prompts under; the one before it is retired, unless events are written under it. */
+  declarePlacing(declaration: FeedDeclaration): OwnFeed {
+    const { target, life } = declaration;
+    const before = this.#placing.get(target);
+    if (before?.life === life) return before.feed;
+    const feed = this.declare(declaration);
+    if (before && before.feed !== feed && !before.feed.isRead) this.retire(before.feed);
+    this.#placing.set(target, { life, feed });
+    return feed;
+  }
+
+  /** A feed that was retired before stays so; its target and life may be those of another one by now. */
+  retire(feed: OwnFeed): void {
+    if (feed.items.isRetired) return;
+    this.#open.delete(feed.key);
+    const { target } = feed.declaration;
+    if (this.#placing.get(target)?.feed === feed) this.#placing.delete(target);
+    this.#options.settled.retire(feed.items);
+  }
+
+  retireAllOf(target: string): void {
+    for (const feed of [...this.#open.values()]) if (feed.declaration.target === target) this.retire(feed);
+  }
+
+  /** Feeds to be stated before anything mentions them; taken by asking. */
+  takePending(): readonly OwnFeed[] {
+    return this.#pending.splice(0);
+  }
+
+  /**
+   * Ends the feeds that neither facts nor placement items mention any more.
+   *
+   * @returns clocks of their statements
+   */
+  takeEnded({ newest, oldest }: Pick<PlacementItems, "newest" | "oldest">): readonly number[] {
+    for (const { number } of this.#options.settled.takeFreeFeeds()) {
+      // What was placed and is not written yet comes in the next item.
+      this.#leaving.push({ feed: this.#feeds.get(number)!, lastItem: newest + 1 });
+    }
+    const kept = this.#leaving.findIndex(({ lastItem }) => oldest !== undefined && oldest <= lastItem);
+    const ended = this.#leaving.splice(0, kept < 0 ? this.#leaving.length : kept).map(({ feed }) => feed);
+    const unstated = new Set<OwnFeed>();
+    for (const feed of ended) {
+      this.#feeds.delete(feed.number);
+      if (feed.clock === undefined) unstated.add(feed);
+    }
+    if (unstated.size > 0) this.#pending = this.#pending.filter((feed) => !unstated.has(feed));
+    return ended.flatMap(({ clock }) => clock ?? []);
+  }
+}

@@ -142,6 +142,19 @@ describe("what does not come", () => {
     expect((await decode.state()).engineMs - sinceMs).toBeGreaterThan(100 * 99);
   });
 
+  // It was fetched for ever by an engine that was gone.
+  test("an engine that goes away before a slow transfer begins has fetched nothing: the blocks are given back in time", async () => {
+    const prefill = await startPd({ protocol: "nixl", role: "prefill", timeoutMs: 300 });
+    const { remote_request_id: ticket } = await prefillLeg(prefill);
+    await prefill.post("/sim/faults", { kind: "transfer-slow", delayMs: 100 });
+    const claim = JSON.stringify({ ticket });
+    const url = `http://127.0.0.1:${prefill.port}/kv/claim`;
+    const answer = fetch(url, { method: "POST", body: claim, signal: AbortSignal.timeout(30) });
+    await expect(answer).rejects.toThrow();
+    await untilNothingHeld(prefill);
+    expect((await prefill.transfers()).totals).toMatchObject({ offered: 1, expired: 1, fetched: 0 });
+  });
+
   test("a prefill whose process dies while blocks are on their way", async () => {
     // Half an hour of engine time for the transfer: eighteen seconds here.
     const slow = { protocol: "nixl", setupMs: 1_800_000 } as const;

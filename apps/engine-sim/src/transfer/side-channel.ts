@@ -81,16 +81,20 @@ async function answerClaim(
 ): Promise<void> {
   if (typeof ticket !== "string") throw new ApiError(400, "a claim needs a ticket");
   if (typeof wantedId === "string" && wantedId !== engineId()) throw new Error(`engine ${wantedId} is not here`);
+  let isClaimed = false;
+  let isOver = request.socket.destroyed;
+  response.on("close", () => {
+    if (isClaimed && !isOver) exports.lost(ticket);
+    isOver = true;
+  });
   const fault = faults.take(transferPath, false);
   if (fault?.kind === "transfer-refused") throw new ApiError(503, "injected fault: transfer-refused");
   if (fault?.kind === "transfer-slow") {
     await new Promise<void>((resolve) => scheduler.after(fault.delayMs ?? 0, resolve));
   }
-  let isOver = false;
-  response.on("close", () => {
-    if (!isOver) exports.lost(ticket);
-    isOver = true;
-  });
+  // Who has gone by now would keep the blocks for ever.
+  if (isOver) return;
+  isClaimed = true;
   const { tokens, over } = await exports.claim(ticket, waits === true).catch((error: unknown) => {
     isOver = true;
     throw error;

@@ -106,6 +106,7 @@ export class OwnJournal implements JournalWriter {
 
   /** @throws RangeError as `declareFeed` */
   placingFeed(declaration: FeedDeclaration): number {
+    this.#options.observer?.pending();
     return this.#feeds.declarePlacing(declaration).number;
   }
 

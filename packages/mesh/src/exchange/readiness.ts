@@ -9,6 +9,8 @@ export interface ReadinessOptions {
   readonly graceMs: number;
   /** How long the wait may last in all, in milliseconds. */
   readonly maxWaitMs?: number;
+  /** What is said to be waited for until then; `peers` when left out. */
+  readonly lookingFor?: string;
   /** Whether all known addresses were tried and all handshakes answered. */
   hasTriedAll(): boolean;
   /** What is waited for once peers are known, by name. */
@@ -18,7 +20,8 @@ export interface ReadinessOptions {
 /** Says what a router that has just started waits for. Once it waits for nothing, it never does again. */
 export class Readiness {
   readonly #options: ReadinessOptions;
-  #startMs = 0;
+  /** Undefined before the start, when all the time is still to come. */
+  #startMs: number | undefined;
   #isReady = false;
 
   constructor(options: ReadinessOptions) {
@@ -36,13 +39,13 @@ export class Readiness {
 
   get waitingFor(): readonly string[] {
     if (this.#isReady || this.#elapsedMs >= (this.#options.maxWaitMs ?? defaultMaxWaitMs)) return this.#ready();
-    if (this.isLooking) return ["peers"];
+    if (this.isLooking) return [this.#options.lookingFor ?? "peers"];
     const waiting = Object.entries(this.#options.conditions).filter(([, isMet]) => !isMet());
     return waiting.length === 0 ? this.#ready() : waiting.map(([name]) => name);
   }
 
   get #elapsedMs(): number {
-    return this.#options.clock.nowMs() - this.#startMs;
+    return this.#startMs === undefined ? 0 : this.#options.clock.nowMs() - this.#startMs;
   }
 
   #ready(): readonly string[] {

@@ -5,20 +5,21 @@ import type { CountIncident, RedisKeys } from "./redis-keys.ts";
 import type { RedisLimits } from "./redis-limits.ts";
 import { isWrongType, listOf, pairsOf, type RedisReply, type RedisSession, textOf } from "./redis-session.ts";
 
-/** Where an origin's journal stands. */
-export interface Placed {
+/** Where the copy of a journal stands. */
+export interface StoredJournal {
   readonly origin: Origin;
-  readonly incarnation: number;
+  /** Rises with every copy. */
+  readonly version: number;
 }
 
 /** What Redis says of all routers at one time. */
 export interface DirectoryView {
   /** Leases of the other routers. */
   readonly leases: readonly Lease[];
-  /** Journals of all origins but the own, by origin. */
-  readonly sources: ReadonlyMap<string, Placed>;
+  /** Stored journals of all origins but the own. */
+  readonly journals: readonly StoredJournal[];
   /** What is announced for the own origin. */
-  readonly announced: string | undefined;
+  readonly announced: StoredJournal | undefined;
 }
 
 export interface DirectoryOptions {
@@ -45,13 +46,13 @@ export class Directory {
     await this.#ownKey(session, keys.members, "SADD", keys.members, origin().router);
     const [routers, origins] = await Promise.all([
       this.#ownKey(session, keys.members, "SMEMBERS", keys.members),
-      this.#ownKey(session, keys.origins, "HGETALL", keys.origins),
+      this.#ownKey(session, keys.journals, "HGETALL", keys.journals),
     ]);
     const leases = await this.#leases(session, routers);
-    const placed = this.#placed(origins);
-    const writers = [...placed.sources.values(), ...leases].map((each) => each.origin.router);
+    const stored = this.#stored(origins);
+    const writers = [...stored.journals, ...leases].map((each) => each.origin.router);
     this.#present = new Set([...writers, origin().router]);
-    return { leases, ...placed };
+    return { leases, ...stored };
   }
 
   /** Routers that nobody looks for any more; they add themselves again if they come back. */
@@ -60,20 +61,34 @@ export class Directory {
   }
 
   /**
-   * Removes the announcements of journals that have run out, everything of those in `unwanted`, the names of routers
-   * without a lease, of which nobody who lives may ever have heard, and the epochs of those that began longest ago.
+   * Removes journals that have run out or are `unwanted`, the names of routers without a lease, of which nobody who lives
+   * may ever have heard, and the epochs of those that began longest ago.
    */
-  async sweep(session: RedisSession, dead: readonly Placed[], unwanted: ReadonlySet<string>): Promise<void> {
+  async sweep(session: RedisSession, dead: readonly StoredJournal[], isUnwanted: (origin: Origin) => boolean) {
     const { keys } = this.#options;
     await this.forget(session, this.#lapsed);
-    for (const { origin, incarnation } of dead) {
-      const written = [keys.stream(origin, incarnation), keys.blob(origin, incarnation)];
-      const isUnwanted = unwanted.has(originKey(origin));
-      if (!isUnwanted && (await session.run("EXISTS", ...written)) !== 0) continue;
-      await session.run("HDEL", keys.origins, originKey(origin));
-      await session.run("DEL", ...written);
+    for (const journal of dead) {
+      const key = keys.journal(journal);
+      if (!isUnwanted(journal.origin) && (await session.run("EXISTS", key)) !== 0) continue;
+      await session.run("HDEL", keys.journals, originKey(journal.origin));
+      await session.run("DEL", key);
     }
     await this.#sweepEpochs(session);
+  }
+
+  /** Whether routers of a version that shared streams live in this cluster: they and this one share nothing. */
+  async hasOlder(session: RedisSession): Promise<boolean> {
+    const { keys } = this.#options;
+    try {
+      const routers = listOf(await session.run("SMEMBERS", keys.olderMembers)).flatMap(
+        (router) => textOf(router) ?? [],
+      );
+      const leases = routers.map((router) => keys.olderLease(router));
+      return leases.length > 0 && (await session.run("EXISTS", ...leases)) !== 0;
+    } catch (error) {
+      if (isWrongType(error)) return false;
+      throw error;
+    }
   }
 
   /** An epoch is kept so that a router whose clock went back does not begin a life that it had: there is no end to names. */
@@ -113,18 +128,17 @@ export class Directory {
     return leases;
   }
 
-  #placed(reply: RedisReply): Pick<DirectoryView, "sources" | "announced"> {
+  #stored(reply: RedisReply): Pick<DirectoryView, "journals" | "announced"> {
     const own = originKey(this.#options.origin());
-    const sources = new Map<string, Placed>();
-    let announced: string | undefined;
+    const journals: StoredJournal[] = [];
+    let announced: StoredJournal | undefined;
     for (const [key, value] of pairsOf(reply)) {
-      const text = textOf(value) ?? "";
-      if (key === own) announced = text;
-      const placed = parsePlaced(key, text);
-      if (placed && key !== own) sources.set(key, placed);
-      else if (!placed) this.#options.count("entry-invalid");
+      const stored = parseStored(key, textOf(value) ?? "");
+      if (!stored) this.#options.count("entry-invalid");
+      else if (key === own) announced = stored;
+      else journals.push(stored);
     }
-    return { sources, announced };
+    return { journals, announced };
   }
 
   /** Runs a command on a shared key, and removes what another program put there. */
@@ -140,16 +154,18 @@ export class Directory {
   }
 }
 
-function parsePlaced(key: string, value: string): Placed | undefined {
+function parseStored(key: string, value: string): StoredJournal | undefined {
   const match = /^(.{1,512})@(\d{1,16})$/s.exec(key);
-  const [epoch, incarnation] = [Number(match?.[2]), Number(value)];
-  if (!match || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(incarnation)) return undefined;
-  return { origin: { router: asRouterId(match[1]!), epoch }, incarnation };
+  const [epoch, version] = [Number(match?.[2]), Number(value)];
+  if (!match || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(version)) return undefined;
+  return { origin: { router: asRouterId(match[1]!), epoch }, version };
 }
 
 interface Entry {
   lease: Lease;
   state: Member["state"];
+  /** When it was last heard that it lives. */
+  heardMs: number;
   /** Since when its lease was seen missing; undefined while it is there. */
   missingSinceMs: number | undefined;
 }
@@ -187,9 +203,21 @@ export class MemberTable {
     }
     for (const [router, entry] of [...this.#entries]) {
       if (seen.has(router) && entry.state !== "left") continue;
+      if (entry.lease.beat === 0 && this.#options.clock.nowMs() - entry.heardMs < this.#options.limits.renewMs)
+        continue;
       if (isGrace && entry.state !== "left") entry.missingSinceMs = undefined;
       else this.#miss(router, entry);
     }
+    if (this.#isChanged) this.#options.onChange();
+  }
+
+  /** It greets, before its lease was seen. A look that was under way may not know of it yet. */
+  greeted(origin: Origin): void {
+    this.#isChanged = false;
+    const known = this.#entries.get(origin.router);
+    const isSameLife = known?.lease.origin.epoch === origin.epoch;
+    const said = isSameLife ? known.lease : { beat: 0, isReady: false, isDraining: false, unreachable: [] };
+    this.#see({ ...said, origin });
     if (this.#isChanged) this.#options.onChange();
   }
 
@@ -214,9 +242,9 @@ export class MemberTable {
     }));
   }
 
-  /** Whether a living router has state to give. */
-  get hasReady(): boolean {
-    return [...this.#entries.values()].some(({ state, lease }) => state === "alive" && lease.isReady);
+  member(router: string): Pick<Member, "origin" | "state"> | undefined {
+    const entry = this.#entries.get(router);
+    return entry && { origin: entry.lease.origin, state: entry.state };
   }
 
   /** Routers that were forgotten since this was last asked. */
@@ -231,7 +259,8 @@ export class MemberTable {
     const entry = this.#entries.get(lease.origin.router);
     if (!entry) {
       if (this.#entries.size >= limits.maxMembers) return;
-      this.#entries.set(lease.origin.router, { lease, state: "alive", missingSinceMs: undefined });
+      const heardMs = this.#options.clock.nowMs();
+      this.#entries.set(lease.origin.router, { lease, state: "alive", heardMs, missingSinceMs: undefined });
       this.#isChanged = true;
       return;
     }
@@ -241,6 +270,7 @@ export class MemberTable {
     this.#isChanged ||= !isSameLife || entry.state !== "alive" || !saysTheSame(entry.lease, lease);
     entry.lease = lease;
     entry.state = "alive";
+    entry.heardMs = this.#options.clock.nowMs();
     entry.missingSinceMs = undefined;
   }
 

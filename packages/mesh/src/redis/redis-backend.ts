@@ -1,31 +1,45 @@
-import type { Cancel, GaugeSeries } from "@espalier/common";
-import { type Member, type Origin, originKey } from "@espalier/replication";
+import type { Cancel, Clock, GaugeSeries, Logger, Meter, Random, Scheduler } from "@espalier/common";
+import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import type { Backend, BackendDescription } from "../exchange/backend.ts";
-import type { DirectoryView } from "./directory.ts";
-import type { ControlMessage } from "./message-channels.ts";
+import { describeMember, PeerRates } from "../exchange/describe-member.ts";
+import { createExchange, type Exchange } from "../exchange/exchange.ts";
+import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
+import { Readiness } from "../exchange/readiness.ts";
+import type { Channel, Link } from "../link/link.ts";
+import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
+import { JournalStore } from "./journal-store.ts";
+import { LeaseKeeper } from "./lease.ts";
+import { createIncidentCounter, createRedisKeys } from "./redis-keys.ts";
 import { defaultRedisLimits, type RedisLimits } from "./redis-limits.ts";
-import {
-  describeRedis,
-  joinThrough,
-  makeRedisParts,
-  type RedisBackendOptions,
-  type RedisParts,
-  TrafficMeter,
-} from "./redis-parts.ts";
-import type { RedisSession } from "./redis-session.ts";
+import { RedisLinks } from "./redis-links.ts";
+import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
 
 /** After somebody came, left or moved, the others look again so soon. */
 const lookSoonMs = 5;
-/** A writer is heard at most this often when others ask it to publish anew. */
-const republishIntervalMs = 1_000;
-/** What is on its way is given so long to arrive when the router leaves. */
+/** What is to be stored and sent is given so long when the router leaves. */
 const leaveTimeoutMs = 1_000;
-/** Looks between two sweeps of journals that nobody needs. */
+/** Looks between two sweeps of what nobody needs. */
 const sweepEvery = 20;
+const ratesPeriodMs = 1_000;
+
+export interface RedisBackendOptions {
+  readonly replica: ReplicaPorts;
+  /** `redis://` or `rediss://`, with user and password where needed. Never logged. */
+  readonly url: string;
+  /** Routers of one cluster share everything, and share the Redis server with other clusters. */
+  readonly cluster: string;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  readonly limits?: Partial<RedisLimits>;
+  readonly exchangeLimits?: Partial<ExchangeLimits>;
+}
 
 /**
- * Carries a replica's journals, gauges and snapshots through Redis. While Redis is away the replica goes on with what it
- * has, and members stay as they were.
+ * Carries the frames of the mesh's exchange through Redis, where leases say who lives, and keeps a copy of every journal
+ * there for a tier that starts anew. While Redis is away the replica goes on with what it has, and members stay as they were.
  *
  * `start` throws EspalierError `redis_unusable` when Redis refuses user or password, and `mesh_rejected` when another
  * living router has the same id. When Redis cannot be reached it returns, and goes on trying.
@@ -39,8 +53,16 @@ class RedisBackend implements Backend {
   readonly #options: RedisBackendOptions;
   readonly #limits: RedisLimits;
   readonly #isConnected: GaugeSeries;
-  readonly #parts: RedisParts;
-  readonly #traffic: TrafficMeter;
+  readonly #count;
+  readonly #connector: RedisConnector;
+  readonly #lease: LeaseKeeper;
+  readonly #directory: Directory;
+  readonly #table: MemberTable;
+  readonly #links: RedisLinks;
+  readonly #exchange: Exchange;
+  readonly #store: JournalStore;
+  readonly #readiness: Readiness;
+  readonly #rates: PeerRates;
   readonly #listeners = new Set<() => void>();
   readonly #cancels: Cancel[] = [];
   /** The session on which this router holds its lease. */
@@ -48,37 +70,93 @@ class RedisBackend implements Backend {
   #isStarted = false;
   #isLeaving = false;
   #isLooking = false;
-  #hasJoined = false;
+  #isIdTaken = false;
+  #isOlderTold = false;
+  #isReading = false;
+  #hasAttached = false;
   #graceUntilMs = Number.NEGATIVE_INFINITY;
-  #lastRepublishMs = Number.NEGATIVE_INFINITY;
   #looks = 0;
   #cancelSoon: Cancel | undefined;
 
   constructor(options: RedisBackendOptions) {
     this.#options = options;
-    this.#limits = { ...defaultRedisLimits, ...options.limits };
-    this.#isConnected = options.meter
+    const { replica, clock, cluster, meter } = options;
+    const limits = { ...defaultRedisLimits, ...options.limits };
+    this.#limits = limits;
+    this.#isConnected = meter
       .gauge({ name: "espalier_redis_connected", help: "1 while the router's state goes through Redis, else 0." })
       .series();
-    this.#traffic = new TrafficMeter(options.clock);
-    this.#parts = makeRedisParts(options, this.#limits, {
-      onSession: (session) => this.#connected(session),
-      onSessionEnd: () => this.#disconnected(),
-      onMembers: () => this.#membersChanged(),
-      onControl: (message) => this.#control(message),
-      session: () => this.#session,
-      isReady: () => this.waitingFor.length === 0,
+    this.#count = createIncidentCounter(meter);
+    this.#rates = new PeerRates(clock);
+    const keys = createRedisKeys(cluster);
+    const origin = (): Origin => replica.origin;
+    const shared = { ...options, origin, keys, limits, count: this.#count };
+    this.#lease = new LeaseKeeper({ ...shared, isReady: () => this.waitingFor.length === 0 });
+    this.#directory = new Directory(shared);
+    this.#table = new MemberTable({
+      ...shared,
+      onChange: () => this.#membersChanged(),
+      onGone: (gone) => this.#exchange.memberGone(gone),
+    });
+    this.#links = new RedisLinks({
+      ...shared,
+      observer: {
+        up: (link) => this.#exchange.linkUp(link),
+        down: (link) => this.#exchange.linkDown(link),
+        frame: (link, channel, frame) => this.#frame(link, channel, frame),
+        drained: (link, channel) => this.#exchange.drained(link, channel),
+      },
+      onGreeting: (from) => {
+        this.#table.greeted(from);
+        this.#lookSoon();
+      },
+      onGoodbye: (from) => this.#table.left(from),
+      onLook: () => this.#lookSoon(),
+    });
+    const { exchangeLimits, limits: _, ...parts } = options;
+    this.#exchange = createExchange({
+      ...parts,
+      peers: {
+        get self() {
+          return replica.origin;
+        },
+        // Who holds a lease hears all others.
+        hears: (router, other) => this.#isAlive(router) && this.#isAlive(other),
+        epochOf: (router) => this.#table.member(router)?.origin.epoch,
+      },
+      isLooking: () => this.#readiness.isLooking,
+      ...(exchangeLimits && { limits: exchangeLimits }),
+    });
+    this.#store = new JournalStore({ ...shared, documents: replica.documents });
+    this.#readiness = new Readiness({
+      clock,
+      graceMs: limits.redisTimeoutMs,
+      maxWaitMs: Math.max(limits.joinTimeoutMs, limits.redisTimeoutMs),
+      lookingFor: "redis",
+      hasTriedAll: () => this.#hasAttached && !this.#isReading && this.#hasAllLinks(),
+      conditions: {
+        "router id": () => !this.#isIdTaken,
+        snapshot: () => !this.#hasAttached || this.#exchange.conditions.snapshot(),
+        journals: () => this.#exchange.conditions.journals(),
+        gauges: () => this.#exchange.conditions.gauges(),
+      },
+    });
+    this.#connector = new RedisConnector({
+      ...shared,
+      channels: [keys.all, keys.inbox(replica.origin.router)],
+      onMessage: (message) => this.#links.receive(message),
+      onSession: () => this.#connected(),
+      onEnd: () => this.#disconnected(),
     });
   }
 
   async start(): Promise<void> {
-    const { replica, scheduler } = this.#options;
-    this.#cancels.push(
-      replica.documents.onUpdate((update, isOwn) => isOwn && this.#parts.writer.add(update)),
-      replica.snapshots.onRequest((request) => void this.#parts.snapshots.ask(request)),
-    );
-    await this.#parts.connector.start();
-    const { session } = this.#parts.connector;
+    const { scheduler } = this.#options;
+    this.#readiness.start();
+    this.#exchange.start();
+    this.#cancels.push(this.#store.start());
+    await this.#connector.start();
+    const { session } = this.#connector;
     if (session) {
       await this.#firstClaim(session);
       await this.#look();
@@ -86,7 +164,7 @@ class RedisBackend implements Backend {
     this.#isStarted = true;
     this.#cancels.push(
       scheduler.every(this.#limits.renewMs, () => void this.#look()),
-      scheduler.every(this.#limits.statementsMs, () => this.#state()),
+      scheduler.every(ratesPeriodMs, () => this.#rates.sample(this.#links.links())),
     );
   }
 
@@ -94,28 +172,29 @@ class RedisBackend implements Backend {
     this.#listeners.clear();
     for (const cancel of this.#cancels.splice(0)) cancel();
     this.#cancelSoon?.();
-    this.#parts.snapshots.stop();
     this.#disconnected();
-    this.#parts.channels.stop();
-    this.#parts.connector.stop();
+    this.#exchange.stop();
+    this.#connector.stop();
   }
 
   async leave(): Promise<void> {
-    const { replica } = this.#options;
     const session = this.#session;
     if (!session || this.#isLeaving) return;
-    await this.#parts.writer.settle(leaveTimeoutMs);
     this.#isLeaving = true;
-    try {
-      await this.#parts.lease.release(session);
-      await this.#parts.channels.publishNow({ kind: "goodbye", from: replica.origin });
-    } catch {
-      this.#options.logger.info("Redis is away; the others will see the lease lapse");
-    }
+    const { scheduler, logger } = this.#options;
+    const leave = async (): Promise<void> => {
+      await this.#store.write(session);
+      await this.#lease.release(session);
+      await this.#links.tellAll("goodbye");
+    };
+    await Promise.race([
+      leave().catch(() => logger.info("Redis is away; the others will see the lease lapse")),
+      pause(scheduler, leaveTimeoutMs),
+    ]);
   }
 
   members(): readonly Member[] {
-    return this.#parts.table.list(this.#session !== undefined);
+    return this.#table.list(this.#session !== undefined);
   }
 
   onMembers(listener: () => void): Cancel {
@@ -124,50 +203,53 @@ class RedisBackend implements Backend {
   }
 
   get waitingFor(): readonly string[] {
-    return this.#parts.join.waitingFor(this.#parts.reader.unread);
+    return this.#readiness.waitingFor;
   }
 
   setDraining(isDraining: boolean): void {
-    this.#parts.lease.isDraining = isDraining;
+    this.#lease.isDraining = isDraining;
     this.#tellAll();
   }
 
   setUnreachable(targets: readonly string[]): void {
-    this.#parts.lease.unreachable = [...targets];
+    this.#lease.unreachable = [...targets];
     this.#tellAll();
   }
 
   get bufferedBytes(): number {
-    return this.#parts.writer.queuedBytes;
+    return this.#links.waitingBytes;
   }
 
   describe(): BackendDescription {
-    return describeRedis(this.#parts, this.#traffic, this.members(), this.waitingFor);
+    const links = new Map(this.#links.links().map((link) => [originKey(link.peer.origin), link]));
+    const members = this.members().map((member) => {
+      const link = links.get(originKey(member.origin));
+      const rates = link && this.#rates.of(link);
+      return describeMember({ member, link, rates, lagMs: link && this.#exchange.lagMs(link), address: undefined });
+    });
+    return { kind: "redis", address: null, members, waitingFor: this.waitingFor };
   }
 
   async #firstClaim(session: RedisSession): Promise<void> {
     try {
-      await this.#parts.lease.claim(session);
+      await this.#lease.claim(session);
     } catch (error) {
       if (!session.isEnded) {
-        this.#parts.connector.stop();
+        this.#connector.stop();
         throw error;
       }
     }
   }
 
-  #connected(session: RedisSession): void {
-    this.#parts.join.connected();
-    if (this.#hasJoined) this.#startGrace();
-    if (this.#isStarted) void this.#look(session);
+  #connected(): void {
+    if (this.#hasAttached) this.#startGrace();
+    if (this.#isStarted) void this.#look();
   }
 
   #disconnected(): void {
     this.#session = undefined;
     this.#isConnected.set(0);
-    this.#parts.writer.detach();
-    this.#parts.reader.detach();
-    this.#parts.channels.detach();
+    this.#links.detach();
     if (this.#isStarted) this.#membersChanged();
   }
 
@@ -176,19 +258,22 @@ class RedisBackend implements Backend {
   }
 
   /** Renews the own lease, and looks who and what is there. */
-  async #look(session = this.#parts.connector.session): Promise<void> {
+  async #look(): Promise<void> {
+    const { session } = this.#connector;
     if (!session || session.isEnded || this.#isLooking || this.#isLeaving) return;
     this.#isLooking = true;
     try {
-      const outcome = await this.#parts.lease.renew(session);
+      const outcome = await this.#lease.renew(session);
       this.#idTaken(outcome === "taken");
       if (outcome === "taken") return;
       if (outcome === "anew" && this.#session) this.#startGrace();
-      const view = await this.#parts.directory.look(session);
-      if (session.isEnded) return;
-      this.#take(view);
+      const view = await this.#directory.look(session);
+      if (session.isEnded || this.#isLeaving) return;
+      this.#table.observe(view.leases, this.#options.clock.nowMs() < this.#graceUntilMs);
       if (this.#session !== session) this.#attach(session);
-      await this.#parts.writer.check(view.announced);
+      this.#links.setPeers(this.#present());
+      await this.#load(session, view);
+      await this.#store.keep(session, view.announced);
       await this.#tidy(session, view);
     } catch (error) {
       if (!session.isEnded) this.#options.logger.warn("a look at Redis failed", { error: String(error) });
@@ -198,95 +283,68 @@ class RedisBackend implements Backend {
   }
 
   #idTaken(isTaken: boolean): void {
-    this.#parts.join.idTaken(isTaken);
+    this.#isIdTaken = isTaken;
     if (!isTaken || !this.#session) return;
     const { logger, replica } = this.#options;
     logger.error("another living router has this router's id; this one shares nothing", { ...replica.origin });
     this.#disconnected();
   }
 
-  #take({ leases, sources }: DirectoryView): void {
-    const isGrace = this.#options.clock.nowMs() < this.#graceUntilMs;
-    this.#parts.table.observe(leases, isGrace);
-    this.#parts.reader.setSources(sources);
-  }
-
   #attach(session: RedisSession): void {
-    const { replica, scheduler, logger } = this.#options;
     this.#session = session;
+    this.#hasAttached = true;
     this.#isConnected.set(1);
-    this.#parts.writer.attach(session);
-    this.#parts.channels.attach(session);
-    this.#parts.channels.publish({ kind: "hello", from: replica.origin });
-    if (this.#hasJoined) {
-      this.#parts.reader.attach(session);
-      this.#membersChanged();
-      return;
-    }
-    this.#hasJoined = true;
-    this.#cancels.push(scheduler.after(this.#limits.gaugesTimeoutMs, () => this.#parts.join.gaugesOverdue()));
-    joinThrough(this.#parts, { ...this.#options, limits: this.#limits })
-      .then(() => this.#session && this.#parts.reader.attach(this.#session))
-      .catch((error: unknown) => logger.warn("joining failed", { error: String(error) }));
+    this.#links.attach(session);
+    this.#membersChanged();
   }
 
-  async #tidy(session: RedisSession, { sources }: DirectoryView): Promise<void> {
-    const forgotten = this.#parts.table.takeForgotten();
-    await this.#parts.directory.forget(session, forgotten);
-    for (const router of forgotten) this.#parts.channels.forget(router);
-    if (++this.#looks % sweepEvery !== 0) return;
+  /** Who lives tells its journal itself; those of others stand in Redis, and nobody else may have them. */
+  async #load(session: RedisSession, { journals }: DirectoryView): Promise<void> {
+    const held = new Set(this.#options.replica.documents.list().map(({ origin }) => origin && originKey(origin)));
+    const isGone = ({ origin }: StoredJournal): boolean =>
+      this.#table.member(origin.router)?.state !== "alive" && !held.has(originKey(origin));
+    this.#isReading = true;
+    try {
+      await this.#store.load(session, journals.filter(isGone));
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  async #tidy(session: RedisSession, { journals }: DirectoryView): Promise<void> {
+    await this.#directory.forget(session, this.#table.takeForgotten());
+    if (this.#looks++ % sweepEvery !== 0) return;
+    await this.#warnOfOlder(session);
+    if (this.waitingFor.length > 0) return;
     // A member in any state may come back to its journal.
     const known = new Set(this.members().map(({ origin }) => originKey(origin)));
-    this.#traffic.keepOnly(new Set(["sent", ...known]));
-    const dead = [...sources.values()].filter(({ origin }) => !known.has(originKey(origin)));
-    await this.#parts.directory.sweep(session, dead, new Set(this.#parts.reader.dropped.map(originKey)));
+    const dead = journals.filter(({ origin }) => !known.has(originKey(origin)));
+    const kept = new Set(
+      this.#options.replica.documents.list().flatMap(({ origin }) => (origin ? originKey(origin) : [])),
+    );
+    await this.#directory.sweep(session, dead, (origin) => !kept.has(originKey(origin)));
   }
 
-  #control(message: ControlMessage): void {
-    switch (message.kind) {
-      case "hello":
-        this.#parts.channels.sendAllGaugesSoon();
-        this.#lookSoon();
-        return;
-      case "streams":
-        this.#lookSoon();
-        return;
-      case "goodbye":
-        this.#parts.table.left(message.from);
-        return;
-      case "republish":
-        this.#republish(message.origin);
-        return;
-      case "snapshot":
-        if (this.#session) void this.#parts.snapshotServer.handle(this.#session, message);
-        return;
-      case "statements":
-        for (const statement of message.statements) this.#options.replica.compareStatement(statement, message.from);
+  async #warnOfOlder(session: RedisSession): Promise<void> {
+    const hasOlder = await this.#directory.hasOlder(session);
+    if (hasOlder) this.#count("older-version");
+    if (hasOlder && !this.#isOlderTold) {
+      this.#options.logger.error(
+        "routers of an earlier version use this Redis and cluster; they and this one share nothing until they are gone",
+      );
     }
+    this.#isOlderTold = hasOlder;
   }
 
-  #republish(origin: Origin): void {
-    const { replica, clock } = this.#options;
-    if (originKey(origin) !== originKey(replica.origin)) return;
-    if (clock.nowMs() - this.#lastRepublishMs < republishIntervalMs) return;
-    this.#lastRepublishMs = clock.nowMs();
-    this.#parts.writer.republish();
-  }
-
-  #state(): void {
-    const { replica } = this.#options;
-    const statements = replica.statements();
-    for (let at = 0; at < statements.length; at += this.#limits.maxStatements) {
-      const some = statements.slice(at, at + this.#limits.maxStatements);
-      this.#parts.channels.publish({ kind: "statements", from: replica.origin, statements: some });
-    }
+  #frame(link: Link, channel: Channel, frame: Uint8Array): void {
+    if (channel !== "membership") this.#exchange.frame(link, channel, frame);
   }
 
   /** Renews the lease with what has changed, and has the others look at it. */
   #tellAll(): void {
     if (!this.#session) return;
     this.#look()
-      .then(() => this.#parts.channels.publish({ kind: "streams", from: this.#options.replica.origin }))
+      .then(() => this.#links.tellAll("look"))
       .catch(() => {});
   }
 
@@ -295,6 +353,19 @@ class RedisBackend implements Backend {
       this.#cancelSoon = undefined;
       void this.#look();
     });
+  }
+
+  #hasAllLinks(): boolean {
+    return this.members().every(({ state, origin }) => state !== "alive" || this.#links.isLinked(origin));
+  }
+
+  /** Routers whose lease is there, or lapsed a short time ago. */
+  #present(): Origin[] {
+    return this.members().flatMap(({ state, origin }) => (state === "alive" || state === "suspect" ? origin : []));
+  }
+
+  #isAlive(router: string): boolean {
+    return router === this.#options.replica.origin.router || this.#table.member(router)?.state === "alive";
   }
 
   #membersChanged(): void {

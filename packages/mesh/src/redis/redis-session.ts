@@ -1,4 +1,4 @@
-import { type Cancel, EspalierError, type Scheduler } from "@espalier/common";
+import { backoffDelayMs, type Cancel, EspalierError, type Logger, type Random, type Scheduler } from "@espalier/common";
 import type { RedisLimits } from "./redis-limits.ts";
 
 export type RedisArgument = string | Uint8Array;
@@ -7,10 +7,6 @@ export type RedisArgument = string | Uint8Array;
 export interface RedisSession {
   /** @throws Error when Redis refuses the command, does not answer in time, or the session has ended */
   run(...command: readonly RedisArgument[]): Promise<RedisReply>;
-  /** On a connection of its own, which may block for up to `blockMs`. Each command waits for the one before it. */
-  runBlocking(blockMs: number, ...command: readonly RedisArgument[]): Promise<RedisReply>;
-  /** Ends what `runBlocking` waits for. */
-  unblock(): void;
   readonly isEnded: boolean;
   end(why: string): void;
 }
@@ -20,7 +16,7 @@ export interface RedisSessionOptions {
   readonly limits: RedisLimits;
   readonly scheduler: Scheduler;
   readonly channels: readonly string[];
-  readonly onMessage: (channel: string, message: Buffer) => void;
+  readonly onMessage: (message: Buffer) => void;
   /** @param why never holds the URL */
   readonly onEnd: (why: string) => void;
 }
@@ -31,7 +27,7 @@ type Library = typeof import("@redis/client");
 type Client = ReturnType<typeof makeClient>;
 
 /**
- * Connects three times: for commands, for reads that block, and for messages.
+ * Connects twice: for commands, and for messages.
  *
  * @throws EspalierError `redis_unusable` when Redis refuses the password or the user, Error when it cannot be reached
  */
@@ -54,9 +50,11 @@ export async function openRedisSession(options: RedisSessionOptions): Promise<Re
     await client.connect();
     return client;
   };
-  const timed = async (client: Client, timeoutMs: number, command: readonly RedisArgument[]): Promise<RedisReply> => {
+  const timed = async (client: Client, command: readonly RedisArgument[]): Promise<RedisReply> => {
     if (isEnded) throw new Error("the session with Redis has ended");
-    const cancel: Cancel = scheduler.after(timeoutMs, () => end(`no answer for ${timeoutMs} ms`));
+    const cancel: Cancel = scheduler.after(limits.commandTimeoutMs, () =>
+      end(`no answer for ${limits.commandTimeoutMs} ms`),
+    );
     try {
       return await client.sendCommand<RedisReply>(command.map(asArgument));
     } catch (error) {
@@ -68,23 +66,14 @@ export async function openRedisSession(options: RedisSessionOptions): Promise<Re
   };
   const cancelOpening = scheduler.after(2 * limits.connectTimeoutMs, () => end("no answer while connecting"));
   try {
-    const [commands, blocking, messages] = [
-      await connect(undefined),
-      await connect(undefined),
-      await connect(limits.renewMs),
-    ];
-    const blockingId = await timed(blocking, limits.commandTimeoutMs, ["CLIENT", "ID"]);
+    const [commands, messages] = [await connect(undefined), await connect(limits.renewMs)];
     for (const channel of channels) {
-      await messages.subscribe(channel, (message: Buffer) => onMessage(channel, message), true);
+      await messages.subscribe(channel, onMessage, true);
     }
     if (isEnded) throw new Error("the connection broke while it was made");
     isOpen = true;
     return {
-      run: (...command) => timed(commands, limits.commandTimeoutMs, command),
-      runBlocking: (blockMs, ...command) => timed(blocking, blockMs + limits.commandTimeoutMs, command),
-      unblock() {
-        timed(commands, limits.commandTimeoutMs, ["CLIENT", "UNBLOCK", String(blockingId)]).catch(() => {});
-      },
+      run: (...command) => timed(commands, command),
       get isEnded() {
         return isEnded;
       },
@@ -177,4 +166,95 @@ export function pause(scheduler: Scheduler, delayMs: number): Promise<void> {
   return new Promise((resolve) => {
     scheduler.after(delayMs, resolve);
   });
+}
+
+export interface RedisConnectorOptions {
+  readonly url: string;
+  readonly limits: RedisLimits;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly channels: readonly string[];
+  readonly onMessage: (message: Buffer) => void;
+  readonly onSession: (session: RedisSession) => void;
+  readonly onEnd: () => void;
+}
+
+/** Keeps a session with Redis, for ever: when one ends, the next is tried at least once a second. */
+export class RedisConnector {
+  readonly #options: RedisConnectorOptions;
+  #session: RedisSession | undefined;
+  #attempt = 0;
+  #isStopped = false;
+  #lastFailure = "";
+  #cancelRetry: Cancel | undefined;
+
+  constructor(options: RedisConnectorOptions) {
+    this.#options = options;
+  }
+
+  /** The session that stands, if one does. */
+  get session(): RedisSession | undefined {
+    return this.#session;
+  }
+
+  /**
+   * Tries once and waits for the outcome; when Redis cannot be reached, it is tried again behind.
+   *
+   * @throws EspalierError `redis_unusable` for a URL that is none, and when Redis refuses user or password
+   */
+  async start(): Promise<void> {
+    checkRedisUrl(this.#options.url);
+    await this.#open((error) => {
+      throw error;
+    });
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancelRetry?.();
+    this.#session?.end("stopped");
+    this.#session = undefined;
+  }
+
+  async #open(onRefused: (error: EspalierError) => void): Promise<void> {
+    const { url, limits, scheduler, logger, channels, onMessage, onSession } = this.#options;
+    let session: RedisSession;
+    try {
+      const onEnd = (why: string): void => this.#ended(why);
+      session = await openRedisSession({ url, limits, scheduler, channels, onMessage, onEnd });
+    } catch (error) {
+      if (error instanceof EspalierError) onRefused(error);
+      this.#failed(error instanceof Error ? error.message : "unknown");
+      return;
+    }
+    if (this.#isStopped) {
+      session.end("stopped");
+      return;
+    }
+    this.#attempt = 0;
+    this.#lastFailure = "";
+    this.#session = session;
+    logger.info("connected to Redis", { redis: checkRedisUrl(url) });
+    onSession(session);
+  }
+
+  #ended(why: string): void {
+    if (this.#isStopped) return;
+    this.#session = undefined;
+    this.#options.onEnd();
+    this.#failed(why);
+  }
+
+  #failed(why: string): void {
+    const { limits, scheduler, random, logger, url } = this.#options;
+    if (this.#isStopped) return;
+    if (why !== this.#lastFailure)
+      logger.warn("Redis is not usable; routing goes on", { redis: checkRedisUrl(url), why });
+    this.#lastFailure = why;
+    const backoff = { firstDelayMs: limits.firstReconnectMs, maxDelayMs: limits.maxReconnectMs };
+    this.#cancelRetry = scheduler.after(backoffDelayMs(this.#attempt++, backoff, random), () => {
+      void this.#open(() => {});
+    });
+  }
 }

@@ -27,12 +27,12 @@ describe("a look", () => {
   test("finds the leases of the others, in order of their names, and adds itself", async () => {
     const { redis, directory, session } = makeDirectory();
     for (const id of ["z", "b"]) putLease(redis, id, 3);
-    const { leases, sources, announced } = await directory.look(session);
+    const { leases, journals, announced } = await directory.look(session);
     expect(leases.map(({ origin }) => origin)).toEqual([
       { router: "b", epoch: 3 },
       { router: "z", epoch: 3 },
     ]);
-    expect([sources.size, announced]).toEqual([0, undefined]);
+    expect([journals.length, announced]).toEqual([0, undefined]);
     expect(membersIn(redis)).toEqual(["b", "me", "z"]);
   });
 
@@ -64,17 +64,17 @@ describe("a look", () => {
 
   test("finds whose journals stand where, and apart from them what is announced of its own", async () => {
     const { redis, directory, session, incidents } = makeDirectory();
-    redis.do("HSET", keys.origins, "a@7", "123");
-    redis.do("HSET", keys.origins, "me@1", "55");
-    redis.do("HSET", keys.origins, "me@0", "44");
-    redis.do("HSET", keys.origins, "with@sign@2", "9");
-    const { sources, announced } = await directory.look(session);
-    expect([...sources]).toEqual([
-      ["a@7", { origin: { router: "a", epoch: 7 }, incarnation: 123 }],
-      ["me@0", { origin: { router: "me", epoch: 0 }, incarnation: 44 }],
-      ["with@sign@2", { origin: { router: "with@sign", epoch: 2 }, incarnation: 9 }],
+    redis.do("HSET", keys.journals, "a@7", "123");
+    redis.do("HSET", keys.journals, "me@1", "55");
+    redis.do("HSET", keys.journals, "me@0", "44");
+    redis.do("HSET", keys.journals, "with@sign@2", "9");
+    const { journals, announced } = await directory.look(session);
+    expect(journals).toEqual([
+      { origin: { router: "a", epoch: 7 }, version: 123 },
+      { origin: { router: "me", epoch: 0 }, version: 44 },
+      { origin: { router: "with@sign", epoch: 2 }, version: 9 },
     ]);
-    expect(announced).toBe("55");
+    expect(announced).toEqual({ origin: { router: "me", epoch: 1 }, version: 55 });
     expect(incidents).toEqual([]);
   });
 
@@ -90,12 +90,12 @@ describe("a look", () => {
     [`${"n".repeat(513)}@1`, "1"],
   ])("counts the announcement %j of %j, which no router makes", async (key, value) => {
     const { redis, directory, session, incidents } = makeDirectory();
-    redis.do("HSET", keys.origins, key, value);
-    expect((await directory.look(session)).sources.size).toBe(0);
+    redis.do("HSET", keys.journals, key, value);
+    expect((await directory.look(session)).journals).toEqual([]);
     expect(incidents).toEqual(["entry-invalid"]);
   });
 
-  test.each([keys.members, keys.origins])("removes what another program put at %s, and goes on", async (key) => {
+  test.each([keys.members, keys.journals])("removes what another program put at %s, and goes on", async (key) => {
     const { redis, directory, session, incidents } = makeDirectory();
     redis.do("SET", key, "mine");
     expect((await directory.look(session)).leases).toEqual([]);
@@ -113,28 +113,27 @@ describe("a look", () => {
 });
 
 describe("a sweep", () => {
-  const dead = (id: string, incarnation = 1) => ({ origin: new FakeReplica(id).origin, incarnation });
+  const dead = (id: string, version = 1) => ({ origin: new FakeReplica(id).origin, version });
+  const none = () => false;
 
   test("leaves journals that are still there, and announcements of those that are not go", async () => {
     const { redis, directory, session } = makeDirectory();
-    const [kept, blobOnly, gone] = [dead("a"), dead("b"), dead("c")];
-    redis.do("XADD", keys.stream(kept.origin, 1), "1-0", "u", "x");
-    redis.do("RPUSH", keys.blob(blobOnly.origin, 1), "x");
-    for (const { origin } of [kept, blobOnly, gone]) redis.do("HSET", keys.origins, `${origin.router}@1`, "1");
-    await directory.sweep(session, [kept, blobOnly, gone], new Set());
-    expect([...(await directory.look(session)).sources.keys()]).toEqual(["a@1", "b@1"]);
-    expect(redis.keys(":journal:").concat(redis.keys(":doc:"))).toHaveLength(2);
+    const [kept, gone] = [dead("a"), dead("c")];
+    redis.do("RPUSH", keys.journal(kept), "x");
+    for (const { origin } of [kept, gone]) redis.do("HSET", keys.journals, `${origin.router}@1`, "1");
+    await directory.sweep(session, [kept, gone], none);
+    expect((await directory.look(session)).journals).toEqual([kept]);
+    expect(redis.keys(":journal:")).toHaveLength(1);
   });
 
   test("removes all of a journal that nobody wants", async () => {
     const { redis, directory, session } = makeDirectory();
     const unwanted = dead("a");
-    redis.do("XADD", keys.stream(unwanted.origin, 1), "1-0", "u", "x");
-    redis.do("RPUSH", keys.blob(unwanted.origin, 1), "x");
-    redis.do("HSET", keys.origins, "a@1", "1");
-    await directory.sweep(session, [unwanted], new Set(["a@1"]));
+    redis.do("RPUSH", keys.journal(unwanted), "x");
+    redis.do("HSET", keys.journals, "a@1", "1");
+    await directory.sweep(session, [unwanted], ({ router }) => router === "a");
     expect(redis.keys(":a:")).toEqual([]);
-    expect((await directory.look(session)).sources.size).toBe(0);
+    expect((await directory.look(session)).journals).toEqual([]);
   });
 
   // Symptom: after a fleet had been replaced many times as a whole, routers with late names saw no others.
@@ -147,14 +146,14 @@ describe("a sweep", () => {
     const look = async (): Promise<string[]> =>
       (await directory.look(session)).leases.map(({ origin }) => origin.router);
     expect(await look()).toEqual([]);
-    await directory.sweep(session, [], new Set());
+    await directory.sweep(session, [], () => false);
     expect(membersIn(redis)).toEqual(["a4", "b", "me"]);
     expect(await look()).toEqual(["b"]);
-    await directory.sweep(session, [], new Set());
+    await directory.sweep(session, [], () => false);
     expect(membersIn(redis)).toEqual(["b", "me"]);
     const removals = redis.ran("SREM");
     await look();
-    await directory.sweep(session, [], new Set());
+    await directory.sweep(session, [], () => false);
     expect(redis.ran("SREM")).toBe(removals);
   });
 });
@@ -170,12 +169,12 @@ describe("epochs", () => {
   test("beyond the bound go, those that began longest ago first, and not those of who lives or has a journal", async () => {
     const { redis, directory, session } = makeDirectory({ maxEpochs: 5 });
     putLease(redis, "old", 3);
-    redis.do("HSET", keys.origins, "wrote@4", "1");
+    redis.do("HSET", keys.journals, "wrote@4", "1");
     const began = { me: 1, old: 3, wrote: 4, x: 20, y: 9, z: 30 };
     for (const [router, epoch] of Object.entries(began)) redis.do("HSET", keys.epochs, router, String(epoch));
     const tidy = async (): Promise<void> => {
       await directory.look(session);
-      await directory.sweep(session, [], new Set());
+      await directory.sweep(session, [], () => false);
     };
     await tidy();
     expect(epochsIn(redis)).toEqual(["me", "old", "wrote", "x", "z"]);
@@ -193,7 +192,7 @@ describe("epochs", () => {
       redis.do("HSET", keys.epochs, router, "1");
     }
     await directory.look(session);
-    await directory.sweep(session, [], new Set());
+    await directory.sweep(session, [], () => false);
     expect(epochsIn(redis)).toEqual(["a", "b", "me"]);
   });
 });
@@ -206,4 +205,22 @@ test("who is forgotten is looked for no more, until it adds itself again", async
   const commands = redis.log.length;
   await directory.forget(session, []);
   expect(redis.log).toHaveLength(commands);
+});
+
+describe("routers of an earlier version", () => {
+  test("are there while one of them holds a lease", async () => {
+    const { redis, directory, session } = makeDirectory();
+    expect(await directory.hasOlder(session)).toBe(false);
+    redis.do("SADD", keys.olderMembers, "a");
+    redis.do("SADD", keys.olderMembers, "b");
+    expect(await directory.hasOlder(session)).toBe(false);
+    redis.do("SET", keys.olderLease("b"), "1 {}", "PX", "1500");
+    expect(await directory.hasOlder(session)).toBe(true);
+  });
+
+  test("are not what another program keeps under that name", async () => {
+    const { redis, directory, session } = makeDirectory();
+    redis.do("SET", keys.olderMembers, "mine");
+    expect(await directory.hasOlder(session)).toBe(false);
+  });
 });

@@ -2,11 +2,9 @@ import type { VirtualTime } from "@espalier/testing";
 import { releaseScript, renewScript } from "../../src/redis/lease.ts";
 import type { RedisArgument, RedisReply, RedisSession } from "../../src/redis/redis-session.ts";
 
-type StreamItem = readonly [string, readonly Buffer[]];
-
 interface Holds {
-  value: string | Buffer | Set<string> | Map<string, string> | Buffer[] | StreamItem[];
-  kind: "string" | "set" | "hash" | "list" | "stream";
+  value: string | Buffer | Set<string> | Map<string, string> | Buffer[];
+  kind: "string" | "set" | "hash" | "list";
   untilMs: number;
 }
 
@@ -27,8 +25,9 @@ export class FakeRedis {
     this.#time = time;
   }
 
-  session(): FakeSession {
-    const session = new FakeSession(this, this.#time);
+  /** @param heard takes what is published on any channel, in the order of publishing */
+  session(heard: (channel: string, message: Buffer) => void = () => {}): FakeSession {
+    const session = new FakeSession(this, heard);
     this.#sessions.add(session);
     return session;
   }
@@ -56,9 +55,7 @@ export class FakeRedis {
     const args = command.map(bytesOf);
     const [name, ...rest] = args.map(String);
     this.log.push([name, ...rest].join(" ").slice(0, 200));
-    const reply = this.#run(name!, rest, args.slice(1));
-    for (const session of this.#sessions) session.wake();
-    return reply;
+    return this.#run(name!, rest, args.slice(1));
   }
 
   #run(name: string, [key = "", ...args]: string[], [, ...raw]: Buffer[]): RedisReply {
@@ -85,6 +82,7 @@ export class FakeRedis {
       }
       case "PUBLISH":
         this.published.push({ channel: key, message: raw[0]! });
+        for (const session of this.#sessions) if (!session.isEnded) session.heard(key, raw[0]!);
         return 0;
       case "EVAL":
         return this.#script(key, args);
@@ -119,10 +117,6 @@ export class FakeRedis {
         return args.filter((field) => this.#hash(key).delete(field)).length;
       case "HLEN":
         return this.#hash(key).size;
-      case "XADD":
-      case "XTRIM":
-      case "XREAD":
-        return this.#stream(name, key, args, raw);
       default:
         return this.#list(name, key, args, raw);
     }
@@ -146,38 +140,6 @@ export class FakeRedis {
       default:
         throw new Error(`ERR unknown command ${name}`);
     }
-  }
-
-  #stream(name: string, key: string, args: readonly string[], raw: readonly Buffer[]): RedisReply {
-    if (name === "XREAD") return this.#read([key, ...args]);
-    const stream = this.#held(key, "stream", () => []) as StreamItem[];
-    if (name === "XADD") {
-      const last = stream.at(-1)?.[0] ?? "0-0";
-      if (placeOf(args[0]!) <= placeOf(last)) {
-        throw new Error("ERR The ID specified in XADD is equal or smaller than the target stream top item");
-      }
-      stream.push([args[0]!, raw.slice(1)]);
-      return args[0]!;
-    }
-    const kept = stream.filter(([id]) => placeOf(id) >= placeOf(args[2]!));
-    // As "~" allows, the newest of those that could go may stay.
-    stream.splice(0, stream.length, ...kept);
-    return kept.length;
-  }
-
-  #read(args: readonly string[]): RedisReply {
-    const count = Number(args[args.indexOf("COUNT") + 1]);
-    const names = args.slice(args.indexOf("STREAMS") + 1);
-    const found: RedisReply[] = [];
-    for (let at = 0; at < names.length / 2; at++) {
-      const key = names[at]!;
-      const after = placeOf(names[names.length / 2 + at]!);
-      if (!this.#find(key)) continue;
-      const items = this.#held(key, "stream", () => []) as StreamItem[];
-      const some = items.filter(([id]) => placeOf(id) > after).slice(0, count);
-      if (some.length > 0) found.push([Buffer.from(key), some.map(([id, fields]) => [Buffer.from(id), fields])]);
-    }
-    return found.length > 0 ? found : null;
   }
 
   /** The two scripts of leases, which are all that there are. */
@@ -225,19 +187,18 @@ export class FakeRedis {
   }
 }
 
-/** A session that answers in the next microtask, and whose blocking reads wait in virtual time. */
+/** A session that answers in the next microtask. */
 class FakeSession implements RedisSession {
   readonly #redis: FakeRedis;
-  readonly #time: VirtualTime;
-  #waiting: { readonly look: () => RedisReply; readonly settle: (reply: RedisReply) => void } | undefined;
+  readonly heard: (channel: string, message: Buffer) => void;
   isEnded = false;
   /** Commands that have begun and have no answer yet, and the most that ever were. */
   underWay = 0;
   mostUnderWay = 0;
 
-  constructor(redis: FakeRedis, time: VirtualTime) {
+  constructor(redis: FakeRedis, heard: (channel: string, message: Buffer) => void) {
     this.#redis = redis;
-    this.#time = time;
+    this.heard = heard;
   }
 
   async run(...command: readonly RedisArgument[]): Promise<RedisReply> {
@@ -257,49 +218,10 @@ class FakeSession implements RedisSession {
     }
   }
 
-  async runBlocking(blockMs: number, ...command: readonly RedisArgument[]): Promise<RedisReply> {
-    const reply = await this.run(...command);
-    if (command[0] !== "XREAD" || reply !== null) return reply;
-    return new Promise((resolve) => {
-      const cancel = this.#time.scheduler.after(blockMs, () => settle(null));
-      const settle = (found: RedisReply): void => {
-        cancel();
-        this.#waiting = undefined;
-        resolve(found);
-      };
-      this.#waiting = { look: () => this.#redis.do(...command), settle };
-    });
-  }
-
-  /** Something was written: a read that waits looks again. */
-  wake(): void {
-    const waiting = this.#waiting;
-    if (!waiting) return;
-    this.#waiting = undefined;
-    const reply = look(waiting.look);
-    if (reply === null) this.#waiting = waiting;
-    else waiting.settle(reply);
-  }
-
-  unblock(): void {
-    this.#waiting?.settle(null);
-  }
-
   end(_why: string): void {
     this.isEnded = true;
-    this.unblock();
-  }
-}
-
-/** A read that waits hears nothing of a key that became something else. */
-function look(read: () => RedisReply): RedisReply {
-  try {
-    return read();
-  } catch {
-    return null;
   }
 }
 
 const bytesOf = (argument: RedisArgument): Buffer => Buffer.from(argument);
 const bufferOr = (text: string | undefined): Buffer | null => (text === undefined ? null : Buffer.from(text));
-const placeOf = (id: string): number => Number(id.split("-")[0]) + Number(id.split("-")[1] ?? 0) / 1e6;

@@ -103,7 +103,7 @@ export class FakeReplica implements ReplicaPorts {
       }),
     ],
     state: (name) => this.documents.list().find((state) => state.name === name),
-    stateVector: () => Uint8Array.of(0),
+    stateVector: (name) => (name === registryName ? encode([...this.registry].sort()) : Uint8Array.of(0)),
     diff: (name, _stateVector, maxBytes) => this.#pieces(name, maxBytes),
     apply: (update) => {
       if (update.name !== registryName) return this.#applyJournal(update);

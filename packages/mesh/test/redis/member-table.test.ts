@@ -90,16 +90,6 @@ test("listeners are told when something changed, and only then", () => {
   expect(changes()).toBe(4);
 });
 
-test("somebody has state to give only while alive and ready", () => {
-  const { table } = makeTable();
-  table.observe([lease("a", 1, { isReady: false })], false);
-  expect(table.hasReady).toBe(false);
-  table.observe([lease("a")], false);
-  expect(table.hasReady).toBe(true);
-  table.observe([], false);
-  expect(table.hasReady).toBe(false);
-});
-
 test("one router more than the bound is no member", () => {
   const { table } = makeTable({ ...defaultRedisLimits, maxMembers: 3 });
   table.observe(

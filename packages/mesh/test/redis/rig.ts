@@ -2,6 +2,7 @@ import { createSeededRandom, systemClock, systemScheduler } from "@espalier/comm
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 import type { Backend } from "../../src/exchange/backend.ts";
+import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import { createRedisBackend } from "../../src/redis/redis-backend.ts";
 import type { RedisLimits } from "../../src/redis/redis-limits.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
@@ -20,6 +21,7 @@ export interface NodeOptions {
   readonly epoch?: number;
   readonly url?: string;
   readonly limits?: Partial<RedisLimits>;
+  readonly exchangeLimits?: Partial<ExchangeLimits>;
   /** Sets up the replica before the backend starts. */
   readonly prepare?: (replica: FakeReplica) => void;
 }
@@ -51,6 +53,7 @@ export function makeNode(server: CommandedRedis, id: string, options: NodeOption
     logger,
     meter,
     limits: options.limits ?? {},
+    exchangeLimits: options.exchangeLimits ?? {},
   });
   atEnd(() => backend.stop());
   return { replica, backend, meter, logger, incidents: (kind) => meter.value("espalier_redis_incidents_total", kind) };

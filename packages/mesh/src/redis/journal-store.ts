@@ -1,0 +1,186 @@
+import { ByteReader, ByteWriter, type Clock, EspalierError, type Logger, type Scheduler } from "@espalier/common";
+import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
+import type { StoredJournal } from "./directory.ts";
+import type { CountIncident, RedisKeys } from "./redis-keys.ts";
+import type { RedisLimits } from "./redis-limits.ts";
+import { listOf, type RedisSession } from "./redis-session.ts";
+
+/** Pieces that are read at once. */
+const readPieces = 8;
+/** State vector of a document of which nothing is known. */
+const emptyStateVector = Uint8Array.of(0);
+
+export interface JournalStoreOptions {
+  readonly documents: Pick<ReplicatedDocuments, "list" | "diff" | "apply" | "onUpdate">;
+  readonly origin: () => Origin;
+  readonly keys: RedisKeys;
+  readonly limits: RedisLimits;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly count: CountIncident;
+}
+
+/**
+ * Keeps a copy of the own documents in Redis, each a list of pieces, for routers that start when nobody else is there. It is
+ * written anew when the documents have changed, at most every `storeMs`; what was changed since is lost with the last router.
+ */
+export class JournalStore {
+  readonly #options: JournalStoreOptions;
+  /** Where the latest whole copy stands. */
+  #stored: StoredJournal | undefined;
+  #isChanged = true;
+  /** Keys of the journals of others that were read. */
+  readonly #loaded = new Set<string>();
+  #writing: Promise<void> | undefined;
+  #notBeforeMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: JournalStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Listens to changes. @returns how to stop */
+  start(): () => void {
+    return this.#options.documents.onUpdate((update, isOwn) => {
+      this.#isChanged ||= isOwn || update.to === 0;
+    });
+  }
+
+  /**
+   * Lets the copy live longer, and writes it if it is due or gone.
+   *
+   * @param announced what Redis says of where the own journal stands
+   */
+  async keep(session: RedisSession, announced: StoredJournal | undefined): Promise<void> {
+    const { keys, limits, clock, origin, count } = this.#options;
+    const stored = this.#stored;
+    if (stored) {
+      const isMine = announced?.version === stored.version && originKey(stored.origin) === originKey(origin());
+      const isThere = (await session.run("PEXPIRE", keys.journal(stored), String(limits.journalTtlMs))) === 1;
+      if (stored === this.#stored && !(isMine && isThere)) {
+        count("republished");
+        await this.write(session);
+        return;
+      }
+    }
+    if (this.#isChanged && clock.nowMs() >= this.#notBeforeMs) await this.write(session);
+  }
+
+  /** Writes a whole copy, after the one that is being written. */
+  async write(session: RedisSession): Promise<void> {
+    await this.#writing;
+    this.#writing = this.#write(session).catch((error: unknown) => {
+      this.#isChanged = true;
+      this.#options.count("store-failed");
+      if (!session.isEnded) this.#options.logger.warn("the journal was not stored in Redis", { error: String(error) });
+    });
+    await this.#writing;
+  }
+
+  async #write(session: RedisSession): Promise<void> {
+    const { documents, keys, limits, clock } = this.#options;
+    const before = this.#stored;
+    const origin = this.#options.origin();
+    const version = Math.max((before?.version ?? 0) + 1, Math.floor(clock.wallMs()));
+    const stored = { origin, version };
+    const key = keys.journal(stored);
+    this.#isChanged = false;
+    this.#notBeforeMs = clock.nowMs() + limits.storeMs;
+    let bytes = 0;
+    try {
+      for (const name of this.#ownNames()) {
+        for (const update of documents.diff(name, emptyStateVector, limits.pieceBytes)) {
+          const piece = encodeStoredPiece(update);
+          await session.run("RPUSH", key, piece);
+          // From the first piece on, so that it goes even when its writer does not live to finish it.
+          if (bytes === 0) await session.run("PEXPIRE", key, String(limits.journalTtlMs));
+          bytes += piece.length;
+        }
+      }
+      await session.run("HSET", keys.journals, originKey(origin), String(version));
+    } catch (error) {
+      // A Redis that is out of memory would get no better by copies that nobody needs.
+      await session.run("DEL", key).catch(() => {});
+      throw error;
+    }
+    this.#stored = stored;
+    this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.nowMs() + (bytes / limits.storeBytesPerS) * 1_000);
+    if (!before) return;
+    if (originKey(before.origin) !== originKey(origin))
+      await session.run("HDEL", keys.journals, originKey(before.origin));
+    await session.run("DEL", keys.journal(before));
+  }
+
+  /**
+   * Reads what writers left who are gone, into the documents: each journal once.
+   *
+   * @param gone stored journals of writers that do not live
+   */
+  async load(session: RedisSession, gone: readonly StoredJournal[]): Promise<void> {
+    const { limits, count, keys, logger } = this.#options;
+    for (const journal of gone) {
+      if (this.#loaded.has(keys.journal(journal))) continue;
+      if (this.#loaded.size >= limits.maxSources) {
+        count("too-many-sources");
+        return;
+      }
+      this.#loaded.add(keys.journal(journal));
+      const key = keys.journal(journal);
+      try {
+        let from = 0;
+        for (let isMore = true; isMore && from < limits.maxPieces; from += readPieces) {
+          const pieces = listOf(await session.run("LRANGE", key, String(from), String(from + readPieces - 1)));
+          for (const piece of pieces) this.#apply(piece);
+          isMore = pieces.length === readPieces;
+        }
+      } catch (error) {
+        if (session.isEnded) throw error;
+        const isInvalid = error instanceof RangeError || error instanceof EspalierError;
+        count(isInvalid ? "entry-invalid" : "store-failed");
+        logger.warn("a stored journal could not be read", { journal: originKey(journal.origin), error: String(error) });
+      }
+    }
+  }
+
+  #apply(piece: unknown): void {
+    if (!Buffer.isBuffer(piece)) throw new RangeError("a piece of a journal is no bytes");
+    const outcome = this.#options.documents.apply(decodeStoredPiece(piece, this.#options.limits.maxPieceBytes));
+    if (outcome === "gap") throw new RangeError("a piece of a journal is missing");
+  }
+
+  /** The own journal, and the documents that everybody writes. */
+  #ownNames(): string[] {
+    const own = originKey(this.#options.origin());
+    const isOwn = (of: Origin | undefined): boolean => of === undefined || originKey(of) === own;
+    return this.#options.documents
+      .list()
+      .filter(({ origin }) => isOwn(origin))
+      .map(({ name }) => name);
+  }
+}
+
+const pieceVersion = 1;
+const maxNameBytes = 512;
+
+/** A part of a document as it lies in Redis. */
+export function encodeStoredPiece({ name, from, to, bytes }: DocumentUpdate): Uint8Array<ArrayBuffer> {
+  const writer = new ByteWriter(bytes.length + name.length + 32);
+  writer.u8(pieceVersion);
+  writer.text(name);
+  writer.varint(from);
+  writer.varint(to);
+  writer.raw(bytes);
+  return writer.copy();
+}
+
+/** @throws RangeError for bytes that are no part of a document, and for more than `maxBytes` */
+export function decodeStoredPiece(piece: Uint8Array, maxBytes: number): DocumentUpdate {
+  if (piece.length > maxBytes) throw new RangeError(`${piece.length} bytes where ${maxBytes} are the most`);
+  const reader = new ByteReader(piece);
+  if (reader.u8() !== pieceVersion) throw new RangeError("a piece of another version");
+  const name = reader.text(maxNameBytes);
+  const from = reader.varint();
+  const to = reader.varint();
+  if (name === "" || to < from) throw new RangeError("a piece of no document");
+  return { name, from, to, bytes: reader.raw(reader.remaining) };
+}

@@ -4,15 +4,9 @@ import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-transfer.ts";
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
-import { decodeBlobHeader, decodeStreamEntry, encodeBlobHeader, encodeStreamEntry } from "../src/redis/blob.ts";
+import { decodeStoredPiece, encodeStoredPiece } from "../src/redis/journal-store.ts";
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
-import {
-  type ControlMessage,
-  decodeControlMessage,
-  decodeLoadEnvelope,
-  encodeControlMessage,
-  encodeLoadEnvelope,
-} from "../src/redis/message-channels.ts";
+import { decodeRedisMessage, encodeRedisMessage, type RedisMessage } from "../src/redis/redis-links.ts";
 import {
   decodeGoodbye,
   decodeHello,
@@ -72,11 +66,12 @@ const membership = [
   ...encodeMembership({ kind: "claims", claims: [{ origin, incarnation: 3, state: "suspect" }] }),
   ...encodeMembership({ kind: "probe", origin }),
 ];
-const controlMessages: ControlMessage[] = [
-  { kind: "hello", from: origin },
-  { kind: "republish", from: origin, origin },
-  { kind: "snapshot", from: origin, id: "1-2", targets: ["e#0", "e#1"], holder: origin },
-  { kind: "statements", from: origin, statements: [{ ...statement, digest: [1, -5] }] },
+const redisMessages: RedisMessage[] = [
+  { kind: "hello", from: origin, link: 5, answers: 300 },
+  { kind: "ready", from: origin, link: 5, nextShared: 9 },
+  { kind: "frame", from: origin, link: 5, counter: 2, channel: "bulk", frame: Uint8Array.of(1, 2) },
+  { kind: "shared", from: origin, counter: 2, channel: "load", frame: Uint8Array.of(1, 2) },
+  { kind: "goodbye", from: origin },
 ];
 const update = { name: "journal/default/r1/5", from: 3, to: 9, bytes: Uint8Array.of(1, 2, 3) };
 
@@ -128,30 +123,14 @@ const targets: readonly FuzzTarget[] = [
     },
   },
   {
-    name: "redis stream entry",
-    seeds: [encodeStreamEntry({ update, sentMs: 1_700_000_000_000 })],
-    read: (bytes) => decodeStreamEntry(bytes, maxRedisBytes),
+    name: "redis stored piece",
+    seeds: [encodeStoredPiece(update)],
+    read: (bytes) => decodeStoredPiece(bytes, maxRedisBytes),
   },
   {
-    name: "redis blob header",
-    seeds: [
-      encodeBlobHeader({ coveredId: 1_700_000_000_000, pieces: 300 }),
-      encodeBlobHeader({ coveredId: 0, pieces: 0 }),
-    ],
-    read(bytes) {
-      const { pieces } = decodeBlobHeader(bytes, 16_384);
-      expect(pieces).toBeLessThanOrEqual(16_384);
-    },
-  },
-  {
-    name: "redis load envelope",
-    seeds: [encodeLoadEnvelope(origin, Uint8Array.of(1, 2))],
-    read: (bytes) => decodeLoadEnvelope(bytes, maxRedisBytes),
-  },
-  {
-    name: "redis control message",
-    seeds: controlMessages.map((message) => utf8(encodeControlMessage(message))),
-    read: (bytes) => decodeControlMessage(bytes, maxRedisBytes),
+    name: "redis message",
+    seeds: redisMessages.map((message) => encodeRedisMessage(message)),
+    read: (bytes) => decodeRedisMessage(bytes, maxRedisBytes),
   },
   {
     name: "redis lease",

@@ -7,12 +7,12 @@ import type { RedisLimits } from "./redis-limits.ts";
 import type { RedisSession } from "./redis-session.ts";
 
 /**
- * What routers publish. `hello` begins a link; `ready` says that its sender had the other end's hello, and from which number
+ * What routers publish. `hello` begins a link, and tells the number of the other end's hello that it answers, 0 for none; `ready` says that its sender had the other end's hello, and from which number
  * on frames for all are for this link too. `frame` carries a frame of a link, `shared` one that is the same for all links.
  * `goodbye` says that a router leaves, `look` that its lease has changed.
  */
 export type RedisMessage = { readonly from: Origin } & (
-  | { readonly kind: "hello"; readonly link: number }
+  | { readonly kind: "hello"; readonly link: number; readonly answers: number }
   | { readonly kind: "ready"; readonly link: number; readonly nextShared: number }
   | {
       readonly kind: "frame";
@@ -37,6 +37,7 @@ export function encodeRedisMessage(message: RedisMessage): Uint8Array<ArrayBuffe
   writer.text(router);
   writer.varint(epoch);
   if ("link" in message) writer.varint(message.link);
+  if ("answers" in message) writer.varint(message.answers);
   if ("nextShared" in message) writer.varint(message.nextShared);
   if ("frame" in message) {
     writer.varint(message.counter);
@@ -55,7 +56,7 @@ export function decodeRedisMessage(bytes: Uint8Array, maxBytes: number): RedisMe
   const from = { router: asRouterId(reader.text(maxRouterBytes)), epoch: reader.varint() };
   switch (kind) {
     case "hello": {
-      const hello = { kind, from, link: reader.varint() };
+      const hello = { kind, from, link: reader.varint(), answers: reader.varint() };
       reader.end();
       return hello;
     }
@@ -160,7 +161,7 @@ export class RedisLinks {
     for (const peer of peers) {
       const endpoint = this.#endpoints.get(peer.router);
       if (endpoint === undefined) this.#open(peer);
-      else if (!endpoint.up && clock.nowMs() - endpoint.helloMs >= limits.helloAgainMs) this.#greet(endpoint);
+      else if (!endpoint.up && clock.nowMs() - endpoint.helloMs >= limits.helloAgainMs) this.#restart(endpoint, 0);
     }
   }
 
@@ -214,24 +215,45 @@ export class RedisLinks {
     }
   }
 
-  #hello({ from, link }: RedisMessage & { kind: "hello" }): void {
+  /**
+   * A hello is answered with a hello, and an answer with none. An answer to anything but the latest hello is left alone:
+   * that one will be answered, too.
+   */
+  #hello({ from, link, answers }: RedisMessage & { kind: "hello" }): void {
     const { limits, onGreeting } = this.#options;
     if (!this.#session) return;
     const known = this.#endpoints.get(from.router);
     if (known && from.epoch < known.peer.epoch) return;
-    if (known?.heard?.link === link && known.peer.epoch === from.epoch) return;
-    if (known && known.peer.epoch !== from.epoch) this.#drop(known, "replaced");
-    else if (known?.heard) this.#restart(known);
-    if (known?.peer.epoch !== from.epoch) onGreeting(from);
-    if (!this.#endpoints.has(from.router) && this.#endpoints.size >= limits.maxMembers) return;
+    if (known?.peer.epoch !== from.epoch) {
+      if (known) this.#drop(known, "replaced");
+      if (this.#endpoints.size >= limits.maxMembers) return;
+      onGreeting(from);
+    }
     const endpoint = this.#endpoints.get(from.router) ?? this.#open(from);
+    if (endpoint.heard?.link === link) return;
+    if (answers !== 0 && answers !== endpoint.link) {
+      endpoint.given = Math.max(endpoint.given, link);
+      return;
+    }
+    if (endpoint.heard) {
+      this.#down(endpoint, "reset");
+      this.#number(endpoint);
+    }
     endpoint.heard = { link, next: 0, nextShared: undefined };
+    if (answers === 0) this.#greet(endpoint, link);
     this.#up(endpoint);
   }
 
   #ready({ from, link, nextShared }: RedisMessage & { kind: "ready" }): void {
     const endpoint = this.#endpoints.get(from.router);
-    if (endpoint?.peer.epoch === from.epoch && endpoint.heard?.link === link) endpoint.heard.nextShared = nextShared;
+    if (endpoint?.peer.epoch !== from.epoch) return;
+    if (endpoint.heard?.link === link) endpoint.heard.nextShared = nextShared;
+    else this.#missedHello(endpoint, link);
+  }
+
+  /** A link goes on whose hello was missed, unless it is left from before this end began anew. */
+  #missedHello(endpoint: Endpoint, link: number): void {
+    if (link > Math.max(endpoint.given, endpoint.heard?.link ?? 0)) this.#restart(endpoint, link);
   }
 
   #frame(message: RedisMessage & { kind: "frame" | "shared" }, sizeBytes: number): void {
@@ -240,9 +262,7 @@ export class RedisLinks {
     if (!endpoint || endpoint.peer.epoch !== message.from.epoch) return;
     const { heard, up } = endpoint;
     if (message.kind === "frame" && message.link !== heard?.link) {
-      // Its hello was missed, or it is left from before this end began anew.
-      if (message.link <= Math.max(endpoint.given, heard?.link ?? 0)) return;
-      this.#restart(endpoint, message.link);
+      this.#missedHello(endpoint, message.link);
       return;
     }
     const expected = message.kind === "frame" ? heard?.next : heard?.nextShared;
@@ -274,26 +294,36 @@ export class RedisLinks {
   #open(peer: Origin): Endpoint {
     const endpoint = { peer, link: 0, next: 0, helloMs: 0, given: 0, heard: undefined, up: undefined };
     this.#endpoints.set(peer.router, endpoint);
+    this.#number(endpoint);
     this.#greet(endpoint);
     return endpoint;
   }
 
-  #greet(endpoint: Endpoint): void {
-    const { origin, clock, keys } = this.#options;
-    // What waits goes under the old number.
+  /** A link that begins has a number of its own; what waits still goes under the old one. */
+  #number(endpoint: Endpoint): void {
     this.#flush();
     endpoint.link = ++this.#lastLink;
     endpoint.next = 0;
+  }
+
+  #greet(endpoint: Endpoint, answers = 0): void {
+    const { origin, clock, keys } = this.#options;
     endpoint.helloMs = clock.nowMs();
-    void this.#publish(keys.inbox(endpoint.peer.router), { kind: "hello", from: origin(), link: endpoint.link });
+    void this.#publish(keys.inbox(endpoint.peer.router), {
+      kind: "hello",
+      from: origin(),
+      link: endpoint.link,
+      answers,
+    });
   }
 
   /** @param given the peer's number under which nothing is waited for any more */
-  #restart(endpoint: Endpoint, given = 0): void {
+  #restart(endpoint: Endpoint, given: number): void {
     endpoint.given = Math.max(endpoint.given, given);
     endpoint.heard = undefined;
     this.#down(endpoint, "reset");
-    if (this.#endpoints.get(endpoint.peer.router) === endpoint) this.#greet(endpoint);
+    this.#number(endpoint);
+    this.#greet(endpoint);
   }
 
   #drop(endpoint: Endpoint, why: LinkEnd): void {

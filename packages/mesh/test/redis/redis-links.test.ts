@@ -40,15 +40,18 @@ function makeRouters(ids: readonly string[], limits: Partial<RedisLimits> = {}) 
       onGoodbye: (from) => told.push(`goodbye of ${from.router}`),
       onLook: () => told.push("look"),
     });
+    let standing: { end(why: string): void } | undefined;
     const connect = () => {
+      standing?.end("replaced");
       const session = redis.session((channel, bytes) => {
         if (channel !== keys.all && channel !== keys.inbox(id)) return;
         if (!faults.lose(id, decodeRedisMessage(bytes, 1e6))) links.receive(bytes);
       });
+      standing = session;
       links.attach(session);
-      return session;
     };
-    return { id, epoch, links, told, up, heard, connect, session: connect(), incidents: shared.incidents };
+    connect();
+    return { id, epoch, links, told, up, heard, connect, incidents: shared.incidents };
   };
   const routers = ids.map((id) => make(id));
   const settle = async (): Promise<void> => void (await time.advanceAsync(1));
@@ -265,7 +268,7 @@ describe("messages", () => {
   const from = originOf("a", 3);
   const frame = text("body");
   const all: RedisMessage[] = [
-    { kind: "hello", from, link: 7 },
+    { kind: "hello", from, link: 7, answers: 200 },
     { kind: "ready", from, link: 7, nextShared: 300 },
     { kind: "frame", from, link: 7, counter: 200, channel: "bulk", frame },
     { kind: "shared", from, counter: 0, channel: "notes", frame },

@@ -11,7 +11,7 @@ export interface RedisSession {
   end(why: string): void;
 }
 
-export interface RedisSessionOptions {
+interface RedisSessionOptions {
   readonly url: string;
   readonly limits: RedisLimits;
   readonly scheduler: Scheduler;
@@ -31,7 +31,7 @@ type Client = ReturnType<typeof makeClient>;
  *
  * @throws EspalierError `redis_unusable` when Redis refuses the password or the user, Error when it cannot be reached
  */
-export async function openRedisSession(options: RedisSessionOptions): Promise<RedisSession> {
+async function openRedisSession(options: RedisSessionOptions): Promise<RedisSession> {
   const { limits, scheduler, channels, onMessage, onEnd } = options;
   const library = await import("@redis/client");
   let isEnded = false;

@@ -57,8 +57,8 @@ function factDifferences(routers: readonly ModelRouter[], engine: ModelEngine, i
     if (!isTruthKnown && !state?.isComplete) continue;
     const held = router.held(engine).join();
     if (last >= 0 && held !== truth) found.push(`${router.name} holds other blocks of ${key} than the engine`);
-    if (last >= 0 && router.replica.worthOf(key) !== "complete") {
-      found.push(`${router.name} takes ${key} for ${router.replica.worthOf(key)}`);
+    if (last >= 0 && router.replica.qualityOf(key) !== "complete") {
+      found.push(`${router.name} takes ${key} for ${router.replica.qualityOf(key)}`);
     }
   }
   return found;

@@ -1,6 +1,6 @@
 import type { Cancel, Random, Scheduler } from "@espalier/common";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
-import type { FeedReader, FeedWorth } from "@espalier/replication";
+import type { FeedQuality, FeedReader } from "@espalier/replication";
 import { type ModelEngine, wordsOf } from "./model-engine.ts";
 
 export interface ModelFeedOptions {
@@ -12,7 +12,7 @@ export interface ModelFeedOptions {
   /** Whether the engine tells a reader that comes late everything that it has said in this life. */
   readonly canReplay: boolean;
   readonly open: (tellAll: (sink: LedgerSink) => void) => FeedReader;
-  readonly onWorth: (worth: FeedWorth) => void;
+  readonly onWorth: (worth: FeedQuality) => void;
 }
 
 /** A router's subscription to an engine, with a ledger of what it was told. */

@@ -131,7 +131,7 @@ export class ModelRouter {
     if (role === "none") {
       this.feeds.delete(target);
       known?.stop();
-      this.ownership.setWorth(target, "none");
+      this.ownership.setQuality(target, "none");
       return;
     }
     const feed = known ?? this.#open(target);
@@ -145,7 +145,7 @@ export class ModelRouter {
     const feed = new ModelFeed({
       ...{ engine, random, scheduler, maxDelayMs: feedDelayMs, canReplay },
       open: (tellAll) => this.replica.openFeed(target, tellAll),
-      onWorth: (worth) => this.ownership.setWorth(target, worth),
+      onWorth: (worth) => this.ownership.setQuality(target, worth),
     });
     this.feeds.set(target, feed);
     return feed;

@@ -50,7 +50,7 @@ class Network implements ScheduledNetwork {
   }
 
   deliver(): boolean {
-    const open = [...this.#lanes].filter(({ from, to, events }) => events.length > 0 && !this.#isCut(from, to));
+    const open = [...this.#lanes].filter(({ from, to, events }) => events.length > 0 && !this.#isCheckpoint(from, to));
     const lane = open[this.#random.integer(Math.max(1, open.length))];
     const event = lane?.events.shift();
     event?.();
@@ -110,7 +110,7 @@ class Network implements ScheduledNetwork {
     return [...this.#ends].filter(({ address: at }) => at === address);
   }
 
-  #isCut(from: string, to: string): boolean {
+  #isCheckpoint(from: string, to: string): boolean {
     return from !== to && (this.#isolated.has(from) || this.#isolated.has(to));
   }
 }

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 export interface TcpRelay {
   readonly port: number;
   /** While it is cut, connections are broken as soon as they are made. */
-  setCut(isCut: boolean): void;
+  setCut(isCheckpoint: boolean): void;
   /** Connections break, and may be made again at once. */
   reset(): void;
   close(): Promise<void>;
@@ -12,7 +12,7 @@ export interface TcpRelay {
 
 export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   const sockets = new Set<Socket>();
-  let isCut = false;
+  let isCheckpoint = false;
   const track = (socket: Socket): Socket => {
     sockets.add(socket);
     socket.on("error", () => socket.destroy());
@@ -21,7 +21,7 @@ export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   };
   const server = createServer((socket) => {
     track(socket);
-    if (isCut) {
+    if (isCheckpoint) {
       socket.resetAndDestroy();
       return;
     }
@@ -38,9 +38,9 @@ export async function startTcpRelay(toPort: number): Promise<TcpRelay> {
   };
   return {
     port,
-    setCut(isCutNow) {
-      isCut = isCutNow;
-      if (isCut) breakAll();
+    setCut(isCheckpointNow) {
+      isCheckpoint = isCheckpointNow;
+      if (isCheckpoint) breakAll();
     },
     reset: breakAll,
     async close() {

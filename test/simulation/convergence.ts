@@ -52,7 +52,7 @@ function factDifferences(
   const found = unequal(routers, `facts of ${key}`, ({ view }) => {
     const state = view.tier.replica.fold.state(key);
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
-    const worth = view.tier.replica.worthOf(key);
+    const worth = view.tier.replica.qualityOf(key);
     return `${state?.life ? lifeId(state.life) : "no life"} ${stands} ${view.index.digest(number).join(".")} ${worth}`;
   });
   const last = messages.length - 1;

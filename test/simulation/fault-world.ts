@@ -10,7 +10,7 @@ export interface FaultWorld {
   readonly random: Random;
   /** Mean time between two faults of this kind. */
   readonly paceMs: number;
-  readonly cuts: CountedCuts;
+  readonly cuts: CountedCheckpoints;
   readonly counts: RunCounts;
   /** Routers that have never run. */
   readonly spares: number[];
@@ -24,7 +24,7 @@ export interface FaultWorld {
 }
 
 /** Directions between routers that several faults may have cut at once. */
-export class CountedCuts {
+export class CountedCheckpoints {
   readonly #fleet: FleetControls;
   readonly #counts = new Map<number, number>();
 
@@ -38,10 +38,10 @@ export class CountedCuts {
     const key = from * this.#fleet.routerCount + to;
     this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
     this.#fleet.cutLink(from, to);
-    let isCut = true;
+    let isCheckpoint = true;
     return () => {
-      if (!isCut) return;
-      isCut = false;
+      if (!isCheckpoint) return;
+      isCheckpoint = false;
       const left = (this.#counts.get(key) ?? 1) - 1;
       this.#counts.set(key, left);
       if (left === 0) this.#fleet.mendLink(from, to);

@@ -22,10 +22,10 @@ export type {
   FoldStatement,
   ReloadReason,
 } from "./facts/fact-fold.ts";
-export type { CutEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
+export type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
 export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
-export { type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
+export { type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "./feeds/feed-claim.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";
 export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export type { PlaneOptions } from "./leased/leased-plane.ts";

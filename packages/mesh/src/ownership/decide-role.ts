@@ -1,5 +1,5 @@
 import type { RouterId } from "@espalier/common";
-import type { FeedWorth, PostedClaim } from "@espalier/replication";
+import type { FeedQuality, PostedClaim } from "@espalier/replication";
 import { hashText, mixWord } from "../membership/text-hash.ts";
 
 /**
@@ -124,14 +124,14 @@ export interface RoleQuestion {
   /** The claim that holds among those of live routers. */
   readonly holding: PostedClaim | undefined;
   /** What this router's own reading of the feed is worth. */
-  readonly worth: FeedWorth;
+  readonly worth: FeedQuality;
   /** It may take the feed from a live claimant. */
   readonly mayTakeOver: boolean;
   /** For how long there has been no live claim. */
   readonly unclaimedMs: number;
 }
 
-const worths: Readonly<Record<FeedWorth, number>> = { none: 0, void: 1, partial: 2, complete: 3 };
+const worths: Readonly<Record<FeedQuality, number>> = { none: 0, void: 1, partial: 2, complete: 3 };
 
 /** What a router is to do with a feed. */
 export function decideRole(question: RoleQuestion): FeedRole {

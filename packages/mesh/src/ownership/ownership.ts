@@ -10,7 +10,7 @@ import type {
   Startable,
 } from "@espalier/common";
 import {
-  type FeedWorth,
+  type FeedQuality,
   holdsAgainst,
   type Member,
   type Origin,
@@ -68,7 +68,7 @@ export interface Ownership {
   membersChanged(): void;
   claimsChanged(target: string): void;
   /** What this router's reading of a feed is worth now. */
-  setWorth(target: string, worth: FeedWorth): void;
+  setQuality(target: string, worth: FeedQuality): void;
   setDraining(isDraining: boolean): void;
   /** The targets whose event sockets this router cannot reach. */
   setUnreachable(targets: readonly string[]): void;
@@ -79,7 +79,7 @@ export interface Ownership {
 
 interface OwnedTarget {
   role: FeedRole;
-  worth: FeedWorth;
+  worth: FeedQuality;
   owner: RouterId | undefined;
   /** The last owner known, to count moves. */
   lastOwner: RouterId | undefined;
@@ -189,7 +189,7 @@ class RendezvousOwnership implements Ownership {
     this.#decide(target);
   }
 
-  setWorth(target: string, worth: FeedWorth): void {
+  setQuality(target: string, worth: FeedQuality): void {
     const owned = this.#targets.get(target);
     if (!owned || owned.worth === worth) return;
     owned.worth = worth;

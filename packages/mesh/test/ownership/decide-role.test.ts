@@ -1,11 +1,11 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
-import { type FeedWorth, holdsAgainst, type PostedClaim } from "@espalier/replication";
+import { type FeedQuality, holdsAgainst, type PostedClaim } from "@espalier/replication";
 import { expect, test } from "vitest";
 import { type Candidate, candidateHash, decideRole, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
 
 const self = asRouterId("self");
 
-function claimOf(router: string, worth: FeedWorth = "complete", stamp = 1): PostedClaim {
+function claimOf(router: string, worth: FeedQuality = "complete", stamp = 1): PostedClaim {
   const claim = { target: "t", stamp, worth, state: "", reason: "", unusable: null };
   return { origin: { router: asRouterId(router), epoch: 1 }, claim };
 }
@@ -24,7 +24,7 @@ const decide = (
     worth = "complete",
     held = "complete",
     mayTakeOver = true,
-  }: Partial<Record<"worth" | "held", FeedWorth>> & {
+  }: Partial<Record<"worth" | "held", FeedQuality>> & {
     mayTakeOver?: boolean;
   } = {},
 ) =>
@@ -43,7 +43,7 @@ test("who holds the claim is the owner, nominated or not", () => {
   expect(decide("x", "x", "self", { mayTakeOver: false })).toBe("owner");
 });
 
-test.each<[FeedWorth, FeedWorth, "owner" | "backup"]>([
+test.each<[FeedQuality, FeedQuality, "owner" | "backup"]>([
   ["complete", "complete", "owner"],
   ["complete", "partial", "owner"],
   ["complete", "none", "owner"],

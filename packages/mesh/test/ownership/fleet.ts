@@ -6,7 +6,7 @@ import {
   silentLogger,
   silentMeter,
 } from "@espalier/common";
-import type { FeedClaim, FeedWorth, Member, PostedClaim } from "@espalier/replication";
+import type { FeedClaim, FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedRole } from "../../src/ownership/decide-role.ts";
 import { createOwnership, type Ownership } from "../../src/ownership/ownership.ts";
@@ -33,7 +33,7 @@ export class Fleet {
   /** Roles taken so far. */
   takings = 0;
   /** What reading a target for a while is worth. */
-  worthOf: (target: string, router: string) => FeedWorth = () => "complete";
+  qualityOf: (target: string, router: string) => FeedQuality = () => "complete";
   readonly #maxDelayMs: number;
   #epoch = 0;
   /** Numbers all claims in the order in which they are made; their `state` carries it. */
@@ -124,7 +124,7 @@ export class Fleet {
     }
   }
 
-  claim(router: FleetRouter, target: string, worth: FeedWorth): void {
+  claim(router: FleetRouter, target: string, worth: FeedQuality): void {
     const known = [...(router.claims.get(target)?.values() ?? [])].map(({ claim }) => claim.stamp);
     this.#publish(router, {
       target,
@@ -150,19 +150,19 @@ export class Fleet {
     router.roles.set(target, role);
     this.takings += 1;
     if (role === "none") {
-      router.ownership.setWorth(target, "none");
+      router.ownership.setQuality(target, "none");
       return;
     }
     if (role === "owner" && !router.unreachable.includes(target)) {
-      this.claim(router, target, before === "backup" ? this.worthOf(target, router.name) : "partial");
+      this.claim(router, target, before === "backup" ? this.qualityOf(target, router.name) : "partial");
     }
     this.time.scheduler.after(100 + this.random.integer(400), () => {
       const now = router.roles.get(target);
       if (!router.isRunning || now === "none" || router.unreachable.includes(target)) return;
-      const worth = this.worthOf(target, router.name);
+      const worth = this.qualityOf(target, router.name);
       const own = router.claims.get(target)?.get(router.name);
       if (now === "owner" && own && own.claim.worth !== worth) this.#publish(router, { ...own.claim, worth });
-      router.ownership.setWorth(target, worth);
+      router.ownership.setQuality(target, worth);
     });
   }
 

@@ -1,5 +1,5 @@
 import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/common";
-import type { FeedWorth, Member, PostedClaim } from "@espalier/replication";
+import type { FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
@@ -98,7 +98,7 @@ test("a router that joins takes what it is nominated for, once its reading is co
   const fleet = startFleet(3, targets);
   const before = new Map(targets.map((target) => [target, fleet.who(target, "owner")[0]]));
   const partial = new Set(targets.filter((_, index) => index % 2 === 0));
-  fleet.worthOf = (target, router) => (router === "d" && partial.has(target) ? "partial" : "complete");
+  fleet.qualityOf = (target, router) => (router === "d" && partial.has(target) ? "partial" : "complete");
   fleet.add("d", targets);
   fleet.time.advance(5_000);
   expectSettled(fleet, targets);
@@ -274,7 +274,7 @@ const memberOf = (name: string, state: Member["state"] = "alive"): Member => {
   return { origin, state, isDraining: false, isLinked: true, unreachable: [] };
 };
 
-const claimOf = (name: string, stamp: number, worth: FeedWorth = "complete"): PostedClaim => ({
+const claimOf = (name: string, stamp: number, worth: FeedQuality = "complete"): PostedClaim => ({
   origin: { router: asRouterId(name), epoch: 1 },
   claim: { target: "t", stamp, worth, state: "live", reason: "", unusable: null },
 });
@@ -286,7 +286,7 @@ test("a nominee whose claim does not come to hold is told again every second; a 
   ownership.addTarget(target);
   ownership.start();
   time.advance(3_000);
-  ownership.setWorth(target, "complete");
+  ownership.setQuality(target, "complete");
   time.advance(2_100);
   expect(roles).toEqual([`${target} backup at 0`, ...[3_000, 4_000, 5_000].map((ms) => `${target} owner at ${ms}`)]);
   claims = [claimOf("self", 6)];
@@ -327,7 +327,7 @@ test("a feed whose reader becomes another router is counted, and its first reade
 
 test("of two claims the later holds, of equal ones that of the lower id", () => {
   const fleet = startFleet(3, ["t"]);
-  const stamped = (name: string, stamp: number, worth: FeedWorth = "complete") => ({
+  const stamped = (name: string, stamp: number, worth: FeedQuality = "complete") => ({
     origin: { router: asRouterId(name), epoch: fleet.routers.get(name)!.epoch },
     claim: { target: "t", stamp, worth, state: "", reason: "", unusable: null },
   });
@@ -395,9 +395,10 @@ test("after any changes each feed has exactly one owner that all agree on, and o
   for (let seed = 1; seed <= 150; seed++) {
     const fleet = new Fleet(seed);
     const { random } = fleet;
-    const worths: FeedWorth[] = ["partial", "complete", "complete"];
+    const worths: FeedQuality[] = ["partial", "complete", "complete"];
     const salt = random.integer(1_000);
-    fleet.worthOf = (target, router) => worths[(target.length * 7 + router.charCodeAt(0) * 31 + salt) % worths.length]!;
+    fleet.qualityOf = (target, router) =>
+      worths[(target.length * 7 + router.charCodeAt(0) * 31 + salt) % worths.length]!;
     for (const name of names.slice(0, 2 + random.integer(4))) fleet.add(name, targets);
     for (let step = 0; step < 12; step++) {
       fleet.time.advance(random.integer(1_500));

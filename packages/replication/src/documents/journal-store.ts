@@ -29,7 +29,7 @@ export interface JournalLimits {
   readonly maxDocuments: number;
   /** What one journal of another router may hold, in bytes. Default: 256 MiB. */
   readonly maxDocumentBytes: number;
-  /** What the own journal may hold in bytes until all feeds are cut, which shortens it. Default: 128 MiB. */
+  /** What the own journal may hold in bytes until all feeds are checkpointed, which shortens it. Default: 128 MiB. */
   readonly maxOwnBytes: number;
   /** What it may hold at all: beyond, its oldest facts go, and who lacks them asks for a state. Default: 192 MiB. */
   readonly maxHeldBytes: number;

@@ -1,5 +1,5 @@
 import type { Cancel } from "@espalier/common";
-import type { CutEntry, FactEntry } from "../facts/fact-item.ts";
+import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
@@ -28,7 +28,7 @@ export interface OwnJournalObserver {
   /** Something waits for a commit. */
   pending(): void;
   claimChanged(target: string, claim: FeedClaim | undefined): void;
-  cut(cut: CutEntry): void;
+  checkpoint(checkpoint: CheckpointEntry): void;
 }
 
 /** The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`. */
@@ -51,9 +51,9 @@ export interface JournalWriter {
   /** Claims of this router, by target. */
   readonly claims: ReadonlyMap<string, FeedClaim>;
   writeFact(entry: FactEntry): void;
-  /** Entries of this feed up to and including this sequence are not needed any more, except the newest cut of it. */
+  /** Entries of this feed up to and including this sequence are not needed any more, except the newest checkpoint of it. */
   settle(feed: number, sequence: number): void;
-  /** Nothing of this feed is needed any more: its life has ended, or another router has cut beyond it. */
+  /** Nothing of this feed is needed any more: its life has ended, or another router has checkpointed beyond it. */
   retireFeed(feed: number): void;
   /** Nothing of any feed of this target is needed any more: nobody has it. */
   retireFeedsOf(target: string): void;
@@ -69,10 +69,10 @@ export interface JournalWriter {
   /** Whether the item is still in the log and not to be deleted for want of room. */
   holdsPlacements(item: number): boolean;
   readonly hasPending: boolean;
-  /** Whether it has grown so long that its feeds should be cut, so that others do not come to refuse it. */
+  /** Whether it has grown so long that its feeds should be checkpointed, so that others do not come to refuse it. */
   readonly isLong: boolean;
-  /** Ops written since the feed was last cut, for those who decide when to cut. */
-  opsSinceCut(feed: number): number;
+  /** Ops written since the feed was last checkpointed, for those who decide when to checkpoint. */
+  opsSinceCheckpoint(feed: number): number;
   /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */
   commit(): void;
 }

@@ -148,7 +148,7 @@ export class OwnJournal implements JournalWriter {
     this.#facts.add(entry);
     this.#settled.add(items, entry, count);
     this.#options.observer?.pending();
-    if (entry.kind === "cut") this.#options.observer?.cut(entry);
+    if (entry.kind === "checkpoint") this.#options.observer?.checkpoint(entry);
   }
 
   settle(feed: number, sequence: number): void {
@@ -185,7 +185,7 @@ export class OwnJournal implements JournalWriter {
     return this.#placements.holds(item, this.#options.clock.nowMs());
   }
 
-  opsSinceCut(feed: number): number {
+  opsSinceCheckpoint(feed: number): number {
     return this.#feeds.get(feed)?.items.ops ?? 0;
   }
 

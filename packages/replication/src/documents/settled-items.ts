@@ -6,7 +6,7 @@ interface Item {
   /** Undefined until it is committed. */
   clock: number | undefined;
   byteLength: number;
-  /** What is still needed of it: feeds with records not settled, and newest cuts. */
+  /** What is still needed of it: feeds with records not settled, and newest checkpoints. */
   open: number;
   /** Feeds that it mentions, each once. */
   readonly feeds: FeedItems[];
@@ -18,13 +18,13 @@ export class FeedItems {
   settled = -1;
   /** Items with records or gaps beyond what is settled, and the last sequence of them in each. */
   readonly unsettled = new Map<Item, number>();
-  /** The item that holds the newest cut. */
-  cut: Item | undefined;
+  /** The item that holds the newest checkpoint. */
+  checkpoint: Item | undefined;
   /** Items in the log that mention it, and the latest of them. */
   mentions = 0;
   mentionedBy: Item | undefined;
   isRetired = false;
-  /** Ops since its last cut. */
+  /** Ops since its last checkpoint. */
   ops = 0;
 
   constructor(number: number) {
@@ -39,7 +39,7 @@ export interface DeletableItem {
 }
 
 /**
- * Knows which items of the own fact log are needed: those with an entry that no newer cut of its feed has made
+ * Knows which items of the own fact log are needed: those with an entry that no newer checkpoint of its feed has made
  * superfluous. One summary per item and feed, whatever the number of entries.
  */
 export class SettledItems {
@@ -71,9 +71,9 @@ export class SettledItems {
       item.feeds.push(feed);
       feed.mentions += 1;
     }
-    if (entry.kind === "cut") {
-      this.#release(feed.cut);
-      feed.cut = item;
+    if (entry.kind === "checkpoint") {
+      this.#release(feed.checkpoint);
+      feed.checkpoint = item;
       item.open += 1;
       feed.ops = 0;
       return;
@@ -110,8 +110,8 @@ export class SettledItems {
     if (feed.isRetired) return;
     this.settle(feed, Number.POSITIVE_INFINITY);
     feed.isRetired = true;
-    this.#release(feed.cut);
-    feed.cut = undefined;
+    this.#release(feed.checkpoint);
+    feed.checkpoint = undefined;
     if (feed.mentions === 0) this.#freeFeeds.push(feed);
   }
 
@@ -122,8 +122,8 @@ export class SettledItems {
       for (const feed of item.feeds) {
         const last = feed.unsettled.get(item);
         if (last !== undefined) this.settle(feed, last);
-        if (feed.cut !== item) continue;
-        feed.cut = undefined;
+        if (feed.checkpoint !== item) continue;
+        feed.checkpoint = undefined;
         this.#release(item);
       }
     }

@@ -30,7 +30,7 @@ export interface FactFoldOptions {
   /** Nobody else writes facts to it. */
   readonly index: PrefixIndex;
   readonly slots: TargetSlots;
-  /** This router: its own cuts are never a reason to doubt its state. */
+  /** This router: its own checkpoints are never a reason to doubt its state. */
   readonly self: RouterId;
   readonly needs: FoldNeeds;
   readonly clock: Clock;
@@ -102,7 +102,7 @@ class IndexFold implements FactFold {
     return fold?.progress === "current" ? statementOf(this.#context.index, fold) : undefined;
   }
 
-  cutStatement(target: string): FoldStatement | undefined {
+  checkpointStatement(target: string): FoldStatement | undefined {
     const fold = this.#targets.get(target);
     const isFolded = fold?.progress === "current" || fold?.progress === "open";
     return isFolded ? statementOf(this.#context.index, fold) : undefined;
@@ -227,7 +227,7 @@ class IndexFold implements FactFold {
       if (fold.record(origin, entry)) this.#touch(fold);
     } else {
       if (entry.kind === "gap") fold.gap(entry);
-      else fold.cut(origin, entry);
+      else fold.checkpoint(origin, entry);
       this.#touch(fold);
     }
   }

@@ -71,10 +71,10 @@ export interface FactFold {
   /** A statement when the target is settled, that is `current`. */
   statement(target: string): FoldStatement | undefined;
   /**
-   * What a cut of the target would state now: as `statement`, and also while the fold is `open`, so that whoever is
+   * What a checkpoint of the target would state now: as `statement`, and also while the fold is `open`, so that whoever is
    * responsible for the target can close a gap that nobody fills.
    */
-  cutStatement(target: string): FoldStatement | undefined;
+  checkpointStatement(target: string): FoldStatement | undefined;
   /** Compares what another replica states; a difference at the same life and sequence reloads the target. */
   compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable";
   /** A journal speaks of a life. */
@@ -85,7 +85,7 @@ export interface FactFold {
    * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there: what was
    * folded is voided, everything is told anew, kept records up to the mark are dropped, those after it are applied. A
    * snapshot that is under way for the target is not waited for any more. It is `current` then, so that the reader can
-   * state a cut of it, which is written to the journal and given to `apply` like every own entry.
+   * state a checkpoint of it, which is written to the journal and given to `apply` like every own entry.
    *
    * @returns false when the life is not the newest one known, in which case nothing changes
    */

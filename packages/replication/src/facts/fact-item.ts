@@ -8,7 +8,7 @@ const maxNumber = 2 ** 52;
 /** The ops of one record in bytes: 393,216 stored blocks, more than an engine tells of in one message. */
 export const maxRecordOpsBytes = 3 * 1_048_576;
 
-const kind = { record: 0, gap: 1, cut: 2 } as const;
+const kind = { record: 0, gap: 1, checkpoint: 2 } as const;
 const kindMask = 3;
 const completeFlag = 4;
 /** The feed is that of the entry before. */
@@ -27,7 +27,7 @@ const knownFlags = 63;
  * entry:  u8 flags and kind, [varint feed], [sequence: signed difference within a feed, else varint], then by kind
  * record: [signed varint: difference of the timestamp in us], u32 checksum, varint length, ops
  * gap:    varint messages missing less one
- * cut:    [signed varint: difference of the timestamp in us], u32 checksum, varint blocks, u32 u32 digest
+ * checkpoint:    [signed varint: difference of the timestamp in us], u32 checksum, varint blocks, u32 u32 digest
  * ```
  */
 export class FactItemWriter {
@@ -75,11 +75,11 @@ export class FactItemWriter {
     this.#sequence = to;
   }
 
-  #addMarked(entry: FactRecord | CutEntry): void {
+  #addMarked(entry: FactRecord | CheckpointEntry): void {
     const writer = this.#writer;
     const { timestampUs } = entry;
     const flags = (entry.isComplete ? completeFlag : 0) | (timestampUs < 0 ? noTimestampFlag : 0);
-    this.#head((entry.kind === "record" ? kind.record : kind.cut) | flags, entry.feed, entry.sequence);
+    this.#head((entry.kind === "record" ? kind.record : kind.checkpoint) | flags, entry.feed, entry.sequence);
     if (timestampUs >= 0) {
       writer.signedVarint(timestampUs - this.#timestampUs);
       this.#timestampUs = timestampUs;
@@ -151,12 +151,12 @@ function readEntry(reader: ByteReader, state: ReadState): FactEntry {
       state.sequence = to;
       return { kind: "gap", feed, from: sequence, to };
     }
-    case kind.cut: {
+    case kind.checkpoint: {
       const timestampUs = readTimestamp(reader, flags, state);
       const checksum = reader.u32();
       const blocks = reader.varint();
       const digest = [reader.u32(), reader.u32()] as const;
-      return { kind: "cut", feed, sequence, timestampUs, checksum, isComplete, blocks, digest };
+      return { kind: "checkpoint", feed, sequence, timestampUs, checksum, isComplete, blocks, digest };
     }
     default:
       throw new RangeError("an entry of an unknown kind");
@@ -197,7 +197,7 @@ function checkEntry(entry: FactEntry): void {
   }
   checkNumber(entry.sequence);
   if (entry.timestampUs !== -1) checkNumber(entry.timestampUs);
-  if (entry.kind === "cut") checkNumber(entry.blocks);
+  if (entry.kind === "checkpoint") checkNumber(entry.blocks);
   else if (entry.ops.length > maxRecordOpsBytes) throw new RangeError(`a record of ${entry.ops.length} bytes`);
 }
 
@@ -222,8 +222,8 @@ export interface GapEntry {
 }
 
 /** States what a target holds once every message up to its sequence is applied. */
-export interface CutEntry extends BatchMark {
-  readonly kind: "cut";
+export interface CheckpointEntry extends BatchMark {
+  readonly kind: "checkpoint";
   readonly feed: number;
   readonly isComplete: boolean;
   /** Blocks of all tiers. */
@@ -232,4 +232,4 @@ export interface CutEntry extends BatchMark {
   readonly digest: readonly [number, number];
 }
 
-export type FactEntry = FactRecord | GapEntry | CutEntry;
+export type FactEntry = FactRecord | GapEntry | CheckpointEntry;

@@ -3,7 +3,7 @@ import type { PrefixIndex } from "@espalier/prefix-index";
 import type { ReloadReason } from "./fact-fold.ts";
 import type { IndexSink } from "./index-sink.ts";
 
-/** The bounds of a fold. Beyond each of them something is given up that a snapshot or the next cut brings back. */
+/** The bounds of a fold. Beyond each of them something is given up that a snapshot or the next checkpoint brings back. */
 export interface FoldLimits {
   /** Records of one target that wait for earlier ones, or are kept over a gap that may still be filled. */
   readonly maxWaitingRecordsPerTarget: number;
@@ -11,7 +11,7 @@ export interface FoldLimits {
   readonly maxWaitingBytesPerTarget: number;
   /** Bytes of the waiting records of all targets. */
   readonly maxWaitingBytes: number;
-  /** Declared gaps of one target that no cut has closed. */
+  /** Declared gaps of one target that no checkpoint has closed. */
   readonly maxGapsPerTarget: number;
   /** Bytes of what has changed in targets since a gap, to go back to it, all together. */
   readonly maxKeptBytes: number;
@@ -52,7 +52,7 @@ const ignoredReasons = ["no-slot", "unknown-feed", "old-life", "malformed", "lim
 type IgnoredReason = (typeof ignoredReasons)[number];
 
 /**
- * What hints at a divergence that the next cut will show. `unknown`: a removed block was not there. `ambiguous`: several
+ * What hints at a divergence that the next checkpoint will show. `unknown`: a removed block was not there. `ambiguous`: several
  * blocks fit what was removed. `cut`: a cut says something else than a state that ranks before it.
  */
 const hintKinds = ["unknown", "ambiguous", "cut"] as const;
@@ -66,7 +66,7 @@ export interface FoldMeters {
   hint(kind: HintKind, blocks: number): void;
   reload(reason: ReloadReason): void;
   refold(): void;
-  /** A gap was closed for want of room, before it was filled or cut. */
+  /** A gap was closed for want of room, before it was filled or checkpointed. */
   gapGivenUp(): void;
 }
 

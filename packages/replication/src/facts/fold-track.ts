@@ -1,5 +1,5 @@
 import type { Origin } from "../origin.ts";
-import type { CutTable, StatedCut } from "./cut-table.ts";
+import type { CheckpointTable, StatedCheckpoint } from "./checkpoint-table.ts";
 import type { FactRecord } from "./fact-item.ts";
 import { applyFactOps, countFactOps } from "./fact-ops.ts";
 import type { FoldContext } from "./fold-context.ts";
@@ -106,12 +106,12 @@ export class FoldTrack {
   }
 
   /**
-   * Applies what is next as far as there is any. Stops behind every message that a cut was made at, and before a gap that
-   * somebody has cut within.
+   * Applies what is next as far as there is any. Stops behind every message that a checkpoint was made at, and before a gap that
+   * somebody has checkpointed within.
    *
-   * @returns the cut that it has come to
+   * @returns the checkpoint that it has come to
    */
-  advance(cuts: CutTable): StatedCut | undefined {
+  advance(checkpoints: CheckpointTable): StatedCheckpoint | undefined {
     for (;;) {
       const next = this.#position + 1;
       const record = this.waiting.at(next);
@@ -119,9 +119,9 @@ export class FoldTrack {
         if (!record.isComplete && this.isComplete) this.#keepState();
         this.#step(record);
         if (!this.#kept) this.#dropThrough(next);
-        const stated = cuts.count > 0 ? cuts.take(next) : undefined;
+        const stated = checkpoints.count > 0 ? checkpoints.take(next) : undefined;
         if (stated) return stated;
-      } else if (!this.#skip(next, cuts)) return undefined;
+      } else if (!this.#skip(next, checkpoints)) return undefined;
     }
   }
 
@@ -144,14 +144,14 @@ export class FoldTrack {
     if (this.#kept && this.isComplete && !this.isOpen) this.closeKept();
   }
 
-  /** A cut says that the state up to here is as good as it gets. */
+  /** A checkpoint says that the state up to here is as good as it gets. */
   settle(sequence: number, isComplete: boolean): void {
     if (sequence < this.#skippedTo) return;
     if (isComplete) this.#incompleteFrom = never;
     this.closeKept();
   }
 
-  /** A cut agrees in what is missing below it, and lies behind every gap. */
+  /** A checkpoint agrees in what is missing below it, and lies behind every gap. */
   closeBelow(sequence: number): void {
     if (sequence >= this.#skippedTo && sequence >= this.#incompleteFrom) this.closeKept();
   }
@@ -219,12 +219,12 @@ export class FoldTrack {
   }
 
   /** Goes on over a gap that holds the next message, up to the next one that there is a record for. */
-  #skip(next: number, cuts: CutTable): boolean {
+  #skip(next: number, checkpoints: CheckpointTable): boolean {
     const end = this.gaps.endOf(next);
     if (end === undefined) return false;
     const record = this.waiting.firstAfter(next) ?? end + 1;
     const to = Math.min(end, record - 1);
-    if (cuts.hasWithin(next, to)) return false;
+    if (checkpoints.hasWithin(next, to)) return false;
     if (!this.#kept || this.isComplete) this.#keepState();
     this.doubt(next);
     this.#position = to;

@@ -1,8 +1,8 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
-import { CutJudge, CutTable, type StatedCut } from "./cut-table.ts";
+import { CheckpointJudge, CheckpointTable, type StatedCheckpoint } from "./checkpoint-table.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
-import type { CutEntry, FactRecord, GapEntry } from "./fact-item.ts";
+import type { CheckpointEntry, FactRecord, GapEntry } from "./fact-item.ts";
 import type { FoldContext } from "./fold-context.ts";
 import { FoldTrack } from "./fold-track.ts";
 import { type BatchMark, type FoldPoint, type KnownLife, type Life, LifeOrder, startOf } from "./life.ts";
@@ -16,7 +16,7 @@ export type AskForState = (target: TargetFold, reason: ReloadReason, from: Origi
  */
 type LoadMode = "behind" | "replace" | "importing";
 
-/** The fold of one target: which life it is in, how far records lead, and whether cuts agree. */
+/** The fold of one target: which life it is in, how far records lead, and whether checkpoints agree. */
 export class TargetFold {
   readonly key: string;
   readonly slot: number;
@@ -29,8 +29,8 @@ export class TargetFold {
   readonly #context: FoldContext;
   readonly #ask: AskForState;
   readonly #lives = new LifeOrder();
-  readonly #cuts = new CutTable();
-  readonly #judge: CutJudge;
+  readonly #checkpoints = new CheckpointTable();
+  readonly #judge: CheckpointJudge;
   #life: KnownLife | undefined;
   #load: LoadMode | undefined;
   /** While loading: what will be imported must reach this message at least. */
@@ -45,7 +45,7 @@ export class TargetFold {
     this.key = key;
     this.slot = slot;
     this.track = new FoldTrack(context, slot);
-    this.#judge = new CutJudge(context.self);
+    this.#judge = new CheckpointJudge(context.self);
   }
 
   get life(): KnownLife | undefined {
@@ -72,7 +72,7 @@ export class TargetFold {
       this.reset(startOf(newest.mark));
       this.track.waiting.clear();
       this.track.gaps.clear();
-      this.#cuts.clear();
+      this.#checkpoints.clear();
       if (newest.hasMissed) this.#beginLoad("behind", "unknown-base", undefined);
     }
     return known;
@@ -94,16 +94,16 @@ export class TargetFold {
     this.advance();
   }
 
-  cut(origin: Origin, cut: CutEntry): void {
+  checkpoint(origin: Origin, checkpoint: CheckpointEntry): void {
     this.refold();
     const { position, last } = this.track;
     if (!this.#isTrusted) {
-      if (cut.sequence > this.#required) this.#cuts.add({ cut, origin });
-    } else if (cut.sequence > position) {
-      this.#cuts.add({ cut, origin });
+      if (checkpoint.sequence > this.#required) this.#checkpoints.add({ checkpoint, origin });
+    } else if (checkpoint.sequence > position) {
+      this.#checkpoints.add({ checkpoint, origin });
       this.advance();
-    } else if (cut.sequence < (last?.sequence ?? position)) this.#cutBelow({ cut, origin });
-    else this.#cutHere({ cut, origin });
+    } else if (checkpoint.sequence < (last?.sequence ?? position)) this.#checkpointBelow({ checkpoint, origin });
+    else this.#checkpointHere({ checkpoint, origin });
   }
 
   /** Folds again from before a gap, when something came that changes what followed it. */
@@ -117,7 +117,7 @@ export class TargetFold {
     else this.track.closeIfComplete();
   }
 
-  /** Whether the state is that of this cut or statement. O(1). */
+  /** Whether the state is that of this checkpoint or statement. O(1). */
   agrees({ blocks, digest }: TargetContent): boolean {
     const own = contentOf(this.#context.index, this.slot);
     return blocks === own.blocks && own.digest[0] === digest[0] && own.digest[1] === digest[1];
@@ -139,7 +139,7 @@ export class TargetFold {
   reset(point: FoldPoint): void {
     this.#context.sink.void(this.slot);
     this.track.moveTo(point);
-    this.#cuts.dropThrough(point.position);
+    this.#checkpoints.dropThrough(point.position);
     this.#load = undefined;
     this.#required = -1;
     this.#incoming = undefined;
@@ -157,7 +157,7 @@ export class TargetFold {
   wants({ position, incompleteFrom }: FoldPoint): boolean {
     const { track } = this;
     const own = track.point;
-    const highest = this.#cuts.highest?.cut.sequence ?? -1;
+    const highest = this.#checkpoints.highest?.checkpoint.sequence ?? -1;
     if (!track.leads(position, highest)) return false;
     if (this.#load === "importing") return false;
     if (this.#load !== undefined)
@@ -197,38 +197,39 @@ export class TargetFold {
   /** Goes on with what there is, over everything that is missing. */
   giveUpLoading(): void {
     if (this.#load !== "behind" && this.#load !== "replace") return;
-    const { highest } = this.#cuts;
+    const { highest } = this.#checkpoints;
     const { track } = this;
     track.doubt(this.#load === "replace" ? 0 : track.position + 1);
     track.moveTo({ ...track.point, position: Math.max(track.position, this.#required) });
     this.#load = undefined;
     this.#required = -1;
-    this.#cuts.clear();
+    this.#checkpoints.clear();
     this.generation++;
     this.advance();
     for (let next = track.nextWaiting; next !== undefined; next = track.nextWaiting) {
       track.moveTo({ ...track.point, position: next - 1 });
       this.advance();
     }
-    if (highest && highest.cut.sequence > track.position) {
-      const { sequence, timestampUs, checksum } = highest.cut;
+    if (highest && highest.checkpoint.sequence > track.position) {
+      const { sequence, timestampUs, checksum } = highest.checkpoint;
       track.moveTo({ ...track.point, position: sequence, last: { sequence, timestampUs, checksum } });
     }
   }
 
   /** A word on the state as it is now. */
-  #cutHere(stated: StatedCut): void {
-    const { cut, origin } = stated;
-    const verdict = this.#judge.judge(stated, { agrees: this.agrees(cut), isComplete: this.track.isComplete });
-    if (verdict === "settles") this.track.settle(cut.sequence, cut.isComplete);
+  #checkpointHere(stated: StatedCheckpoint): void {
+    const { checkpoint, origin } = stated;
+    const verdict = this.#judge.judge(stated, { agrees: this.agrees(checkpoint), isComplete: this.track.isComplete });
+    if (verdict === "settles") this.track.settle(checkpoint.sequence, checkpoint.isComplete);
     else if (verdict === "outranked") this.#context.meters.hint("cut", 1);
-    else this.#replace("digest-mismatch", origin, cut.sequence);
+    else this.#replace("digest-mismatch", origin, checkpoint.sequence);
   }
 
   /** A word on a state that records have led on from. */
-  #cutBelow({ cut, origin }: StatedCut): void {
-    if (!cut.isComplete) this.track.closeBelow(cut.sequence);
-    else if (cut.sequence >= this.track.point.incompleteFrom) this.#replace("behind-cut", origin, cut.sequence);
+  #checkpointBelow({ checkpoint, origin }: StatedCheckpoint): void {
+    if (!checkpoint.isComplete) this.track.closeBelow(checkpoint.sequence);
+    else if (checkpoint.sequence >= this.track.point.incompleteFrom)
+      this.#replace("behind-cut", origin, checkpoint.sequence);
   }
 
   /** @param sequence what is said of the state is said of it there */
@@ -240,7 +241,7 @@ export class TargetFold {
     track.dropKept();
     track.waiting.dropThrough(required);
     if (track.position > required) track.gaps.add(required + 1, track.position);
-    this.#cuts.dropThrough(required);
+    this.#checkpoints.dropThrough(required);
     this.#required = Math.max(this.#required, required);
     this.#beginLoad("replace", reason, from);
   }
@@ -271,11 +272,11 @@ export class TargetFold {
   advance(): void {
     const { track } = this;
     if (!this.#isTrusted || track.needsRefold) return;
-    for (let stated = track.advance(this.#cuts); stated; stated = track.advance(this.#cuts)) {
-      this.#cutHere(stated);
+    for (let stated = track.advance(this.#checkpoints); stated; stated = track.advance(this.#checkpoints)) {
+      this.#checkpointHere(stated);
       if (!this.#isTrusted) return;
     }
-    const beyond = this.#cuts.highest;
+    const beyond = this.#checkpoints.highest;
     if (beyond) this.#beginLoad("behind", "behind-cut", beyond.origin);
     else if (this.#load === "behind" && !track.isStuck && track.position >= this.#required) {
       this.#load = undefined;

@@ -2,7 +2,7 @@ import type { Origin } from "../origin.ts";
 import { stampsPerMs } from "../placements/hybrid-clock.ts";
 
 /** What a feed's events are worth to who routes by them; the server's feed states have the details. */
-export type FeedWorth = "complete" | "partial" | "void" | "none";
+export type FeedQuality = "complete" | "partial" | "void" | "none";
 
 /** The reason of a feed, as `kv-events` names it, whose engine has answered that it has published nothing. */
 export const nothingPublished = "nothing-published";
@@ -13,7 +13,7 @@ export interface FeedClaim {
   readonly target: string;
   /** Hybrid logical clock of the claim: of two claims the later one holds, of equal ones that of the lower router id. */
   readonly stamp: number;
-  readonly worth: FeedWorth;
+  readonly worth: FeedQuality;
   /** State and reason as operators know them, for instance `live`, `complete`. */
   readonly state: string;
   readonly reason: string;

@@ -7,7 +7,7 @@ import { FactOpsWriter } from "../facts/fact-ops.ts";
 import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
-import type { FeedClaim, FeedWorth } from "./feed-claim.ts";
+import type { FeedClaim, FeedQuality } from "./feed-claim.ts";
 import { FeedLife } from "./feed-life.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
 import { OwnClaim } from "./own-claim.ts";
@@ -16,14 +16,14 @@ import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeove
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<
   JournalWriter,
-  "origin" | "declareFeed" | "claim" | "unclaim" | "writeFact" | "settle" | "retireFeed" | "opsSinceCut"
+  "origin" | "declareFeed" | "claim" | "unclaim" | "writeFact" | "settle" | "retireFeed" | "opsSinceCheckpoint"
 >;
 
 export interface FeedReaderOptions {
   /** Key of the target. */
   readonly key: string;
   readonly journal: FeedJournal;
-  readonly fold: Pick<FactFold, "state" | "outranking" | "cutStatement" | "declare" | "apply" | "replaceState">;
+  readonly fold: Pick<FactFold, "state" | "outranking" | "checkpointStatement" | "declare" | "apply" | "replaceState">;
   /** Which the fold keeps; read only. */
   readonly index: Pick<PrefixIndex, "findByLow" | "foundHigh" | "factBlockCount">;
   readonly slots: Pick<TargetSlots, "find">;
@@ -34,13 +34,13 @@ export interface FeedReaderOptions {
   readonly stamp: () => number;
   /** All claims of the target that are known, of whatever router. */
   readonly claimsOf: () => readonly { readonly origin: Origin; readonly claim: FeedClaim }[];
-  /** Whether a cut may be written now; taken by asking. One that is overdue does not ask. Default: always. */
-  readonly takeCutTurn?: () => boolean;
+  /** Whether a checkpoint may be written now; taken by asking. One that is overdue does not ask. Default: always. */
+  readonly takeCheckpointTurn?: () => boolean;
   /**
-   * Whether a feed with so many changes since its last cut should be cut at once, because somebody is about to fetch the
+   * Whether a feed with so many changes since its last checkpoint should be checkpointed at once, because somebody is about to fetch the
    * journal. Default: never.
    */
-  readonly isCutWanted?: (opsSinceCut: number) => boolean;
+  readonly isCheckpointWanted?: (opsSinceCheckpoint: number) => boolean;
   /** This router reads the target's feed for everybody from now on, be it that it took over by itself. */
   readonly onClaimed?: () => void;
   readonly onStop?: () => void;
@@ -67,7 +67,7 @@ export interface FeedReader {
   /** The engine is another process, and the ledger is empty. Which life that is shows with its messages. */
   newLife(): void;
   /** What the feed is worth, for the claim. */
-  worth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void;
+  worth(worth: FeedQuality, state: string, reason: string, unusable: string | null): void;
   /** Blocks were removed that the ledger did not know, in the message that is told next. */
   unknownRemovals(count: number): void;
   /** What this router should be. An owner goes on as such until another one's claim and records are there. */
@@ -177,8 +177,8 @@ class TargetFeedReader implements FeedReader {
     this.#isComplete = false;
   }
 
-  worth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
-    this.#claim.setWorth(worth, state, reason, unusable);
+  worth(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
+    this.#claim.setQuality(worth, state, reason, unusable);
     this.#advance();
   }
 
@@ -211,7 +211,7 @@ class TargetFeedReader implements FeedReader {
   factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
-    for (const entry of entries) if (entry.kind === "cut") this.#writer.feeds.settle(life, entry.sequence);
+    for (const entry of entries) if (entry.kind === "checkpoint") this.#writer.feeds.settle(life, entry.sequence);
   }
 
   maintain(): void {
@@ -344,7 +344,7 @@ class TargetFeedReader implements FeedReader {
   /** Makes what is read known as a new life. Returns whether the fold takes it for the newest. */
   #nameLife(): boolean {
     const { clock, key, logger } = this.#options;
-    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isWorthAnything };
+    const moment = { nowMs: clock.nowMs(), waitMs: this.#limits.lifeWaitMs, isLive: this.#claim.isUsable };
     const life = this.#run.name(this.#state(), moment);
     if (!life) return false;
     this.#writer.feeds.declare(life);
@@ -393,7 +393,7 @@ class TargetFeedReader implements FeedReader {
     if (!fold.replaceState({ target, life, mark, isComplete: this.#isComplete, tellAll })) return false;
     this.#writer.begin(0);
     const state = this.#state();
-    if (state) this.#writer.cut(state);
+    if (state) this.#writer.checkpoint(state);
     return true;
   }
 }

@@ -1,13 +1,13 @@
 import type { Meter } from "@espalier/common";
 import { type Tier, tierNames } from "@espalier/prefix-index";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
-import type { CutEntry, FactEntry } from "../facts/fact-item.ts";
+import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
 import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import { isSameMessage } from "./feed-life.ts";
 import type { FeedJournal, FeedReaderOptions } from "./feed-reader.ts";
 import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts";
 
-/** Writes a target's entries and cuts, while this router reads its feed for all. */
+/** Writes a target's entries and checkpoints, while this router reads its feed for all. */
 export class FeedWriter {
   readonly feeds: OwnFeeds;
   readonly meters: FeedReaderMeters;
@@ -19,7 +19,7 @@ export class FeedWriter {
   isLevel = false;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
-  /** The message that the last cut was made at; undefined when this router has not made one since it took over. */
+  /** The message that the last checkpoint was made at; undefined when this router has not made one since it took over. */
   #cutAt: number | undefined;
   #cutMs = 0;
   #openSinceMs: number | undefined;
@@ -61,18 +61,18 @@ export class FeedWriter {
   }
 
   /** States what the target holds. */
-  cut(state: FoldState): void {
+  checkpoint(state: FoldState): void {
     const { life, last } = state;
-    const stated = this.#options.fold.cutStatement(this.#options.key);
+    const stated = this.#options.fold.checkpointStatement(this.#options.key);
     if (!life || !last || !stated) return;
-    this.feeds.cut(life, last, stated);
+    this.feeds.checkpoint(life, last, stated);
     this.#cutAt = last.sequence;
     this.#cutMs = this.#options.clock.nowMs();
     this.#openSinceMs = undefined;
-    this.meters.cut();
+    this.meters.checkpoint();
   }
 
-  /** Cuts when it is time. */
+  /** Writes one when it is time. */
   maintain(state: FoldState): void {
     if (!state.life || !state.last || isOnItsWay(state.progress)) return;
     const nowMs = this.#options.clock.nowMs();
@@ -81,7 +81,7 @@ export class FeedWriter {
     const isOpenLong = this.#openSinceMs !== undefined && nowMs - this.#openSinceMs >= this.#limits.openGapMs;
     const urgency = isOpenLong ? "due" : this.#urgency(state, nowMs);
     if (urgency === "none" || (urgency === "due" && state.progress === "open" && !isOpenLong)) return;
-    if (urgency === "overdue" || (this.#options.takeCutTurn?.() ?? true)) this.cut(state);
+    if (urgency === "overdue" || (this.#options.takeCheckpointTurn?.() ?? true)) this.checkpoint(state);
   }
 
   describe() {
@@ -91,12 +91,12 @@ export class FeedWriter {
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
     // The first one after a takeover lets the journals of those who read before be given up.
     if (this.#cutAt === undefined) return "due";
-    const ops = state.life ? this.feeds.opsSinceCut(state.life) : 0;
-    if (this.#options.isCutWanted?.(ops)) return "overdue";
-    const sinceCutMs = nowMs - this.#cutMs;
-    if (ops < this.#limits.minCutOps && sinceCutMs < this.#limits.maxCutAgeMs) return "none";
+    const ops = state.life ? this.feeds.opsSinceCheckpoint(state.life) : 0;
+    if (this.#options.isCheckpointWanted?.(ops)) return "overdue";
+    const sinceCheckpointMs = nowMs - this.#cutMs;
+    if (ops < this.#limits.minCheckpointOps && sinceCheckpointMs < this.#limits.maxCheckpointAgeMs) return "none";
     const hasMoved = this.#cutAt !== lastSequenceOf(state);
-    return cutUrgency({ ops, blocks: this.countBlocks(), sinceCutMs, hasMoved }, this.#limits);
+    return checkpointUrgency({ ops, blocks: this.countBlocks(), sinceCheckpointMs, hasMoved }, this.#limits);
   }
 }
 
@@ -151,13 +151,13 @@ export class OwnFeeds {
     this.#fold.apply(this.#journal.origin, numbered);
   }
 
-  /** Writes a cut, after which nothing up to it is needed. */
-  cut(life: Life, mark: BatchMark, stated: Pick<CutEntry, "isComplete" | "blocks" | "digest">): void {
+  /** Writes a checkpoint, after which nothing up to it is needed. */
+  checkpoint(life: Life, mark: BatchMark, stated: Pick<CheckpointEntry, "isComplete" | "blocks" | "digest">): void {
     const feed = this.#feedOf(life);
     const { sequence, timestampUs, checksum } = mark;
     const { isComplete, blocks, digest } = stated;
-    const entry: CutEntry = {
-      kind: "cut",
+    const entry: CheckpointEntry = {
+      kind: "checkpoint",
       feed: feed.number,
       sequence,
       timestampUs,
@@ -172,12 +172,12 @@ export class OwnFeeds {
     this.#journal.settle(feed.number, sequence);
   }
 
-  opsSinceCut(life: Life): number {
+  opsSinceCheckpoint(life: Life): number {
     const feed = this.#known(life);
-    return feed ? this.#journal.opsSinceCut(feed.number) : 0;
+    return feed ? this.#journal.opsSinceCheckpoint(feed.number) : 0;
   }
 
-  /** Another router has made a cut: nothing up to it is needed of this one's. */
+  /** Another router has made a checkpoint: nothing up to it is needed of this one's. */
   settle(life: Life, sequence: number): void {
     const feed = this.#known(life);
     if (!feed) return;
@@ -244,27 +244,27 @@ function numberedEntry(entry: KeptEntry, feed: number): FactEntry {
   return { kind: "record", feed, sequence, timestampUs, checksum, isComplete, ops };
 }
 
-export interface CutNeed {
-  /** Blocks stored and removed since the last cut. */
+export interface CheckpointNeed {
+  /** Blocks stored and removed since the last checkpoint. */
   readonly ops: number;
   /** Blocks that the target holds. */
   readonly blocks: number;
-  readonly sinceCutMs: number;
-  /** Whether any message came after the last cut. */
+  readonly sinceCheckpointMs: number;
+  /** Whether any message came after the last checkpoint. */
   readonly hasMoved: boolean;
 }
 
-/** A cut that did not get its turn is made without one when as many times what makes it due has passed. */
+/** A checkpoint that did not get its turn is made without one when as many times what makes it due has passed. */
 const overdueFactor = 3;
 
 /**
- * When a feed needs another cut: so that what is kept in journals is at most one to three times what is held, and so that
+ * When a feed needs another checkpoint: so that what is kept in journals is at most one to three times what is held, and so that
  * replicas that differ find out. `due` ones take turns.
  */
-export function cutUrgency(need: CutNeed, limits: FeedReaderLimits): "none" | "due" | "overdue" {
+export function checkpointUrgency(need: CheckpointNeed, limits: FeedReaderLimits): "none" | "due" | "overdue" {
   if (!need.hasMoved) return "none";
-  const share = need.ops / Math.max(limits.minCutOps, need.blocks);
-  const age = need.sinceCutMs / limits.maxCutAgeMs;
+  const share = need.ops / Math.max(limits.minCheckpointOps, need.blocks);
+  const age = need.sinceCheckpointMs / limits.maxCheckpointAgeMs;
   const most = Math.max(share, age);
   if (most < 1) return "none";
   return most < overdueFactor ? "due" : "overdue";
@@ -276,11 +276,11 @@ export interface FeedReaderLimits {
   readonly maxKeptRecords: number;
   /** Bytes of them, their overhead included. */
   readonly maxKeptBytes: number;
-  /** A feed is cut again after as many blocks stored and removed as it holds, but not before this many. */
-  readonly minCutOps: number;
-  /** A feed that has moved is cut after this time at the latest. */
-  readonly maxCutAgeMs: number;
-  /** How long a gap is left open for somebody who may fill it, before a cut closes it. */
+  /** A feed is checkpointed again after as many blocks stored and removed as it holds, but not before this many. */
+  readonly minCheckpointOps: number;
+  /** A feed that has moved is checkpointed after this time at the latest. */
+  readonly maxCheckpointAgeMs: number;
+  /** How long a gap is left open for somebody who may fill it, before a checkpoint closes it. */
   readonly openGapMs: number;
   /** How long an owner waits to find out whether the life that others know is the one it reads. */
   readonly lifeWaitMs: number;
@@ -289,8 +289,8 @@ export interface FeedReaderLimits {
 export const defaultFeedLimits: FeedReaderLimits = {
   maxKeptRecords: 16_384,
   maxKeptBytes: 4 * 1_024 * 1_024,
-  minCutOps: 4_096,
-  maxCutAgeMs: 60_000,
+  minCheckpointOps: 4_096,
+  maxCheckpointAgeMs: 60_000,
   openGapMs: 10_000,
   lifeWaitMs: 10_000,
 };
@@ -307,7 +307,7 @@ export function checkFeedLimits(limits: Partial<FeedReaderLimits> = {}): FeedRea
 export interface FeedReaderMeters {
   takenOver(how: Exclude<TakeoverPlan["how"], "wait">): void;
   yielded(): void;
-  cut(): void;
+  checkpoint(): void;
   lifeNamed(): void;
 }
 
@@ -321,7 +321,7 @@ export function createFeedReaderMeters(meter: Meter): FeedReaderMeters {
   const yields = meter
     .counter({ name: "espalier_feed_yields_total", help: "Times that another router took a feed over from this one." })
     .series();
-  const cuts = meter
+  const checkpoints = meter
     .counter({
       name: "espalier_feed_cuts_total",
       help: "Statements of what a target holds that this router journaled.",
@@ -337,7 +337,7 @@ export function createFeedReaderMeters(meter: Meter): FeedReaderMeters {
   return {
     takenOver: (how) => byHow[how].add(),
     yielded: () => yields.add(),
-    cut: () => cuts.add(),
+    checkpoint: () => checkpoints.add(),
     lifeNamed: () => lives.add(),
   };
 }

@@ -1,5 +1,5 @@
 import type { Origin } from "../origin.ts";
-import { type FeedClaim, type FeedWorth, holdsAgainst, nothingPublished, type PostedClaim } from "./feed-claim.ts";
+import { type FeedClaim, type FeedQuality, holdsAgainst, nothingPublished, type PostedClaim } from "./feed-claim.ts";
 import type { FeedJournal } from "./feed-reader.ts";
 
 export interface OwnClaimOptions {
@@ -36,14 +36,14 @@ export class OwnClaim {
     return this.#rival;
   }
 
-  get isWorthAnything(): boolean {
+  get isUsable(): boolean {
     const { worth, unusable } = this.#worth;
     return unusable === null && (worth === "complete" || worth === "partial");
   }
 
   /** Whether the engine has answered that it has published nothing since it was started. */
   get isOfNothing(): boolean {
-    return this.isWorthAnything && this.#worth.reason === nothingPublished;
+    return this.isUsable && this.#worth.reason === nothingPublished;
   }
 
   /** Whether any other router claims the feed. */
@@ -62,7 +62,7 @@ export class OwnClaim {
 
   /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
   postUnread(): void {
-    if (this.isWorthAnything && !this.isPosted) this.post();
+    if (this.isUsable && !this.isPosted) this.post();
   }
 
   withdraw(): void {
@@ -73,7 +73,7 @@ export class OwnClaim {
   }
 
   /** What the feed is worth is a part of the claim, but does not make it another. */
-  setWorth(worth: FeedWorth, state: string, reason: string, unusable: string | null): void {
+  setQuality(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
     const was = this.#stated;
     this.#worth = { worth, state, reason, unusable };
     this.#restate(was);
@@ -94,13 +94,13 @@ export class OwnClaim {
     this.#rival = { origin, hasWritten: false };
   }
 
-  /** Records or a cut of another router came. */
+  /** Records or a checkpoint of another router came. */
   written(origin: Origin): void {
     if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
   }
 
   get #stated(): Worth {
-    return this.#isDoubted && this.isWorthAnything ? doubted : this.#worth;
+    return this.#isDoubted && this.isUsable ? doubted : this.#worth;
   }
 
   #restate(was: Worth): void {

@@ -67,13 +67,13 @@ interface Extent {
   declaration: FeedDeclaration;
   /** The last record. */
   sequence: number;
-  /** The last cut; -1 without one. */
-  cut: number;
+  /** The last checkpoint; -1 without one. */
+  checkpoint: number;
 }
 
 /**
  * How far journals reach, to tell when that of a dead router is not needed any more: when for each of its targets a
- * living router has made a cut at or beyond its last record, or the target has a newer life.
+ * living router has made a checkpoint at or beyond its last record, or the target has a newer life.
  */
 export class JournalCoverage {
   readonly #extents = new Map<string, Map<string, Extent>>();
@@ -97,13 +97,13 @@ export class JournalCoverage {
         const life = lifeId(declaration.life);
         if (extent?.life === life) extent.declaration = declaration;
         else {
-          extent = { life, declaration, sequence: -1, cut: -1 };
+          extent = { life, declaration, sequence: -1, checkpoint: -1 };
           extents.set(declaration.target, extent);
         }
       }
       if (entry.kind === "record") extent.sequence = Math.max(extent.sequence, entry.sequence);
-      else if (entry.kind === "cut") {
-        extent.cut = Math.max(extent.cut, entry.sequence);
+      else if (entry.kind === "checkpoint") {
+        extent.checkpoint = Math.max(extent.checkpoint, entry.sequence);
         extent.sequence = Math.max(extent.sequence, entry.sequence);
       }
     }
@@ -119,17 +119,17 @@ export class JournalCoverage {
   }
 
   /**
-   * @param living whose cuts count
+   * @param living whose checkpoints count
    * @param currentLife id of a target's newest life
    */
   isCovered(origin: Origin, living: readonly Origin[], currentLife: (target: string) => string | undefined): boolean {
     for (const [target, { life, sequence }] of this.#extents.get(originKey(origin)) ?? []) {
       if (sequence < 0 || currentLife(target) !== life) continue;
-      const isCut = living.some((other) => {
+      const isCheckpoint = living.some((other) => {
         const extent = this.#extents.get(originKey(other))?.get(target);
-        return extent?.life === life && extent.cut >= sequence;
+        return extent?.life === life && extent.checkpoint >= sequence;
       });
-      if (!isCut) return false;
+      if (!isCheckpoint) return false;
     }
     return true;
   }

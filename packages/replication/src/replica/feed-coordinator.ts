@@ -2,7 +2,7 @@ import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
 import type { FeedDeclaration } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
-import { canBeOutbid, type FeedClaim, type FeedWorth, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
+import { canBeOutbid, type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
@@ -153,7 +153,7 @@ export class FeedCoordinator {
    * What the facts of a target are worth: what their reader says, but nothing while their state is on its way, and less
    * where something of them is missing or nobody reads on.
    */
-  worthOf(target: string): FeedWorth {
+  qualityOf(target: string): FeedQuality {
     const state = this.#options.fold.state(target);
     const held = this.claimOf(target);
     if (state?.progress === "loading") return "void";

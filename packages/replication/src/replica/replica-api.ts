@@ -4,7 +4,7 @@ import type { JournalStats } from "../documents/journal.ts";
 import type { JournalLimits, Journals } from "../documents/journal-store.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
+import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import type { FeedReader } from "../feeds/feed-reader.ts";
 import type { LoadPlane } from "../load/load-plane.ts";
 import type { NotePlane } from "../notes/note-plane.ts";
@@ -54,7 +54,7 @@ export interface Replica extends Startable {
   /** The claim that holds, among those of living routers. */
   claimOf(target: string): PostedClaim | undefined;
   /** What facts of a target are worth now. */
-  worthOf(target: string): FeedWorth;
+  qualityOf(target: string): FeedQuality;
   /** Told when claims, or what facts of a target are worth, may have changed. */
   onClaims(listener: (target: string) => void): Cancel;
   /** To be told whenever it changes who lives. */

@@ -6,7 +6,7 @@ import { createFactFold } from "../facts/create-fact-fold.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import { lifeId } from "../facts/life.ts";
-import type { FeedWorth, PostedClaim } from "../feeds/feed-claim.ts";
+import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { joinPlanes } from "../leased/plane-exchange.ts";
 import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
@@ -54,7 +54,7 @@ class JournaledReplica implements Replica {
   readonly #requests: SnapshotRequests;
   readonly #hybrid: HybridClock;
   #cancelUpkeep: Cancel = () => {};
-  #isCutTaken = false;
+  #isCheckpointTaken = false;
   readonly #joinCompaction: JoinCompaction;
   /** One router at a time begins another generation of the registry: the living one of the lowest id. */
   #isLowest = true;
@@ -71,7 +71,8 @@ class JournaledReplica implements Replica {
       ownObserver: {
         pending: () => this.#schedule.touch(),
         claimChanged: (target, claim) => this.#coordinator.claimChanged(self(), target, claim),
-        cut: (cut) => this.#coverage.note(self(), [cut], (feed) => this.store.own.declarationOf(feed)),
+        checkpoint: (checkpoint) =>
+          this.#coverage.note(self(), [checkpoint], (feed) => this.store.own.declarationOf(feed)),
       },
     });
     this.#joinCompaction = createJoinCompaction(clock, () => this.#schedule.touch());
@@ -134,9 +135,9 @@ class JournaledReplica implements Replica {
       ...{ key: target, clock, logger, meter, index, slots, tellAll },
       ...{ journal: this.store.own, fold: this.fold, stamp: () => this.#hybrid.now() },
       claimsOf: () => this.#coordinator.claimsOf(target),
-      takeCutTurn: () => this.#takeCutTurn(),
-      // An item goes once the last feed in it is cut: where there are too many, feeds are cut that have hardly moved, too.
-      isCutWanted: (ops) => this.#joinCompaction.isCutWanted(ops) || (ops > 0 && this.store.own.isLong),
+      takeCheckpointTurn: () => this.#takeCheckpointTurn(),
+      // An item goes once the last feed in it is checkpointed: where there are too many, feeds are checkpointed that have hardly moved, too.
+      isCheckpointWanted: (ops) => this.#joinCompaction.isCheckpointWanted(ops) || (ops > 0 && this.store.own.isLong),
       onStop: () => this.#coordinator.closed(target, reader),
     });
     this.#coordinator.opened(target, reader);
@@ -151,8 +152,8 @@ class JournaledReplica implements Replica {
     return this.#coordinator.claimOf(target);
   }
 
-  worthOf(target: string): FeedWorth {
-    return this.#coordinator.worthOf(target);
+  qualityOf(target: string): FeedQuality {
+    return this.#coordinator.qualityOf(target);
   }
 
   onClaims(listener: (target: string) => void): Cancel {
@@ -185,15 +186,15 @@ class JournaledReplica implements Replica {
     };
   }
 
-  /** One feed may be cut per commit, so that cuts spread. */
-  #takeCutTurn(): boolean {
-    const isFree = !this.#isCutTaken;
-    this.#isCutTaken = true;
+  /** One feed may be checkpointed per commit, so that checkpoints spread. */
+  #takeCheckpointTurn(): boolean {
+    const isFree = !this.#isCheckpointTaken;
+    this.#isCheckpointTaken = true;
     return isFree;
   }
 
   #commit(): void {
-    this.#isCutTaken = false;
+    this.#isCheckpointTaken = false;
     for (const reader of this.#coordinator.readers) reader.maintain();
     this.placements.flush();
     this.store.own.commit();
@@ -299,9 +300,9 @@ function loadingTargets(fold: FactFold): readonly string[] {
   return [...fold.states()].flatMap(({ target, progress }) => (progress === "loading" ? [target] : []));
 }
 
-/** Feeds with fewer changes since their last cut are not worth another. */
+/** Feeds with fewer changes since their last checkpoint are not worth another. */
 export const minCompactionOps = 256;
-/** How long feeds are cut for somebody who has just come. */
+/** How long feeds are checkpointed for somebody who has just come. */
 export const compactionMs = 500;
 
 /**
@@ -310,10 +311,10 @@ export const compactionMs = 500;
  */
 export interface JoinCompaction {
   setMembers(members: readonly Member[]): void;
-  isCutWanted(opsSinceCut: number): boolean;
+  isCheckpointWanted(opsSinceCheckpoint: number): boolean;
 }
 
-/** @param touch called when feeds should be cut now */
+/** @param touch called when feeds should be checkpointed now */
 export function createJoinCompaction(clock: Clock, touch: () => void): JoinCompaction {
   let known = new Set<string>();
   let untilMs = Number.NEGATIVE_INFINITY;
@@ -326,7 +327,7 @@ export function createJoinCompaction(clock: Clock, touch: () => void): JoinCompa
       untilMs = clock.nowMs() + compactionMs;
       touch();
     },
-    isCutWanted: (ops) => ops >= minCompactionOps && clock.nowMs() < untilMs,
+    isCheckpointWanted: (ops) => ops >= minCompactionOps && clock.nowMs() < untilMs,
   };
 }
 

@@ -2,7 +2,7 @@ import { asRouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
 import { createJournalStore, type JournalLimits, type Journals } from "../../src/documents/journal-store.ts";
-import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
+import type { CheckpointEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import type { Origin } from "../../src/origin.ts";
 
@@ -37,10 +37,10 @@ export function record(feed: number, sequence: number, blocks = 1): FactRecord {
   return { kind: "record", feed, sequence, timestampUs, checksum: sequence, isComplete: true, ops: storedOps(blocks) };
 }
 
-export function cut(feed: number, sequence: number): CutEntry {
+export function cut(feed: number, sequence: number): CheckpointEntry {
   const timestampUs = 1_800_000_000_000_000 + sequence;
   const mark = { sequence, timestampUs, checksum: sequence };
-  return { kind: "cut", feed, ...mark, isComplete: true, blocks: 1, digest: [1, 2] };
+  return { kind: "checkpoint", feed, ...mark, isComplete: true, blocks: 1, digest: [1, 2] };
 }
 
 export const feedOf = (target: string, sequence = 0): FeedDeclaration => ({

@@ -287,7 +287,7 @@ test("an own journal holds no more than its bound whatever is not cut: the oldes
   store.own.settle(slow, 59);
   store.own.claim(claimOf("slow"));
   store.own.commit();
-  expect(entriesOf(store, store.own.origin).map(({ kind }) => kind)).toContain("cut");
+  expect(entriesOf(store, store.own.origin).map(({ kind }) => kind)).toContain("checkpoint");
   expect(store.own.isLong).toBe(false);
   const late = storeOf("late", { maxDocumentBytes: (maxHeldBytes * 4) / 3 }).store;
   sync(store, late, name);

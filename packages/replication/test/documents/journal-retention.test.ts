@@ -33,14 +33,14 @@ describe("settled entries", () => {
     own.writeFact(cut(a, 2));
     own.settle(a, 2);
     own.commit();
-    expect(held()).toEqual(["record 1.1", "record 2.1", "cut 1.2"]);
+    expect(held()).toEqual(["record 1.1", "record 2.1", "checkpoint 1.2"]);
     own.settle(b, 1);
     own.commit();
     expect(own.hasPending).toBe(false);
     expect(held()).toHaveLength(3);
     own.writeFact({ kind: "gap", feed: b, from: 2, to: 4 });
     own.commit();
-    expect(held()).toEqual(["cut 1.2", "gap 2.2-4"]);
+    expect(held()).toEqual(["checkpoint 1.2", "gap 2.2-4"]);
     own.settle(b, 3);
     own.writeFact(record(b, 5));
     own.commit();
@@ -48,7 +48,7 @@ describe("settled entries", () => {
     own.settle(b, 4);
     own.claim(claimOf("a"));
     own.commit();
-    expect(held()).toEqual(["cut 1.2", "record 2.5"]);
+    expect(held()).toEqual(["checkpoint 1.2", "record 2.5"]);
     expect(store.stats()).toMatchObject({ ownFactItems: 2, ownPlacementItems: 0, documents: 1 });
   });
 
@@ -64,7 +64,7 @@ describe("settled entries", () => {
     own.settle(feed, 1_000);
     own.claim(claimOf("a"));
     own.commit();
-    expect(held()).toEqual(["record 1.3", "cut 1.3"]);
+    expect(held()).toEqual(["record 1.3", "checkpoint 1.3"]);
   });
 });
 
@@ -79,7 +79,7 @@ describe("retired feeds", () => {
     own.retireFeed(99);
     own.claim(claimOf("x"));
     own.commit();
-    expect(held()).toEqual(["cut 1.1", "record 2.1"]);
+    expect(held()).toEqual(["checkpoint 1.1", "record 2.1"]);
     expect(reader.declarationOf(alice, a)).toEqual(feedOf("a"));
     own.settle(b, 1);
     own.claim(claimOf("y"));
@@ -105,13 +105,13 @@ describe("retired feeds", () => {
     own.commit();
     own.claim(claimOf("y"));
     own.commit();
-    expect(held()).toEqual([`cut ${other}.1`]);
+    expect(held()).toEqual([`checkpoint ${other}.1`]);
     expect([first, second, unknown].map((feed) => reader.declarationOf(alice, feed))).toEqual(Array(3).fill(undefined));
     const again = of("a", 2);
     expect(again).toBeGreaterThan(unknown);
     own.writeFact(cut(again, 7));
     own.commit();
-    expect(held()).toEqual([`cut ${other}.1`, `cut ${again}.7`]);
+    expect(held()).toEqual([`checkpoint ${other}.1`, `checkpoint ${again}.7`]);
   });
 
   // Placements of a feed that had been retired meant nothing to a router that came later: the declaration of the feed was
@@ -157,10 +157,10 @@ describe("retired feeds", () => {
     own.writeFact(record(feed, 1, 10));
     own.writeFact({ kind: "gap", feed, from: 2, to: 3 });
     own.writeFact(record(feed, 4, 5));
-    expect(own.opsSinceCut(feed)).toBe(15);
+    expect(own.opsSinceCheckpoint(feed)).toBe(15);
     own.writeFact(cut(feed, 4));
-    expect(own.opsSinceCut(feed)).toBe(0);
-    expect(own.opsSinceCut(77)).toBe(0);
+    expect(own.opsSinceCheckpoint(feed)).toBe(0);
+    expect(own.opsSinceCheckpoint(77)).toBe(0);
   });
 
   test("with nothing to write, deletions wait until there are many, and travel with an empty item then", () => {

@@ -43,7 +43,7 @@ describe("what a writer commits", () => {
     expect(reader.apply(updates[0]!)).toBe("applied");
     expect(told).toEqual([
       "alice feed 1 t1",
-      "alice facts record 1.5,gap 1.6-8,cut 1.5",
+      "alice facts record 1.5,gap 1.6-8,checkpoint 1.5",
       "alice placements 1,2",
       "alice claim t1 1",
     ]);

@@ -36,8 +36,8 @@ class NaiveLog {
 
   #isNeeded(entry: FactEntry): boolean {
     if (this.#retired.has(entry.feed)) return false;
-    if (entry.kind === "cut") {
-      return this.#written.findLast(({ kind, feed }) => kind === "cut" && feed === entry.feed) === entry;
+    if (entry.kind === "checkpoint") {
+      return this.#written.findLast(({ kind, feed }) => kind === "checkpoint" && feed === entry.feed) === entry;
     }
     return (entry.kind === "gap" ? entry.to : entry.sequence) > (this.#settled.get(entry.feed) ?? -1);
   }

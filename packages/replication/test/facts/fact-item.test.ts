@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import {
-  type CutEntry,
+  type CheckpointEntry,
   type FactEntry,
   FactItemWriter,
   type FactRecord,
@@ -14,8 +14,8 @@ const record = (over: Partial<FactRecord> = {}): FactRecord => ({
   ...{ isComplete: true, ops: Uint8Array.of(0, 1, 2, 3, 4, 5, 6, 7, 8) },
   ...over,
 });
-const cut = (over: Partial<CutEntry> = {}): CutEntry => ({
-  ...{ kind: "cut", feed: 3, sequence: 70, timestampUs: 1_800_000_000_000_000, checksum: 0xdead_beef },
+const cut = (over: Partial<CheckpointEntry> = {}): CheckpointEntry => ({
+  ...{ kind: "checkpoint", feed: 3, sequence: 70, timestampUs: 1_800_000_000_000_000, checksum: 0xdead_beef },
   ...{ isComplete: true, blocks: 32_768, digest: [1, 0xffff_ffff] },
   ...over,
 });

@@ -4,7 +4,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createFactFold, type FactFoldOptions } from "../../src/facts/create-fact-fold.ts";
 import type { FactFold, ReloadReason } from "../../src/facts/fact-fold.ts";
-import type { CutEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
+import type { CheckpointEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
@@ -145,20 +145,20 @@ export function record(sequence: number, ops: TestOps = {}, isComplete = true, i
 export const gap = (from: number, to: number, inFeed = feed): GapEntry => ({ kind: "gap", feed: inFeed, from, to });
 
 /** A cut of what a harness holds now, as its router would write it. */
-export function cutOf(harness: FoldHarness, inFeed = feed, key = target): CutEntry {
-  const statement = harness.fold.cutStatement(key);
+export function checkpointOf(harness: FoldHarness, inFeed = feed, key = target): CheckpointEntry {
+  const statement = harness.fold.checkpointStatement(key);
   if (!statement) throw new Error("nothing to state");
   const { sequence, isComplete, blocks, digest } = statement;
-  return { kind: "cut", feed: inFeed, ...markAt(sequence), isComplete, blocks, digest };
+  return { kind: "checkpoint", feed: inFeed, ...markAt(sequence), isComplete, blocks, digest };
 }
 
 /** A cut of a state that holds these blocks on the GPU and nothing else. */
-export function cutAt(sequence: number, lows: readonly number[], isComplete = true): CutEntry {
+export function cutAt(sequence: number, lows: readonly number[], isComplete = true): CheckpointEntry {
   const index = createPrefixIndex({ maxTargets: 1 });
   index.storeFacts(0, tier.gpu, wordsOf(lows), 0, lows.length);
   const digest = index.digest(0);
   return {
-    kind: "cut",
+    kind: "checkpoint",
     feed,
     ...markAt(sequence),
     isComplete,

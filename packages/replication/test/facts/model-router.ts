@@ -1,5 +1,5 @@
 import { asRouterId } from "@espalier/common";
-import type { CutEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
+import type { CheckpointEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import { type Life, lifeId } from "../../src/facts/life.ts";
 import type { Origin } from "../../src/origin.ts";
 import { createFoldHarness, type FoldHarness, target } from "./fold-harness.ts";
@@ -96,13 +96,13 @@ export class ModelRouter {
   }
 
   /** Writes a cut, after which older entries are not needed any more. */
-  cut(): CutEntry | undefined {
+  cut(): CheckpointEntry | undefined {
     if (!this.#life) return undefined;
-    const statement = this.harness.fold.cutStatement(target);
+    const statement = this.harness.fold.checkpointStatement(target);
     const last = this.harness.fold.state(target)?.last;
     if (!statement || !last || statement.life !== lifeId(this.#life)) return undefined;
     const { blocks, digest, isComplete } = statement;
-    const cut: CutEntry = { kind: "cut", feed: this.#feed(), ...last, isComplete, blocks, digest };
+    const cut: CheckpointEntry = { kind: "checkpoint", feed: this.#feed(), ...last, isComplete, blocks, digest };
     this.#write(cut);
     this.settle(statement.life, cut.sequence, cut);
     return cut;
@@ -114,7 +114,7 @@ export class ModelRouter {
     for (const [at, entry] of entries.entries()) {
       if (!entry || entry === except || lifeId(lives[entry.feed]!) !== life) continue;
       const end = entry.kind === "gap" ? entry.to : entry.sequence;
-      if (end <= sequence && (entry.kind !== "cut" || except)) entries[at] = undefined;
+      if (end <= sequence && (entry.kind !== "checkpoint" || except)) entries[at] = undefined;
     }
   }
 
@@ -130,7 +130,7 @@ export class ModelRouter {
     at.entries = Math.min(entries.length, at.entries + count);
     this.read.set(other, at);
     fold.apply(other.origin, next);
-    for (const entry of next) if (entry.kind === "cut") this.settle(lifeId(lives[entry.feed]!), entry.sequence);
+    for (const entry of next) if (entry.kind === "checkpoint") this.settle(lifeId(lives[entry.feed]!), entry.sequence);
   }
 
   hasReadAllOf(other: ModelRouter): boolean {

@@ -66,7 +66,7 @@ export function naiveFold(journals: readonly NaiveJournal[]): NaiveFold {
   for (const { origin, lives, entries } of journals) {
     for (const entry of entries) {
       const named = lives.get(entry.feed);
-      if (!named || lifeId(named) !== lifeId(life) || entry.kind === "cut") continue;
+      if (!named || lifeId(named) !== lifeId(life) || entry.kind === "checkpoint") continue;
       if (entry.kind === "gap") for (let at = entry.from; at <= entry.to; at++) lost.add(at);
       else {
         const known = best.get(entry.sequence);

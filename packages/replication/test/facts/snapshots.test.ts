@@ -10,9 +10,9 @@ import {
   b,
   blocksOf,
   chainOf,
+  checkpointOf,
   createFoldHarness,
   cutAt,
-  cutOf,
   type FoldHarness,
   firstLife,
   gap,
@@ -181,7 +181,7 @@ describe("snapshots of open targets", () => {
       naive.fold.apply(b, [record(0, { stored: manyBlocks })]);
       expect(joiner.fold.statement(target)).toEqual(naive.fold.statement(target));
       for (const { fold } of [joiner, naive]) fold.apply(b, [gap(1, 1), ...following]);
-      expect(joiner.fold.cutStatement(target)).toEqual(source.fold.cutStatement(target));
+      expect(joiner.fold.checkpointStatement(target)).toEqual(source.fold.checkpointStatement(target));
       // Another router says other things of the same messages, and ranks before.
       const better = [record(1, { removed: manyBlocks.slice(50, 90) }), ...changes(random, 2, next - 1)];
       for (const { fold } of [source, joiner, naive]) fold.apply(a, better);
@@ -194,7 +194,7 @@ describe("snapshots of open targets", () => {
     const filled = [record(1), record(2), record(3), record(4)];
     const meanwhile: ((harness: FoldHarness) => void)[] = [
       ({ fold }) => fold.apply(a, filled),
-      (harness) => harness.fold.apply(a, [cutOf(harness)]),
+      (harness) => harness.fold.apply(a, [checkpointOf(harness)]),
       ({ fold }) => fold.apply(b, [record(5, { isCleared: true }, false)]),
     ];
     for (const happens of meanwhile) {

@@ -95,7 +95,7 @@ describe("a backup that has what the owner has missed", () => {
     for (const { fold, spoken } of [a, b, c]) {
       spoken.set(`${originKey(origin)} 1`, { target, life: life! });
       fold.apply(origin, [
-        { kind: "cut", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1, digest: [1, 1] },
+        { kind: "checkpoint", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1, digest: [1, 1] },
       ]);
       expect(fold.state(target)).toMatchObject({ isComplete: false, progress: "loading" });
     }

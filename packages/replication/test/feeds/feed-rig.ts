@@ -37,7 +37,7 @@ export class RigRouter {
   /** Whether none was lost. */
   isComplete = true;
 
-  constructor(rig: FeedRig, name: string, limits: Partial<FeedReaderLimits>, takeCutTurn: () => boolean) {
+  constructor(rig: FeedRig, name: string, limits: Partial<FeedReaderLimits>, takeCheckpointTurn: () => boolean) {
     this.#rig = rig;
     const router = asRouterId(name);
     const { clock } = rig.time;
@@ -52,7 +52,7 @@ export class RigRouter {
       tellAll: (sink) => this.#tellAll(sink),
       stamp: () => clock.wallMs(),
       claimsOf: () => [...this.claims.values(), ...this.#ownClaims()],
-      takeCutTurn,
+      takeCheckpointTurn,
       onClaimed: () => this.claimed++,
       logger: silentLogger,
       meter: this.meter,
@@ -166,8 +166,8 @@ export class FeedRig {
     this.engine = new ModelEngine(this.random, blocks);
   }
 
-  add(name: string, limits: Partial<FeedReaderLimits> = {}, takeCutTurn = (): boolean => true): RigRouter {
-    const router = new RigRouter(this, name, limits, takeCutTurn);
+  add(name: string, limits: Partial<FeedReaderLimits> = {}, takeCheckpointTurn = (): boolean => true): RigRouter {
+    const router = new RigRouter(this, name, limits, takeCheckpointTurn);
     this.routers.push(router);
     return router;
   }

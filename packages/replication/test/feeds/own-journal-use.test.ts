@@ -24,7 +24,7 @@ function recorded() {
     writeFact: (entry: FactEntry) => void note("write", entry.feed, entry.kind),
     settle: (feed: number, sequence: number) => void note("settle", feed, sequence),
     retireFeed: (feed: number) => void note("retire", feed),
-    opsSinceCut: (feed: number) => feed * 10,
+    opsSinceCheckpoint: (feed: number) => feed * 10,
   };
   const fold = {
     declare: () => void note("declare", next - 1),
@@ -48,9 +48,9 @@ describe("entries of the own journal", () => {
     feeds.write(life(1), [record(5)]);
     feeds.write(life(1), []);
     expect(taken()).toEqual(["declare 0", "write 0 record", "write 0 gap", "apply 2", "write 0 record", "apply 1"]);
-    feeds.cut(life(1), record(5), { isComplete: true, blocks: 3, digest: [1, 2] });
-    expect(taken()).toEqual(["write 0 cut", "apply 1", "settle 0 5"]);
-    expect([feeds.opsSinceCut(life(1)), feeds.opsSinceCut(life(9))]).toEqual([0, 0]);
+    feeds.checkpoint(life(1), record(5), { isComplete: true, blocks: 3, digest: [1, 2] });
+    expect(taken()).toEqual(["write 0 checkpoint", "apply 1", "settle 0 5"]);
+    expect([feeds.opsSinceCheckpoint(life(1)), feeds.opsSinceCheckpoint(life(9))]).toEqual([0, 0]);
   });
 
   test("are given up as far as another router has cut, all of them when it has cut beyond", () => {
@@ -141,24 +141,24 @@ describe("the own claim", () => {
   test("is later than all that are known, and changes with its worth without being another", () => {
     const { claim, taken, others } = posted();
     expect(taken()).toEqual(["claim 100 none"]);
-    claim.setWorth("complete", "live", "complete", null);
-    claim.setWorth("complete", "live", "complete", null);
+    claim.setQuality("complete", "live", "complete", null);
+    claim.setQuality("complete", "live", "complete", null);
     expect(taken()).toEqual(["claim 100 complete"]);
     others.push({ origin: origin("z"), claim: claimAt(700) });
     expect(claim.hasOthers()).toBe(true);
     claim.post();
     claim.withdraw();
     claim.withdraw();
-    claim.setWorth("partial", "partial", "gap", null);
+    claim.setQuality("partial", "partial", "gap", null);
     expect(taken()).toEqual(["claim 701 complete", "unclaim"]);
   });
 
   test("of blocks that cannot be used is worth nothing", () => {
     const { claim } = posted();
-    claim.setWorth("complete", "live", "complete", "block-size-ratio");
-    expect(claim.isWorthAnything).toBe(false);
-    claim.setWorth("partial", "live", "complete", null);
-    expect(claim.isWorthAnything).toBe(true);
+    claim.setQuality("complete", "live", "complete", "block-size-ratio");
+    expect(claim.isUsable).toBe(false);
+    claim.setQuality("partial", "live", "complete", null);
+    expect(claim.isUsable).toBe(true);
   });
 });
 

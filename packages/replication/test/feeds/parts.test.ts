@@ -176,7 +176,7 @@ describe("kept records", () => {
   });
 });
 
-test.each([{ maxKeptRecords: 0 }, { maxKeptBytes: -1 }, { minCutOps: Number.NaN }, { maxCutAgeMs: 0 }])(
+test.each([{ maxKeptRecords: 0 }, { maxKeptBytes: -1 }, { minCheckpointOps: Number.NaN }, { maxCheckpointAgeMs: 0 }])(
   "limits of %o are refused",
   (limits) => {
     expect(() => checkFeedLimits(limits)).toThrow(RangeError);

@@ -12,7 +12,7 @@ class RandomRun {
 
   constructor(seed: number) {
     this.rig = new FeedRig(seed, 120);
-    const limits = { maxKeptRecords: 4 + this.rig.random.integer(60), minCutOps: 50, openGapMs: 300 };
+    const limits = { maxKeptRecords: 4 + this.rig.random.integer(60), minCheckpointOps: 50, openGapMs: 300 };
     const names = this.rig.random.integer(2) === 0 ? ["a", "b"] : ["b", "a"];
     this.complete = this.rig.add(names[0]!, limits);
     this.lossy = this.rig.add(names[1]!, limits);

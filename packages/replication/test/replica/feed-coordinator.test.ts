@@ -3,7 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
-import type { FeedClaim, FeedWorth } from "../../src/feeds/feed-claim.ts";
+import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
@@ -48,7 +48,7 @@ function deskOf() {
       const empty = { target, life: undefined, last: undefined, isComplete: false, progress: "current" } as const;
       states.set(target, { ...empty, ...state });
     },
-    claim(origin: Origin, worth: FeedWorth, stamp = 1, target = "engine") {
+    claim(origin: Origin, worth: FeedQuality, stamp = 1, target = "engine") {
       coordinator.claimChanged(origin, target, { ...claimOf(target, stamp), worth });
     },
   };
@@ -84,7 +84,7 @@ describe("who lives", () => {
 });
 
 describe("what facts are worth", () => {
-  type Row = [string, FeedWorth, { claimed?: FeedWorth; isAlive?: boolean; state?: Partial<FoldState> }];
+  type Row = [string, FeedQuality, { claimed?: FeedQuality; isAlive?: boolean; state?: Partial<FoldState> }];
   test.each<Row>([
     ["nobody has ever read them", "none", {}],
     ["nobody has, but facts are known", "none", { state: current }],
@@ -106,7 +106,7 @@ describe("what facts are worth", () => {
     if (claimed) rig.claim(originOf("a"), claimed);
     rig.coordinator.setMembers(isAlive ? [member(originOf("a"))] : []);
     if (state) rig.folded(state);
-    expect(rig.coordinator.worthOf("engine")).toBe(worth);
+    expect(rig.coordinator.qualityOf("engine")).toBe(worth);
   });
 
   test("a living router's claim goes before a dead one's later claim", () => {
@@ -115,19 +115,19 @@ describe("what facts are worth", () => {
     rig.claim(originOf("b"), "void", 9);
     rig.folded(current);
     rig.coordinator.setMembers([member(originOf("a"))]);
-    expect([rig.coordinator.worthOf("engine"), rig.coordinator.claimOf("engine")?.origin.router]).toEqual([
+    expect([rig.coordinator.qualityOf("engine"), rig.coordinator.claimOf("engine")?.origin.router]).toEqual([
       "partial",
       "a",
     ]);
     rig.coordinator.setMembers([]);
-    expect([rig.coordinator.worthOf("engine"), rig.coordinator.claimOf("engine")]).toEqual(["void", undefined]);
+    expect([rig.coordinator.qualityOf("engine"), rig.coordinator.claimOf("engine")]).toEqual(["void", undefined]);
   });
 
   test("the own claim counts without any members", () => {
     const rig = deskOf();
     rig.claim(self, "complete");
     rig.folded(current);
-    expect(rig.coordinator.worthOf("engine")).toBe("complete");
+    expect(rig.coordinator.qualityOf("engine")).toBe("complete");
   });
 });
 
@@ -178,7 +178,7 @@ describe("readers", () => {
     const entries: FactEntry[] = [record(0, 1), record(1, 1), record(2, 51), record(0, 2), record(3, 7), record(9, 8)];
     rig.coordinator.factsSeen(originOf("a"), [...entries, cut(1, 1)], (feed) => declarations[feed]);
     expect(engine).toEqual(["a 0 record 0.1,record 0.2", "a 50 record 2.51"]);
-    expect(other).toEqual(["a 0 record 1.1,cut 1.1"]);
+    expect(other).toEqual(["a 0 record 1.1,checkpoint 1.1"]);
   });
 
   test("hear nothing of facts in a feed without a life", () => {

@@ -118,7 +118,7 @@ describe("a target that one router has forgotten", () => {
     store(owner, 7, chains[7]!);
     time.advance(tickMs);
     expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
-    expect(b.replica.worthOf("engine")).toBe("complete");
+    expect(b.replica.qualityOf("engine")).toBe("complete");
     await b.replica.stop();
   });
 

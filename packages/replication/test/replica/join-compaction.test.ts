@@ -24,17 +24,17 @@ function rig() {
 
 test("for half a second after somebody came, feeds with changes are to be cut", () => {
   const { time, compaction, touches } = rig();
-  expect(compaction.isCutWanted(1_000_000)).toBe(false);
+  expect(compaction.isCheckpointWanted(1_000_000)).toBe(false);
   compaction.setMembers([member("b")]);
-  expect([compaction.isCutWanted(minCompactionOps), compaction.isCutWanted(minCompactionOps - 1), touches()]).toEqual([
-    true,
-    false,
-    1,
-  ]);
+  expect([
+    compaction.isCheckpointWanted(minCompactionOps),
+    compaction.isCheckpointWanted(minCompactionOps - 1),
+    touches(),
+  ]).toEqual([true, false, 1]);
   time.advance(compactionMs - 1);
-  expect(compaction.isCutWanted(minCompactionOps)).toBe(true);
+  expect(compaction.isCheckpointWanted(minCompactionOps)).toBe(true);
   time.advance(1);
-  expect(compaction.isCutWanted(minCompactionOps)).toBe(false);
+  expect(compaction.isCheckpointWanted(minCompactionOps)).toBe(false);
 });
 
 test.each<[string, readonly Member[], number]>([

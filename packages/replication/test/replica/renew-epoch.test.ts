@@ -69,7 +69,7 @@ test("its claims end with the life, until it is told again what to read", () => 
   const { reader, read } = ownerOf(a);
   read(0, chainOf(1, 4));
   time.advance(20);
-  expect(b.replica.worthOf("engine")).toBe("complete");
+  expect(b.replica.qualityOf("engine")).toBe("complete");
   a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
   tellMembers(nodes, nodes);
   expect([reader.role, a.replica.claimOf("engine"), a.replica.ports.statements()]).toEqual(["none", undefined, []]);

@@ -113,7 +113,7 @@ test("ten minutes of three busy routers leaves nothing that grows, and all say t
     for (let target = 0; target < 3; target++) {
       expect(replica.fold.statement(`t${target}`)).toEqual(first.replica.fold.statement(`t${target}`));
       expect(replica.claimOf(`t${target}`)).toEqual(first.replica.claimOf(`t${target}`));
-      expect(replica.worthOf(`t${target}`)).toBe("complete");
+      expect(replica.qualityOf(`t${target}`)).toBe("complete");
     }
     for (const { name } of replica.ports.documents.list()) {
       expect(journalContent(replica.store, name)).toEqual(journalContent(first.replica.store, name));

@@ -75,7 +75,7 @@ class SharedFeed implements HostedFeed {
   }
 
   get standing(): FeedStanding {
-    return this.#parts.replica.worthOf(this.#target.key);
+    return this.#parts.replica.qualityOf(this.#target.key);
   }
 
   setRole(role: FeedRole): void {
@@ -129,7 +129,7 @@ class SharedFeed implements HostedFeed {
       emptied: () => {},
       condition: ({ standing, state, reason, unusable }) => {
         reader.worth(standing, state, reason, unusable ?? null);
-        ownership().setWorth(key, standing);
+        ownership().setQuality(key, standing);
         reach.note(key, isConnected(state, reason));
       },
     });
@@ -141,7 +141,7 @@ class SharedFeed implements HostedFeed {
     this.#reader?.stop();
     this.#feed = undefined;
     this.#reader = undefined;
-    this.#parts.ownership().setWorth(this.#target.key, "none");
+    this.#parts.ownership().setQuality(this.#target.key, "none");
     await feed?.stop();
   }
 }

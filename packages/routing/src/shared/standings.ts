@@ -9,7 +9,7 @@ export interface Standings {
 
 /** Remembers what the replica says until it may have changed. */
 export function createStandings(
-  replica: Pick<Replica, "worthOf" | "onClaims">,
+  replica: Pick<Replica, "qualityOf" | "onClaims">,
   slots: Pick<TargetSlots, "keyOf" | "find">,
 ): Standings {
   /** By slot, with the key of the target that it was then. */
@@ -24,7 +24,7 @@ export function createStandings(
       if (key === undefined) return "none";
       let entry = known[target];
       if (entry?.key !== key) {
-        entry = { key, standing: replica.worthOf(key) };
+        entry = { key, standing: replica.qualityOf(key) };
         known[target] = entry;
       }
       return entry.standing;

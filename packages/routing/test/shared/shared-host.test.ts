@@ -31,7 +31,7 @@ async function startHost() {
   const ownership = {
     addTarget: (target: string) => void told.push(`add ${target}`),
     removeTarget: (target: string) => void told.push(`remove ${target}`),
-    setWorth: (target: string, worth: string) => void told.push(`${target} is worth ${worth}`),
+    setQuality: (target: string, worth: string) => void told.push(`${target} is worth ${worth}`),
   } as unknown as Ownership;
   const host = createSharedHost({
     replica,
@@ -202,7 +202,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
       ["setRole", "batch", "gap", "newLife", "unknownRemovals", "worth", "stop"].map((name) => [name, note(name)]),
     ),
   } as unknown as FeedReader;
-  const ownership = { addTarget() {}, removeTarget() {}, setWorth() {} } as unknown as Ownership;
+  const ownership = { addTarget() {}, removeTarget() {}, setQuality() {} } as unknown as Ownership;
   const host = createSharedHost({
     replica: { openFeed: () => reader } as unknown as Replica,
     ownership: () => ownership,

@@ -122,7 +122,7 @@ describe("what facts are worth", () => {
     const asked: string[] = [];
     let listener: (target: string) => void = () => {};
     const replica = {
-      worthOf(target: string) {
+      qualityOf(target: string) {
         asked.push(target);
         return worth[target] ?? "none";
       },

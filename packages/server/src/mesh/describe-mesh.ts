@@ -52,7 +52,7 @@ export function describeMesh({ config, replica, backend, ownership, readTargets 
     targets: targets.slice(0, listedTargets).map(({ target, life, last, isComplete, progress }, at) => ({
       target,
       owner: replica.claimOf(target)?.origin.router ?? null,
-      worth: replica.worthOf(target),
+      worth: replica.qualityOf(target),
       life: life ? `${life.sequence}.${life.timestampUs}` : null,
       sequence: last?.sequence ?? null,
       isComplete,

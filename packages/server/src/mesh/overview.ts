@@ -78,7 +78,7 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
   const models = (engine.models ?? []).map((model) => model.id).slice(0, 8);
   const read = targets.map((target) => ({
     target: target.key,
-    worth: shared?.replica.worthOf(target.key) ?? null,
+    worth: shared?.replica.qualityOf(target.key) ?? null,
     owner: shared?.replica.claimOf(target.key)?.origin.router ?? null,
     blocks: shared?.replica.fold.statement(target.key)?.blocks ?? null,
     held: index.factBlockCount(target.index, tier.gpu),

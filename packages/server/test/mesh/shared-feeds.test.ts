@@ -97,7 +97,7 @@ test("a backup reads along and writes nothing, until it becomes the owner: then 
   host.setRole("a", "owner");
   await settle();
   expect(described()).toMatchObject({ role: "owner", owner: "r1", blocks: { gpu: 6 } });
-  expect(replica.worthOf("a")).toBe("complete");
+  expect(replica.qualityOf("a")).toBe("complete");
 });
 
 test("an owner that loses its role closes its socket; the facts stay", async () => {

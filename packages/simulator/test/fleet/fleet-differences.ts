@@ -25,7 +25,7 @@ function factDifferences(router: number, view: RealView, engine: SimEngine): str
   if (view.index.digest(number).join() !== digestOf(engine)) {
     found.push(`router ${router} holds other blocks of ${key} than the engine`);
   }
-  const standing = view.tier.replica.worthOf(key);
+  const standing = view.tier.replica.qualityOf(key);
   if (standing !== "complete") found.push(`router ${router} takes ${key} for ${standing}`);
   return found;
 }

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { CutTable, maxWaitingCuts } from "../../src/facts/cut-table.ts";
+import { CheckpointTable, maxWaitingCheckpoints } from "../../src/facts/checkpoint-table.ts";
 import {
   a,
   b,
   blocksOf,
   c,
+  checkpointOf,
   createFoldHarness,
   cutAt,
-  cutOf,
   gap,
   record,
   storing,
@@ -137,18 +137,19 @@ describe("cuts of which one is better than the other", () => {
     const { fold } = harness;
     fold.apply(a, [...storing(0, 1), gap(2, 5), ...storing(6, 6, false)]);
     expect(fold.statement(target)).toBeUndefined();
-    fold.apply(a, [cutOf(harness)]);
+    fold.apply(a, [checkpointOf(harness)]);
     expect(fold.statement(target)).toMatchObject({ target, sequence: 6, isComplete: false, blocks: 3 });
   });
 
   it("wait in a bounded number, the highest ones", () => {
-    const table = new CutTable();
-    for (let sequence = 0; sequence <= maxWaitingCuts; sequence++) table.add({ cut: cutAt(sequence, []), origin: a });
-    expect(table.count).toBe(maxWaitingCuts);
+    const table = new CheckpointTable();
+    for (let sequence = 0; sequence <= maxWaitingCheckpoints; sequence++)
+      table.add({ checkpoint: cutAt(sequence, []), origin: a });
+    expect(table.count).toBe(maxWaitingCheckpoints);
     expect(table.take(0)).toBeUndefined();
-    expect(table.highest?.cut.sequence).toBe(maxWaitingCuts);
-    table.add({ cut: cutAt(3, [], false), origin: a });
-    expect(table.take(3)?.cut.isComplete).toBe(true);
+    expect(table.highest?.checkpoint.sequence).toBe(maxWaitingCheckpoints);
+    table.add({ checkpoint: cutAt(3, [], false), origin: a });
+    expect(table.take(3)?.checkpoint.isComplete).toBe(true);
   });
 });
 
@@ -236,7 +237,7 @@ describe("replacing the state by a reader's own", () => {
     other.fold.apply(c, storing(0, 3));
     one.fold.apply(c, storing(0, 3));
     one.fold.replaceState(replacement);
-    other.fold.apply(a, [cutOf(one)]);
+    other.fold.apply(a, [checkpointOf(one)]);
     expect(other.reloads).toEqual([{ target, reason: "behind-cut", from: a }]);
     expect(transfer(one.fold, other.fold)).toEqual([target]);
     expect(other.held()).toEqual([1, 2]);

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { cutUrgency, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
+import { checkpointUrgency, defaultFeedLimits } from "../../src/feeds/feed-writer.ts";
 import { FeedRig } from "./feed-rig.ts";
 
 describe("when a cut is due", () => {
-  const still = { ops: 0, blocks: 0, sinceCutMs: 0, hasMoved: true };
+  const still = { ops: 0, blocks: 0, sinceCheckpointMs: 0, hasMoved: true };
   test.each([
     [{ ...still, ops: 4_095 }, "none"],
     [{ ...still, ops: 4_096 }, "due"],
@@ -12,12 +12,12 @@ describe("when a cut is due", () => {
     [{ ...still, ops: 9_999, blocks: 10_000 }, "none"],
     [{ ...still, ops: 10_000, blocks: 10_000 }, "due"],
     [{ ...still, ops: 30_000, blocks: 10_000 }, "overdue"],
-    [{ ...still, sinceCutMs: 59_999 }, "none"],
-    [{ ...still, sinceCutMs: 60_000 }, "due"],
-    [{ ...still, sinceCutMs: 180_000 }, "overdue"],
-    [{ ...still, ops: 1_000_000, sinceCutMs: 1_000_000, hasMoved: false }, "none"],
+    [{ ...still, sinceCheckpointMs: 59_999 }, "none"],
+    [{ ...still, sinceCheckpointMs: 60_000 }, "due"],
+    [{ ...still, sinceCheckpointMs: 180_000 }, "overdue"],
+    [{ ...still, ops: 1_000_000, sinceCheckpointMs: 1_000_000, hasMoved: false }, "none"],
   ] as const)("%o: %s", (need, urgency) => {
-    expect(cutUrgency(need, defaultFeedLimits)).toBe(urgency);
+    expect(checkpointUrgency(need, defaultFeedLimits)).toBe(urgency);
   });
 });
 
@@ -29,7 +29,7 @@ function lone(seed: number, limits = {}) {
 }
 
 test("cuts keep a journal small, however much happens", () => {
-  const { rig, a } = lone(1, { minCutOps: 200 });
+  const { rig, a } = lone(1, { minCheckpointOps: 200 });
   let largest = 0;
   for (let round = 0; round < 120; round++) {
     rig.publish(20);
@@ -92,7 +92,7 @@ test("a router that reads no more gives its entries up once the owner has cut be
 });
 
 test("somebody who joins after cuts has the state by a snapshot and what followed", () => {
-  const { rig, a } = lone(4, { minCutOps: 100 });
+  const { rig, a } = lone(4, { minCheckpointOps: 100 });
   for (let round = 0; round < 30; round++) {
     rig.publish(10);
     a.read();

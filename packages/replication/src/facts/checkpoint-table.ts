@@ -1,0 +1,107 @@
+import type { RouterId } from "@espalier/common";
+import type { Origin } from "../origin.ts";
+import type { CheckpointEntry } from "./fact-item.ts";
+
+/** Checkpoints of one target beyond what is folded; of more, the highest are the ones that matter. */
+export const maxWaitingCheckpoints = 16;
+
+/** A checkpoint, and who states it. */
+export interface StatedCheckpoint {
+  readonly checkpoint: CheckpointEntry;
+  readonly origin: Origin;
+}
+
+/** Complete checkpoints first, then those of the lowest router; of one router the later one. */
+function outranks(one: StatedCheckpoint, other: StatedCheckpoint): boolean {
+  if (one.checkpoint.isComplete !== other.checkpoint.isComplete) return one.checkpoint.isComplete;
+  return one.origin.router < other.origin.router;
+}
+
+/** Checkpoints that a target has not reached, by sequence, the best one for each. */
+export class CheckpointTable {
+  #checkpoints: StatedCheckpoint[] = [];
+
+  get count(): number {
+    return this.#checkpoints.length;
+  }
+
+  get highest(): StatedCheckpoint | undefined {
+    return this.#checkpoints.at(-1);
+  }
+
+  add(stated: StatedCheckpoint): void {
+    const { sequence } = stated.checkpoint;
+    const at = this.#checkpoints.findIndex(({ checkpoint }) => checkpoint.sequence >= sequence);
+    const known = at < 0 ? undefined : this.#checkpoints[at];
+    if (known?.checkpoint.sequence === sequence) {
+      if (!outranks(known, stated)) this.#checkpoints[at] = stated;
+    } else {
+      this.#checkpoints.splice(at < 0 ? this.#checkpoints.length : at, 0, stated);
+      if (this.#checkpoints.length > maxWaitingCheckpoints) this.#checkpoints.shift();
+    }
+  }
+
+  /** Takes the checkpoint at this sequence. */
+  take(sequence: number): StatedCheckpoint | undefined {
+    const at = this.#checkpoints.findIndex(({ checkpoint }) => checkpoint.sequence === sequence);
+    return at < 0 ? undefined : this.#checkpoints.splice(at, 1)[0];
+  }
+
+  /** Whether there is a checkpoint from `from` to `to`, inclusive. */
+  hasWithin(from: number, to: number): boolean {
+    return this.#checkpoints.some(({ checkpoint }) => from <= checkpoint.sequence && checkpoint.sequence <= to);
+  }
+
+  dropThrough(sequence: number): void {
+    if (this.#checkpoints.length > 0)
+      this.#checkpoints = this.#checkpoints.filter(({ checkpoint }) => checkpoint.sequence > sequence);
+  }
+
+  clear(): void {
+    this.#checkpoints = [];
+  }
+}
+
+/** `settles`: the state is what the checkpoint says. `outranked`: it is not, and is better. `replaces`: the checkpoint is. */
+export type CheckpointVerdict = "settles" | "outranked" | "replaces";
+
+/** Weighs what checkpoints say of a target's state against the state, and against what earlier checkpoints said. */
+export class CheckpointJudge {
+  readonly #self: RouterId;
+  /** The best of the latest checkpoints that agreed with the state. */
+  #settledBy: StatedCheckpoint | undefined;
+  /** Sequence of the latest outranked checkpoint since one agreed; -1 for none. */
+  #outrankedAt = -1;
+
+  constructor(self: RouterId) {
+    this.#self = self;
+  }
+
+  /** Another state is to be judged. */
+  reset(): void {
+    this.#settledBy = undefined;
+    this.#outrankedAt = -1;
+  }
+
+  /** @param state as it is at the sequence of the checkpoint */
+  judge(
+    stated: StatedCheckpoint,
+    state: { readonly agrees: boolean; readonly isComplete: boolean },
+  ): CheckpointVerdict {
+    const { checkpoint, origin } = stated;
+    const settled = this.#settledBy?.checkpoint.sequence === checkpoint.sequence ? this.#settledBy : undefined;
+    if (state.agrees) {
+      if (!settled || !outranks(settled, stated)) this.#settledBy = stated;
+      this.#outrankedAt = -1;
+      return "settles";
+    }
+    if (origin.router === this.#self) return "outranked";
+    const isOutranked =
+      (state.isComplete && !checkpoint.isComplete) || (settled !== undefined && outranks(settled, stated));
+    // A writer that never learns better would stay apart for ever, so its second word counts.
+    const isRepeated = this.#outrankedAt >= 0 && checkpoint.sequence > this.#outrankedAt;
+    if (!isOutranked || isRepeated) return "replaces";
+    this.#outrankedAt = checkpoint.sequence;
+    return "outranked";
+  }
+}

@@ -106,7 +106,7 @@ class RouterMesh implements Mesh, LinkObserver {
       ...options,
       identity: () => this.#identity(),
       observer: this,
-      highestEpoch: (router) => replica.highestEpoch(router),
+      highestEpoch: (router) => Math.max(replica.highestEpoch(router), this.#membership.epochOf(router)),
       onEpochBehind: (known) => replica.renewEpoch(known + options.random.integer(epochSpreadMs)),
       ...(linkLimits && { limits: linkLimits }),
     });

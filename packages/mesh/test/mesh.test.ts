@@ -74,6 +74,29 @@ describe("a mesh of four", () => {
     expect((sent() - before) / 60 / links).toBeLessThan(1_000);
   });
 
+  // Symptom: a router whose clock had gone back while it was away was linked and unlinked each second, for ever. Mechanism:
+  // a member remembered its life before, which had written nothing; the handshake asked journals alone which epoch is known,
+  // and membership, which knew better, ended every link.
+  it("has a router that comes back with an earlier epoch begin a later life, though no journal tells of the one before", async () => {
+    newCluster();
+    for (const name of ["a", "b"]) await cluster.add(name);
+    await cluster.add("c", 50);
+    const linkedToC = (name: string): number | undefined =>
+      cluster
+        .router(name)
+        .mesh.members()
+        .find(({ origin, isLinked }) => isLinked && origin.router === "c")?.origin.epoch;
+    cluster.until(() => linkedToC("a") === 50 && linkedToC("b") === 50, 5_000);
+    await cluster.kill("c");
+    cluster.time.advance(100);
+    await cluster.add("c", 10);
+    cluster.until(() => (linkedToC("a") ?? 0) > 50 && (linkedToC("b") ?? 0) > 50, 2_500);
+    const { origin } = cluster.router("c").replica;
+    expect([linkedToC("a"), linkedToC("b")]).toEqual([origin.epoch, origin.epoch]);
+    cluster.time.advance(10_000);
+    expect([linkedToC("a"), linkedToC("b")]).toEqual([origin.epoch, origin.epoch]);
+  });
+
   it("describes its members", async () => {
     await meshOf("a", "b");
     cluster.router("b").mesh.setDraining(true);

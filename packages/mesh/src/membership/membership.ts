@@ -115,6 +115,8 @@ export interface Membership {
   /** The other routers, those that are down or have left included until they are forgotten. */
   members(): readonly Member[];
   member(router: RouterId): Member | undefined;
+  /** The latest life of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
+  epochOf(router: RouterId): number;
   /** Where a member says that it can be dialed. */
   addressOf(router: RouterId): string | undefined;
   /** Whether a member that says it listens there is alive. */
@@ -280,6 +282,10 @@ class RouterMembership implements Membership {
   member(router: RouterId): Member | undefined {
     const entry = this.#table.entries.get(router);
     return entry?.state === undefined ? undefined : memberOf(entry);
+  }
+
+  epochOf(router: RouterId): number {
+    return this.#table.entries.get(router)?.record.origin.epoch ?? 0;
   }
 
   addressOf(router: RouterId): string | undefined {

@@ -1,8 +1,7 @@
 import type { Cancel, Meter } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
-import { createReceivedCounter } from "../leased/plane-meters.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";

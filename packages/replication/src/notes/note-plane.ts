@@ -1,7 +1,6 @@
 import type { Cancel, Meter } from "@espalier/common";
-import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, RelayFrame } from "../leased/plane-exchange.ts";
-import { createReceivedCounter } from "../leased/plane-meters.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import { type HeldNote, type HeldNoteLimits, HeldNotes } from "./held-notes.ts";

@@ -1,7 +1,6 @@
 import type { Meter } from "@espalier/common";
-import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange } from "../leased/plane-exchange.ts";
-import { createReceivedCounter } from "../leased/plane-meters.ts";
 import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
 import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
 import { PoolUsage } from "./pool-usage.ts";

@@ -19,6 +19,21 @@ export type { FeedStatus } from "./feeds/feed-status.ts";
 export { createLocalOutput } from "./feeds/local-output.ts";
 export { ColdPrompt, type ColdPromptParts } from "./memory/cold-prompt.ts";
 export { MemoryWatch } from "./memory/memory-watch.ts";
+export { createFleetRoles, type FleetRoles, type ModelRoles } from "./pairs/fleet-roles.ts";
+export {
+  type ChosenAlone,
+  type ChosenPair,
+  type PairedRequest,
+  PairPlanner,
+  type PairPlannerOptions,
+  type PairTarget,
+  protocolOf,
+  servesAlone,
+  takesSide,
+  type TriedTargets,
+} from "./pairs/pair-planner.ts";
+export { type Leg, type PairCarrier, PairRun, type PairStep, type PrefillOutcome } from "./pairs/pair-run.ts";
+export { createSplitMetrics, type SplitMetrics, type SplitReason } from "./pairs/split-metrics.ts";
 export { createPeerTraffic, type PeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
 export { createLocalPlacements } from "./prefix/local-placements.ts";
@@ -36,6 +51,23 @@ export {
 } from "./prefix/prefix-knowledge.ts";
 export type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 export { createRecentPrompts, type RecentPrompts } from "./prefix/recent-prompts.ts";
+export { Dispatch } from "./request/dispatch.ts";
+export {
+  type AnswerEnd,
+  type ChooseTarget,
+  type LifecycleParts,
+  type PlannedAttempt,
+  type RequestCarrier,
+  RequestLifecycle,
+  type RequestQueue,
+} from "./request/request-lifecycle.ts";
+export { createRetryMeters, type FailureKind, Retries, type RetryMeters } from "./request/retries.ts";
+export {
+  createRetryBudget,
+  defaultRetryBudget,
+  type RetryBudget,
+  type RetryBudgetOptions,
+} from "./request/retry-budget.ts";
 export type { RoutingTarget } from "./routing-target.ts";
 export {
   createTargetSelector,

@@ -1,148 +1,169 @@
-import type { AdmissionTicket } from "@espalier/admission";
+import type { EspalierError } from "@espalier/common";
 import type { BlockReport } from "@espalier/engine-model";
 import {
   ColdPrompt,
+  type Dispatch,
   expectedOutputTokens,
-  type Placement,
+  type FailureKind,
+  type PlannedAttempt,
+  type PrefillOutcome,
   type PromptBlocks,
-  type PromptWork,
+  type RequestCarrier,
+  RequestLifecycle,
+  type RequestQueue,
   type RoutedRequest,
-  type Selection,
 } from "@espalier/routing";
-import type { LoadTicket } from "@espalier/workers";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import { placeWish } from "./engine-wishes.ts";
 import type { AnswerObserver } from "./sim-engine.ts";
 import type { FrontOutcome } from "./sim-front.ts";
 import { SimPrefillLeg } from "./sim-prefill-leg.ts";
 import type { SimRouter } from "./sim-router.ts";
-import type { SimPair } from "./sim-split.ts";
 import type { SimTarget } from "./sim-target.ts";
 
-/** One request through a router. */
-export class SimExchange implements AnswerObserver {
+const noneTried: ReadonlySet<string> = new Set();
+
+/** Carries one request from a router to modelled engines, in virtual time. */
+export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
+  readonly isStream = true;
   readonly #router: SimRouter;
   readonly #request: SimRequest;
   readonly #ended: (outcome: FrontOutcome) => void;
-  readonly #routed: RoutedRequest;
-  readonly #tried = new Set<string>();
-  #target: SimTarget | undefined;
-  #ticket: LoadTicket | undefined;
-  #work: PromptWork | undefined;
-  #placement: Placement | undefined;
-  #admitted: AdmissionTicket | undefined;
+  readonly #lifecycle: RequestLifecycle<SimTarget>;
+  readonly #arrivedWallMs: number;
+  #current: PlannedAttempt<SimTarget> | undefined;
   /** Another engine computes the prompt, or has computed it, for the one that answers. */
   #leg: SimPrefillLeg | undefined;
-  /** Keeps the decode engine's place meanwhile. */
-  #reservation: LoadTicket | undefined;
-  /** A request whose pair has failed is served by one engine. */
-  #maySplit = true;
-  #predictedTokens = 0;
   #firstTokenMs = Number.NaN;
   #isOver = false;
-  readonly #arrivedWallMs: number;
 
   constructor(router: SimRouter, request: SimRequest, ended: (outcome: FrontOutcome) => void) {
-    const { promptTokens, session, adapter } = request;
+    const { options, pool, targets, selector, split, view } = router;
+    const routed = routedRequest(router, request);
     this.#router = router;
     this.#request = request;
     this.#ended = ended;
-    this.#arrivedWallMs = router.options.clock.wallMs();
-    const features = {
-      promptTokens,
-      expectedOutputTokens: expectedOutputTokens(request),
-      sessionKey: `session-${session}`,
-      prefixKey: prefixKeyOf(request, router.options.policy.prefixKeyTokens),
-      adapter,
-    };
-    this.#routed = { features, prompt: router.readsPrefixes ? promptOf(request) : undefined };
+    this.#arrivedWallMs = options.clock.wallMs();
+    this.#lifecycle = new RequestLifecycle<SimTarget>({
+      clock: options.clock,
+      knowledge: view.knowledge,
+      request: { ...routed, pool, targets, split: split && nixlAlone },
+      retries: router.createRetries(),
+      carrier: this,
+      planner: split,
+      queue: this.#queueFor(routed),
+      choose: (among, restriction) => selector.select(pool, among, routed, restriction),
+    });
   }
 
   /** Goes to an engine, or waits until one has room. */
   enter(): void {
-    const { admission, coldPrompts, targets } = this.#router;
-    if (!admission) {
-      this.#attempt(targets);
-      return;
-    }
-    const { session, className, tenant = `session-${session}` } = this.#request;
-    const { promptTokens, expectedOutputTokens } = this.#routed.features;
-    const request = { className, tenant, promptTokens, expectedOutputTokens };
-    const cold = coldPrompts && new ColdPrompt<SimTarget>(coldPrompts, this.#routed, { tried: this.#tried });
-    if (this.#routed.prompt) coldPrompts?.watch.arrived(this.#routed.prompt);
-    const free = { sizeBytes: 0, deadlineMs: undefined, onlyEngine: undefined };
-    this.#admitted = admission.enter(
-      { ...request, ...free },
-      {
-        targets: () => targets,
-        mayGo: () => cold?.mayGo(targets) ?? true,
-        admitted: (open, ticket) => {
-          this.#admitted = ticket;
-          this.#attempt(cold?.among(open) ?? open);
-        },
-        refused: ({ message }) => this.#finish(Number.NaN, message),
-      },
-    );
+    this.#lifecycle.enter();
   }
 
-  #attempt(targets: readonly SimTarget[]): void {
-    const { selector, pool, split } = this.#router;
-    const chosen = this.#maySplit ? split?.choose(targets, this.#routed, this.#tried) : undefined;
-    if (chosen?.pair) {
-      this.#beginPair(chosen.pair);
-      return;
-    }
-    const selection = chosen?.whole ?? selector.select(pool, targets, this.#routed, { tried: this.#tried });
-    if (selection) this.#dispatch(selection);
-    else this.#finish(Number.NaN, "no engine is available");
+  admitted(): void {
+    this.#lifecycle.retries.begin();
+    this.#launch(this.#lifecycle.next());
   }
 
-  /** One engine computes the prompt; then the other one fetches it and answers. */
-  #beginPair({ prefill, decode }: SimPair): void {
-    this.#maySplit = false;
-    const { activeBlocks } = decode;
-    this.#reservation = decode.target.load.begin({ ...this.#routed.features, uncachedTokens: 1, activeBlocks });
-    this.#leg = new SimPrefillLeg(this.#router, {
-      request: this.#request,
-      routed: this.#routed,
-      selection: prefill,
-      arrivedWallMs: this.#arrivedWallMs,
-      settled: (isDone) => {
-        this.#reservation?.end();
-        if (isDone) {
-          this.#dispatch(decode);
-          return;
-        }
-        this.#leg = undefined;
-        this.#tried.add(prefill.target.key);
-        this.#attempt(this.#router.targets);
-      },
+  refused({ message }: EspalierError): void {
+    this.#finish(Number.NaN, message);
+  }
+
+  prepare(_: unknown, ready: (isReady: boolean) => void): void {
+    ready(true);
+  }
+
+  prefill(dispatch: Dispatch<SimTarget>, _: boolean, settled: (outcome: PrefillOutcome) => void): SimPrefillLeg {
+    const legOf = { request: this.#request, dispatch, arrivedWallMs: this.#arrivedWallMs, settled };
+    this.#leg = new SimPrefillLeg(this.#router, legOf);
+    return this.#leg;
+  }
+
+  handOver(): boolean {
+    return true;
+  }
+
+  /** Of protocols that ask both engines at once; here one is asked after the other. */
+  withdraw(): void {}
+
+  resume(): void {
+    this.#launch(this.#lifecycle.next());
+  }
+
+  imported(): void {
+    this.#leg?.release();
+  }
+
+  firstToken(): void {
+    this.#soon(() => {
+      this.#firstTokenMs = this.#router.options.trueClock.nowMs();
+      this.#lifecycle.answering(200);
+      this.#lifecycle.firstToken(true);
     });
   }
 
-  #dispatch({ target, matchedTokens, work, activeBlocks }: Selection<SimTarget>): void {
-    const { options, view, split } = this.#router;
-    const { features, prompt } = this.#routed;
-    const { promptTokens, adapter } = features;
-    const computedTokens = Math.max(1, this.#leg ? 1 : promptTokens - matchedTokens);
-    // What another engine has computed is not computed here.
-    this.#work = this.#leg ? undefined : work;
-    this.#tried.add(target.key);
-    this.#target = target;
-    this.#predictedTokens = this.#leg?.matchedTokens ?? matchedTokens;
-    const workMs = this.#work?.sent() ?? 0;
-    this.#ticket = target.load.begin({ ...features, uncachedTokens: computedTokens, workMs, activeBlocks });
-    this.#admitted?.dispatched(Math.max(1, promptTokens - matchedTokens));
+  progress(tokens: number): void {
+    this.#soon(() => this.#lifecycle.progress(tokens));
+  }
+
+  finished(report: Pick<BlockReport, "cachedTokens">): void {
+    // Of what came from another engine, that much had been cached there.
+    const cachedTokens = this.#isPrefilled ? (this.#leg?.cachedTokens ?? Number.NaN) : report.cachedTokens;
+    this.#soon(() => this.#finish(cachedTokens, undefined));
+  }
+
+  lost(): void {
+    this.#soon(() => {
+      this.#current?.dispatch.target.failed();
+      this.#failed("reset", "the engine went away");
+    });
+  }
+
+  cut(): void {
+    this.#lifecycle.leave();
+    this.#current?.dispatch.target.model.abort(this.#request);
+    this.#finish(Number.NaN, "the router went away");
+  }
+
+  #launch(attempt: PlannedAttempt<SimTarget> | "later" | undefined): void {
+    if (attempt === "later") return;
+    if (!attempt) {
+      this.#finish(Number.NaN, "no engine is available");
+      return;
+    }
+    this.#current = attempt;
+    // Held for an attempt that did not come about.
+    if (attempt.leg !== "decode") this.#leg?.cancel();
+    this.#lifecycle.started();
+    this.#send(attempt);
+  }
+
+  #send({ dispatch, leg }: PlannedAttempt<SimTarget>): void {
+    const { options, split } = this.#router;
+    const { target, workMs } = dispatch;
+    const { adapter, promptTokens } = this.#request;
     if (adapter !== undefined) target.adapters.sent(adapter);
-    this.#placement = prompt && view.knowledge.place(target, prompt, matchedTokens);
-    this.#leg?.handedOver(Math.max(1, promptTokens - matchedTokens));
     const wanted = {
-      ...(this.#leg && split ? { imported: { tokens: promptTokens, ...split.link } } : {}),
+      ...(leg === "decode" && split ? { imported: { tokens: promptTokens, ...options.split!.link } } : {}),
       ...placeWish(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
     };
     options.scheduler.after(options.hopDelayMs, () => {
-      if (!this.#isOver && !target.model.submit(this.#request, this, wanted)) this.lost();
+      if (this.#isOver || target.model.submit(this.#request, this, wanted)) return;
+      this.#soon(() => {
+        target.failed();
+        this.#failed("connect", "the engine went away");
+      });
     });
+  }
+
+  #failed(kind: FailureKind, message: string): void {
+    const hasBegun = !Number.isNaN(this.#firstTokenMs);
+    if (kind === "reset") this.#lifecycle.retries.broke();
+    this.#lifecycle.failed(kind, hasBegun);
+    const next = hasBegun ? undefined : this.#lifecycle.retries.after(kind, false, () => this.#lifecycle.next());
+    if (next !== undefined) this.#launch(next);
+    else this.#finish(Number.NaN, message);
   }
 
   /** What an engine says takes its time to the router. */
@@ -153,80 +174,62 @@ export class SimExchange implements AnswerObserver {
     });
   }
 
-  imported(): void {
-    this.#leg?.release();
+  #queueFor(routed: RoutedRequest): RequestQueue<SimTarget> | undefined {
+    const { admission, coldPrompts, targets } = this.#router;
+    if (!admission) return undefined;
+    const { session, className, tenant = `session-${session}` } = this.#request;
+    const { promptTokens, expectedOutputTokens } = routed.features;
+    const cold = coldPrompts && new ColdPrompt<SimTarget>(coldPrompts, routed, { tried: noneTried });
+    if (routed.prompt) coldPrompts?.watch.arrived(routed.prompt);
+    const size = { promptTokens, expectedOutputTokens, sizeBytes: 0 };
+    const request = { ...size, className, tenant, deadlineMs: undefined, onlyEngine: undefined };
+    return { admission, request, targets: () => targets, cold };
   }
 
-  firstToken(): void {
-    this.#soon(() => {
-      this.#firstTokenMs = this.#router.options.trueClock.nowMs();
-      this.#leg?.fetched();
-      this.#work?.firstToken();
-      this.#ticket?.firstToken();
-      this.#placement?.computed();
-      this.#router.admission?.eased();
-    });
-  }
-
-  progress(tokens: number): void {
-    this.#soon(() => this.#ticket?.progress(tokens));
-  }
-
-  finished(report: Pick<BlockReport, "cachedTokens">): void {
-    // Of what came from another engine, that much had been cached there.
-    const cachedTokens = this.#leg?.cachedTokens ?? report.cachedTokens;
-    this.#soon(() => {
-      this.#ticket?.end();
-      const { promptTokens, outputTokens } = this.#request;
-      const answeredMs = this.#router.options.trueClock.nowMs() - this.#firstTokenMs;
-      const heldMs = ((promptTokens + outputTokens) / (this.#target?.model.kvTokens ?? Infinity)) * answeredMs;
-      const uncachedTokens = promptTokens - this.#predictedTokens;
-      this.#router.split?.served({ promptTokens, uncachedTokens, outputTokens, heldMs });
-      this.#work?.ended(outputTokens);
-      this.#placement?.answered(this.#leg ? undefined : cachedTokens);
-      this.#admitted?.ended(this.#request.outputTokens);
-      this.#finish(cachedTokens, undefined);
-      this.#router.admission?.eased();
-    });
-  }
-
-  lost(): void {
-    this.#soon(() => {
-      this.#ticket?.end();
-      this.#target?.failed();
-      this.#leg?.cancel();
-      this.#leg = undefined;
-      if (Number.isNaN(this.#firstTokenMs)) {
-        this.#placement?.withdraw();
-        this.#attempt(this.#router.targets);
-        return;
-      }
-      this.#placement?.answered(undefined);
-      this.#finish(Number.NaN, "the engine went away");
-    });
-  }
-
-  cut(): void {
-    this.#admitted?.leave();
-    this.#target?.model.abort(this.#request);
-    this.#finish(Number.NaN, "the router went away");
+  get #isPrefilled(): boolean {
+    return this.#lifecycle.prefill !== undefined;
   }
 
   #finish(cachedTokens: number, error: string | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    const { prefill, selection, attempts } = this.#lifecycle;
+    const prefillEngine = prefill?.target.model.number;
+    const predictedTokens = (prefill ?? selection)?.matchedTokens ?? 0;
+    this.#lifecycle.finish({
+      isCompleted: error === undefined,
+      status: error === undefined ? 200 : 0,
+      isStream: true,
+      cachedTokens: Number.isNaN(cachedTokens) ? undefined : cachedTokens,
+      outputTokens: error === undefined ? this.#request.outputTokens : 0,
+    });
     this.#leg?.cancel();
     this.#ended({
       firstTokenMs: this.#firstTokenMs,
       endMs: this.#router.options.trueClock.nowMs(),
       cachedTokens,
       error,
-      engine: error === undefined ? (this.#target?.model.number ?? -1) : -1,
-      ...(this.#leg && { prefillEngine: this.#leg.engine }),
-      predictedTokens: this.#predictedTokens,
-      isSpill: this.#tried.size > 1,
+      engine: error === undefined ? (selection?.target.model.number ?? -1) : -1,
+      ...(prefillEngine !== undefined && { prefillEngine }),
+      predictedTokens,
+      isSpill: attempts > 1,
     });
   }
+}
+
+/** Every request of a simulation has one prompt and one answer. */
+const nixlAlone = { allows: ({ name }: { readonly name: string }): boolean => name === "nixl" };
+
+function routedRequest(router: SimRouter, request: SimRequest): RoutedRequest {
+  const { promptTokens, session, adapter } = request;
+  const features = {
+    promptTokens,
+    expectedOutputTokens: expectedOutputTokens(request),
+    sessionKey: `session-${session}`,
+    prefixKey: prefixKeyOf(request, router.options.policy.prefixKeyTokens),
+    adapter,
+  };
+  return { features, prompt: router.readsPrefixes ? promptOf(request) : undefined };
 }
 
 function promptOf({ promptTokens, chain }: SimRequest): PromptBlocks {

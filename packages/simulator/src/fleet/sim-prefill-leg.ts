@@ -1,6 +1,5 @@
 import type { BlockReport } from "@espalier/engine-model";
-import type { Placement, PromptWork, RoutedRequest, Selection } from "@espalier/routing";
-import type { LoadTicket } from "@espalier/workers";
+import type { Dispatch, PrefillOutcome } from "@espalier/routing";
 import type { SimRequest } from "../clients/workload.ts";
 import { placeWish } from "./engine-wishes.ts";
 import type { AnswerObserver } from "./sim-engine.ts";
@@ -9,51 +8,36 @@ import type { SimTarget } from "./sim-target.ts";
 
 export interface SimPrefillLegOptions {
   readonly request: SimRequest;
-  readonly routed: RoutedRequest;
-  readonly selection: Selection<SimTarget>;
+  readonly dispatch: Dispatch<SimTarget>;
   /** When the request came to the router, by its wall clock. */
   readonly arrivedWallMs: number;
   /** Called once, unless the leg is cancelled before. */
-  readonly settled: (isDone: boolean) => void;
+  readonly settled: (outcome: PrefillOutcome) => void;
 }
 
 /** An engine that computes a prompt for another one, and holds it until that one has fetched it. */
 export class SimPrefillLeg implements AnswerObserver {
-  readonly engine: number;
-  /** Prompt tokens that the engine was thought to hold. */
-  readonly matchedTokens: number;
-  /** Prompt tokens that it held; NaN before it is done. */
+  /** Prompt tokens that the engine held; NaN before it is done. */
   cachedTokens = Number.NaN;
   readonly #router: SimRouter;
   readonly #options: SimPrefillLegOptions;
-  readonly #ticket: LoadTicket;
-  readonly #work: PromptWork | undefined;
-  readonly #placement: Placement | undefined;
   #isOver = false;
-  #handedOverMs = Number.NaN;
-  #movedTokens = 0;
 
   constructor(router: SimRouter, options: SimPrefillLegOptions) {
-    const { selection, routed, request } = options;
-    const { target, matchedTokens, work, activeBlocks } = selection;
+    const { dispatch, request, arrivedWallMs } = options;
+    const { target, workMs } = dispatch;
     const { scheduler, hopDelayMs } = router.options;
-    const { promptTokens, adapter } = routed.features;
     this.#router = router;
     this.#options = options;
-    this.engine = target.model.number;
-    this.matchedTokens = matchedTokens;
-    this.#work = work;
-    const workMs = work?.sent() ?? 0;
-    const uncachedTokens = Math.max(1, promptTokens - matchedTokens);
-    const size = { promptTokens, uncachedTokens, expectedOutputTokens: 1 };
-    this.#ticket = target.load.begin({ ...size, workMs, activeBlocks });
-    if (adapter !== undefined) target.adapters.sent(adapter);
-    this.#placement = routed.prompt && router.view.knowledge.place(target, routed.prompt, matchedTokens);
-    const place = placeWish(router.options, request, { arrivedWallMs: options.arrivedWallMs, workMs });
-    const wishes = { pinned: true, ...place };
+    if (request.adapter !== undefined) target.adapters.sent(request.adapter);
+    const wishes = { pinned: true, ...placeWish(router.options, request, { arrivedWallMs, workMs }) };
     scheduler.after(hopDelayMs, () => {
       if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, wishes)) this.lost();
     });
+  }
+
+  get engine(): number {
+    return this.#options.dispatch.target.model.number;
   }
 
   firstToken(): void {}
@@ -69,20 +53,9 @@ export class SimPrefillLeg implements AnswerObserver {
     this.#settle(false);
   }
 
-  /** The decode engine is told where so many tokens are. */
-  handedOver(tokens: number): void {
-    this.#handedOverMs = this.#router.options.clock.nowMs();
-    this.#movedTokens = tokens;
-  }
-
-  /** The decode engine has begun to answer: what it waited for is learned. */
-  fetched(): void {
-    this.#router.split?.cost.observe(this.#movedTokens, this.#router.options.clock.nowMs() - this.#handedOverMs);
-  }
-
   /** Nobody will fetch what is held there any more. */
   release(): void {
-    this.#options.selection.target.model.release(this.#options.request);
+    this.#options.dispatch.target.model.release(this.#options.request);
   }
 
   /** Ends it at once, wherever it stands. Safe to repeat. */
@@ -90,9 +63,7 @@ export class SimPrefillLeg implements AnswerObserver {
     this.release();
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#options.selection.target.model.abort(this.#options.request);
-    this.#ticket.end();
-    this.#placement?.withdraw();
+    this.#options.dispatch.target.model.abort(this.#options.request);
   }
 
   #settle(isDone: boolean): void {
@@ -100,14 +71,8 @@ export class SimPrefillLeg implements AnswerObserver {
     scheduler.after(hopDelayMs, () => {
       if (this.#isOver) return;
       this.#isOver = true;
-      if (isDone) this.#work?.firstToken();
-      if (isDone) this.#ticket.firstToken();
-      this.#ticket.end();
-      if (isDone) this.#placement?.computed();
-      else this.#placement?.withdraw();
-      this.#placement?.answered(undefined);
-      if (!isDone) this.#options.selection.target.failed();
-      this.#options.settled(isDone);
+      if (!isDone) this.#options.dispatch.target.failed();
+      this.#options.settled({ isDone });
     });
   }
 }

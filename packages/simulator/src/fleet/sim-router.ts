@@ -11,12 +11,17 @@ import {
   type ColdPromptParts,
   createFleetLearning,
   createPeerTraffic,
+  createRetryBudget,
+  createRetryMeters,
   createSharedRents,
   createTargetSelector,
   type FleetLearning,
+  type PairPlanner,
   quietRents,
   quietSessions,
   quietTraffic,
+  Retries,
+  type RetryBudget,
   type SelectablePool,
   type SharedRents,
   type TargetSelector,
@@ -25,7 +30,7 @@ import type { SimRequest } from "../clients/workload.ts";
 import type { RouterView } from "./router-view.ts";
 import { SimExchange } from "./sim-exchange.ts";
 import type { FrontOutcome, SimFront } from "./sim-front.ts";
-import { SimSplit, type SplitSettings } from "./sim-split.ts";
+import { createSimPlanner, type SplitSettings } from "./sim-split.ts";
 import type { SimTarget } from "./sim-target.ts";
 
 export interface SimRouterOptions {
@@ -53,6 +58,7 @@ export interface SimRouterOptions {
 const probeMs = 2_000;
 /** Engines of a simulation all serve one model. */
 const simulatedModel = "simulated";
+const retryMeters = createRetryMeters(silentMeter);
 
 /** A router without its HTTP side: the selection, knowledge and load accounting of the real one. */
 export class SimRouter implements SimFront {
@@ -63,12 +69,13 @@ export class SimRouter implements SimFront {
   readonly pool: SelectablePool;
   readonly readsPrefixes: boolean;
   readonly admission: Admission<SimTarget> | undefined;
-  readonly split: SimSplit | undefined;
+  readonly split: PairPlanner<SimTarget> | undefined;
   /** Undefined where no class has patience. */
   readonly coldPrompts: ColdPromptParts | undefined;
   readonly #exchanges = new Set<SimExchange>();
   readonly #learning: FleetLearning;
   readonly #rents: SharedRents;
+  readonly #retryBudget: RetryBudget;
   #ends: readonly Cancel[] = [];
 
   constructor(options: SimRouterOptions) {
@@ -86,7 +93,9 @@ export class SimRouter implements SimFront {
     this.selector = createTargetSelector(random, knowledge, sharedLoad, traffic, sessions, this.#rents);
     const quiet = [quietTraffic(traffic), quietSessions(sessions), quietRents(this.#rents)] as const;
     const quietSelector = createTargetSelector(random, knowledge, sharedLoad, ...quiet);
-    this.split = settings && new SimSplit({ settings, clock, pool: this.pool, selector: this.selector, quietSelector });
+    const selectors = { selector: this.selector, quietSelector };
+    this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
+    this.#retryBudget = createRetryBudget(clock);
     this.admission = admissionOf(options);
     if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
     this.coldPrompts = {
@@ -125,6 +134,11 @@ export class SimRouter implements SimFront {
   /** Requests that are on their way through this router. */
   get inFlight(): number {
     return this.#exchanges.size;
+  }
+
+  /** For one request. */
+  createRetries(): Retries {
+    return new Retries(this.#retryBudget, retryMeters);
   }
 
   handle(request: SimRequest, ended: (outcome: FrontOutcome) => void): void {

@@ -4,6 +4,7 @@ import {
   type Clock,
   type EngineId,
   type EngineRole,
+  type KvTransferSpec,
   type TargetIndex,
 } from "@espalier/common";
 import type { RoutingTarget } from "@espalier/routing";
@@ -79,11 +80,19 @@ class SimSignals {
   }
 }
 
+/** How engines hand KV blocks over, where requests are split at all. */
+const nixl: KvTransferSpec = { protocol: "nixl", host: undefined, port: undefined };
+
 /** An engine as one router sees it. */
 export class SimTarget implements RoutingTarget {
   readonly index: TargetIndex;
   readonly key: string;
-  readonly engine: { readonly id: EngineId; readonly role: EngineRole; readonly weight: number };
+  readonly engine: {
+    readonly id: EngineId;
+    readonly role: EngineRole;
+    readonly weight: number;
+    readonly kvTransfer: KvTransferSpec;
+  };
   readonly load: TargetLoad;
   readonly signals: SimSignals;
   readonly adapters: OwnedTargetAdapters;
@@ -107,7 +116,7 @@ export class SimTarget implements RoutingTarget {
     this.model = model;
     this.index = asTargetIndex(index);
     this.key = model.key;
-    this.engine = { id: asEngineId(model.key), role, weight: 1 };
+    this.engine = { id: asEngineId(model.key), role, weight: 1, kvTransfer: nixl };
     this.load = createTargetLoad({ clock, onChange: () => onChange(this) });
     this.#clock = clock;
     this.adapters = createTargetAdapters(() => clock.nowMs());

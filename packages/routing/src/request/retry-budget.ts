@@ -1,8 +1,16 @@
 import type { Clock } from "@espalier/common";
-import type { RetryOptions } from "./options.ts";
+
+export interface RetryBudgetOptions {
+  /** Charged retries allowed per request, over a sliding window of 10 s. */
+  readonly budgetRatio: number;
+  /** Charged retries always allowed in the window. */
+  readonly budgetMinimum: number;
+}
 
 const bucketMs = 1_000;
 const bucketCount = 10;
+
+export const defaultRetryBudget: RetryBudgetOptions = { budgetRatio: 0.2, budgetMinimum: 50 };
 
 /** Keeps charged retries to a share of the requests of the last 10 s, so that retries never add up to a storm. */
 export interface RetryBudget {
@@ -15,7 +23,7 @@ export interface RetryBudget {
 }
 
 /** A budget whose window slides in steps of one second. */
-export function createRetryBudget(clock: Clock, options: RetryOptions): RetryBudget {
+export function createRetryBudget(clock: Clock, options: RetryBudgetOptions = defaultRetryBudget): RetryBudget {
   const requests = new Float64Array(bucketCount);
   const retries = new Float64Array(bucketCount);
   let current: number | undefined;

@@ -1,0 +1,267 @@
+import type { KvTransferSpec } from "@espalier/common";
+import {
+  createPrefillPolicy,
+  decideSplit,
+  type ProbedPolicy,
+  probePolicy,
+  promptWorkMs,
+  type SplitThresholdOptions,
+  type TransferProtocol,
+  transferProtocols,
+} from "@espalier/disaggregation";
+import type { Policy } from "@espalier/policies";
+import type { RoutingTarget } from "../routing-target.ts";
+import type { RoutedRequest, SelectablePool, Selection, TargetSelector } from "../select-target.ts";
+import type { FleetRoles, ModelRoles } from "./fleet-roles.ts";
+import type { SplitMetrics, SplitReason } from "./split-metrics.ts";
+
+type EngineOf = Pick<RoutingTarget["engine"], "role"> & { readonly kvTransfer?: KvTransferSpec | undefined };
+
+/** A target whose engine may hand KV blocks over. */
+export interface PairTarget extends RoutingTarget {
+  readonly engine: RoutingTarget["engine"] & EngineOf;
+}
+
+/** A request as far as it matters to who serves it. */
+export interface PairedRequest<Target extends PairTarget> extends RoutedRequest {
+  readonly pool: SelectablePool;
+  readonly targets: readonly Target[];
+  /** The only engine that will do, for instance the one that holds a stored response. */
+  readonly onlyEngine?: string | undefined;
+  /** How it can be split in two legs; absent for what one engine serves in any case. */
+  readonly split?: { allows(protocol: TransferProtocol): boolean } | undefined;
+}
+
+/** Two engines for one request. */
+export interface ChosenPair<Target extends PairTarget> {
+  readonly protocol: TransferProtocol;
+  readonly prefill: Selection<Target>;
+  readonly decode: Selection<Target>;
+  readonly reason: "threshold" | "required";
+  /** Uncached tokens from which on a pair was to be taken. */
+  readonly thresholdTokens: number;
+}
+
+type Sides<Target extends PairTarget> = Pick<ChosenPair<Target>, "protocol" | "prefill" | "decode">;
+
+/** One engine for a request. */
+export interface ChosenAlone<Target extends PairTarget> {
+  readonly protocol: undefined;
+  /** Undefined when it is still to be chosen. */
+  readonly whole: Selection<Target> | undefined;
+  readonly reason: SplitReason;
+}
+
+/** Targets that are not to be taken: for anything, and as the prefill side of a pair. */
+export interface TriedTargets {
+  readonly any: ReadonlySet<string>;
+  readonly prefill: ReadonlySet<string>;
+}
+
+/** What an answered request made the engines of either role do. */
+export interface ServedRequest {
+  readonly promptTokens: number;
+  /** Of the prompt, those that were to be computed. */
+  readonly uncachedTokens: number;
+  readonly outputTokens: number;
+  /** From the first byte of the answer to its last; 0 for one that came as a whole. */
+  readonly writingMs: number;
+}
+
+export interface PairPlannerOptions {
+  readonly limits: SplitThresholdOptions & { readonly appliesRoleBalance: boolean };
+  readonly selector: TargetSelector;
+  /** Of decisions that are not carried out; see `explainSelection`. */
+  readonly quietSelector: TargetSelector;
+  readonly roles: FleetRoles;
+  /** The model whose roles a pool has: of an adapter its parent; the pool's own unless given. */
+  readonly roleModel?: (model: string) => string;
+  readonly metrics: SplitMetrics;
+}
+
+/** The protocol by which an engine hands over KV blocks; undefined when it does not. */
+export function protocolOf({ kvTransfer }: EngineOf): TransferProtocol | undefined {
+  return kvTransfer && transferProtocols[kvTransfer.protocol];
+}
+
+/** Whether a target can serve a request that no other engine has a part in. */
+export function servesAlone({ engine }: { readonly engine: EngineOf }): boolean {
+  if (engine.role === "prefill") return false;
+  return engine.role === "both" || (protocolOf(engine)?.decodesAlone ?? true);
+}
+
+/** Whether an engine can be the side of a pair that a role stands for. */
+export function takesSide(engine: EngineOf, side: "prefill" | "decode"): boolean {
+  return engine.role === side || (engine.role === "both" && (protocolOf(engine)?.pairsBoth ?? false));
+}
+
+/** Whether an engine is for one side of pairs, or may be told to be. */
+function hasDuty(engine: EngineOf): boolean {
+  return engine.role !== "both" ? engine.kvTransfer !== undefined : (protocolOf(engine)?.pairsBoth ?? false);
+}
+
+/**
+ * Decides whether one engine or two serve a request, and which; learns from what was served how many engines each role
+ * needs. The router and the simulator of fleets decide by this same code.
+ */
+export class PairPlanner<Target extends PairTarget> {
+  readonly metrics: SplitMetrics;
+  readonly #options: PairPlannerOptions;
+  /** Chooses who prefills for another engine, watched at its choices. */
+  readonly #prefill = probePolicy(createPrefillPolicy());
+  /** Pools' own policies, watched at their choices. */
+  readonly #probes = new WeakMap<Policy, ProbedPolicy>();
+
+  constructor(options: PairPlannerOptions) {
+    this.#options = options;
+    this.metrics = options.metrics;
+  }
+
+  /** The same decisions, from which nothing is expected to follow. @param metrics where they are counted */
+  quiet(metrics: SplitMetrics): PairPlanner<Target> {
+    const { quietSelector } = this.#options;
+    return new PairPlanner({ ...this.#options, selector: quietSelector, metrics });
+  }
+
+  /** Those of the model that the pool is of, or is an adapter of. */
+  rolesOf({ model = "" }: SelectablePool): ModelRoles {
+    const { roles, roleModel } = this.#options;
+    return roles.of(roleModel ? roleModel(model) : model);
+  }
+
+  choose(request: PairedRequest<Target>, tried: TriedTargets): ChosenPair<Target> | ChosenAlone<Target> {
+    const { targets, pool } = request;
+    if (!request.split || request.onlyEngine !== undefined) return alone("unsupported");
+    const probe = this.#probeOf(pool);
+    this.#assignDuties(pool, targets);
+    const accepts = this.alonePredicate(pool, targets, tried.any);
+    const probed = { ...pool, policy: probe.policy };
+    const chosen = decideSplit<Selection<Target>, Sides<Target>, SplitReason>(
+      {
+        promptTokens: request.features.promptTokens,
+        canServeAlone: canServeAlone(targets, tried.any),
+        whole: () => this.#options.selector.select(probed, targets, request, { tried: tried.any, accepts }),
+        pair: () => this.#findSides(request, tried),
+        seenAlone: probe.chosen,
+        seenPrefill: this.#prefill.chosen,
+      },
+      this.rolesOf(pool).cost,
+      this.#options.limits,
+    );
+    const { pair, reason, thresholdTokens } = chosen;
+    if (thresholdTokens !== undefined) this.metrics.threshold(thresholdTokens);
+    return pair ? { ...pair, reason, thresholdTokens } : alone(reason, chosen.whole);
+  }
+
+  /** @param protocol the one that has to be spoken; any that the request can be split in unless given */
+  chooseDecode(
+    request: PairedRequest<Target>,
+    tried: ReadonlySet<string>,
+    protocol?: TransferProtocol,
+  ): Selection<Target> | undefined {
+    const { pool, targets, split } = request;
+    const accepts = ({ engine }: Target): boolean => {
+      const spoken = protocolOf(engine);
+      if (!spoken || (protocol && spoken !== protocol) || !takesSide(engine, "decode")) return false;
+      return this.#isOnDuty(pool, engine, "decode") && (split?.allows(spoken) ?? false);
+    };
+    const { decodePolicy } = this.rolesOf(pool);
+    return this.#options.quietSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
+  }
+
+  /** Who may serve a request alone: those whose duty it is, as long as there are any that have not been tried. */
+  alonePredicate(
+    pool: SelectablePool,
+    targets: readonly Target[],
+    tried: ReadonlySet<string>,
+  ): (target: Target) => boolean {
+    if (!this.#options.limits.appliesRoleBalance) return servesAlone;
+    const onDuty = (target: Target): boolean => servesAlone(target) && this.#isOnDuty(pool, target.engine, "decode");
+    return targets.some((target) => target.usable && onDuty(target) && !tried.has(target.key)) ? onDuty : servesAlone;
+  }
+
+  /** Which side an engine of role `both` keeps to; undefined where it does not. @param model that it serves */
+  dutyOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
+    const { limits, roles } = this.#options;
+    if (!limits.appliesRoleBalance || model === undefined || !hasDuty(engine)) return undefined;
+    return roles.of(model).duties.dutyOf(engine);
+  }
+
+  /** Takes in what an answered request made the engines of either role do, and says what follows for their number. */
+  served(
+    { pool, targets }: Pick<PairedRequest<Target>, "pool" | "targets">,
+    answering: Target | undefined,
+    { promptTokens, uncachedTokens, outputTokens, writingMs }: ServedRequest,
+  ): void {
+    const { blockCount = Number.NaN, blockSize = Number.NaN } = answering?.signals ?? {};
+    const roles = this.rolesOf(pool);
+    const { balance } = roles;
+    balance.observe({
+      uncachedTokens,
+      outputTokens,
+      prefillMs: promptWorkMs(this.#probeOf(pool).chosen, { promptTokens, uncachedTokens }),
+      heldMs: ((promptTokens + outputTokens) / (blockCount * blockSize)) * writingMs,
+    });
+    roles.tell();
+    const engines = new Set(targets.map(({ engine }) => engine)).size;
+    this.metrics.balance(pool.model ?? "", balance.prefillShare(), balance.prefillEngines(engines));
+  }
+
+  /** The best decode engine, and the best prefill engine that can hand over to it; or what there is none of. */
+  #findSides(request: PairedRequest<Target>, tried: TriedTargets): Sides<Target> | SplitReason {
+    const { pool, targets } = request;
+    const decode = this.chooseDecode(request, tried.any);
+    if (!decode) return hasSplittable(request) ? "no_decode_engine" : "unsupported";
+    const { engine } = decode.target;
+    const protocol = protocolOf(engine);
+    if (!protocol) return "unsupported";
+    const accepts = (target: Target): boolean =>
+      target.engine !== engine &&
+      protocolOf(target.engine) === protocol &&
+      takesSide(target.engine, "prefill") &&
+      this.#isOnDuty(pool, target.engine, "prefill") &&
+      !tried.prefill.has(target.key);
+    const choosing = { ...pool, policy: this.#prefill.policy };
+    const prefill = this.#options.quietSelector.select(choosing, targets, request, { tried: tried.any, accepts });
+    return prefill ? { protocol, prefill, decode } : "no_prefill_engine";
+  }
+
+  #probeOf({ policy }: SelectablePool): ProbedPolicy {
+    const known = this.#probes.get(policy) ?? probePolicy(policy);
+    this.#probes.set(policy, known);
+    return known;
+  }
+
+  #isOnDuty(pool: SelectablePool, engine: PairTarget["engine"], side: "prefill" | "decode"): boolean {
+    const { limits } = this.#options;
+    return !limits.appliesRoleBalance || !hasDuty(engine) || this.rolesOf(pool).duties.allows(engine, side);
+  }
+
+  /** Looks again which side engines of role `both` are on, where they keep to one. */
+  #assignDuties(pool: SelectablePool, targets: readonly Target[]): void {
+    if (!this.#options.limits.appliesRoleBalance) return;
+    const { duties, balance } = this.rolesOf(pool);
+    const engines = (): PairTarget["engine"][] => {
+      const usable = targets.filter((target) => target.usable);
+      return [...new Set(usable.map(({ engine }) => engine))].filter(hasDuty);
+    };
+    duties.update(engines, balance.prefillShare);
+    if (duties.prefillCount !== undefined) this.metrics.duties(pool.model ?? "", duties.prefillCount);
+  }
+}
+
+/** Whether somebody is left who could serve a request alone. */
+export function canServeAlone(targets: readonly PairTarget[], tried: ReadonlySet<string>): boolean {
+  return targets.some((target) => target.usable && servesAlone(target) && !tried.has(target.key));
+}
+
+function alone<Target extends PairTarget>(reason: SplitReason, whole?: Selection<Target>): ChosenAlone<Target> {
+  return { protocol: undefined, whole, reason };
+}
+
+function hasSplittable({ targets, split }: PairedRequest<PairTarget>): boolean {
+  return targets.some(({ engine }) => {
+    const protocol = protocolOf(engine);
+    return protocol !== undefined && (split?.allows(protocol) ?? false);
+  });
+}

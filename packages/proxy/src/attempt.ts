@@ -4,7 +4,6 @@ import type { Connection, WireRequest } from "./connection.ts";
 import type { Deadlined, Deadlines } from "./deadlines.ts";
 import type { ConnectionUser, EnginePool } from "./engine-pool.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
-import type { RequestCopies } from "./request-copies.ts";
 
 /** An unwanted answer is read to its end up to this size and time, to keep the connection; past either it is closed. */
 const maxDiscardedBytes = 64 * 1024;
@@ -33,11 +32,21 @@ export interface AttemptLimits {
   readonly clientWriteTimeoutMs: number;
 }
 
+/** What may be sent again of one client's request; everything that is sent for it shares one. */
+export interface ResendGuard {
+  /** Whether it may have been read by an engine, so that a further copy should not be lost to a stale connection. */
+  readonly isResent: boolean;
+  /** A connection ended with the request on it. */
+  broke(): void;
+  /** Takes the one resend at no charge: on a new connection, in place of a kept one that had gone stale. @returns whether it was left */
+  redial(): boolean;
+}
+
 /** What one request sets for each of its attempts. */
 export interface AttemptTerms {
-  /** On the clock's scale, when the whole answer must be there. */
+  /** On the clock's scale, when the whole answer must be there; infinite where nobody says. */
   readonly deadlineMs: number;
-  readonly copies: RequestCopies;
+  readonly resends: ResendGuard;
 }
 
 /**
@@ -160,9 +169,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
     if (this.#phase === "done") return;
     const classified = classifyError(error, this.#stage(), this.#connection?.ended ?? false);
     if (classified instanceof EspalierError) this.abort(classified);
-    else if (classified.kind !== "protocol" && this.#isStale() && this.#terms.copies.redial()) this.#redial();
+    else if (classified.kind !== "protocol" && this.#isStale() && this.#terms.resends.redial()) this.#redial();
     else {
-      if (classified.kind === "reset" && this.#phase !== "discarding") this.#terms.copies.broke();
+      if (classified.kind === "reset" && this.#phase !== "discarding") this.#terms.resends.broke();
       this.#end(() => this.#owner.failed(classified.kind, classified.error));
     }
   }
@@ -218,7 +227,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ConnectionUser, Dead
   }
 
   #acquire(): boolean {
-    return this.#pool.acquire(this, this.#terms.copies.isResent);
+    return this.#pool.acquire(this, this.#terms.resends.isResent);
   }
 
   #redial(): void {

@@ -1,42 +1,15 @@
 import { asEspalierError, type ErrorCode, EspalierError } from "@espalier/common";
-import type { Upstream } from "./exchange.ts";
 
 /**
+ * How an attempt ended that did not bring a whole answer.
+ *
  * - `connect`: no connection could be opened. Nothing was sent.
  * - `overloaded`: every connection to the engine is in use and its queue is full. Nothing was sent.
  * - `reset`: the connection ended early. The engine may have had the request.
  * - `timeout`: the engine was silent for too long.
- * - `status`: the engine answered with a status that is worth another engine.
  * - `protocol`: the answer is not valid HTTP.
- * - `declined`: the caller did not want the answer that began. - `withdrawn`: the caller gave the attempt up.
  */
-export type FailureKind =
-  | "connect"
-  | "overloaded"
-  | "reset"
-  | "timeout"
-  | "status"
-  | "protocol"
-  | "declined"
-  | "withdrawn";
-
-/** Why one attempt did not give the client a whole answer. */
-export interface AttemptFailure {
-  readonly upstream: Upstream;
-  readonly kind: FailureKind;
-  /** The engine's status, for kind `status`. */
-  readonly status?: number;
-  /** How long the engine asked to be left alone, for kind `status`; absent where it did not. */
-  readonly retryAfterMs?: number | undefined;
-  /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
-  readonly beforeFirstByte: boolean;
-  readonly error: EspalierError;
-}
-
-/** Kinds that mean the engine did not get the request, or no fault of its own: another engine is tried at no charge to the retry budget. */
-export function isFreeToRetry(kind: FailureKind): boolean {
-  return kind === "connect" || kind === "overloaded" || kind === "declined" || kind === "withdrawn";
-}
+export type FailureKind = "connect" | "overloaded" | "reset" | "timeout" | "protocol";
 
 /** Descriptors, buffers, memory and ports of this process or machine. Another engine's connection would need them too. */
 const ownShortages: ReadonlySet<string> = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"]);

@@ -1,4 +1,4 @@
-import type { Exchange, Upstream } from "./exchange.ts";
+import type { Upstream } from "./side-request.ts";
 
 /** Headers that belong to one connection (RFC 9110 section 7.6.1), besides those that start with `proxy-`. */
 const hopByHop = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"] as const;
@@ -16,27 +16,43 @@ const droppedFromRequest = new Set<string>([
 const droppedFromResponse = new Set<string>(hopByHop);
 const credentials = new Set(["authorization", "x-api-key"]);
 
+/** What the headers that engines get are made of. */
+export interface HeaderSource {
+  /** The client's, flat, as `rawHeaders` of node:http gives them. */
+  readonly headers: readonly string[];
+  /**
+   * The caller's own, flat, names in lower case. They replace the client's of the same name, and the client cannot have
+   * them taken out by naming them in `connection`.
+   */
+  readonly ownHeaders: readonly string[];
+  /** Lets the client's `authorization` and `x-api-key` through to the engine. */
+  readonly forwardAuthorization: boolean;
+  readonly requestId: string;
+}
+
 /**
  * The headers that every engine gets: the client's without what belongs to its connection or is the router's own
  * affair, with those of the caller and the request id.
  *
  * @returns flat name and value pairs
  */
-export function requestHeaders(
-  exchange: Pick<Exchange, "headers" | "ownHeaders" | "forwardAuthorization" | "requestId">,
-): string[] {
-  const { headers: source, ownHeaders = [] } = exchange;
+export function requestHeaders({
+  headers: source,
+  ownHeaders,
+  forwardAuthorization,
+  requestId,
+}: HeaderSource): string[] {
   const listed = listedByConnection(source);
   const kept: string[] = [];
   for (let i = 0; i + 1 < source.length; i += 2) {
     const name = source[i]!;
     const lower = name.toLowerCase();
     if (droppedFromRequest.has(lower) || isReserved(lower) || listed?.has(lower)) continue;
-    if (!exchange.forwardAuthorization && credentials.has(lower)) continue;
+    if (!forwardAuthorization && credentials.has(lower)) continue;
     if (isNamed(ownHeaders, lower)) continue;
     kept.push(name, source[i + 1]!);
   }
-  kept.push(...ownHeaders, "x-request-id", exchange.requestId);
+  kept.push(...ownHeaders, "x-request-id", requestId);
   return kept;
 }
 
@@ -46,8 +62,10 @@ function isNamed(pairs: readonly string[], lowerName: string): boolean {
 }
 
 /** Adds the upstream's own headers, which replace those of the same name. */
-export function withUpstreamHeaders(base: readonly string[], upstream: Upstream): readonly string[] {
-  const added = upstream.headers;
+export function withUpstreamHeaders(
+  base: readonly string[],
+  { headers: added }: Pick<Upstream, "headers">,
+): readonly string[] {
   if (added.length === 0) return base;
   const replaced = new Set<string>();
   for (let i = 0; i < added.length; i += 2) replaced.add(added[i]!.toLowerCase());

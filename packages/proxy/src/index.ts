@@ -1,18 +1,13 @@
 /**
- * Passes one client's request to one of several engines over undici: streaming with backpressure from end to end,
- * limits in time, retries before the first byte inside a budget, and an error frame after it.
+ * Connections to engines over undici, and one attempt at one of them: streaming with backpressure from end to end, within
+ * limits in time. What follows a failed attempt, and what the client gets, is its owner's affair.
  */
+export type { Attempt, AttemptOwner, ResendGuard } from "./attempt.ts";
 export { type ControlHttp, type ControlHttpDeps, createControlHttp } from "./control-http.ts";
-export type { BodyFilter, Exchange, ExchangeObserver, ExchangeOutcome, Upstream } from "./exchange.ts";
-export type { AttemptFailure, FailureKind } from "./failure.ts";
-export {
-  defaultProxyOptions,
-  type ProxyOptions,
-  type ProxyOptionsInput,
-  type RetryOptions,
-  type TlsOptions,
-} from "./options.ts";
-export { createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
-export { RequestCopies } from "./request-copies.ts";
+export type { FailureKind } from "./failure.ts";
+export { answerHeaders, dropHeader, type HeaderSource, requestHeaders } from "./headers.ts";
+export { defaultProxyOptions, type ProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
+export { type AttemptRequest, createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
 export { retryAfterMs } from "./retry-after.ts";
-export type { SideCall, SideOutcome, SideRequest } from "./side-request.ts";
+export type { SideCall, SideOutcome, SideRequest, Upstream } from "./side-request.ts";
+export { PiecedBody, type WireBody, wireBody } from "./wire-body.ts";

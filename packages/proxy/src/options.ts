@@ -14,15 +14,6 @@ export interface CurrentTls {
   readonly current: TlsOptions;
 }
 
-export interface RetryOptions {
-  /** Charged retries allowed per request, over a sliding window of 10 s. */
-  readonly budgetRatio: number;
-  /** Charged retries always allowed in the window. */
-  readonly budgetMinimum: number;
-  /** Statuses of an engine that are worth another engine. 429 is always one. */
-  readonly retryStatuses: readonly number[];
-}
-
 export interface ProxyOptions {
   /** From the dial to an open connection. */
   readonly connectTimeoutMs: number;
@@ -38,11 +29,10 @@ export interface ProxyOptions {
   /** How long an unused connection stays open, unless the engine names a time. uvicorn closes its own after 5 s. */
   readonly keepAliveTimeoutMs: number;
   readonly tls: TlsOptions;
-  readonly retry: RetryOptions;
 }
 
 /** What is written of the options; the rest is `defaultProxyOptions`. */
-export type ProxyOptionsInput = Partial<Omit<ProxyOptions, "retry">> & { readonly retry?: Partial<RetryOptions> };
+export type ProxyOptionsInput = Partial<ProxyOptions>;
 
 export const defaultProxyOptions: ProxyOptions = {
   connectTimeoutMs: 2_000,
@@ -53,10 +43,4 @@ export const defaultProxyOptions: ProxyOptions = {
   maxQueuedPerEngine: 1_024,
   keepAliveTimeoutMs: 4_000,
   tls: {},
-  retry: { budgetRatio: 0.2, budgetMinimum: 50, retryStatuses: [502, 503, 504] },
 };
-
-/** Fills in the defaults. */
-export function completeProxyOptions(input: ProxyOptionsInput): ProxyOptions {
-  return { ...defaultProxyOptions, ...input, retry: { ...defaultProxyOptions.retry, ...input.retry } };
-}

@@ -1,22 +1,12 @@
-import {
-  type Clock,
-  EspalierError,
-  type HttpClient,
-  type Logger,
-  type Meter,
-  type Scheduler,
-  type Startable,
-} from "@espalier/common";
+import { type Clock, EspalierError, type HttpClient, type Scheduler, type Startable } from "@espalier/common";
+import { Attempt, type AttemptOwner, type AttemptTerms } from "./attempt.ts";
 import { createDeadlines } from "./deadlines.ts";
-import type { Exchange, ExchangeOutcome } from "./exchange.ts";
-import { Forwarding } from "./forward.ts";
-import type { ForwardContext } from "./forward-context.ts";
+import { withUpstreamHeaders } from "./headers.ts";
 import { createHttpClient } from "./http-client.ts";
-import { createProxyMetrics } from "./metrics.ts";
-import { completeProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
-import { createRetryBudget } from "./retry-budget.ts";
-import { type SideCall, type SideRequest, sendSideRequest } from "./side-request.ts";
+import { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
+import { type SideCall, type SideRequest, sendSideRequest, type Upstream } from "./side-request.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
+import type { WireBody } from "./wire-body.ts";
 
 /** Per address, for control traffic, and for what clients have engines asked. */
 const controlConnections = 4;
@@ -25,25 +15,34 @@ const controlQueue = 64;
 export interface ProxyDeps {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  readonly logger: Logger;
-  readonly meter: Meter;
   readonly options?: ProxyOptionsInput;
+}
+
+/** One request to one engine. */
+export interface AttemptRequest extends AttemptTerms {
+  readonly upstream: Upstream;
+  readonly method: string;
+  /** With the query; begins with a slash. */
+  readonly path: string;
+  /** What every engine gets, from `requestHeaders`. */
+  readonly headers: readonly string[];
+  readonly body: WireBody;
 }
 
 /** Passes requests to engines. Time limits work between `start` and `stop`. */
 export interface Proxy extends Startable {
   /**
-   * Passes one request to one of the engines that the exchange names, and the answer back.
+   * Makes an attempt; its `start` sends it.
    *
-   * @returns the outcome; it is never rejected
+   * @throws EspalierError `upstream_connect_failed` when the upstream's URL is not an http or https one
    */
-  forward(exchange: Exchange): Promise<ExchangeOutcome>;
+  attempt(owner: AttemptOwner, request: AttemptRequest): Attempt;
   /**
-   * Sends one request beside a client's own to one engine. There are no retries, and it counts in no metric; it ends with
-   * the proxy at the latest.
+   * Sends one request beside a client's own to one engine. There are no retries; it ends with the proxy at the
+   * latest.
    */
   sendBeside(request: SideRequest): SideCall;
-  /** For control traffic: its connections are apart from those of `forward`. */
+  /** For control traffic: its connections are apart from those of attempts. */
   readonly httpClient: HttpClient;
   /** As `httpClient`, for what clients have engines asked: none of it stands before a health check. */
   readonly lookupClient: HttpClient;
@@ -51,15 +50,13 @@ export interface Proxy extends Startable {
   drop(url: string): void;
   /** Connections from then on use these; those that are open stay. */
   setTls(tls: TlsOptions): void;
-  /** Exchanges under way. */
-  activeStreams(): number;
-  /** Ends every exchange under way with `draining`, and closes every connection. Waits for nothing. */
+  /** Ends every attempt under way with `draining`, and closes every connection. Waits for nothing. */
   stop(): Promise<void>;
 }
 
 /** Builds the proxy; nothing is opened before the first request. */
 export function createProxy(deps: ProxyDeps): Proxy {
-  const options = completeProxyOptions(deps.options ?? {});
+  const options = { ...defaultProxyOptions, ...deps.options };
   const { keepAliveTimeoutMs } = options;
   const tls = { current: options.tls };
   const pools = createUpstreamPools({
@@ -72,29 +69,16 @@ export function createProxy(deps: ProxyDeps): Proxy {
   const controlPools = createUpstreamPools(control);
   const lookupPools = createUpstreamPools(control);
   const deadlines = createDeadlines(deps.clock, deps.scheduler);
-  const context: ForwardContext = {
-    options,
-    retryStatuses: new Set([429, ...options.retry.retryStatuses]),
-    pools,
-    budget: createRetryBudget(deps.clock, options.retry),
-    deadlines,
-    metrics: createProxyMetrics(deps.meter),
-    logger: deps.logger,
-  };
-  let active = 0;
 
   return {
-    forward(exchange) {
-      return new Promise((resolve) => {
-        active += 1;
-        const settled = (outcome: ExchangeOutcome): void => {
-          active -= 1;
-          resolve(outcome);
-        };
-        new Forwarding(context, exchange, settled).start();
-      });
+    attempt(owner, request) {
+      const pool = pools.of(request.upstream.url);
+      const { method, path, body } = request;
+      const headers = withUpstreamHeaders(request.headers, request.upstream);
+      const wire = { method, path: pool.pathPrefix + path, headers, body };
+      return new Attempt(owner, pool, wire, deadlines, options, request);
     },
-    sendBeside: (request) => sendSideRequest(context, request),
+    sendBeside: (request) => sendSideRequest({ pools, deadlines, options }, request),
     httpClient: createHttpClient(controlPools, deps.scheduler),
     lookupClient: createHttpClient(lookupPools, deps.scheduler),
     drop(url) {
@@ -106,7 +90,6 @@ export function createProxy(deps: ProxyDeps): Proxy {
     setTls(next) {
       tls.current = next;
     },
-    activeStreams: () => active,
     async start() {
       deadlines.start();
     },

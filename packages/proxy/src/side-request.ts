@@ -1,22 +1,30 @@
 import { EspalierError } from "@espalier/common";
-import { Attempt, type AttemptLimits, type AttemptOwner } from "./attempt.ts";
+import { Attempt, type AttemptLimits, type AttemptOwner, type ResendGuard } from "./attempt.ts";
 import type { Deadlines } from "./deadlines.ts";
-import type { Exchange, Upstream } from "./exchange.ts";
 import type { FailureKind } from "./failure.ts";
-import { requestHeaders, withUpstreamHeaders } from "./headers.ts";
-import { RequestCopies } from "./request-copies.ts";
+import { type HeaderSource, requestHeaders, withUpstreamHeaders } from "./headers.ts";
 import type { UpstreamPools } from "./upstream-pools.ts";
 import { wireBody } from "./wire-body.ts";
 
+/** Where a request goes. */
+export interface Upstream {
+  /** `http://host:port` or `https://host:port`, with an optional path prefix. */
+  readonly url: string;
+  /** Flat name and value pairs to send, such as credentials. They replace the client's headers of the same name. */
+  readonly headers: readonly string[];
+}
+
 /** A request beside a client's own, to one engine, whose answer the client does not see. */
-export interface SideRequest
-  extends Pick<
-    Exchange,
-    "method" | "path" | "headers" | "ownHeaders" | "body" | "requestId" | "forwardAuthorization" | "copies"
-  > {
+export interface SideRequest extends HeaderSource {
+  readonly method: string;
+  /** With the query; begins with a slash. */
+  readonly path: string;
+  readonly body: readonly Buffer[];
   readonly upstream: Upstream;
   /** Bytes of the answer that are kept; what comes beyond is read and dropped. */
   readonly keptBytes: number;
+  /** Of the client's request. */
+  readonly resends: ResendGuard;
 }
 
 export type SideOutcome =
@@ -52,7 +60,7 @@ export function sendSideRequest({ pools, deadlines, options }: SideContext, requ
     const headers = withUpstreamHeaders(requestHeaders(request), upstream);
     const wire = { method, path: pool.pathPrefix + path, headers, body: wireBody(request.body) };
     const owner = new SideAnswer(request.keptBytes, settle);
-    const terms = { deadlineMs: Number.POSITIVE_INFINITY, copies: request.copies ?? new RequestCopies() };
+    const terms = { deadlineMs: Number.POSITIVE_INFINITY, resends: request.resends };
     attempt = new Attempt(owner, pool, wire, deadlines, options, terms);
     if (!attempt.start()) settle({ kind: "failed", failure: "overloaded", error: new EspalierError("overloaded") });
   } catch (thrown) {

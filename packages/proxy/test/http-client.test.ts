@@ -1,16 +1,14 @@
 import { createServer } from "node:net";
-import { silentLogger, silentMeter } from "@espalier/common";
 import { createProxy } from "@espalier/proxy";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { closed, deadUrl, httpEngine, listen, rawEngine } from "./engines.ts";
-import { createRig, postHead, rawClient } from "./rig.ts";
 
 const limits = { timeoutMs: 5_000, maxBytes: 10_000 };
 
 function createClient() {
   const time = createVirtualTime();
-  const proxy = createProxy({ ...time, logger: silentLogger, meter: silentMeter });
+  const proxy = createProxy(time);
   onTestFinished(() => proxy.stop());
   return { client: proxy.httpClient, time, proxy };
 }
@@ -129,15 +127,4 @@ test("four connections to an address, 64 waiting, and one more is refused", asyn
   }
   expect((await Promise.all(calls)).every(({ body }) => body === "ok")).toBe(true);
   expect(engine.sockets).toHaveLength(4);
-});
-
-test("a health check gets through to an engine that is full of requests", async () => {
-  const engine = await httpEngine(({ response, path }) => {
-    if (path === "/health") response.end("fine");
-  });
-  const options = { maxConnectionsPerEngine: 1, maxQueuedPerEngine: 0 };
-  const rig = await createRig({ engines: [engine.url], options });
-  rawClient(rig.port, postHead);
-  await waitFor(() => engine.requests.length === 1, { what: "the request" });
-  expect(await rig.proxy.httpClient({ url: `${engine.url}/health`, ...limits })).toMatchObject({ body: "fine" });
 });

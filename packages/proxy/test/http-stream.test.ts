@@ -1,9 +1,8 @@
 import { createServer } from "node:https";
 import type { HttpStreamObserver } from "@espalier/common";
 import { createControlHttp } from "@espalier/proxy";
-import { createVirtualTime, waitFor } from "@espalier/testing";
+import { certificate, createVirtualTime, privateKey, waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { certificate, privateKey } from "./certificate.ts";
 import { closed, deadUrl, httpEngine, listen, rawEngine } from "./engines.ts";
 
 interface Seen {

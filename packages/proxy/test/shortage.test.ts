@@ -1,7 +1,7 @@
 import type * as Net from "node:net";
 import { expect, test, vi } from "vitest";
+import { attemptRig } from "./attempt-rig.ts";
 import { namedEngine } from "./engines.ts";
-import { createRig, send } from "./rig.ts";
 
 /*
  * A process that could open no further connection took its engines for unreachable, one after the other. Its own want
@@ -19,19 +19,16 @@ vi.mock("node:net", async (original) => {
 });
 
 test.each(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])(
-  "%s is no engine's failure: no other one is asked, and afterwards all goes on",
+  "%s is no engine's failure, and afterwards all goes on",
   async (code) => {
-    const engines = [await namedEngine("a"), await namedEngine("b")];
-    const rig = await createRig({ engines: engines.map(({ url }) => url) });
-    const check = { url: `${engines[0]!.url}/health`, timeoutMs: 1_000, maxBytes: 100 };
+    const engine = await namedEngine("a");
+    const { proxy, attempt } = await attemptRig();
+    const check = { url: `${engine.url}/health`, timeoutMs: 1_000, maxBytes: 100 };
     shortage.code = code;
-    const answer = await send(rig.port);
-    expect([answer.status, answer.headers["retry-after"]]).toEqual([503, "1"]);
-    expect(JSON.parse(answer.body.toString()).error.code).toBe("out_of_descriptors");
-    expect([rig.events, rig.failures]).toEqual([["start a 0"], []]);
-    await expect(rig.proxy.httpClient(check)).rejects.toMatchObject({ code: "out_of_descriptors" });
+    expect(await attempt(engine.url)).toBe("refused out_of_descriptors");
+    await expect(proxy.httpClient(check)).rejects.toMatchObject({ code: "out_of_descriptors" });
     shortage.code = "";
-    expect((await send(rig.port)).body.toString()).toBe('{"engine":"a"}');
-    expect((await rig.proxy.httpClient(check)).status).toBe(200);
+    expect(await attempt(engine.url)).toBe('answered 200 {"engine":"a"}');
+    expect((await proxy.httpClient(check)).status).toBe(200);
   },
 );

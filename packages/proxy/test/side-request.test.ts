@@ -1,13 +1,14 @@
 import type { SideRequest } from "@espalier/proxy";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { attemptRig, sentOnce } from "./attempt-rig.ts";
 import { httpEngine } from "./engines.ts";
-import { createRig } from "./rig.ts";
 
 const requestTo = (url: string, changes: Partial<SideRequest> = {}): SideRequest => ({
   ...{ method: "POST", path: "/v1/x?y=1", headers: ["X-Client", "c", "Authorization", "Bearer client"] },
   ...{ ownHeaders: ["traceparent", "t"], body: [Buffer.from("a"), Buffer.from("b")], requestId: "r-1" },
-  ...{ upstream: { key: "e", url: `${url}/prefix`, headers: ["authorization", "Bearer engine"] }, keptBytes: 100 },
+  ...{ forwardAuthorization: false, resends: sentOnce },
+  ...{ upstream: { url: `${url}/prefix`, headers: ["authorization", "Bearer engine"] }, keptBytes: 100 },
   ...changes,
 });
 
@@ -19,7 +20,7 @@ test("it goes out like a client's own, and its answer is collected", async () =>
     response.writeHead(201).write("one ");
     response.end("two");
   });
-  const { proxy } = await createRig({ engines: [] });
+  const { proxy } = await attemptRig();
   const outcome = await proxy.sendBeside(requestTo(engine.url)).outcome;
   expect(outcome).toEqual({ kind: "answered", status: 201, body: Buffer.from("one two") });
   expect(seen).toEqual(["POST", "/prefix/v1/x?y=1", "ab", "c", "Bearer engine", "t", "r-1"]);
@@ -31,7 +32,7 @@ test.each([
   [0, 50_000],
 ])("of an answer no more than %d bytes are kept: one of %d", async (keptBytes, size) => {
   const engine = await httpEngine(({ response }) => response.end(Buffer.alloc(size, "x")));
-  const { proxy } = await createRig({ engines: [] });
+  const { proxy } = await attemptRig();
   const outcome = await proxy.sendBeside(requestTo(engine.url, { keptBytes })).outcome;
   expect(outcome).toMatchObject({ kind: "answered", status: 200 });
   expect(outcome.kind === "answered" && outcome.body?.length).toBe(size <= keptBytes ? size : undefined);
@@ -39,7 +40,7 @@ test.each([
 
 test("an engine that closes, one that is not there, and one that is no engine", async () => {
   const engine = await httpEngine(({ response }) => response.destroy());
-  const { proxy } = await createRig({ engines: [] });
+  const { proxy } = await attemptRig();
   expect(await proxy.sendBeside(requestTo(engine.url)).outcome).toMatchObject({ kind: "failed", failure: "reset" });
   expect(await proxy.sendBeside(requestTo("http://127.0.0.1:1")).outcome).toMatchObject({
     ...{ kind: "failed", failure: "connect" },
@@ -55,7 +56,7 @@ test("cancelled, it ends at the engine at once; after its end nothing changes", 
       closed = true;
     });
   });
-  const { proxy } = await createRig({ engines: [] });
+  const { proxy } = await attemptRig();
   const call = proxy.sendBeside(requestTo(engine.url));
   await waitFor(() => engine.requests.length > 0, { what: "a request" });
   call.cancel();
@@ -67,7 +68,7 @@ test("cancelled, it ends at the engine at once; after its end nothing changes", 
 
 test("it ends with the proxy, and there is room for as many as for a client's", async () => {
   const engine = await httpEngine(() => {});
-  const { proxy } = await createRig({ engines: [], options: { maxConnectionsPerEngine: 1, maxQueuedPerEngine: 1 } });
+  const { proxy } = await attemptRig({ options: { maxConnectionsPerEngine: 1, maxQueuedPerEngine: 1 } });
   const calls = [1, 2, 3].map(() => proxy.sendBeside(requestTo(engine.url)));
   expect(await calls[2]!.outcome).toMatchObject({ kind: "failed", failure: "overloaded" });
   await proxy.stop();
@@ -80,7 +81,7 @@ test("it ends with the proxy, and there is room for as many as for a client's", 
 test("an engine that is silent for too long", async () => {
   const time = createVirtualTime();
   const engine = await httpEngine(() => {});
-  const { proxy } = await createRig({ engines: [], time, options: { headersTimeoutMs: 5_000 } });
+  const { proxy } = await attemptRig({ time, options: { headersTimeoutMs: 5_000 } });
   const call = proxy.sendBeside(requestTo(engine.url));
   await waitFor(() => engine.requests.length > 0, { what: "a request" });
   await time.advance(5_300);

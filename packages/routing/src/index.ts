@@ -29,8 +29,8 @@ export {
   type PairTarget,
   protocolOf,
   servesAlone,
-  takesSide,
   type TriedTargets,
+  takesSide,
 } from "./pairs/pair-planner.ts";
 export { type Leg, type PairCarrier, PairRun, type PairStep, type PrefillOutcome } from "./pairs/pair-run.ts";
 export { createSplitMetrics, type SplitMetrics, type SplitReason } from "./pairs/split-metrics.ts";

@@ -1,7 +1,9 @@
+import { noTransfers } from "@espalier/disaggregation";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxToldRents } from "../src/copies/copy-rents.ts";
 import { readRentNote, writeRentNote } from "../src/copies/rent-note.ts";
+import { readRoleNote, writeRoleNote } from "../src/pairs/role-note.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
 import { sumsOfFetch, sumsOfFit } from "../src/work/learned-times.ts";
 
@@ -30,4 +32,19 @@ const rents: FuzzTarget = {
   read: (bytes) => expect(readRentNote(bytes).length).toBeLessThanOrEqual(maxToldRents),
 };
 
-fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents]);
+const roles: FuzzTarget = {
+  name: "note of roles",
+  seeds: [
+    writeRoleNote({
+      work: { prefillMs: 5, decodeMs: 7 },
+      decision: { count: 3, ageMs: 40 },
+      transfers: { sums: noTransfers, ageMs: 0 },
+    }),
+  ],
+  read(bytes) {
+    const note = readRoleNote(bytes);
+    if (note) expect(note.work.prefillMs + note.work.decodeMs).toBeGreaterThanOrEqual(0);
+  },
+};
+
+fuzzInFile(test, "whatever comes is read, or refused with a RangeError", [target, rents, roles]);

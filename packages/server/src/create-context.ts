@@ -3,12 +3,14 @@ import { asTargetIndex, type Meter, silentTracer, systemClock, systemRandom, sys
 import type { CompiledConfig } from "@espalier/config";
 import { watchFile } from "@espalier/discovery";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createProxy } from "@espalier/proxy";
+import { createProxy, type Proxy as EngineProxy } from "@espalier/proxy";
 import {
   type CopyRents,
   createFleetLearning,
   createLocalBindings,
   createPeerTraffic,
+  createRetryBudget,
+  createRetryMeters,
   createSessionBindings,
   createSharedRents,
   createTargetSelector,
@@ -46,6 +48,7 @@ import { routerIdOf } from "./mesh/router-identity.ts";
 import { createLocalBoard, createSharedBoard } from "./operator/engine-board.ts";
 import { poolTargets } from "./prefix/pool-targets.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
+import { createRelayMetrics } from "./request/relay-metrics.ts";
 import { fleetOptions, proxyOptions } from "./router-options.ts";
 import { poolRules } from "./routing/pool-rules.ts";
 import { createPools, type Pools } from "./routing/pools.ts";
@@ -99,18 +102,20 @@ export function createContext(
   const adapterUse = createAdapterUse({ clock, scheduler, random, shared: mesh?.replica.bindings });
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
+  const selectors = createSelectors(engineSide, rents, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
     ...{ fleet, prefix, index, proxy, mesh },
-    ...createSelectors(engineSide, rents, ports),
+    ...selectors,
     reloader: createReloader({
       ...{ source: configSource, clock, logger, meter },
       apply: live.apply,
       isBlank: () => live.current.isFileBlank,
       watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
     }),
-    split: createSplitParts({ config, clock, http, fleet, meter, board: mesh?.replica.notes }),
+    split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, board: mesh?.replica.notes }),
+    relay: createRelayParts(config, proxy, ports),
     adapterLoader: createAdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
       ...{ config: config.admission, clock, scheduler, meter },
@@ -140,8 +145,8 @@ export function createContext(
 
 /** What knows engines, and what of them is shared with other routers. */
 function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs }: Pick<Pools, "metricsEveryMs">) {
-  const { clock, scheduler, logger, meter } = ports;
-  const proxy = createProxy({ clock, scheduler, logger, meter, options: proxyOptions(config) });
+  const { clock, scheduler } = ports;
+  const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
   const http = createControlClient(proxy.httpClient, config);
   const lookups = createControlClient(proxy.lookupClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
@@ -165,6 +170,16 @@ function createEngineSide(config: CompiledConfig, ports: Ports, { metricsEveryMs
   });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
   return { proxy, http, lookups, index, mesh, fleet, prefix };
+}
+
+/** What requests share on their way to engines. */
+function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock, logger, meter }: Ports) {
+  return {
+    ...{ proxy, logger, retryStatuses: new Set([429, ...retry.statuses]) },
+    relayMetrics: createRelayMetrics(meter),
+    retryMeters: createRetryMeters(meter),
+    retryBudget: createRetryBudget(clock, retry),
+  };
 }
 
 /** What decides of requests, and what decides alike of requests that are not sent. */

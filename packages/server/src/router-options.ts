@@ -6,12 +6,7 @@ import type { DataPlaneSettings } from "./data-plane/router-context.ts";
 import { readEngineTls, readTls } from "./lifecycle/tls-material.ts";
 
 /** The part of a configuration that the proxy reads. */
-export function proxyOptions({
-  timeouts,
-  limits,
-  retry,
-  engineTls,
-}: CompiledConfig): NonNullable<ProxyDeps["options"]> {
+export function proxyOptions({ timeouts, limits, engineTls }: CompiledConfig): NonNullable<ProxyDeps["options"]> {
   return {
     connectTimeoutMs: timeouts.connectMs,
     headersTimeoutMs: timeouts.firstByteMs,
@@ -21,7 +16,6 @@ export function proxyOptions({
     maxConnectionsPerEngine: limits.maxConnectionsPerEngine,
     maxQueuedPerEngine: limits.maxQueuedPerEngine,
     tls: readEngineTls(engineTls),
-    retry: { budgetRatio: retry.budgetRatio, budgetMinimum: retry.budgetMinimum, retryStatuses: retry.statuses },
   };
 }
 

@@ -120,7 +120,7 @@ describe("nothing is learned", () => {
     const exchange = rig.exchange({ features: { ...adapted, sessionKey: undefined, prefixKey: undefined } });
     const upstream = await exchange.next();
     rig.time.advance(9_000);
-    exchange.attemptStarted(upstream!, 0, () => {});
+    exchange.attemptStarted();
     start(exchange, upstream!);
     complete(exchange);
     expect(samples()).toBe(0);

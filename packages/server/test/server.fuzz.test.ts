@@ -1,26 +1,10 @@
-import { noTransfers } from "@espalier/disaggregation";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
-import { readRoleNote, writeRoleNote } from "../src/disaggregation/role-note.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 const targets: readonly FuzzTarget[] = [
-  {
-    name: "note of roles",
-    seeds: [
-      writeRoleNote({
-        work: { prefillMs: 5, decodeMs: 7 },
-        decision: { count: 3, ageMs: 40 },
-        transfers: { sums: noTransfers, ageMs: 0 },
-      }),
-    ],
-    read(bytes) {
-      const note = readRoleNote(bytes);
-      if (note) expect(note.work.prefillMs + note.work.decodeMs).toBeGreaterThanOrEqual(0);
-    },
-  },
   {
     name: "request id and traceparent",
     seeds: [utf8("abc-123"), utf8("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")],

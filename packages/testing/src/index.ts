@@ -3,6 +3,7 @@
  * for certificates, a Redis server, changed bytes for decoders, and where real captures are.
  */
 export { type Authority, type Certificate, createAuthority, hasOpenssl } from "./authority.ts";
+export { certificate, privateKey } from "./certificate.ts";
 export { fixedSeeds, randomRuns } from "./depth.ts";
 export type { DnsRecords } from "./dns-message.ts";
 export { type DnsMode, type DnsServer, startDnsServer } from "./dns-server.ts";
@@ -12,6 +13,7 @@ export { type DeclareTest, fuzzInFile } from "./fuzz/fuzz-in-file.ts";
 export type { FuzzReport } from "./fuzz/fuzz-request.ts";
 export type { FuzzTarget } from "./fuzz/fuzz-target.ts";
 export { maxCaseBytes, mutateBytes } from "./fuzz/mutate-bytes.ts";
+export { createHttpEngines, type Engine, type HttpEngine, type HttpEngines, type SeenRequest } from "./http-engines.ts";
 export { kernelModule } from "./kernel-module.ts";
 export { type ApiFault, type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./memory-network/memory-network.ts";

@@ -36,7 +36,7 @@ export interface RequestCarrier<Target extends PairTarget> extends PairCarrier<T
   /** Its turn has come: the first attempt is to be made before this returns, so that the next one's turn sees it. */
   admitted(): void;
   /** It does not go to an engine: `queue_full` or `deadline_missed`. */
-  refused(error: EspalierError): void;
+  shed(error: EspalierError): void;
 }
 
 export interface LifecycleParts<Target extends PairTarget> {
@@ -137,7 +137,7 @@ export class RequestLifecycle<Target extends PairTarget> {
         this.#open = cold?.among(open) ?? open;
         carrier.admitted();
       },
-      refused: (error) => carrier.refused(error),
+      refused: (error) => carrier.shed(error),
     });
     this.#ticket ??= ticket;
   }

@@ -1,10 +1,8 @@
-import type { Exchange, Upstream } from "@espalier/proxy";
 import type { Target } from "@espalier/workers";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import type { Engine, Verdict } from "../request/relay.ts";
 import { adapterCallsOf } from "./adapter-calls.ts";
-
-type Verdict = ReturnType<NonNullable<Exchange["judge"]>>;
 
 /** How often one request has its adapter loaded again because an engine unloaded it meanwhile. */
 const maxReloads = 2;
@@ -35,14 +33,14 @@ export class AdapterRun {
    * @param workMs what it is expected to compute on the prompt, in milliseconds
    * @returns what is to be sent, or undefined when the engine cannot serve it; at once where the adapter is loaded
    */
-  prepare(target: Target, upstream: Upstream, workMs: number): Upstream | Promise<Upstream | undefined> {
+  prepare(target: Target, engine: Engine, workMs: number): Engine | Promise<Engine | undefined> {
     const { adapterLoader, adapterUse } = this.#context;
     this.ended();
     this.#target = target;
     if (this.isManaged) this.#endUse = adapterUse.begin(target.engine, this.#adapter);
     const loading = adapterLoader.load(target.engine, this.#adapter, this.#plan.pool.upstreamHeaders);
-    if (!loading) return this.#sent(target, upstream, workMs);
-    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, upstream, workMs) : undefined));
+    if (!loading) return this.#sent(target, engine, workMs);
+    return loading.then((isLoaded) => (isLoaded ? this.#sent(target, engine, workMs) : undefined));
   }
 
   /** Declines an answer that says that the engine has no such adapter: it is loaded there, and asked again. */
@@ -62,13 +60,12 @@ export class AdapterRun {
     this.#endUse = undefined;
   }
 
-  #sent(target: Target, upstream: Upstream, workMs: number): Upstream {
+  #sent(target: Target, engine: Engine, workMs: number): Engine {
     target.adapters.sent(this.#adapter);
     const fields = adapterCallsOf(target.engine).fields(this.#adapter);
     // The body of one leg of two has them already.
     const isOther = workMs > 0 || Object.keys(fields).length > 0;
-    const body = upstream.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);
-    const key = this.#reloads === 0 ? upstream.key : `${upstream.key} load ${this.#reloads}`;
-    return { ...upstream, key, ...(body && { body }) };
+    const body = engine.body ?? (isOther ? this.#plan.bodyWith?.(fields, workMs) : undefined);
+    return body ? { ...engine, body } : engine;
   }
 }

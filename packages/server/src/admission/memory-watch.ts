@@ -1,11 +1,10 @@
 import type { Clock, TargetIndex } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import { ColdPrompt, type FeedStanding, MemoryWatch, type RoutingTarget } from "@espalier/routing";
+import { ColdPrompt, type FeedStanding, MemoryWatch, type RoutingTarget, servesAlone } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
-import { servesAlone } from "../disaggregation/pair-roles.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 
 export interface MemoryWatchOptions {
   readonly config: AdmissionConfig;
@@ -33,7 +32,10 @@ const noneTried: ReadonlySet<string> = new Set();
  *
  * @returns undefined where nobody asks, for one without a prompt, and in a pool whose engines serve requests together
  */
-export function coldPromptOf(context: RouterContext, plan: PlannedRequest): ColdPrompt<Target> | undefined {
+export function coldPromptOf(
+  context: Pick<RouterContext, "memory" | "quietSelector" | "mesh">,
+  plan: PlannedRequest,
+): ColdPrompt<Target> | undefined {
   const { memory, quietSelector, mesh } = context;
   const { pool, prompt, targets, onlyEngine } = plan;
   if (!memory || !prompt || targets.some(({ engine }) => engine.kvTransfer)) return undefined;

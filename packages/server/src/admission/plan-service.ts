@@ -2,6 +2,7 @@ import type { Clock } from "@espalier/common";
 import type { AdmissionConfig } from "@espalier/config";
 import type { RequestView } from "@espalier/openai";
 import type { FastifyRequest } from "fastify";
+import type { BodyFields } from "../request/planned-request.ts";
 import { enginePriority } from "./engine-priority.ts";
 import { readServiceClass, type ServiceClass } from "./service-class.ts";
 
@@ -16,8 +17,6 @@ export interface PlannedService {
    */
   readonly fieldsFor?: (workMs: number) => BodyFields;
 }
-
-export type BodyFields = Readonly<Record<string, string>>;
 
 const noFields: BodyFields = {};
 

@@ -1,40 +1,29 @@
-import type { AdmissionTicket } from "@espalier/admission";
-import type { Selection } from "@espalier/routing";
+import type { RequestLifecycle } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
-import type { SplitRun } from "../disaggregation/split-run.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import type { NotedDecision } from "./decision-feed.ts";
 
-/** How a decision came about, beyond the choice itself. */
-export interface DecisionWay {
-  /** From 1. */
-  readonly attempt: number;
-  /** Undefined for what never waits. */
-  readonly admitted: Pick<AdmissionTicket, "waitedMs"> | undefined;
-  /** Undefined for what one engine serves in any case. */
-  readonly split: Pick<SplitRun, "prefillWorker"> | undefined;
-}
+type DecidedRequest = Pick<RequestLifecycle<Target>, "selection" | "prefill" | "attempts" | "queuedMs">;
 
-/** What is noted of a decision for those who watch. */
+/** What is noted, for those who watch, of the decision that a request has just come to. */
 export function describeDecision(
   { admission }: Pick<RouterContext, "admission">,
   { endpointId, pool, features, service }: Pick<PlannedRequest, "endpointId" | "pool" | "features" | "service">,
-  { target, reason, matchedTokens }: Selection<Target>,
-  { attempt, admitted, split }: DecisionWay,
+  { selection, prefill, attempts, queuedMs }: DecidedRequest,
 ): NotedDecision {
   return {
     endpoint: endpointId,
     model: pool.model,
     policy: pool.policy.name,
-    reason,
-    target: target.key,
+    reason: selection?.reason ?? "",
+    target: selection?.target.key ?? "",
     promptTokens: features.promptTokens,
-    matchedTokens: Math.min(matchedTokens, features.promptTokens),
+    matchedTokens: Math.min(selection?.matchedTokens ?? 0, features.promptTokens),
     sessionKey: features.sessionKey,
     class: service ? (service.className ?? admission.config.defaultClass) : null,
-    queuedMs: Math.round(admitted?.waitedMs ?? 0),
-    attempt,
-    prefillWorker: split?.prefillWorker ?? null,
+    queuedMs: Math.round(queuedMs),
+    attempt: attempts + 1,
+    prefillWorker: prefill?.target.engine.id ?? null,
   };
 }

@@ -10,6 +10,8 @@ import fastify, {
 } from "fastify";
 import { createOpenAnswers, type OpenAnswers } from "../lifecycle/open-answers.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/tls-material.ts";
+import { closing, countRefusal } from "../request/answer-request.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace } from "../tracing/begin-trace.ts";
 import type { RequestTrace } from "../tracing/request-trace.ts";
 import { authenticate } from "./api-keys.ts";
@@ -22,13 +24,11 @@ import { allowHalfClose } from "./half-close.ts";
 import { registerInferenceRoutes } from "./inference-routes.ts";
 import { linger } from "./linger.ts";
 import { registerModelRoutes } from "./model-routes.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 import { type Readiness, registerProbes } from "./probe-routes.ts";
 import { readBody } from "./read-body.ts";
 import { checkHosts, isJson } from "./request-head.ts";
 import { readRequestId } from "./request-ids.ts";
 import type { RouterContext } from "./router-context.ts";
-import { closing, countRefusal } from "./run-exchange.ts";
 import { registerStoredResponseRoutes } from "./stored-response-routes.ts";
 
 declare module "fastify" {

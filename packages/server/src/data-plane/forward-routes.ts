@@ -1,10 +1,10 @@
 import { EspalierError } from "@espalier/common";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { largeBodyBytes } from "../large-bodies/large-bodies.ts";
-import type { PlannedRequest } from "./planned-request.ts";
+import { answer, passOn } from "../request/answer-request.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, passOn } from "./run-exchange.ts";
 
 /**
  * Paths that the router does not know but was told to pass on. The engine is one of the model that the header

@@ -9,17 +9,16 @@ import {
 import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { type BodyFields, planService } from "../admission/plan-service.ts";
-import type { SplitSource } from "../disaggregation/split-source.ts";
+import { planService } from "../admission/plan-service.ts";
 import { largeBodyBytes, type ReadPrompt } from "../large-bodies/large-bodies.ts";
+import { answer, bytesPerToken, clientHeaders, ownHeaders } from "../request/answer-request.ts";
+import { type BodyFields, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../tracing/describe-request.ts";
 import { letGoOfBody } from "./body-room.ts";
 import { locateResponse } from "./locate-response.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 import { refuseReserved } from "./refuse-reserved.ts";
 import { resolvePool } from "./resolve-pool.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, bytesPerToken, clientHeaders, ownHeaders } from "./run-exchange.ts";
 
 const noBody = Buffer.alloc(0);
 
@@ -101,6 +100,7 @@ function planView(
   const body = edit(undefined, { isAnswer: true, workMs: 0 });
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const parent = context.fleet.model(model)?.parent;
+  const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
   const { trace } = request;
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
@@ -127,7 +127,7 @@ function planView(
       adapter: parent === undefined ? undefined : model,
     },
     stripUsage,
-    split: endpoint.kind === "generate" ? { view, edit } : undefined,
+    split: isSplit ? new SplitSource(view, edit) : undefined,
     bodyWith: parent === undefined && !fieldsFor ? undefined : (set, workMs) => edit(set, { isAnswer: true, workMs }),
     storesResponse: endpoint.id === "responses",
     service,

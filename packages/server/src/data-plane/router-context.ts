@@ -2,7 +2,14 @@ import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/common"
 import type { SessionKeySource } from "@espalier/openai";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Proxy as EngineProxy } from "@espalier/proxy";
-import type { FleetLearning, MemoryWatch, SharedRents, TargetSelector } from "@espalier/routing";
+import type {
+  FleetLearning,
+  MemoryWatch,
+  RetryBudget,
+  RetryMeters,
+  SharedRents,
+  TargetSelector,
+} from "@espalier/routing";
 import type { Fleet } from "@espalier/workers";
 import type { AdapterLoader } from "../adapters/adapter-loader.ts";
 import type { AdapterUse } from "../adapters/adapter-use.ts";
@@ -17,6 +24,7 @@ import type { LiveConfig } from "../lifecycle/live-config.ts";
 import type { Overload } from "../lifecycle/overload.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 import type { PrefixParts } from "../prefix/prefix-parts.ts";
+import type { RelayParts } from "../request/relay.ts";
 import type { Pools } from "../routing/pools.ts";
 import type { ApiKey } from "./api-keys.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
@@ -52,6 +60,8 @@ export interface RouterContext {
   readonly live: LiveConfig;
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
+  /** What requests share on their way to engines. */
+  readonly relay: RelayParts & { readonly retryBudget: RetryBudget; readonly retryMeters: RetryMeters };
   readonly pools: Pools;
   /** Of the times that engines take. */
   readonly learning: FleetLearning;

@@ -1,10 +1,10 @@
 import { EspalierError } from "@espalier/common";
 import { parseStoredResponsePath } from "@espalier/openai";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { answer, passOn } from "../request/answer-request.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import { locateResponse } from "./locate-response.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 import type { RouterContext } from "./router-context.ts";
-import { answer, passOn } from "./run-exchange.ts";
 
 /** Reading, cancelling and deleting a stored response: each goes to the engine that holds it. */
 export function registerStoredResponseRoutes(app: FastifyInstance, context: RouterContext): void {

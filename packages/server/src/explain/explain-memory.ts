@@ -1,6 +1,6 @@
 import { coldPromptOf } from "../admission/memory-watch.ts";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 
 /** What a request that is cold everywhere would drive out of engines' memory, and whether this one would wait for that. */
 export interface MemoryReport {

@@ -2,8 +2,8 @@ import type { ChoiceReason, PolicyName } from "@espalier/policies";
 import { explainSelection, type PromptBlocks } from "@espalier/routing";
 import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import { endpointOf } from "./endpoint-of.ts";
 import { explainMemory, type MemoryReport } from "./explain-memory.ts";
 import { explainSplit, type SplitReport } from "./explain-split.ts";
@@ -71,7 +71,7 @@ export async function explainRequest(
   const endpoint = await endpointOf({ named, headers: request.headers, body }, context.largeBodies);
   const plan = await planInference(context, endpoint, request);
   const { pool, targets, features, onlyEngine } = plan;
-  const accepts = context.split.alonePredicate(pool, targets, noneTried);
+  const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };
   const explained = explainSelection(context.quietSelector, pool, targets, plan, restriction);
   const candidates = explained

@@ -1,8 +1,7 @@
-import { explainingPolicy } from "@espalier/routing";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
+import { silentMeter } from "@espalier/common";
+import { createSplitMetrics, explainingPolicy, type SplitReason } from "@espalier/routing";
 import type { RouterContext } from "../data-plane/router-context.ts";
-import { choosePair } from "../disaggregation/choose-pair.ts";
-import type { SplitReason } from "../disaggregation/split-metrics.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 
 /** Whether two engines would serve a request, in a pool whose engines hand over KV blocks. */
 export interface SplitReport {
@@ -16,16 +15,11 @@ export interface SplitReport {
 const noneTried = { any: new Set<string>(), prefill: new Set<string>() };
 
 /** @returns undefined in a pool where no engine hands over anything */
-export function explainSplit(context: RouterContext, plan: PlannedRequest): SplitReport | undefined {
+export function explainSplit(context: Pick<RouterContext, "split">, plan: PlannedRequest): SplitReport | undefined {
   if (!plan.targets.some(({ engine }) => engine.kvTransfer)) return undefined;
-  const { split, quietSelector } = context;
-  const quiet: RouterContext = {
-    ...context,
-    selector: quietSelector,
-    split: { ...split, metrics: { ...split.metrics, threshold() {} } },
-  };
+  const planner = context.split.planner.quiet(createSplitMetrics(silentMeter));
   const pool = { ...plan.pool, policy: explainingPolicy(plan.pool.policy) };
-  const chosen = choosePair(quiet, { ...plan, pool }, noneTried);
+  const chosen = planner.choose({ ...plan, pool }, noneTried);
   const { reason } = chosen;
   if (!chosen.protocol) return { reason, pair: null, thresholdTokens: null };
   const { protocol, prefill, decode, thresholdTokens } = chosen;

@@ -1,5 +1,5 @@
+import { servesAlone } from "@espalier/routing";
 import type { EngineRecord, Target } from "@espalier/workers";
-import { servesAlone } from "../disaggregation/pair-roles.ts";
 
 /** A target of the pool that is no candidate, and why. */
 export interface LeftOut {

@@ -1,20 +1,21 @@
 import type { EspalierError, SpanAttributes } from "@espalier/common";
 import type { Usage } from "@espalier/openai";
-import type { ExchangeOutcome } from "@espalier/proxy";
 import type { Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
 import type { FastifyRequest } from "fastify";
-import { outcomeStatus } from "../data-plane/outcome-status.ts";
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../data-plane/router-context.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
+import { outcomeStatus, type RelayOutcome } from "../request/relay.ts";
 import { requestAttributes } from "./begin-trace.ts";
 import { RequestTrace } from "./request-trace.ts";
 import { operationOf } from "./span-names.ts";
 
+type Tracing = Pick<RouterContext, "tracer" | "clock">;
+
 /** How a request ended that was planned. */
 export interface TracedEnd {
-  readonly outcome: ExchangeOutcome;
+  readonly outcome: RelayOutcome;
   /** What the client got instead of an answer. */
   readonly error: EspalierError | undefined;
   readonly selection: Selection<Target> | undefined;
@@ -25,14 +26,14 @@ export interface TracedEnd {
 }
 
 /** Ends the trace of a request. One that was not recorded and has failed is kept, as far as its end tells. */
-export function endTrace(context: RouterContext, plan: PlannedRequest, end: TracedEnd): void {
+export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd): void {
   const errorType = errorTypeOf(end);
   const trace = plan.trace ?? (errorType === undefined ? undefined : keepPlanned(context, plan));
   trace?.end(endAttributes(plan, end), errorType);
 }
 
 /** The same for a request that was refused before it was planned. */
-export function endRefused(context: RouterContext, request: FastifyRequest, { kind, code }: EspalierError): void {
+export function endRefused(context: Tracing, request: FastifyRequest, { kind, code }: EspalierError): void {
   if (!context.tracer.isOn) return;
   const errorType = kind.status >= 500 ? code : undefined;
   const trace = request.trace ?? (errorType === undefined ? undefined : keepRefused(context, request));
@@ -64,7 +65,7 @@ function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanA
   };
 }
 
-function keepPlanned({ tracer, clock }: RouterContext, plan: PlannedRequest): RequestTrace | undefined {
+function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestTrace | undefined {
   const told = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
   // The caller has decided that it is not recorded.
   if (plan.headers.includes(told)) return undefined;
@@ -83,7 +84,7 @@ function keepPlanned({ tracer, clock }: RouterContext, plan: PlannedRequest): Re
   return span && new RequestTrace(span, clock, plan.acceptedMs);
 }
 
-function keepRefused({ tracer, clock }: RouterContext, request: FastifyRequest): RequestTrace | undefined {
+function keepRefused({ tracer, clock }: Tracing, request: FastifyRequest): RequestTrace | undefined {
   if (callerTraceparent(request.headers.traceparent) !== undefined) return undefined;
   const startMs = clock.nowMs();
   const name = operationOf(request.routeOptions.config.endpointId);

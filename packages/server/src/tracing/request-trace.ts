@@ -1,7 +1,7 @@
 import type { Clock, Span, SpanAttributes } from "@espalier/common";
-import type { AttemptFailure } from "@espalier/proxy";
 import type { Selection } from "@espalier/routing";
 import type { Target } from "@espalier/workers";
+import type { AttemptFailure } from "../request/relay.ts";
 
 /** What is told of an engine that is asked. */
 export interface TracedCall {

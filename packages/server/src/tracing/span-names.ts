@@ -1,4 +1,4 @@
-import type { PlannedRequest } from "../data-plane/planned-request.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 
 /**
  * What the OpenTelemetry conventions for generative AI call the operation of an endpoint; where they have no name for it,

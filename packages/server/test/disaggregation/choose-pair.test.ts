@@ -1,8 +1,7 @@
 import { kvTransferProtocols } from "@espalier/common";
+import { servesAlone, takesSide } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
-import { choosePair } from "../../src/disaggregation/choose-pair.ts";
-import { servesAlone, takesSide } from "../../src/disaggregation/pair-roles.ts";
-import { chatBody, splitRig } from "./split-rig.ts";
+import { chatBody, choosePair, splitRig } from "./split-rig.ts";
 
 const untried = { any: new Set<string>(), prefill: new Set<string>() };
 const pair = { p: ["prefill", "nixl"], d: ["decode", "nixl"] } as const;

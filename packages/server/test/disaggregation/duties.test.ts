@@ -1,9 +1,7 @@
 /** Engines of role both keep to one side, where that is applied; what would be left without anybody is served all the same. */
 import { dutySettleMs } from "@espalier/disaggregation";
 import { expect, test } from "vitest";
-import { choosePair } from "../../src/disaggregation/choose-pair.ts";
-import { noteServed } from "../../src/disaggregation/note-served.ts";
-import { type SplitRig, splitRig } from "./split-rig.ts";
+import { choosePair, type SplitRig, splitRig } from "./split-rig.ts";
 
 const untried = { any: new Set<string>(), prefill: new Set<string>() };
 const names = ["a", "b", "c", "d"];
@@ -17,7 +15,7 @@ async function busyRig(
   engines: Parameters<typeof splitRig>[0]["engines"] = four,
 ) {
   const rig = await splitRig({ engines, options });
-  const { balance } = rig.context.split.rolesOf(rig.plan().pool);
+  const { balance } = rig.context.split.planner.rolesOf(rig.plan().pool);
   balance.observe({ uncachedTokens: 0, outputTokens: 200 * (1 - share), prefillMs: 100 * share });
   choosePair(rig.context, rig.plan(), untried);
   // A second more, for engines are looked at once in that.
@@ -40,7 +38,7 @@ function chosen(rig: SplitRig, promptTokens: number, tried = untried) {
       sides.decode.add(choice.decode.target.key);
       continue;
     }
-    const accepts = rig.context.split.alonePredicate(rig.plan().pool, rig.plan().targets, tried.any);
+    const accepts = rig.context.split.planner.alonePredicate(rig.plan().pool, rig.plan().targets, tried.any);
     const { tried: keys } = { tried: tried.any };
     const { pool, targets } = rig.plan();
     const whole =
@@ -107,9 +105,10 @@ test("answered requests are weighed by what engines took for them", async () => 
   const { split, selector } = rig.context;
   const { pool, targets } = rig.plan();
   const selection = selector.select(pool, targets, rig.plan(), { tried: new Set() });
-  noteServed(split, rig.plan(), { isAnswered: true, selection, outputTokens: 400, writingMs: 10_000 });
+  const served = { promptTokens: 8_000, uncachedTokens: 8_000, outputTokens: 400, writingMs: 10_000 };
+  split.planner.served(rig.plan(), selection?.target, served);
   // 8,000 tokens at the usual rate; of the engine's memory nothing is known.
-  expect(split.rolesOf(pool).balance.work()).toEqual({ prefillMs: 800, decodeMs: 200 });
+  expect(split.planner.rolesOf(pool).balance.work()).toEqual({ prefillMs: 800, decodeMs: 200 });
   expect(rig.meter.value("espalier_disaggregation_advised_prefill_ratio", "m")).toBeCloseTo(0.8, 9);
   expect(rig.meter.value("espalier_disaggregation_advised_prefill_engines", "m")).toBe(3);
 });

@@ -5,17 +5,30 @@ import {
   type KvTransferProtocol,
   type Meter,
   silentLogger,
+  silentMeter,
 } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
 import { editBody, endpoints, readRequestView } from "@espalier/openai";
 import { createPolicy } from "@espalier/policies";
 import type { SideOutcome, SideRequest } from "@espalier/proxy";
-import { createTargetSelector, type PrefixKnowledge, type PromptBlocks } from "@espalier/routing";
+import {
+  createRetryBudget,
+  createRetryMeters,
+  createTargetSelector,
+  type FailureKind,
+  PairRun,
+  type PrefixKnowledge,
+  type PromptBlocks,
+  Retries,
+  type Selection,
+  type TriedTargets,
+} from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter } from "@espalier/testing";
-import type { PlannedRequest } from "../../src/data-plane/planned-request.ts";
+import type { Target } from "@espalier/workers";
 import type { RouterContext } from "../../src/data-plane/router-context.ts";
 import { createSplitParts } from "../../src/disaggregation/split-parts.ts";
-import type { SplitStep } from "../../src/disaggregation/split-run.ts";
+import { HttpPair } from "../../src/request/http-pair.ts";
+import { type PlannedRequest, SplitSource } from "../../src/request/planned-request.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 
 /** A prefill leg that a test settles. */
@@ -77,6 +90,7 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
     ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, quietSelector: selector },
     split: createSplitParts({
       ...{ config: { disaggregation: limits }, clock, http: fleet.http, fleet: fleet.fleet, meter: meter as Meter },
+      ...{ selector, quietSelector: selector },
     }),
     proxy: { sendBeside: (request: SideRequest) => sendBeside(legs, request) },
   } as unknown as RouterContext;
@@ -123,7 +137,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
     ...{ targets: fleet.fleet.pool("m"), onlyEngine: undefined },
     features: { promptTokens: 8_000, expectedOutputTokens: 50, sessionKey: undefined, prefixKey: undefined },
     ...{ prompt, stripUsage: false, storesResponse: false, acceptedMs: 0 },
-    split: { view, edit: (set) => editBody(bytes, view, { set }) },
+    split: new SplitSource(view, (set) => editBody(bytes, view, { set })),
   };
 }
 
@@ -147,6 +161,84 @@ function stubKnowledge(matched: Readonly<Record<string, number>>, placements: st
     forget() {},
     forgetPlacements() {},
   };
+}
+
+export const choosePair = ({ split }: RouterContext, plan: PlannedRequest, tried: TriedTargets) =>
+  split.planner.choose(plan, tried);
+
+/** The next attempt, with what its engine is told; `leg` is undefined for the client's own request. */
+export interface SplitStep {
+  readonly selection: Selection<Target>;
+  readonly leg: ReturnType<HttpPair["of"]> | undefined;
+}
+
+/** A request that two engines may serve, over the rig's engines; `next` is a promise where it has to wait. */
+export class SplitRun {
+  readonly #run: PairRun<Target>;
+  readonly #pair: HttpPair;
+  #withdraw: () => void = () => {};
+  #resumed: (isOver: boolean) => void = () => {};
+  #status = 0;
+
+  constructor(context: RouterContext, plan: PlannedRequest) {
+    const { clock, split, prefix } = context;
+    const retries = new Retries(createRetryBudget(clock), createRetryMeters(silentMeter));
+    const pair = new HttpPair(context, plan, retries, (thrown) => {
+      throw thrown;
+    });
+    this.#pair = pair;
+    this.#run = new PairRun({
+      ...{ clock, knowledge: prefix.knowledge, planner: split.planner, request: plan, retries },
+      carrier: {
+        isStream: plan.split?.view.stream ?? false,
+        prepare: (chosen, ready) => pair.prepare(chosen, ready),
+        prefill: (dispatch, keeps, settled) => pair.prefill(dispatch, keeps, settled),
+        handOver: (answer) => pair.handOver(answer),
+        withdraw: () => this.#withdraw(),
+        resume: () => this.#resumed(false),
+      },
+    });
+  }
+
+  get prefillWorker(): string | undefined {
+    return this.#run.prefill?.target.engine.id;
+  }
+
+  next(tried: ReadonlySet<string>): SplitStep | undefined | Promise<SplitStep | undefined> {
+    const next = this.#run.next(tried);
+    if (next !== "later") {
+      return (
+        next && { ...next, leg: next.leg === "whole" ? undefined : this.#pair.of(next.leg, next.selection.target) }
+      );
+    }
+    return new Promise<boolean>((resolve) => {
+      this.#resumed = resolve;
+    }).then((isOver) => (isOver ? undefined : this.next(tried)));
+  }
+
+  started(withdraw: () => void): void {
+    this.#withdraw = withdraw;
+    this.#run.started();
+  }
+
+  failed(kind: FailureKind): void {
+    this.#run.failed(kind);
+  }
+
+  judge(status: number, head: Buffer, ended: boolean): "pass" | "decline" | "more" {
+    this.#status = status;
+    return this.#run.judge(status, head, ended);
+  }
+
+  firstByte(): void {
+    this.#run.answering(this.#status);
+    this.#run.firstByte();
+  }
+
+  finish(end: Parameters<PairRun<Target>["finish"]>[0]): void {
+    this.#run.finish(end);
+    this.#resumed(true);
+  }
 }
 
 /** What the decode engine, or the one that answers alone, is sent. */

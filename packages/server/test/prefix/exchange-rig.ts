@@ -3,24 +3,28 @@ import { PassThrough } from "node:stream";
 import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/common";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import type { AttemptFailure, ExchangeOutcome, FailureKind, Upstream } from "@espalier/proxy";
 import {
   createCacheMeters,
   createLocalPlacements,
   createPrefixKnowledge,
   createRecentPrompts,
+  createRetryBudget,
+  createRetryMeters,
   createTargetSelector,
+  type FailureKind,
   type FeedStanding,
   maxKnownTargets,
   PoolWork,
   type PromptBlocks,
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
-import { InferenceExchange } from "../../src/data-plane/inference-exchange.ts";
-import type { PlannedRequest } from "../../src/data-plane/planned-request.ts";
 import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import type { RouterContext } from "../../src/data-plane/router-context.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
+import type { PlannedRequest } from "../../src/request/planned-request.ts";
+import type { AttemptFailure, Engine, RelayOutcome } from "../../src/request/relay.ts";
+import { createRelayMetrics } from "../../src/request/relay-metrics.ts";
+import { RequestRun } from "../../src/request/request-run.ts";
 import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
@@ -29,14 +33,79 @@ export const prompt = promptOf(tokensOf("a", 100));
 /** How long a guess is believed where no events come. */
 export const ttlMs = 600_000;
 
+/** An engine that a request goes to. */
+export interface Upstream extends Engine {
+  /** Of the target, by its host's name. */
+  readonly key: string;
+}
+
+/** A run whose hooks a test calls as the relay does. */
+export class DrivenRun extends RequestRun {
+  /** What it was answered with. */
+  #error: EspalierError | undefined;
+  #proceeded: () => void = () => {};
+
+  constructor(context: RouterContext, plan: PlannedRequest) {
+    const answerError = (error: EspalierError): void => {
+      this.#error = error;
+    };
+    super(context, plan, new PassThrough() as unknown as ServerResponse, answerError);
+  }
+
+  get copies(): DrivenRun["retries"] {
+    return this.retries;
+  }
+
+  next(): Upstream | undefined | Promise<Upstream | undefined> {
+    const chosen = this.choose();
+    if (chosen !== "later") return chosen && { ...chosen, key: new URL(chosen.url).hostname };
+    return new Promise<void>((resolve) => {
+      this.#proceeded = resolve;
+    }).then(() => this.next());
+  }
+
+  responseStarted(_: Upstream, status: number, headers: readonly string[] = []): void {
+    this.answerStarted(status, headers);
+  }
+
+  finish(outcome: RelayOutcome): EspalierError | undefined {
+    this.settled(outcome);
+    return this.#error;
+  }
+
+  override attemptStarted(): void {
+    super.attemptStarted();
+  }
+
+  override attemptFailed(failure: AttemptFailure): void {
+    super.attemptFailed(failure);
+  }
+
+  override bodyFilter(status: number, contentType: string): ReturnType<RequestRun["bodyFilter"]> {
+    return super.bodyFilter(status, contentType);
+  }
+
+  override responseHeaders(): readonly string[] {
+    return super.responseHeaders();
+  }
+
+  override firstByte(): void {
+    super.firstByte();
+  }
+
+  protected override proceed(): void {
+    this.#proceeded();
+  }
+}
+
 export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
   readonly index: PrefixIndex;
   readonly time: VirtualTime;
   readonly meter: SeriesMeter;
   /** What is learned of both engines. */
   readonly work: PoolWork;
-  /** One request, as the proxy has it. */
-  exchange(changes?: Partial<PlannedRequest>): InferenceExchange;
+  /** One request, as the relay has it. */
+  exchange(changes?: Partial<PlannedRequest>): DrivenRun;
   /** Tokens of the prompt that a target is thought to hold. */
   held(key: string, of?: PromptBlocks): number;
 }
@@ -84,6 +153,12 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     drain: { started: false },
     decisions: { isWatched: false },
+    relay: {
+      ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
+      relayMetrics: createRelayMetrics(meter),
+      retryMeters: createRetryMeters(meter),
+      retryBudget: createRetryBudget(clock),
+    },
   } as unknown as RouterContext;
   const plan: PlannedRequest = {
     ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], ownHeaders: [], body: [] },
@@ -100,8 +175,7 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
   };
   return {
     ...{ index, time, meter, work, target: scripted.target, engine: scripted.engine },
-    exchange: (changes = {}) =>
-      new InferenceExchange(context, { ...plan, ...changes }, new PassThrough() as unknown as ServerResponse),
+    exchange: (changes = {}) => new DrivenRun(context, { ...plan, ...changes }),
     held(key, of = prompt) {
       const candidates = createCandidateSet();
       const at = candidates.add(key, 0);
@@ -113,10 +187,10 @@ export async function exchangeRig({ standing = "none", loadAdapter }: ExchangeRi
 }
 
 /** Begins an attempt; the key of its target is `key`. */
-export function begin(exchange: InferenceExchange): Upstream {
+export function begin(exchange: DrivenRun): Upstream {
   const upstream = exchange.next();
   if (!upstream || upstream instanceof Promise) throw new Error("no engine was chosen at once");
-  exchange.attemptStarted(upstream, 0, () => {});
+  exchange.attemptStarted();
   return upstream;
 }
 
@@ -126,19 +200,15 @@ export interface Failed {
   readonly beforeFirstByte?: boolean;
 }
 
-/** Has an attempt fail as the proxy tells it. */
-export function fail(exchange: InferenceExchange, upstream: Upstream, failed: Failed = {}): void {
+/** Has an attempt fail as the relay tells it. */
+export function fail(exchange: DrivenRun, _: Upstream, failed: Failed = {}): void {
   const { kind = "reset", beforeFirstByte = true, ...rest } = failed;
-  const failure: AttemptFailure = {
-    ...{ upstream, kind, beforeFirstByte, ...rest },
-    error: new EspalierError("upstream_reset"),
-  };
-  exchange.attemptFailed(upstream, failure);
+  exchange.attemptFailed({ kind, beforeFirstByte, ...rest, error: new EspalierError("upstream_reset") });
 }
 
 /** Has the client get an engine's answer to its end; `cached` tokens are reported where a number is given. */
 export function answer(
-  exchange: InferenceExchange,
+  exchange: DrivenRun,
   upstream: Upstream,
   { status = 200, cached }: { readonly status?: number; readonly cached?: number } = {},
 ): void {
@@ -152,8 +222,7 @@ export function answer(
   exchange.finish({ kind: "completed", status, bytes: 10 });
 }
 
-export const failedOutcome: ExchangeOutcome = {
+export const failedOutcome: RelayOutcome = {
   kind: "failed",
   error: new EspalierError("no_engine_available"),
-  failures: [],
 };

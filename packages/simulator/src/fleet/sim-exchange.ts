@@ -35,6 +35,8 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   /** Another engine computes the prompt, or has computed it, for the one that answers. */
   #leg: SimPrefillLeg | undefined;
   #firstTokenMs = Number.NaN;
+  /** Whether an engine failed it. */
+  #isSpill = false;
   #isOver = false;
 
   constructor(router: SimRouter, request: SimRequest, ended: (outcome: FrontOutcome) => void) {
@@ -66,7 +68,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     this.#launch(this.#lifecycle.next());
   }
 
-  refused({ message }: EspalierError): void {
+  shed({ message }: EspalierError): void {
     this.#finish(Number.NaN, message);
   }
 
@@ -75,8 +77,13 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   }
 
   prefill(dispatch: Dispatch<SimTarget>, _: boolean, settled: (outcome: PrefillOutcome) => void): SimPrefillLeg {
-    const legOf = { request: this.#request, dispatch, arrivedWallMs: this.#arrivedWallMs, settled };
-    this.#leg = new SimPrefillLeg(this.#router, legOf);
+    this.#leg = new SimPrefillLeg(this.#router, {
+      ...{ request: this.#request, dispatch, arrivedWallMs: this.#arrivedWallMs },
+      settled: (outcome) => {
+        if (!outcome.isDone) this.#isSpill = true;
+        settled(outcome);
+      },
+    });
     return this.#leg;
   }
 
@@ -116,7 +123,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   lost(): void {
     this.#soon(() => {
       this.#current?.dispatch.target.failed();
-      this.#failed("reset", "the engine went away");
+      this.#failed("reset");
     });
   }
 
@@ -152,18 +159,19 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       if (this.#isOver || target.model.submit(this.#request, this, wanted)) return;
       this.#soon(() => {
         target.failed();
-        this.#failed("connect", "the engine went away");
+        this.#failed("connect");
       });
     });
   }
 
-  #failed(kind: FailureKind, message: string): void {
+  #failed(kind: FailureKind): void {
     const hasBegun = !Number.isNaN(this.#firstTokenMs);
+    this.#isSpill = true;
     if (kind === "reset") this.#lifecycle.retries.broke();
     this.#lifecycle.failed(kind, hasBegun);
     const next = hasBegun ? undefined : this.#lifecycle.retries.after(kind, false, () => this.#lifecycle.next());
     if (next !== undefined) this.#launch(next);
-    else this.#finish(Number.NaN, message);
+    else this.#finish(Number.NaN, hasBegun ? "the engine went away" : "no engine is available");
   }
 
   /** What an engine says takes its time to the router. */
@@ -193,7 +201,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   #finish(cachedTokens: number, error: string | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { prefill, selection, attempts } = this.#lifecycle;
+    const { prefill, selection } = this.#lifecycle;
     const prefillEngine = prefill?.target.model.number;
     const predictedTokens = (prefill ?? selection)?.matchedTokens ?? 0;
     this.#lifecycle.finish({
@@ -212,7 +220,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       engine: error === undefined ? (selection?.target.model.number ?? -1) : -1,
       ...(prefillEngine !== undefined && { prefillEngine }),
       predictedTokens,
-      isSpill: attempts > 1,
+      isSpill: this.#isSpill,
     });
   }
 }

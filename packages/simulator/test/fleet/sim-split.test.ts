@@ -67,16 +67,16 @@ test("a prefill engine that goes away, before and while it computes, leaves the 
   }
 });
 
-test("a decode engine that goes away while it fetches leaves the request to one engine, and the blocks are let go", async () => {
+test("a decode engine that goes away while it fetches: the other one fetches the same, and then the blocks are let go", async () => {
   const rig = await createRouterRig({ roles, split: fixed });
   rig.send({ index: 0, promptTokens });
   rig.time.advance(3 * hopDelayMs + prefillMs + 10);
   const decode = rig.engines.find((engine) => engine.stats().importing > 0)!;
   decode.kill();
   rig.time.advance(hopDelayMs + 1);
-  expect(pinned(rig)).toEqual([0, 0, 0]);
+  expect(pinned(rig)).toEqual([1, 0, 0]);
   rig.time.advance(5 * second);
-  expect(rig.outcomes).toEqual([expect.objectContaining({ error: undefined })]);
+  expect(rig.outcomes).toEqual([expect.objectContaining({ error: undefined, prefillEngine: 0, isSpill: true })]);
   expect(rig.outcomes[0]!.engine).not.toBe(decode.number);
   expect([rig.load(), held(rig)]).toEqual([idleLoad, [0, 0, 0]]);
 });
@@ -118,11 +118,11 @@ test("what transfers take is learned, and the threshold follows the answers that
     rig.send({ index, promptTokens: 160, outputTokens: 1_000 });
     rig.time.advance(100);
   }
-  const believedMs = rig.router.split!.cost.ms(promptTokens);
+  const believedMs = rig.router.split!.rolesOf(rig.router.pool).cost.ms(promptTokens);
   rig.send({ index: 9, promptTokens });
   rig.time.advance(20 * second);
   expect(rig.outcomes.filter(({ prefillEngine }) => prefillEngine === 0)).toHaveLength(1);
-  expect(rig.router.split!.cost.ms(promptTokens)).toBeGreaterThan(believedMs);
+  expect(rig.router.split!.rolesOf(rig.router.pool).cost.ms(promptTokens)).toBeGreaterThan(believedMs);
 });
 
 test("the time of a token on a link: 327,680 bytes at 40 GB/s", () => {

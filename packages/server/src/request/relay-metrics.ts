@@ -1,29 +1,21 @@
 import type { CounterSeries, Meter } from "@espalier/common";
-import type { FailureKind } from "./failure.ts";
+import type { FailureKind } from "@espalier/routing";
 
-/** The proxy's counters, looked up once. */
-export interface ProxyMetrics {
+/** What becomes of attempts at engines and of their clients. Looked up once. */
+export interface RelayMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;
   readonly abandoned: CounterSeries;
-  readonly freeRetries: CounterSeries;
-  readonly chargedRetries: CounterSeries;
-  readonly budgetExhausted: CounterSeries;
   readonly clientAborts: CounterSeries;
   readonly cutResponses: CounterSeries;
   readonly responseBytes: CounterSeries;
 }
 
-export function createProxyMetrics(meter: Meter): ProxyMetrics {
+export function createRelayMetrics(meter: Meter): RelayMetrics {
   const attempts = meter.counter({
     name: "espalier_proxy_attempts_total",
     help: "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",
     labels: ["outcome"],
-  });
-  const retries = meter.counter({
-    name: "espalier_proxy_retries_total",
-    help: "Requests sent to another engine, by whether the retry budget was charged.",
-    labels: ["budget"],
   });
   const plain = (name: string, help: string): CounterSeries => meter.counter({ name, help }).series();
   return {
@@ -39,9 +31,6 @@ export function createProxyMetrics(meter: Meter): ProxyMetrics {
       declined: attempts.series("declined"),
       withdrawn: attempts.series("withdrawn"),
     },
-    freeRetries: retries.series("free"),
-    chargedRetries: retries.series("charged"),
-    budgetExhausted: plain("espalier_proxy_retry_budget_exhausted_total", "Retries that the budget refused."),
     clientAborts: plain("espalier_proxy_client_aborts_total", "Requests whose client went away before the end."),
     cutResponses: plain("espalier_proxy_cut_responses_total", "Responses that failed after their first byte."),
     responseBytes: plain("espalier_proxy_response_bytes_total", "Bytes of body written to clients."),

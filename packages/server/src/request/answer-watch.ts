@@ -1,5 +1,5 @@
 import { createJsonUsageReader, createSseUsageFilter, readResponseId, type Usage } from "@espalier/openai";
-import type { BodyFilter } from "@espalier/proxy";
+import type { BodyFilter } from "./response-sink.ts";
 
 /** What is read from an answer on its way to the client. */
 export interface AnswerWatch extends BodyFilter {

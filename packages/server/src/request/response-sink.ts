@@ -1,10 +1,18 @@
 import type { ServerResponse } from "node:http";
-import type { BodyFilter } from "./exchange.ts";
 
 const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
-/** The client's side of one exchange. */
+/** Sees every chunk of a body on its way to the client; may hold back, remove or replace bytes. */
+export interface BodyFilter {
+  /** Whether the body may come out in another length than it went in; if not, `content-length` is passed on. */
+  readonly changesLength: boolean;
+  push(chunk: Buffer): Buffer | readonly Buffer[] | undefined;
+  /** The engine's body is complete: what was held back. Not called for a body that was cut. */
+  end(): Buffer | undefined;
+}
+
+/** The client's side of one request. */
 export class ResponseSink {
   readonly #response: ServerResponse;
   #filter: BodyFilter | undefined;

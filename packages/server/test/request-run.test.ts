@@ -1,16 +1,16 @@
 /** What one request does to its engines' load and circuit breakers, and what it has for the proxy; see `exchange-placement` for placements. */
 import { EspalierError } from "@espalier/common";
-import type { Upstream } from "@espalier/proxy";
 import { describe, expect, test } from "vitest";
-import type { InferenceExchange } from "../src/data-plane/inference-exchange.ts";
 import {
   answer,
   begin,
+  type DrivenRun,
   type ExchangeRig,
   exchangeRig,
   type Failed,
   fail,
   failedOutcome,
+  type Upstream,
 } from "./prefix/exchange-rig.ts";
 
 /** As many failures in a row open a breaker. */
@@ -20,12 +20,12 @@ const inFlight = (rig: ExchangeRig): number[] => ["a", "b"].map((key) => rig.tar
 const only = (rig: ExchangeRig, key: string) => ({ targets: [rig.target(key)] });
 
 /** One request to engine `a` that comes to this. */
-function run(rig: ExchangeRig, end: (exchange: InferenceExchange, upstream: Upstream) => void): void {
+function run(rig: ExchangeRig, end: (exchange: DrivenRun, upstream: Upstream) => void): void {
   const exchange = rig.exchange(only(rig, "a"));
   end(exchange, begin(exchange));
 }
 
-const failOnce = (exchange: InferenceExchange, upstream: Upstream, failed: Failed = {}): void => {
+const failOnce = (exchange: DrivenRun, upstream: Upstream, failed: Failed = {}): void => {
   fail(exchange, upstream, failed);
   exchange.finish(failedOutcome);
 };
@@ -36,7 +36,7 @@ describe("what the proxy is told", () => {
     const exchange = rig.exchange({ acceptedMs: rig.time.clock.nowMs() });
     const first = exchange.next() as Upstream;
     rig.time.advance(3);
-    exchange.attemptStarted(first, 0, () => {});
+    exchange.attemptStarted();
     expect(first.headers).toEqual(["authorization", "Bearer engines"]);
     expect(first.url).toBe(`http://${first.key}:8000`);
     rig.time.advance(50);
@@ -47,12 +47,6 @@ describe("what the proxy is told", () => {
     const expected = [second.key, "cache_aware", "2", "3.000"];
     expect(names.map((name) => headerOf(said, `x-espalier-${name}`))).toEqual(expected);
     expect(headerOf(said, "x-request-id")).toBe("r-1");
-  });
-
-  test("until when the answer must be there, where the plan says so", async () => {
-    const rig = await exchangeRig();
-    expect(rig.exchange({ answerDueMs: 1_234 }).deadlineMs).toBe(1_234);
-    expect(rig.exchange().deadlineMs).toBe(Number.POSITIVE_INFINITY);
   });
 
   test("an engine is asked once: with all tried nobody is left", async () => {
@@ -80,7 +74,7 @@ describe("what the proxy is told", () => {
 describe("load is charged when an engine is chosen, and given back exactly once", () => {
   const usage = 'data: {"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}}\n\n';
   /** Two tokens, and what ends such a stream. */
-  const stream = (exchange: InferenceExchange, upstream: Upstream): (() => void) => {
+  const stream = (exchange: DrivenRun, upstream: Upstream): (() => void) => {
     const filter = exchange.bodyFilter(200, "text/event-stream");
     exchange.responseStarted(upstream, 200);
     exchange.firstByte();
@@ -106,7 +100,7 @@ describe("load is charged when an engine is chosen, and given back exactly once"
   });
 
   const cut = { kind: "cut", error: new EspalierError("upstream_cut_short") } as const;
-  const ends: Record<string, (exchange: InferenceExchange, upstream: Upstream) => void> = {
+  const ends: Record<string, (exchange: DrivenRun, upstream: Upstream) => void> = {
     "a whole answer": (exchange, upstream) => answer(exchange, upstream),
     "a refusal": (exchange, upstream) => answer(exchange, upstream, { status: 429 }),
     "a failure before headers": failOnce,
@@ -249,7 +243,7 @@ describe("the circuit breaker hears what is the engine's doing", () => {
 describe("errors", () => {
   test("a failure is what the proxy says it is, and other ends leave nothing to answer with", async () => {
     const rig = await exchangeRig();
-    const codeOf = (outcome: Parameters<InferenceExchange["finish"]>[0]) => rig.exchange().finish(outcome)?.code;
+    const codeOf = (outcome: Parameters<DrivenRun["finish"]>[0]) => rig.exchange().finish(outcome)?.code;
     expect(codeOf(failedOutcome)).toBe("no_engine_available");
     expect(codeOf({ kind: "client_closed" })).toBeUndefined();
     expect(codeOf({ kind: "cut", error: new EspalierError("upstream_cut_short") })).toBeUndefined();

@@ -2,29 +2,28 @@ import { asEspalierError, type EspalierError } from "@espalier/common";
 import { withoutTransferHeaders } from "@espalier/disaggregation";
 import type { ApiFamily } from "@espalier/openai";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { forwardAdmitted } from "../admission/forward-admitted.ts";
+import { letGoOfBody } from "../data-plane/body-room.ts";
+import { replyWithError } from "../data-plane/error-reply.ts";
+import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
+import type { RouterContext } from "../data-plane/router-context.ts";
 import { endRefused } from "../tracing/end-trace.ts";
-import { letGoOfBody } from "./body-room.ts";
-import { replyWithError } from "./error-reply.ts";
-import { InferenceExchange } from "./inference-exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import { callerTraceparent, readTraceparent } from "./request-ids.ts";
-import type { RouterContext } from "./router-context.ts";
+import { RequestRun } from "./request-run.ts";
 
 /** Text is about four bytes a token in English for the tokenizers of current models. */
 export const bytesPerToken = 4;
 
 /**
  * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. From here on
- * the response is written by the proxy, not by fastify.
+ * fastify does not write the response.
  */
-export async function answer(
+export function answer(
   context: RouterContext,
   request: FastifyRequest,
   reply: FastifyReply,
   family: ApiFamily,
   plan: () => PlannedRequest | Promise<PlannedRequest>,
-): Promise<void> {
+): void {
   reply.hijack();
   const response = reply.raw;
   request.trace?.accepted();
@@ -32,19 +31,23 @@ export async function answer(
     request.trace?.end({ "espalier.outcome": "client_closed" }, undefined);
     return;
   }
-  let error: EspalierError | undefined;
-  try {
-    const planning = plan();
-    const planned = planning instanceof Promise ? await planning : planning;
-    const exchange = new InferenceExchange(context, planned, response);
-    error = exchange.finish(await forwardAdmitted(context, planned, exchange));
-  } catch (thrown) {
-    error = asEspalierError(thrown);
+  const answerError = (error: EspalierError): void =>
+    replyWithError(response, family, error, request.id, closing(context));
+  const run = (planned: PlannedRequest): void => new RequestRun(context, planned, response, answerError).start();
+  const refuse = (thrown: unknown): void => {
+    const error = asEspalierError(thrown);
     if (error.code === "internal_error")
       context.logger.error("request failed", { requestId: request.id, error: thrown });
     countRefusal(context, request, error);
+    answerError(error);
+  };
+  try {
+    const planning = plan();
+    if (planning instanceof Promise) planning.then(run).catch(refuse);
+    else run(planning);
+  } catch (thrown) {
+    refuse(thrown);
   }
-  if (error) replyWithError(response, family, error, request.id, closing(context));
 }
 
 /** During a drain clients are asked to take their next request to another router. */

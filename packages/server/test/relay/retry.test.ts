@@ -1,8 +1,9 @@
 import { type AddressInfo, createServer } from "node:net";
-import { createVirtualTime, waitFor } from "@espalier/testing";
+import { EspalierError } from "@espalier/common";
+import { createVirtualTime, type Engine, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { closed, deadUrl, type Engine, httpEngine, namedEngine, rawEngine } from "./engines.ts";
-import { createRig, postHead, rawClient, send } from "./rig.ts";
+import { closed, deadUrl, httpEngine, namedEngine, rawEngine } from "./engines.ts";
+import { createRig, postHead, type Rig, rawClient, send } from "./rig.ts";
 
 const statusEngine = (status: number, body = "no") =>
   httpEngine(({ response }) => response.writeHead(status, { "retry-after": "7" }).end(body));
@@ -45,22 +46,6 @@ test("each engine that cannot be reached is tried once, whatever the budget, and
     "d reset",
   ]);
   expect(await rig.outcome()).toMatchObject({ kind: "failed", failures: rig.failures });
-});
-
-test("an engine that was tried is not tried again, even when it is named again", async () => {
-  const url = await deadUrl();
-  const asked: number[] = [];
-  const rig = await createRig({
-    engines: [],
-    exchange: () => ({
-      next: (tried) => {
-        asked.push(tried.length);
-        return { key: "same", url, headers: [] };
-      },
-    }),
-  });
-  expect(await send(rig.port)).toMatchObject({ status: 502 });
-  expect(asked).toEqual([0, 1]);
 });
 
 test("no engine at all is no_engine_available", async () => {
@@ -387,4 +372,21 @@ test("a dial that takes too long is a failed connection, and the next engine ans
   expect((await answer).status).toBe(200);
   expect(rig.events[1]).toBe("fail a connect");
   silent.close();
+});
+
+test("a want of this process's own is no engine's failure: no other one is asked, and the client may come again", async () => {
+  const rig = await createRig({
+    engines: ["http://a", "http://b"],
+    attempt: (owner) => {
+      const start = (): boolean => {
+        queueMicrotask(() => owner.refused(new EspalierError("out_of_descriptors")));
+        return true;
+      };
+      return { start, cancel() {}, resume() {} } as unknown as ReturnType<Rig["proxy"]["attempt"]>;
+    },
+  });
+  const answer = await send(rig.port);
+  expect([answer.status, answer.headers["retry-after"]]).toEqual([503, "1"]);
+  expect(JSON.parse(answer.body.toString()).error.code).toBe("out_of_descriptors");
+  expect([rig.events, rig.failures]).toEqual([["start a 0"], []]);
 });

@@ -1,5 +1,4 @@
 import type { Socket } from "node:net";
-import { RequestCopies } from "@espalier/proxy";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { deadUrl, httpEngine, namedEngine, rawEngine } from "./engines.ts";
@@ -121,10 +120,11 @@ test("a connection that the engine closed after its answer is a new one when it 
 
 test("what was sent beside a request counts with it", async () => {
   const { urls, executed } = await breakable(3);
-  const copies = new RequestCopies();
-  const rig = await createRig({ engines: urls.slice(1), exchange: () => ({ copies }) });
-  const beside = { method: "POST", path: "/", headers: [], body: [], requestId: "r", keptBytes: 0, copies };
-  await rig.proxy.sendBeside({ ...beside, upstream: { key: "beside", url: urls[0]!, headers: [] } }).outcome;
+  const { retries } = await createRig({ engines: [] }).then(({ createRetries }) => ({ retries: createRetries() }));
+  const rig = await createRig({ engines: urls.slice(1), exchange: () => ({ retries }) });
+  const beside = { method: "POST", path: "/", headers: [], ownHeaders: [], forwardAuthorization: false, body: [] };
+  const upstream = { url: urls[0]!, headers: [] };
+  await rig.proxy.sendBeside({ ...beside, requestId: "r", keptBytes: 0, resends: retries, upstream }).outcome;
   expect(codeOf((await send(rig.port)).body)).toBe("request_breaks_engines");
   expect(executed).toEqual([1, 1, 0]);
 });

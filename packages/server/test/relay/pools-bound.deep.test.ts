@@ -1,4 +1,4 @@
-import { type IncomingMessage, ServerResponse } from "node:http";
+import { type AttemptOwner, wireBody } from "@espalier/proxy";
 import { expect, test } from "vitest";
 import { closed, deadUrl, rawEngine } from "./engines.ts";
 import { createRig, send } from "./rig.ts";
@@ -12,19 +12,13 @@ test("with one engine more than there may be pools, the one opened first is forg
   let opened = 1;
   const openAnother = async (): Promise<void> => {
     const url = `${dead}/${opened++}`;
-    const response = new ServerResponse({ method: "GET" } as IncomingMessage);
-    const outcome = await rig.proxy.forward({
-      method: "GET",
-      path: "/",
-      headers: [],
-      body: [],
-      requestId: "x",
-      family: "openai",
-      response,
-      next: () => ({ key: url, url, headers: [] }),
-      observer: {},
+    const failed = await new Promise<string>((resolve) => {
+      const owner = { failed: (kind: string) => resolve(kind) } as unknown as AttemptOwner;
+      const upstream = { url, headers: [] };
+      const request = { upstream, method: "GET", path: "/", headers: [], body: wireBody([]), deadlineMs: Infinity };
+      rig.proxy.attempt(owner, { ...request, resends: rig.createRetries() }).start();
     });
-    expect(outcome.kind).toBe("failed");
+    expect(failed).toBe("connect");
   };
   while (opened < maxPools) {
     await Promise.all(Array.from({ length: Math.min(100, maxPools - opened) }, openAnother));

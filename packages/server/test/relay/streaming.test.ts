@@ -2,11 +2,11 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { createServer, type Socket } from "node:net";
 import { createSeededRandom } from "@espalier/common";
-import type { BodyFilter } from "@espalier/proxy";
-import { randomRuns, waitFor } from "@espalier/testing";
+import { type Engine, randomRuns, waitFor } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { closed, type Engine, httpEngine, listen, rawEngine } from "./engines.ts";
+import type { BodyFilter } from "../../src/request/response-sink.ts";
+import { closed, httpEngine, listen, rawEngine } from "./engines.ts";
 import { createRig, postHead, rawClient, send } from "./rig.ts";
 
 const sseHead = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";

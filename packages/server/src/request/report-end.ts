@@ -1,7 +1,7 @@
+import type { RouterContext } from "../data-plane/router-context.ts";
 import { endTrace, type TracedEnd } from "../tracing/end-trace.ts";
-import { outcomeStatus } from "./outcome-status.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import type { RouterContext } from "./router-context.ts";
+import { outcomeStatus } from "./relay.ts";
 
 /** How a request ended, for whoever watches the router. */
 export interface ReportedEnd extends TracedEnd {
@@ -11,8 +11,10 @@ export interface ReportedEnd extends TracedEnd {
   readonly firstByteMs: number;
 }
 
+type Watchers = Pick<RouterContext, "clock" | "metrics" | "logger" | "tracer">;
+
 /** Tells metrics, log and trace of the end of a request that was planned. */
-export function reportOutcome(context: RouterContext, plan: PlannedRequest, end: ReportedEnd): void {
+export function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
   const { clock, metrics } = context;
   const { endpointId, pool, acceptedMs } = plan;
   const { outcome, error, usage, dispatchedMs, firstByteMs } = end;
@@ -31,7 +33,7 @@ export function reportOutcome(context: RouterContext, plan: PlannedRequest, end:
   if (context.tracer.isOn) endTrace(context, plan, end);
 }
 
-function log({ logger }: RouterContext, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
+function log({ logger }: Watchers, { requestId, pool }: PlannedRequest, end: ReportedEnd): void {
   const { outcome, selection, attempts } = end;
   const worker = selection?.target.engine.id;
   const fields = { requestId, model: pool.model, worker, attempts, outcome: outcome.kind };

@@ -2,8 +2,17 @@ import { EspalierError } from "@espalier/common";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { FeedStanding, PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
-import type { InferenceExchange } from "../src/data-plane/inference-exchange.ts";
-import { answer, begin, exchangeRig, type Failed, fail, failedOutcome, prompt, ttlMs } from "./prefix/exchange-rig.ts";
+import {
+  answer,
+  begin,
+  type DrivenRun,
+  exchangeRig,
+  type Failed,
+  fail,
+  failedOutcome,
+  prompt,
+  ttlMs,
+} from "./prefix/exchange-rig.ts";
 import { promptOf, tokensOf } from "./prefix/prompts.ts";
 
 const other = (key: string): string => (key === "a" ? "b" : "a");
@@ -93,7 +102,7 @@ describe("blocks of prompts under way", () => {
     const sum = (): number => active()[0]! + active()[1]!;
     const [failed, answered, gone] = Array.from({ length: 3 }, () =>
       rig.exchange({ pool: poolOf("dynamo", rig.work) }),
-    ) as [InferenceExchange, InferenceExchange, InferenceExchange];
+    ) as [DrivenRun, DrivenRun, DrivenRun];
     const first = begin(failed);
     expect(sum()).toBe(96);
     fail(failed, first);

@@ -1,7 +1,6 @@
 import { createServer as createTlsServer } from "node:https";
-import { createVirtualTime, waitFor } from "@espalier/testing";
+import { certificate, createVirtualTime, privateKey, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { certificate, privateKey } from "./certificate.ts";
 import { closed, httpEngine, listen, namedEngine, rawEngine } from "./engines.ts";
 import { createRig, postHead, rawClient, send } from "./rig.ts";
 
@@ -270,4 +269,17 @@ test("a certificate for another name is a failed connection", async () => {
   const rig = await createRig({ engines: [engine.url], options: { tls } });
   expect(await send(rig.port)).toMatchObject({ status: 502 });
   expect(rig.failures).toMatchObject([{ kind: "connect" }]);
+});
+
+test("a health check gets through to an engine that is full of requests", async () => {
+  const engine = await httpEngine(({ response, path }) => {
+    if (path === "/health") response.end("fine");
+  });
+  const options = { maxConnectionsPerEngine: 1, maxQueuedPerEngine: 0 };
+  const rig = await createRig({ engines: [engine.url], options });
+  rawClient(rig.port, postHead);
+  await waitFor(() => engine.requests.length === 1, { what: "the request" });
+  expect(await rig.proxy.httpClient({ url: `${engine.url}/health`, timeoutMs: 2_000, maxBytes: 100 })).toMatchObject({
+    body: "fine",
+  });
 });

@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import { createSeededRandom, type Random } from "@espalier/common";
-import { waitFor } from "@espalier/testing";
+import { type Engine, waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { closed, deadUrl, type Engine, rawEngine } from "./engines.ts";
+import { closed, deadUrl, rawEngine } from "./engines.ts";
 import { createRig, type Rig, rawClient, send } from "./rig.ts";
 
 const events = Array.from({ length: 20 }, (_, i) => `data: ${i} ${"x".repeat(i * 37)}\n\n`);

@@ -1,10 +1,9 @@
 import type { ServerResponse } from "node:http";
 import { EspalierError } from "@espalier/common";
-import type { Exchange, Upstream } from "@espalier/proxy";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { httpEngine, rawEngine } from "./engines.ts";
-import { createRig, rawClient, send } from "./rig.ts";
+import { createRig, type Exchange, rawClient, send, type Upstream } from "./rig.ts";
 
 interface Later {
   readonly promise: Promise<Upstream | undefined>;
@@ -77,18 +76,6 @@ test.each<readonly [string, (choice: Later, url: string) => void, string]>([
   const outcome = await rig.outcome();
   expect(outcome.kind === "failed" && outcome.error.code).toBe(code);
   expect((await answer).status).toBeGreaterThanOrEqual(429);
-});
-
-test("an engine that failed is not tried again, chosen now or later", async () => {
-  const engine = await httpEngine(({ response }) => response.destroy());
-  let asked = 0;
-  const next = () => {
-    const again = upstream("a", engine.url);
-    return asked++ === 0 ? again : Promise.resolve(again);
-  };
-  const rig = await createRig({ engines: [], exchange: () => ({ next }) });
-  expect((await send(rig.port)).status).toBe(502);
-  expect(rig.events).toEqual(["start a 0", "fail a reset"]);
 });
 
 /** An exchange that judges answers by their text. */

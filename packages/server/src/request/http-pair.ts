@@ -1,0 +1,195 @@
+import type { Span } from "@espalier/common";
+import type { LegEdits, LegEngine, PairLegs } from "@espalier/disaggregation";
+import type { ResendGuard, SideCall, SideOutcome } from "@espalier/proxy";
+import type { ChosenPair, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
+import type { Permit, Target } from "@espalier/workers";
+import { adapterCallsOf } from "../adapters/adapter-calls.ts";
+import type { RouterContext } from "../data-plane/router-context.ts";
+import type { PlannedRequest } from "./planned-request.ts";
+
+/** What a prefill engine answers besides one token: where the blocks of the longest prompts are. */
+const maxAnswerBytes = 1_048_576;
+
+const noEdits: LegEdits = { set: {}, headers: [] };
+
+type PairContext = Pick<RouterContext, "clock" | "random" | "proxy" | "split">;
+
+/** Two engines for one request, over HTTP: what each is told, and the leg whose answer the client does not see. */
+export class HttpPair {
+  readonly #context: PairContext;
+  readonly #plan: PlannedRequest;
+  readonly #resends: ResendGuard;
+  readonly #onDefect: (thrown: unknown) => void;
+  #legs: PairLegs | undefined;
+  #decode: LegEdits = noEdits;
+
+  /** @param onDefect told of what is thrown while nobody waits for a call to return */
+  constructor(context: PairContext, plan: PlannedRequest, resends: ResendGuard, onDefect: (thrown: unknown) => void) {
+    this.#context = context;
+    this.#plan = plan;
+    this.#resends = resends;
+    this.#onDefect = onDefect;
+  }
+
+  /** @param ready told false when the prefill engine does not say what the protocol has to know of it */
+  prepare(pair: ChosenPair<Target>, ready: (isReady: boolean) => void): void {
+    const { protocol, prefill } = pair;
+    if (!protocol.peerQueryUrl) {
+      this.#pairUp(pair, undefined);
+      ready(true);
+      return;
+    }
+    const isKnown = (peerId: string | undefined): void => {
+      if (peerId !== undefined) this.#pairUp(pair, peerId);
+      ready(peerId !== undefined);
+    };
+    const peerId = this.#context.split.peers.idOf(prefill.target, protocol.peerQueryUrl(legEngine(prefill.target)));
+    if (typeof peerId === "string") isKnown(peerId);
+    else Promise.resolve(peerId).then(isKnown).catch(this.#onDefect);
+  }
+
+  /** See `PairCarrier.prefill`. It is charged to the engine's circuit breaker like a request of its own. */
+  prefill(
+    dispatch: Dispatch<Target>,
+    keepsAnswer: boolean,
+    settled: (outcome: PrefillOutcome) => void,
+  ): { cancel(): void } {
+    const { target, selection } = dispatch;
+    const { set, headers } = this.#legs?.prefill ?? noEdits;
+    const { adapter } = this.#plan.features;
+    if (adapter !== undefined) target.adapters.sent(adapter);
+    const workMs = selection.work?.expectedMs ?? 0;
+    const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: false, workMs }) ?? [];
+    return new PrefillLeg(this.#context, {
+      ...{ plan: this.#plan, dispatch, body, headers, resends: this.#resends },
+      keptBytes: keepsAnswer ? maxAnswerBytes : 0,
+      onDefect: this.#onDefect,
+      settled: (outcome) => {
+        if (!outcome.isDone) this.#context.split.peers.forget(target.engine.id);
+        settled(outcome);
+      },
+    });
+  }
+
+  handOver(answer: Buffer | undefined): boolean {
+    const edits = this.#legs?.decode(answer);
+    this.#decode = edits ?? noEdits;
+    return edits !== undefined;
+  }
+
+  /** What the engine of an attempt gets besides what every engine does. */
+  of(
+    leg: Exclude<Leg, "whole">,
+    target: Target,
+  ): { readonly body: readonly Buffer[]; readonly headers: readonly string[] } {
+    const { set, headers } = leg === "probe" ? (this.#legs?.probe ?? noEdits) : this.#decode;
+    // What another engine computes is not computed here.
+    const body = this.#plan.split?.edit(this.#withAdapter(target, set), { isAnswer: true, workMs: 0 }) ?? [];
+    return { body, headers };
+  }
+
+  #pairUp({ protocol, prefill, decode, thresholdTokens }: ChosenPair<Target>, peerId: string | undefined): void {
+    const { view } = this.#plan.split!;
+    const { promptTokens } = this.#plan.features;
+    this.#decode = noEdits;
+    this.#legs = protocol.pair({
+      prefill: legEngine(prefill.target),
+      decode: legEngine(decode.target),
+      endpoint: view.endpoint.id,
+      fields: view.body.fields,
+      random: this.#context.random,
+      peerId,
+      cachedShare: Math.min(1, Math.max(0, 1 - thresholdTokens / Math.max(1, promptTokens))),
+    });
+  }
+
+  /** What an engine has to be told of the LoRA adapter besides what the protocol sets. */
+  #withAdapter({ engine }: Target, set: LegEdits["set"]): LegEdits["set"] {
+    const { adapter } = this.#plan.features;
+    return adapter === undefined ? set : { ...set, ...adapterCallsOf(engine).fields(adapter) };
+  }
+}
+
+function legEngine({ engine, rank }: Target): LegEngine {
+  const transfer = engine.kvTransfer;
+  if (!transfer) throw new TypeError(`engine ${engine.id} hands over no KV blocks`);
+  return { url: engine.url, transfer, rank, rankCount: engine.targets.length };
+}
+
+export interface PrefillRequest {
+  readonly plan: PlannedRequest;
+  readonly dispatch: Dispatch<Target>;
+  readonly body: readonly Buffer[];
+  readonly headers: readonly string[];
+  /** Bytes of the answer that are read; the rest is dropped. */
+  readonly keptBytes: number;
+  readonly resends: ResendGuard;
+  /** Called once, unless it is cancelled. */
+  readonly settled: (outcome: PrefillOutcome) => void;
+  readonly onDefect: (thrown: unknown) => void;
+}
+
+/** One engine that computes a prompt for another one. */
+export class PrefillLeg {
+  readonly #clock: PairContext["clock"];
+  readonly #settled: PrefillRequest["settled"];
+  readonly #call: SideCall;
+  readonly #permit: Permit | undefined;
+  readonly #span: Span | undefined;
+  #isCancelled = false;
+
+  constructor({ clock, proxy }: Pick<PairContext, "clock" | "proxy">, request: PrefillRequest) {
+    const { plan, dispatch, body, headers, keptBytes, resends, settled, onDefect } = request;
+    const { target, selection } = dispatch;
+    const { method, path, ownHeaders, requestId, pool, trace } = plan;
+    this.#clock = clock;
+    this.#settled = settled;
+    this.#permit = target.engine.breaker.begin();
+    this.#span = trace?.beside("prefill", { method, target, matchedTokens: selection.matchedTokens });
+    const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
+    this.#call = proxy.sendBeside({
+      ...{ method, path, headers: plan.headers, ownHeaders, requestId, body, keptBytes, resends },
+      forwardAuthorization: pool.forwardAuthorization,
+      upstream: { url: target.engine.url, headers: [...engineHeaders(pool, target), ...headers, ...traced] },
+    });
+    this.#call.outcome.then((outcome) => this.#settle(outcome)).catch(onDefect);
+  }
+
+  /** Ends it at once, if it has not ended. */
+  cancel(): void {
+    this.#isCancelled = true;
+    this.#call.cancel();
+  }
+
+  #settle(outcome: SideOutcome): void {
+    const isDone = outcome.kind === "answered" && outcome.status === 200;
+    this.#endSpan(outcome);
+    if (outcome.kind === "cancelled") this.#permit?.release();
+    else if (outcome.kind === "failed") this.#fail(outcome.failure, outcome.error.code);
+    else if (outcome.status >= 500) this.#permit?.failure(`status ${outcome.status}`);
+    else if (outcome.status === 429) this.#permit?.release();
+    else this.#permit?.success();
+    if (!this.#isCancelled) this.#settled({ isDone, answer: isDone ? outcome.body : undefined });
+  }
+
+  #endSpan(outcome: SideOutcome): void {
+    if (outcome.kind === "answered") this.#span?.set({ "http.response.status_code": outcome.status });
+    const failure = outcome.kind === "failed" ? outcome.failure : undefined;
+    const isRefused = outcome.kind === "answered" && outcome.status >= 400;
+    this.#span?.end(this.#clock.nowMs(), isRefused ? String(outcome.status) : failure);
+  }
+
+  #fail(kind: string, code: string): void {
+    // The router's own queue for the engine was full: that says nothing of the engine's health.
+    if (kind === "overloaded") this.#permit?.release();
+    else this.#permit?.failure(code);
+  }
+}
+
+/** What a pool's engines are told. A rank of an engine with several is asked for by the header that vLLM and SGLang know. */
+export function engineHeaders(
+  { upstreamHeaders }: PlannedRequest["pool"],
+  { engine, rank }: Target,
+): readonly string[] {
+  return engine.targets.length === 1 ? upstreamHeaders : [...upstreamHeaders, "x-data-parallel-rank", String(rank)];
+}

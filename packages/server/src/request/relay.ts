@@ -1,0 +1,449 @@
+import type { ServerResponse } from "node:http";
+import { asEspalierError, EspalierError, type Logger } from "@espalier/common";
+import { type ApiFamily, errorStreamFrame } from "@espalier/openai";
+import {
+  type Attempt,
+  type FailureKind as AttemptFailureKind,
+  type AttemptOwner,
+  answerHeaders,
+  dropHeader,
+  type Proxy as EngineProxy,
+  type HeaderSource,
+  PiecedBody,
+  requestHeaders,
+  retryAfterMs,
+  type Upstream,
+  type WireBody,
+  wireBody,
+} from "@espalier/proxy";
+import type { FailureKind, Retries } from "@espalier/routing";
+import type { RelayMetrics } from "./relay-metrics.ts";
+import { type BodyFilter, ResponseSink } from "./response-sink.ts";
+
+/** One engine as the relay sees it. */
+export interface Engine extends Upstream {
+  /** What this engine gets in place of the request's body. */
+  readonly body?: readonly Buffer[] | undefined;
+}
+
+/** One client's request. */
+export interface RelayedRequest extends Omit<HeaderSource, "forwardAuthorization"> {
+  readonly method: string;
+  /** With the query; begins with a slash. */
+  readonly path: string;
+  /** Empty once the answer has begun. */
+  readonly body: readonly Buffer[];
+  /** Which wire shape an error frame takes in a stream that was cut. */
+  readonly family: ApiFamily;
+  readonly pool: Pick<HeaderSource, "forwardAuthorization">;
+  /** When the answer must be complete, on the scale of the clock's `nowMs`; never unless given. */
+  readonly answerDueMs?: number;
+}
+
+/** What all relays share. */
+export interface RelayParts {
+  readonly proxy: Pick<EngineProxy, "attempt">;
+  /** Statuses of an engine that are worth another engine; 429 is one. */
+  readonly retryStatuses: ReadonlySet<number>;
+  readonly relayMetrics: RelayMetrics;
+  readonly logger: Logger;
+}
+
+/** Why one attempt did not give the client a whole answer. */
+export interface AttemptFailure {
+  readonly kind: FailureKind;
+  /** The engine's status, for kind `status`. */
+  readonly status?: number;
+  /** How long the engine asked to be left alone, for kind `status`; absent where it did not. */
+  readonly retryAfterMs?: number | undefined;
+  /** Whether it failed before the first byte of the body, so that another engine may answer instead. */
+  readonly beforeFirstByte: boolean;
+  readonly error: EspalierError;
+}
+
+export type RelayOutcome =
+  /** `bytes` is the size of the body that was written. */
+  | { readonly kind: "completed"; readonly status: number; readonly bytes: number }
+  /** Nothing was written: the error is to be answered. */
+  | { readonly kind: "failed"; readonly error: EspalierError }
+  /** Failed after the first byte. The client's response has been ended with an error frame, or destroyed. */
+  | { readonly kind: "cut"; readonly error: EspalierError }
+  /** The client went away, or stopped reading for longer than it may. */
+  | { readonly kind: "client_closed" };
+
+/** Nginx's 499 stands for a client that went away, in metrics only. */
+const clientClosedStatus = 499;
+
+/** The status that metrics have for a request. @param error what the client got, where there was one */
+export function outcomeStatus(outcome: RelayOutcome, error: EspalierError | undefined): number {
+  if (outcome.kind === "completed") return outcome.status;
+  if (outcome.kind === "client_closed") return clientClosedStatus;
+  return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
+}
+
+/** What is thought of the beginning of an answer. `more` asks again with more of it. */
+export type Verdict = "pass" | "decline" | "more";
+
+/** The engine of the next attempt: undefined when nobody is left, `later` when `proceed` will be called. */
+export type NextEngine = Engine | "later" | undefined;
+
+/** An answer that is longer than this passes without being judged to the end. */
+const maxJudgedBytes = 64 * 1024;
+
+const noBytes = Buffer.alloc(0);
+
+/**
+ * Gives one client the answer of one of several engines: attempts one after the other until the first byte of an answer,
+ * and from then on that engine's bytes. The engine's headers are kept back until the first byte of its body: engines send
+ * headers when they accept a request, long before the prompt is processed, and until a byte has gone out another engine
+ * can take over. Who is asked, and what is made of it, is for whoever extends this.
+ */
+export abstract class Relay implements AttemptOwner {
+  protected readonly retries: Retries;
+  readonly #parts: RelayParts;
+  readonly #request: RelayedRequest;
+  readonly #response: ServerResponse;
+  readonly #sink: ResponseSink;
+  #headers: readonly string[] = [];
+  /** The client's, and what goes to the engine of the present attempt. */
+  #body: WireBody = null;
+  #sent: WireBody = null;
+  /** The beginning of a body that is still judged. */
+  #held: Buffer | undefined;
+  /** Under way, or to be cancelled if the client goes. */
+  #attempt: Attempt | undefined;
+  #lastError: EspalierError | undefined;
+  /** Of the present attempt's answer; 0 before its headers. */
+  #status = 0;
+  #rawHeaders: readonly Buffer[] = [];
+  /** Whether the client has the head of an answer. */
+  #committed = false;
+  /** Whether the body is an event stream to which a frame of our own can be added. */
+  #takesFrames = false;
+  #draining = false;
+  #done = false;
+
+  protected constructor(parts: RelayParts, request: RelayedRequest, response: ServerResponse, retries: Retries) {
+    this.#parts = parts;
+    this.#request = request;
+    this.#response = response;
+    this.#sink = new ResponseSink(response);
+    this.retries = retries;
+  }
+
+  /** Chooses the engine of the next attempt. One that failed is not to be chosen again. */
+  protected abstract choose(): NextEngine;
+  /** The attempt at the engine that was chosen last goes out. */
+  protected abstract attemptStarted(): void;
+  /**
+   * The attempt failed through the engine's fault; told before another one is chosen. A failure of kind `status` may still
+   * be followed by `answerStarted`: with nobody left, the client gets that very answer. Not told when the client went
+   * away or the request's own deadline passed.
+   */
+  protected abstract attemptFailed(failure: AttemptFailure): void;
+  /** Looks at the beginning of a body. At 64 KiB, and at its end, one that was not declined passes. */
+  protected abstract judge(status: number, head: Buffer, ended: boolean): Verdict;
+  /** What reads or changes the body on its way. */
+  protected abstract bodyFilter(status: number, contentType: string): BodyFilter | undefined;
+  /** Flat pairs, names in lower case, for the client's response. They replace the engine's headers of the same names. */
+  protected abstract responseHeaders(): readonly string[];
+  /** The client gets this answer: there will be no other attempt. @param headers the engine's, as flat pairs */
+  protected abstract answerStarted(status: number, headers: readonly string[]): void;
+  /** The first byte of the body came from the engine. */
+  protected abstract firstByte(): void;
+  /** It is over. Called once. */
+  protected abstract settled(outcome: RelayOutcome): void;
+
+  protected get isDone(): boolean {
+    return this.#done;
+  }
+
+  /** Follows the client from now on. @returns whether it is still there */
+  protected open(): boolean {
+    if (this.#response.destroyed) {
+      this.#clientClosed();
+      return false;
+    }
+    this.#response.once("close", () => this.#clientClosed());
+    return true;
+  }
+
+  /** Makes the first attempt. */
+  protected launch(): void {
+    if (this.#done) return;
+    if (!this.#request.path.startsWith("/")) {
+      this.#fail(new EspalierError("bad_request", "The path has no leading slash."));
+      return;
+    }
+    this.retries.begin();
+    try {
+      const { headers, ownHeaders, requestId, pool, body } = this.#request;
+      this.#headers = requestHeaders({
+        ...{ headers, ownHeaders, requestId },
+        forwardAuthorization: pool.forwardAuthorization,
+      });
+      this.#body = wireBody(body);
+      this.#launch(this.choose());
+    } catch (thrown) {
+      this.crash(thrown);
+    }
+  }
+
+  /** What `choose` had to wait for is there: it is asked again. */
+  protected proceed(): void {
+    if (this.#done) return;
+    try {
+      this.#launch(this.choose());
+    } catch (thrown) {
+      this.crash(thrown);
+    }
+  }
+
+  /** Nothing is asked of an engine, or no more. */
+  protected refuse(error: EspalierError): void {
+    this.#close(error);
+  }
+
+  /**
+   * Ends the attempt under way as a failure of kind `withdrawn`. Nothing happens once a byte of its answer has gone to the
+   * client, or when it is over. Not to be called from inside a hook.
+   */
+  protected withdrawAttempt(): void {
+    if (this.#done || this.#committed || !this.#attempt) return;
+    this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
+  }
+
+  /** A hook threw, or the code has a defect. Nothing of it may reach undici. */
+  protected crash(thrown: unknown): void {
+    if (this.#done) return;
+    this.#parts.logger.error("a request failed through a defect", { requestId: this.#request.requestId, thrown });
+    this.#attempt?.cancel();
+    this.#close(asEspalierError(thrown));
+  }
+
+  answered(status: number, rawHeaders: readonly Buffer[]): boolean {
+    try {
+      if (this.#parts.retryStatuses.has(status) && this.#passOver(status, rawHeaders)) return false;
+    } catch (thrown) {
+      this.crash(thrown);
+      return false;
+    }
+    this.#status = status;
+    this.#rawHeaders = rawHeaders;
+    return true;
+  }
+
+  received(chunk: Buffer): boolean {
+    try {
+      const due = this.#committed ? chunk : this.#begin(chunk, false);
+      if (due === undefined || this.#sink.write(due)) return !this.#done;
+    } catch (thrown) {
+      this.crash(thrown);
+      return false;
+    }
+    if (!this.#draining) {
+      this.#draining = true;
+      this.#response.once("drain", () => {
+        this.#draining = false;
+        this.#attempt?.resume();
+      });
+    }
+    return false;
+  }
+
+  ended(): void {
+    try {
+      if (!this.#committed) {
+        const rest = this.#begin(undefined, true);
+        if (!this.#committed) return;
+        if (rest !== undefined) this.#sink.write(rest);
+      }
+      this.#sink.end();
+      this.#parts.relayMetrics.answered.add();
+      this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
+    } catch (thrown) {
+      this.crash(thrown);
+    }
+  }
+
+  failed(kind: AttemptFailureKind, error: EspalierError): void {
+    this.#lost(kind, error);
+  }
+
+  refused(error: EspalierError): void {
+    this.#parts.relayMetrics.abandoned.add();
+    this.#close(error);
+  }
+
+  /** A response that waits behind another one on its connection does not tell that it is closed. */
+  stalled(): void {
+    this.#sink.destroy();
+    this.#clientClosed();
+  }
+
+  /** Makes attempts until one is under way, or time is needed to choose. */
+  #launch(first: NextEngine): void {
+    let engine = first;
+    while (engine !== undefined) {
+      this.#attempt = undefined;
+      if (engine === "later") return;
+      const failure = this.#try(engine);
+      if (failure === undefined) return;
+      engine = this.retries.after(failure, false, () => this.choose());
+    }
+    this.#fail(this.#lastError ?? new EspalierError("no_engine_available"));
+  }
+
+  /** @returns undefined when the attempt is under way; else how it failed, which was reported */
+  #try(engine: Engine): FailureKind | undefined {
+    const { method, path, answerDueMs } = this.#request;
+    this.#status = 0;
+    this.#held = undefined;
+    this.attemptStarted();
+    try {
+      this.#sent = engine.body ? wireBody(engine.body) : this.#body;
+      this.#attempt = this.#parts.proxy.attempt(this, {
+        upstream: engine,
+        method,
+        path,
+        headers: this.#headers,
+        body: this.#sent,
+        deadlineMs: answerDueMs ?? Number.POSITIVE_INFINITY,
+        resends: this.retries,
+      });
+    } catch (thrown) {
+      return this.#lose("connect", asEspalierError(thrown));
+    }
+    if (this.#attempt.start()) return undefined;
+    return this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
+  }
+
+  /** Counts a failed attempt and tells of it. */
+  #lose(kind: FailureKind, error: EspalierError): FailureKind {
+    this.#parts.relayMetrics.failed[kind].add();
+    this.#attempt = undefined;
+    this.#lastError = error;
+    this.attemptFailed({ kind, beforeFirstByte: !this.#committed, error });
+    return kind;
+  }
+
+  #lost(kind: FailureKind, error: EspalierError): void {
+    try {
+      this.#lose(kind, error);
+      const next = this.#committed ? undefined : this.retries.after(kind, this.#status > 0, () => this.choose());
+      if (next !== undefined) this.#launch(next);
+      else this.#close(error);
+    } catch (thrown) {
+      this.crash(thrown);
+    }
+  }
+
+  /** Leaves an answer for another engine's. @returns false when there is no other, or no budget: then it stands */
+  #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
+    if (!this.retries.mayCharge()) return false;
+    const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
+    this.#lastError = error;
+    const answer = { status, retryAfterMs: retryAfterMs(rawHeaders) };
+    this.attemptFailed({ kind: "status", beforeFirstByte: true, error, ...answer });
+    const next = this.retries.charged(() => this.choose());
+    if (next === undefined) return false;
+    this.#parts.relayMetrics.failed.status.add();
+    this.#launch(next);
+    return true;
+  }
+
+  /**
+   * The answer begins, unless it is declined: writes the engine's status and headers.
+   *
+   * @returns what of the body is due, or undefined when there is nothing; `#committed` says whether it has begun
+   */
+  #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
+    const head = this.#held ? Buffer.concat([this.#held, chunk ?? noBytes]) : chunk;
+    this.#held = undefined;
+    if (head !== undefined) {
+      const verdict = this.judge(this.#status, head, ended);
+      if (verdict === "decline") {
+        this.#giveUp("declined", new EspalierError("no_engine_available"));
+        return undefined;
+      }
+      if (verdict === "more" && !ended && head.length < maxJudgedBytes) {
+        this.#held = Buffer.from(head);
+        return undefined;
+      }
+    }
+    const headers = this.#writeHead();
+    if (headers instanceof EspalierError) {
+      this.#giveUp("protocol", headers);
+      return undefined;
+    }
+    this.#committed = true;
+    this.#letGoOfBody();
+    this.answerStarted(this.#status, headers);
+    if (head !== undefined) this.firstByte();
+    return head;
+  }
+
+  /** @returns the engine's headers as far as the client may see them, or why they cannot be written: then nothing was */
+  #writeHead(): readonly string[] | EspalierError {
+    const { pairs, contentType, encoded } = answerHeaders(this.#rawHeaders);
+    const isEvents = contentType.startsWith("text/event-stream");
+    const bodiless = this.#request.method === "HEAD" || this.#status === 204 || this.#status === 304;
+    // Of a compressed body nothing can be read, and a filter that looks for the end of an event would hold all of it back.
+    const filter = bodiless || encoded ? undefined : this.bodyFilter(this.#status, contentType);
+    // A stream may have to take an error frame at its end.
+    if (filter?.changesLength || isEvents) dropHeader(pairs, "content-length");
+    const extra = this.responseHeaders();
+    for (let i = 0; i < extra.length; i += 2) dropHeader(pairs, extra[i]!);
+    try {
+      this.#sink.begin(this.#status, pairs.concat(extra), filter);
+    } catch (thrown) {
+      return new EspalierError("upstream_protocol_error", undefined, { cause: thrown });
+    }
+    this.#takesFrames = isEvents && !encoded;
+    return pairs;
+  }
+
+  /** Nothing is sent again once the answer has begun. */
+  #letGoOfBody(): void {
+    for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.letGo();
+    this.#body = null;
+    this.#sent = null;
+  }
+
+  /** Ends an attempt that could go on; others may follow. */
+  #giveUp(kind: FailureKind, error: EspalierError): void {
+    this.#attempt?.cancel();
+    this.#lost(kind, error);
+  }
+
+  #clientClosed(): void {
+    if (this.#done) return;
+    this.#attempt?.cancel();
+    if (this.#attempt) this.#parts.relayMetrics.abandoned.add();
+    this.#parts.relayMetrics.clientAborts.add();
+    this.#finish({ kind: "client_closed" });
+  }
+
+  /** Ends with an error in whatever way is still open. */
+  #close(error: EspalierError): void {
+    if (!this.#committed) {
+      this.#fail(error);
+      return;
+    }
+    this.#parts.relayMetrics.cutResponses.add();
+    if (this.#takesFrames) this.#sink.endWithFrame(errorStreamFrame(this.#request.family, error));
+    else this.#sink.destroy();
+    this.#finish({ kind: "cut", error });
+  }
+
+  #fail(error: EspalierError): void {
+    this.#finish({ kind: "failed", error: this.retries.verdict(error) });
+  }
+
+  #finish(outcome: RelayOutcome): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#parts.relayMetrics.responseBytes.add(this.#sink.bytes);
+    this.settled(outcome);
+  }
+}

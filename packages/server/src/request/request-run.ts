@@ -1,0 +1,392 @@
+import type { ServerResponse } from "node:http";
+import type { AdmissionRequest } from "@espalier/admission";
+import { EspalierError } from "@espalier/common";
+import { retryAfterMs } from "@espalier/proxy";
+import {
+  type ChooseTarget,
+  type ChosenAlone,
+  type ChosenPair,
+  type Dispatch,
+  type PlannedAttempt,
+  type PrefillOutcome,
+  type RequestCarrier,
+  RequestLifecycle,
+  type RequestQueue,
+  Retries,
+  type Selection,
+} from "@espalier/routing";
+import type { Permit, Target } from "@espalier/workers";
+import { AdapterRun } from "../adapters/adapter-run.ts";
+import { coldPromptOf } from "../admission/memory-watch.ts";
+import { describeDecision } from "../dashboard/describe-decision.ts";
+import type { RouterContext } from "../data-plane/router-context.ts";
+import { type AnswerWatch, watchAnswer } from "./answer-watch.ts";
+import { engineHeaders, HttpPair } from "./http-pair.ts";
+import { dropBody, type PlannedRequest } from "./planned-request.ts";
+import { type AttemptFailure, type Engine, type NextEngine, Relay, type RelayOutcome, type Verdict } from "./relay.ts";
+import { reportEnd } from "./report-end.ts";
+
+/** What a run needs of the router. */
+export type RunContext = Pick<
+  RouterContext,
+  | "adapterLoader"
+  | "adapterUse"
+  | "admission"
+  | "clock"
+  | "decisions"
+  | "drain"
+  | "fleet"
+  | "logger"
+  | "memory"
+  | "mesh"
+  | "metrics"
+  | "prefix"
+  | "proxy"
+  | "quietSelector"
+  | "random"
+  | "relay"
+  | "selector"
+  | "split"
+  | "storedResponses"
+  | "tracer"
+>;
+
+/**
+ * One request from its plan to its end: its lifecycle in `routing`, carried to engines over HTTP. It feeds the engines'
+ * circuit breakers, reads the answer's usage as it passes, and tells the client and those who watch.
+ */
+export class RequestRun extends Relay implements RequestCarrier<Target> {
+  readonly #context: RunContext;
+  readonly #plan: PlannedRequest;
+  readonly #lifecycle: RequestLifecycle<Target>;
+  readonly #answerError: (error: EspalierError) => void;
+  /** Undefined in a pool whose engines hand over no KV blocks. */
+  readonly #pair: HttpPair | undefined;
+  /** Undefined for a request that is for no LoRA adapter. */
+  readonly #adapter: AdapterRun | undefined;
+  /** While an adapter is loaded, and then what came of it. */
+  #loading: { readonly engine: Engine | undefined } | "waiting" | undefined;
+  #permit: Permit | undefined;
+  #watch: AnswerWatch | undefined;
+  /** As seen in a stream, about. */
+  #outputTokens = 0;
+  /** Since when it waits for its turn, on the clock; NaN while it does not. */
+  #waitingMs = Number.NaN;
+  #hasTurn = false;
+  #dispatchedMs = Number.NaN;
+  #firstByteMs = Number.NaN;
+  #isStream = false;
+
+  /** @param answerError writes an error to a client that has got nothing yet */
+  constructor(
+    context: RunContext,
+    plan: PlannedRequest,
+    response: ServerResponse,
+    answerError: (error: EspalierError) => void,
+  ) {
+    const { relay, split, clock, prefix } = context;
+    const retries = new Retries(relay.retryBudget, relay.retryMeters);
+    super(relay, plan, response, retries);
+    this.#context = context;
+    this.#plan = plan;
+    this.#answerError = answerError;
+    const { adapter } = plan.features;
+    this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
+    const isPaired = plan.targets.some(({ engine }) => engine.kvTransfer);
+    if (isPaired) this.#pair = new HttpPair(context, plan, retries, (thrown) => this.crash(thrown));
+    this.#lifecycle = new RequestLifecycle({
+      clock,
+      knowledge: prefix.knowledge,
+      request: plan,
+      retries,
+      carrier: this,
+      planner: isPaired ? split.planner : undefined,
+      queue: queueOf(context, plan),
+      choose: (targets, restriction) => this.#select(targets, restriction),
+      onPlanned: isPaired && plan.trace ? (chosen, begunMs) => this.#tracePlan(chosen, begunMs) : undefined,
+    });
+  }
+
+  /** Goes to an engine, at once or when its turn comes. */
+  start(): void {
+    if (!this.open()) return;
+    try {
+      const enteredMs = this.#context.clock.nowMs();
+      this.#lifecycle.enter();
+      if (!this.#hasTurn) this.#waitingMs = enteredMs;
+    } catch (thrown) {
+      this.crash(thrown);
+    }
+  }
+
+  admitted(): void {
+    this.#leaveQueue("admitted");
+    this.launch();
+  }
+
+  shed(error: EspalierError): void {
+    this.#leaveQueue(error.code);
+    this.refuse(error);
+  }
+
+  get isStream(): boolean {
+    return this.#plan.split?.view.stream ?? false;
+  }
+
+  prepare(pair: ChosenPair<Target>, ready: (isReady: boolean) => void): void {
+    this.#pair?.prepare(pair, ready);
+  }
+
+  prefill(dispatch: Dispatch<Target>, keepsAnswer: boolean, settled: (outcome: PrefillOutcome) => void) {
+    return this.#pair!.prefill(dispatch, keepsAnswer, settled);
+  }
+
+  handOver(answer: Buffer | undefined): boolean {
+    return this.#pair?.handOver(answer) ?? false;
+  }
+
+  withdraw(): void {
+    this.withdrawAttempt();
+  }
+
+  resume(): void {
+    this.proceed();
+  }
+
+  protected choose(): NextEngine {
+    if (this.#loading === "waiting") return "later";
+    if (this.#loading) {
+      const { engine } = this.#loading;
+      this.#loading = undefined;
+      if (engine) return engine;
+      this.#lifecycle.skipped();
+      this.#permit?.release();
+    }
+    const attempt = this.#lifecycle.next();
+    return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
+  }
+
+  protected attemptStarted(): void {
+    this.#plan.trace?.sent();
+    this.#lifecycle.started();
+    // Time that a failed engine took is not the router's, nor is that in which all engines were busy.
+    if (this.#lifecycle.attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs() - this.#lifecycle.queuedMs;
+  }
+
+  protected attemptFailed(failure: AttemptFailure): void {
+    const { kind, status, beforeFirstByte, error } = failure;
+    this.#lifecycle.failed(kind, !beforeFirstByte);
+    this.#plan.trace?.attemptFailed(failure);
+    this.#adapter?.ended();
+    this.#rest(failure.retryAfterMs);
+    const isOwnDoing = kind === "declined" || kind === "withdrawn";
+    if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
+    else if (beforeFirstByte) this.#permit?.failure(error.code);
+    // The permit was settled when the answer began, in good faith; an engine that dies half-way must not look healthy.
+    else this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(error.code);
+  }
+
+  protected judge(status: number, head: Buffer, ended: boolean): Verdict {
+    const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
+    return verdict === "pass" ? this.#lifecycle.judge(status, head, ended) : verdict;
+  }
+
+  protected answerStarted(status: number, headers: readonly string[]): void {
+    this.#plan.trace?.answered(status);
+    dropBody(this.#plan);
+    if (status === 429 || status === 503) this.#rest(retryAfterMs(headers));
+    this.#lifecycle.answering(status);
+    if (status >= 500) this.#permit?.failure(`status ${status}`);
+    else if (status === 429) this.#permit?.release();
+    else this.#permit?.success();
+  }
+
+  protected responseHeaders(): readonly string[] {
+    const { pool, prompt, requestId, acceptedMs } = this.#plan;
+    const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
+    const headers = [
+      "x-espalier-worker",
+      selection?.target.engine.id ?? "",
+      "x-espalier-policy",
+      pool.policy.name,
+      "x-espalier-attempts",
+      String(attempts),
+      "x-espalier-overhead-ms",
+      (this.#dispatchedMs - acceptedMs).toFixed(3),
+      "x-request-id",
+      requestId,
+    ];
+    if (queuedMs > 0) headers.push("x-espalier-queued-ms", queuedMs.toFixed(3));
+    if (prompt) headers.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
+    if (prefill) headers.push("x-espalier-prefill-worker", prefill.target.engine.id);
+    if (this.#context.drain.started) headers.push("connection", "close");
+    return headers;
+  }
+
+  protected bodyFilter(status: number, contentType: string): AnswerWatch | undefined {
+    if (status !== 200) return undefined;
+    this.#isStream = contentType.startsWith("text/event-stream");
+    const { stripUsage, storesResponse } = this.#plan;
+    this.#watch = watchAnswer({
+      contentType,
+      stripUsage,
+      readId: storesResponse,
+      onTokens: (count) => {
+        this.#outputTokens += count;
+        this.#lifecycle.progress(count);
+      },
+    });
+    return this.#watch;
+  }
+
+  protected firstByte(): void {
+    this.#firstByteMs = this.#context.clock.nowMs();
+    this.#plan.trace?.firstByte();
+    // An answer that is not streamed comes when all of it is there.
+    this.#lifecycle.firstToken(this.#isStream);
+  }
+
+  /** Gives everything back, tells those who watch, and answers the error where there is one. */
+  protected settled(outcome: RelayOutcome): void {
+    this.#leaveQueue(outcome.kind);
+    this.#lifecycle.leave();
+    this.#adapter?.ended();
+    this.#permit?.release();
+    const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
+    const usage = this.#watch?.usage();
+    const stored = this.#watch?.responseId();
+    if (stored !== undefined && selection) this.#context.storedResponses.remember(stored, selection.target.engine.id);
+    this.#lifecycle.finish({
+      isCompleted: outcome.kind === "completed",
+      status: outcome.kind === "completed" ? outcome.status : 0,
+      isStream: this.#isStream,
+      cachedTokens: usage?.cachedTokens,
+      outputTokens: usage?.completionTokens ?? this.#outputTokens,
+    });
+    const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
+    reportEnd(this.#context, this.#plan, {
+      ...{ outcome, error, usage, selection, attempts, queuedMs },
+      dispatchedMs: this.#dispatchedMs,
+      firstByteMs: this.#firstByteMs,
+      prefillWorker: prefill?.target.engine.id,
+    });
+    if (error) this.#answerError(error);
+  }
+
+  /** What is sent to the engine of an attempt. */
+  #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
+    const { pool, trace, method, bodyWith } = this.#plan;
+    const { target, selection, workMs } = dispatch;
+    const { decisions, metrics } = this.#context;
+    metrics.decided(pool.policy.name, selection.reason);
+    if (decisions.isWatched) decisions.note(describeDecision(this.#context, this.#plan, this.#lifecycle));
+    this.#isStream = false;
+    this.#permit = target.engine.breaker.begin();
+    const { url } = target.engine;
+    let headers = engineHeaders(pool, target);
+    if (trace) {
+      const { matchedTokens } = selection;
+      headers = [...headers, "traceparent", trace.asking({ method, target, matchedTokens })];
+    }
+    let engine: Engine = { url, headers, body: workMs > 0 && !this.#adapter ? bodyWith?.({}, workMs) : undefined };
+    if (leg !== "whole" && this.#pair) {
+      const own = this.#pair.of(leg, target);
+      engine = { url, headers: [...headers, ...own.headers], body: own.body };
+    }
+    return this.#withAdapter(dispatch, engine);
+  }
+
+  /** At once where the engine serves the adapter that is asked for; else when it does, or the next one that can. */
+  #withAdapter(dispatch: Dispatch<Target>, engine: Engine): NextEngine {
+    const ready = this.#adapter?.prepare(dispatch.target, engine, dispatch.workMs) ?? engine;
+    if (!(ready instanceof Promise)) return ready;
+    this.#loading = "waiting";
+    ready
+      .then((loaded) => {
+        // What the loading took is not to be learned as prefill.
+        dispatch.delayed();
+        this.#loading = { engine: loaded };
+        this.proceed();
+      })
+      .catch((thrown) => this.crash(thrown));
+    return "later";
+  }
+
+  /**
+   * Chooses a target. What has failed at one engine already goes to those that health checks find up while there are any,
+   * and not to others that are only tried: the first attempt may find out how they are, a client's second one should not.
+   */
+  #select(targets: readonly Target[], restriction: Parameters<ChooseTarget<Target>>[1]): Selection<Target> | undefined {
+    const { pool, trace, prompt } = this.#plan;
+    const { selector } = this.#context;
+    const choosing = prompt && trace ? { ...restriction, onMatched: trace.onMatched } : restriction;
+    trace?.picking();
+    const { tried, accepts } = restriction;
+    const isTrying = tried.size > 0 && targets.some(({ engine }) => engine.isTried);
+    const sure = isTrying && {
+      ...choosing,
+      accepts: (target: Target): boolean => target.engine.state === "up" && accepts(target),
+    };
+    const selection =
+      (sure && selector.select(pool, targets, this.#plan, sure)) ||
+      selector.select(pool, targets, this.#plan, choosing);
+    trace?.picked(pool.policy.name, selection);
+    return selection;
+  }
+
+  /**
+   * Has an engine rest that has said when to come again (`Retry-After`), as long as there is another one for the model. A
+   * last one is asked anyway: it knows best when it has room.
+   *
+   * @param pauseMs what it asked for; undefined where it did not say
+   */
+  #rest(pauseMs: number | undefined): void {
+    const engine = this.#lifecycle.selection?.target.engine;
+    if (!engine || !pauseMs) return;
+    if (this.#plan.targets.some((other) => other.usable && other.engine !== engine)) engine.rest(pauseMs);
+  }
+
+  #leaveQueue(outcome: string): void {
+    this.#hasTurn = true;
+    if (Number.isNaN(this.#waitingMs)) return;
+    this.#plan.trace?.step("queue", this.#waitingMs, { "espalier.queue_outcome": outcome });
+    this.#waitingMs = Number.NaN;
+  }
+
+  #tracePlan(chosen: ChosenPair<Target> | ChosenAlone<Target>, begunMs: number): void {
+    this.#plan.trace?.step("pick", begunMs, {
+      "espalier.policy": this.#plan.pool.policy.name,
+      "espalier.reason": chosen.reason,
+      "espalier.disaggregated": chosen.protocol !== undefined,
+    });
+  }
+
+  /** A stored response cannot be had from another engine than its own: then that is what the client must know. */
+  #refusal(error: EspalierError): EspalierError {
+    if (this.#plan.onlyEngine === undefined || this.#lifecycle.attempts > 0) return error;
+    return new EspalierError("response_not_found", "The engine that holds this response is not available.");
+  }
+}
+
+/** What a request waits in, while no engine has room for it; undefined for what never waits. */
+function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target> | undefined {
+  const { service, pool, prompt, features, body, onlyEngine } = plan;
+  const admission = service && context.admission.of(pool);
+  if (!admission) return undefined;
+  if (prompt) context.memory?.arrived(prompt);
+  const request: AdmissionRequest = {
+    className: service.className,
+    tenant: service.tenant,
+    deadlineMs: service.deadlineMs,
+    promptTokens: features.promptTokens,
+    expectedOutputTokens: features.expectedOutputTokens,
+    onlyEngine,
+    sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
+  };
+  // A pool whose last engine went fails as planned.
+  const targets = (): readonly Target[] => {
+    const now = context.fleet.pool(pool.model);
+    return now.length > 0 ? now : plan.targets;
+  };
+  return { admission, request, targets, cold: coldPromptOf(context, plan) };
+}

@@ -1,0 +1,117 @@
+import { once } from "node:events";
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { waitFor } from "./wait-for.ts";
+
+/** What an engine of a test saw of one request. */
+export interface SeenRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Flat pairs as they came. */
+  readonly rawHeaders: readonly string[];
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+  readonly response: ServerResponse;
+}
+
+export interface Engine {
+  readonly url: string;
+  readonly port: number;
+  readonly server: Server;
+  /** Sockets opened since the start. */
+  readonly sockets: Socket[];
+  openSockets(): number;
+}
+
+export interface HttpEngine extends Engine {
+  readonly requests: SeenRequest[];
+}
+
+/** Servers on 127.0.0.1 that stand for engines. They close, sockets included, when the test is over. */
+export interface HttpEngines {
+  /** @param host 127.0.0.1 unless given @param port a free one unless given */
+  listen(server: Server, host?: string, port?: number): Promise<Engine>;
+  /** An engine on node:http. `answer` is called when the request has arrived whole. */
+  httpEngine(answer: (request: SeenRequest) => void, listenAt?: { host?: string; port?: number }): Promise<HttpEngine>;
+  /** An engine that answers with JSON of its own name, in the shape of a completion. */
+  namedEngine(name: string): Promise<HttpEngine>;
+  /** An engine that speaks bytes: `answer` is called on each request head, with the number of requests before it. */
+  rawEngine(answer: (socket: Socket, index: number) => void): Promise<Engine>;
+  /** The URL of a port on which nobody listens. */
+  deadUrl(): Promise<string>;
+  /** Resolves when the other side has closed the socket. */
+  closed(socket: Socket | undefined): Promise<void>;
+}
+
+/** @param atEnd has something done when the test is over, such as vitest's `onTestFinished` */
+export function createHttpEngines(atEnd: (close: () => void) => void): HttpEngines {
+  const listen: HttpEngines["listen"] = async (server, host = "127.0.0.1", port = 0) => {
+    const sockets: Socket[] = [];
+    server.on("connection", (socket) => {
+      socket.on("error", () => {});
+      sockets.push(socket);
+    });
+    server.listen(port, host);
+    await once(server, "listening");
+    atEnd(() => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    });
+    const address = server.address() as AddressInfo;
+    const name = address.family === "IPv6" ? `[${address.address}]` : address.address;
+    const openSockets = (): number => sockets.filter((socket) => !socket.destroyed).length;
+    return { url: `http://${name}:${address.port}`, port: address.port, server, sockets, openSockets };
+  };
+  const httpEngine: HttpEngines["httpEngine"] = async (answer, listenAt = {}) => {
+    const requests: SeenRequest[] = [];
+    const server = createHttpServer(async (message: IncomingMessage, response) => {
+      response.on("error", () => {});
+      const chunks: Buffer[] = [];
+      try {
+        for await (const chunk of message) chunks.push(chunk as Buffer);
+      } catch {
+        return;
+      }
+      const { method = "", url: path = "", rawHeaders, headers } = message;
+      const seen = { method, path, rawHeaders, headers, body: Buffer.concat(chunks), response };
+      requests.push(seen);
+      answer(seen);
+    });
+    return { ...(await listen(server, listenAt.host, listenAt.port)), requests };
+  };
+  return {
+    listen,
+    httpEngine,
+    namedEngine: (name) =>
+      httpEngine(({ response }) => {
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end(JSON.stringify({ engine: name }));
+      }),
+    rawEngine(answer) {
+      let count = 0;
+      const server = createTcpServer((socket) => {
+        let unread = "";
+        socket.on("data", (chunk: Buffer) => {
+          unread += chunk.toString("latin1");
+          const length = /content-length: (\d+)/i.exec(unread)?.[1] ?? "0";
+          const end = unread.indexOf("\r\n\r\n");
+          if (end < 0 || unread.length < end + 4 + Number(length)) return;
+          unread = "";
+          answer(socket, count++);
+        });
+      });
+      return listen(server);
+    },
+    async deadUrl() {
+      const server = createTcpServer().listen(0, "127.0.0.1");
+      await once(server, "listening");
+      const { port } = server.address() as AddressInfo;
+      server.close();
+      await once(server, "close");
+      return `http://127.0.0.1:${port}`;
+    },
+    closed: async (socket) => {
+      await waitFor(() => socket?.destroyed === true, { what: "close of the socket" });
+    },
+  };
+}

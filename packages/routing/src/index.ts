@@ -27,7 +27,6 @@ export {
   PairPlanner,
   type PairPlannerOptions,
   type PairTarget,
-  protocolOf,
   servesAlone,
   type TriedTargets,
   takesSide,
@@ -64,7 +63,6 @@ export {
 export { createRetryMeters, type FailureKind, Retries, type RetryMeters } from "./request/retries.ts";
 export {
   createRetryBudget,
-  defaultRetryBudget,
   type RetryBudget,
   type RetryBudgetOptions,
 } from "./request/retry-budget.ts";

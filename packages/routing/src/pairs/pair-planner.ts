@@ -80,7 +80,7 @@ export interface PairPlannerOptions {
 }
 
 /** The protocol by which an engine hands over KV blocks; undefined when it does not. */
-export function protocolOf({ kvTransfer }: EngineOf): TransferProtocol | undefined {
+function protocolOf({ kvTransfer }: EngineOf): TransferProtocol | undefined {
   return kvTransfer && transferProtocols[kvTransfer.protocol];
 }
 

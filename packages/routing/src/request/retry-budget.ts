@@ -10,7 +10,7 @@ export interface RetryBudgetOptions {
 const bucketMs = 1_000;
 const bucketCount = 10;
 
-export const defaultRetryBudget: RetryBudgetOptions = { budgetRatio: 0.2, budgetMinimum: 50 };
+const defaultRetryBudget: RetryBudgetOptions = { budgetRatio: 0.2, budgetMinimum: 50 };
 
 /** Keeps charged retries to a share of the requests of the last 10 s, so that retries never add up to a storm. */
 export interface RetryBudget {

@@ -95,7 +95,6 @@ export class Cluster {
     return differencesAmong(this.alive, {
       engines: this.engines,
       bound: this.#bound,
-      wallMs: this.environment.clock.wallMs(),
       isTruthKnown: this.#options.canReplay ?? true,
     });
   }

@@ -7,18 +7,18 @@ export interface Expected {
   readonly engines: readonly ModelEngine[];
   /** Keys that were bound anywhere. */
   readonly bound: ReadonlySet<string>;
-  readonly wallMs: number;
   /** Whether somebody has read everything, so that all must know what engines hold. */
   readonly isTruthKnown: boolean;
 }
 
 /** What routers that should be equal do not agree on, or do not know, in words. */
 export function differencesAmong(routers: readonly ModelRouter[], expected: Expected): string[] {
-  const { engines, bound, wallMs, isTruthKnown } = expected;
+  const { engines, bound, isTruthKnown } = expected;
   return [
     ...engines.flatMap((engine) => factDifferences(routers, engine, isTruthKnown)),
     ...engines.flatMap((engine) => loadDifferences(routers, engine)),
-    ...journalDifferences(routers, wallMs),
+    ...journalDifferences(routers),
+    ...routers.flatMap(unreadPlacements),
     ...[...bound].flatMap((key) =>
       unequal(routers, `binding ${key}`, ({ replica }) => replica.bindings.get(key) ?? "none"),
     ),
@@ -75,7 +75,7 @@ function loadDifferences(routers: readonly ModelRouter[], { key }: ModelEngine):
 }
 
 /** Journals that all hold must be equal, item by item; those of the living must be held by all. */
-function journalDifferences(routers: readonly ModelRouter[], wallMs: number): string[] {
+function journalDifferences(routers: readonly ModelRouter[]): string[] {
   const found: string[] = [];
   const origins = new Map(
     routers.flatMap(({ replica: { store } }) =>
@@ -89,10 +89,18 @@ function journalDifferences(routers: readonly ModelRouter[], wallMs: number): st
     );
     if (living.has(key) && holders.length < routers.length) found.push(`not all have the journal of ${key}`);
     const name = holders[0]!.replica.store.names().find((one) => one.endsWith(`/${origin.router}/${origin.epoch}`));
-    found.push(
-      ...unequal(holders, `journal of ${key}`, ({ replica: { store } }) => journalContent(store, name!)),
-      ...unequal(holders, `placements of ${key}`, ({ replica }) => replica.placements.digest(origin, wallMs).join(".")),
-    );
+    found.push(...unequal(holders, `journal of ${key}`, ({ replica: { store } }) => journalContent(store, name!)));
   }
   return found;
+}
+
+/** Placements that came in a journal and that its reader could make nothing of. */
+function unreadPlacements({ name, meter }: ModelRouter): string[] {
+  const unread = [
+    meter.value("espalier_placements_received_total", "unresolved"),
+    meter.value("espalier_placements_invalid_items_total"),
+  ];
+  return unread.some(Boolean)
+    ? [`${name} could not read placements: ${unread.map((count) => count ?? 0).join(", ")}`]
+    : [];
 }

@@ -1,4 +1,4 @@
-import { asRouterId, type Random, silentLogger, silentMeter } from "@espalier/common";
+import { asRouterId, type Random, silentLogger } from "@espalier/common";
 import { type Backend, createOwnership, type FeedRole, type Ownership } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
@@ -8,6 +8,7 @@ import {
   type ReplicaPorts,
   type TargetSlots,
 } from "@espalier/replication";
+import { createSeriesMeter } from "@espalier/testing";
 import type { Environment } from "./environment.ts";
 import { chainOf, type ModelEngine, wordsOf } from "./model-engine.ts";
 import { ModelFeed } from "./model-feed.ts";
@@ -37,6 +38,7 @@ export class ModelRouter {
   readonly feeds = new Map<string, ModelFeed>();
   /** Requests in flight here, by target. */
   readonly load = new Map<string, number>();
+  readonly meter = createSeriesMeter();
   isAlive = true;
   readonly #options: ModelRouterOptions;
 
@@ -47,7 +49,7 @@ export class ModelRouter {
     this.name = name;
     this.index = createPrefixIndex({ maxTargets, maxBlocks: 65_536, maxSets: 4_096 });
     this.slots = createTargetSlots(maxTargets);
-    const ports = { clock, scheduler, logger: silentLogger, meter: silentMeter };
+    const ports = { clock, scheduler, logger: silentLogger, meter: this.meter };
     const shared = { router: asRouterId(name), index: this.index, slots: this.slots, placementTtlMs: 600_000 };
     this.replica = createReplica({ ...ports, ...shared });
     const { ports: carried } = this.replica;

@@ -26,15 +26,13 @@ export function unsettled(fleet: SimFleet): string[] {
 
 /**
  * What living routers do not agree on, or believe that is not so, in words. To be called when no request is under way.
- *
- * @param settledWallMs a time of the wall clock that no record outlives which may be gone by now, whatever its stamp
  */
-export function differences(fleet: SimFleet, truth: EngineTruth, settledWallMs: number): string[] {
+export function differences(fleet: SimFleet, truth: EngineTruth): string[] {
   const routers = liveRouters(fleet);
   return [
     ...fleet.engines.flatMap((engine) => factDifferences(routers, engine, truth)),
     ...routers.flatMap((router) => phantomLoad(router)),
-    ...journalDifferences(routers, settledWallMs),
+    ...journalDifferences(routers),
   ];
 }
 
@@ -76,7 +74,7 @@ function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
 }
 
 /** Journals that all hold must be equal, item by item; those of the living must be held by all. */
-function journalDifferences(routers: readonly LiveRouter[], wallMs: number): string[] {
+function journalDifferences(routers: readonly LiveRouter[]): string[] {
   const found: string[] = [];
   const stores = routers.map(({ view }) => view.tier.replica.store);
   const origins = new Map(
@@ -97,9 +95,6 @@ function journalDifferences(routers: readonly LiveRouter[], wallMs: number): str
         const { store } = router.view.tier.replica;
         return `up to ${store.state(name(router))?.clock} ${journalContent(store, name(router))}`;
       }),
-      ...unequal(holders, `placements of ${key}`, ({ view }) =>
-        view.tier.replica.placements.digest(origin, wallMs).join("."),
-      ),
     );
   }
   return found;

@@ -17,7 +17,6 @@ export { DocumentFullError } from "./documents/journal-store.ts";
 export type {
   FactFold,
   FoldImport,
-  FoldNeeds,
   FoldState,
   FoldStatement,
   ReloadReason,

@@ -1,15 +1,13 @@
 import type { Life } from "../facts/life.ts";
-import type { FeedDeclaration } from "./journal.ts";
+import type { FeedDeclaration, JournalFeed } from "./journal.ts";
 import { checkStatement, feedStatement, type LogValue } from "./journal-log.ts";
 import type { PlacementItems } from "./placement-items.ts";
 import { FeedItems, type SettledItems } from "./settled-items.ts";
 
 /** A feed of the own journal, from its declaration until nothing in the log mentions it. */
-export interface OwnFeed {
-  readonly number: number;
+export interface OwnFeed extends JournalFeed {
   /** Target and life as text. */
   readonly key: string;
-  readonly declaration: FeedDeclaration;
   readonly statement: LogValue;
   /** Of the statement; undefined until it is committed. */
   clock: number | undefined;
@@ -56,8 +54,8 @@ export class FeedTable {
     return this.#feeds.get(number);
   }
 
-  declarations(): readonly FeedDeclaration[] {
-    return Array.from(this.#feeds.values(), ({ declaration }) => declaration);
+  all(): Iterable<OwnFeed> {
+    return this.#feeds.values();
   }
 
   /** @throws RangeError for a feed that was not declared, or was retired */
@@ -80,7 +78,8 @@ export class FeedTable {
     this.#options.makeRoom(2 * key.length);
     this.#nextNumber += 1;
     const items = new FeedItems(number);
-    const feed: OwnFeed = { number, key, declaration, statement, clock: undefined, isRead: false, items };
+    const told = { clock: undefined, isRead: false, lastSequence: -1, lastCheckpoint: -1 };
+    const feed: OwnFeed = { number, key, declaration, statement, items, ...told };
     this.#open.set(key, feed);
     this.#feeds.set(number, feed);
     this.#pending.push(feed);

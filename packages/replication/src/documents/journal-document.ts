@@ -71,15 +71,6 @@ export class JournalDocument {
     }
   }
 
-  /** Live binary items; what is added meanwhile is among them. */
-  *binaryItems(): Generator<{ readonly clock: number; readonly bytes: Uint8Array }, void, undefined> {
-    for (const struct of this.structsFrom(0)) {
-      if (struct instanceof Item && struct.content instanceof ContentBinary) {
-        yield { clock: struct.id.clock, bytes: struct.content.content };
-      }
-    }
-  }
-
   /**
    * Adds values at the end and deletes items, in one transaction.
    *

@@ -131,16 +131,9 @@ export const maxDocumentNameLength = 256;
 
 const pattern = /^journal\/([^/]+)\/([^/]+)\/(0|[1-9]\d{0,15})$/;
 
-/** Names that were made, by the object that was asked for: journals are looked up with every record. */
-const made = new WeakMap<Origin, { readonly pool: string; readonly name: string }>();
-
 /** The name of the document that one life of a router writes. */
-export function journalName(pool: string, origin: Origin): string {
-  const known = made.get(origin);
-  if (known?.pool === pool) return known.name;
-  const name = `journal/${pool}/${origin.router}/${origin.epoch}`;
-  made.set(origin, { pool, name });
-  return name;
+export function journalName(pool: string, { router, epoch }: Origin): string {
+  return `journal/${pool}/${router}/${epoch}`;
 }
 
 /** @returns undefined for the name of anything but a journal of this pool */

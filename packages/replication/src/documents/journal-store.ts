@@ -1,13 +1,11 @@
 import { type Cancel, type Clock, EspalierError } from "@espalier/common";
-import { type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
-import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
-import type { FeedClaim } from "../feeds/feed-claim.ts";
+import { type Doc, encodeStateVector } from "yjs";
 import type { Origin } from "../origin.ts";
 import type {
   ApplyOutcome,
   DocumentState,
   DocumentUpdate,
-  FeedDeclaration,
+  JournalFeed,
   JournalObserver,
   JournalStats,
   JournalStore,
@@ -15,7 +13,7 @@ import type {
   OwnJournalObserver,
 } from "./journal.ts";
 import { diffJournal, JournalDocument, readStateVector } from "./journal-document.ts";
-import { itemKind, journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
+import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
 import { OwnJournal } from "./own-journal.ts";
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
@@ -152,23 +150,9 @@ export class Journals implements JournalStore {
     }
   }
 
-  *entriesOf(origin: Origin): Generator<readonly FactEntry[], void, undefined> {
+  feedsOf(origin: Origin): Iterable<JournalFeed> {
     const name = journalName(this.#pool, origin);
-    const first = this.#document(name);
-    if (first === undefined) return;
-    for (const { bytes } of first.binaryItems()) {
-      if (bytes[0] === itemKind.facts) yield readFactItem(bytes.subarray(1));
-      if (this.#document(name) !== first) return;
-    }
-  }
-
-  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined {
-    const name = journalName(this.#pool, origin);
-    return name === this.#own.name ? this.#own.declarationOf(feed) : this.#replicas.get(name)?.declaration(feed);
-  }
-
-  claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim> {
-    return this.#replicas.get(journalName(this.#pool, origin))?.claims ?? new Map();
+    return name === this.#own.name ? this.#own.feeds() : (this.#replicas.get(name)?.feeds() ?? []);
   }
 
   stats(): JournalStats {
@@ -234,12 +218,6 @@ export class Journals implements JournalStore {
     if (document === undefined) return eachOf(this.#shared.diff(name, stateVector));
     const from = readStateVector(stateVector).get(document.client) ?? 0;
     return diffJournal(() => (this.#document(name) === document ? document : undefined), from, maxBytes);
-  }
-
-  /** The whole document as one Yjs update; of an unknown document, one that says nothing. */
-  encodeStateAsUpdate(name: string): Uint8Array {
-    const doc = this.#doc(name);
-    return doc === undefined ? Uint8Array.of(0, 0) : encodeStateAsUpdate(doc);
   }
 
   /** `update.bytes` are the store's from now on: what observers are told are views of them. */

@@ -1,5 +1,5 @@
 import type { Cancel } from "@espalier/common";
-import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
+import type { FactEntry } from "../facts/fact-item.ts";
 import type { Life } from "../facts/life.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
@@ -11,14 +11,34 @@ export interface FeedDeclaration {
   readonly life: Life | null;
 }
 
+/** A feed that a journal declares, and how far the journal tells of it. */
+export interface JournalFeed {
+  readonly number: number;
+  readonly declaration: FeedDeclaration;
+  /** The last record or checkpoint; -1 without one. */
+  lastSequence: number;
+  /** The last checkpoint; -1 without one. */
+  lastCheckpoint: number;
+}
+
+/** Notes what a journal tells of a feed. */
+export function noteEntry(feed: JournalFeed, entry: FactEntry): void {
+  if (entry.kind === "gap") return;
+  feed.lastSequence = Math.max(feed.lastSequence, entry.sequence);
+  if (entry.kind === "checkpoint") feed.lastCheckpoint = Math.max(feed.lastCheckpoint, entry.sequence);
+}
+
+/** What a number in the items of one journal stands for: the same object as long as the journal has it. */
+export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
+
 /** What a journal of another router says, in the order it was written. Never told of the own journal. */
 export interface JournalObserver {
   /** Comes before anything that mentions the number. */
   feedDeclared(origin: Origin, feed: number, declaration: FeedDeclaration): void;
   claimChanged(origin: Origin, target: string, claim: FeedClaim | undefined): void;
-  facts(origin: Origin, entries: readonly FactEntry[]): void;
+  facts(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void;
   /** One item of the placement log; see placements/. */
-  placements(origin: Origin, item: Uint8Array): void;
+  placements(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void;
   /** The journal is gone; what it said of facts stays as it was folded. */
   journalDropped(origin: Origin): void;
 }
@@ -28,7 +48,6 @@ export interface OwnJournalObserver {
   /** Something waits for a commit. */
   pending(): void;
   claimChanged(target: string, claim: FeedClaim | undefined): void;
-  checkpoint(checkpoint: CheckpointEntry): void;
 }
 
 /** The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`. */
@@ -42,10 +61,10 @@ export interface JournalWriter {
    * up unless the target's events are written under it.
    */
   placingFeed(declaration: FeedDeclaration): number;
+  /** Those whose numbers are given out now. */
+  feeds(): Iterable<JournalFeed>;
   /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
   declarationOf(feed: number): FeedDeclaration | undefined;
-  /** What all numbers stand for that are given out now. */
-  declarations(): readonly FeedDeclaration[];
   claim(claim: FeedClaim): void;
   unclaim(target: string): void;
   /** Claims of this router, by target. */
@@ -97,11 +116,8 @@ export interface JournalStore extends ReplicatedDocuments {
   origins(): readonly Origin[];
   /** Drops a journal for good: it is refused from now on, and so is every earlier one of the same router. */
   drop(origin: Origin): void;
-  /** Every entry that a journal of another router holds now, for those who come to a target late. */
-  entriesOf(origin: Origin): Generator<readonly FactEntry[], void, undefined>;
   /** Of any journal, the own one included. */
-  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined;
-  claimsOf(origin: Origin): ReadonlyMap<string, FeedClaim>;
+  feedsOf(origin: Origin): Iterable<JournalFeed>;
   stats(): JournalStats;
   observe(observer: JournalObserver): Cancel;
 }

@@ -4,7 +4,14 @@ import { countFactOps } from "../facts/fact-ops.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
 import type { Origin } from "../origin.ts";
 import { FeedTable } from "./feed-table.ts";
-import type { DocumentUpdate, FeedDeclaration, JournalWriter, OwnJournalObserver } from "./journal.ts";
+import {
+  type DocumentUpdate,
+  type FeedDeclaration,
+  type JournalFeed,
+  type JournalWriter,
+  noteEntry,
+  type OwnJournalObserver,
+} from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
@@ -114,8 +121,8 @@ export class OwnJournal implements JournalWriter {
     return this.#feeds.get(feed)?.declaration;
   }
 
-  declarations(): readonly FeedDeclaration[] {
-    return this.#feeds.declarations();
+  feeds(): Iterable<JournalFeed> {
+    return this.#feeds.all();
   }
 
   /** @throws RangeError beyond the bound on claims, which is that on feeds, and for texts that are too long */
@@ -141,14 +148,14 @@ export class OwnJournal implements JournalWriter {
 
   /** @throws RangeError for a feed that is not declared, and for what `FactItemWriter.add` refuses */
   writeFact(entry: FactEntry): void {
-    const { items } = this.#feeds.open(entry.feed);
+    const feed = this.#feeds.open(entry.feed);
     const ops = entry.kind === "record" ? entry.ops.length : 0;
     const count = entry.kind === "record" ? countFactOps(entry.ops) : 0;
     this.#makeRoom(ops + entryOverheadBytes);
     this.#facts.add(entry);
-    this.#settled.add(items, entry, count);
+    this.#settled.add(feed.items, entry, count);
+    noteEntry(feed, entry);
     this.#options.observer?.pending();
-    if (entry.kind === "checkpoint") this.#options.observer?.checkpoint(entry);
   }
 
   settle(feed: number, sequence: number): void {

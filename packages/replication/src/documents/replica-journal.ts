@@ -1,5 +1,6 @@
+import type { FactEntry } from "../facts/fact-item.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
-import type { FeedDeclaration, JournalObserver } from "./journal.ts";
+import { type DeclarationOf, type JournalFeed, type JournalObserver, noteEntry } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
 
@@ -42,19 +43,17 @@ class Statements<Key, Value> {
 /** A journal of another router, with what its live declarations and claims say. */
 export class ReplicaJournal {
   readonly document: JournalDocument;
-  readonly #feeds = new Statements<number, FeedDeclaration>();
+  readonly #feeds = new Statements<number, JournalFeed>();
   readonly #claims = new Statements<string, FeedClaim>();
 
   constructor(document: JournalDocument) {
     this.document = document;
   }
 
-  get claims(): ReadonlyMap<string, FeedClaim> {
-    return this.#claims.values;
-  }
+  readonly declarationOf: DeclarationOf = (feed) => this.#feeds.values.get(feed)?.declaration;
 
-  declaration(feed: number): FeedDeclaration | undefined {
-    return this.#feeds.values.get(feed);
+  feeds(): Iterable<JournalFeed> {
+    return this.#feeds.values.values();
   }
 
   /** Whether feeds and claims stay within a bound. */
@@ -76,22 +75,32 @@ export class ReplicaJournal {
   /** Takes what an update says, and tells it in the order in which it was written. */
   take(update: JournalUpdate, observers: readonly JournalObserver[]): void {
     for (const { clock, content } of update.items) {
-      if (content.kind === "feed") this.#feeds.set(content.feed, content.declaration, clock);
-      else if (content.kind === "claim") this.#claims.set(content.claim.target, content.claim, clock);
+      if (content.kind === "feed") {
+        const { feed, declaration } = content;
+        this.#feeds.set(feed, { number: feed, declaration, lastSequence: -1, lastCheckpoint: -1 }, clock);
+      } else if (content.kind === "claim") this.#claims.set(content.claim.target, content.claim, clock);
     }
     for (const range of update.deletions) this.#feeds.delete(range);
     const unclaimed = update.deletions.flatMap((range) => this.#claims.delete(range));
     const { origin } = this.document;
     for (const { content } of update.items) {
+      if (content.kind === "facts") this.#note(content.entries);
       for (const observer of observers) {
         if (content.kind === "feed") observer.feedDeclared(origin, content.feed, content.declaration);
-        else if (content.kind === "facts") observer.facts(origin, content.entries);
-        else if (content.kind === "placements") observer.placements(origin, content.item);
+        else if (content.kind === "facts") observer.facts(origin, content.entries, this.declarationOf);
+        else if (content.kind === "placements") observer.placements(origin, content.item, this.declarationOf);
         else if (content.kind === "claim") observer.claimChanged(origin, content.claim.target, content.claim);
       }
     }
     for (const target of unclaimed) {
       for (const observer of observers) observer.claimChanged(origin, target, undefined);
+    }
+  }
+
+  #note(entries: readonly FactEntry[]): void {
+    for (const entry of entries) {
+      const feed = this.#feeds.values.get(entry.feed);
+      if (feed !== undefined) noteEntry(feed, entry);
     }
   }
 }

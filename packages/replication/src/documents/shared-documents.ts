@@ -5,7 +5,6 @@ import {
   type Doc,
   decodeUpdate,
   encodeStateAsUpdate,
-  encodeStateVector,
   type GC,
   getState,
   ID,
@@ -107,11 +106,6 @@ export class SharedDocuments {
       doc.off("update", listener);
     }
     return isChanged ? "applied" : "duplicate";
-  }
-
-  stateVector(name: string): Uint8Array | undefined {
-    const doc = this.doc(name);
-    return doc && encodeStateVector(doc);
   }
 }
 

@@ -1,16 +1,8 @@
 import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { FeedDeclaration } from "../documents/journal.ts";
+import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
-import type {
-  FactFold,
-  FoldImport,
-  FoldNeeds,
-  FoldReplacement,
-  FoldState,
-  FoldStatement,
-  ReloadReason,
-} from "./fact-fold.ts";
+import type { FactFold, FoldImport, FoldReplacement, FoldState, FoldStatement, ReloadReason } from "./fact-fold.ts";
 import type { FactEntry } from "./fact-item.ts";
 import {
   createFoldMeters,
@@ -32,7 +24,12 @@ export interface FactFoldOptions {
   readonly slots: TargetSlots;
   /** This router: its own checkpoints are never a reason to doubt its state. */
   readonly self: RouterId;
-  readonly needs: FoldNeeds;
+  /**
+   * Told once per need; the target is `loading` until an import brings it, or `giveUpLoading` says that nobody has it.
+   *
+   * @param from who stated what this replica lacks
+   */
+  readonly reload: (target: string, reason: ReloadReason, from: Origin | undefined) => void;
   readonly clock: Clock;
   readonly meter?: Meter;
   readonly limits?: Partial<FoldLimits>;
@@ -57,7 +54,7 @@ interface Need {
 
 class IndexFold implements FactFold {
   readonly #slots: TargetSlots;
-  readonly #needs: FoldNeeds;
+  readonly #reload: FactFoldOptions["reload"];
   readonly #meters: FoldMeters;
   readonly #context: FoldContext;
   /** Of declarations that journals hold: a journal knows its numbers, and what it gives up is gone from here with it. */
@@ -74,7 +71,7 @@ class IndexFold implements FactFold {
     const limits = { ...defaultFoldLimits, ...options.limits };
     const meters = createFoldMeters(options.meter ?? silentMeter);
     this.#slots = options.slots;
-    this.#needs = options.needs;
+    this.#reload = options.reload;
     this.#meters = meters;
     const sink = new IndexSink(index, meters);
     this.#context = { index, sink, limits, meters, clock, self, waiting: { total: 0 }, kept: { total: 0 } };
@@ -132,9 +129,9 @@ class IndexFold implements FactFold {
     this.#tell();
   }
 
-  apply(origin: Origin, entries: readonly FactEntry[]): void {
+  apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     for (const entry of entries) {
-      const declaration = this.#needs.declarationOf(origin, entry.feed);
+      const declaration = declarationOf(entry.feed);
       if (!declaration?.life) this.#meters.ignored("unknown-feed");
       else {
         const feed = this.#found.get(declaration) ?? this.#resolve(declaration, declaration.life);
@@ -270,7 +267,7 @@ class IndexFold implements FactFold {
       while (this.#touched.size > 0 || this.#asked.length > 0) {
         const asked = this.#asked;
         this.#asked = [];
-        for (const { target, reason, from } of asked) this.#needs.reload(target, reason, from);
+        for (const { target, reason, from } of asked) this.#reload(target, reason, from);
         const touched = [...this.#touched];
         this.#touched.clear();
         for (const fold of touched) this.#tellOf(fold);

@@ -1,6 +1,6 @@
 import type { Cancel } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
-import type { FeedDeclaration } from "../documents/journal.ts";
+import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
 import type { FactEntry } from "./fact-item.ts";
 import type { BatchMark, Life } from "./life.ts";
@@ -33,18 +33,6 @@ export interface FoldStatement {
 
 /** Why the state of targets must be fetched from another replica. */
 export type ReloadReason = "behind-cut" | "digest-mismatch" | "overflow" | "unknown-base";
-
-/** What the fold needs from outside. */
-export interface FoldNeeds {
-  /**
-   * Told once per need; the target is `loading` until an import brings it, or `giveUpLoading` says that nobody has it.
-   *
-   * @param from who stated what this replica lacks
-   */
-  reload(target: string, reason: ReloadReason, from: Origin | undefined): void;
-  /** What a number of an origin's journal stands for: the same object as long as the journal has it. */
-  declarationOf(origin: Origin, feed: number): FeedDeclaration | undefined;
-}
 
 /** A target's whole state, by the ledger of this router's own reader of its feed. */
 export interface FoldReplacement {
@@ -80,7 +68,7 @@ export interface FactFold {
   /** A journal speaks of a life. */
   declare(declaration: FeedDeclaration): void;
   /** In the order of the origin's journal. The own entries go the same way, before they are committed. */
-  apply(origin: Origin, entries: readonly FactEntry[]): void;
+  apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void;
   /**
    * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there: what was
    * folded is voided, everything is told anew, kept records up to the mark are dropped, those after it are applied. A

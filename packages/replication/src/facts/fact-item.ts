@@ -41,10 +41,6 @@ export class FactItemWriter {
     this.#writer = new ByteWriter(initialBytes);
   }
 
-  get byteLength(): number {
-    return this.#writer.length;
-  }
-
   get entryCount(): number {
     return this.#entries;
   }

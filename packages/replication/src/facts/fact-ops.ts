@@ -35,20 +35,9 @@ export class FactOpsWriter implements LedgerSink {
   #op = 0;
   #tier: Tier = 0;
   #blocks = 0;
-  #opCount = 0;
 
   constructor(options: FactOpsWriterOptions) {
     this.#isUnambiguous = options.isUnambiguous;
-  }
-
-  /** Blocks stored and removed, holes and clearings since `begin`. */
-  get opCount(): number {
-    return this.#opCount;
-  }
-
-  /** Bytes so far, those of the last run not counted. */
-  get byteLength(): number {
-    return this.#writer.length;
   }
 
   /** Begins a record; what was not finished is dropped. */
@@ -89,7 +78,6 @@ export class FactOpsWriter implements LedgerSink {
     this.#writer.varint(factOpHeader(factOp.orphaned, tier, 1));
     this.#writer.words(words, 2 * at, 2 * at + 2);
     this.#writer.varint(depthBlocks);
-    this.#opCount += 1;
   }
 
   holeGone(tier: Tier, words: Uint32Array, at: number): void {
@@ -101,7 +89,6 @@ export class FactOpsWriter implements LedgerSink {
     this.#reset();
     this.#writer.reset();
     this.#writer.varint(factOpHeader(factOp.cleared, 0, 1));
-    this.#opCount = 1;
   }
 
   #addBlock(op: number, tier: Tier, words: Uint32Array, block: number): void {
@@ -121,7 +108,6 @@ export class FactOpsWriter implements LedgerSink {
     if (this.#blocks === maxRunBlocks || op !== this.#op || tier !== this.#tier) this.#closeRun();
     this.#op = op;
     this.#tier = tier;
-    this.#opCount += 1;
   }
 
   #closeRun(): void {
@@ -134,7 +120,6 @@ export class FactOpsWriter implements LedgerSink {
 
   #reset(): void {
     this.#blocks = 0;
-    this.#opCount = 0;
     for (const lows of this.#storedLows) if (lows.size > 0) lows.clear();
   }
 }

@@ -16,7 +16,15 @@ import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeove
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<
   JournalWriter,
-  "origin" | "declareFeed" | "claim" | "unclaim" | "writeFact" | "settle" | "retireFeed" | "opsSinceCheckpoint"
+  | "origin"
+  | "declareFeed"
+  | "declarationOf"
+  | "claim"
+  | "unclaim"
+  | "writeFact"
+  | "settle"
+  | "retireFeed"
+  | "opsSinceCheckpoint"
 >;
 
 export interface FeedReaderOptions {

@@ -148,7 +148,7 @@ export class OwnFeeds {
       feed.last = Math.max(feed.last, entry.kind === "gap" ? entry.to : entry.sequence);
       this.#journal.writeFact(entry);
     }
-    this.#fold.apply(this.#journal.origin, numbered);
+    this.#apply(numbered);
   }
 
   /** Writes a checkpoint, after which nothing up to it is needed. */
@@ -168,8 +168,12 @@ export class OwnFeeds {
     };
     feed.last = Math.max(feed.last, sequence);
     this.#journal.writeFact(entry);
-    this.#fold.apply(this.#journal.origin, [entry]);
+    this.#apply([entry]);
     this.#journal.settle(feed.number, sequence);
+  }
+
+  #apply(entries: readonly FactEntry[]): void {
+    this.#fold.apply(this.#journal.origin, entries, (feed) => this.#journal.declarationOf(feed));
   }
 
   opsSinceCheckpoint(life: Life): number {

@@ -155,7 +155,7 @@ function readBinding(reader: ByteReader, kind: BindingRecord["kind"], stamp: num
   return { kind, stamp, ttlMs, key, value: kind === "bind" ? reader.text(maxBindingValueBytes) : "" };
 }
 
-/** What a record can be; its place in this list stands for it on the wire and in digests. */
+/** What a record can be; its place in this list stands for it on the wire. */
 export const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 /** Blocks of one chain; longer ones are cut. */
 export const maxRunBlocks = 65_536;

@@ -1,5 +1,6 @@
 import type { Clock, Meter, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
+import type { DeclarationOf } from "../documents/journal.ts";
 import type { Life } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
@@ -7,9 +8,8 @@ import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { maxPlacementTtlMs, maxRunBlocks } from "./placement-item.ts";
 import { createPlacementMeters } from "./placement-meters.ts";
-import { createRouterNumbers, type DeclarationOf, maxRunBytes, PlacementReader } from "./placement-reader.ts";
+import { createRouterNumbers, maxRunBytes, PlacementReader } from "./placement-reader.ts";
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
-import { RecordDigest } from "./record-digest.ts";
 
 export interface PlacementLogOptions {
   /** This life of this router. */
@@ -61,14 +61,8 @@ export interface PlacementLog {
   journalDropped(origin: Origin): void;
   /** The router that a number in the index stands for; undefined where it is not known any more. */
   routerOf(number: number): RouterId | undefined;
-  /**
-   * The digest of the records of a journal that outlive a time of the wall clock, by their writer's stamps, but for those
-   * that do so by less than `digestSpanMs`. Replicas that have received the same say the same.
-   */
-  digest(origin: Origin, wallMs: number): readonly [number, number];
 }
 
-const nothing: readonly [number, number] = [0, 0];
 /** A refutation matters only to those who know of the placement, and they hear of it soon. */
 const refutationTtlMs = 60_000;
 
@@ -82,7 +76,6 @@ class Log implements PlacementLog {
   readonly #numbers = createRouterNumbers();
   readonly #meters: ReturnType<typeof createPlacementMeters>;
   #writer: PlacementWriter;
-  #digest = new RecordDigest();
   #epoch: number;
 
   constructor(options: PlacementLogOptions) {
@@ -138,13 +131,6 @@ class Log implements PlacementLog {
     return number === 0 ? this.#options.self().router : this.#numbers.routerOf(number);
   }
 
-  digest(origin: Origin, wallMs: number): readonly [number, number] {
-    const { router, epoch } = this.#options.self();
-    const isOwn = router === origin.router && epoch === origin.epoch;
-    const digest = isOwn ? this.#digest : this.#reader.digestOf(origin);
-    return digest?.after(wallMs) ?? nothing;
-  }
-
   #write(
     kind: "place" | "confirm" | "refute",
     target: string,
@@ -162,11 +148,10 @@ class Log implements PlacementLog {
     const { epoch } = this.#options.self();
     if (epoch === this.#epoch) return;
     this.#epoch = epoch;
-    this.#digest = new RecordDigest();
     this.#writer = this.#begin();
   }
 
   #begin(): PlacementWriter {
-    return new PlacementWriter({ ...this.#options, meters: this.#meters }, this.#digest);
+    return new PlacementWriter({ ...this.#options, meters: this.#meters });
   }
 }

@@ -1,22 +1,19 @@
 import type { Clock, RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { FeedDeclaration } from "../documents/journal.ts";
+import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
-import { type HybridClock, stampMs } from "./hybrid-clock.ts";
+import type { HybridClock } from "./hybrid-clock.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
 import type { PlacementMeters, PlacementOutcome } from "./placement-meters.ts";
 import { ReadRuns } from "./read-runs.ts";
-import { bindingHash, placementHash, RecordDigest } from "./record-digest.ts";
 
 /** Bytes of the runs of all journals. */
 export const maxRunBytes = 268_435_456;
 /** Journals whose runs are kept. */
 export const maxPlacementJournals = 1_024;
-
-export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
 
 export interface PlacementReaderOptions {
   readonly bindings: Bindings;
@@ -34,7 +31,6 @@ interface ReadJournal {
   /** Its router's, in the index. */
   readonly by: number;
   readonly runs: ReadRuns;
-  readonly digest: RecordDigest;
 }
 
 /** Follows the placement logs of other routers. */
@@ -53,12 +49,8 @@ export class PlacementReader {
     if (!records) return;
     const journal = this.#journalOf(origin);
     for (const record of records) {
-      if ("run" in record) this.#meet(journal, record, declarationOf(record.feed));
-      else {
-        const { low, high } = bindingHash(record);
-        journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
-        if (!this.#options.bindings.receive(record, origin.router)) this.#options.meters.received("ahead");
-      }
+      if ("run" in record) this.#options.meters.received(this.#take(journal, record, declarationOf(record.feed)));
+      else if (!this.#options.bindings.receive(record, origin.router)) this.#options.meters.received("ahead");
     }
     this.#trim();
   }
@@ -68,10 +60,6 @@ export class PlacementReader {
     this.#runBytes -= this.#journals.get(key)?.runs.byteLength ?? 0;
     this.#journals.delete(key);
     this.#options.meters.runBytes(this.#runBytes);
-  }
-
-  digestOf(origin: Origin): RecordDigest | undefined {
-    return this.#journals.get(originKey(origin))?.digest;
   }
 
   #read(item: Uint8Array): LogRecord[] | undefined {
@@ -84,10 +72,6 @@ export class PlacementReader {
     }
   }
 
-  #meet(journal: ReadJournal, record: PlacementRecord, declaration: FeedDeclaration | undefined): void {
-    this.#options.meters.received(this.#take(journal, record, declaration));
-  }
-
   #take(journal: ReadJournal, record: PlacementRecord, declaration: FeedDeclaration | undefined): PlacementOutcome {
     const { clock, slots, lifeOf, hlc } = this.#options;
     hlc.observe(record.stamp);
@@ -96,8 +80,6 @@ export class PlacementReader {
     const blockCount = journal.runs.resolve(record.run, words, clock.nowMs());
     this.#runBytes += journal.runs.byteLength - bytesBefore;
     if (blockCount === 0 || !declaration) return "unresolved";
-    const { low, high } = placementHash(record, declaration, { words, blockCount });
-    journal.digest.add(low, high, stampMs(record.stamp) + record.ttlMs);
     const newest = lifeOf(declaration.target);
     if (declaration.life && newest && isOlderLife(declaration.life, newest)) return "older-life";
     const slot = slots.find(declaration.target);
@@ -121,7 +103,7 @@ export class PlacementReader {
     if (!journal) {
       if (this.#journals.size >= maxPlacementJournals) this.#forgetOldestJournal();
       const by = this.#options.numbers.numberOf(origin.router);
-      journal = { by, runs: new ReadRuns(), digest: new RecordDigest() };
+      journal = { by, runs: new ReadRuns() };
       this.#journals.set(key, journal);
     }
     return journal;

@@ -1,10 +1,9 @@
 import type { Clock } from "@espalier/common";
 import type { FeedDeclaration, JournalWriter } from "../documents/journal.ts";
 import type { Bindings } from "./bindings.ts";
-import { type HybridClock, stampMs } from "./hybrid-clock.ts";
+import type { HybridClock } from "./hybrid-clock.ts";
 import { maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
 import type { PlacementMeters } from "./placement-meters.ts";
-import { bindingHash, placementHash, type RecordDigest } from "./record-digest.ts";
 import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
 /** What waits is written as an item of its own before it grows beyond this. */
@@ -12,7 +11,7 @@ export const flushPlacementBytes = 262_144;
 
 export type PlacementJournal = Pick<
   JournalWriter,
-  "placingFeed" | "declarationOf" | "writePlacements" | "keepPlacements" | "holdsPlacements"
+  "placingFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 
 export interface PlacementWriterOptions {
@@ -32,7 +31,6 @@ export interface ChainWords {
 /** The placement log of one life of this router. */
 export class PlacementWriter {
   readonly #options: PlacementWriterOptions;
-  readonly #digest: RecordDigest;
   readonly #runs: WrittenRuns;
   readonly #placed = new PlacementItemWriter();
   readonly #bound = new PlacementItemWriter();
@@ -40,9 +38,8 @@ export class PlacementWriter {
   #expiresMs = 0;
   #nextRun = 1;
 
-  constructor(options: PlacementWriterOptions, digest: RecordDigest) {
+  constructor(options: PlacementWriterOptions) {
     this.#options = options;
-    this.#digest = digest;
     this.#runs = new WrittenRuns(options.journal);
   }
 
@@ -60,7 +57,6 @@ export class PlacementWriter {
     const record = { kind, feed, stamp, ttlMs };
     const run = { parent: found?.run, shared, words, blockCount };
     const number = this.#placed.addRun(record, run, this.#nextRun);
-    this.#digestRecord(placementHash(record, journal.declarationOf(feed)!, run), stampMs(stamp) + ttlMs);
     // What is refuted is not to be referred to, but a reader has to know it until it has read this item.
     const untilMs = nowMs + ttlMs;
     this.#expiresMs = Math.max(this.#expiresMs, untilMs);
@@ -101,14 +97,9 @@ export class PlacementWriter {
     };
     for (const record of this.#options.bindings.takePending()) {
       this.#bound.addBinding(record);
-      this.#digestRecord(bindingHash(record), stampMs(record.stamp) + record.ttlMs);
       untilMs = Math.max(untilMs, nowMs + record.ttlMs);
       if (this.#bound.byteLength > flushPlacementBytes) write();
     }
     write();
-  }
-
-  #digestRecord({ low, high }: { low: number; high: number }, expiresMs: number): void {
-    this.#digest.add(low, high, expiresMs);
   }
 }

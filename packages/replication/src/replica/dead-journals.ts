@@ -1,7 +1,6 @@
 import type { Clock } from "@espalier/common";
 import type { FeedDeclaration, JournalStore } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
-import type { FactEntry } from "../facts/fact-item.ts";
 import { lifeId } from "../facts/life.ts";
 import { type Origin, originKey } from "../origin.ts";
 
@@ -10,9 +9,8 @@ export const maxDeadJournals = 64;
 
 export interface DeadJournalsOptions {
   readonly clock: Clock;
-  readonly store: Pick<JournalStore, "origins" | "drop">;
+  readonly store: Pick<JournalStore, "origins" | "drop" | "feedsOf">;
   readonly fold: Pick<FactFold, "state">;
-  readonly coverage: JournalCoverage;
   readonly self: () => Origin;
   /** Predictions in a journal are of no use any more when its writer is dead for so long. */
   readonly placementTtlMs: number;
@@ -24,11 +22,13 @@ export interface DeadJournals {
   collect(isLiving: (origin: Origin) => boolean): void;
 }
 
+type CurrentLife = (target: string) => string | undefined;
+
 export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
-  const { clock, store, fold, coverage, self, placementTtlMs } = options;
+  const { clock, store, fold, self, placementTtlMs } = options;
   /** Since when, on the monotonic clock, by key of the origin; in the order in which they died. */
   const deadSinceMs = new Map<string, number>();
-  const currentLife = (target: string): string | undefined => {
+  const currentLife: CurrentLife = (target) => {
     const life = fold.state(target)?.life;
     return life && lifeId(life);
   };
@@ -41,7 +41,8 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
       for (const key of [...deadSinceMs.keys()]) if (!dead.has(key)) deadSinceMs.delete(key);
       for (const key of dead.keys()) if (!deadSinceMs.has(key)) deadSinceMs.set(key, nowMs);
       const isUseless = (origin: Origin): boolean =>
-        nowMs - deadSinceMs.get(originKey(origin))! > placementTtlMs && coverage.isCovered(origin, living, currentLife);
+        nowMs - deadSinceMs.get(originKey(origin))! > placementTtlMs &&
+        isCovered(store, origin, { living, currentLife });
       let excess = dead.size - maxDeadJournals;
       for (const key of [...deadSinceMs.keys()]) {
         const origin = dead.get(key);
@@ -60,77 +61,32 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
   };
 }
 
-/** What one journal says about one target, in the newest life that it mentions. */
-interface Extent {
-  readonly life: string;
-  /** What told of the life last: where it has not changed, the life has not either. */
-  declaration: FeedDeclaration;
-  /** The last record. */
-  sequence: number;
-  /** The last checkpoint; -1 without one. */
-  checkpoint: number;
-}
-
 /**
- * How far journals reach, to tell when that of a dead router is not needed any more: when for each of its targets a
- * living router has made a checkpoint at or beyond its last record, or the target has a newer life.
+ * Whether a journal is not needed any more: for each of its feeds a living router has made a checkpoint at or beyond the last
+ * record, or the target has a newer life.
+ *
+ * @param living whose checkpoints count
+ * @param currentLife id of a target's newest life
  */
-export class JournalCoverage {
-  readonly #extents = new Map<string, Map<string, Extent>>();
-
-  note(
-    origin: Origin,
-    entries: readonly FactEntry[],
-    declarationOf: (feed: number) => FeedDeclaration | undefined,
-  ): void {
-    const key = originKey(origin);
-    let extents = this.#extents.get(key);
-    if (!extents) {
-      extents = new Map();
-      this.#extents.set(key, extents);
-    }
-    for (const entry of entries) {
-      const declaration = declarationOf(entry.feed);
-      if (!declaration?.life) continue;
-      let extent = extents.get(declaration.target);
-      if (extent?.declaration !== declaration) {
-        const life = lifeId(declaration.life);
-        if (extent?.life === life) extent.declaration = declaration;
-        else {
-          extent = { life, declaration, sequence: -1, checkpoint: -1 };
-          extents.set(declaration.target, extent);
-        }
-      }
-      if (entry.kind === "record") extent.sequence = Math.max(extent.sequence, entry.sequence);
-      else if (entry.kind === "checkpoint") {
-        extent.checkpoint = Math.max(extent.checkpoint, entry.sequence);
-        extent.sequence = Math.max(extent.sequence, entry.sequence);
-      }
+export function isCovered(
+  store: Pick<JournalStore, "feedsOf">,
+  origin: Origin,
+  { living, currentLife }: { readonly living: readonly Origin[]; readonly currentLife: CurrentLife },
+): boolean {
+  const needed = new Map<string, number>();
+  const isCurrent = ({ target, life }: FeedDeclaration): boolean =>
+    life !== null && currentLife(target) === lifeId(life);
+  for (const { declaration, lastSequence } of store.feedsOf(origin)) {
+    const { target } = declaration;
+    if (lastSequence >= 0 && isCurrent(declaration))
+      needed.set(target, Math.max(lastSequence, needed.get(target) ?? lastSequence));
+  }
+  for (const other of needed.size > 0 ? living : []) {
+    for (const { declaration, lastCheckpoint } of store.feedsOf(other)) {
+      const sequence = needed.get(declaration.target);
+      if (sequence !== undefined && lastCheckpoint >= sequence && isCurrent(declaration))
+        needed.delete(declaration.target);
     }
   }
-
-  forget(origin: Origin): void {
-    this.#extents.delete(originKey(origin));
-  }
-
-  /** Nobody has the target any more. */
-  forgetTarget(target: string): void {
-    for (const extents of this.#extents.values()) extents.delete(target);
-  }
-
-  /**
-   * @param living whose checkpoints count
-   * @param currentLife id of a target's newest life
-   */
-  isCovered(origin: Origin, living: readonly Origin[], currentLife: (target: string) => string | undefined): boolean {
-    for (const [target, { life, sequence }] of this.#extents.get(originKey(origin)) ?? []) {
-      if (sequence < 0 || currentLife(target) !== life) continue;
-      const isCheckpoint = living.some((other) => {
-        const extent = this.#extents.get(originKey(other))?.get(target);
-        return extent?.life === life && extent.checkpoint >= sequence;
-      });
-      if (!isCheckpoint) return false;
-    }
-    return true;
-  }
+  return needed.size === 0;
 }

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
-import type { FeedDeclaration } from "../documents/journal.ts";
+import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import { canBeOutbid, type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
@@ -112,11 +112,7 @@ export class FeedCoordinator {
   }
 
   /** To be told after the fold. */
-  factsSeen(
-    origin: Origin,
-    entries: readonly FactEntry[],
-    declarationOf: (feed: number) => FeedDeclaration | undefined,
-  ): void {
+  factsSeen(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     if (this.#readers.size === 0) return;
     const byFeed = new Map<number, FactEntry[]>();
     for (const entry of entries) {

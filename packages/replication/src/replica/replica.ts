@@ -1,6 +1,6 @@
 import type { Cancel, Clock } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
-import type { JournalObserver } from "../documents/journal.ts";
+import type { DeclarationOf, JournalObserver } from "../documents/journal.ts";
 import { createJournalStore, type Journals } from "../documents/journal-store.ts";
 import { createFactFold } from "../facts/create-fact-fold.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
@@ -21,7 +21,7 @@ import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
-import { createDeadJournals, type DeadJournals, JournalCoverage } from "./dead-journals.ts";
+import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedCoordinator } from "./feed-coordinator.ts";
 import type { Replica, ReplicaDescription, ReplicaOptions } from "./replica-api.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
@@ -48,7 +48,6 @@ class JournaledReplica implements Replica {
   readonly registry: Registry;
   readonly #options: ReplicaOptions;
   readonly #coordinator: FeedCoordinator;
-  readonly #coverage = new JournalCoverage();
   readonly #dead: DeadJournals;
   readonly #schedule: CommitSchedule;
   readonly #requests: SnapshotRequests;
@@ -71,8 +70,6 @@ class JournaledReplica implements Replica {
       ownObserver: {
         pending: () => this.#schedule.touch(),
         claimChanged: (target, claim) => this.#coordinator.claimChanged(self(), target, claim),
-        checkpoint: (checkpoint) =>
-          this.#coverage.note(self(), [checkpoint], (feed) => this.store.own.declarationOf(feed)),
       },
     });
     this.#joinCompaction = createJoinCompaction(clock, () => this.#schedule.touch());
@@ -83,10 +80,7 @@ class JournaledReplica implements Replica {
     });
     this.fold = createFactFold({
       ...{ index, slots, clock, meter, self: router },
-      needs: {
-        reload: (target, _reason, from) => this.#requests.add(target, from),
-        declarationOf: (origin, feed) => this.store.declarationOf(origin, feed),
-      },
+      reload: (target, _reason, from) => this.#requests.add(target, from),
     });
     this.#coordinator = new FeedCoordinator({ fold: this.fold, self, clock, meter });
     this.#schedule = createCommitSchedule({
@@ -106,7 +100,7 @@ class JournaledReplica implements Replica {
     this.registry = createRegistry({ self, clock, hlc });
     shareRegistry(this.registry, this.store);
     this.#dead = createDeadJournals({
-      ...{ clock, self, store: this.store, fold: this.fold, coverage: this.#coverage },
+      ...{ clock, self, store: this.store, fold: this.fold },
       placementTtlMs: options.placementTtlMs,
     });
     this.ports = this.#createPorts();
@@ -171,7 +165,6 @@ class JournaledReplica implements Replica {
   forgetTarget(target: string): void {
     this.store.own.retireFeedsOf(target);
     this.fold.forgetTarget(target);
-    this.#coverage.forgetTarget(target);
     this.load.release(target);
     this.#options.slots.release(target);
   }
@@ -250,29 +243,26 @@ class JournaledReplica implements Replica {
         // Somebody here may have to read on what nobody reads any more.
         if (!claim) this.#schedule.touch();
       },
-      facts: (origin, entries) => {
-        this.#coverage.note(origin, entries, (feed) => this.store.declarationOf(origin, feed));
-        this.#declareForgotten(origin, entries);
-        this.fold.apply(origin, entries);
-        this.#coordinator.factsSeen(origin, entries, (feed) => this.store.declarationOf(origin, feed));
+      facts: (origin, entries, declarationOf) => {
+        this.#declareForgotten(entries, declarationOf);
+        this.fold.apply(origin, entries, declarationOf);
+        this.#coordinator.factsSeen(origin, entries, declarationOf);
       },
-      placements: (origin, item) =>
-        this.placements.receive(origin, item, (feed) => this.store.declarationOf(origin, feed)),
+      placements: (origin, item, declarationOf) => this.placements.receive(origin, item, declarationOf),
       journalDropped: (origin) => {
         this.placements.journalDropped(origin);
-        this.#coverage.forget(origin);
         this.#coordinator.dropOrigin(origin);
       },
     };
   }
 
   /** A target that was forgotten here and that others still write about is known again. */
-  #declareForgotten(origin: Origin, entries: readonly FactEntry[]): void {
+  #declareForgotten(entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
     let last = -1;
     for (const { feed } of entries) {
       if (feed === last) continue;
       last = feed;
-      const declaration = this.store.declarationOf(origin, feed);
+      const declaration = declarationOf(feed);
       if (declaration && !this.fold.state(declaration.target)) this.fold.declare(declaration);
     }
   }
@@ -283,8 +273,7 @@ class JournaledReplica implements Replica {
    */
   #renewEpoch(above: number): void {
     const { origin } = this.store.own;
-    const declared = this.store.own.declarations();
-    this.#coverage.forget(origin);
+    const declared = Array.from(this.store.feedsOf(origin), ({ declaration }) => declaration);
     this.store.restart(Math.max(above + 1, this.#options.clock.wallMs()));
     for (const { target, life } of declared) {
       const newest = this.fold.state(target)?.life;

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { cut, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
+import { cut, declarationOf, feedOf, originOf, record, storeOf, sync } from "./journal-fixtures.ts";
 
 describe("a feed of the own journal", () => {
   test.each(fixedSeeds(10))("leaves nothing behind when it ends, here and at a reader, seed %i", (seed) => {
@@ -45,11 +45,11 @@ describe("a feed of the own journal", () => {
     own.placingFeed(feedOf("another"));
     own.commit();
     sync(store, reader, own.name);
-    expect(own.declarations()).toEqual([feedOf("another")]);
+    expect(Array.from(own.feeds(), ({ declaration }) => declaration)).toEqual([feedOf("another")]);
     expect([store.stats().ownFactItems, store.stats().ownPlacementItems]).toEqual([0, 0]);
     const origin = originOf("alice");
     for (const number of numbers) {
-      expect([own.declarationOf(number), reader.declarationOf(origin, number)]).toEqual([undefined, undefined]);
+      expect([own.declarationOf(number), declarationOf(reader, origin, number)]).toEqual([undefined, undefined]);
     }
   });
 
@@ -65,6 +65,6 @@ describe("a feed of the own journal", () => {
     expect([second === first, own.declareFeed(feedOf("t"))]).toEqual([false, second]);
     own.retireFeedsOf("t");
     own.commit();
-    expect(own.declarations()).toEqual([]);
+    expect([...own.feeds()]).toEqual([]);
   });
 });

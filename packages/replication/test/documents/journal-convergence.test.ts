@@ -6,7 +6,18 @@ import type { Journals } from "../../src/documents/journal-store.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { journalContent } from "./journal-content.ts";
-import { claimOf, cut, entriesOf, feedOf, record, storeOf, sync, type TestStore, textOf } from "./journal-fixtures.ts";
+import {
+  claimOf,
+  claimsOf,
+  cut,
+  entriesOf,
+  feedOf,
+  record,
+  storeOf,
+  sync,
+  type TestStore,
+  textOf,
+} from "./journal-fixtures.ts";
 
 /** What an observer believes by what it was told, by origin. */
 interface Belief {
@@ -132,7 +143,7 @@ describe("whatever is lost, late or doubled, replicas end with the same journals
       for (const other of all) {
         expect(contents(other.store, origin)).toEqual(contents(store, origin));
         if (other.store === store) continue;
-        expect(other.store.claimsOf(origin)).toEqual(claims);
+        expect(claimsOf(other.store, origin)).toEqual(claims);
         expect(other.beliefOf(origin).claims).toEqual(claims);
         const told = other.beliefOf(origin).facts;
         expect(new Set(told).size).toBe(told.length);

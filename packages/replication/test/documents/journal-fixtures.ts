@@ -1,8 +1,10 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { applyUpdate, Doc, mergeUpdates } from "yjs";
 import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
+import { itemKind } from "../../src/documents/journal-log.ts";
 import { createJournalStore, type JournalLimits, type Journals } from "../../src/documents/journal-store.ts";
-import type { CheckpointEntry, FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
+import { type CheckpointEntry, type FactEntry, type FactRecord, readFactItem } from "../../src/facts/fact-item.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import type { Origin } from "../../src/origin.ts";
 
@@ -79,5 +81,34 @@ export function sync(from: Journals, to: Journals, name: string, maxBytes = 65_5
   return pieces;
 }
 
-/** Everything that a replica of a journal holds of facts. */
-export const entriesOf = (store: Journals, origin: Origin): FactEntry[] => [...store.entriesOf(origin)].flat();
+/** The whole document for whoever fetches it; of an unknown document, an update that says nothing. */
+export function wholeUpdate(store: Pick<Journals, "diff">, name: string): Uint8Array {
+  const pieces = [...store.diff(name, Uint8Array.of(0), Number.POSITIVE_INFINITY)];
+  return pieces.length === 1 ? pieces[0]!.bytes : mergeUpdates(pieces.map(({ bytes }) => bytes));
+}
+
+/** What a replica has of a journal, as stock Yjs reads it. */
+function logOf(store: Journals, { router, epoch }: Origin): unknown[] {
+  const doc = new Doc();
+  applyUpdate(doc, wholeUpdate(store, `journal/default/${router}/${epoch}`));
+  return doc.getArray("log").toArray();
+}
+
+/** Everything that a replica of a journal holds of facts, by item. */
+export function factItemsOf(store: Journals, origin: Origin): FactEntry[][] {
+  return logOf(store, origin).flatMap((item) =>
+    item instanceof Uint8Array && item[0] === itemKind.facts ? [readFactItem(item.subarray(1))] : [],
+  );
+}
+
+export const entriesOf = (store: Journals, origin: Origin): FactEntry[] => factItemsOf(store, origin).flat();
+
+/** Claims that a replica of a journal holds, by target. */
+export function claimsOf(store: Journals, origin: Origin): Map<string, FeedClaim> {
+  const claims = logOf(store, origin).flatMap((item) => (item as { readonly claim?: FeedClaim }).claim ?? []);
+  return new Map(claims.map((claim) => [claim.target, claim]));
+}
+
+/** What a feed's number in a journal stands for. */
+export const declarationOf = (store: Journals, origin: Origin, feed: number): FeedDeclaration | undefined =>
+  [...store.feedsOf(origin)].find(({ number }) => number === feed)?.declaration;

@@ -15,6 +15,7 @@ import {
   storeOf,
   sync,
   tellingObserver,
+  wholeUpdate,
 } from "./journal-fixtures.ts";
 
 const name = "journal/default/alice/1";
@@ -71,9 +72,9 @@ type World = ReturnType<typeof setUp>;
 function expectRefused({ reader }: World, bytes: Uint8Array, from: number, to: number): void {
   const { told, observer } = tellingObserver();
   reader.observe(observer);
-  const before = [journalContent(reader, name), reader.list(), reader.encodeStateAsUpdate(name)];
+  const before = [journalContent(reader, name), reader.list(), wholeUpdate(reader, name)];
   expect(() => reader.apply({ name, from, to, bytes })).toThrow(EspalierError);
-  expect([journalContent(reader, name), reader.list(), reader.encodeStateAsUpdate(name)]).toEqual(before);
+  expect([journalContent(reader, name), reader.list(), wholeUpdate(reader, name)]).toEqual(before);
   expect(told).toEqual([]);
 }
 

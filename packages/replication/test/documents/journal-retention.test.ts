@@ -3,7 +3,19 @@ import * as Y from "yjs";
 import { itemOverheadBytes } from "../../src/documents/journal-document.ts";
 import { maxPlacementItemBytes } from "../../src/documents/own-journal.ts";
 import { journalContent } from "./journal-content.ts";
-import { claimOf, cut, entriesOf, feedOf, originOf, record, storeOf, sync, textOf } from "./journal-fixtures.ts";
+import {
+  claimOf,
+  cut,
+  declarationOf,
+  entriesOf,
+  feedOf,
+  originOf,
+  record,
+  storeOf,
+  sync,
+  textOf,
+  wholeUpdate,
+} from "./journal-fixtures.ts";
 
 const alice = originOf("alice");
 
@@ -80,13 +92,13 @@ describe("retired feeds", () => {
     own.claim(claimOf("x"));
     own.commit();
     expect(held()).toEqual(["checkpoint 1.1", "record 2.1"]);
-    expect(reader.declarationOf(alice, a)).toEqual(feedOf("a"));
+    expect(declarationOf(reader, alice, a)).toEqual(feedOf("a"));
     own.settle(b, 1);
     own.claim(claimOf("y"));
     own.commit();
     expect(held()).toEqual([]);
-    expect(reader.declarationOf(alice, a)).toBeUndefined();
-    expect(reader.declarationOf(alice, b)).toEqual(feedOf("b"));
+    expect(declarationOf(reader, alice, a)).toBeUndefined();
+    expect(declarationOf(reader, alice, b)).toEqual(feedOf("b"));
   });
 
   test("all feeds of a target are retired together, those of others stay, and it may have feeds again", () => {
@@ -106,7 +118,9 @@ describe("retired feeds", () => {
     own.claim(claimOf("y"));
     own.commit();
     expect(held()).toEqual([`checkpoint ${other}.1`]);
-    expect([first, second, unknown].map((feed) => reader.declarationOf(alice, feed))).toEqual(Array(3).fill(undefined));
+    expect([first, second, unknown].map((feed) => declarationOf(reader, alice, feed))).toEqual(
+      Array(3).fill(undefined),
+    );
     const again = of("a", 2);
     expect(again).toBeGreaterThan(unknown);
     own.writeFact(cut(again, 7));
@@ -129,7 +143,7 @@ describe("retired feeds", () => {
     own.commit();
     const late = storeOf("carol").store;
     sync(store, late, own.name);
-    for (const each of [reader, late]) expect(each.declarationOf(alice, feed)).toEqual(feedOf("a"));
+    for (const each of [reader, late]) expect(declarationOf(each, alice, feed)).toEqual(feedOf("a"));
     own.writePlacements(Uint8Array.of(2), time.clock.nowMs() + 9_000);
     time.advance(2_000);
     own.commit();
@@ -138,7 +152,7 @@ describe("retired feeds", () => {
     time.advance(10_000);
     own.claim(claimOf("z"));
     own.commit();
-    expect(reader.declarationOf(alice, feed)).toBeUndefined();
+    expect(declarationOf(reader, alice, feed)).toBeUndefined();
   });
 
   test("a feed that is retired before it was committed is never written", () => {
@@ -148,7 +162,7 @@ describe("retired feeds", () => {
     expect(updates).toHaveLength(0);
     own.claim(claimOf("x"));
     own.commit();
-    expect(reader.declarationOf(alice, 1)).toBeUndefined();
+    expect(declarationOf(reader, alice, 1)).toBeUndefined();
   });
 
   test("ops since a feed was cut are counted", () => {
@@ -267,8 +281,8 @@ test("after a hundredfold turnover a journal is as large as it was, in structs a
     own.commit();
     time.advance(25);
     if (tick % 60 !== 59 || tick < 100) continue;
-    const update = store.encodeStateAsUpdate(own.name);
-    const there = structsOf(reader.encodeStateAsUpdate(own.name));
+    const update = wholeUpdate(store, own.name);
+    const there = structsOf(wholeUpdate(reader, own.name));
     sizes.push({ structs: structsOf(update), bytes: update.length, there, byteLength: store.stats().byteLength });
   }
   const [first, last] = [sizes[0]!, sizes.at(-1)!];

@@ -1,6 +1,16 @@
 import { expect, test, vi } from "vitest";
 import { journalContent } from "./journal-content.ts";
-import { claimOf, entriesOf, feedOf, originOf, record, storeOf, sync, tellingObserver } from "./journal-fixtures.ts";
+import {
+  claimOf,
+  claimsOf,
+  entriesOf,
+  feedOf,
+  originOf,
+  record,
+  storeOf,
+  sync,
+  tellingObserver,
+} from "./journal-fixtures.ts";
 
 const yjs = vi.hoisted(() => ({ isBroken: false }));
 
@@ -66,7 +76,7 @@ test("what ended before it was fetched anew does not outlast it", () => {
   writer.own.commit();
   breakOn(rig);
   sync(writer, reader, writer.own.name);
-  expect(reader.claimsOf(alice).size).toBe(0);
+  expect(claimsOf(reader, alice).size).toBe(0);
   expect(told).toEqual(["alice dropped 1", "alice feed 1 engine", "alice facts record 1.1"]);
 });
 

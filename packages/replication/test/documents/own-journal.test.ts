@@ -101,7 +101,7 @@ describe("one commit", () => {
     journal.writePlacements(Uint8Array.of(2), 1_000);
     const later = originOf("alice", origin.epoch + 1);
     journal.restart(new JournalDocument(journalName("default", later), later, true));
-    expect([journal.origin, journal.claims.size, journal.declarations(), journal.hasPending]).toEqual([
+    expect([journal.origin, journal.claims.size, [...journal.feeds()], journal.hasPending]).toEqual([
       later,
       0,
       [],

@@ -76,7 +76,6 @@ describe("round trips", () => {
       const direct = new TellingSink();
       writer.begin();
       for (let step = random.integer(30); step >= 0; step--) tellRandomly(random, [writer, direct]);
-      expect(writer.opCount).toBe(direct.told.length);
       expect(tell(writer.finish()).told).toEqual(direct.told);
     }
   });
@@ -92,7 +91,6 @@ describe("round trips", () => {
     const writer = never();
     writer.stored(tier.gpu, Uint32Array.of(1, 2), 0, 1);
     writer.begin();
-    expect(writer.opCount).toBe(0);
     expect(writer.finish()).toHaveLength(0);
   });
 
@@ -121,7 +119,6 @@ describe("round trips", () => {
     const writer = always();
     writer.stored(tier.gpu, randomWords(createSeededRandom(1), 50), 0, 50);
     writer.cleared();
-    expect(writer.opCount).toBe(1);
     writer.stored(tier.cpu, Uint32Array.of(5, 6), 0, 1);
     const ops = writer.finish();
     expect(tell(ops).told).toEqual(["cleared", "stored 1 5:6"]);

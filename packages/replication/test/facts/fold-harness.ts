@@ -4,7 +4,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createFactFold, type FactFoldOptions } from "../../src/facts/create-fact-fold.ts";
 import type { FactFold, ReloadReason } from "../../src/facts/fact-fold.ts";
-import type { CheckpointEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
+import type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
 import type { Life } from "../../src/facts/life.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
@@ -27,7 +27,8 @@ export interface Reload {
 }
 
 /** A fold beside the journals that its tests do without. */
-export interface HarnessFold extends Omit<FactFold, "declare"> {
+export interface HarnessFold extends Omit<FactFold, "declare" | "apply"> {
+  apply(origin: Origin, entries: readonly FactEntry[]): void;
   /** A journal says what a number of it stands for. */
   declare(origin: Origin, feed: number, declaration: FeedDeclaration): void;
   /** A journal gives a number up. */
@@ -62,13 +63,8 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
   const reloads: Reload[] = [];
   const changes: string[] = [];
   const journals = new Map<string, Map<number, FeedDeclaration>>();
-  const needs = {
-    declarationOf: (origin: Origin, number: number) => journals.get(originKey(origin))?.get(number),
-    reload: (key: string, reason: ReloadReason, from: Origin | undefined): void => {
-      reloads.push({ target: key, reason, from });
-    },
-  };
-  const fold = withJournals(createFactFold({ index, slots, self, needs, clock: time.clock, ...rest }), journals);
+  const reload: FactFoldOptions["reload"] = (key, reason, from) => void reloads.push({ target: key, reason, from });
+  const fold = withJournals(createFactFold({ index, slots, self, reload, clock: time.clock, ...rest }), journals);
   fold.onChange((key) => changes.push(key));
   for (const origin of declared) fold.declare(origin, feed, { target, life: firstLife });
   changes.length = 0;
@@ -82,7 +78,11 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
 
 function withJournals(fold: FactFold, journals: Map<string, Map<number, FeedDeclaration>>): HarnessFold {
   const declare = fold.declare.bind(fold);
+  const apply = fold.apply.bind(fold);
   return Object.assign(fold, {
+    apply(origin: Origin, entries: readonly FactEntry[]): void {
+      apply(origin, entries, (number) => journals.get(originKey(origin))?.get(number));
+    },
     declare(origin: Origin, number: number, declaration: FeedDeclaration): void {
       const feeds = journals.get(originKey(origin)) ?? new Map<number, FeedDeclaration>();
       journals.set(originKey(origin), feeds.set(number, declaration));

@@ -1,6 +1,5 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { originKey } from "../../src/origin.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 
 function pair(seed = 1, limits = {}) {
@@ -92,11 +91,10 @@ describe("a backup that has what the owner has missed", () => {
     // A reader that is gone has stated what comes later, and has written no records.
     const origin = { router: asRouterId("gone"), epoch: 1 };
     const { life, last } = c.fold.state(target)!;
-    for (const { fold, spoken } of [a, b, c]) {
-      spoken.set(`${originKey(origin)} 1`, { target, life: life! });
-      fold.apply(origin, [
-        { kind: "checkpoint", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1, digest: [1, 1] },
-      ]);
+    const declaration = { target, life: life! };
+    const stated = { kind: "checkpoint", feed: 1, ...last!, sequence: 20, isComplete: false, blocks: 1 } as const;
+    for (const { fold } of [a, b, c]) {
+      fold.apply(origin, [{ ...stated, digest: [1, 1] }], () => declaration);
       expect(fold.state(target)).toMatchObject({ isComplete: false, progress: "loading" });
     }
     b.read();

@@ -2,7 +2,6 @@ import { asRouterId, createSeededRandom, silentLogger } from "@espalier/common";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
-import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
 import { createFactFold } from "../../src/facts/create-fact-fold.ts";
 import type { FactFold } from "../../src/facts/fact-fold.ts";
@@ -27,8 +26,6 @@ export class RigRouter {
   /** Blocks that its ledger knows. */
   readonly ledger = new Set<number>();
   readonly needs: string[] = [];
-  /** What numbers stand for in journals that the rig does without. */
-  readonly spoken = new Map<string, FeedDeclaration>();
   claimed = 0;
   readonly claims = new Map<string, { origin: Origin; claim: FeedClaim }>();
   readonly #rig: FeedRig;
@@ -43,10 +40,8 @@ export class RigRouter {
     const { clock } = rig.time;
     const slots = createTargetSlots(4);
     this.store = createJournalStore({ origin: { router, epoch: 1 }, clock });
-    const reload = (key: string): unknown => this.needs.push(key);
-    const declarationOf = (origin: Origin, feed: number): FeedDeclaration | undefined =>
-      this.spoken.get(`${originKey(origin)} ${feed}`) ?? this.store.declarationOf(origin, feed);
-    this.fold = createFactFold({ index: this.index, slots, self: router, needs: { reload, declarationOf }, clock });
+    const reload = (key: string): void => void this.needs.push(key);
+    this.fold = createFactFold({ index: this.index, slots, self: router, reload, clock });
     this.reader = createFeedReader({
       ...{ key: target, journal: this.store.own, fold: this.fold, index: this.index, slots, clock, limits },
       tellAll: (sink) => this.#tellAll(sink),
@@ -65,10 +60,10 @@ export class RigRouter {
         else this.claims.delete(originKey(origin));
         if (claim) this.reader.claimSeen(origin, claim);
       },
-      facts: (origin, entries) => {
-        this.fold.apply(origin, entries);
+      facts: (origin, entries, declarationOf) => {
+        this.fold.apply(origin, entries, declarationOf);
         for (const entry of entries) {
-          const life = this.store.declarationOf(origin, entry.feed)?.life;
+          const life = declarationOf(entry.feed)?.life;
           if (life) this.reader.factsSeen(origin, life, [entry]);
         }
       },

@@ -19,6 +19,7 @@ function recorded() {
       return { router: asRouterId("m"), epoch: epoch.now };
     },
     declareFeed: () => next++,
+    declarationOf: () => undefined,
     claim: ({ stamp, worth }: { stamp: number; worth: string }) => void note("claim", stamp, worth),
     unclaim: () => void note("unclaim"),
     writeFact: (entry: FactEntry) => void note("write", entry.feed, entry.kind),

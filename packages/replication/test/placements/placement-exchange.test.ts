@@ -154,24 +154,6 @@ describe("placements through the journals", () => {
   });
 });
 
-describe("digests of placements", () => {
-  test("are equal in all replicas that have read the same journal, and tell the writers apart", () => {
-    const time = createVirtualTime();
-    const nodes = nodesOf(["a", "b", "c"], time);
-    for (const [at, { replica }] of nodes.entries()) {
-      for (let seed = 0; seed < 5; seed++) replica.placements.place("x", chainOf(10 * at + seed, 4), 4, minute);
-      time.advance(20);
-    }
-    const wallMs = time.clock.wallMs();
-    const digests = nodes.map(({ replica }) => {
-      return nodes.map((node) => replica.placements.digest(node.replica.ports.origin, wallMs).join());
-    });
-    expect(digests[1]).toEqual(digests[0]);
-    expect(digests[2]).toEqual(digests[0]);
-    expect(new Set(digests[0]).size).toBe(3);
-  });
-});
-
 describe("bindings", () => {
   const everywhere = (nodes: readonly Node[], key: string) => nodes.map(({ replica }) => replica.bindings.get(key));
 

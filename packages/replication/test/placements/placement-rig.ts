@@ -37,10 +37,6 @@ export class FakeJournal implements PlacementJournal {
     return known >= 0 ? known : this.declarations.push(declaration) - 1;
   }
 
-  declarationOf(feed: number): FeedDeclaration | undefined {
-    return this.declarations[feed];
-  }
-
   writePlacements(bytes: Uint8Array, expiresMs: number): number {
     const number = this.#nextNumber++;
     this.items.push({ number, bytes, untilMs: expiresMs });
@@ -113,7 +109,6 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
     ...{ self, bindings, index, slots, clock: time.clock, hlc, meter, touch },
     journal: {
       placingFeed: (declaration) => state.journal.placingFeed(declaration),
-      declarationOf: (feed) => state.journal.declarationOf(feed),
       writePlacements: (item, expiresMs) => state.journal.writePlacements(item, expiresMs),
       keepPlacements: (item, untilMs) => state.journal.keepPlacements(item, untilMs),
       holdsPlacements: (item) => state.journal.holdsPlacements(item),

@@ -3,7 +3,6 @@ import { expect, test } from "vitest";
 import { type ChainRun, maxRunBlocks } from "../../src/placements/placement-item.ts";
 import { maxPlacementJournals } from "../../src/placements/placement-reader.ts";
 import { ReadRuns } from "../../src/placements/read-runs.ts";
-import { digestSpanMs, maxDigestSpans, RecordDigest } from "../../src/placements/record-digest.ts";
 import {
   blockStride,
   maxRunLinks,
@@ -146,16 +145,19 @@ test("the runs of all journals together are bounded, and the largest journal pay
 
 test("one journal more than are followed makes the oldest be forgotten", () => {
   const a = createLogRouter("a");
-  a.log.place("e/0", Uint32Array.of(1, 2), 1, { ttlMs: 60_000, isConfirmed: false });
-  a.log.flush();
-  const { bytes } = a.journal.items[0]!;
-  const b = createLogRouter("b");
-  const originOf = (epoch: number) => ({ ...a.origin, epoch });
-  for (let epoch = 1; epoch <= maxPlacementJournals + 1; epoch++) {
-    b.log.receive(originOf(epoch), bytes, () => ({ target: "e/0", life: null }));
+  for (const words of [Uint32Array.of(1, 2), Uint32Array.of(1, 2, 3, 4)]) {
+    a.log.place("e/0", words, blocksOf(words), { ttlMs: 60_000, isConfirmed: false });
+    a.log.flush();
   }
-  expect(b.log.digest(originOf(1), 0)).toEqual([0, 0]);
-  expect(b.log.digest(originOf(2), 0)).not.toEqual([0, 0]);
+  const [first, next] = a.journal.items;
+  const b = createLogRouter("b");
+  const receive = (epoch: number, { bytes }: { readonly bytes: Uint8Array }): void =>
+    b.log.receive({ ...a.origin, epoch }, bytes, () => ({ target: "e/0", life: null }));
+  for (let epoch = 1; epoch <= maxPlacementJournals + 1; epoch++) receive(epoch, first!);
+  receive(2, next!);
+  expect(b.meter.value("espalier_placements_received_total", "unresolved")).toBe(0);
+  receive(1, next!);
+  expect(b.meter.value("espalier_placements_received_total", "unresolved")).toBe(1);
 });
 
 const alwaysHeld = { keepPlacements: () => {}, holdsPlacements: () => true };
@@ -225,31 +227,4 @@ test("keeping a run keeps all it refers to, once", () => {
   expect(runs.find(words, 12, 49)).toEqual({ run: 3, shared: 12 });
   expect(runs.find(words, 12, 50)).toEqual({ run: 2, shared: 8 });
   expect(runs.find(words, 12, 60)).toBeUndefined();
-});
-
-test("a digest depends on the set of records that are alive, not on their order or on what has expired", () => {
-  const random = createSeededRandom(7);
-  const records = Array.from({ length: 500 }, () => ({
-    low: random.integer(2 ** 32),
-    high: random.integer(2 ** 32),
-    expiresMs: random.integer(100 * digestSpanMs),
-  }));
-  const digestOf = (list: typeof records): RecordDigest => {
-    const digest = new RecordDigest();
-    for (const { low, high, expiresMs } of list) digest.add(low, high, expiresMs);
-    return digest;
-  };
-  const atMs = 50 * digestSpanMs;
-  const expected = digestOf(records).after(atMs);
-  expect(digestOf([...records].reverse()).after(atMs)).toEqual(expected);
-  expect(digestOf(records.filter(({ expiresMs }) => expiresMs > atMs)).after(atMs)).toEqual(expected);
-  expect(digestOf(records.slice(1)).after(-1)).not.toEqual(digestOf(records).after(-1));
-  expect(digestOf([...records, records[0]!]).after(-1)).not.toEqual(digestOf(records).after(-1));
-});
-
-test("spans of a digest are bounded, and the earliest go", () => {
-  const digest = new RecordDigest();
-  for (let span = 0; span <= maxDigestSpans; span++) digest.add(1, 0, span * digestSpanMs);
-  expect(digest.spans).toBeLessThanOrEqual(maxDigestSpans);
-  expect(digest.after((maxDigestSpans - 3) * digestSpanMs)).toEqual([3, 0]);
 });

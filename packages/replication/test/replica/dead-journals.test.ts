@@ -1,7 +1,9 @@
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
+import type { FactEntry } from "../../src/facts/fact-item.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { createDeadJournals, JournalCoverage, maxDeadJournals } from "../../src/replica/dead-journals.ts";
+import { createDeadJournals, maxDeadJournals } from "../../src/replica/dead-journals.ts";
 import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 import { chainOf, createNode, join, type Node, store, tellMembers } from "./replica-pair.ts";
 
@@ -75,27 +77,36 @@ describe("the journal of a router that died", () => {
 
 interface Rig {
   readonly time: VirtualTime;
-  readonly coverage: JournalCoverage;
+  /** A journal tells of feed 1, which is `engine`. */
+  note(origin: Origin, ...entries: readonly FactEntry[]): void;
   readonly dropped: string[];
   readonly origins: Origin[];
   readonly living: Set<string>;
   collect(): void;
 }
 
-/** The rule by itself: journals are names, and what is in them is what the coverage was told. */
+/** The rule by itself: journals are names, and what is in them is what was noted. */
 function rigOf(origins: Origin[]): Rig {
   const time = createVirtualTime();
-  const coverage = new JournalCoverage();
+  const feeds = new Map<string, JournalFeed>();
   const dropped: string[] = [];
   const living = new Set<string>();
   const rig: Rig = {
-    ...{ time, coverage, dropped, origins, living },
+    ...{ time, dropped, origins, living },
+    note(origin, ...entries) {
+      const key = originKey(origin);
+      const declaration = feedOf("engine");
+      const feed = feeds.get(key) ?? { number: 1, declaration, lastSequence: -1, lastCheckpoint: -1 };
+      feeds.set(key, feed);
+      for (const entry of entries) noteEntry(feed, entry);
+    },
     collect: () => dead.collect((origin) => living.has(originKey(origin))),
   };
   const dead = createDeadJournals({
-    ...{ clock: time.clock, coverage, placementTtlMs: 1_000, self: () => originOf("self") },
+    ...{ clock: time.clock, placementTtlMs: 1_000, self: () => originOf("self") },
     store: {
       origins: () => rig.origins,
+      feedsOf: (origin) => [feeds.get(originKey(origin)) ?? []].flat(),
       drop(gone) {
         dropped.push(originKey(gone));
         const stays = rig.origins.filter(({ router, epoch }) => router !== gone.router || epoch > gone.epoch);
@@ -114,8 +125,6 @@ function rigOf(origins: Origin[]): Rig {
   });
   return rig;
 }
-
-const declared = () => feedOf("engine");
 
 describe("which journals go", () => {
   test("an empty one that is dead for just the time that placements are believed stays, a millisecond more and it goes", () => {
@@ -149,20 +158,20 @@ describe("which journals go", () => {
   // Mechanism: its second journal was empty and so of no use, and to drop a life is to drop those before it.
   test("a useless one stays while an earlier life of its router has records that nobody has cut beyond", () => {
     const rig = rigOf([originOf("a", 1), originOf("a", 2), originOf("b")]);
-    rig.coverage.note(originOf("a", 1), [record(1, 7)], declared);
+    rig.note(originOf("a", 1), record(1, 7));
     rig.living.add("b@1");
     rig.collect();
     rig.time.advance(1_001);
     rig.collect();
     expect(rig.dropped).toEqual([]);
-    rig.coverage.note(originOf("b"), [cut(1, 7)], declared);
+    rig.note(originOf("b"), cut(1, 7));
     rig.collect();
     expect(rig.origins).toEqual([originOf("b")]);
   });
 
   test("a covered earlier life goes alone while the later one is needed", () => {
     const rig = rigOf([originOf("a", 2), originOf("a", 1)]);
-    rig.coverage.note(originOf("a", 2), [record(1, 7)], declared);
+    rig.note(originOf("a", 2), record(1, 7));
     rig.collect();
     rig.time.advance(1_001);
     rig.collect();
@@ -171,13 +180,13 @@ describe("which journals go", () => {
 
   test("one more than are kept makes the one go that is dead for longest, needed or not", () => {
     const rig = rigOf(Array.from({ length: maxDeadJournals }, (_, number) => originOf(`r${number}`)));
-    for (const origin of rig.origins) rig.coverage.note(origin, [record(1, 7)], declared);
+    for (const origin of rig.origins) rig.note(origin, record(1, 7));
     rig.collect();
     rig.time.advance(2_000);
     rig.collect();
     expect(rig.dropped).toEqual([]);
     rig.origins.unshift(originOf("late"));
-    rig.coverage.note(originOf("late"), [record(1, 7)], declared);
+    rig.note(originOf("late"), record(1, 7));
     rig.collect();
     expect(rig.dropped).toEqual(["r0@1"]);
     rig.collect();
@@ -188,7 +197,7 @@ describe("which journals go", () => {
     const lives = Array.from({ length: 6 }, (_, life) => originOf("a", 6 - life));
     const others = Array.from({ length: maxDeadJournals - 5 }, (_, number) => originOf(`r${number}`));
     const rig = rigOf([...lives, ...others]);
-    for (const origin of rig.origins) rig.coverage.note(origin, [record(1, 7)], declared);
+    for (const origin of rig.origins) rig.note(origin, record(1, 7));
     rig.collect();
     expect(rig.dropped).toEqual(["a@6"]);
     expect(rig.origins).toEqual(others);
@@ -196,16 +205,16 @@ describe("which journals go", () => {
 
   test("the own cuts count, those of a dead router do not", () => {
     const rig = rigOf([originOf("a"), originOf("b")]);
-    rig.coverage.note(originOf("a"), [record(1, 7)], declared);
-    rig.coverage.note(originOf("b"), [record(1, 8), cut(1, 8)], declared);
+    rig.note(originOf("a"), record(1, 7));
+    rig.note(originOf("b"), record(1, 8), cut(1, 8));
     rig.collect();
     rig.time.advance(1_001);
     rig.collect();
     expect(rig.dropped).toEqual([]);
-    rig.coverage.note(originOf("self"), [cut(1, 7)], declared);
+    rig.note(originOf("self"), cut(1, 7));
     rig.collect();
     expect(rig.dropped).toEqual(["a@1"]);
-    rig.coverage.note(originOf("self"), [cut(1, 8)], declared);
+    rig.note(originOf("self"), cut(1, 8));
     rig.collect();
     expect(rig.dropped).toEqual(["a@1", "b@1"]);
   });

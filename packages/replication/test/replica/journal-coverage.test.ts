@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { FeedDeclaration } from "../../src/documents/journal.ts";
+import { type FeedDeclaration, type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
 import type { FactEntry, GapEntry } from "../../src/facts/fact-item.ts";
 import { lifeId } from "../../src/facts/life.ts";
-import type { Origin } from "../../src/origin.ts";
-import { JournalCoverage } from "../../src/replica/dead-journals.ts";
+import { type Origin, originKey } from "../../src/origin.ts";
+import { isCovered as isJournalCovered } from "../../src/replica/dead-journals.ts";
 import { cut, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 
 const dead = originOf("dead");
@@ -20,13 +20,29 @@ const declarations: Readonly<Record<number, FeedDeclaration>> = {
 
 type Said = readonly (readonly [Origin, readonly FactEntry[]])[];
 
+/** What the journals of these origins tell of their feeds. */
+function journalsOf(said: Said): (origin: Origin) => readonly JournalFeed[] {
+  const journals = new Map<string, Map<number, JournalFeed>>();
+  for (const [origin, entries] of said) {
+    const feeds = journals.get(originKey(origin)) ?? new Map<number, JournalFeed>();
+    journals.set(originKey(origin), feeds);
+    for (const entry of entries) {
+      const declaration = declarations[entry.feed];
+      if (!declaration) continue;
+      const feed = feeds.get(entry.feed) ?? { number: entry.feed, declaration, lastSequence: -1, lastCheckpoint: -1 };
+      feeds.set(entry.feed, feed);
+      noteEntry(feed, entry);
+    }
+  }
+  return (origin) => [...(journals.get(originKey(origin))?.values() ?? [])];
+}
+
 function isCovered(said: Said, newest: Readonly<Record<string, number>> = {}, writers = [living]): boolean {
-  const coverage = new JournalCoverage();
-  for (const [origin, entries] of said) coverage.note(origin, entries, (feed) => declarations[feed]);
-  return coverage.isCovered(dead, writers, (target) => {
+  const currentLife = (target: string): string | undefined => {
     const declaration = declarations[newest[target] ?? (target === "other" ? 3 : 1)];
     return declaration?.life ? lifeId(declaration.life) : undefined;
-  });
+  };
+  return isJournalCovered({ feedsOf: journalsOf(said) }, dead, { living: writers, currentLife });
 }
 
 test.each<[string, boolean, Said]>([
@@ -158,27 +174,7 @@ test("cuts count of those only who are said to live", () => {
   expect(isCovered(said, {}, [originOf("c"), living])).toBe(true);
 });
 
-test("a target that was forgotten is in no journal's way any more, and counts anew when it is written of again", () => {
-  const coverage = new JournalCoverage();
-  const declarationOf = (feed: number) => declarations[feed];
-  const isDeadCovered = () => coverage.isCovered(dead, [living], () => lifeId(feedOf("engine").life!));
-  coverage.note(dead, [record(1, 5)], declarationOf);
-  expect(isDeadCovered()).toBe(false);
-  coverage.forgetTarget("engine");
-  coverage.forgetTarget("nobody");
-  expect(isDeadCovered()).toBe(true);
-  coverage.note(dead, [record(1, 6)], declarationOf);
-  expect(isDeadCovered()).toBe(false);
-});
-
-test("what was forgotten neither needs cover nor gives it", () => {
-  const coverage = new JournalCoverage();
-  const declarationOf = (feed: number) => declarations[feed];
-  const currentLife = () => lifeId(feedOf("engine").life!);
-  coverage.note(dead, [record(1, 5)], declarationOf);
-  coverage.note(living, [cut(1, 5)], declarationOf);
-  coverage.forget(living);
-  expect(coverage.isCovered(dead, [living], currentLife)).toBe(false);
-  coverage.forget(dead);
-  expect(coverage.isCovered(dead, [], currentLife)).toBe(true);
+test("a journal that is gone neither needs cover nor gives it", () => {
+  expect(isCovered([[dead, [record(1, 5)]]])).toBe(false);
+  expect(isCovered([[living, [cut(1, 5)]]])).toBe(true);
 });

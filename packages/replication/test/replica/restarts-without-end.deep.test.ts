@@ -33,7 +33,7 @@ test("an engine that restarts more often than a journal may have feeds is known 
     expect(node.index.factCount).toBe(5);
     expect(node.replica.qualityOf("engine")).toBe("complete");
   }
-  expect(owner.replica.store.own.declarations().length).toBeLessThan(8);
+  expect([...owner.replica.store.own.feeds()].length).toBeLessThan(8);
 });
 
 // Symptom: a router that only places prompts at an engine that others read could place nothing any more, at any engine,
@@ -54,7 +54,7 @@ test("a router that places prompts keeps no numbers of lives that are over", () 
     for (const { replica } of [owner, other]) replica.placements.place("engine", chainOf(life + 2, 2), 2, use);
     time.advance(2 * use.ttlMs);
   }
-  for (const { replica } of [owner, other]) expect(replica.store.own.declarations().length).toBeLessThan(8);
+  for (const { replica } of [owner, other]) expect([...replica.store.own.feeds()].length).toBeLessThan(8);
   const chain = chainOf(100, 4);
   other.replica.placements.place("engine", chain, 4, use);
   time.advance(tickMs);

@@ -54,6 +54,6 @@ export function createGoneTargets(options: GoneTargetsOptions): Startable {
 function knownTargets(replica: GoneTargetsOptions["replica"], slots: GoneTargetsOptions["slots"]): ReadonlySet<string> {
   const known = new Set(slots.targets());
   for (const { target } of replica.fold.states()) known.add(target);
-  for (const { target } of replica.store.own.declarations()) known.add(target);
+  for (const { declaration } of replica.store.own.feeds()) known.add(declaration.target);
   return known;
 }

@@ -31,7 +31,7 @@ afterEach(async () => {
 const haveIt = (blocks: number, seed = 1, of = routers) =>
   of.every((router) => router.held(engine.key, chainOf(seed, 4)) === blocks);
 const declaredTargets = ({ replica }: TierRouter["tier"]) =>
-  replica.store.own.declarations().map(({ target }) => target);
+  Array.from(replica.store.own.feeds(), ({ declaration }) => declaration.target);
 const foldedTargets = () => routers.map(({ tier }) => tier.replica.describe().targets.length);
 const leave = async (): Promise<void> => {
   for (const feed of feeds.splice(0)) await feed.stop();

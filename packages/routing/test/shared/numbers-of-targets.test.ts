@@ -54,7 +54,7 @@ test("a guess about an engine that has just left writes of no engine without a n
   one.tier.placements.confirm(number, promptOf(tokensOf("a", 96)), ttlMs);
   one.tier.placements.refute(number, promptOf(tokensOf("a", 96)), 1);
   cluster.time.advance(1_000);
-  expect(one.tier.replica.store.own.declarations()).toEqual([]);
+  expect([...one.tier.replica.store.own.feeds()]).toEqual([]);
   expect([one.slots.find(""), other.slots.find("")]).toEqual([-1, -1]);
 });
 
@@ -92,5 +92,6 @@ test("a number that something else left behind is looked for like those with fac
     one.tier.replica.placements.place("kept", promptOf(tokensOf("b", 96)).chain, 6, { ttlMs, isConfirmed: false });
   }
   cluster.time.advance(1_000);
-  expect(one.tier.replica.store.own.declarations().map(({ target }) => target)).toEqual(["kept"]);
+  const targets = Array.from(one.tier.replica.store.own.feeds(), ({ declaration }) => declaration.target);
+  expect(targets).toEqual(["kept"]);
 });

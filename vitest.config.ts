@@ -97,6 +97,8 @@ export default defineConfig({
           fileParallelism: false,
           name: "chaos",
           include: ["test/chaos/**/*.test.ts", "test/calibration/calibration.test.ts"],
+          // It needs another release: `npm run test:chaos -- --older DIR`.
+          exclude: process.env.ESPALIER_OLDER ? [] : ["test/chaos/upgrade.test.ts"],
           sequence: { groupOrder: 1 },
         },
       },

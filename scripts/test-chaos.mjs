@@ -2,18 +2,19 @@
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
-const usage = `usage: npm run test:chaos -- [--json] [FILE...]
+const usage = `usage: npm run test:chaos -- [--json] [--older DIR] [FILE...]
 
 Runs the tests of test/chaos, or those of the files named, and counts what was done to the programs, what was asked of
 them, and what failed. Allowed failures are answers that had begun at an engine which broke off, and requests that an
 engine swallowed; everything else could be retried.
 
-  --json   one line of JSON at the end, and nothing of the tests
-  --help   this text
+  --json       one line of JSON at the end, and nothing of the tests
+  --older DIR  upgrades routers of the release in this folder, which is built, to this one under load, and back
+  --help       this text
 
 Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
 
@@ -25,7 +26,8 @@ if (values.help) {
 ensureBuilt();
 const folder = mkdtempSync(join(tmpdir(), "espalier-chaos-"));
 const [reportFile, testsFile] = [join(folder, "events.jsonl"), join(folder, "tests.json")];
-const status = await run(positionals.length > 0 ? positionals : ["test/chaos"]);
+const files = values.older === undefined ? ["test/chaos"] : ["test/chaos/upgrade.test.ts"];
+const status = await run(positionals.length > 0 ? positionals : files);
 const events = readEvents();
 const tests = existsSync(testsFile) ? JSON.parse(readFileSync(testsFile, "utf8")) : {};
 rmSync(folder, { recursive: true, force: true });
@@ -41,7 +43,12 @@ function run(files) {
     cwd: root,
     // The tests' own lines stay to be seen where only JSON is to be on standard output.
     stdio: ["ignore", values.json ? 2 : "inherit", "inherit"],
-    env: { ...process.env, ESPALIER_SKIP_BUILD: "1", ESPALIER_CHAOS_REPORT: reportFile },
+    env: {
+      ...process.env,
+      ESPALIER_SKIP_BUILD: "1",
+      ESPALIER_CHAOS_REPORT: reportFile,
+      ...(values.older !== undefined && { ESPALIER_OLDER: resolve(values.older) }),
+    },
   });
   return new Promise((resolve) => child.on("exit", resolve));
 }
@@ -81,7 +88,7 @@ function tell({ tests: { passed, failed }, faults, faultsInjected, requests, all
 function readFlags() {
   try {
     return parseArgs({
-      options: { json: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+      options: { json: { type: "boolean" }, older: { type: "string" }, help: { type: "boolean", short: "h" } },
       allowPositionals: true,
     });
   } catch (error) {

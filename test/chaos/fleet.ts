@@ -15,6 +15,8 @@ export interface FleetOptions {
   readonly flags?: readonly string[];
   /** False where each router reads all events itself. */
   readonly areFeedsShared?: boolean;
+  /** Asked at every start of a router: the folder of the release that it runs. This one by default. */
+  readonly checkout?: () => string;
   /** Flags that name the engines; their URLs by default. */
   readonly engineFlags?: (sims: readonly Sim[]) => Promise<readonly string[]>;
 }
@@ -52,14 +54,9 @@ export async function startFleet(rig: Rig, options: FleetOptions): Promise<Fleet
     ports.set(id, port);
     if (!addresses.has(id)) addresses.set(id, await network.addRouter(id, () => ports.get(id) ?? 0));
     const seeds = [...addresses].flatMap(([other, address]) => (other === id ? [] : ["--mesh-seed", address]));
-    return startRouter(rig, id, [
-      ...engineFlags,
-      ...commonFlags(),
-      ...["--mesh-router-id", id, "--mesh-port", String(port), "--mesh-advertise", addresses.get(id) ?? ""],
-      ...seeds,
-      ...(options.flags ?? []),
-      ...flags,
-    ]);
+    const identity = ["--mesh-router-id", id, "--mesh-port", String(port), "--mesh-advertise", addresses.get(id) ?? ""];
+    const all = [...engineFlags, ...commonFlags(), ...identity, ...seeds, ...(options.flags ?? []), ...flags];
+    return startRouter(rig, id, all, options.checkout?.());
   };
   const routers = await Promise.all(ids.map((id) => start(id)));
   await untilWhole(routers, options.engines, options.areFeedsShared);

@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
+import { join } from "node:path";
 import { waitFor } from "@espalier/testing";
 import { type MetricsPage, parseMetrics } from "../integration/prometheus.ts";
 import type { Rig } from "../integration/rig.ts";
@@ -67,15 +68,24 @@ export interface FeedRow {
   readonly owner: string | null;
 }
 
-/** Seen from the root of the repository. */
+/** Seen from the root of a checkout. */
 const program = "apps/router/bin/espalier.mjs";
 const surroundings = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 /** Only to end a test that hangs: a machine that is busy elsewhere takes long to start programs. */
 const startDeadlineMs = 60_000;
 
-/** Starts `espalier serve` with these flags on free ports, which the rig ends. */
-export async function startRouter(rig: Rig, id: string, flags: readonly string[]): Promise<RouterProcess> {
-  const child = fork(program, ["serve", "--listen-port", "0", "--admin-port", "0", ...flags], {
+/**
+ * Starts `espalier serve` with these flags on free ports, which the rig ends.
+ *
+ * @param checkout folder of the release that is run; this one by default
+ */
+export async function startRouter(
+  rig: Rig,
+  id: string,
+  flags: readonly string[],
+  checkout = ".",
+): Promise<RouterProcess> {
+  const child = fork(join(checkout, program), ["serve", "--listen-port", "0", "--admin-port", "0", ...flags], {
     // What vitest runs with says to read packages from their sources, which Node cannot do.
     execArgv: [],
     stdio: ["ignore", "ignore", "pipe", "ipc"],

@@ -145,7 +145,8 @@ test("the runs of all journals together are bounded, and the largest journal pay
 
 test("one journal more than are followed makes the oldest be forgotten", () => {
   const a = createLogRouter("a");
-  for (const words of [Uint32Array.of(1, 2), Uint32Array.of(1, 2, 3, 4)]) {
+  const chain = chainOf(createSeededRandom(5), 5);
+  for (const words of [chain.subarray(0, 8), chain]) {
     a.log.place("e/0", words, blocksOf(words), { ttlMs: 60_000, isConfirmed: false });
     a.log.flush();
   }

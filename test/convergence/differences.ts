@@ -18,6 +18,7 @@ export function differencesAmong(routers: readonly ModelRouter[], expected: Expe
     ...engines.flatMap((engine) => factDifferences(routers, engine, isTruthKnown)),
     ...engines.flatMap((engine) => loadDifferences(routers, engine)),
     ...journalDifferences(routers),
+    ...routers.flatMap(untold),
     ...routers.flatMap(unreadPlacements),
     ...[...bound].flatMap((key) =>
       unequal(routers, `binding ${key}`, ({ replica }) => replica.bindings.get(key) ?? "none"),
@@ -92,6 +93,11 @@ function journalDifferences(routers: readonly ModelRouter[]): string[] {
     found.push(...unequal(holders, `journal of ${key}`, ({ replica: { store } }) => journalContent(store, name!)));
   }
   return found;
+}
+
+/** What a router has written itself is in its journal before long. */
+function untold({ name, replica }: ModelRouter): string[] {
+  return replica.store.own.hasPending ? [`${name} has not told what it has written`] : [];
 }
 
 /** Placements that came in a journal and that its reader could make nothing of. */

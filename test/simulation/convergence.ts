@@ -33,6 +33,7 @@ export function differences(fleet: SimFleet, truth: EngineTruth): string[] {
     ...fleet.engines.flatMap((engine) => factDifferences(routers, engine, truth)),
     ...routers.flatMap((router) => phantomLoad(router)),
     ...journalDifferences(routers),
+    ...routers.flatMap(untold),
   ];
 }
 
@@ -71,6 +72,11 @@ function phantomLoad({ number, view, ownLoads }: LiveRouter): string[] {
   const own = ownLoads.map(({ load }) => load.inFlight + load.pendingPrefillTokens + load.decodeTokens);
   const most = Math.max(...others, ...own);
   return most === 0 ? [] : [`${number} has phantom load: others ${others.join(", ")}; own ${own.join(", ")}`];
+}
+
+/** What a router has written itself is in its journal before long. */
+function untold({ number, view }: LiveRouter): string[] {
+  return view.tier.replica.store.own.hasPending ? [`router ${number} has not told what it has written`] : [];
 }
 
 /** Journals that all hold must be equal, item by item; those of the living must be held by all. */

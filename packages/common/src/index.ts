@@ -48,12 +48,16 @@ export { isLoopback } from "./is-loopback.ts";
 export { type LogFields, type Logger, silentLogger } from "./logger.ts";
 export {
   type CounterSeries,
+  counterBy,
+  counterOf,
   type GaugeSeries,
+  gaugeOf,
   type HistogramDescription,
   type HistogramSeries,
   type Meter,
   type Metric,
   type MetricDescription,
+  secondsOf,
   silentMeter,
 } from "./meter.ts";
 export { nearestName } from "./nearest-name.ts";

@@ -51,3 +51,45 @@ export const silentMeter: Meter = {
   gauge: () => silentMetric,
   histogram: () => silentMetric,
 };
+
+/** A counter without labels. @returns adds to it, one if nothing else is said */
+export function counterOf(meter: Meter, name: string, help: string): (amount?: number) => void {
+  const series = meter.counter({ name, help }).series();
+  return (amount) => series.add(amount);
+}
+
+/** A counter with one label. @returns adds to the series of a value, one if nothing else is said */
+export function counterBy<Value extends string>(
+  meter: Meter,
+  label: string,
+  name: string,
+  help: string,
+): (value: Value, amount?: number) => void {
+  const counter = meter.counter({ name, help, labels: [label] });
+  const known = new Map<Value, CounterSeries>();
+  return (value, amount) => {
+    let series = known.get(value);
+    if (series === undefined) {
+      series = counter.series(value);
+      known.set(value, series);
+    }
+    series.add(amount);
+  };
+}
+
+/** A gauge without labels. @returns sets it */
+export function gaugeOf(meter: Meter, name: string, help: string): (value: number) => void {
+  const series = meter.gauge({ name, help }).series();
+  return (value) => series.set(value);
+}
+
+/** A histogram of seconds without labels. @returns observes milliseconds */
+export function secondsOf(
+  meter: Meter,
+  buckets: readonly number[],
+  name: string,
+  help: string,
+): (milliseconds: number) => void {
+  const series = meter.histogram({ name, help, buckets }).series();
+  return (milliseconds) => series.observe(milliseconds / 1_000);
+}

@@ -67,8 +67,8 @@ export class StatementExchange {
   receive(link: Link, { statements }: StatementsMessage): void {
     for (const statement of statements) {
       this.#deps.replica.compareStatement(statement, link.peer.origin);
-      this.#deps.meter.compared("received");
     }
+    this.#deps.meter.compared("received", statements.length);
   }
 
   #send(link: Link, statements: readonly FoldStatement[]): void {
@@ -81,7 +81,7 @@ export class StatementExchange {
         return;
       }
       meter.sent("statement", frame.length);
-      for (const _ of some) meter.compared("sent");
+      meter.compared("sent", some.length);
     }
   }
 }

@@ -1,9 +1,10 @@
 import {
   type Clock,
   type Connection,
-  type CounterSeries,
+  counterBy,
   drainMarkBytes,
   EspalierError,
+  gaugeOf,
   type Logger,
   type Meter,
 } from "@espalier/common";
@@ -18,7 +19,6 @@ import {
   type LinkLimits,
   type LinkStats,
   type PeerIdentity,
-  type RejectReason,
 } from "./link.ts";
 
 export interface PeerLinkDeps {
@@ -322,61 +322,48 @@ export function needsCredit(channel: Channel): channel is "documents" | "bulk" {
   return channel === "documents" || channel === "bulk";
 }
 
-/** The metrics of all links of a router. */
-export interface LinkMeters {
-  sent(channel: Channel, bytes: number): void;
-  received(channel: Channel, bytes: number): void;
-  dropped(channel: Channel): void;
-  links(count: number): void;
-  ended(why: LinkEnd): void;
-  rejected(reason: RejectReason): void;
-  dialFailed(kind: DialFailure["kind"]): void;
-}
-
 const dialFailureKinds: readonly DialFailure["kind"][] = ["refused", "timeout", "unreachable", "rejected"];
 
+/** The metrics of all links of a router. */
+export type LinkMeters = ReturnType<typeof createLinkMeters>;
+
 /** Registers the metrics of links, all series at zero. */
-export function createLinkMeters(meter: Meter): LinkMeters {
-  const counters = <Label extends string>(name: string, help: string, label: string, values: readonly Label[]) => {
-    const metric = meter.counter({ name, help, labels: [label] });
-    const series = values.map((value) => [value, metric.series(value)] as const);
-    for (const [, one] of series) one.add(0);
-    return Object.fromEntries(series) as Readonly<Record<Label, CounterSeries>>;
+export function createLinkMeters(meter: Meter) {
+  const countersOf = <Value extends string>(label: string, values: readonly Value[], name: string, help: string) => {
+    const count = counterBy<Value>(meter, label, name, help);
+    for (const value of values) count(value, 0);
+    return count;
   };
-  const byChannel = (name: string, help: string) => counters(`espalier_mesh_${name}`, help, "channel", channels);
+  const byChannel = (name: string, help: string) => countersOf("channel", channels, `espalier_mesh_${name}`, help);
   const sentBytes = byChannel("sent_bytes_total", "Bytes sent to other routers, by channel.");
   const sentFrames = byChannel("sent_frames_total", "Frames sent to other routers, by channel.");
   const receivedBytes = byChannel("received_bytes_total", "Bytes received from other routers, by channel.");
   const receivedFrames = byChannel("received_frames_total", "Frames received from other routers, by channel.");
-  const dropped = byChannel("dropped_frames_total", "Frames dropped because too much waited on their channel.");
-  const links = meter.gauge({ name: "espalier_mesh_links", help: "Links to other routers." }).series();
-  links.set(0);
-  const ends = counters("espalier_mesh_link_ends_total", "Links that ended, by reason.", "why", linkEnds);
-  const rejects = counters(
-    "espalier_mesh_rejects_total",
-    "Handshakes refused by this router or by the other one, by reason.",
-    "reason",
-    rejectReasons,
-  );
-  const dials = counters(
-    "espalier_mesh_dial_failures_total",
-    "Dials of other routers that did not lead to a link, by kind of failure.",
-    "kind",
-    dialFailureKinds,
-  );
+  const links = gaugeOf(meter, "espalier_mesh_links", "Links to other routers.");
+  links(0);
   return {
-    sent(channel, bytes) {
-      sentBytes[channel].add(bytes);
-      sentFrames[channel].add();
+    sent(channel: Channel, bytes: number): void {
+      sentBytes(channel, bytes);
+      sentFrames(channel);
     },
-    received(channel, bytes) {
-      receivedBytes[channel].add(bytes);
-      receivedFrames[channel].add();
+    received(channel: Channel, bytes: number): void {
+      receivedBytes(channel, bytes);
+      receivedFrames(channel);
     },
-    dropped: (channel) => dropped[channel].add(),
-    links: (count) => links.set(count),
-    ended: (why) => ends[why].add(),
-    rejected: (reason) => rejects[reason].add(),
-    dialFailed: (kind) => dials[kind].add(),
+    dropped: byChannel("dropped_frames_total", "Frames dropped because too much waited on their channel."),
+    links,
+    ended: countersOf("why", linkEnds, "espalier_mesh_link_ends_total", "Links that ended, by reason."),
+    rejected: countersOf(
+      "reason",
+      rejectReasons,
+      "espalier_mesh_rejects_total",
+      "Handshakes refused by this router or by the other one, by reason.",
+    ),
+    dialFailed: countersOf(
+      "kind",
+      dialFailureKinds,
+      "espalier_mesh_dial_failures_total",
+      "Dials of other routers that did not lead to a link, by kind of failure.",
+    ),
   };
 }

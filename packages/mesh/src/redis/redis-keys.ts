@@ -1,4 +1,4 @@
-import type { Meter } from "@espalier/common";
+import { counterBy, type Meter } from "@espalier/common";
 import type { StoredJournal } from "./directory.ts";
 
 /** Names of what a cluster keeps in Redis. All in one slot of a Redis Cluster, by the tag in braces. */
@@ -58,10 +58,10 @@ export type RedisIncident =
 export type CountIncident = (incident: RedisIncident) => void;
 
 export function createIncidentCounter(meter: Meter): CountIncident {
-  const counter = meter.counter({
-    name: "espalier_redis_incidents_total",
-    help: "What went wrong in the exchange through Redis, or stood there that no router wrote.",
-    labels: ["incident"],
-  });
-  return (incident) => counter.series(incident).add();
+  return counterBy<RedisIncident>(
+    meter,
+    "incident",
+    "espalier_redis_incidents_total",
+    "What went wrong in the exchange through Redis, or stood there that no router wrote.",
+  );
 }

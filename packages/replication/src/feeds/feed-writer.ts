@@ -1,4 +1,4 @@
-import type { Meter } from "@espalier/common";
+import { counterBy, counterOf, type Meter } from "@espalier/common";
 import { type Tier, tierNames } from "@espalier/prefix-index";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
@@ -308,40 +308,31 @@ export function checkFeedLimits(limits: Partial<FeedReaderLimits> = {}): FeedRea
   return checked;
 }
 
-export interface FeedReaderMeters {
-  takenOver(how: Exclude<TakeoverPlan["how"], "wait">): void;
-  yielded(): void;
-  checkpoint(): void;
-  lifeNamed(): void;
-}
+export type FeedReaderMeters = ReturnType<typeof createFeedReaderMeters>;
 
 /** What the readers of all feeds count together. */
-export function createFeedReaderMeters(meter: Meter): FeedReaderMeters {
-  const takeovers = meter.counter({
-    name: "espalier_feed_takeovers_total",
-    help: "Times that this router began to journal a feed: by records where the journals end, or by a whole state.",
-    labels: ["how"],
-  });
-  const yields = meter
-    .counter({ name: "espalier_feed_yields_total", help: "Times that another router took a feed over from this one." })
-    .series();
-  const checkpoints = meter
-    .counter({
-      name: "espalier_feed_cuts_total",
-      help: "Statements of what a target holds that this router journaled.",
-    })
-    .series();
-  const lives = meter
-    .counter({
-      name: "espalier_feed_lives_total",
-      help: "New lives of engines that this router made known to the others.",
-    })
-    .series();
-  const byHow = { records: takeovers.series("records"), state: takeovers.series("state") };
+export function createFeedReaderMeters(meter: Meter) {
   return {
-    takenOver: (how) => byHow[how].add(),
-    yielded: () => yields.add(),
-    checkpoint: () => checkpoints.add(),
-    lifeNamed: () => lives.add(),
+    takenOver: counterBy<Exclude<TakeoverPlan["how"], "wait">>(
+      meter,
+      "how",
+      "espalier_feed_takeovers_total",
+      "Times that this router began to journal a feed: by records where the journals end, or by a whole state.",
+    ),
+    yielded: counterOf(
+      meter,
+      "espalier_feed_yields_total",
+      "Times that another router took a feed over from this one.",
+    ),
+    checkpoint: counterOf(
+      meter,
+      "espalier_feed_cuts_total",
+      "Statements of what a target holds that this router journaled.",
+    ),
+    lifeNamed: counterOf(
+      meter,
+      "espalier_feed_lives_total",
+      "New lives of engines that this router made known to the others.",
+    ),
   };
 }

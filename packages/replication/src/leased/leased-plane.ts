@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Meter, MetricDescription, Scheduler } from "@espalier/common";
+import type { Cancel, Clock, Meter, Scheduler } from "@espalier/common";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import type { PlaneExchange, Received, RelayFrame } from "./plane-exchange.ts";
@@ -115,15 +115,4 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
       throw error;
     }
   }
-}
-
-/** Registers how many frames of other routers came, by what they were good for. @returns counts one of them */
-export function createReceivedCounter<Outcome extends string>(
-  meter: Meter,
-  description: Pick<MetricDescription, "name" | "help">,
-  outcomes: readonly Outcome[],
-): (outcome: Outcome) => void {
-  const received = meter.counter({ ...description, labels: ["outcome"] });
-  const series = new Map(outcomes.map((outcome) => [outcome, received.series(outcome)]));
-  return (outcome) => series.get(outcome)?.add();
 }

@@ -1,6 +1,6 @@
-import type { Cancel, Meter } from "@espalier/common";
+import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
@@ -228,68 +228,54 @@ class Plane implements LoadPlane {
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2.5, 5];
 
 function createLoadMeters(meter: Meter) {
-  const received = createReceivedCounter(
+  const frames = counterBy<Occasion>(
     meter,
-    {
-      name: "espalier_load_frames_received_total",
-      help: "Frames of load gauges from other routers, by what they were good for.",
-    },
-    ["news", "stale", "unknown", "invalid"] as const,
+    "occasion",
+    "espalier_load_frames_sent_total",
+    "Frames of load gauges that this router made, by occasion.",
   );
-  const sent = meter.counter({
-    name: "espalier_load_frames_sent_total",
-    help: "Frames of load gauges that this router made, by occasion.",
-    labels: ["occasion"],
-  });
-  const sentBytes = meter
-    .counter({
-      name: "espalier_load_sent_bytes_total",
-      help: "Bytes of the frames of load gauges that this router made, each counted once however many peers it went to.",
-    })
-    .series();
-  const lag = meter
-    .histogram({
-      name: "espalier_load_lag_seconds",
-      help: "Time from the making of a load frame to its arrival, by the wall clocks of both routers.",
-      buckets,
-    })
-    .series();
-  const age = meter
-    .histogram({
-      name: "espalier_load_gauge_age_seconds",
-      help: "Time since a live router's gauges were last heard, sampled four times a second.",
-      buckets,
-    })
-    .series();
-  const phantom = meter
-    .gauge({
-      name: "espalier_load_phantom_requests",
-      help: "Requests in flight by what silent routers last said; they are not in the sums.",
-    })
-    .series();
-  const expired = meter
-    .counter({
-      name: "espalier_load_leases_expired_total",
-      help: "Times that another router was silent for longer than the lease of its gauges.",
-    })
-    .series();
-  const refused = meter
-    .counter({
-      name: "espalier_load_refused_targets_total",
-      help: "Own gauges that were not told because too many targets have load.",
-    })
-    .series();
-  const occasions = { change: sent.series("change"), heartbeat: sent.series("heartbeat"), full: sent.series("full") };
+  const bytes = counterOf(
+    meter,
+    "espalier_load_sent_bytes_total",
+    "Bytes of the frames of load gauges that this router made, each counted once however many peers it went to.",
+  );
   return {
-    received,
-    sent(as: Occasion, sizeBytes: number) {
-      occasions[as].add();
-      sentBytes.add(sizeBytes);
+    received: counterBy<Outcome | "news" | "invalid">(
+      meter,
+      "outcome",
+      "espalier_load_frames_received_total",
+      "Frames of load gauges from other routers, by what they were good for.",
+    ),
+    sent(as: Occasion, sizeBytes: number): void {
+      frames(as);
+      bytes(sizeBytes);
     },
-    lag: (milliseconds: number) => lag.observe(milliseconds / 1_000),
-    age: (milliseconds: number) => age.observe(milliseconds / 1_000),
-    phantom: (inFlight: number) => phantom.set(inFlight),
-    expired: () => expired.add(),
-    refusedTarget: () => refused.add(),
+    lag: secondsOf(
+      meter,
+      buckets,
+      "espalier_load_lag_seconds",
+      "Time from the making of a load frame to its arrival, by the wall clocks of both routers.",
+    ),
+    age: secondsOf(
+      meter,
+      buckets,
+      "espalier_load_gauge_age_seconds",
+      "Time since a live router's gauges were last heard, sampled four times a second.",
+    ),
+    phantom: gaugeOf(
+      meter,
+      "espalier_load_phantom_requests",
+      "Requests in flight by what silent routers last said; they are not in the sums.",
+    ),
+    expired: counterOf(
+      meter,
+      "espalier_load_leases_expired_total",
+      "Times that another router was silent for longer than the lease of its gauges.",
+    ),
+    refusedTarget: counterOf(
+      meter,
+      "espalier_load_refused_targets_total",
+      "Own gauges that were not told because too many targets have load.",
+    ),
   };
 }

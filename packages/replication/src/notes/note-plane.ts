@@ -1,5 +1,5 @@
-import type { Cancel, Meter } from "@espalier/common";
-import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { type Cancel, counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, RelayFrame } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
@@ -195,22 +195,18 @@ class Plane implements NotePlane {
 }
 
 function createNoteMeters(meter: Meter) {
-  const received = createReceivedCounter(
-    meter,
-    {
-      name: "espalier_note_frames_received_total",
-      help: "Frames of other routers' notes of what they have learned, by what they were good for.",
-    },
-    ["news", "stale", "refused", "invalid"] as const,
-  );
-  const sent = meter
-    .counter({
-      name: "espalier_note_sent_bytes_total",
-      help: "Bytes of the frames of notes that this router made, each counted once however many peers it went to.",
-    })
-    .series();
-  const held = meter
-    .gauge({ name: "espalier_notes", help: "Notes of other routers that this one remembers." })
-    .series();
-  return { received, sent: (sizeBytes: number) => sent.add(sizeBytes), held: (notes: number) => held.set(notes) };
+  return {
+    received: counterBy<Outcome | "news" | "invalid">(
+      meter,
+      "outcome",
+      "espalier_note_frames_received_total",
+      "Frames of other routers' notes of what they have learned, by what they were good for.",
+    ),
+    sent: counterOf(
+      meter,
+      "espalier_note_sent_bytes_total",
+      "Bytes of the frames of notes that this router made, each counted once however many peers it went to.",
+    ),
+    held: gaugeOf(meter, "espalier_notes", "Notes of other routers that this one remembers."),
+  };
 }

@@ -7,8 +7,13 @@ import type { Origin } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { maxPlacementTtlMs, maxRunBlocks } from "./placement-item.ts";
-import { createPlacementMeters } from "./placement-meters.ts";
-import { createRouterNumbers, maxRunBytes, PlacementReader } from "./placement-reader.ts";
+import {
+  createPlacementMeters,
+  createRouterNumbers,
+  maxRunBytes,
+  type PlacementMeters,
+  PlacementReader,
+} from "./placement-reader.ts";
 import { type PlacementJournal, PlacementWriter } from "./placement-writer.ts";
 
 export interface PlacementLogOptions {
@@ -74,7 +79,7 @@ class Log implements PlacementLog {
   readonly #options: PlacementLogOptions;
   readonly #reader: PlacementReader;
   readonly #numbers = createRouterNumbers();
-  readonly #meters: ReturnType<typeof createPlacementMeters>;
+  readonly #meters: PlacementMeters;
   #writer: PlacementWriter;
   #epoch: number;
 

@@ -1,4 +1,4 @@
-import type { Clock, RouterId } from "@espalier/common";
+import { type Clock, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/common";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type Life, lifeId } from "../facts/life.ts";
@@ -7,7 +7,6 @@ import { type Origin, originKey } from "../origin.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
-import type { PlacementMeters, PlacementOutcome } from "./placement-meters.ts";
 import { ReadRuns } from "./read-runs.ts";
 
 /** Bytes of the runs of all journals. */
@@ -167,5 +166,49 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters): Rout
       return routers.length;
     },
     routerOf: (number) => routers[number - 1],
+  };
+}
+
+/**
+ * What became of a placement. `older-life`: of a life of the engine that has ended; `unresolved`: refers to a run or a feed that
+ * is not known; `ahead`: a binding with a stamp by a clock that runs ahead.
+ */
+export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot" | "ahead";
+
+/** The metrics of the placement log. */
+export type PlacementMeters = ReturnType<typeof createPlacementMeters>;
+
+export function createPlacementMeters(meter: Meter) {
+  const records = counterOf(
+    meter,
+    "espalier_placements_written_total",
+    "Placements and bindings that this router has written to its journal.",
+  );
+  const bytes = counterOf(
+    meter,
+    "espalier_placements_written_bytes_total",
+    "Bytes of the placement log of this router.",
+  );
+  return {
+    received: counterBy<PlacementOutcome>(
+      meter,
+      "outcome",
+      "espalier_placements_received_total",
+      "Placements of other routers, by what became of them.",
+    ),
+    invalidItem: counterOf(
+      meter,
+      "espalier_placements_invalid_items_total",
+      "Items of other routers' placement logs that could not be read.",
+    ),
+    written(sizeBytes: number, count: number): void {
+      records(count);
+      bytes(sizeBytes);
+    },
+    runBytes: gaugeOf(
+      meter,
+      "espalier_placements_run_bytes",
+      "Bytes of the chains to which later placements of other routers may refer.",
+    ),
   };
 }

@@ -3,7 +3,7 @@ import type { FeedDeclaration, JournalWriter } from "../documents/journal.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
-import type { PlacementMeters } from "./placement-meters.ts";
+import type { PlacementMeters } from "./placement-reader.ts";
 import { type LogItem, WrittenRuns } from "./written-runs.ts";
 
 /** What waits is written as an item of its own before it grows beyond this. */

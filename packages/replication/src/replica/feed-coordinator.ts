@@ -1,4 +1,4 @@
-import type { Cancel, Clock, CounterSeries, Meter } from "@espalier/common";
+import { type Cancel, type Clock, counterOf, type Meter } from "@espalier/common";
 import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
@@ -61,17 +61,17 @@ export class FeedCoordinator {
   readonly #table = new ClaimTable();
   readonly #readers = new Map<string, FeedReader>();
   readonly #listeners = new Set<(target: string) => void>();
-  readonly #refusedClaims: CounterSeries;
+  readonly #refusedClaim: () => void;
   /** Keys of the origins of living routers, this one's included. */
   #living: ReadonlySet<string> = new Set();
 
   constructor(options: FeedCoordinatorOptions) {
     this.#options = options;
-    const refused = options.meter.counter({
-      name: "espalier_feed_claims_refused_total",
-      help: "Claims of feeds with a stamp so late that hardly any other could be later. They count for nothing.",
-    });
-    this.#refusedClaims = refused.series();
+    this.#refusedClaim = counterOf(
+      options.meter,
+      "espalier_feed_claims_refused_total",
+      "Claims of feeds with a stamp so late that hardly any other could be later. They count for nothing.",
+    );
   }
 
   isLiving(origin: Origin): boolean {
@@ -105,7 +105,7 @@ export class FeedCoordinator {
   /** A claim that nobody could outbid takes the place of the one before, but is none. */
   claimChanged(origin: Origin, target: string, posted: FeedClaim | undefined): void {
     const claim = posted && canBeOutbid(posted, this.#options.clock.wallMs()) ? posted : undefined;
-    if (posted && !claim) this.#refusedClaims.add();
+    if (posted && !claim) this.#refusedClaim();
     this.#table.set(origin, target, claim);
     if (claim) this.#readers.get(target)?.claimSeen(origin, claim);
     this.#tell(target);

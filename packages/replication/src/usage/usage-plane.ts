@@ -1,5 +1,5 @@
-import type { Meter } from "@espalier/common";
-import { createReceivedCounter, LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
+import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
+import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange } from "../leased/plane-exchange.ts";
 import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
 import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
@@ -120,7 +120,8 @@ class Plane implements UsagePlane {
     this.exchange.tell(this.#framesOf(this.#own.takeRefresh(nowMs)));
     this.#peers.expire(nowMs);
     this.#meters.untold(this.#own.untold);
-    this.#meters.known(this.#sums.size, this.#peers.ageMs(nowMs));
+    this.#meters.known(this.#sums.size);
+    this.#meters.ageSeconds(this.#peers.ageMs(nowMs) / 1_000);
   }
 
   #framesOf(reports: readonly OwnUsageReport[]): readonly Uint8Array[] {
@@ -137,45 +138,32 @@ class Plane implements UsagePlane {
 }
 
 function createUsageMeters(meter: Meter) {
-  const received = createReceivedCounter(
-    meter,
-    {
-      name: "espalier_usage_frames_received_total",
-      help: "Frames of what other routers have served to tenants, by what they were good for.",
-    },
-    ["news", "stale", "unknown", "invalid"] as const,
-  );
-  const sentBytes = meter
-    .counter({
-      name: "espalier_usage_sent_bytes_total",
-      help: "Bytes of the frames of usage that this router made, each counted once however many peers it went to.",
-    })
-    .series();
-  const tenants = meter
-    .gauge({
-      name: "espalier_usage_known_tenants",
-      help: "Tenants, by class and pool, that other routers have served lately as far as they have told.",
-    })
-    .series();
-  const age = meter
-    .gauge({
-      name: "espalier_usage_age_seconds",
-      help: "Time since that router was heard whose usage counts and that is silent for longest; 0 when there is none.",
-    })
-    .series();
-  const untold = meter
-    .gauge({
-      name: "espalier_usage_untold_tenants",
-      help: "Tenants, by class and pool, that this router has served too little to tell others of them.",
-    })
-    .series();
   return {
-    received,
-    sent: (sizeBytes: number) => sentBytes.add(sizeBytes),
-    known(count: number, ageMs: number) {
-      tenants.set(count);
-      age.set(ageMs / 1_000);
-    },
-    untold: (count: number) => untold.set(count),
+    received: counterBy<Outcome | "news" | "invalid">(
+      meter,
+      "outcome",
+      "espalier_usage_frames_received_total",
+      "Frames of what other routers have served to tenants, by what they were good for.",
+    ),
+    sent: counterOf(
+      meter,
+      "espalier_usage_sent_bytes_total",
+      "Bytes of the frames of usage that this router made, each counted once however many peers it went to.",
+    ),
+    known: gaugeOf(
+      meter,
+      "espalier_usage_known_tenants",
+      "Tenants, by class and pool, that other routers have served lately as far as they have told.",
+    ),
+    ageSeconds: gaugeOf(
+      meter,
+      "espalier_usage_age_seconds",
+      "Time since that router was heard whose usage counts and that is silent for longest; 0 when there is none.",
+    ),
+    untold: gaugeOf(
+      meter,
+      "espalier_usage_untold_tenants",
+      "Tenants, by class and pool, that this router has served too little to tell others of them.",
+    ),
   };
 }

@@ -1,5 +1,5 @@
 import { asRouterId, type Random, silentLogger } from "@espalier/common";
-import { type Backend, createOwnership, type FeedRole, type Ownership } from "@espalier/mesh";
+import { type Backend, type FeedRole, Ownership } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createReplica,
@@ -54,7 +54,7 @@ export class ModelRouter {
     this.replica = createReplica({ ...ports, ...shared });
     const { ports: carried } = this.replica;
     this.backend = environment.createBackend({ name, replica: wrapPorts?.(carried) ?? carried, random });
-    this.ownership = createOwnership({
+    this.ownership = new Ownership({
       ...ports,
       self: () => this.replica.ports.origin,
       members: () => this.backend.members(),

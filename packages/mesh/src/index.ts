@@ -6,7 +6,7 @@ export type { Backend, BackendDescription, MemberDescription } from "./exchange/
 export type { LinkSecurity } from "./link/links.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export type { FeedRole } from "./ownership/decide-role.ts";
-export { createOwnership, joinedBackend, type Ownership } from "./ownership/ownership.ts";
+export { joinedBackend, Ownership } from "./ownership/ownership.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
 export type { FoundSeeds } from "./seeds/seeds.ts";
 export type { MutualTls } from "./transport/ws-transport.ts";

@@ -2,18 +2,18 @@ import type { Cancel, Clock, Logger, Meter, Random, Scheduler, Transport } from 
 import type { Member, ReplicaPorts } from "@espalier/replication";
 import type { Backend, BackendDescription } from "./exchange/backend.ts";
 import { describeMember, PeerRates } from "./exchange/describe-member.ts";
-import { createExchange, type Exchange } from "./exchange/exchange.ts";
+import { Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
 import { Readiness } from "./exchange/readiness.ts";
 import { noteCapability } from "./exchange/relay-carrier.ts";
 import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver } from "./link/link.ts";
-import type { LinkSecurity, Links } from "./link/links.ts";
-import { createLinks } from "./link/links.ts";
+import type { LinkSecurity } from "./link/links.ts";
+import { Links } from "./link/links.ts";
 import type { MembershipLimits } from "./membership/membership.ts";
-import { createMembership, type Membership, type MembershipChange } from "./membership/membership.ts";
+import { Membership, type MembershipChange } from "./membership/membership.ts";
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
 import type { FoundSeeds } from "./seeds/seeds.ts";
-import { createDialList, createSeeds, resolveHost, type Seeds } from "./seeds/seeds.ts";
+import { createDialList, resolveHost, Seeds } from "./seeds/seeds.ts";
 
 /** How long peers may take to be found before a router goes on without them. */
 const defaultGraceMs = 3_000;
@@ -102,7 +102,7 @@ class RouterMesh implements Mesh, LinkObserver {
     const { replica, clock, linkLimits, membershipLimits, exchangeLimits } = options;
     this.#lag = createLoopLag(options);
     this.#rates = new PeerRates(clock);
-    this.#links = createLinks({
+    this.#links = new Links({
       ...options,
       identity: () => this.#identity(),
       observer: this,
@@ -111,7 +111,7 @@ class RouterMesh implements Mesh, LinkObserver {
       ...(linkLimits && { limits: linkLimits }),
     });
     const dials = createDialList(this.#links);
-    this.#membership = createMembership({
+    this.#membership = new Membership({
       ...options,
       self: () => replica.origin,
       address: () => this.address || undefined,
@@ -120,14 +120,14 @@ class RouterMesh implements Mesh, LinkObserver {
       ...dials.user(),
       ...(membershipLimits && { limits: membershipLimits }),
     });
-    this.#seeds = createSeeds({
+    this.#seeds = new Seeds({
       ...options,
       resolve: options.resolve ?? resolveHost,
       ...dials.user(),
       isSelf: (address) => address === this.address,
       isReached: (address) => this.#membership.isReached(address),
     });
-    this.#exchange = createExchange({
+    this.#exchange = new Exchange({
       ...options,
       peers: {
         get self() {

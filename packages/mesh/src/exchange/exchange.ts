@@ -34,33 +34,12 @@ export interface ExchangeDeps {
   isLooking(): boolean;
 }
 
-/** Carries what a replica shares over links, and to the replica what comes by them. */
-export interface Exchange {
-  start(): void;
-  stop(): void;
-  linkUp(link: Link): void;
-  linkDown(link: Link): void;
-  drained(link: Link, channel: Channel): void;
-  /**
-   * Takes a frame of any channel but `membership`.
-   *
-   * @throws EspalierError `mesh_frame_invalid`: the link should be closed
-   */
-  frame(link: Link, channel: Exclude<Channel, "membership">, frame: Uint8Array): void;
-  /** A member's process is gone: it is down, or has left, or a later life has taken its place. */
-  memberGone(origin: Origin): void;
-  /** What a router that has just come waits for, by name; each is true once it is here. */
-  readonly conditions: Readonly<Record<"snapshot" | "journals" | "gauges", () => boolean>>;
-  /** How long a peer's latest change took to arrive; undefined before the first. */
-  lagMs(link: Link): number | undefined;
-}
-
-/** A router whose replica knows no journal but its own joins: it asks one peer for everything before it asks for journals. */
-export function createExchange(deps: ExchangeDeps): Exchange {
-  return new LinkExchange(deps);
-}
-
-class LinkExchange implements Exchange {
+/**
+ * Carries what a replica shares over links, and to the replica what comes by them.
+ *
+ * A router whose replica knows no journal but its own joins: it asks one peer for everything before it asks for journals.
+ */
+export class Exchange {
   readonly #deps: ExchangeDeps;
   readonly #limits: ExchangeLimits;
   readonly #meter;
@@ -99,6 +78,7 @@ class LinkExchange implements Exchange {
     this.#notes = new RelayCarrier({ ...parts, ...notes, plane: replica.notes });
   }
 
+  /** What a router that has just come waits for, by name; each is true once it is here. */
   readonly conditions = {
     snapshot: (): boolean => this.#snapshots.hasJoined,
     journals: (): boolean => this.#documents.hasReachedGoals,
@@ -163,6 +143,11 @@ class LinkExchange implements Exchange {
     this.#receiver.drained(link);
   }
 
+  /**
+   * Takes a frame of any channel but `membership`.
+   *
+   * @throws EspalierError `mesh_frame_invalid`: the link should be closed
+   */
   frame(link: Link, channel: Exclude<Channel, "membership">, frame: Uint8Array): void {
     if (!this.#links.has(link)) return;
     try {
@@ -180,11 +165,12 @@ class LinkExchange implements Exchange {
     }
   }
 
-  /** Its gauges count zero at once; their lease need not run out. */
+  /** A member's process is gone: it is down, or has left, or a later life has taken its place. Its gauges count zero at once. */
   memberGone(origin: Origin): void {
     this.#deps.replica.load.originGone(origin);
   }
 
+  /** How long a peer's latest change took to arrive; undefined before the first. */
   lagMs(link: Link): number | undefined {
     return this.#documents.peer(link)?.lagMs;
   }

@@ -57,41 +57,17 @@ export interface LinksOptions {
   readonly versions?: VersionRange;
 }
 
-/** The links to all other routers: one for each, however many connections were tried. */
-export interface Links extends Startable {
-  /** Where others can reach this router, `host:port`; empty before the start. */
-  readonly address: string;
-  /**
-   * Keeps a link to whoever is at the address, for as long as it is not forgotten.
-   *
-   * @returns false when too many addresses are dialed already
-   */
-  dial(address: string): boolean;
-  /** Ends the dialing; a link that exists stays. */
-  forget(address: string): void;
-  links(): readonly Link[];
-  /**
-   * Changes what other routers may know, where they are authenticated by a secret. Links to those that have proved one
-   * that does not count any more are ended one after the other, and made anew where both ends know another.
-   *
-   * @throws RangeError for none, too many, or an empty one
-   */
-  setSecrets(secrets: readonly string[]): void;
-}
-
 /** The versions of the protocol that this release speaks. */
 const protocolVersions: VersionRange = { min: 1, max: 1 };
 
 /**
+ * The links to all other routers: one for each, however many connections were tried.
+ *
  * Makes the links of a router. It owns the transport: it starts and stops it.
  *
  * @throws RangeError for secrets and limits that cannot work. `start` throws `mesh_insecure` when strangers could connect.
  */
-export function createLinks(options: LinksOptions): Links {
-  return new LinkManager(options);
-}
-
-class LinkManager implements Links {
+export class Links implements Startable {
   readonly #options: LinksOptions;
   readonly #limits: LinkLimits;
   readonly #meters: LinkMeters;
@@ -131,6 +107,7 @@ class LinkManager implements Links {
     });
   }
 
+  /** Where others can reach this router, `host:port`; empty before the start. */
   get address(): string {
     return this.#options.transport.address;
   }
@@ -159,6 +136,11 @@ class LinkManager implements Links {
     await this.#options.transport.stop();
   }
 
+  /**
+   * Keeps a link to whoever is at the address, for as long as it is not forgotten.
+   *
+   * @returns false when too many addresses are dialed already
+   */
   dial(address: string): boolean {
     if (this.#isRunning) return this.#dialer.add(address);
     if (this.#early.size >= this.#limits.maxAddresses) return this.#early.has(address);
@@ -166,6 +148,7 @@ class LinkManager implements Links {
     return true;
   }
 
+  /** Ends the dialing; a link that exists stays. */
   forget(address: string): void {
     this.#early.delete(address);
     this.#dialer.forget(address);
@@ -180,6 +163,12 @@ class LinkManager implements Links {
     return this.#table.all();
   }
 
+  /**
+   * Changes what other routers may know, where they are authenticated by a secret. Links to those that have proved one
+   * that does not count any more are ended one after the other, and made anew where both ends know another.
+   *
+   * @throws RangeError for none, too many, or an empty one
+   */
   setSecrets(secrets: readonly string[]): void {
     if (this.#options.security.kind !== "secret") throw new TypeError("links are not authenticated by a secret");
     this.#secrets = checkSecrets(secrets);

@@ -100,51 +100,6 @@ export interface MembershipDeps {
   readonly limits?: Partial<MembershipLimits>;
 }
 
-/**
- * Who the other routers are, and which of them are alive.
- *
- * Every router says of itself who it has links to. A member is alive while a path of links leads to it, by the word of
- * the routers along it; a link counts while something is heard on it. A member without a path is suspected, and told
- * so; unless it refutes that under a higher incarnation it is taken for dead. (SWIM by Das, Gupta and Motivala, 2002;
- * judgement stretched by one's own slowness as in Lifeguard by Dadgar, Phillips and Currey, 2017.)
- */
-export interface Membership {
-  start(): void;
-  stop(): void;
-  linkUp(link: Link): void;
-  linkDown(link: Link, why: LinkEnd): void;
-  dialFailed(address: string, why: DialFailure): void;
-  /**
-   * Takes a payload of channel `membership`.
-   *
-   * @throws EspalierError `mesh_frame_invalid` for bytes that no member writes; nothing of them is applied
-   */
-  receive(link: Link, frame: Uint8Array): void;
-  /** A frame of any other channel came. */
-  heard(link: Link): void;
-  /** The other routers, those that are down or have left included until they are forgotten. */
-  members(): readonly Member[];
-  member(router: RouterId): Member | undefined;
-  /** The latest life of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
-  epochOf(router: RouterId): number;
-  /** Where a member says that it can be dialed. */
-  addressOf(router: RouterId): string | undefined;
-  /** Whether a member that says it listens there is alive. */
-  isReached(address: string): boolean;
-  /** The routers that a router, this one included, has links to by its own word. */
-  linksOf(router: RouterId): ReadonlySet<RouterId>;
-  onChange(listener: (change: MembershipChange) => void): Cancel;
-  setDraining(isDraining: boolean): void;
-  setUnreachable(targets: readonly string[]): void;
-  /** Says goodbye on every link, at once. `stop` follows. */
-  leave(): void;
-}
-
-/** Links are told to it by whoever makes them; it sends on their channel `membership` and ends those that are silent. */
-export function createMembership(deps: MembershipDeps): Membership {
-  return new RouterMembership(deps);
-}
-
 /** The most of the time between two ticks that counts, in ticks. */
 const maxTicksCounted = 2.5;
 /** Lag up to here is normal; above, each `lagUnitMs` stretches judgement by its whole length, up to four times. */
@@ -153,8 +108,19 @@ const lagUnitMs = 500;
 const maxStretch = 3;
 const noLinks: ReadonlySet<RouterId> = new Set();
 
-/** Wires records, links, gossip and dialing together. */
-class RouterMembership implements Membership {
+/**
+ * Who the other routers are, and which of them are alive.
+ *
+ * Every router says of itself who it has links to. A member is alive while a path of links leads to it, by the word of
+ * the routers along it; a link counts while something is heard on it. A member without a path is suspected, and told
+ * so; unless it refutes that under a higher incarnation it is taken for dead. (SWIM by Das, Gupta and Motivala, 2002;
+ * judgement stretched by one's own slowness as in Lifeguard by Dadgar, Phillips and Currey, 2017.)
+ *
+ * Wires records, links, gossip and dialing together.
+ *
+ * Links are told to it by whoever makes them; it sends on their channel `membership` and ends those that are silent.
+ */
+export class Membership {
   readonly #deps: MembershipDeps;
   readonly #limits: MembershipLimits;
   readonly #processTime: ProcessTime;
@@ -254,6 +220,11 @@ class RouterMembership implements Membership {
     this.#evaluate();
   }
 
+  /**
+   * Takes a payload of channel `membership`.
+   *
+   * @throws EspalierError `mesh_frame_invalid` for bytes that no member writes; nothing of them is applied
+   */
   receive(link: Link, frame: Uint8Array): void {
     const message = decodeMembership(frame);
     if (this.#table.of(link.peer.origin)?.link !== link) return;
@@ -281,10 +252,12 @@ class RouterMembership implements Membership {
     this.#evaluate();
   }
 
+  /** A frame of any other channel came. */
   heard(link: Link): void {
     this.#watch.heard(link);
   }
 
+  /** The other routers, those that are down or have left included until they are forgotten. */
   members(): readonly Member[] {
     return [...this.#table.entries.values()].filter(({ state }) => state !== undefined).map(memberOf);
   }
@@ -294,14 +267,17 @@ class RouterMembership implements Membership {
     return entry?.state === undefined ? undefined : memberOf(entry);
   }
 
+  /** The latest life of a router that is known, its word or others'; 0 for none. An earlier one gets no link. */
   epochOf(router: RouterId): number {
     return this.#table.entries.get(router)?.record.origin.epoch ?? 0;
   }
 
+  /** Where a member says that it can be dialed. */
   addressOf(router: RouterId): string | undefined {
     return this.#table.entries.get(router)?.record.address || undefined;
   }
 
+  /** Whether a member that says it listens there is alive. */
   isReached(address: string): boolean {
     for (const { record, state } of this.#table.entries.values()) {
       if (state === "alive" && record.address === address) return true;
@@ -309,6 +285,7 @@ class RouterMembership implements Membership {
     return false;
   }
 
+  /** The routers that a router, this one included, has links to by its own word. */
   linksOf(router: RouterId): ReadonlySet<RouterId> {
     if (router !== this.#deps.self().router) {
       return this.#table.entries.get(router)?.links ?? noLinks;
@@ -328,6 +305,7 @@ class RouterMembership implements Membership {
     if (this.#own.setUnreachable(targets)) this.#gossip.ownChanged();
   }
 
+  /** Says goodbye on every link, at once. `stop` follows. */
   leave(): void {
     this.#own.leave();
     this.#gossip.ownChanged();

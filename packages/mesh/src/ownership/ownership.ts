@@ -56,27 +56,6 @@ export interface OwnershipDeps {
   readonly logger: Logger;
 }
 
-/** Decides which feeds this router reads, and whether for everybody or to take over. */
-export interface Ownership {
-  /** Until then every role is `none`: a router that joins must know the others and their claims first. */
-  start(): void;
-  stop(): void;
-  /** @throws RangeError for more than `maxOwnedTargets` */
-  addTarget(target: string): void;
-  removeTarget(target: string): void;
-  /** Members came, went, or changed what they say of themselves. */
-  membersChanged(): void;
-  claimsChanged(target: string): void;
-  /** What this router's reading of a feed is worth now. */
-  setQuality(target: string, worth: FeedQuality): void;
-  setDraining(isDraining: boolean): void;
-  /** The targets whose event sockets this router cannot reach. */
-  setUnreachable(targets: readonly string[]): void;
-  roleOf(target: string): FeedRole;
-  /** Whose claim holds, if it is alive. */
-  ownerOf(target: string): RouterId | undefined;
-}
-
 interface OwnedTarget {
   role: FeedRole;
   worth: FeedQuality;
@@ -91,16 +70,14 @@ interface OwnedTarget {
 }
 
 /**
+ * Decides which feeds this router reads, and whether for everybody or to take over.
+ *
  * Nominates by rendezvous hashing, decides by claims.
  *
  * `membersChanged` and `claimsChanged` must be called whenever what `members` and `claims` answer has changed, and
  * `membersChanged` when `self` begins a new life.
  */
-export function createOwnership(deps: OwnershipDeps): Ownership {
-  return new RendezvousOwnership(deps);
-}
-
-class RendezvousOwnership implements Ownership {
+export class Ownership {
   readonly #deps: OwnershipDeps;
   readonly #targets = new Map<string, OwnedTarget>();
   /** Targets whose role may change with time alone. */
@@ -131,6 +108,7 @@ class RendezvousOwnership implements Ownership {
     this.#unowned = unowned.series();
   }
 
+  /** Until then every role is `none`: a router that joins must know the others and their claims first. */
   start(): void {
     this.#cancelTick = this.#deps.scheduler.every(tickMs, () => this.#tick());
     this.membersChanged();
@@ -142,6 +120,7 @@ class RendezvousOwnership implements Ownership {
     this.#cancelTick = undefined;
   }
 
+  /** @throws RangeError for more than `maxOwnedTargets` */
   addTarget(target: string): void {
     if (this.#targets.has(target)) return;
     if (this.#targets.size >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
@@ -166,6 +145,7 @@ class RendezvousOwnership implements Ownership {
     if (owned.role !== "none") this.#deps.onRole(target, "none");
   }
 
+  /** Members came, went, or changed what they say of themselves. */
   membersChanged(): void {
     const self = this.#deps.self();
     const others = this.#deps.members().filter(({ origin, state }) => {
@@ -189,6 +169,7 @@ class RendezvousOwnership implements Ownership {
     this.#decide(target);
   }
 
+  /** What this router's reading of a feed is worth now. */
   setQuality(target: string, worth: FeedQuality): void {
     const owned = this.#targets.get(target);
     if (!owned || owned.worth === worth) return;
@@ -202,6 +183,7 @@ class RendezvousOwnership implements Ownership {
     this.membersChanged();
   }
 
+  /** The targets whose event sockets this router cannot reach. */
   setUnreachable(targets: readonly string[]): void {
     this.#unreachable = new Set(targets);
     this.membersChanged();
@@ -211,6 +193,7 @@ class RendezvousOwnership implements Ownership {
     return this.#targets.get(target)?.role ?? "none";
   }
 
+  /** Whose claim holds, if it is alive. */
   ownerOf(target: string): RouterId | undefined {
     return this.#targets.get(target)?.owner;
   }

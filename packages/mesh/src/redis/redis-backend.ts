@@ -2,7 +2,7 @@ import type { Cancel, Clock, GaugeSeries, Logger, Meter, Random, Scheduler } fro
 import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import type { Backend, BackendDescription } from "../exchange/backend.ts";
 import { describeMember, PeerRates } from "../exchange/describe-member.ts";
-import { createExchange, type Exchange } from "../exchange/exchange.ts";
+import { Exchange } from "../exchange/exchange.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
 import { Readiness } from "../exchange/readiness.ts";
 import type { Channel, Link } from "../link/link.ts";
@@ -114,7 +114,7 @@ class RedisBackend implements Backend {
       onLook: () => this.#lookSoon(),
     });
     const { exchangeLimits, limits: _, ...parts } = options;
-    this.#exchange = createExchange({
+    this.#exchange = new Exchange({
       ...parts,
       peers: {
         get self() {

@@ -41,27 +41,11 @@ export interface SeedsDeps {
   readonly logger: Logger;
 }
 
-/** Dials where a router finds the first of its peers. It never gives up: a mesh that was split heals by its seeds. */
-export interface Seeds {
-  start(): void;
-  stop(): void;
-  dialFailed(address: string, why: DialFailure): void;
-  /** The addresses that the seeds stand for at present, this router's own left out. */
-  addresses(): readonly string[];
-  /** Whether every name has been resolved, or has failed to be, at least once, and so with what finds seeds. */
-  readonly isResolved: boolean;
-}
-
 interface SeedState {
   readonly address: SeedAddress;
   found: readonly string[];
   isTried: boolean;
   hasFailed: boolean;
-}
-
-/** @throws RangeError for a seed that is not `host:port` */
-export function createSeeds(deps: SeedsDeps): Seeds {
-  return new ResolvedSeeds(deps);
 }
 
 function newSeed(text: string): SeedState {
@@ -70,7 +54,12 @@ function newSeed(text: string): SeedState {
   return { address, found, isTried: !address.isName, hasFailed: false };
 }
 
-class ResolvedSeeds implements Seeds {
+/**
+ * Dials where a router finds the first of its peers. It never gives up: a mesh that was split heals by its seeds.
+ *
+ * @throws RangeError for a seed that is not `host:port`
+ */
+export class Seeds {
   readonly #deps: SeedsDeps;
   /** By the text of each. */
   #seeds = new Map<string, SeedState>();
@@ -91,6 +80,7 @@ class ResolvedSeeds implements Seeds {
       .series();
   }
 
+  /** Whether every name has been resolved, or has failed to be, at least once, and so with what finds seeds. */
   get isResolved(): boolean {
     return this.#states().every(({ isTried }) => isTried) && (this.#deps.found?.isTried ?? true);
   }
@@ -119,6 +109,7 @@ class ResolvedSeeds implements Seeds {
     this.#update();
   }
 
+  /** The addresses that the seeds stand for at present, this router's own left out. */
   addresses(): readonly string[] {
     const all = new Set(this.#states().flatMap(({ found }) => found));
     for (const address of this.#own) if (!all.has(address)) this.#own.delete(address);

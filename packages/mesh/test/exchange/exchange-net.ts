@@ -1,6 +1,6 @@
 import { createSeededRandom, type Meter, silentLogger, silentMeter } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createExchange, type Exchange } from "../../src/exchange/exchange.ts";
+import { Exchange } from "../../src/exchange/exchange.ts";
 import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
 import { LogReplica } from "../log-replica.ts";
@@ -23,7 +23,7 @@ class Node {
   constructor(net: ExchangeNet, router: string, limits: Partial<ExchangeLimits>, meter: Meter) {
     this.replica = new LogReplica(router);
     const { replica } = this;
-    this.exchange = createExchange({
+    this.exchange = new Exchange({
       replica,
       peers: {
         get self() {

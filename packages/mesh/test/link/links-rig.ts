@@ -9,8 +9,8 @@ import {
 } from "@espalier/testing";
 import type { LocalIdentity } from "../../src/link/handshake.ts";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
-import type { Links, LinksOptions } from "../../src/link/links.ts";
-import { createLinks } from "../../src/link/links.ts";
+import type { LinksOptions } from "../../src/link/links.ts";
+import { Links } from "../../src/link/links.ts";
 import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 
 export type Overrides = Partial<Omit<LinksOptions, "identity">> & { readonly identity?: Partial<LocalIdentity> };
@@ -73,7 +73,7 @@ export class LinksRig {
     };
     const { identity, ...options } = overrides;
     const { clock, scheduler } = this.time;
-    const links = createLinks({
+    const links = new Links({
       transport: this.network.transport(address),
       identity: () => ({
         origin: { router: asRouterId(name), epoch: router.epoch },

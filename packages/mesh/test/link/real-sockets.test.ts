@@ -5,8 +5,8 @@ import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
-import type { Links } from "../../src/link/links.ts";
-import { createLinks } from "../../src/link/links.ts";
+
+import { Links } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 
@@ -26,7 +26,7 @@ async function start(name: string, observed: Partial<LinkObserver> = {}, meter =
     dialFailed: (_, why) => events.push(`failed ${why.kind}`),
     ...observed,
   };
-  const links: Links = createLinks({
+  const links: Links = new Links({
     transport: createWsTransport({ host: "127.0.0.1", port: 0, scheduler: systemScheduler }),
     identity: () => ({
       origin: { router: asRouterId(name), epoch: 1 },

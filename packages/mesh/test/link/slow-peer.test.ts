@@ -12,15 +12,15 @@ import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import type { Channel, Link } from "../../src/link/link.ts";
 import { defaultLinkLimits } from "../../src/link/link.ts";
-import type { Links } from "../../src/link/links.ts";
-import { createLinks } from "../../src/link/links.ts";
+
+import { Links } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
 import { encodeProof } from "../../src/wire/handshake-frames.ts";
 import { secret } from "./links-rig.ts";
 import { acceptFrame, rawHello } from "./raw-peer.ts";
 
 async function startRouter(up: (link: Link) => void, drained: (channel: Channel) => void): Promise<Links> {
-  const links: Links = createLinks({
+  const links: Links = new Links({
     transport: createWsTransport({ host: "127.0.0.1", port: 0, scheduler: systemScheduler }),
     identity: () => ({
       origin: { router: asRouterId("a"), epoch: 1 },

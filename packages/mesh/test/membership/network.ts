@@ -3,7 +3,7 @@ import type { Member } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
 import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
 import type { MembershipLimits } from "../../src/membership/membership.ts";
-import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
+import { Membership, type MembershipChange } from "../../src/membership/membership.ts";
 
 /** How long a dial to where nothing answers takes, and how often an address is dialed again. */
 const dialTimeoutMs = 1_000;
@@ -110,7 +110,7 @@ class SimulatedNetwork implements Network {
       router,
       address,
       epoch,
-      membership: createMembership({
+      membership: new Membership({
         self: () => ({ router, epoch }),
         address: () => this.#addressOf(name),
         clock: this.time.clock,

@@ -3,7 +3,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Link, LinkEnd } from "../../src/link/link.ts";
 import type { MemberRecord } from "../../src/membership/member-table.ts";
-import { createMembership, type Membership, type MembershipChange } from "../../src/membership/membership.ts";
+import { Membership, type MembershipChange } from "../../src/membership/membership.ts";
 import { decodeMembership, encodeMembership, type MembershipMessage } from "../../src/membership/membership-frames.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 import { createMesh, namesOf } from "./network.ts";
@@ -88,7 +88,7 @@ function createSingle(limits = {}, meter: Meter = silentMeter): Single {
       return peer;
     },
   };
-  const membership = createMembership({
+  const membership = new Membership({
     self: () => originOf("self", single.epoch),
     address: () => "self:1",
     clock: time.clock,

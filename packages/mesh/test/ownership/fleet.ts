@@ -9,7 +9,7 @@ import {
 import type { FeedClaim, FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedRole } from "../../src/ownership/decide-role.ts";
-import { createOwnership, type Ownership } from "../../src/ownership/ownership.ts";
+import { Ownership } from "../../src/ownership/ownership.ts";
 
 export interface FleetRouter {
   readonly name: string;
@@ -57,7 +57,7 @@ export class Fleet {
       isRunning: true,
       isDraining: false,
       unreachable: [],
-      ownership: createOwnership({
+      ownership: new Ownership({
         self: () => self,
         clock: this.time.clock,
         scheduler: this.time.scheduler,

@@ -3,7 +3,7 @@ import type { Member } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { Backend, BackendDescription } from "../../src/exchange/backend.ts";
-import { createOwnership, joinedBackend, type Ownership } from "../../src/ownership/ownership.ts";
+import { joinedBackend, Ownership } from "../../src/ownership/ownership.ts";
 
 const memberOf = (name: string): Member => ({
   origin: { router: asRouterId(name), epoch: 1 },
@@ -189,7 +189,7 @@ test("a router that joins takes no feed that another one has claimed, for it dec
   const origin = { router: asRouterId("b"), epoch: 1 };
   let isKnown = false;
   const claim = { stamp: 1, worth: "complete", state: "live", reason: "", unusable: null } as const;
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     self: () => ({ router: asRouterId("a"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },
     members: () => backend.members(),

@@ -3,7 +3,7 @@ import type { FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
-import { createOwnership, maxOwnedTargets } from "../../src/ownership/ownership.ts";
+import { maxOwnedTargets, Ownership } from "../../src/ownership/ownership.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 import { Fleet, targetsOf } from "./fleet.ts";
 
@@ -46,7 +46,7 @@ test("a router alone owns everything at once", () => {
 test("before it is started a router has no role, for it may not know the others yet", () => {
   const time = createVirtualTime();
   const roles: string[] = [];
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     self: () => ({ router: asRouterId("a"), epoch: 1 }),
     clock: time.clock,
     scheduler: time.scheduler,
@@ -192,7 +192,7 @@ test("a claim that was withdrawn voids no later one, however far ahead its clock
     claim: { target: "t", stamp, worth: "complete", state: "live", reason: "complete", unusable: null } as const,
   });
   let claims = [posted("p", 1_000_000), posted("q", 10)];
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     members: () => members,
@@ -232,7 +232,7 @@ test("a nominee that makes no claim for 1 s loses its turn", () => {
   const { rank } = standingOf(target, candidates, { self: asRouterId("self"), claimant: undefined });
   const roles: string[] = [];
   const logger = createRecordingLogger();
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     clock: time.clock,
     scheduler: time.scheduler,
@@ -256,7 +256,7 @@ function ownershipOf(members: readonly Member[], claims: () => readonly PostedCl
   const time = createVirtualTime();
   const roles: string[] = [];
   let asked = 0;
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter, logger: silentLogger },
     members: () => members,

@@ -4,11 +4,11 @@ import { expect, test } from "vitest";
 import type { FoundSeeds } from "../../src/seeds/seeds.ts";
 import {
   createDialList,
-  createSeeds,
   formatAddress,
   maxSeedAddresses,
   parseSeed,
   resolveHost,
+  Seeds,
 } from "../../src/seeds/seeds.ts";
 
 type Answer = readonly string[] | Error | "never";
@@ -43,7 +43,7 @@ function setUp(seeds: readonly string[], answers: Record<string, Answer> = {}, f
   const asked: { readonly host: string; readonly atMs: number }[] = [];
   const reached = new Set<string>();
   const selves = new Set<string>();
-  const under = createSeeds({
+  const under = new Seeds({
     seeds,
     ...(found && { found }),
     resolve(host) {

@@ -1,9 +1,21 @@
-import type { Cancel } from "@espalier/common";
-import type { LedgerSink } from "@espalier/prefix-index";
+import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/common";
+import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
 import type { FactEntry } from "./fact-item.ts";
-import type { BatchMark, Life } from "./life.ts";
+import {
+  createFoldMeters,
+  defaultFoldLimits,
+  type FoldContext,
+  type FoldLimits,
+  type FoldMeters,
+} from "./fold-context.ts";
+import { IndexSink } from "./index-sink.ts";
+import { type BatchMark, type KnownLife, type Life, lifeId, never } from "./life.ts";
+import { exportSnapshot } from "./snapshot-export.ts";
+import { SnapshotImport } from "./snapshot-import.ts";
+import { contentOf, TargetFold } from "./target-fold.ts";
+import type { TargetSlots } from "./target-slots.ts";
 
 /** How far a target's facts are folded. */
 export interface FoldState {
@@ -47,28 +59,149 @@ export interface FoldReplacement {
   readonly tellAll: (sink: LedgerSink) => void;
 }
 
+export interface FoldImport {
+  /** @throws RangeError for bytes that are no frame; the import is aborted then */
+  frame(bytes: Uint8Array): void;
+  /** All frames came. @returns targets that have their state now */
+  end(): readonly string[];
+  /** The targets that it would have brought wait on. */
+  abort(): void;
+}
+
+export interface FactFoldOptions {
+  /** Nobody else writes facts to it. */
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  /** This router: its own checkpoints are never a reason to doubt its state. */
+  readonly self: RouterId;
+  /**
+   * Told once per need; the target is `loading` until an import brings it, or `giveUpLoading` says that nobody has it.
+   *
+   * @param from who stated what this replica lacks
+   */
+  readonly reload: (target: string, reason: ReloadReason, from: Origin | undefined) => void;
+  readonly clock: Clock;
+  readonly meter?: Meter;
+  readonly limits?: Partial<FoldLimits>;
+}
+
+/** What a declaration stands for. */
+interface FoundFeed {
+  readonly fold: TargetFold;
+  readonly life: KnownLife;
+}
+
+interface Need {
+  readonly target: string;
+  readonly reason: ReloadReason;
+  readonly from: Origin | undefined;
+}
+
 /**
  * Keeps the facts of a prefix index equal to what journals say: for each target the fold, in the order of the engine's
  * sequence numbers, of the set of its newest life's records, whoever wrote them and in whatever order they come.
+ *
+ * Begins with no target.
  */
-export interface FactFold {
-  state(target: string): FoldState | undefined;
-  states(): Iterable<FoldState>;
+export class FactFold {
+  readonly #slots: TargetSlots;
+  readonly #reload: FactFoldOptions["reload"];
+  readonly #meters: FoldMeters;
+  readonly #context: FoldContext;
+  /** Of declarations that journals hold: a journal knows its numbers, and what it gives up is gone from here with it. */
+  readonly #found = new WeakMap<FeedDeclaration, FoundFeed>();
+  readonly #targets = new Map<string, TargetFold>();
+  readonly #listeners = new Set<(target: string) => void>();
+  /** What is to be told once everything is applied. */
+  readonly #touched = new Set<TargetFold>();
+  #asked: Need[] = [];
+  #isTelling = false;
+
+  constructor(options: FactFoldOptions) {
+    const { index, clock, self } = options;
+    const limits = { ...defaultFoldLimits, ...options.limits };
+    const meters = createFoldMeters(options.meter ?? silentMeter);
+    this.#slots = options.slots;
+    this.#reload = options.reload;
+    this.#meters = meters;
+    const sink = new IndexSink(index, meters);
+    this.#context = { index, sink, limits, meters, clock, self, waiting: { total: 0 }, kept: { total: 0 } };
+  }
+
+  /** Bytes of what waits and of kept states, the index not included. */
+  get byteLength(): number {
+    return this.#context.waiting.total + this.#context.kept.total;
+  }
+
+  state(target: string): FoldState | undefined {
+    const fold = this.#targets.get(target);
+    return fold && stateOf(fold);
+  }
+
+  *states(): Generator<FoldState, void, undefined> {
+    for (const fold of this.#targets.values()) yield stateOf(fold);
+  }
+
   /** Ids of lives that are dated later than this one and do not follow it: it must name them to be the newest. */
-  outranking(target: string, life: BatchMark): readonly string[];
+  outranking(target: string, life: BatchMark): readonly string[] {
+    return this.#targets.get(target)?.outranking(life) ?? [];
+  }
+
   /** A statement when the target is settled, that is `current`. */
-  statement(target: string): FoldStatement | undefined;
+  statement(target: string): FoldStatement | undefined {
+    const fold = this.#targets.get(target);
+    return fold?.progress === "current" ? statementOf(this.#context.index, fold) : undefined;
+  }
+
   /**
    * What a checkpoint of the target would state now: as `statement`, and also while the fold is `open`, so that whoever is
    * responsible for the target can close a gap that nobody fills.
    */
-  checkpointStatement(target: string): FoldStatement | undefined;
+  checkpointStatement(target: string): FoldStatement | undefined {
+    const fold = this.#targets.get(target);
+    const isFolded = fold?.progress === "current" || fold?.progress === "open";
+    return isFolded ? statementOf(this.#context.index, fold) : undefined;
+  }
+
   /** Compares what another replica states; a difference at the same life and sequence reloads the target. */
-  compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable";
+  compare(statement: FoldStatement, from: Origin): "equal" | "different" | "not-comparable" {
+    const fold = this.#targets.get(statement.target);
+    if (fold?.progress !== "current" || fold.life?.id !== statement.life) return "not-comparable";
+    if (fold.track.last?.sequence !== statement.sequence) return "not-comparable";
+    if (fold.agrees(statement)) {
+      // What somebody who has read everything holds as well lacks nothing.
+      if (statement.isComplete && !fold.track.isComplete) fold.track.settle(statement.sequence, true);
+      this.#touch(fold);
+      this.#tell();
+      return "equal";
+    }
+    if (statement.isComplete || !fold.track.isComplete) {
+      fold.mistrust(from);
+      this.#touch(fold);
+      this.#tell();
+    }
+    return "different";
+  }
+
   /** A journal speaks of a life. */
-  declare(declaration: FeedDeclaration): void;
+  declare(declaration: FeedDeclaration): void {
+    if (declaration.life) this.#resolve(declaration, declaration.life);
+    this.#tell();
+  }
+
   /** In the order of the origin's journal. The own entries go the same way, before they are committed. */
-  apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void;
+  apply(origin: Origin, entries: readonly FactEntry[], declarationOf: DeclarationOf): void {
+    for (const entry of entries) {
+      const declaration = declarationOf(entry.feed);
+      if (!declaration?.life) this.#meters.ignored("unknown-feed");
+      else {
+        const feed = this.#found.get(declaration) ?? this.#resolve(declaration, declaration.life);
+        if (feed) this.#take(origin, feed, entry);
+      }
+    }
+    this.#tell();
+  }
+
   /**
    * Makes a target's state what this router's own reader knows, at its mark, when records do not lead there: what was
    * folded is voided, everything is told anew, kept records up to the mark are dropped, those after it are applied. A
@@ -77,31 +210,170 @@ export interface FactFold {
    *
    * @returns false when the life is not the newest one known, in which case nothing changes
    */
-  replaceState(replacement: FoldReplacement): boolean;
+  replaceState({ target, life, mark, isComplete, tellAll }: FoldReplacement): boolean {
+    const fold = this.#targets.get(target);
+    if (!fold || fold.life?.id !== lifeId(life)) return false;
+    const { sequence, timestampUs, checksum } = mark;
+    const last = { sequence, timestampUs, checksum };
+    fold.reset({ position: sequence, last, incompleteFrom: isComplete ? never : life.sequence });
+    this.#context.sink.aim(fold.slot);
+    tellAll(this.#context.sink);
+    fold.advance();
+    this.#touch(fold);
+    this.#tell();
+    return true;
+  }
+
   /** Voids everything of a target: the engine is gone for good. What comes for it counts when it is declared again. */
-  forgetTarget(target: string): void;
+  forgetTarget(target: string): void {
+    const fold = this.#targets.get(target);
+    if (!fold) return;
+    fold.clear();
+    this.#targets.delete(target);
+    this.#touched.delete(fold);
+    for (const listener of this.#listeners) listener(target);
+  }
+
   /**
    * State of all targets, or of some, as frames of at most `maxBytes` for `beginImport` of another replica. The state may
    * change between two frames: together with the records after the stamps that the first frame holds they give the state.
    */
-  exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined>;
+  exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined> {
+    const folds = targets ? targets.flatMap((target) => this.#targets.get(target) ?? []) : [...this.#targets.values()];
+    return exportSnapshot(this.#context.index, new Set(folds), maxBytes);
+  }
+
   /** Takes one snapshot; frames in their order. */
-  beginImport(): FoldImport;
+  beginImport(): FoldImport {
+    const snapshot = new SnapshotImport({
+      index: this.#context.index,
+      sink: this.#context.sink,
+      foldOf: (target) => this.#foldOf(target),
+      touched: (fold) => this.#touch(fold),
+    });
+    const telling =
+      <Arguments extends unknown[], Result>(call: (...args: Arguments) => Result) =>
+      (...args: Arguments): Result => {
+        try {
+          return call(...args);
+        } finally {
+          this.#tell();
+        }
+      };
+    return {
+      frame: telling((bytes: Uint8Array) => snapshot.frame(bytes)),
+      end: telling(() => snapshot.end()),
+      abort: telling(() => snapshot.abort()),
+    };
+  }
+
   /** Nobody can give a snapshot: the targets go on with what they have, as partial. */
-  giveUpLoading(targets: readonly string[]): void;
+  giveUpLoading(targets: readonly string[]): void {
+    for (const target of targets) {
+      const fold = this.#targets.get(target);
+      fold?.giveUpLoading();
+      if (fold) this.#touch(fold);
+    }
+    this.#tell();
+  }
+
   /** Asks for the state of targets that have waited too long for what is missing. Called about once a second. */
-  maintain(): void;
+  maintain(): void {
+    for (const fold of this.#targets.values()) {
+      fold.maintain();
+      this.#touch(fold);
+    }
+    this.#tell();
+  }
+
   /** Told when the newest life or the progress of a target changes, or whether it is complete, and when it is forgotten. */
-  onChange(listener: (target: string) => void): Cancel;
-  /** Bytes of what waits and of kept states, the index not included. */
-  readonly byteLength: number;
+  onChange(listener: (target: string) => void): Cancel {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #take(origin: Origin, { fold, life }: FoundFeed, entry: FactEntry): void {
+    if (this.#targets.get(fold.key) !== fold) {
+      this.#meters.ignored("unknown-feed");
+    } else if (fold.life !== life) {
+      life.hasMissed = true;
+      this.#meters.ignored("old-life");
+    } else if (entry.kind === "record") {
+      if (fold.record(origin, entry)) this.#touch(fold);
+    } else {
+      if (entry.kind === "gap") fold.gap(entry);
+      else fold.checkpoint(origin, entry);
+      this.#touch(fold);
+    }
+  }
+
+  /** Finds the fold of a feed, which may not have had a slot so far. */
+  #resolve(declaration: FeedDeclaration, life: Life): FoundFeed | undefined {
+    const fold = this.#foldOf(declaration.target);
+    if (!fold) this.#meters.ignored("no-slot");
+    if (!fold) return undefined;
+    const found = { fold, life: fold.declare(life) };
+    this.#found.set(declaration, found);
+    this.#touch(fold);
+    return found;
+  }
+
+  #foldOf(target: string): TargetFold | undefined {
+    const known = this.#targets.get(target);
+    if (known) return known;
+    const slot = this.#slots.slotOf(target);
+    if (slot < 0) return undefined;
+    const ask = (_fold: TargetFold, reason: ReloadReason, from: Origin | undefined): void => {
+      this.#asked.push({ target, reason, from });
+    };
+    const fold = new TargetFold(this.#context, ask, target, slot);
+    this.#targets.set(target, fold);
+    return fold;
+  }
+
+  #touch(fold: TargetFold): void {
+    this.#touched.add(fold);
+  }
+
+  /** Tells what has changed. Listeners may change more, which is told before it returns. */
+  #tell(): void {
+    if (this.#touched.size === 0 && this.#asked.length === 0) return;
+    for (const fold of this.#touched) fold.refold();
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    try {
+      while (this.#touched.size > 0 || this.#asked.length > 0) {
+        const asked = this.#asked;
+        this.#asked = [];
+        for (const { target, reason, from } of asked) this.#reload(target, reason, from);
+        const touched = [...this.#touched];
+        this.#touched.clear();
+        for (const fold of touched) this.#tellOf(fold);
+      }
+    } finally {
+      this.#isTelling = false;
+    }
+  }
+
+  #tellOf(fold: TargetFold): void {
+    const now = `${fold.life?.id} ${fold.progress} ${fold.track.isComplete}`;
+    if (now === fold.told) return;
+    fold.told = now;
+    for (const listener of this.#listeners) listener(fold.key);
+  }
 }
 
-export interface FoldImport {
-  /** @throws RangeError for bytes that are no frame; the import is aborted then */
-  frame(bytes: Uint8Array): void;
-  /** All frames came. @returns targets that have their state now */
-  end(): readonly string[];
-  /** The targets that it would have brought wait on. */
-  abort(): void;
+function stateOf({ key, life, track, progress }: TargetFold): FoldState {
+  return { target: key, life: life?.life, last: track.last, isComplete: track.isComplete, progress };
+}
+
+function statementOf(index: PrefixIndex, { key, slot, life, track }: TargetFold): FoldStatement | undefined {
+  if (!life || !track.last) return undefined;
+  return {
+    target: key,
+    life: life.id,
+    sequence: track.last.sequence,
+    isComplete: track.isComplete,
+    ...contentOf(index, slot),
+  };
 }

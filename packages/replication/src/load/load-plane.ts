@@ -6,7 +6,7 @@ import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
 import type { LoadGauge } from "./load-gauge.ts";
-import { LoadSums, type SharedLoad } from "./load-sums.ts";
+import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
 import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauges.ts";
 
@@ -47,45 +47,21 @@ export interface LoadPlaneOptions extends PlaneOptions {
   readonly limits?: Partial<LoadLimits>;
 }
 
-/** Tells other routers what this one has in flight, and sums up what they tell. */
-export interface LoadPlane {
-  readonly exchange: LoadExchange;
-  readonly shared: SharedLoad;
-  /**
-   * Says what this router has in flight at a target now. The first change after a quiet time goes out before this
-   * returns, the following ones together, `coalesceMs` after the last frame, or later where many peers get each.
-   *
-   * @throws RangeError for gauges that are not whole numbers from 0, and for a target's key over 255 bytes
-   */
-  set(target: string, gauge: LoadGauge): void;
-  /** Requests in flight at a slot by what routers that went silent last said: they may still be streaming. */
-  expiredInFlight(slot: number): number;
-  /** Ends the leases that have run out. Call it once the sockets were drained, after the process was stopped for long. */
-  checkLeases(): void;
-  onExpired(listener: (origin: Origin) => void): Cancel;
-  /** Call it before the slot of a target is given up: nothing may be left in the sums there. */
-  release(target: string): void;
-  /** Every other router that is known, for operators. */
-  describe(): readonly LoadOrigin[];
-  start(): void;
-  stop(): void;
-}
-
 /** Targets that a heartbeat repeats; more take several heartbeats in turn. */
 export const heartbeatTargets = 64;
 /** Bytes of the reports of a new peer's frame, which leaves room for its head and for what carries it; heartbeats bring the others. */
 const fullFrameBytes = maxLoadFrameBytes - 2_048;
 
-/** Beats from the start on; before that, frames are received and changes are told all the same. */
-export function createLoadPlane(options: LoadPlaneOptions): LoadPlane {
-  return new Plane(options);
-}
-
 /** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
 type Outcome = "stale" | "unknown";
 type Occasion = "change" | "heartbeat" | "full";
 
-class Plane implements LoadPlane {
+/**
+ * Tells other routers what this one has in flight, and sums up what they tell.
+ *
+ * Beats from the start on; before that, frames are received and changes are told all the same.
+ */
+export class LoadPlane {
   readonly shared: LoadSums;
   readonly exchange: LoadExchange & LeasedPlane<LoadFrame, Outcome>;
   readonly #options: LoadPlaneOptions;
@@ -135,15 +111,23 @@ class Plane implements LoadPlane {
     });
   }
 
+  /**
+   * Says what this router has in flight at a target now. The first change after a quiet time goes out before this
+   * returns, the following ones together, `coalesceMs` after the last frame, or later where many peers get each.
+   *
+   * @throws RangeError for gauges that are not whole numbers from 0, and for a target's key over 255 bytes
+   */
   set(target: string, gauge: LoadGauge): void {
     if (!this.#own.set(target, gauge)) this.#meters.refusedTarget();
     if (this.#own.hasChanges) this.exchange.changed();
   }
 
+  /** Requests in flight at a slot by what routers that went silent last said: they may still be streaming. */
   expiredInFlight(slot: number): number {
     return this.shared.expiredInFlight[slot] ?? 0;
   }
 
+  /** Ends the leases that have run out. Call it once the sockets were drained, after the process was stopped for long. */
   checkLeases(): void {
     for (const origin of this.#peers.expire()) for (const listener of this.#expiredListeners) listener(origin);
   }
@@ -152,10 +136,12 @@ class Plane implements LoadPlane {
     return subscribe(this.#expiredListeners, listener);
   }
 
+  /** Call it before the slot of a target is given up: nothing may be left in the sums there. */
   release(target: string): void {
     this.#peers.release(target);
   }
 
+  /** Every other router that is known, for operators. */
   describe(): readonly LoadOrigin[] {
     return this.#peers.describe();
   }

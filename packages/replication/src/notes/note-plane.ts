@@ -1,6 +1,6 @@
 import { type Cancel, counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
-import type { PlaneExchange, RelayFrame } from "../leased/plane-exchange.ts";
+import type { RelayFrame } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import { type HeldNote, type HeldNoteLimits, HeldNotes } from "./held-notes.ts";
@@ -57,16 +57,6 @@ export interface NotePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<NoteLimits>;
 }
 
-/**
- * Notes among routers: a few, that change slowly, and of which only the latest counts. They outlive who wrote them, for what
- * was learned stays true for a while.
- */
-export interface NotePlane extends NoteBoard {
-  readonly exchange: PlaneExchange;
-  start(): void;
-  stop(): void;
-}
-
 /** `stale`: nothing new in it, or of this router itself; `refused`: one router or one note too many. */
 type Outcome = "stale" | "refused";
 
@@ -78,12 +68,13 @@ interface OwnNote {
 
 const encoder = new TextEncoder();
 
-/** Tells own notes again from the start on; before that, notes are taken and posted all the same. */
-export function createNotePlane(options: NotePlaneOptions): NotePlane {
-  return new Plane(options);
-}
-
-class Plane implements NotePlane {
+/**
+ * Notes among routers: a few, that change slowly, and of which only the latest counts. They outlive who wrote them, for what
+ * was learned stays true for a while.
+ *
+ * Tells own notes again from the start on; before that, notes are taken and posted all the same.
+ */
+export class NotePlane {
   readonly exchange: LeasedPlane<NoteFrame, Outcome>;
   readonly #options: NotePlaneOptions;
   readonly #limits: NoteLimits;

@@ -42,40 +42,14 @@ export interface PlacementUse {
   readonly isConfirmed: boolean;
 }
 
+/** A refutation matters only to those who know of the placement, and they hear of it soon. */
+const refutationTtlMs = 60_000;
+
 /**
  * Predictions of what targets hold, those of this router and those of all others, in one index. Chains are chain hashes of
  * two words each, low word first.
  */
-export interface PlacementLog {
-  /**
-   * Notes that a chain is sent to a target: at once in this router's index, in others' with the next flush and commit.
-   *
-   * @throws RangeError when `words` is shorter than `blockCount` says
-   */
-  place(target: string, words: Uint32Array, blockCount: number, use: PlacementUse): void;
-  /**
-   * Notes that a target turned out not to hold the block at depth `from` of a chain, nor what continues it.
-   *
-   * @throws RangeError when `words` is shorter than `blockCount` says
-   */
-  refute(target: string, words: Uint32Array, blocks: { readonly from: number; readonly blockCount: number }): void;
-  /** Writes what waits to the journal; a commit makes it visible to others. */
-  flush(): void;
-  /** Takes an item of another router's placement log. One that cannot be read is counted and skipped. */
-  receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void;
-  journalDropped(origin: Origin): void;
-  /** The router that a number in the index stands for; undefined where it is not known any more. */
-  routerOf(number: number): RouterId | undefined;
-}
-
-/** A refutation matters only to those who know of the placement, and they hear of it soon. */
-const refutationTtlMs = 60_000;
-
-export function createPlacementLog(options: PlacementLogOptions): PlacementLog {
-  return new Log(options);
-}
-
-class Log implements PlacementLog {
+export class PlacementLog {
   readonly #options: PlacementLogOptions;
   readonly #reader: PlacementReader;
   readonly #numbers = createRouterNumbers();
@@ -96,6 +70,11 @@ class Log implements PlacementLog {
     this.#writer = this.#begin();
   }
 
+  /**
+   * Notes that a chain is sent to a target: at once in this router's index, in others' with the next flush and commit.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
   place(target: string, words: Uint32Array, blockCount: number, use: PlacementUse): void {
     const { slots, index, clock } = this.#options;
     const ttlMs = Math.min(Math.ceil(use.ttlMs), maxPlacementTtlMs);
@@ -108,6 +87,11 @@ class Log implements PlacementLog {
     this.#write(use.isConfirmed ? "confirm" : "place", target, { words, blockCount }, ttlMs);
   }
 
+  /**
+   * Notes that a target turned out not to hold the block at depth `from` of a chain, nor what continues it.
+   *
+   * @throws RangeError when `words` is shorter than `blockCount` says
+   */
   refute(target: string, words: Uint32Array, blocks: { readonly from: number; readonly blockCount: number }): void {
     const { slots, index, clock } = this.#options;
     const { from, blockCount } = blocks;
@@ -119,11 +103,13 @@ class Log implements PlacementLog {
     if (from < maxRunBlocks) this.#write("refute", target, { words, blockCount: from + 1 }, refutationTtlMs);
   }
 
+  /** Writes what waits to the journal; a commit makes it visible to others. */
   flush(): void {
     this.#noticeNewLife();
     this.#writer.flush();
   }
 
+  /** Takes an item of another router's placement log. One that cannot be read is counted and skipped. */
   receive(origin: Origin, item: Uint8Array, declarationOf: DeclarationOf): void {
     this.#reader.receive(origin, item, declarationOf);
   }
@@ -132,6 +118,7 @@ class Log implements PlacementLog {
     this.#reader.drop(origin);
   }
 
+  /** The router that a number in the index stands for; undefined where it is not known any more. */
   routerOf(number: number): RouterId | undefined {
     return number === 0 ? this.#options.self().router : this.#numbers.routerOf(number);
   }

@@ -48,41 +48,6 @@ export interface RegistryDocument {
   readonly isOpen: boolean;
 }
 
-/**
- * What changes seldom and all routers agree on: engines by source, and the operators' drain flags. Of every key the entry
- * with the latest stamp holds. It lives in one Yjs document with many writers, `registry/<generation>`; the routers move to
- * the next generation together, so that writers that are long dead cost nothing.
- */
-export interface Registry {
-  readonly name: string;
-  readonly doc: Doc;
-  /** The document of now, and later ones while they are incomplete. */
-  documents(): readonly RegistryDocument[];
-  onDocument(listener: (document: RegistryDocument) => void): Cancel;
-  /**
-   * A peer has a document of this name.
-   *
-   * @returns the document for it; undefined for a generation that was left behind, and for other names
-   */
-  open(name: string): Doc | undefined;
-  /** @throws RangeError for a value over 2,048 bytes of JSON, for names over 255 characters, and beyond 16,384 entries */
-  putEngine(engine: string, source: string, value: RegistryValue): void;
-  removeEngine(engine: string, source: string): void;
-  engines(): readonly RegisteredEngine[];
-  /** @param isDraining undefined: no operator says anything about it any more */
-  setDraining(engine: string, isDraining: boolean | undefined): void;
-  drainingOf(engine: string): boolean | undefined;
-  /** Told what has changed, here or elsewhere. */
-  onChange(listener: (name: RegistryName) => void): Cancel;
-  /** Lets go of what was removed long ago. Cheap to call often. */
-  expire(): void;
-  /** Whether the document holds much more of the past than of the present. */
-  readonly needsRotation: boolean;
-  /** Begins the next generation. For one router at a time: others move when they see it. */
-  rotate(): void;
-  describe(): RegistryDescription;
-}
-
 export interface RegistryDescription {
   readonly generation: number;
   readonly entries: number;
@@ -93,11 +58,12 @@ export interface RegistryDescription {
   readonly refused: number;
 }
 
-export function createRegistry(options: RegistryOptions): Registry {
-  return new GenerationRegistry(options);
-}
-
-class GenerationRegistry implements Registry {
+/**
+ * What changes seldom and all routers agree on: engines by source, and the operators' drain flags. Of every key the entry
+ * with the latest stamp holds. It lives in one Yjs document with many writers, `registry/<generation>`; the routers move to
+ * the next generation together, so that writers that are long dead cost nothing.
+ */
+export class Registry {
   readonly #options: RegistryOptions;
   readonly #view = new RegistryView();
   readonly #changeListeners = new Set<(name: RegistryName) => void>();
@@ -119,6 +85,7 @@ class GenerationRegistry implements Registry {
     return this.#current.doc;
   }
 
+  /** The document of now, and later ones while they are incomplete. */
   documents(): readonly RegistryDocument[] {
     return [this.#current, ...this.#next.all()].map(({ name, doc }) => ({ name, doc, isOpen: true }));
   }
@@ -128,6 +95,11 @@ class GenerationRegistry implements Registry {
     return () => this.#documentListeners.delete(listener);
   }
 
+  /**
+   * A peer has a document of this name.
+   *
+   * @returns the document for it; undefined for a generation that was left behind, and for other names
+   */
   open(name: string): Doc | undefined {
     const generation = readGenerationName(name);
     if (generation === undefined) return undefined;
@@ -137,6 +109,7 @@ class GenerationRegistry implements Registry {
     return (this.#next.get(generation) ?? this.#await(generation)).doc;
   }
 
+  /** @throws RangeError for a value over 2,048 bytes of JSON, for names over 255 characters, and beyond 16,384 entries */
   putEngine(engine: string, source: string, value: RegistryValue): void {
     if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`too much is said of the engine ${engine}`);
     this.#write(registryKey("engine", engine, source), value);
@@ -155,6 +128,7 @@ class GenerationRegistry implements Registry {
     return engines.sort((one, other) => compare(one.engine, other.engine) || compare(one.source, other.source));
   }
 
+  /** @param isDraining undefined: no operator says anything about it any more */
   setDraining(engine: string, isDraining: boolean | undefined): void {
     this.#write(registryKey("drain", engine, ""), isDraining === undefined ? null : { isDraining });
   }
@@ -164,11 +138,13 @@ class GenerationRegistry implements Registry {
     return value ? value.isDraining === true : undefined;
   }
 
+  /** Told what has changed, here or elsewhere. */
   onChange(listener: (name: RegistryName) => void): Cancel {
     this.#changeListeners.add(listener);
     return () => this.#changeListeners.delete(listener);
   }
 
+  /** Lets go of what was removed long ago. Cheap to call often. */
   expire(): void {
     const nowMs = this.#options.clock.nowMs();
     if (nowMs - this.#expiredMs < expiryPeriodMs) return;
@@ -178,11 +154,13 @@ class GenerationRegistry implements Registry {
     this.#current.delete(keys);
   }
 
+  /** Whether the document holds much more of the past than of the present. */
   get needsRotation(): boolean {
     const { clients, structs } = this.#current;
     return clients > maxRegistryClients || structs > 4 * this.#view.size + spareStructs;
   }
 
+  /** Begins the next generation. For one router at a time: others move when they see it. */
   rotate(): void {
     const next = this.#await(1 + Math.max(...this.documents().map(({ name }) => readGenerationName(name) ?? 0)));
     next.begin([...this.#view.entries()].filter(([, entry]) => !this.#isForgotten(entry, 0)));

@@ -2,24 +2,24 @@ import type { Cancel, Clock } from "@espalier/common";
 import type { LedgerSink } from "@espalier/prefix-index";
 import type { DeclarationOf, JournalObserver } from "../documents/journal.ts";
 import { createJournalStore, type Journals } from "../documents/journal-store.ts";
-import { createFactFold } from "../facts/create-fact-fold.ts";
-import type { FactFold } from "../facts/fact-fold.ts";
+import { FactFold } from "../facts/fact-fold.ts";
+
 import type { FactEntry } from "../facts/fact-item.ts";
 import { lifeId } from "../facts/life.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
-import { joinPlanes } from "../leased/plane-exchange.ts";
-import { createLoadPlane, type LoadPlane } from "../load/load-plane.ts";
+import { joinPlanes, type PlaneExchange } from "../leased/plane-exchange.ts";
+import { LoadPlane } from "../load/load-plane.ts";
 import { noteKind } from "../notes/note-frame.ts";
-import { createNotePlane, type NotePlane } from "../notes/note-plane.ts";
+import { NotePlane } from "../notes/note-plane.ts";
 import { type Origin, originKey } from "../origin.ts";
 import { type Bindings, createBindings } from "../placements/bindings.ts";
 import { createHybridClock, type HybridClock } from "../placements/hybrid-clock.ts";
-import { createPlacementLog, type PlacementLog } from "../placements/placement-log.ts";
-import { createRegistry, type Registry, type RegistryDocument } from "../registry/registry.ts";
+import { PlacementLog } from "../placements/placement-log.ts";
+import { Registry, type RegistryDocument } from "../registry/registry.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
-import { createUsagePlane, type UsagePlane } from "../usage/usage-plane.ts";
+import { UsagePlane } from "../usage/usage-plane.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedCoordinator } from "./feed-coordinator.ts";
@@ -78,7 +78,7 @@ class JournaledReplica implements Replica {
       isLoading: (target) => this.fold.state(target)?.progress === "loading",
       onGivenUp: (targets) => this.fold.giveUpLoading(targets),
     });
-    this.fold = createFactFold({
+    this.fold = new FactFold({
       ...{ index, slots, clock, meter, self: router },
       reload: (target, _reason, from) => this.#requests.add(target, from),
     });
@@ -87,17 +87,17 @@ class JournaledReplica implements Replica {
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),
     });
-    this.load = createLoadPlane({ self, slots, clock, scheduler, meter });
-    this.usage = createUsagePlane({ self, clock, scheduler, meter });
-    this.notes = createNotePlane({ self, clock, scheduler, meter });
+    this.load = new LoadPlane({ self, slots, clock, scheduler, meter });
+    this.usage = new UsagePlane({ self, clock, scheduler, meter });
+    this.notes = new NotePlane({ self, clock, scheduler, meter });
     const touch = (): void => this.#schedule.touch();
     const hlc = this.#hybrid;
     this.bindings = createBindings({ self, clock, hlc, touch });
-    this.placements = createPlacementLog({
+    this.placements = new PlacementLog({
       ...{ self, index, slots, clock, meter, hlc, touch, journal: this.store.own, bindings: this.bindings },
       lifeOf: (target) => this.fold.state(target)?.life,
     });
-    this.registry = createRegistry({ self, clock, hlc });
+    this.registry = new Registry({ self, clock, hlc });
     shareRegistry(this.registry, this.store);
     this.#dead = createDeadJournals({
       ...{ clock, self, store: this.store, fold: this.fold },
@@ -206,7 +206,7 @@ class JournaledReplica implements Replica {
   #createPorts(): ReplicaPorts {
     const { store, fold } = this;
     const requests = this.#requests;
-    const byKind = new Map([
+    const byKind = new Map<number, PlaneExchange>([
       [noteKind, this.notes.exchange],
       [usageNoteKind, this.usage.exchange],
     ]);

@@ -1,6 +1,5 @@
 import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/common";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
-import type { PlaneExchange } from "../leased/plane-exchange.ts";
 import { OwnUsage, type OwnUsageLimits, type OwnUsageReport } from "./own-usage.ts";
 import { PeerUsage, type PeerUsageLimits } from "./peer-usage.ts";
 import { PoolUsage } from "./pool-usage.ts";
@@ -38,24 +37,15 @@ export interface UsagePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<UsageLimits>;
 }
 
-/** Tells other routers what this one has done for tenants, and sums up what they tell. */
-export interface UsagePlane {
-  readonly exchange: PlaneExchange;
-  /** The usage of one pool: tenants of several pools have nothing to do with each other. */
-  of(pool: string): PoolUsage;
-  start(): void;
-  stop(): void;
-}
-
 /** `stale`: nothing new in it; `unknown`: of an earlier life, of this router itself, or of one router too many. */
 type Outcome = "stale" | "unknown";
 
-/** Nothing is sent before `start`, and nothing while this router has done nothing for anybody. */
-export function createUsagePlane(options: UsagePlaneOptions): UsagePlane {
-  return new Plane(options);
-}
-
-class Plane implements UsagePlane {
+/**
+ * Tells other routers what this one has done for tenants, and sums up what they tell.
+ *
+ * Nothing is sent before `start`, and nothing while this router has done nothing for anybody.
+ */
+export class UsagePlane {
   readonly exchange: LeasedPlane<UsageFrame, Outcome>;
   readonly #options: UsagePlaneOptions;
   readonly #limits: UsageLimits;
@@ -91,6 +81,7 @@ class Plane implements UsagePlane {
     });
   }
 
+  /** The usage of one pool: tenants of several pools have nothing to do with each other. */
   of(pool: string): PoolUsage {
     return new PoolUsage(pool, {
       sums: this.#sums,

@@ -3,8 +3,8 @@ import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@esp
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
 import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
-import { createFactFold } from "../../src/facts/create-fact-fold.ts";
-import type { FactFold } from "../../src/facts/fact-fold.ts";
+import { FactFold } from "../../src/facts/fact-fold.ts";
+
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../../src/feeds/feed-reader.ts";
@@ -41,7 +41,7 @@ export class RigRouter {
     const slots = createTargetSlots(4);
     this.store = createJournalStore({ origin: { router, epoch: 1 }, clock });
     const reload = (key: string): void => void this.needs.push(key);
-    this.fold = createFactFold({ index: this.index, slots, self: router, reload, clock });
+    this.fold = new FactFold({ index: this.index, slots, self: router, reload, clock });
     this.reader = createFeedReader({
       ...{ key: target, journal: this.store.own, fold: this.fold, index: this.index, slots, clock, limits },
       tellAll: (sink) => this.#tellAll(sink),

@@ -3,7 +3,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { LoadGauge } from "../../src/load/load-gauge.ts";
 import type { LoadLimits } from "../../src/load/load-plane.ts";
-import { createLoadPlane, type LoadPlane } from "../../src/load/load-plane.ts";
+import { LoadPlane } from "../../src/load/load-plane.ts";
 import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 
 export interface LoadRouter {
@@ -33,7 +33,7 @@ export function createLoadRouter(name: string, options: RouterOptions = {}): Loa
   const meter = createRecordingMeter();
   const frames: Uint8Array[] = [];
   const state = { epoch: options.epoch ?? 1 };
-  const plane = createLoadPlane({
+  const plane = new LoadPlane({
     self: () => ({ router: routerId(name), epoch: state.epoch }),
     slots,
     clock: time.clock,

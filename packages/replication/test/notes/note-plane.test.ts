@@ -5,7 +5,7 @@ import type { PlaneExchange } from "../../src/leased/plane-exchange.ts";
 import { joinPlanes } from "../../src/leased/plane-exchange.ts";
 import { maxNoteBytes, writeNoteFrame } from "../../src/notes/note-frame.ts";
 import type { Note } from "../../src/notes/note-plane.ts";
-import { createNotePlane, defaultNoteLimits, type NoteLimits, type NotePlane } from "../../src/notes/note-plane.ts";
+import { defaultNoteLimits, type NoteLimits, NotePlane } from "../../src/notes/note-plane.ts";
 
 let time: VirtualTime;
 
@@ -27,7 +27,7 @@ function routerOf(name: string, limits: Partial<NoteLimits> = {}): Router {
   const router: { epoch: number } = { epoch: 1 };
   const self = () => ({ router: asRouterId(name), epoch: router.epoch });
   const { clock, scheduler } = time;
-  const plane = createNotePlane({ self, clock, scheduler, meter, limits });
+  const plane = new NotePlane({ self, clock, scheduler, meter, limits });
   const frames: Uint8Array[] = [];
   const heard: Note[] = [];
   plane.exchange.onFrame((frame) => frames.push(frame));

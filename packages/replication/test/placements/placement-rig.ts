@@ -7,7 +7,7 @@ import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slot
 import { type Origin, originKey } from "../../src/origin.ts";
 import { type Bindings, createBindings } from "../../src/placements/bindings.ts";
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";
-import { createPlacementLog, type PlacementLog } from "../../src/placements/placement-log.ts";
+import { PlacementLog } from "../../src/placements/placement-log.ts";
 import type { PlacementJournal } from "../../src/placements/placement-writer.ts";
 import { createRecordingMeter, type RecordingMeter } from "../load/recording-meter.ts";
 
@@ -105,7 +105,7 @@ export function createLogRouter(name: string, options: LogRouterOptions = {}): L
   };
   const capacity = options.bindingCapacity === undefined ? {} : { capacity: options.bindingCapacity };
   const bindings = createBindings({ self, clock: time.clock, hlc, touch, ...capacity });
-  const log = createPlacementLog({
+  const log = new PlacementLog({
     ...{ self, bindings, index, slots, clock: time.clock, hlc, meter, touch },
     journal: {
       placingFeed: (declaration) => state.journal.placingFeed(declaration),

@@ -2,7 +2,7 @@ import { asRouterId, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";
-import { createRegistry, type Registry } from "../../src/registry/registry.ts";
+import { Registry } from "../../src/registry/registry.ts";
 
 const remote = Symbol("remote");
 
@@ -32,7 +32,7 @@ export interface RegistryRouterOptions {
 export function createRegistryRouter(name: string, options: RegistryRouterOptions = {}): RegistryRouter {
   const { time = createVirtualTime(), epoch = 1, aheadMs = 0 } = options;
   const clock = { nowMs: time.clock.nowMs, wallMs: () => time.clock.wallMs() + aheadMs };
-  const registry = createRegistry({
+  const registry = new Registry({
     self: () => ({ router: asRouterId(name), epoch }),
     clock,
     hlc: createHybridClock(clock),

@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { UsageLimits } from "../../src/usage/usage-plane.ts";
-import { createUsagePlane, type UsagePlane } from "../../src/usage/usage-plane.ts";
+import { UsagePlane } from "../../src/usage/usage-plane.ts";
 import { createRecordingMeter, type RecordingMeter } from "../load/recording-meter.ts";
 
 export interface UsageRouter {
@@ -22,7 +22,7 @@ export interface UsageRouterOptions {
 export function createUsageRouter(name: string, { time, epoch = 1, limits = {} }: UsageRouterOptions): UsageRouter {
   const meter = createRecordingMeter();
   const origin = { router: asRouterId(name), epoch };
-  const plane = createUsagePlane({
+  const plane = new UsagePlane({
     ...{ self: () => origin, clock: time.clock, scheduler: time.scheduler, meter, limits },
   });
   const frames: Uint8Array[] = [];

@@ -8,7 +8,7 @@ import {
   startTogether,
   type TargetIndex,
 } from "@espalier/common";
-import { type Backend, createOwnership, joinedBackend, type Ownership } from "@espalier/mesh";
+import { type Backend, joinedBackend, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
 import { createReplica, lifeId, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
@@ -62,7 +62,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   const replica = createReplica(options);
   const owned = new Uint8Array(slots.capacity);
   const backend = options.createBackend(replica);
-  const ownership = createOwnership({
+  const ownership = new Ownership({
     ...{ clock, scheduler, meter, logger },
     self: () => replica.ports.origin,
     members: () => backend.members(),

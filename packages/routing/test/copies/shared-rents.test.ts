@@ -1,5 +1,5 @@
 import { asRouterId, asTargetIndex, silentMeter } from "@espalier/common";
-import { createNotePlane, type NotePlane } from "@espalier/replication";
+import { NotePlane } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { maxRentMs, maxToldRents } from "../../src/copies/copy-rents.ts";
@@ -20,7 +20,7 @@ beforeEach(async () => {
   const { clock, scheduler } = time;
   planes = ["one", "two"].map((name) => {
     const origin = { router: asRouterId(name), epoch: 1 };
-    return createNotePlane({ self: () => origin, clock, scheduler, meter: createSeriesMeter() });
+    return new NotePlane({ self: () => origin, clock, scheduler, meter: createSeriesMeter() });
   });
   for (const [number, { exchange }] of planes.entries()) {
     exchange.onFrame((frame) => {

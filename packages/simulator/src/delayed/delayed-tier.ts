@@ -1,14 +1,6 @@
 import { noFleetUsage } from "@espalier/admission";
 import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
-import {
-  createNotePlane,
-  createUsagePlane,
-  type NotePlane,
-  type Origin,
-  type PlaneExchange,
-  type PlaneOptions,
-  type UsagePlane,
-} from "@espalier/replication";
+import { NotePlane, type Origin, type PlaneExchange, type PlaneOptions, UsagePlane } from "@espalier/replication";
 import {
   type BindingStore,
   createCacheMeters,
@@ -79,8 +71,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
   const load = createLoadParts(options, times);
   const bindingsOf = createBindingParts(options, times);
-  const usage = createNoteParts(options, times, createUsagePlane);
-  const notes = createNoteParts(options, times, createNotePlane);
+  const usage = createNoteParts(options, times, (parts) => new UsagePlane(parts));
+  const notes = createNoteParts(options, times, (parts) => new NotePlane(parts));
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {

@@ -1,5 +1,5 @@
 import { silentMeter } from "@espalier/common";
-import { createNotePlane, type NoteBoard, type Origin } from "@espalier/replication";
+import { type NoteBoard, NotePlane, type Origin } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createNoteLinks } from "../../src/delayed/note-links.ts";
@@ -7,7 +7,7 @@ import { createNoteLinks } from "../../src/delayed/note-links.ts";
 function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
-  const createPlane = (self: () => Origin) => createNotePlane({ self, clock, scheduler, meter: silentMeter });
+  const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
   return { time, links: createNoteLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
 }
 

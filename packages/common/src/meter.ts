@@ -83,7 +83,7 @@ export function gaugeOf(meter: Meter, name: string, help: string): (value: numbe
   return (value) => series.set(value);
 }
 
-/** A histogram of seconds without labels. @returns observes milliseconds */
+/** A histogram of seconds without labels. @returns observes milliseconds; what two clocks make less than nothing counts as 0 */
 export function secondsOf(
   meter: Meter,
   buckets: readonly number[],
@@ -91,5 +91,5 @@ export function secondsOf(
   help: string,
 ): (milliseconds: number) => void {
   const series = meter.histogram({ name, help, buckets }).series();
-  return (milliseconds) => series.observe(milliseconds / 1_000);
+  return (milliseconds) => series.observe(Math.max(0, milliseconds) / 1_000);
 }

@@ -1,19 +1,14 @@
 import type { Cancel, Clock, Logger, Meter, Random, Scheduler, Transport } from "@espalier/common";
 import type { Member, ReplicaPorts } from "@espalier/replication";
-import type { Backend, BackendDescription } from "./exchange/backend.ts";
-import { describeMember, PeerRates } from "./exchange/describe-member.ts";
+import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "./exchange/backend.ts";
 import { Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
-import { Readiness } from "./exchange/readiness.ts";
 import { noteCapability } from "./exchange/relay-carrier.ts";
 import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver } from "./link/link.ts";
-import type { LinkSecurity } from "./link/links.ts";
-import { Links } from "./link/links.ts";
-import type { MembershipLimits } from "./membership/membership.ts";
-import { Membership, type MembershipChange } from "./membership/membership.ts";
+import { type LinkSecurity, Links } from "./link/links.ts";
+import { Membership, type MembershipChange, type MembershipLimits } from "./membership/membership.ts";
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
-import type { FoundSeeds } from "./seeds/seeds.ts";
-import { createDialList, resolveHost, Seeds } from "./seeds/seeds.ts";
+import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
 
 /** How long peers may take to be found before a router goes on without them. */
 const defaultGraceMs = 3_000;
@@ -63,15 +58,6 @@ export interface MeshOptions {
   readonly exchangeLimits?: Partial<ExchangeLimits>;
 }
 
-/** Routers that share what they know over links of their own. */
-export interface Mesh extends Backend {
-  readonly kind: "mesh";
-  /** Where peers can reach this router, `host:port`; empty before the start. */
-  readonly address: string;
-  /** See `Links`. */
-  setSecrets(secrets: readonly string[]): void;
-}
-
 /**
  * Joins a replica to those of other routers. `start` fails with what the transport throws, and with `mesh_insecure` when
  * strangers could connect.
@@ -79,10 +65,11 @@ export interface Mesh extends Backend {
  * @throws RangeError for a seed that is not `host:port`, and for limits that cannot work
  */
 export function createMesh(options: MeshOptions): Mesh {
-  return new RouterMesh(options);
+  return new Mesh(options);
 }
 
-class RouterMesh implements Mesh, LinkObserver {
+/** Routers that share what they know over links of their own. */
+export class Mesh implements Backend, LinkObserver {
   readonly kind = "mesh";
   readonly #options: MeshOptions;
   readonly #links: Links;
@@ -147,6 +134,7 @@ class RouterMesh implements Mesh, LinkObserver {
     });
   }
 
+  /** Where peers can reach this router, `host:port`; empty before the start. */
   get address(): string {
     const listening = this.#links.address;
     return listening === "" ? "" : (this.#options.advertise?.(listening) ?? listening);
@@ -190,6 +178,7 @@ class RouterMesh implements Mesh, LinkObserver {
     return () => this.#listeners.delete(listener);
   }
 
+  /** See `Links`. */
   setSecrets(secrets: readonly string[]): void {
     this.#links.setSecrets(secrets);
   }

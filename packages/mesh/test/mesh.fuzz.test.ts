@@ -8,18 +8,21 @@ import { decodeStoredPiece, encodeStoredPiece } from "../src/redis/journal-store
 import { decodeLease, encodeLease } from "../src/redis/lease.ts";
 import { decodeRedisMessage, encodeRedisMessage, type RedisMessage } from "../src/redis/redis-links.ts";
 import {
+  channelOf,
+  decodeCredit,
   decodeGoodbye,
   decodeHello,
   decodeReject,
   decodeVersions,
+  encodeCredit,
+  encodeData,
   encodeGoodbye,
   encodeHello,
   encodeProof,
   encodeReject,
   maxNameBytes,
   provedSecret,
-} from "../src/wire/handshake-frames.ts";
-import { channelOf, decodeCredit, encodeCredit, encodeData } from "../src/wire/link-frames.ts";
+} from "../src/wire/link-frames.ts";
 import { readClientMessage, readDocumentRequest } from "../src/y-websocket/y-websocket-endpoint.ts";
 
 const origin = { router: asRouterId("r\u00e4uter-1"), epoch: 1_700_000_000_000 };

@@ -2,6 +2,7 @@
  * What routers share, as pure data structures: journals of facts and placements, load gauges, the registry, and the fold
  * that keeps the prefix index equal to the journals. Nothing here opens a socket.
  */
+
 export type {
   ApplyOutcome,
   DocumentState,
@@ -9,11 +10,10 @@ export type {
   FeedDeclaration,
   JournalObserver,
   JournalStats,
-  JournalStore,
-  JournalWriter,
   ReplicatedDocuments,
 } from "./documents/journal.ts";
-export { DocumentFullError } from "./documents/journal-store.ts";
+export { DocumentFullError, type Journals } from "./documents/journal-store.ts";
+export type { OwnJournal } from "./documents/own-journal.ts";
 export type {
   FactFold,
   FoldImport,
@@ -29,7 +29,7 @@ export type { FeedReader } from "./feeds/feed-reader.ts";
 export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export type { PlaneOptions } from "./leased/leased-plane.ts";
 export type { PlaneExchange } from "./leased/plane-exchange.ts";
-export type { LoadGauge } from "./load/load-gauge.ts";
+export type { LoadGauge } from "./load/load-frame.ts";
 export type { LoadExchange, LoadPlane } from "./load/load-plane.ts";
 export type { SharedLoad } from "./load/load-sums.ts";
 export type { LoadOrigin } from "./load/peer-gauges.ts";
@@ -39,8 +39,8 @@ export { createOverviewDocument, type OverviewDocument } from "./overview/overvi
 export type { Bindings } from "./placements/bindings.ts";
 export type { PlacementLog } from "./placements/placement-log.ts";
 export type { Registry } from "./registry/registry.ts";
+export type { Replica, ReplicaDescription, ReplicaOptions } from "./replica/replica.ts";
 export { createReplica } from "./replica/replica.ts";
-export type { Replica, ReplicaDescription, ReplicaOptions } from "./replica/replica-api.ts";
 export type { Member, ReplicaPorts, SnapshotRequest, SnapshotSink, SnapshotSource } from "./replica-ports.ts";
-export type { PoolUsage } from "./usage/pool-usage.ts";
 export { UsagePlane } from "./usage/usage-plane.ts";
+export type { PoolUsage } from "./usage/usage-sums.ts";

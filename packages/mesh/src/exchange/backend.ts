@@ -1,5 +1,6 @@
-import type { Cancel, Startable } from "@espalier/common";
+import type { Cancel, Clock, Startable } from "@espalier/common";
 import type { Member } from "@espalier/replication";
+import type { Link } from "../link/link.ts";
 
 /** Carries a replica's journals, gauges and snapshots to the other replicas and back. Sockets or Redis. */
 export interface Backend extends Startable {
@@ -42,4 +43,135 @@ export interface MemberDescription {
   readonly sentBytesPerS: number;
   readonly receivedBytesPerS: number;
   readonly bufferedBytes: number;
+}
+
+/** Longest wait for what peers have; a router that has come so far without it goes on without. */
+const defaultMaxWaitMs = 30_000;
+
+export interface ReadinessOptions {
+  readonly clock: Clock;
+  /** How long peers may take to be found, in milliseconds. */
+  readonly graceMs: number;
+  /** How long the wait may last in all, in milliseconds. */
+  readonly maxWaitMs?: number;
+  /** What is said to be waited for until then; `peers` when left out. */
+  readonly lookingFor?: string;
+  /** Whether all known addresses were tried and all handshakes answered. */
+  hasTriedAll(): boolean;
+  /** What is waited for once peers are known, by name. */
+  readonly conditions: Readonly<Record<string, () => boolean>>;
+}
+
+/** Says what a router that has just started waits for. Once it waits for nothing, it never does again. */
+export class Readiness {
+  readonly #options: ReadinessOptions;
+  /** Undefined before the start, when all the time is still to come. */
+  #startMs: number | undefined;
+  #isReady = false;
+
+  constructor(options: ReadinessOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#startMs = this.#options.clock.nowMs();
+  }
+
+  /** Whether peers may still be found that nobody knows of yet. */
+  get isLooking(): boolean {
+    return this.#elapsedMs < this.#options.graceMs && !this.#options.hasTriedAll();
+  }
+
+  get waitingFor(): readonly string[] {
+    if (this.#isReady || this.#elapsedMs >= (this.#options.maxWaitMs ?? defaultMaxWaitMs)) return this.#ready();
+    if (this.isLooking) return [this.#options.lookingFor ?? "peers"];
+    const waiting = Object.entries(this.#options.conditions).filter(([, isMet]) => !isMet());
+    return waiting.length === 0 ? this.#ready() : waiting.map(([name]) => name);
+  }
+
+  get #elapsedMs(): number {
+    return this.#startMs === undefined ? 0 : this.#options.clock.nowMs() - this.#startMs;
+  }
+
+  #ready(): readonly string[] {
+    this.#isReady = true;
+    return [];
+  }
+}
+
+export interface MemberFacts {
+  readonly member: Member;
+  readonly address: string | undefined;
+  readonly link: Link | undefined;
+  readonly rates: ByteRates | undefined;
+  readonly lagMs: number | undefined;
+}
+
+/** A member as plain JSON for operators. */
+export function describeMember({ member, address, link, rates, lagMs }: MemberFacts): MemberDescription {
+  const roundTripMs = link?.roundTripMs ?? Number.NaN;
+  return {
+    router: member.origin.router,
+    epoch: member.origin.epoch,
+    state: member.state,
+    isDraining: member.isDraining,
+    address: address ?? null,
+    isLinked: link !== undefined,
+    roundTripMs: Number.isNaN(roundTripMs) ? null : roundTripMs,
+    lagMs: lagMs ?? null,
+    sentBytes: link?.stats.sentBytes ?? 0,
+    receivedBytes: link?.stats.receivedBytes ?? 0,
+    sentBytesPerS: Math.round(rates?.sentBytesPerS ?? 0),
+    receivedBytesPerS: Math.round(rates?.receivedBytesPerS ?? 0),
+    bufferedBytes: link?.bufferedBytes ?? 0,
+  };
+}
+
+interface Sample {
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+}
+
+export interface ByteRates {
+  readonly sentBytesPerS: number;
+  readonly receivedBytesPerS: number;
+}
+
+const noRates: ByteRates = { sentBytesPerS: 0, receivedBytesPerS: 0 };
+
+/** Bytes per second of links, between the two latest samples. */
+export class PeerRates {
+  readonly #clock: Clock;
+  #samples = new Map<Link, Sample>();
+  #rates = new Map<Link, ByteRates>();
+  #sampledAtMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sampledAtMs = clock.nowMs();
+  }
+
+  sample(links: readonly Link[]): void {
+    const nowMs = this.#clock.nowMs();
+    const seconds = (nowMs - this.#sampledAtMs) / 1000;
+    const samples = new Map<Link, Sample>();
+    const rates = new Map<Link, ByteRates>();
+    for (const link of links) {
+      const { sentBytes, receivedBytes } = link.stats;
+      const before = this.#samples.get(link) ?? { sentBytes: 0, receivedBytes: 0 };
+      samples.set(link, { sentBytes, receivedBytes });
+      if (seconds <= 0) continue;
+      rates.set(link, {
+        sentBytesPerS: (sentBytes - before.sentBytes) / seconds,
+        receivedBytesPerS: (receivedBytes - before.receivedBytes) / seconds,
+      });
+    }
+    this.#samples = samples;
+    this.#rates = rates;
+    this.#sampledAtMs = nowMs;
+  }
+
+  of(link: Link): ByteRates {
+    return this.#rates.get(link) ?? noRates;
+  }
 }

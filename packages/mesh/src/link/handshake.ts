@@ -18,7 +18,7 @@ import {
   type Rejection,
   type Transcript,
   type VersionRange,
-} from "../wire/handshake-frames.ts";
+} from "../wire/link-frames.ts";
 import type { DialTarget } from "./dialer.ts";
 import {
   type LinkEnd,

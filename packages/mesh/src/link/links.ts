@@ -14,7 +14,7 @@ import {
   type Startable,
   type Transport,
 } from "@espalier/common";
-import { maxSecrets, type Rejection, type VersionRange } from "../wire/handshake-frames.ts";
+import { maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
 import { type LocalIdentity, Session, type SessionFailure } from "./handshake.ts";

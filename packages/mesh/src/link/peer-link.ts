@@ -8,8 +8,18 @@ import {
   type Logger,
   type Meter,
 } from "@espalier/common";
-import { decodeGoodbye, encodeGoodbye, frameTypes, linkEnds, rejectReasons } from "../wire/handshake-frames.ts";
-import { channelOf, dataHeaderBytes, decodeCredit, encodeCredit, encodeData } from "../wire/link-frames.ts";
+import {
+  channelOf,
+  dataHeaderBytes,
+  decodeCredit,
+  decodeGoodbye,
+  encodeCredit,
+  encodeData,
+  encodeGoodbye,
+  frameTypes,
+  linkEnds,
+  rejectReasons,
+} from "../wire/link-frames.ts";
 import {
   type Channel,
   channels,

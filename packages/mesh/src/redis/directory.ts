@@ -1,8 +1,7 @@
 import { asRouterId, type Clock } from "@espalier/common";
 import { type Member, type Origin, originKey } from "@espalier/replication";
 import { decodeLease, type Lease } from "./lease.ts";
-import type { CountIncident, RedisKeys } from "./redis-keys.ts";
-import type { RedisLimits } from "./redis-limits.ts";
+import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { isWrongType, listOf, pairsOf, type RedisReply, type RedisSession, textOf } from "./redis-session.ts";
 
 /** Where the copy of a journal stands. */

@@ -1,8 +1,7 @@
 import { ByteReader, ByteWriter, type Clock, EspalierError, type Logger, type Scheduler } from "@espalier/common";
 import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
 import type { StoredJournal } from "./directory.ts";
-import type { CountIncident, RedisKeys } from "./redis-keys.ts";
-import type { RedisLimits } from "./redis-limits.ts";
+import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { listOf, type RedisSession } from "./redis-session.ts";
 
 /** Pieces that are read at once. */

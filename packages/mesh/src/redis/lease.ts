@@ -1,7 +1,6 @@
 import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/common";
 import type { Origin, ReplicaPorts } from "@espalier/replication";
-import type { RedisKeys } from "./redis-keys.ts";
-import type { RedisLimits } from "./redis-limits.ts";
+import type { RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { pause, type RedisSession, textOf } from "./redis-session.ts";
 
 /** What a router says of itself in its lease. */

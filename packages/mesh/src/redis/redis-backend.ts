@@ -1,16 +1,13 @@
 import type { Cancel, Clock, GaugeSeries, Logger, Meter, Random, Scheduler } from "@espalier/common";
 import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
-import type { Backend, BackendDescription } from "../exchange/backend.ts";
-import { describeMember, PeerRates } from "../exchange/describe-member.ts";
+import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
-import { Readiness } from "../exchange/readiness.ts";
 import type { Channel, Link } from "../link/link.ts";
 import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
 import { JournalStore } from "./journal-store.ts";
 import { LeaseKeeper } from "./lease.ts";
-import { createIncidentCounter, createRedisKeys } from "./redis-keys.ts";
-import { defaultRedisLimits, type RedisLimits } from "./redis-limits.ts";
+import { createIncidentCounter, createRedisKeys, defaultRedisLimits, type RedisLimits } from "./redis-keys.ts";
 import { RedisLinks } from "./redis-links.ts";
 import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
 

@@ -2,8 +2,7 @@ import { asRouterId, ByteReader, ByteWriter, type Clock, EspalierError, type Log
 import { type Origin, originKey } from "@espalier/replication";
 import { noteCapability } from "../exchange/relay-carrier.ts";
 import { type Channel, channels, type Link, type LinkEnd, type LinkObserver, type LinkStats } from "../link/link.ts";
-import type { CountIncident, RedisKeys } from "./redis-keys.ts";
-import type { RedisLimits } from "./redis-limits.ts";
+import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import type { RedisSession } from "./redis-session.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { backoffDelayMs, type Cancel, EspalierError, type Logger, type Random, type Scheduler } from "@espalier/common";
-import type { RedisLimits } from "./redis-limits.ts";
+import type { RedisLimits } from "./redis-keys.ts";
 
 export type RedisArgument = string | Uint8Array;
 

@@ -1,6 +1,8 @@
-import { ByteReader, ByteWriter } from "@espalier/common";
-import { type Channel, channels } from "../link/link.ts";
-import { frameTypes } from "./handshake-frames.ts";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { asRouterId, ByteReader, ByteWriter } from "@espalier/common";
+import type { Origin } from "@espalier/replication";
+import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
+import { nonceBytes } from "./secure-nonce.ts";
 
 /** Bytes that a link puts before every frame of a channel. */
 export const dataHeaderBytes = 2;
@@ -56,4 +58,275 @@ export function decodeCredit(frame: Uint8Array): Credit {
   const bytes = reader.varint();
   reader.end();
   return { channel, bytes };
+}
+
+/**
+ * The first byte of every frame between two routers. The first four are of the handshake, the rest of the link that
+ * follows it; only `goodbye` may come in both.
+ */
+export const frameTypes = {
+  hello: 1,
+  proof: 2,
+  accept: 3,
+  reject: 4,
+  goodbye: 5,
+  data: 6,
+  credit: 7,
+} as const;
+
+/** Protocol versions that one end speaks, both included. */
+export interface VersionRange {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** What each end says of itself first. */
+export interface Hello {
+  readonly versions: VersionRange;
+  readonly nonce: Uint8Array;
+  readonly cluster: string;
+  /** SHA-256 of the fleet seed. */
+  readonly seedDigest: Uint8Array;
+  readonly blockSizeTokens: number;
+  readonly origin: Origin;
+  /** Where it can be dialed, `host:port`; undefined when it cannot. */
+  readonly address: string | undefined;
+  /** Names of optional parts of the protocol that it can do. */
+  readonly capabilities: readonly string[];
+}
+
+/** "ESPA", so that another program's frame is told from a router's at once. */
+const magic = 0x41505345;
+const digestBytes = 32;
+const maxVersion = 0xffff;
+/** The year 10889 in milliseconds since the Unix epoch: no router's epoch is as high. */
+export const maxEpoch = 2 ** 48;
+export const maxNameBytes = 255;
+const maxBlockSizeTokens = 1 << 20;
+const maxCapabilities = 32;
+const maxCapabilityBytes = 64;
+
+/** Writes a hello frame. */
+export function encodeHello(hello: Hello): Uint8Array {
+  const writer = new ByteWriter();
+  writer.u8(frameTypes.hello);
+  writer.u32(magic);
+  writer.varint(hello.versions.min);
+  writer.varint(hello.versions.max);
+  writer.raw(hello.nonce);
+  writer.text(hello.cluster);
+  writer.raw(hello.seedDigest);
+  writer.varint(hello.blockSizeTokens);
+  writer.text(hello.origin.router);
+  writer.varint(hello.origin.epoch);
+  writer.text(hello.address ?? "");
+  writer.varint(hello.capabilities.length);
+  for (const capability of hello.capabilities) writer.text(capability);
+  return writer.copy();
+}
+
+/**
+ * Reads only the versions of a hello frame: what follows them may be laid out otherwise in versions yet to come.
+ *
+ * @throws RangeError for a frame that is not the hello of a router
+ */
+export function decodeVersions(frame: Uint8Array): VersionRange {
+  return readVersions(new ByteReader(frame));
+}
+
+/**
+ * Reads a hello frame. Bytes after what this version knows are left alone, so that a later version may add to it.
+ *
+ * @throws RangeError for bytes that are no hello
+ */
+export function decodeHello(frame: Uint8Array): Hello {
+  const reader = new ByteReader(frame);
+  const versions = readVersions(reader);
+  const nonce = Uint8Array.from(reader.raw(nonceBytes));
+  const cluster = reader.text(maxNameBytes);
+  const seedDigest = Uint8Array.from(reader.raw(digestBytes));
+  const blockSizeTokens = atMost(reader.varint(), maxBlockSizeTokens, "block size");
+  const router = asRouterId(reader.text(maxNameBytes));
+  if (router === "") throw new RangeError("a router without an id");
+  const epoch = atMost(reader.varint(), maxEpoch, "epoch");
+  const address = reader.text(maxNameBytes);
+  const capabilities: string[] = [];
+  const count = atMost(reader.varint(), maxCapabilities, "number of capabilities");
+  while (capabilities.length < count) capabilities.push(reader.text(maxCapabilityBytes));
+  return {
+    versions,
+    nonce,
+    cluster,
+    seedDigest,
+    blockSizeTokens,
+    origin: { router, epoch },
+    address: address === "" ? undefined : address,
+    capabilities,
+  };
+}
+
+function readVersions(reader: ByteReader): VersionRange {
+  if (reader.u8() !== frameTypes.hello) throw new RangeError("a frame that is no hello");
+  if (reader.u32() !== magic) throw new RangeError("a hello of another protocol");
+  const min = atMost(reader.varint(), maxVersion, "version");
+  const max = atMost(reader.varint(), maxVersion, "version");
+  if (min > max) throw new RangeError(`versions from ${min} to ${max}`);
+  return { min, max };
+}
+
+function atMost(value: number, most: number, what: string): number {
+  if (value > most) throw new RangeError(`a ${what} of ${value} where ${most} is the most`);
+  return value;
+}
+
+/** The highest version that both ranges hold, undefined when there is none. */
+export function commonVersion(one: VersionRange, other: VersionRange): number | undefined {
+  const highest = Math.min(one.max, other.max);
+  return highest >= Math.max(one.min, other.min) ? highest : undefined;
+}
+
+/** Who began the connection. The two prove different things, so that neither can send the other's proof back. */
+export type HandshakeRole = "dialer" | "acceptor";
+
+/** All that both ends have said before they prove that they know the secret. */
+export interface Transcript {
+  readonly dialerHello: Uint8Array;
+  readonly acceptorHello: Uint8Array;
+  readonly version: number;
+}
+
+const proofBytes = 32;
+/** Secrets that a router knows at once: its own, and those that others still have or have already. */
+export const maxSecrets = 4;
+const context = new TextEncoder().encode("espalier mesh proof\0");
+
+/**
+ * Writes a proof frame: for each secret, HMAC-SHA256 (RFC 2104) over the role and both hello frames as they were sent.
+ * They hold both nonces, so a proof is good for one handshake only, and both identities, so it is good for one pair.
+ */
+export function encodeProof(secrets: readonly string[], role: HandshakeRole, transcript: Transcript): Uint8Array {
+  const writer = new ByteWriter();
+  writer.u8(frameTypes.proof);
+  for (const secret of secrets) writer.raw(proofOf(secret, role, transcript));
+  return writer.copy();
+}
+
+/**
+ * The first secret that a proof frame proves, of those that are known here. Every proof is compared with every secret, and
+ * each comparison takes the same time wherever they differ.
+ *
+ * @returns undefined when it proves none
+ * @throws RangeError for a frame of the wrong length
+ */
+export function provedSecret(
+  frame: Uint8Array,
+  secrets: readonly string[],
+  role: HandshakeRole,
+  transcript: Transcript,
+): string | undefined {
+  const count = (frame.length - 1) / proofBytes;
+  if (!Number.isInteger(count) || count < 1 || count > maxSecrets)
+    throw new RangeError(`a proof of ${frame.length} bytes`);
+  const reader = new ByteReader(frame);
+  reader.u8();
+  const expected = secrets.map((secret) => proofOf(secret, role, transcript));
+  let proved: string | undefined;
+  for (let at = 0; at < count; at++) {
+    const proof = reader.raw(proofBytes);
+    const matching = secrets.filter((_, index) => timingSafeEqual(proof, expected[index]!));
+    proved ??= matching[0];
+  }
+  return proved;
+}
+
+function proofOf(secret: string, role: HandshakeRole, transcript: Transcript): Uint8Array {
+  const writer = new ByteWriter(1_024);
+  writer.raw(context);
+  writer.u8(role === "dialer" ? 1 : 2);
+  writer.varint(transcript.version);
+  writer.bytes(transcript.dialerHello);
+  writer.bytes(transcript.acceptorHello);
+  return createHmac("sha256", secret).update(writer.copy()).digest();
+}
+
+/** Why one end refuses the other in the handshake. */
+export interface Rejection {
+  readonly reason: RejectReason;
+  /** A sentence for the log of both ends. */
+  readonly detail: string;
+  /** With `epoch-behind`: the highest epoch known of the other's id; else 0. */
+  readonly knownEpoch: number;
+}
+
+/** The place of a reason in this list is its number in a reject frame: only append. */
+export const rejectReasons: readonly RejectReason[] = [
+  "protocol-version",
+  "cluster-name",
+  "fleet-seed",
+  "block-size",
+  "secret",
+  "self",
+  "router-id-taken",
+  "epoch-behind",
+  "handshake-invalid",
+  "handshake-timeout",
+  "too-many-peers",
+];
+
+/** The place of an end in this list is its number in a goodbye frame: only append. */
+export const linkEnds: readonly LinkEnd[] = [
+  "goodbye",
+  "reset",
+  "silent",
+  "replaced",
+  "stopped",
+  "frame-invalid",
+  "update-refused",
+  "buffer-full",
+];
+
+const maxDetailBytes = 512;
+const maxDetailCharacters = 128;
+
+/** Writes a reject frame; a long detail is cut. */
+export function encodeReject({ reason, detail, knownEpoch }: Rejection): Uint8Array {
+  const writer = new ByteWriter();
+  writer.u8(frameTypes.reject);
+  writer.u8(rejectReasons.indexOf(reason));
+  writer.varint(knownEpoch);
+  writer.text(detail.slice(0, maxDetailCharacters));
+  return writer.copy();
+}
+
+/**
+ * Reads a reject frame. Characters that could disturb a terminal are replaced in its detail.
+ *
+ * @throws RangeError for bytes that are no reject frame
+ */
+export function decodeReject(frame: Uint8Array): Rejection {
+  const reader = new ByteReader(frame);
+  reader.u8();
+  const reason = rejectReasons[reader.u8()];
+  if (!reason) throw new RangeError("a rejection without a known reason");
+  const knownEpoch = reader.varint();
+  if (knownEpoch > maxEpoch) throw new RangeError(`an epoch of ${knownEpoch}`);
+  const detail = reader.text(maxDetailBytes).replace(/\p{C}/gu, "?");
+  reader.end();
+  return { reason, detail, knownEpoch };
+}
+
+/** Writes a goodbye frame. */
+export function encodeGoodbye(why: LinkEnd): Uint8Array {
+  return Uint8Array.of(frameTypes.goodbye, linkEnds.indexOf(why));
+}
+
+/**
+ * Reads a goodbye frame.
+ *
+ * @throws RangeError for bytes that are no goodbye frame
+ */
+export function decodeGoodbye(frame: Uint8Array): LinkEnd {
+  const why = frame.length === 2 ? linkEnds[frame[1]!] : undefined;
+  if (!why) throw new RangeError("a goodbye without a known reason");
+  return why;
 }

@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, it } from "vitest";
-import { describeMember } from "../../src/exchange/describe-member.ts";
+import { describeMember } from "../../src/exchange/backend.ts";
 import { versionOf } from "../../src/exchange/document-broadcaster.ts";
 import { createExchangeMeter } from "../../src/exchange/exchange-parts.ts";
 import { createCountingMeter } from "../counting-meter.ts";

@@ -1,9 +1,8 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
-import { PeerRates } from "../../src/exchange/describe-member.ts";
+import { PeerRates, Readiness } from "../../src/exchange/backend.ts";
 import { DocumentNumbers } from "../../src/exchange/document-broadcaster.ts";
 import { HeldUpdates } from "../../src/exchange/document-exchange.ts";
-import { Readiness } from "../../src/exchange/readiness.ts";
 import { createLoopLag } from "../../src/membership/process-time.ts";
 import { createLinkStub } from "./link-stub.ts";
 

@@ -1,8 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import type { RejectReason } from "../../src/link/link.ts";
-import { maxHandshakeFrameBytes } from "../../src/link/link.ts";
-import { decodeReject, encodeReject, rejectReasons } from "../../src/wire/handshake-frames.ts";
+import { maxHandshakeFrameBytes, type RejectReason } from "../../src/link/link.ts";
+import { decodeReject, encodeReject, rejectReasons } from "../../src/wire/link-frames.ts";
 import { LinksRig, type Overrides, type TestRouter } from "./links-rig.ts";
 import { acceptFrame, dialRaw, listenRaw, type RawPeer } from "./raw-peer.ts";
 

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { LinkEnd } from "../../src/link/link.ts";
-import { encodeGoodbye, encodeReject, frameTypes, linkEnds, rejectReasons } from "../../src/wire/handshake-frames.ts";
-import { encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
+import {
+  encodeCredit,
+  encodeData,
+  encodeGoodbye,
+  encodeReject,
+  frameTypes,
+  linkEnds,
+  rejectReasons,
+} from "../../src/wire/link-frames.ts";
 import { LinksRig } from "./links-rig.ts";
 import { acceptFrame, dialRaw, listenRaw, type RawPeer, rawHello } from "./raw-peer.ts";
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { asRouterId, type Connection } from "@espalier/common";
-import { encodeHello, encodeProof, type HandshakeRole, type Hello } from "../../src/wire/handshake-frames.ts";
+import { encodeHello, encodeProof, type HandshakeRole, type Hello } from "../../src/wire/link-frames.ts";
 import { type Heard, listen } from "../transport/transport-suite.ts";
 import { type LinksRig, secret } from "./links-rig.ts";
 

@@ -1,6 +1,6 @@
 import { asRouterId } from "@espalier/common";
 import { expect, test } from "vitest";
-import type { VersionRange } from "../../src/wire/handshake-frames.ts";
+import type { VersionRange } from "../../src/wire/link-frames.ts";
 import { LinksRig, type TestRouter } from "./links-rig.ts";
 
 /** Three releases in a row: each shares a version with the one before it. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { maxSecrets, provedSecret } from "../../src/wire/handshake-frames.ts";
+import { maxSecrets, provedSecret } from "../../src/wire/link-frames.ts";
 import { LinksRig, type TestRouter } from "./links-rig.ts";
 import { acceptFrame, dialRaw, listenRaw } from "./raw-peer.ts";
 

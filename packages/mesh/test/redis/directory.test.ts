@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Directory } from "../../src/redis/directory.ts";
 import { encodeLease } from "../../src/redis/lease.ts";
-import type { RedisLimits } from "../../src/redis/redis-limits.ts";
+import type { RedisLimits } from "../../src/redis/redis-keys.ts";
 import type { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { keys, makeRedis, makeShared } from "./part-rig.ts";

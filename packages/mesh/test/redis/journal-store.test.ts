@@ -1,7 +1,7 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { decodeStoredPiece, encodeStoredPiece, JournalStore } from "../../src/redis/journal-store.ts";
-import type { RedisLimits } from "../../src/redis/redis-limits.ts";
+import type { RedisLimits } from "../../src/redis/redis-keys.ts";
 import { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { keys, makeShared, writeMany } from "./part-rig.ts";

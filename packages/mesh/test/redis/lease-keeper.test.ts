@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { decodeLease, encodeLease, LeaseKeeper } from "../../src/redis/lease.ts";
-import type { RedisLimits } from "../../src/redis/redis-limits.ts";
+import type { RedisLimits } from "../../src/redis/redis-keys.ts";
 import type { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { keys, makeRedis, makeShared } from "./part-rig.ts";

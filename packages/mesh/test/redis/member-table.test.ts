@@ -4,7 +4,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { MemberTable } from "../../src/redis/directory.ts";
 import type { Lease } from "../../src/redis/lease.ts";
-import { defaultRedisLimits } from "../../src/redis/redis-limits.ts";
+import { defaultRedisLimits } from "../../src/redis/redis-keys.ts";
 
 function makeTable(limits = defaultRedisLimits) {
   const time = createVirtualTime();

@@ -1,7 +1,11 @@
 import { createSeededRandom } from "@espalier/common";
 import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createRedisKeys, type RedisIncident } from "../../src/redis/redis-keys.ts";
-import { defaultRedisLimits, type RedisLimits } from "../../src/redis/redis-limits.ts";
+import {
+  createRedisKeys,
+  defaultRedisLimits,
+  type RedisIncident,
+  type RedisLimits,
+} from "../../src/redis/redis-keys.ts";
 import { FakeRedis } from "./fake-redis.ts";
 import type { FakeReplica } from "./fake-replica.ts";
 

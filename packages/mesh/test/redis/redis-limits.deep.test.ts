@@ -1,6 +1,6 @@
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";
-import { defaultRedisLimits } from "../../src/redis/redis-limits.ts";
+import { defaultRedisLimits } from "../../src/redis/redis-keys.ts";
 import { testWithRedis } from "./redis-server.ts";
 import { converged, ready, redisForTest, startNode } from "./rig.ts";
 

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { type Channel, channels, type Link } from "../../src/link/link.ts";
-import { defaultRedisLimits, type RedisLimits } from "../../src/redis/redis-limits.ts";
+import { defaultRedisLimits, type RedisLimits } from "../../src/redis/redis-keys.ts";
 import { decodeRedisMessage, encodeRedisMessage, RedisLinks, type RedisMessage } from "../../src/redis/redis-links.ts";
 import { FakeRedis } from "./fake-redis.ts";
 import { FakeReplica } from "./fake-replica.ts";

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { encodeProof, maxSecrets, provedSecret, type Transcript } from "../../src/wire/handshake-frames.ts";
+import { encodeProof, maxSecrets, provedSecret, type Transcript } from "../../src/wire/link-frames.ts";
 
 let comparisons = 0;
 

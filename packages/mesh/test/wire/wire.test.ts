@@ -2,11 +2,15 @@ import { asRouterId, createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { channels } from "../../src/link/link.ts";
 import {
+  channelOf,
   commonVersion,
+  decodeCredit,
   decodeGoodbye,
   decodeHello,
   decodeReject,
   decodeVersions,
+  encodeCredit,
+  encodeData,
   encodeGoodbye,
   encodeHello,
   encodeProof,
@@ -19,8 +23,7 @@ import {
   maxSecrets,
   provedSecret,
   rejectReasons,
-} from "../../src/wire/handshake-frames.ts";
-import { channelOf, decodeCredit, encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
+} from "../../src/wire/link-frames.ts";
 import { createNonce } from "../../src/wire/secure-nonce.ts";
 
 const random = createSeededRandom(3);

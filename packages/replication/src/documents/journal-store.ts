@@ -8,13 +8,12 @@ import type {
   JournalFeed,
   JournalObserver,
   JournalStats,
-  JournalStore,
-  JournalWriter,
   OwnJournalObserver,
 } from "./journal.ts";
 import { diffJournal, JournalDocument, readStateVector } from "./journal-document.ts";
 import { journalName, maxDocumentNameLength, parseJournalName } from "./journal-log.ts";
 import { OwnJournal } from "./own-journal.ts";
+
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
 import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
@@ -89,13 +88,14 @@ export interface JournalStoreOptions {
 
 type UpdateListener = (update: DocumentUpdate, isOwn: boolean) => void;
 
-/** @throws RangeError for an origin that makes no name */
-export function createJournalStore(options: JournalStoreOptions): Journals {
-  return new Journals(options);
-}
-
-/** The journals of all routers as Yjs documents, and other documents that are shared along with them. */
-export class Journals implements JournalStore {
+/**
+ * All journals that this router has: its own, those of living routers, and those of dead ones that are still needed.
+ *
+ * The journals of all routers as Yjs documents, and other documents that are shared along with them.
+ *
+ * @throws RangeError for an origin that makes no name
+ */
+export class Journals {
   readonly #pool: string;
   readonly #limits: JournalLimits;
   readonly #replicas = new Map<string, ReplicaJournal>();
@@ -116,10 +116,11 @@ export class Journals implements JournalStore {
     });
   }
 
-  get own(): JournalWriter {
+  get own(): OwnJournal {
     return this.#own;
   }
 
+  /** Begins an own journal of a later life; the old one is dropped. */
   restart(epoch: number): void {
     const { origin } = this.#own;
     if (epoch <= origin.epoch) throw new RangeError(`epoch ${epoch} is not later than ${origin.epoch}`);
@@ -127,6 +128,7 @@ export class Journals implements JournalStore {
     this.#dropped.add(origin);
   }
 
+  /** The highest epoch known of a router, dropped journals included; 0 for none. */
   highestEpoch(router: string): number {
     let highest = this.#dropped.epochOf(router);
     for (const origin of [this.#own.origin, ...this.origins()]) {
@@ -135,11 +137,16 @@ export class Journals implements JournalStore {
     return highest;
   }
 
+  /** Origins of the journals of others. */
   origins(): readonly Origin[] {
     return Array.from(this.#replicas.values(), ({ document }) => document.origin);
   }
 
-  /** @throws RangeError for the own journal */
+  /**
+   * Drops a journal for good: it is refused from now on, and so is every earlier one of the same router.
+   *
+   * @throws RangeError for the own journal
+   */
   drop(origin: Origin): void {
     if (origin.router === this.#own.origin.router && origin.epoch >= this.#own.origin.epoch) {
       throw new RangeError("the own journal cannot be dropped");
@@ -150,6 +157,7 @@ export class Journals implements JournalStore {
     }
   }
 
+  /** Of any journal, the own one included. */
   feedsOf(origin: Origin): Iterable<JournalFeed> {
     const name = journalName(this.#pool, origin);
     return name === this.#own.name ? this.#own.feeds() : (this.#replicas.get(name)?.feeds() ?? []);

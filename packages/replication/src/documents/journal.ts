@@ -50,52 +50,6 @@ export interface OwnJournalObserver {
   claimChanged(target: string, claim: FeedClaim | undefined): void;
 }
 
-/** The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`. */
-export interface JournalWriter {
-  readonly origin: Origin;
-  readonly name: string;
-  /** @returns the number of the feed: the same for the same target and life, until `retireFeed` */
-  declareFeed(declaration: FeedDeclaration): number;
-  /**
-   * As `declareFeed`, for prompts that are placed: once they are placed in another life of the target, the number is given
-   * up unless the target's events are written under it.
-   */
-  placingFeed(declaration: FeedDeclaration): number;
-  /** Those whose numbers are given out now. */
-  feeds(): Iterable<JournalFeed>;
-  /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
-  declarationOf(feed: number): FeedDeclaration | undefined;
-  claim(claim: FeedClaim): void;
-  unclaim(target: string): void;
-  /** Claims of this router, by target. */
-  readonly claims: ReadonlyMap<string, FeedClaim>;
-  writeFact(entry: FactEntry): void;
-  /** Entries of this feed up to and including this sequence are not needed any more, except the newest checkpoint of it. */
-  settle(feed: number, sequence: number): void;
-  /** Nothing of this feed is needed any more: its life has ended, or another router has checkpointed beyond it. */
-  retireFeed(feed: number): void;
-  /** Nothing of any feed of this target is needed any more: nobody has it. */
-  retireFeedsOf(target: string): void;
-  /**
-   * Adds one item to the placement log.
-   *
-   * @param expiresMs when nothing in it is of use any more, on the monotonic clock
-   * @returns a number for `keepPlacements`
-   */
-  writePlacements(item: Uint8Array, expiresMs: number): number;
-  /** An item must stay until then, because a later one refers to it. */
-  keepPlacements(item: number, untilMs: number): void;
-  /** Whether the item is still in the log and not to be deleted for want of room. */
-  holdsPlacements(item: number): boolean;
-  readonly hasPending: boolean;
-  /** Whether it has grown so long that its feeds should be checkpointed, so that others do not come to refuse it. */
-  readonly isLong: boolean;
-  /** Ops written since the feed was last checkpointed, for those who decide when to checkpoint. */
-  opsSinceCheckpoint(feed: number): number;
-  /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */
-  commit(): void;
-}
-
 export interface JournalStats {
   readonly documents: number;
   readonly byteLength: number;
@@ -103,23 +57,6 @@ export interface JournalStats {
   readonly ownFactItems: number;
   readonly ownPlacementItems: number;
   readonly ownBytes: number;
-}
-
-/** All journals that this router has: its own, those of living routers, and those of dead ones that are still needed. */
-export interface JournalStore extends ReplicatedDocuments {
-  readonly own: JournalWriter;
-  /** Begins an own journal of a later life; the old one is dropped. */
-  restart(epoch: number): void;
-  /** The highest epoch known of a router, dropped journals included; 0 for none. */
-  highestEpoch(router: string): number;
-  /** Origins of the journals of others. */
-  origins(): readonly Origin[];
-  /** Drops a journal for good: it is refused from now on, and so is every earlier one of the same router. */
-  drop(origin: Origin): void;
-  /** Of any journal, the own one included. */
-  feedsOf(origin: Origin): Iterable<JournalFeed>;
-  stats(): JournalStats;
-  observe(observer: JournalObserver): Cancel;
 }
 
 /**

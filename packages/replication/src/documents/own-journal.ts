@@ -8,7 +8,6 @@ import {
   type DocumentUpdate,
   type FeedDeclaration,
   type JournalFeed,
-  type JournalWriter,
   noteEntry,
   type OwnJournalObserver,
 } from "./journal.ts";
@@ -38,8 +37,12 @@ export interface OwnJournalOptions {
   readonly observer?: OwnJournalObserver | undefined;
 }
 
-/** Writes the journal of this router: in each of its lives another document. */
-export class OwnJournal implements JournalWriter {
+/**
+ * The journal of this router, in the life of the moment. What is written becomes visible to others with `commit`.
+ *
+ * Writes the journal of this router: in each of its lives another document.
+ */
+export class OwnJournal {
   document: JournalDocument;
   readonly #options: OwnJournalOptions;
   #facts = new FactItemWriter();
@@ -82,10 +85,12 @@ export class OwnJournal implements JournalWriter {
     return this.document.name;
   }
 
+  /** Claims of this router, by target. */
   get claims(): ReadonlyMap<string, FeedClaim> {
     return this.#claims;
   }
 
+  /** Whether it has grown so long that its feeds should be checkpointed, so that others do not come to refuse it. */
   get isLong(): boolean {
     return this.document.byteLength > this.#options.maxOwnBytes;
   }
@@ -104,23 +109,33 @@ export class OwnJournal implements JournalWriter {
     return hasNew || this.#changedClaims.size > 0 || this.#hasMuchToDelete();
   }
 
-  /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
+  /**
+   * @returns the number of the feed: the same for the same target and life, until `retireFeed`
+   * @throws RangeError beyond the bound on feeds, and for texts that are too long
+   */
   declareFeed(declaration: FeedDeclaration): number {
     const feed = this.#feeds.declare(declaration);
     feed.isRead = true;
     return feed.number;
   }
 
-  /** @throws RangeError as `declareFeed` */
+  /**
+   * As `declareFeed`, for prompts that are placed: once they are placed in another life of the target, the number is given
+   * up unless the target's events are written under it.
+   *
+   * @throws RangeError as `declareFeed`
+   */
   placingFeed(declaration: FeedDeclaration): number {
     this.#options.observer?.pending();
     return this.#feeds.declarePlacing(declaration).number;
   }
 
+  /** What a number stands for; undefined for one that was never given, or whose feed has left the log. */
   declarationOf(feed: number): FeedDeclaration | undefined {
     return this.#feeds.get(feed)?.declaration;
   }
 
+  /** Those whose numbers are given out now. */
   feeds(): Iterable<JournalFeed> {
     return this.#feeds.all();
   }
@@ -158,6 +173,7 @@ export class OwnJournal implements JournalWriter {
     this.#options.observer?.pending();
   }
 
+  /** Entries of this feed up to and including this sequence are not needed any more, except the newest checkpoint of it. */
   settle(feed: number, sequence: number): void {
     const known = this.#feeds.get(feed);
     if (known === undefined) return;
@@ -165,6 +181,7 @@ export class OwnJournal implements JournalWriter {
     this.#options.observer?.pending();
   }
 
+  /** Nothing of this feed is needed any more: its life has ended, or another router has checkpointed beyond it. */
   retireFeed(feed: number): void {
     const known = this.#feeds.get(feed);
     if (known === undefined) return;
@@ -172,30 +189,41 @@ export class OwnJournal implements JournalWriter {
     this.#options.observer?.pending();
   }
 
+  /** Nothing of any feed of this target is needed any more: nobody has it. */
   retireFeedsOf(target: string): void {
     this.#feeds.retireAllOf(target);
     this.#options.observer?.pending();
   }
 
-  /** @throws RangeError for an item that is too long */
+  /**
+   * Adds one item to the placement log.
+   *
+   * @param expiresMs when nothing in it is of use any more, on the monotonic clock
+   * @returns a number for `keepPlacements`
+   * @throws RangeError for an item that is too long
+   */
   writePlacements(item: Uint8Array, expiresMs: number): number {
     if (item.length > maxPlacementItemBytes) throw new RangeError(`a placement item of ${item.length} bytes`);
     this.#makeRoom(item.length);
     return this.#placements.add(item, expiresMs);
   }
 
+  /** An item must stay until then, because a later one refers to it. */
   keepPlacements(item: number, untilMs: number): void {
     this.#placements.keep(item, untilMs);
   }
 
+  /** Whether the item is still in the log and not to be deleted for want of room. */
   holdsPlacements(item: number): boolean {
     return this.#placements.holds(item, this.#options.clock.nowMs());
   }
 
+  /** Ops written since the feed was last checkpointed, for those who decide when to checkpoint. */
   opsSinceCheckpoint(feed: number): number {
     return this.#feeds.get(feed)?.items.ops ?? 0;
   }
 
+  /** One transaction: what is pending is added, what is settled or expired is deleted. Told to `onUpdate`. */
   commit(): void {
     this.#placements.expire(this.#options.clock.nowMs());
     if (!this.hasPending) return;

@@ -1,5 +1,6 @@
 import type { Origin } from "../origin.ts";
 import { stampsPerMs } from "../placements/hybrid-clock.ts";
+import type { FeedJournal } from "./feed-reader.ts";
 
 /** What a feed's events are worth to who routes by them; the server's feed states have the details. */
 export type FeedQuality = "complete" | "partial" | "void" | "none";
@@ -41,4 +42,122 @@ export function holdsAgainst(one: PostedClaim, other: PostedClaim): boolean {
  */
 export function canBeOutbid({ stamp }: FeedClaim, wallMs: number): boolean {
   return stamp <= (wallMs * stampsPerMs + Number.MAX_SAFE_INTEGER) / 2;
+}
+
+export interface OwnClaimOptions {
+  readonly target: string;
+  readonly journal: FeedJournal;
+  readonly stamp: () => number;
+  readonly claimsOf: () => readonly PostedClaim[];
+}
+
+type Worth = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
+
+/** Of a feed whose engine may be another process than the one that the facts are of. */
+const doubted: Worth = { worth: "void", state: "stale", reason: "unverified", unusable: null };
+
+/** This router's claim to a target's feed, and who has claimed it since. */
+export class OwnClaim {
+  readonly #options: OwnClaimOptions;
+  #worth: Worth = { worth: "none", state: "off", reason: "not-started", unusable: null };
+  #isDoubted = false;
+  #stamp: number | undefined;
+  /** Who has a better claim. */
+  #rival: { readonly origin: Origin; hasWritten: boolean } | undefined;
+
+  constructor(options: OwnClaimOptions) {
+    this.#options = options;
+  }
+
+  get isPosted(): boolean {
+    return this.#stamp !== undefined;
+  }
+
+  /** Another router has claimed the feed since, and perhaps written too. */
+  get rival(): { readonly hasWritten: boolean } | undefined {
+    return this.#rival;
+  }
+
+  get isUsable(): boolean {
+    const { worth, unusable } = this.#worth;
+    return unusable === null && (worth === "complete" || worth === "partial");
+  }
+
+  /** Whether the engine has answered that it has published nothing since it was started. */
+  get isOfNothing(): boolean {
+    return this.isUsable && this.#worth.reason === nothingPublished;
+  }
+
+  /** Whether any other router claims the feed. */
+  hasOthers(): boolean {
+    return this.#options.claimsOf().some(({ origin }) => !this.#isOwn(origin));
+  }
+
+  /** Claims the feed, later than everybody. */
+  post(): void {
+    const { target, journal, stamp, claimsOf } = this.#options;
+    this.#rival = undefined;
+    this.#stamp = stamp();
+    for (const { claim } of claimsOf()) this.#stamp = Math.max(this.#stamp, claim.stamp + 1);
+    journal.claim({ target, stamp: this.#stamp, ...this.#stated });
+  }
+
+  /** An engine that has published nothing since it was started, or since this router listens, has an owner, too. */
+  postUnread(): void {
+    if (this.isUsable && !this.isPosted) this.post();
+  }
+
+  withdraw(): void {
+    if (this.#stamp === undefined) return;
+    this.#stamp = undefined;
+    this.#rival = undefined;
+    this.#options.journal.unclaim(this.#options.target);
+  }
+
+  /** What the feed is worth is a part of the claim, but does not make it another. */
+  setQuality(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
+    const was = this.#stated;
+    this.#worth = { worth, state, reason, unusable };
+    this.#restate(was);
+  }
+
+  /** Whether it does not show that the facts are of the engine that is read: then they are worth nothing, whatever it says. */
+  setDoubt(isDoubted: boolean): void {
+    const was = this.#stated;
+    this.#isDoubted = isDoubted;
+    this.#restate(was);
+  }
+
+  seen(origin: Origin, claim: FeedClaim): void {
+    if (this.#stamp === undefined || this.#isOwn(origin)) return;
+    const { target, journal } = this.#options;
+    const own = { origin: journal.origin, claim: { target, stamp: this.#stamp, ...this.#stated } };
+    if (holdsAgainst(own, { origin, claim }) || this.#isRival(origin)) return;
+    this.#rival = { origin, hasWritten: false };
+  }
+
+  /** Records or a checkpoint of another router came. */
+  written(origin: Origin): void {
+    if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
+  }
+
+  get #stated(): Worth {
+    return this.#isDoubted && this.isUsable ? doubted : this.#worth;
+  }
+
+  #restate(was: Worth): void {
+    const { worth, state, reason, unusable } = this.#stated;
+    const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
+    const { target, journal } = this.#options;
+    if (this.#stamp !== undefined && !isSame) journal.claim({ target, stamp: this.#stamp, ...this.#stated });
+  }
+
+  #isRival({ router, epoch }: Origin): boolean {
+    const rival = this.#rival?.origin;
+    return rival !== undefined && rival.router === router && rival.epoch === epoch;
+  }
+
+  #isOwn({ router }: Origin): boolean {
+    return router === this.#options.journal.origin.router;
+  }
 }

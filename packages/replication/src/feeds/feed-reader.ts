@@ -1,21 +1,21 @@
 import type { Clock, Logger, Meter } from "@espalier/common";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import type { JournalWriter } from "../documents/journal.ts";
+import type { OwnJournal } from "../documents/own-journal.ts";
+
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
 import { type BatchMark, type Life, lifeId } from "../facts/life.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Origin } from "../origin.ts";
-import type { FeedClaim, FeedQuality } from "./feed-claim.ts";
+import { type FeedClaim, type FeedQuality, OwnClaim } from "./feed-claim.ts";
 import { FeedLife } from "./feed-life.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
-import { OwnClaim } from "./own-claim.ts";
 import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeover } from "./takeover.ts";
 
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<
-  JournalWriter,
+  OwnJournal,
   | "origin"
   | "declareFeed"
   | "declarationOf"
@@ -57,43 +57,6 @@ export interface FeedReaderOptions {
   readonly meter: Meter;
 }
 
-/**
- * One target's feed on its way from the ledger into the journal. As owner it writes what every message did; as backup it
- * keeps that, to go on where the owner ends.
- */
-export interface FeedReader {
-  /** For the ledger: what becomes of the target's blocks. */
-  readonly sink: LedgerSink;
-  /**
-   * A message was applied to the ledger, which has told the sink.
-   *
-   * @param isComplete whether every message of the engine's life up to this one was read
-   */
-  batch(mark: BatchMark, isComplete: boolean): void;
-  /** These messages will not be read any more; both ends are missing. To be told before the message behind them. */
-  gap(from: number, to: number): void;
-  /** The engine is another process, and the ledger is empty. Which life that is shows with its messages. */
-  newLife(): void;
-  /** What the feed is worth, for the claim. */
-  worth(worth: FeedQuality, state: string, reason: string, unusable: string | null): void;
-  /** Blocks were removed that the ledger did not know, in the message that is told next. */
-  unknownRemovals(count: number): void;
-  /** What this router should be. An owner goes on as such until another one's claim and records are there. */
-  setRole(role: FeedReaderRole): void;
-  /** What it is: `owner` while it has a claim and writes. */
-  readonly role: FeedReaderRole;
-  /** Newest life or progress of the target have changed in the fold. */
-  foldChanged(): void;
-  claimSeen(origin: Origin, claim: FeedClaim): void;
-  /** Another router's journal says this of the target, in this life. To be told after the fold. */
-  factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void;
-  /** To be called before each commit, and at least every second. */
-  maintain(): void;
-  stop(): void;
-  /** Plain JSON for operators. */
-  describe(): FeedReaderDescription;
-}
-
 export type FeedReaderRole = "owner" | "backup" | "none";
 
 export interface FeedReaderDescription {
@@ -113,10 +76,15 @@ export interface FeedReaderDescription {
 
 /** @throws RangeError for limits that are no positive numbers */
 export function createFeedReader(options: FeedReaderOptions): FeedReader {
-  return new TargetFeedReader(options, checkFeedLimits(options.limits));
+  return new FeedReader(options, checkFeedLimits(options.limits));
 }
 
-class TargetFeedReader implements FeedReader {
+/**
+ * One target's feed on its way from the ledger into the journal. As owner it writes what every message did; as backup it
+ * keeps that, to go on where the owner ends.
+ */
+export class FeedReader {
+  /** For the ledger: what becomes of the target's blocks. */
   readonly sink: LedgerSink;
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
@@ -150,11 +118,17 @@ class TargetFeedReader implements FeedReader {
     this.sink = this.#ops;
   }
 
+  /** What it is: `owner` while it has a claim and writes. */
   get role(): FeedReaderRole {
     if (this.#wanted === "none") return "none";
     return this.#claim.isPosted ? "owner" : "backup";
   }
 
+  /**
+   * A message was applied to the ledger, which has told the sink.
+   *
+   * @param isComplete whether every message of the engine's life up to this one was read
+   */
   batch(mark: BatchMark, isComplete: boolean): void {
     const ops = this.#ops.finish();
     const { newest } = this.#run.marks;
@@ -169,6 +143,7 @@ class TargetFeedReader implements FeedReader {
     if (this.#isWriting && this.#writer.isDistrusted) this.#busy(() => this.#replace());
   }
 
+  /** These messages will not be read any more; both ends are missing. To be told before the message behind them. */
   gap(from: number, to: number): void {
     if (this.#run.marks.newest === undefined || to < from) return;
     this.#readTo = Math.max(this.#readTo ?? to, to);
@@ -176,6 +151,7 @@ class TargetFeedReader implements FeedReader {
     if (this.#wanted !== "none") this.#take({ kind: "gap", from, to });
   }
 
+  /** The engine is another process, and the ledger is empty. Which life that is shows with its messages. */
   newLife(): void {
     if (this.#wanted !== "owner") this.#claim.withdraw();
     this.#run = new FeedLife(this.#run.lastId, this.#state());
@@ -185,15 +161,18 @@ class TargetFeedReader implements FeedReader {
     this.#isComplete = false;
   }
 
+  /** What the feed is worth, for the claim. */
   worth(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
     this.#claim.setQuality(worth, state, reason, unusable);
     this.#advance();
   }
 
+  /** Blocks were removed that the ledger did not know, in the message that is told next. */
   unknownRemovals(count: number): void {
     this.#writer.unknownRemovals += count;
   }
 
+  /** What this router should be. An owner goes on as such until another one's claim and records are there. */
   setRole(role: FeedReaderRole): void {
     this.#wanted = role;
     this.#hasYielded = false;
@@ -205,6 +184,7 @@ class TargetFeedReader implements FeedReader {
     this.#advance();
   }
 
+  /** Newest life or progress of the target have changed in the fold. */
   foldChanged(): void {
     this.#writer.isLevel = false;
     // Nobody but this reader says what the engine runs: until it has seen that itself, it does not answer for the facts.
@@ -216,12 +196,14 @@ class TargetFeedReader implements FeedReader {
     this.#claim.seen(origin, claim);
   }
 
+  /** Another router's journal says this of the target, in this life. To be told after the fold. */
   factsSeen(origin: Origin, life: Life, entries: readonly FactEntry[]): void {
     if (entries.some(({ kind }) => kind !== "gap")) this.#claim.written(origin);
     if (this.#isWriting) return;
     for (const entry of entries) if (entry.kind === "checkpoint") this.#writer.feeds.settle(life, entry.sequence);
   }
 
+  /** To be called before each commit, and at least every second. */
   maintain(): void {
     if (this.#wanted === "none") return;
     const state = this.#state();
@@ -242,6 +224,7 @@ class TargetFeedReader implements FeedReader {
     this.#options.onStop?.();
   }
 
+  /** Plain JSON for operators. */
   describe(): FeedReaderDescription {
     return {
       role: this.role,

@@ -4,8 +4,14 @@ import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
-import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
-import type { LoadGauge } from "./load-gauge.ts";
+import {
+  type LoadFrame,
+  type LoadGauge,
+  maxLoadFrameBytes,
+  readLoadFrame,
+  splitReports,
+  writeLoadFrame,
+} from "./load-frame.ts";
 import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
 import { type LoadOrigin, PeerGauges, type PeerGaugesLimits } from "./peer-gauges.ts";

@@ -1,4 +1,4 @@
-import { idleGauge, type LoadGauge } from "./load-gauge.ts";
+import { idleGauge, type LoadGauge } from "./load-frame.ts";
 
 /** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
 export interface SharedLoad {

@@ -1,5 +1,14 @@
-import { type CoveredNumbers, maxGaugeValue, maxLoadFrameReports, maxLoadKeyBytes, reportBytes } from "./load-frame.ts";
-import { idleGauge, isIdle, isSameGauge, type LoadGauge } from "./load-gauge.ts";
+import {
+  type CoveredNumbers,
+  idleGauge,
+  isIdle,
+  isSameGauge,
+  type LoadGauge,
+  maxGaugeValue,
+  maxLoadFrameReports,
+  maxLoadKeyBytes,
+  reportBytes,
+} from "./load-frame.ts";
 
 /** What a frame says of one target, before the frame has a counter. */
 export interface OwnReport extends LoadGauge {

@@ -3,8 +3,16 @@ import type { TargetSlots } from "../facts/target-slots.ts";
 import { Heard, type Peer, PeerTable } from "../leased/peer-table.ts";
 import type { RelayFrame } from "../leased/plane-exchange.ts";
 import { type Origin, originKey } from "../origin.ts";
-import { type CoveredNumbers, type GaugeReport, type LoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
-import { idleGauge, isIdle, type LoadGauge } from "./load-gauge.ts";
+import {
+  type CoveredNumbers,
+  type GaugeReport,
+  idleGauge,
+  isIdle,
+  type LoadFrame,
+  type LoadGauge,
+  splitReports,
+  writeLoadFrame,
+} from "./load-frame.ts";
 import type { LoadSums } from "./load-sums.ts";
 
 /** One other router, for operators. */
@@ -80,7 +88,7 @@ export class PeerGauges {
     const isNews = origin.apply(frame, nowMs);
     if (origin.refused > refusedBefore) meters.refusedTarget();
     if (origin.isExpired && origin.heardMs > heardBeforeMs && nowMs - origin.heardMs < limits.leaseMs) origin.revive();
-    if (frame.relayedAgeMs === undefined && isNews) meters.lag(Math.max(0, clock.wallMs() - frame.sentWallMs));
+    if (frame.relayedAgeMs === undefined && isNews) meters.lag(clock.wallMs() - frame.sentWallMs);
     this.#tellTotals();
     return isNews ? "news" : "stale";
   }

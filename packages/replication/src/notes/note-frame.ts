@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
-import { readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-frames.ts";
+import { readFrame, readOrigin, splitIntoFrames, writeOrigin } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
 
 /** A longer frame is refused. */

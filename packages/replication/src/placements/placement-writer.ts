@@ -1,5 +1,6 @@
 import type { Clock } from "@espalier/common";
-import type { FeedDeclaration, JournalWriter } from "../documents/journal.ts";
+import type { FeedDeclaration } from "../documents/journal.ts";
+import type { OwnJournal } from "../documents/own-journal.ts";
 import type { Bindings } from "./bindings.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
 import { maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";
@@ -10,7 +11,7 @@ import { type LogItem, WrittenRuns } from "./written-runs.ts";
 export const flushPlacementBytes = 262_144;
 
 export type PlacementJournal = Pick<
-  JournalWriter,
+  OwnJournal,
   "placingFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 

@@ -1,9 +1,9 @@
-import type { JournalWriter } from "../documents/journal.ts";
-
 /** Blocks that the writer can find again, at most; each may hide another. */
 const cacheSlots = 2 ** 16;
 const slotWords = 4;
+
 /** Of a run's blocks every so many can be found again, and its last. What is shared is less than that too short, at most. */
+import type { OwnJournal } from "../documents/own-journal.ts";
 export const blockStride = 4;
 /** Runs in a chain of references. */
 export const maxRunLinks = 64;
@@ -42,7 +42,7 @@ export interface NewRun {
  * modulo how many are kept, so that none is an object that lives for minutes.
  */
 export class WrittenRuns {
-  readonly #journal: Pick<JournalWriter, "keepPlacements" | "holdsPlacements">;
+  readonly #journal: Pick<OwnJournal, "keepPlacements" | "holdsPlacements">;
   /** A block's hash and the number of its run, two words each, low word first. Number 0: the slot is empty. */
   readonly #blocks = new Uint32Array(cacheSlots * slotWords);
   /** 0: none. */
@@ -59,7 +59,7 @@ export class WrittenRuns {
   /** The number of the latest run. */
   #latest = 0;
 
-  constructor(journal: Pick<JournalWriter, "keepPlacements" | "holdsPlacements">) {
+  constructor(journal: Pick<OwnJournal, "keepPlacements" | "holdsPlacements">) {
     this.#journal = journal;
   }
 

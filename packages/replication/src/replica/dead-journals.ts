@@ -1,5 +1,6 @@
 import type { Clock } from "@espalier/common";
-import type { FeedDeclaration, JournalStore } from "../documents/journal.ts";
+import type { FeedDeclaration } from "../documents/journal.ts";
+import type { Journals } from "../documents/journal-store.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import { lifeId } from "../facts/life.ts";
 import { type Origin, originKey } from "../origin.ts";
@@ -9,7 +10,7 @@ export const maxDeadJournals = 64;
 
 export interface DeadJournalsOptions {
   readonly clock: Clock;
-  readonly store: Pick<JournalStore, "origins" | "drop" | "feedsOf">;
+  readonly store: Pick<Journals, "origins" | "drop" | "feedsOf">;
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
   /** Predictions in a journal are of no use any more when its writer is dead for so long. */
@@ -69,7 +70,7 @@ export function createDeadJournals(options: DeadJournalsOptions): DeadJournals {
  * @param currentLife id of a target's newest life
  */
 export function isCovered(
-  store: Pick<JournalStore, "feedsOf">,
+  store: Pick<Journals, "feedsOf">,
   origin: Origin,
   { living, currentLife }: { readonly living: readonly Origin[]; readonly currentLife: CurrentLife },
 ): boolean {

@@ -48,6 +48,12 @@ export class ClaimTable {
   }
 }
 
+/** A reader as it hears of others. */
+export type CoordinatedReader = Pick<
+  FeedReader,
+  "role" | "setRole" | "claimSeen" | "factsSeen" | "foldChanged" | "maintain"
+>;
+
 export interface FeedCoordinatorOptions {
   readonly fold: Pick<FactFold, "state">;
   readonly self: () => Origin;
@@ -59,7 +65,7 @@ export interface FeedCoordinatorOptions {
 export class FeedCoordinator {
   readonly #options: FeedCoordinatorOptions;
   readonly #table = new ClaimTable();
-  readonly #readers = new Map<string, FeedReader>();
+  readonly #readers = new Map<string, CoordinatedReader>();
   readonly #listeners = new Set<(target: string) => void>();
   readonly #refusedClaim: () => void;
   /** Keys of the origins of living routers, this one's included. */
@@ -85,15 +91,15 @@ export class FeedCoordinator {
     for (const target of this.#table.targets()) this.#tell(target);
   }
 
-  opened(target: string, reader: FeedReader): void {
+  opened(target: string, reader: CoordinatedReader): void {
     this.#readers.set(target, reader);
   }
 
-  closed(target: string, reader: FeedReader): void {
+  closed(target: string, reader: CoordinatedReader): void {
     if (this.#readers.get(target) === reader) this.#readers.delete(target);
   }
 
-  get readers(): Iterable<FeedReader> {
+  get readers(): Iterable<CoordinatedReader> {
     return this.#readers.values();
   }
 

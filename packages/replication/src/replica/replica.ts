@@ -1,11 +1,12 @@
-import type { Cancel, Clock } from "@espalier/common";
-import type { LedgerSink } from "@espalier/prefix-index";
-import type { DeclarationOf, JournalObserver } from "../documents/journal.ts";
-import { createJournalStore, type Journals } from "../documents/journal-store.ts";
+import type { Cancel, Clock, Logger, Meter, RouterId, Scheduler, Startable } from "@espalier/common";
+import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
+import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
+import { type JournalLimits, Journals } from "../documents/journal-store.ts";
+import type { FoldState } from "../facts/fact-fold.ts";
 import { FactFold } from "../facts/fact-fold.ts";
-
 import type { FactEntry } from "../facts/fact-item.ts";
 import { lifeId } from "../facts/life.ts";
+import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { joinPlanes, type PlaneExchange } from "../leased/plane-exchange.ts";
@@ -23,7 +24,6 @@ import { UsagePlane } from "../usage/usage-plane.ts";
 import { type CommitSchedule, createCommitSchedule } from "./commit-schedule.ts";
 import { createDeadJournals, type DeadJournals } from "./dead-journals.ts";
 import { FeedCoordinator } from "./feed-coordinator.ts";
-import type { Replica, ReplicaDescription, ReplicaOptions } from "./replica-api.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 
 const upkeepMs = 1_000;
@@ -31,12 +31,38 @@ const defaultTickMs = 15;
 /** Decisions that come close together, and the load that goes with them, cost one transaction. */
 const gatherMs = 4;
 
-/** A replica with an empty journal, whose life begins now. Nothing goes out before a backend listens. */
-export function createReplica(options: ReplicaOptions): Replica {
-  return new JournaledReplica(options);
+export interface ReplicaOptions {
+  readonly router: RouterId;
+  /** Filled by the replica; nobody else writes facts to it. */
+  readonly index: PrefixIndex;
+  readonly slots: TargetSlots;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly logger: Logger;
+  readonly meter: Meter;
+  /** The longest time that a placement is believed. */
+  readonly placementTtlMs: number;
+  /** Least time between two transactions of the own journal. Default: 15 ms. */
+  readonly tickMs?: number;
+  /** Defaults: those of journals. */
+  readonly journalLimits?: Partial<JournalLimits>;
 }
 
-class JournaledReplica implements Replica {
+export interface ReplicaDescription {
+  readonly origin: Origin;
+  readonly journals: JournalStats;
+  readonly foldBytes: number;
+  readonly targets: readonly FoldState[];
+  readonly load: ReturnType<LoadPlane["describe"]>;
+}
+
+/** A replica with an empty journal, whose life begins now. Nothing goes out before a backend listens. */
+export function createReplica(options: ReplicaOptions): Replica {
+  return new Replica(options);
+}
+
+/** All that this router shares with the others, as one thing. It moves nothing by itself: a backend does, by `ports`. */
+export class Replica implements Startable {
   readonly ports: ReplicaPorts;
   readonly store: Journals;
   readonly fold: FactFold;
@@ -63,7 +89,7 @@ class JournaledReplica implements Replica {
     const self = (): Origin => this.store.own.origin;
     this.#options = options;
     this.#hybrid = createHybridClock(clock);
-    this.store = createJournalStore({
+    this.store = new Journals({
       origin: { router, epoch: clock.wallMs() },
       clock,
       limits: options.journalLimits ?? {},
@@ -123,6 +149,11 @@ class JournaledReplica implements Replica {
     this.notes.stop();
   }
 
+  /**
+   * Begins to read a target's feed for all routers.
+   *
+   * @param tellAll tells a sink everything that the reader's ledger holds
+   */
   openFeed(target: string, tellAll: (sink: LedgerSink) => void): FeedReader {
     const { clock, logger, meter, index, slots } = this.#options;
     const reader = createFeedReader({
@@ -138,22 +169,27 @@ class JournaledReplica implements Replica {
     return reader;
   }
 
+  /** Claims of every journal that is held, those of dead routers included. */
   claimsOf(target: string): readonly PostedClaim[] {
     return this.#coordinator.claimsOf(target);
   }
 
+  /** The claim that holds, among those of living routers. */
   claimOf(target: string): PostedClaim | undefined {
     return this.#coordinator.claimOf(target);
   }
 
+  /** What facts of a target are worth now. */
   qualityOf(target: string): FeedQuality {
     return this.#coordinator.qualityOf(target);
   }
 
+  /** Told when claims, or what facts of a target are worth, may have changed. */
   onClaims(listener: (target: string) => void): Cancel {
     return this.#coordinator.onClaims(listener);
   }
 
+  /** To be told whenever it changes who lives. */
   setMembers(members: readonly Member[]): void {
     this.#coordinator.setMembers(members);
     this.#joinCompaction.setMembers(members);
@@ -162,6 +198,7 @@ class JournaledReplica implements Replica {
     this.#dead.collect((origin) => this.#coordinator.isLiving(origin));
   }
 
+  /** The target's engine is not in this router's fleet, and nobody reads it: what is shared of it is let go of. */
   forgetTarget(target: string): void {
     this.store.own.retireFeedsOf(target);
     this.fold.forgetTarget(target);

@@ -1,7 +1,7 @@
 import { ByteReader, ByteWriter } from "@espalier/common";
 import { hashOf } from "@espalier/prefix-index";
 import type { CountedFrame } from "../leased/peer-table.ts";
-import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane-frames.ts";
+import { readCounter, readFrame, readOrigin, writeOrigin } from "../leased/plane-exchange.ts";
 
 /** The kind of note that a frame of usage is: its first byte. */
 export const usageNoteKind = 2;

@@ -2,6 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
 import type { Journals } from "../../src/documents/journal-store.ts";
+
 import { journalContent } from "./journal-content.ts";
 import { claimOf, claimsOf, cut, feedOf, record, storeOf, sync, wholeUpdate } from "./journal-fixtures.ts";
 

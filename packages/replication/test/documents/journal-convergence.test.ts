@@ -3,6 +3,7 @@ import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { DocumentUpdate, JournalObserver } from "../../src/documents/journal.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
+
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { journalContent } from "./journal-content.ts";

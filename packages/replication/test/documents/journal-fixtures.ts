@@ -3,7 +3,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, Doc, mergeUpdates } from "yjs";
 import type { DocumentUpdate, FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
 import { itemKind } from "../../src/documents/journal-log.ts";
-import { createJournalStore, type JournalLimits, type Journals } from "../../src/documents/journal-store.ts";
+import { type JournalLimits, Journals } from "../../src/documents/journal-store.ts";
 import { type CheckpointEntry, type FactEntry, type FactRecord, readFactItem } from "../../src/facts/fact-item.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 import type { Origin } from "../../src/origin.ts";
@@ -19,7 +19,7 @@ export interface TestStore {
 
 export function storeOf(router: string, limits: Partial<JournalLimits> = {}, epoch = 1): TestStore {
   const time = createVirtualTime();
-  const store = createJournalStore({ origin: originOf(router, epoch), clock: time.clock, limits });
+  const store = new Journals({ origin: originOf(router, epoch), clock: time.clock, limits });
   const updates: DocumentUpdate[] = [];
   store.onUpdate((update, isOwn) => {
     if (isOwn) updates.push(update);

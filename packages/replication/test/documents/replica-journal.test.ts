@@ -3,7 +3,8 @@ import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { JournalDocument } from "../../src/documents/journal-document.ts";
 import { journalName } from "../../src/documents/journal-log.ts";
-import { createJournalStore } from "../../src/documents/journal-store.ts";
+import { Journals } from "../../src/documents/journal-store.ts";
+
 import type { JournalUpdate, LogItem } from "../../src/documents/read-journal-update.ts";
 import { ReplicaJournal } from "../../src/documents/replica-journal.ts";
 import { journalContent } from "./journal-content.ts";
@@ -181,7 +182,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
   (seed) => {
     const random = createSeededRandom(seed);
     const time = createVirtualTime();
-    const writer = createJournalStore({ origin, clock: time.clock, limits: { maxFeeds: 6 } });
+    const writer = new Journals({ origin, clock: time.clock, limits: { maxFeeds: 6 } });
     const readers = [1, 2, 3].map((number) => storeOf(`r${number}`, { maxFeeds: 6 }).store);
     const feeds = new Map<number, string>();
     for (let step = 0; step < 250; step++) {

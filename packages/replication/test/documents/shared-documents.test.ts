@@ -1,7 +1,8 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import type { DocumentUpdate, JournalStore } from "../../src/documents/journal.ts";
+import type { DocumentUpdate } from "../../src/documents/journal.ts";
+import type { Journals } from "../../src/documents/journal-store.ts";
 import { maxSharedDocuments } from "../../src/documents/shared-documents.ts";
 import { claimOf, feedOf, record, storeOf, wholeUpdate } from "./journal-fixtures.ts";
 
@@ -177,7 +178,7 @@ describe("a client of stock Yjs", () => {
 });
 
 /** Applies what a client lacks. @returns the sizes of the updates */
-function catchUp(client: Y.Doc, store: JournalStore, name: string): number[] {
+function catchUp(client: Y.Doc, store: Journals, name: string): number[] {
   const sizes: number[] = [];
   for (const { bytes } of store.diff(name, Y.encodeStateVector(client), 2_000)) {
     Y.applyUpdate(client, bytes);

@@ -3,6 +3,7 @@ import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { applyUpdate, Doc, encodeStateAsUpdate, encodeStateVector, type YArrayEvent } from "yjs";
 import type { Journals } from "../../src/documents/journal-store.ts";
+
 import { journalContent } from "./journal-content.ts";
 import { claimOf, claimsOf, cut, feedOf, originOf, record, storeOf, sync, wholeUpdate } from "./journal-fixtures.ts";
 

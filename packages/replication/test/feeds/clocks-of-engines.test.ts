@@ -1,6 +1,7 @@
 import { asRouterId } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { createJournalStore } from "../../src/documents/journal-store.ts";
+import { Journals } from "../../src/documents/journal-store.ts";
+
 import { lifeId } from "../../src/facts/life.ts";
 import { FeedRig, type RigRouter, target } from "./feed-rig.ts";
 
@@ -111,7 +112,7 @@ describe("an engine that comes back with an earlier clock", () => {
 
 /** A router that declares lives by itself, all dated ahead. */
 function tellMadeUp(rig: FeedRig, aheadUs: readonly number[]) {
-  const liar = createJournalStore({ origin: { router: asRouterId("liar"), epoch: 1 }, clock: rig.time.clock });
+  const liar = new Journals({ origin: { router: asRouterId("liar"), epoch: 1 }, clock: rig.time.clock });
   const lives = aheadUs.map((by) => ({ sequence: 0, timestampUs: startUs + by, checksum: 9, predecessor: null }));
   for (const life of lives) liar.own.declareFeed({ target, life });
   liar.own.commit();

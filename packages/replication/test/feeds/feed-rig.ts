@@ -2,7 +2,8 @@ import { asRouterId, createSeededRandom, silentLogger } from "@espalier/common";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
-import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
+import { Journals } from "../../src/documents/journal-store.ts";
+
 import { FactFold } from "../../src/facts/fact-fold.ts";
 
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
@@ -39,7 +40,7 @@ export class RigRouter {
     const router = asRouterId(name);
     const { clock } = rig.time;
     const slots = createTargetSlots(4);
-    this.store = createJournalStore({ origin: { router, epoch: 1 }, clock });
+    this.store = new Journals({ origin: { router, epoch: 1 }, clock });
     const reload = (key: string): void => void this.needs.push(key);
     this.fold = new FactFold({ index: this.index, slots, self: router, reload, clock });
     this.reader = createFeedReader({

@@ -3,8 +3,8 @@ import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
 import type { Life } from "../../src/facts/life.ts";
+import { OwnClaim } from "../../src/feeds/feed-claim.ts";
 import { maxOwnFeeds, OwnFeeds } from "../../src/feeds/feed-writer.ts";
-import { OwnClaim } from "../../src/feeds/own-claim.ts";
 import { FeedRig, target } from "./feed-rig.ts";
 import { wordsOf } from "./model-engine.ts";
 

@@ -1,9 +1,8 @@
 import { asRouterId, type RouterId } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
-import type { LoadGauge } from "../../src/load/load-gauge.ts";
-import type { LoadLimits } from "../../src/load/load-plane.ts";
-import { LoadPlane } from "../../src/load/load-plane.ts";
+import type { LoadGauge } from "../../src/load/load-frame.ts";
+import { type LoadLimits, LoadPlane } from "../../src/load/load-plane.ts";
 import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 
 export interface LoadRouter {

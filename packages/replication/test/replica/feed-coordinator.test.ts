@@ -4,9 +4,8 @@ import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
 import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
-import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import { type Origin, originKey } from "../../src/origin.ts";
-import { FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
+import { type CoordinatedReader, FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
 import type { Member } from "../../src/replica-ports.ts";
 import { claimOf, cut, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
 
@@ -19,17 +18,13 @@ function member(origin: Origin, state: Member["state"] = "alive"): Member {
 }
 
 /** A reader that notes what it is told. */
-function readerOf(told: string[], role: FeedReader["role"] = "owner"): FeedReader {
+function readerOf(told: string[], role: CoordinatedReader["role"] = "owner"): CoordinatedReader {
   const nothing = (): void => {};
   return {
-    sink: { stored: nothing, removed: nothing, orphaned: nothing, holeGone: nothing, cleared: nothing } as never,
-    ...{ batch: nothing, gap: nothing, newLife: nothing, worth: nothing, unknownRemovals: nothing, setRole: nothing },
-    role,
+    ...{ role, setRole: nothing, maintain: nothing },
     foldChanged: () => told.push("fold"),
     claimSeen: ({ router }, { stamp }) => told.push(`claim ${router} ${stamp}`),
     factsSeen: ({ router }, life, entries) => told.push(`${router} ${life.sequence} ${entries.map(textOf)}`),
-    ...{ maintain: nothing, stop: nothing },
-    describe: () => ({}) as never,
   };
 }
 

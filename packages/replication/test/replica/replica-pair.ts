@@ -5,8 +5,8 @@ import type { JournalLimits } from "../../src/documents/journal-store.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
 import type { Origin } from "../../src/origin.ts";
+import type { Replica } from "../../src/replica/replica.ts";
 import { createReplica } from "../../src/replica/replica.ts";
-import type { Replica } from "../../src/replica/replica-api.ts";
 import type { Member } from "../../src/replica-ports.ts";
 
 /** A replica with its index. */

@@ -1,7 +1,8 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createJournalStore, type Journals } from "../../src/documents/journal-store.ts";
+import { Journals } from "../../src/documents/journal-store.ts";
+
 import { createHybridClock } from "../../src/placements/hybrid-clock.ts";
 import { Registry } from "../../src/registry/registry.ts";
 import { shareRegistry } from "../../src/replica/replica.ts";
@@ -13,7 +14,7 @@ interface Router {
 
 function routerOf(name: string, time: VirtualTime, epoch = 1): Router {
   const origin = { router: asRouterId(name), epoch };
-  const store = createJournalStore({ origin, clock: time.clock });
+  const store = new Journals({ origin, clock: time.clock });
   const registry = new Registry({ self: () => origin, clock: time.clock, hlc: createHybridClock(time.clock) });
   shareRegistry(registry, store);
   return { store, registry };

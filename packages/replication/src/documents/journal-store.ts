@@ -16,7 +16,7 @@ import { OwnJournal } from "./own-journal.ts";
 
 import { type JournalUpdate, readJournalUpdate } from "./read-journal-update.ts";
 import { ReplicaJournal } from "./replica-journal.ts";
-import { type SharedDocumentOptions, SharedDocuments } from "./shared-documents.ts";
+import { SharedDocuments } from "./shared-documents.ts";
 
 /** Bounds of a journal store. Beyond them an update is refused, and nothing of it applied. */
 export interface JournalLimits {
@@ -196,9 +196,9 @@ export class Journals {
    *
    * @throws RangeError for the name of a journal, one that is taken, and beyond 64 documents
    */
-  attachShared(name: string, doc: Doc, options: SharedDocumentOptions = {}): Cancel {
+  attachShared(name: string, doc: Doc): Cancel {
     if (name.startsWith("journal/") || name.length > maxDocumentNameLength) throw new RangeError(`${name} as a name`);
-    return this.#shared.attach(name, doc, options);
+    return this.#shared.attach(name, doc);
   }
 
   names(): string[] {

@@ -17,17 +17,10 @@ import { readStateVector } from "./journal-document.ts";
 /** Documents that are attached at a time. */
 export const maxSharedDocuments = 64;
 
-/** How a document with many writers, or with none but this router, takes part. */
-export interface SharedDocumentOptions {
-  /** Updates of others are refused. Default: false. */
-  readonly isReadOnly?: boolean;
-}
-
 type DeletedRanges = ReturnType<typeof decodeUpdate>["ds"];
 
 interface Attached {
   readonly doc: Doc;
-  readonly isReadOnly: boolean;
   /** Undefined after a change, until somebody asks. */
   byteLength: number | undefined;
 }
@@ -54,10 +47,10 @@ export class SharedDocuments {
   }
 
   /** @throws RangeError for a name that is taken, and beyond the bound */
-  attach(name: string, doc: Doc, { isReadOnly = false }: SharedDocumentOptions): Cancel {
+  attach(name: string, doc: Doc): Cancel {
     if (this.#attached.has(name)) throw new RangeError(`${name} is attached`);
     if (this.#attached.size >= maxSharedDocuments) throw new RangeError("too many shared documents");
-    const attached: Attached = { doc, isReadOnly, byteLength: undefined };
+    const attached: Attached = { doc, byteLength: undefined };
     const listener = (bytes: Uint8Array, from: unknown): void => {
       attached.byteLength = undefined;
       this.#onUpdate({ name, from: 0, to: 0, bytes }, from !== remote);
@@ -91,8 +84,7 @@ export class SharedDocuments {
    * @throws Error (of any kind) for what cannot be taken
    */
   apply(name: string, bytes: Uint8Array): ApplyOutcome {
-    const { doc, isReadOnly } = this.#attached.get(name)!;
-    if (isReadOnly) throw new RangeError("nobody else writes this document");
+    const { doc } = this.#attached.get(name)!;
     const { structs, ds } = decodeUpdate(bytes);
     if (missesAnything(doc, structs, ds)) return "gap";
     let isChanged = false;

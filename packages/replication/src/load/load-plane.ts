@@ -1,9 +1,8 @@
-import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/common";
+import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/common";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { LeasedPlane, type PlaneOptions } from "../leased/leased-plane.ts";
 import type { PlaneExchange, Received } from "../leased/plane-exchange.ts";
 import type { Origin } from "../origin.ts";
-import { subscribe } from "../subscribe.ts";
 import {
   type LoadFrame,
   type LoadGauge,
@@ -75,7 +74,6 @@ export class LoadPlane {
   readonly #meters: ReturnType<typeof createLoadMeters>;
   readonly #own: OwnGauges;
   readonly #peers: PeerGauges;
-  readonly #expiredListeners = new Set<(origin: Origin) => void>();
   #epoch: number;
   #sentMs = Number.NEGATIVE_INFINITY;
   #coalesceMs: number;
@@ -128,18 +126,9 @@ export class LoadPlane {
     if (this.#own.hasChanges) this.exchange.changed();
   }
 
-  /** Requests in flight at a slot by what routers that went silent last said: they may still be streaming. */
-  expiredInFlight(slot: number): number {
-    return this.shared.expiredInFlight[slot] ?? 0;
-  }
-
   /** Ends the leases that have run out. Call it once the sockets were drained, after the process was stopped for long. */
   checkLeases(): void {
-    for (const origin of this.#peers.expire()) for (const listener of this.#expiredListeners) listener(origin);
-  }
-
-  onExpired(listener: (origin: Origin) => void): Cancel {
-    return subscribe(this.#expiredListeners, listener);
+    this.#peers.expire();
   }
 
   /** Call it before the slot of a target is given up: nothing may be left in the sums there. */

@@ -43,10 +43,8 @@ export class LoadSums implements SharedLoad {
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
   readonly sinceMs: number;
-  /** Requests in flight by what silent origins last said. */
-  readonly expiredInFlight: Float64Array;
-  /** Of all slots. */
-  expiredTotal = 0;
+  /** Requests in flight by what silent origins last said: they may still be streaming. */
+  expiredInFlight = 0;
   originCount = 0;
   readonly #contributors: Contributor[][];
   readonly #nowMs: () => number;
@@ -61,7 +59,6 @@ export class LoadSums implements SharedLoad {
     this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
-    this.expiredInFlight = column();
     this.#contributors = Array.from({ length: capacity }, () => []);
     this.#nowMs = nowMs;
     this.sinceMs = nowMs();
@@ -95,11 +92,6 @@ export class LoadSums implements SharedLoad {
   /** Replaces what `add` added. */
   replace(slot: number, was: LoadGauge, is: LoadGauge): void {
     this.#change(slot, was, is);
-  }
-
-  addExpired(slot: number, inFlight: number): void {
-    this.expiredInFlight[slot]! += inFlight;
-    this.expiredTotal += inFlight;
   }
 
   #change(slot: number, was: LoadGauge, is: LoadGauge): void {

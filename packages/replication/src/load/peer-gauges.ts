@@ -105,24 +105,20 @@ export class PeerGauges {
     this.#tellTotals();
   }
 
-  /** @returns the routers whose leases have just ended */
-  expire(): Origin[] {
+  /** Ends leases that have run out. */
+  expire(): void {
     const { clock, limits, meters } = this.#options;
     const nowMs = clock.nowMs();
-    const expired: Origin[] = [];
     for (const origin of this.#origins) {
       const ageMs = nowMs - origin.heardMs;
       if (origin.isExpired) {
         if (ageMs > limits.rememberMs && !origin.isGone) origin.clear();
       } else if (ageMs > limits.leaseMs) {
         origin.expire();
-        if (origin.isGone) continue;
-        expired.push(origin.origin);
-        meters.expired();
+        if (!origin.isGone) meters.expired();
       }
     }
     this.#tellTotals();
-    return expired;
   }
 
   /** Samples how old the gauges in the sums are. */
@@ -177,7 +173,7 @@ export class PeerGauges {
     const { sums } = this.#options;
     sums.originCount = 0;
     for (const { isExpired, isGone } of this.#origins) if (!isExpired && !isGone) sums.originCount++;
-    this.#options.meters.phantom(sums.expiredTotal);
+    this.#options.meters.phantom(sums.expiredInFlight);
   }
 }
 
@@ -369,13 +365,13 @@ class OriginGauges extends Heard implements Peer {
 
   #enter({ slot, gauge }: KnownGauge): void {
     if (slot < 0 || isIdle(gauge)) return;
-    if (this.isExpired) this.#options.sums.addExpired(slot, gauge.inFlight);
+    if (this.isExpired) this.#options.sums.expiredInFlight += gauge.inFlight;
     else this.#options.sums.add(slot, gauge, this);
   }
 
   #leave({ slot, gauge }: KnownGauge): void {
     if (slot < 0 || isIdle(gauge)) return;
-    if (this.isExpired) this.#options.sums.addExpired(slot, -gauge.inFlight);
+    if (this.isExpired) this.#options.sums.expiredInFlight -= gauge.inFlight;
     else this.#options.sums.remove(slot, gauge, this);
   }
 }

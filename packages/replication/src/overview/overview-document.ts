@@ -32,8 +32,6 @@ export interface OverviewDocument extends Pick<ReplicatedDocuments, "state" | "d
    * @param value plain JSON
    */
   set(section: OverviewSection, value: unknown): void;
-  /** Bytes of the whole document as a newcomer would be sent it. */
-  readonly encodedBytes: number;
   stop(): void;
 }
 
@@ -82,9 +80,6 @@ export function createOverviewDocument({ origin, clock, scheduler }: OverviewDoc
       const waitMs = lastWriteMs + overviewIntervalMs - clock.nowMs();
       if (waitMs <= 0) write();
       else cancelWrite = scheduler.after(waitMs, write);
-    },
-    get encodedBytes() {
-      return Y.encodeStateAsUpdate(doc).length;
     },
     state(asked): DocumentState | undefined {
       if (asked !== name) return undefined;

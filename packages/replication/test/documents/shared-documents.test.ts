@@ -101,13 +101,6 @@ describe("a document of many writers", () => {
     expect([...store.diff(name, store.stateVector(name), 1)]).toEqual([]);
   });
 
-  test("read-only ones take nothing from others", () => {
-    const [a, b] = [member("a"), storeOf("b").store];
-    b.attachShared(name, new Y.Doc(), { isReadOnly: true });
-    map(a.doc).set("e1", 1);
-    expect(() => b.apply(a.sent[0]!)).toThrow(EspalierError);
-  });
-
   test("a detached one is gone, an unknown one can be attached when it comes", () => {
     const [a, b] = [member("a"), member("b")];
     map(a.doc).set("e1", 1);

@@ -3,6 +3,7 @@
  * randomness, logs, metrics and control traffic. It depends on nothing.
  */
 export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
+export { BinaryHeap } from "./binary-heap.ts";
 export { ByteReader } from "./byte-reader.ts";
 export { ByteWriter } from "./byte-writer.ts";
 export {

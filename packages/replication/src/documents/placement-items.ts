@@ -1,3 +1,4 @@
+import { BinaryHeap } from "@espalier/common";
 import { itemOverheadBytes } from "./journal-document.ts";
 import type { DeletableItem } from "./settled-items.ts";
 
@@ -29,7 +30,9 @@ export class PlacementItems {
   /** In the order of their numbers. */
   readonly #items = new Map<number, PlacementItem>();
   /** Ordered as a heap by the time at which an item expired when it was put there; it may have been kept since. */
-  #heap: { readonly atMs: number; readonly item: PlacementItem }[] = [];
+  readonly #heap = new BinaryHeap<{ readonly atMs: number; readonly item: PlacementItem }>(
+    (one, other) => one.atMs < other.atMs,
+  );
   readonly #deletable: PlacementItem[] = [];
   #pending: PlacementItem[] = [];
   #nextNumber = 1;
@@ -121,8 +124,8 @@ export class PlacementItems {
 
   /** Gives up items that have expired. */
   expire(nowMs: number): void {
-    for (let first = this.#heap[0]; first !== undefined && first.atMs <= nowMs; first = this.#heap[0]) {
-      this.#popHeap();
+    for (let first = this.#heap.first; first !== undefined && first.atMs <= nowMs; first = this.#heap.first) {
+      this.#heap.pop();
       const { item } = first;
       if (item.isDoomed) continue;
       if (item.untilMs > nowMs) this.#toHeap(item);
@@ -150,37 +153,11 @@ export class PlacementItems {
   }
 
   #sweepHeap(): void {
-    if (this.#heap.length <= 2 * this.#items.size + minSweepEntries) return;
-    this.#heap = [];
-    for (const item of this.#items.values()) this.#toHeap(item);
+    if (this.#heap.size <= 2 * this.#items.size + minSweepEntries) return;
+    this.#heap.reset(Array.from(this.#items.values(), (item) => ({ atMs: item.untilMs, item })));
   }
 
   #toHeap(item: PlacementItem): void {
-    const heap = this.#heap;
-    const entry = { atMs: item.untilMs, item };
-    let at = heap.push(entry) - 1;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (heap[parent]!.atMs <= entry.atMs) break;
-      heap[at] = heap[parent]!;
-      at = parent;
-    }
-    heap[at] = entry;
-  }
-
-  #popHeap(): void {
-    const heap = this.#heap;
-    const entry = heap.pop()!;
-    if (heap.length === 0) return;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= heap.length) break;
-      if (child + 1 < heap.length && heap[child + 1]!.atMs < heap[child]!.atMs) child += 1;
-      if (heap[child]!.atMs >= entry.atMs) break;
-      heap[at] = heap[child]!;
-      at = child;
-    }
-    heap[at] = entry;
+    this.#heap.push({ atMs: item.untilMs, item });
   }
 }

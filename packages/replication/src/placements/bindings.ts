@@ -1,4 +1,4 @@
-import type { Clock, RouterId } from "@espalier/common";
+import { BinaryHeap, type Clock, type RouterId } from "@espalier/common";
 import { type Hash64, hashOf } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
 import type { HybridClock } from "./hybrid-clock.ts";
@@ -29,7 +29,7 @@ export class BindingTable {
   readonly #capacity: number;
   readonly #entries = new Map<string, Held>();
   /** A heap, the oldest first; entries that were replaced stay in it until they surface, or there are too many. */
-  #heap: Held[] = [];
+  readonly #heap = new BinaryHeap<Held>((one, other) => ranksAbove(other, one));
   /** The newest entry that went for want of room. */
   #floor: Held | undefined;
   #sweptMs = Number.NEGATIVE_INFINITY;
@@ -52,10 +52,10 @@ export class BindingTable {
     if (known && !isLater(held, known)) return;
     if (this.#floor && !ranksAbove(held, this.#floor)) return;
     this.#entries.set(held.key, held);
-    this.#push(held);
+    this.#heap.push(held);
     if (this.#entries.size > this.#capacity) this.#dropExpired(nowMs);
     while (this.#entries.size > this.#capacity) this.#dropOldest();
-    if (this.#heap.length > 2 * this.#capacity + 64) this.#rebuild();
+    if (this.#heap.size > 2 * this.#capacity + 64) this.#heap.reset(this.#entries.values());
   }
 
   #dropExpired(nowMs: number): void {
@@ -65,49 +65,10 @@ export class BindingTable {
   }
 
   #dropOldest(): void {
-    const oldest = this.#pop();
+    const oldest = this.#heap.pop()!;
     if (this.#entries.get(oldest.key) !== oldest) return;
     this.#entries.delete(oldest.key);
     this.#floor = oldest;
-  }
-
-  #rebuild(): void {
-    this.#heap = this.#heap.filter((held) => this.#entries.get(held.key) === held);
-    for (let at = (this.#heap.length >> 1) - 1; at >= 0; at--) this.#sink(this.#heap[at]!, at);
-  }
-
-  #push(held: Held): void {
-    const heap = this.#heap;
-    let at = heap.push(held) - 1;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (!ranksAbove(heap[parent]!, held)) break;
-      heap[at] = heap[parent]!;
-      at = parent;
-    }
-    heap[at] = held;
-  }
-
-  #pop(): Held {
-    const first = this.#heap[0]!;
-    const last = this.#heap.pop()!;
-    if (this.#heap.length > 0) this.#sink(last, 0);
-    return first;
-  }
-
-  /** Puts an entry where it belongs below the place `from`, which is free. */
-  #sink(held: Held, from: number): void {
-    const heap = this.#heap;
-    let at = from;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= heap.length) break;
-      if (child + 1 < heap.length && ranksAbove(heap[child]!, heap[child + 1]!)) child += 1;
-      if (!ranksAbove(held, heap[child]!)) break;
-      heap[at] = heap[child]!;
-      at = child;
-    }
-    heap[at] = held;
   }
 }
 

@@ -112,7 +112,7 @@ export class ModelFeed {
 
   #tellWorth(): void {
     this.#options.onWorth(this.#isComplete ? "complete" : "partial");
-    if (this.#isComplete) this.reader.worth("complete", "live", "complete", null);
-    else this.reader.worth("partial", "partial", "incomplete", null);
+    if (this.#isComplete) this.reader.setQuality("complete", "live", "complete", null);
+    else this.reader.setQuality("partial", "partial", "incomplete", null);
   }
 }

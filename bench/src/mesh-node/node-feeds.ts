@@ -117,6 +117,6 @@ function openSyntheticFeed({ replica, blocksPerTarget, seed }: NodeFeedsOptions,
   });
   const reader = replica.openFeed(target, (sink) => feed.tellAll(sink));
   reader.setRole("owner");
-  reader.worth("complete", "live", "synthetic", null);
+  reader.setQuality("complete", "live", "synthetic", null);
   return { feed, reader };
 }

@@ -51,7 +51,7 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
     }
   });
   reader.setRole("owner");
-  reader.worth("complete", "live", "probes", null);
+  reader.setQuality("complete", "live", "probes", null);
   const send = (): void => {
     const probe = next++;
     sent.add(probe, wallTime.nowMs());

@@ -54,7 +54,7 @@ export class RigRouter {
     const feed = new SyntheticFeed({ random: createSeededRandom(feedSeed), seed: feedSeed, liveBlocks });
     const reader = this.replica.openFeed(target, (sink) => feed.tellAll(sink));
     reader.setRole("owner");
-    reader.worth("complete", "live", "synthetic", null);
+    reader.setQuality("complete", "live", "synthetic", null);
     const opened = { target, feed, reader };
     this.feeds.push(opened);
     return opened;

@@ -5,7 +5,7 @@ import type { PeerDocuments } from "./document-broadcaster.ts";
 import { encodeDocumentMessage } from "./document-frames.ts";
 import type { ExchangeLimits, ExchangeMeter, ResyncReason } from "./exchange-parts.ts";
 
-interface Want {
+interface Fetch {
   readonly name: string;
   why: ResyncReason;
   active: { readonly peer: PeerDocuments; readonly request: number; readonly version: number } | undefined;
@@ -37,7 +37,7 @@ export interface DocumentFetcherDeps {
 /** Asks peers for what this router lacks: of each document one peer at a time, its writer first. */
 export class DocumentFetcher {
   readonly #deps: DocumentFetcherDeps;
-  readonly #wants = new Map<string, Want>();
+  readonly #fetches = new Map<string, Fetch>();
   readonly #loads = new Map<PeerDocuments, number>();
   /** While a snapshot is awaited, journals wait: the records below its stamps are of no use. */
   isHeld = false;
@@ -48,8 +48,8 @@ export class DocumentFetcher {
 
   /** A peer has something that this router lacks. */
   note(name: string, why: ResyncReason): void {
-    if (this.#wants.has(name) || this.#wants.size >= this.#deps.limits.maxLackingDocuments) return;
-    const want: Want = {
+    if (this.#fetches.has(name) || this.#fetches.size >= this.#deps.limits.maxLackingDocuments) return;
+    const fetch: Fetch = {
       name,
       why,
       active: undefined,
@@ -58,84 +58,84 @@ export class DocumentFetcher {
       notBeforeMs: 0,
       failed: undefined,
     };
-    this.#wants.set(name, want);
-    this.#ask(want);
+    this.#fetches.set(name, fetch);
+    this.#ask(fetch);
   }
 
   /** Asks for what waits and may be asked for now. */
   pump(): void {
-    for (const want of [...this.#wants.values()]) this.#ask(want);
+    for (const fetch of [...this.#fetches.values()]) this.#ask(fetch);
   }
 
-  #ask(want: Want): void {
+  #ask(fetch: Fetch): void {
     const { clock, documents, limits, meter, receiver } = this.#deps;
-    if (this.isHeld || want.active !== undefined || want.notBeforeMs > clock.nowMs()) return;
-    const having = [...this.#deps.peers()].filter((peer) => this.#deps.lacks(peer, want.name));
+    if (this.isHeld || fetch.active !== undefined || fetch.notBeforeMs > clock.nowMs()) return;
+    const having = [...this.#deps.peers()].filter((peer) => this.#deps.lacks(peer, fetch.name));
     if (having.length === 0) {
-      this.#settle(want);
+      this.#settle(fetch);
       return;
     }
-    const peer = this.#choose(want, having);
+    const peer = this.#choose(fetch, having);
     if (peer === undefined) return;
-    const version = peer.peerVersions.get(want.name) ?? 0;
+    const version = peer.peerVersions.get(fetch.name) ?? 0;
     const request = receiver.expect(peer.link, {
-      message: (bytes) => this.#piece(want, peer, bytes),
-      end: (outcome) => this.#ended(want, peer, outcome),
+      message: (bytes) => this.#piece(fetch, peer, bytes),
+      end: (outcome) => this.#ended(fetch, peer, outcome),
     });
     if (request === undefined) return;
-    const stateVector = documents.stateVector(want.name);
-    const frame = encodeDocumentMessage({ kind: "want", request, name: want.name, stateVector });
+    const stateVector = documents.stateVector(fetch.name);
+    const frame = encodeDocumentMessage({ kind: "want", request, name: fetch.name, stateVector });
     if (!peer.link.send("documents", frame)) {
       receiver.abandon(peer.link, request);
       meter.dropped("want");
-      want.notBeforeMs = clock.nowMs() + limits.retryFirstMs;
+      fetch.notBeforeMs = clock.nowMs() + limits.retryFirstMs;
       return;
     }
     meter.sent("want", frame.length);
-    meter.resync(want.why);
-    want.active = { peer, request, version };
-    want.hasProgressed = false;
+    meter.resync(fetch.why);
+    fetch.active = { peer, request, version };
+    fetch.hasProgressed = false;
     this.#loads.set(peer, this.#loadOf(peer) + 1);
   }
 
-  #choose(want: Want, having: readonly PeerDocuments[]): PeerDocuments | undefined {
-    const free = having.filter((peer) => this.#loadOf(peer) < this.#deps.limits.maxWantsPerLink);
-    const writer = free.find((peer) => peer.ownName === want.name && peer !== want.failed);
+  #choose(fetch: Fetch, having: readonly PeerDocuments[]): PeerDocuments | undefined {
+    const free = having.filter((peer) => this.#loadOf(peer) < this.#deps.limits.maxFetchesPerLink);
+    const writer = free.find((peer) => peer.ownName === fetch.name && peer !== fetch.failed);
     if (writer !== undefined) return writer;
-    const others = free.filter((peer) => peer !== want.failed);
+    const others = free.filter((peer) => peer !== fetch.failed);
     const candidates = others.length > 0 ? others : free;
     candidates.sort((a, b) => this.#loadOf(a) - this.#loadOf(b));
     return candidates[0];
   }
 
-  #piece(want: Want, peer: PeerDocuments, bytes: Uint8Array): void {
+  #piece(fetch: Fetch, peer: PeerDocuments, bytes: Uint8Array): void {
     const reader = new ByteReader(bytes);
     const from = reader.varint();
     const to = from + reader.varint();
-    const update = { name: want.name, from, to, bytes: reader.raw(reader.remaining) };
+    const update = { name: fetch.name, from, to, bytes: reader.raw(reader.remaining) };
     const outcome = this.#deps.take(peer, update);
-    if (outcome === "applied") want.hasProgressed = true;
+    if (outcome === "applied") fetch.hasProgressed = true;
     if (outcome === "dropped") {
-      this.#abandon(want);
-      this.#settle(want);
+      this.#abandon(fetch);
+      this.#settle(fetch);
       this.pump();
     } else if (outcome === "gap") {
-      this.#abandon(want);
-      this.#retry(want, peer);
+      this.#abandon(fetch);
+      this.#retry(fetch, peer);
     }
   }
 
-  #abandon(want: Want): void {
-    const active = this.#release(want);
+  #abandon(fetch: Fetch): void {
+    const active = this.#release(fetch);
     if (active === undefined) return;
     const { peer, request } = active;
     this.#deps.receiver.abandon(peer.link, request);
     peer.link.send("documents", encodeDocumentMessage({ kind: "cancel", request }));
   }
 
-  #release(want: Want): Want["active"] {
-    const active = want.active;
-    want.active = undefined;
+  #release(fetch: Fetch): Fetch["active"] {
+    const active = fetch.active;
+    fetch.active = undefined;
     if (active !== undefined) {
       const load = this.#loadOf(active.peer) - 1;
       if (load > 0) this.#loads.set(active.peer, load);
@@ -148,30 +148,30 @@ export class DocumentFetcher {
     return this.#loads.get(peer) ?? 0;
   }
 
-  #ended(want: Want, peer: PeerDocuments, outcome: BulkOutcome | "lost" | "silent"): void {
-    const version = this.#release(want)?.version ?? 0;
-    if (outcome === "none") peer.peerVersions.delete(want.name);
+  #ended(fetch: Fetch, peer: PeerDocuments, outcome: BulkOutcome | "lost" | "silent"): void {
+    const version = this.#release(fetch)?.version ?? 0;
+    if (outcome === "none") peer.peerVersions.delete(fetch.name);
     // The peer may have told a later version meanwhile, of which this end had everything already.
-    if (outcome === "whole" && peer.synced.get(want.name) !== peer.peerVersions.get(want.name))
-      peer.synced.set(want.name, version);
-    this.#deps.drain(want.name);
-    if (![...this.#deps.peers()].some((other) => this.#deps.lacks(other, want.name))) this.#settle(want);
-    else if (outcome !== "whole" || !want.hasProgressed) this.#retry(want, peer);
-    else want.attempts = 0;
+    if (outcome === "whole" && peer.synced.get(fetch.name) !== peer.peerVersions.get(fetch.name))
+      peer.synced.set(fetch.name, version);
+    this.#deps.drain(fetch.name);
+    if (![...this.#deps.peers()].some((other) => this.#deps.lacks(other, fetch.name))) this.#settle(fetch);
+    else if (outcome !== "whole" || !fetch.hasProgressed) this.#retry(fetch, peer);
+    else fetch.attempts = 0;
     this.pump();
   }
 
-  #retry(want: Want, failed: PeerDocuments): void {
+  #retry(fetch: Fetch, failed: PeerDocuments): void {
     const { clock, limits, random } = this.#deps;
-    want.failed = failed;
-    want.why = "retry";
+    fetch.failed = failed;
+    fetch.why = "retry";
     const backoff = { firstDelayMs: limits.retryFirstMs, maxDelayMs: limits.retryMaxMs };
-    want.notBeforeMs = clock.nowMs() + backoffDelayMs(want.attempts, backoff, random);
-    want.attempts += 1;
+    fetch.notBeforeMs = clock.nowMs() + backoffDelayMs(fetch.attempts, backoff, random);
+    fetch.attempts += 1;
   }
 
-  #settle(want: Want): void {
-    this.#wants.delete(want.name);
-    this.#deps.settled(want.name);
+  #settle(fetch: Fetch): void {
+    this.#fetches.delete(fetch.name);
+    this.#deps.settled(fetch.name);
   }
 }

@@ -23,7 +23,7 @@ export interface ExchangeLimits {
   /** Documents of which this router may know that it lacks something. */
   readonly maxLackingDocuments: number;
   /** Diffs that this router asks of one peer at a time. */
-  readonly maxWantsPerLink: number;
+  readonly maxFetchesPerLink: number;
   /** Names of documents given up for good that are remembered, so that they are not asked for again. */
   readonly maxRefusedDocuments: number;
   /** Bytes of changes that came before those they follow on, per document and in all. */
@@ -58,7 +58,7 @@ export const defaultExchangeLimits: ExchangeLimits = {
   maxLiveUpdateBytes: 256 * 1024,
   maxDocumentNumbers: 4096,
   maxLackingDocuments: 4096,
-  maxWantsPerLink: 8,
+  maxFetchesPerLink: 8,
   maxRefusedDocuments: 4096,
   maxHeldBytesPerDocument: 512 * 1024,
   maxHeldBytes: 4 * 1024 * 1024,

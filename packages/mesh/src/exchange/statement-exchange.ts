@@ -14,7 +14,7 @@ export interface StatementExchangeDeps {
   readonly meter: ExchangeMeter;
 }
 
-interface Told {
+interface Sent {
   readonly statement: FoldStatement;
   readonly atMs: number;
 }
@@ -26,9 +26,9 @@ interface Told {
 export class StatementExchange {
   readonly #deps: StatementExchangeDeps;
   readonly #links = new Set<Link>();
-  /** Links that have been told nothing yet. */
+  /** Links that have been sent nothing yet. */
   readonly #newLinks = new Set<Link>();
-  #told = new Map<string, Told>();
+  #sent = new Map<string, Sent>();
 
   constructor(deps: StatementExchangeDeps) {
     this.#deps = deps;
@@ -51,15 +51,15 @@ export class StatementExchange {
     const nowMs = clock.nowMs();
     const all = replica.statements().slice(0, limits.maxStatements);
     const due: FoldStatement[] = [];
-    const told = new Map<string, Told>();
+    const sent = new Map<string, Sent>();
     for (const statement of all) {
-      const before = this.#told.get(statement.target);
+      const before = this.#sent.get(statement.target);
       const isRepeat = before !== undefined && isSame(before.statement, statement);
       const isDue = !isRepeat || nowMs - before.atMs >= limits.statementRepeatMs;
       if (isDue) due.push(statement);
-      told.set(statement.target, isDue ? { statement, atMs: nowMs } : before);
+      sent.set(statement.target, isDue ? { statement, atMs: nowMs } : before);
     }
-    this.#told = told;
+    this.#sent = sent;
     for (const link of this.#links) this.#send(link, this.#newLinks.has(link) ? all : due);
     this.#newLinks.clear();
   }

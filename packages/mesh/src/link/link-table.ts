@@ -60,7 +60,7 @@ export class LinkTable {
   }
 
   /** What to do with a connection whose other end has proved who it is. */
-  judge(candidate: Candidate): Verdict {
+  verdictOn(candidate: Candidate): Verdict {
     const { router, epoch } = candidate.peer.origin;
     const existing = this.#links.get(router);
     const linkedEpoch = existing?.link.peer.origin.epoch;

@@ -239,11 +239,11 @@ export class Links implements Startable {
     return session;
   }
 
-  #decide(session: Session, peer: PeerIdentity): ReturnType<LinkTable["judge"]> {
+  #decide(session: Session, peer: PeerIdentity): ReturnType<LinkTable["verdictOn"]> {
     if (session.target) session.target.router = peer.origin.router;
     const candidate: Candidate = { peer, dialedBy: session.target ? "us" : "them" };
     session.candidate = candidate;
-    return this.#table.judge(candidate);
+    return this.#table.verdictOn(candidate);
   }
 
   #forgetSession(session: Session): void {
@@ -253,8 +253,8 @@ export class Links implements Startable {
 
   #done(session: Session, peer: PeerIdentity): PeerLink | undefined {
     const { candidate, connection, secret = "" } = session;
-    // What was judged when this end accepted may have changed until the other one did.
-    const isRefused = session.role === "acceptor" && candidate && this.#table.judge(candidate) !== undefined;
+    // What was decided when this end accepted may have changed until the other one did.
+    const isRefused = session.role === "acceptor" && candidate && this.#table.verdictOn(candidate) !== undefined;
     if (isRefused || !candidate || !this.#secrets.includes(secret)) return undefined;
     this.#forgetSession(session);
     connection.trust();

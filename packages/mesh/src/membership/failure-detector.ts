@@ -156,7 +156,7 @@ export interface FailureDetectorDeps {
   unlink(entry: MemberEntry): void;
 }
 
-/** Judges the members after every event, and tells listeners what has changed. */
+/** Evaluates the members after every event, and tells listeners what has changed. */
 export class FailureDetector {
   readonly #deps: FailureDetectorDeps;
   readonly #listeners = new Set<(change: MembershipChange) => void>();
@@ -176,14 +176,14 @@ export class FailureDetector {
   }
 
   /** @param scale by how much this router's own slowness stretches its judgement */
-  judgeAll(scale: number): void {
+  evaluateAll(scale: number): void {
     const { table, processTime } = this.#deps;
     const nowMs = processTime.nowMs();
     const reached = table.reachable(nowMs);
     const changed: MemberEntry[] = [];
     let hasForgotten = false;
     for (const [router, entry] of table.entries) {
-      const state = table.judge(entry, reached.has(router), nowMs, scale);
+      const state = table.evaluate(entry, reached.has(router), nowMs, scale);
       if (state !== entry.state && state !== undefined) this.#become(entry, state, nowMs);
       if (entry.isChanged && entry.state !== undefined) changed.push(entry);
       entry.isChanged = false;
@@ -196,8 +196,8 @@ export class FailureDetector {
     this.#deps.plan.update();
     this.#count();
     for (const entry of changed) {
-      const before = entry.toldState;
-      entry.toldState = entry.state;
+      const before = entry.reportedState;
+      entry.reportedState = entry.state;
       this.#tell({ member: memberOf(entry), before, isForgotten: false });
     }
   }
@@ -206,9 +206,9 @@ export class FailureDetector {
   end(entry: MemberEntry): void {
     this.#deps.unlink(entry);
     this.#deps.table.entries.delete(entry.record.origin.router);
-    if (entry.toldState === undefined) return;
+    if (entry.reportedState === undefined) return;
     const state = entry.state === "left" ? "left" : "down";
-    this.#tell({ member: { ...memberOf(entry), state }, before: entry.toldState, isForgotten: true });
+    this.#tell({ member: { ...memberOf(entry), state }, before: entry.reportedState, isForgotten: true });
   }
 
   #become(entry: MemberEntry, state: Member["state"], nowMs: number): void {

@@ -76,7 +76,7 @@ export interface MemberEntry {
   /** From whom the record came. */
   source: Link | undefined;
   /** The state that listeners know. */
-  toldState: Member["state"] | undefined;
+  reportedState: Member["state"] | undefined;
   /** Listeners are to be told. */
   isChanged: boolean;
 }
@@ -177,7 +177,7 @@ export class MemberTable {
    *
    * @param scale by how much this router's own slowness stretches its judgement
    */
-  judge(entry: MemberEntry, isReached: boolean, nowMs: number, scale: number): MemberEntry["state"] {
+  evaluate(entry: MemberEntry, isReached: boolean, nowMs: number, scale: number): MemberEntry["state"] {
     if (entry.record.hasLeft) return entry.state === undefined ? undefined : "left";
     if (isReached) {
       entry.unreachableSinceMs = undefined;
@@ -239,7 +239,7 @@ function newEntry(record: MemberRecord, source: Link | undefined, nowMs: number)
     claim: undefined,
     downBy: new Map(),
     source,
-    toldState: undefined,
+    reportedState: undefined,
     isChanged: false,
   };
 }

@@ -131,7 +131,7 @@ export class Membership {
   readonly #watch: LinkWatch;
   readonly #gossip: Gossip;
   readonly #plan: DialPlan;
-  readonly #judge: FailureDetector;
+  readonly #detector: FailureDetector;
   #cancelTick: Cancel | undefined;
   #ownEpoch: number;
 
@@ -156,7 +156,7 @@ export class Membership {
       silent: (link) => this.#endSilent(link),
       probed: () => this.#meters.probed(),
     });
-    this.#judge = new FailureDetector({
+    this.#detector = new FailureDetector({
       ...shared,
       gossip: this.#gossip,
       plan: this.#plan,
@@ -175,7 +175,7 @@ export class Membership {
     this.#cancelTick = undefined;
     this.#gossip.stop();
     this.#plan.stop();
-    this.#judge.stop();
+    this.#detector.stop();
   }
 
   linkUp(link: Link): void {
@@ -294,7 +294,7 @@ export class Membership {
   }
 
   onChange(listener: (change: MembershipChange) => void): Cancel {
-    return this.#judge.onChange(listener);
+    return this.#detector.onChange(listener);
   }
 
   setDraining(isDraining: boolean): void {
@@ -387,7 +387,7 @@ export class Membership {
     const nowMs = this.#processTime.nowMs();
     let outcome = this.#table.merge(record, source, nowMs);
     if (outcome === "superseded") {
-      this.#judge.end(this.#table.entries.get(record.origin.router)!);
+      this.#detector.end(this.#table.entries.get(record.origin.router)!);
       outcome = this.#table.merge(record, source, nowMs);
     }
     if (outcome === "full") this.#meters.refused();
@@ -395,7 +395,7 @@ export class Membership {
   }
 
   #evaluate(): void {
-    this.#judge.judgeAll(this.#scale());
+    this.#detector.evaluateAll(this.#scale());
   }
 }
 

@@ -49,7 +49,7 @@ export function backupsFor(
 }
 
 /** How a router stands among the candidates for one target. */
-export interface Standing {
+export interface Ranking {
   /** The candidate of the highest weight. */
   readonly nominee: RouterId | undefined;
   /** The candidate of the highest weight besides the claimant: it reads along, to take over. */
@@ -63,7 +63,7 @@ export interface Standing {
  * weight for a target is a hash of both, so one that comes or goes moves no target between others. Equal weights go by
  * the lower id.
  */
-export function standingOf(
+export function rankingOf(
   target: string,
   candidates: readonly Candidate[],
   question: {
@@ -72,7 +72,7 @@ export function standingOf(
     /** Who may be the backup; the candidates when left out. */
     readonly backups?: readonly Candidate[];
   },
-): Standing {
+): Ranking {
   const { self, claimant, backups = candidates } = question;
   const targetHash = hashText(target);
   const own = candidates.find(({ router }) => router === self);
@@ -120,23 +120,23 @@ export const turnMs = 1_000;
 
 export interface RoleQuestion {
   readonly self: RouterId;
-  readonly standing: Standing;
+  readonly ranking: Ranking;
   /** The claim that holds among those of live routers. */
   readonly holding: PostedClaim | undefined;
   /** What this router's own reading of the feed is worth. */
-  readonly worth: FeedQuality;
+  readonly quality: FeedQuality;
   /** It may take the feed from a live claimant. */
   readonly mayTakeOver: boolean;
   /** For how long there has been no live claim. */
   readonly unclaimedMs: number;
 }
 
-const worths: Readonly<Record<FeedQuality, number>> = { none: 0, void: 1, partial: 2, complete: 3 };
+const ranks: Readonly<Record<FeedQuality, number>> = { none: 0, void: 1, partial: 2, complete: 3 };
 
 /** What a router is to do with a feed. */
 export function decideRole(question: RoleQuestion): FeedRole {
-  const { self, standing, holding, worth, mayTakeOver, unclaimedMs } = question;
-  const { nominee, backup, rank } = standing;
+  const { self, ranking, holding, quality, mayTakeOver, unclaimedMs } = question;
+  const { nominee, backup, rank } = ranking;
   if (!holding) {
     if (rank === undefined) return "none";
     const turn = Math.floor(unclaimedMs / turnMs);
@@ -144,7 +144,7 @@ export function decideRole(question: RoleQuestion): FeedRole {
     return rank === turn + 1 ? "backup" : "none";
   }
   if (holding.origin.router === self) return "owner";
-  const isReady = worths[worth] >= Math.max(worths.partial, worths[holding.claim.worth]);
+  const isReady = ranks[quality] >= Math.max(ranks.partial, ranks[holding.claim.worth]);
   if (nominee === self && isReady && mayTakeOver) return "owner";
   return backup === self ? "backup" : "none";
 }

@@ -25,7 +25,7 @@ import {
   decideRole,
   eligibleFor,
   type FeedRole,
-  standingOf,
+  rankingOf,
   turnMs,
 } from "./decide-role.ts";
 
@@ -58,7 +58,7 @@ export interface OwnershipDeps {
 
 interface OwnedTarget {
   role: FeedRole;
-  worth: FeedQuality;
+  quality: FeedQuality;
   owner: RouterId | undefined;
   /** The last owner known, to count moves. */
   lastOwner: RouterId | undefined;
@@ -126,7 +126,7 @@ export class Ownership {
     if (this.#targets.size >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
     this.#targets.set(target, {
       role: "none",
-      worth: "none",
+      quality: "none",
       owner: undefined,
       lastOwner: undefined,
       latest: undefined,
@@ -170,10 +170,10 @@ export class Ownership {
   }
 
   /** What this router's reading of a feed is worth now. */
-  setQuality(target: string, worth: FeedQuality): void {
+  setQuality(target: string, quality: FeedQuality): void {
     const owned = this.#targets.get(target);
-    if (!owned || owned.worth === worth) return;
-    owned.worth = worth;
+    if (!owned || owned.quality === quality) return;
+    owned.quality = quality;
     this.#decide(target);
   }
 
@@ -217,10 +217,10 @@ export class Ownership {
     const claimant = holding?.origin.router;
     this.#noteOwner(owned, claimant, nowMs);
     const backups = backupsFor(claimant, eligible, this.#candidates);
-    const standing = standingOf(target, eligible, { self, claimant, backups });
+    const ranking = rankingOf(target, eligible, { self, claimant, backups });
     const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
     const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
-    const role = decideRole({ self, standing, holding, worth: owned.worth, mayTakeOver, unclaimedMs });
+    const role = decideRole({ self, ranking, holding, quality: owned.quality, mayTakeOver, unclaimedMs });
     const isPending = role === "owner" && claimant !== self;
     if (holding && mayTakeOver && !isPending) this.#unsettled.delete(target);
     else this.#unsettled.add(target);

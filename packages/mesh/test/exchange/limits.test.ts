@@ -60,7 +60,7 @@ describe("bounds of the exchange of documents", () => {
   });
 
   it("diffs asked of one peer at a time end at the bound, and the rest follows", () => {
-    const net = new ExchangeNet({ maxWantsPerLink: 2 });
+    const net = new ExchangeNet({ maxFetchesPerLink: 2 });
     const a = net.add("a").replica;
     for (let number = 1; number <= 6; number++) {
       const bytes = Uint8Array.of(0, 0, 1, number);
@@ -106,7 +106,7 @@ describe("bounds of the exchange of documents", () => {
   });
 
   it("an answer past those that one link may have waiting is asked for again", () => {
-    const net = new ExchangeNet({ maxAnswersPerLink: 1, maxWantsPerLink: 8 });
+    const net = new ExchangeNet({ maxAnswersPerLink: 1, maxFetchesPerLink: 8 });
     const a = net.add("a").replica;
     for (let number = 1; number <= 4; number++) {
       const name = `journal/default/x/${number}`;

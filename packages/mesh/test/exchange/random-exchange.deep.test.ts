@@ -11,7 +11,7 @@ const limits = {
   bulkCreditBytes: creditBytes,
   bulkFrameBytes: 3_000,
   maxLiveUpdateBytes: 4_000,
-  maxWantsPerLink: 2,
+  maxFetchesPerLink: 2,
   maxAnswersPerLink: 2,
   maxHeldBytesPerDocument: 2_000,
   maxHeldBytes: 5_000,

@@ -37,7 +37,7 @@ const candidate = (router: string, dialedBy: DialedBy, epoch = 1): Candidate => 
 });
 
 const verdictOf = (table: LinkTable, which: Candidate): string => {
-  const verdict = table.judge(which);
+  const verdict = table.verdictOn(which);
   if (verdict === undefined) return "taken";
   return verdict === "replaced" ? verdict : verdict.reason;
 };
@@ -84,7 +84,7 @@ describe("of two connections to the same life of a router", () => {
       const kept = (rig: ReturnType<typeof makeTable>, router: string, dials: readonly DialedBy[]): DialedBy => {
         let last: DialedBy = "us";
         for (const by of dials) {
-          if (rig.table.judge(candidate(router, by)) !== undefined) continue;
+          if (rig.table.verdictOn(candidate(router, by)) !== undefined) continue;
           rig.table.put(rig.link(router), by);
           last = by;
         }
@@ -110,12 +110,12 @@ describe("another life of a router", () => {
     table.put(link("a", 3), "us");
     time.advance(1_500);
     expect(verdictOf(table, candidate("a", "them", 4))).toBe("taken");
-    expect(table.judge(candidate("a", "them", 2))).toMatchObject({ reason: "epoch-behind", knownEpoch: 3 });
+    expect(table.verdictOn(candidate("a", "them", 2))).toMatchObject({ reason: "epoch-behind", knownEpoch: 3 });
   });
 
   test("is told the highest epoch that anybody knows", () => {
     const { table } = makeTable({ known: 9 });
-    expect(table.judge(candidate("a", "us", 8))).toMatchObject({ reason: "epoch-behind", knownEpoch: 9 });
+    expect(table.verdictOn(candidate("a", "us", 8))).toMatchObject({ reason: "epoch-behind", knownEpoch: 9 });
     expect(verdictOf(table, candidate("a", "us", 9))).toBe("taken");
   });
 });

@@ -35,7 +35,7 @@ const claimOf = (name: string, incarnation: number, state: MemberClaim["state"],
 function addAlive(name: string, record: Partial<MemberRecord> = {}) {
   table.merge(recordOf(name, 5, record), undefined, 0);
   const entry = table.entries.get(asRouterId(name))!;
-  entry.state = table.judge(entry, true, 0, 1);
+  entry.state = table.evaluate(entry, true, 0, 1);
   return entry;
 }
 
@@ -96,7 +96,7 @@ test("paths lead over links by the word of the nearer router, over answers to pr
 test("a member without a path is suspect, then down, and stays down until a path leads to it", () => {
   const entry = addAlive("a");
   const judge = (isReached: boolean, nowMs: number, scale = 1) => {
-    entry.state = table.judge(entry, isReached, nowMs, scale);
+    entry.state = table.evaluate(entry, isReached, nowMs, scale);
     return entry.state;
   };
   expect(judge(false, 1_000)).toBe("suspect");
@@ -121,9 +121,9 @@ test("signs of death shorten suspicion when they are of the same time, not when 
       else {
         for (const by of peers) table.claim(claimOf(`${sign}-${signAtMs}`, 5, "down"), by, signAtMs);
       }
-      entry.state = table.judge(entry, false, 10_000, 1);
+      entry.state = table.evaluate(entry, false, 10_000, 1);
       expect(entry.state).toBe("suspect");
-      expect(table.judge(entry, false, 10_000 + limits.goneMs, 1)).toBe(expected);
+      expect(table.evaluate(entry, false, 10_000 + limits.goneMs, 1)).toBe(expected);
     }
   }
 });
@@ -145,23 +145,23 @@ test.each([
     table.claim(claimOf("a", 5, "down"), undefined, 0);
     table.claim(claimOf("a", 4, "down"), asRouterId("late"), 0);
   }
-  expect(table.judge(entry, true, 0, 1)).toBe("alive");
-  entry.state = table.judge(entry, false, 0, 1);
-  expect(table.judge(entry, false, limitMs - 1, 1)).toBe("suspect");
-  expect(table.judge(entry, false, limitMs + 1, 1)).toBe("down");
+  expect(table.evaluate(entry, true, 0, 1)).toBe("alive");
+  entry.state = table.evaluate(entry, false, 0, 1);
+  expect(table.evaluate(entry, false, limitMs - 1, 1)).toBe("suspect");
+  expect(table.evaluate(entry, false, limitMs + 1, 1)).toBe("down");
 });
 
 test("a refutation gives a member that is down its time again", () => {
   const entry = addAlive("a");
-  entry.state = table.judge(entry, false, 0, 1);
+  entry.state = table.evaluate(entry, false, 0, 1);
   for (const by of peers) table.claim(claimOf("a", 5, "down"), by, 0);
-  entry.state = table.judge(entry, false, 1_000, 1);
+  entry.state = table.evaluate(entry, false, 1_000, 1);
   expect(entry.state).toBe("down");
   for (const by of peers) table.claim(claimOf("a", 5, "down"), by, 1_900);
   table.merge(recordOf("a", 6), undefined, 2_000);
   expect(entry.state).toBe("suspect");
-  expect(table.judge(entry, false, 2_000 + limits.suspectMs - 1, 1)).toBe("suspect");
-  expect(table.judge(entry, false, 2_000 + limits.suspectMs, 1)).toBe("down");
+  expect(table.evaluate(entry, false, 2_000 + limits.suspectMs - 1, 1)).toBe("suspect");
+  expect(table.evaluate(entry, false, 2_000 + limits.suspectMs, 1)).toBe("down");
 });
 
 test("members that are down or have left are forgotten in time, and so are records that never had a path", () => {
@@ -172,7 +172,7 @@ test("members that are down or have left are forgotten in time, and so are recor
   const alive = addAlive("alive");
   table.merge(recordOf("stale", 1), undefined, 0);
   const stale = table.entries.get(asRouterId("stale"))!;
-  expect(table.judge(stale, false, 0, 1)).toBeUndefined();
+  expect(table.evaluate(stale, false, 0, 1)).toBeUndefined();
   for (const entry of [down, left]) {
     expect(table.isForgettable(entry, limits.forgetMs - 1)).toBe(false);
     expect(table.isForgettable(entry, limits.forgetMs)).toBe(true);
@@ -187,6 +187,6 @@ test("members that are down or have left are forgotten in time, and so are recor
 test("a goodbye of a router that nobody heard of makes no member, and keeps a stale record from making one", () => {
   table.merge(recordOf("a", 9, { hasLeft: true }), undefined, 0);
   const entry = table.entries.get(asRouterId("a"))!;
-  expect(table.judge(entry, true, 0, 1)).toBeUndefined();
+  expect(table.evaluate(entry, true, 0, 1)).toBeUndefined();
   expect(table.merge(recordOf("a", 8), undefined, 0)).toBe("old");
 });

@@ -57,7 +57,7 @@ describe("a table", () => {
         const table = new MemberTable(limits);
         table.merge(recordOf("a", 3), undefined, 0);
         const entry = table.entries.get(asRouterId("a"))!;
-        entry.state = table.judge(entry, true, 0, 1);
+        entry.state = table.evaluate(entry, true, 0, 1);
         let taken = 0;
         for (const claim of order) if (table.claim(claim, asRouterId("p"), 0)) taken++;
         // A claim is passed on when it is taken, so each may be taken at most once for each incarnation and state.

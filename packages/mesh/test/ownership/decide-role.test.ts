@@ -1,7 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
 import { type FeedQuality, holdsAgainst, type PostedClaim } from "@espalier/replication";
 import { expect, test } from "vitest";
-import { type Candidate, candidateHash, decideRole, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
+import { type Candidate, candidateHash, decideRole, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";
 
 const self = asRouterId("self");
 
@@ -21,25 +21,25 @@ const decide = (
   backup: string,
   holder: string,
   {
-    worth = "complete",
+    quality = "complete",
     held = "complete",
     mayTakeOver = true,
-  }: Partial<Record<"worth" | "held", FeedQuality>> & {
+  }: Partial<Record<"quality" | "held", FeedQuality>> & {
     mayTakeOver?: boolean;
   } = {},
 ) =>
   decideRole({
     self,
-    standing: { nominee: asRouterId(nominee), backup: asRouterId(backup), rank: nominee === "self" ? 0 : 1 },
+    ranking: { nominee: asRouterId(nominee), backup: asRouterId(backup), rank: nominee === "self" ? 0 : 1 },
     holding: claimOf(holder, held),
-    worth,
+    quality,
     mayTakeOver,
     unclaimedMs: 0,
   });
 
 test("who holds the claim is the owner, nominated or not", () => {
   expect(decide("self", "x", "self")).toBe("owner");
-  expect(decide("x", "x", "self", { worth: "none" })).toBe("owner");
+  expect(decide("x", "x", "self", { quality: "none" })).toBe("owner");
   expect(decide("x", "x", "self", { mayTakeOver: false })).toBe("owner");
 });
 
@@ -54,9 +54,9 @@ test.each<[FeedQuality, FeedQuality, "owner" | "backup"]>([
   ["void", "void", "backup"],
   ["none", "none", "backup"],
   ["none", "complete", "backup"],
-])("a nominee whose reading is %s, under a live claim that is %s, is %s", (worth, held, role) => {
-  expect(decide("self", "self", "x", { worth, held })).toBe(role);
-  expect(decide("self", "self", "x", { worth, held, mayTakeOver: false })).toBe("backup");
+])("a nominee whose reading is %s, under a live claim that is %s, is %s", (quality, held, role) => {
+  expect(decide("self", "self", "x", { quality, held })).toBe(role);
+  expect(decide("self", "self", "x", { quality, held, mayTakeOver: false })).toBe("backup");
 });
 
 test("besides the claimant one router reads along, the others do not", () => {
@@ -75,8 +75,8 @@ test.each<[number | undefined, number, string]>([
   [2, 1_000, "backup"],
   [2, 2_000, "owner"],
 ])("without a live claim, rank %s after %i ms is %s", (rank, unclaimedMs, role) => {
-  const standing = { nominee: undefined, backup: undefined, rank };
-  const question = { self, standing, holding: undefined, worth: "none", mayTakeOver: true, unclaimedMs } as const;
+  const ranking = { nominee: undefined, backup: undefined, rank };
+  const question = { self, ranking, holding: undefined, quality: "none", mayTakeOver: true, unclaimedMs } as const;
   expect(decideRole(question)).toBe(role);
 });
 
@@ -101,8 +101,8 @@ test("targets spread evenly, and one candidate more takes only what falls to it"
   let taken = 0;
   for (let index = 0; index < 8_000; index++) {
     const target = `engine-${index}/${index % 2}`;
-    const old = standingOf(target, before, { self, claimant: undefined }).nominee!;
-    const now = standingOf(target, after, { self, claimant: undefined }).nominee!;
+    const old = rankingOf(target, before, { self, claimant: undefined }).nominee!;
+    const now = rankingOf(target, after, { self, claimant: undefined }).nominee!;
     if (now !== old) expect(now).toBe("router-7");
     taken += now === old ? 0 : 1;
     counts.set(now, (counts.get(now) ?? 0) + 1);
@@ -112,7 +112,7 @@ test("targets spread evenly, and one candidate more takes only what falls to it"
   expect(Math.abs(taken - 1_000)).toBeLessThan(150);
 });
 
-test("the standing is that of a naive sort, whoever the claimant is", () => {
+test("the ranking is that of a naive sort, whoever the claimant is", () => {
   const random = createSeededRandom(8);
   for (let round = 0; round < 200; round++) {
     const target = `t${round}`;
@@ -122,15 +122,15 @@ test("the standing is that of a naive sort, whoever the claimant is", () => {
     // Nominating from what is left, again and again, is the order by weight.
     const order: string[] = [];
     for (let left = candidates; left.length > 0; ) {
-      const { nominee } = standingOf(target, left, { self, claimant: undefined });
+      const { nominee } = rankingOf(target, left, { self, claimant: undefined });
       order.push(nominee!);
       left = left.filter(({ router }) => router !== nominee);
     }
     const claimant = candidates[random.integer(candidates.length + 1)]?.router;
-    const standing = standingOf(target, candidates.toReversed(), { self, claimant });
-    expect(standing.nominee).toBe(order[0]);
-    expect(standing.backup).toBe(order.find((router) => router !== claimant));
-    expect(standing.rank).toBe(order.includes("self") ? order.indexOf("self") : undefined);
+    const ranking = rankingOf(target, candidates.toReversed(), { self, claimant });
+    expect(ranking.nominee).toBe(order[0]);
+    expect(ranking.backup).toBe(order.find((router) => router !== claimant));
+    expect(ranking.rank).toBe(order.includes("self") ? order.indexOf("self") : undefined);
   }
 });
 

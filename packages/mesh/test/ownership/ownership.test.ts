@@ -2,7 +2,7 @@ import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/com
 import type { FeedQuality, Member, PostedClaim } from "@espalier/replication";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { candidateHash, eligibleFor, standingOf } from "../../src/ownership/decide-role.ts";
+import { candidateHash, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";
 import { maxOwnedTargets, Ownership } from "../../src/ownership/ownership.ts";
 import { createCountingMeter } from "../counting-meter.ts";
 import { Fleet, targetsOf } from "./fleet.ts";
@@ -13,7 +13,7 @@ function nomineeOf(target: string, routers: readonly string[]): string {
   const candidates = routers.map(asRouterId).map((router) => {
     return { router, hash: candidateHash(router), isDraining: false, unreachable: new Set<string>() };
   });
-  return standingOf(target, candidates, { self: asRouterId("?"), claimant: undefined }).nominee!;
+  return rankingOf(target, candidates, { self: asRouterId("?"), claimant: undefined }).nominee!;
 }
 
 function startFleet(count: number, targets: readonly string[], seed = 1): Fleet {
@@ -229,7 +229,7 @@ test("a nominee that makes no claim for 1 s loses its turn", () => {
       return { router, hash: candidateHash(router), isDraining: false, unreachable: new Set<string>() };
     }),
   );
-  const { rank } = standingOf(target, candidates, { self: asRouterId("self"), claimant: undefined });
+  const { rank } = rankingOf(target, candidates, { self: asRouterId("self"), claimant: undefined });
   const roles: string[] = [];
   const logger = createRecordingLogger();
   const ownership = new Ownership({
@@ -395,10 +395,9 @@ test("after any changes each feed has exactly one owner that all agree on, and o
   for (let seed = 1; seed <= 150; seed++) {
     const fleet = new Fleet(seed);
     const { random } = fleet;
-    const worths: FeedQuality[] = ["partial", "complete", "complete"];
+    const ranks: FeedQuality[] = ["partial", "complete", "complete"];
     const salt = random.integer(1_000);
-    fleet.qualityOf = (target, router) =>
-      worths[(target.length * 7 + router.charCodeAt(0) * 31 + salt) % worths.length]!;
+    fleet.qualityOf = (target, router) => ranks[(target.length * 7 + router.charCodeAt(0) * 31 + salt) % ranks.length]!;
     for (const name of names.slice(0, 2 + random.integer(4))) fleet.add(name, targets);
     for (let step = 0; step < 12; step++) {
       fleet.time.advance(random.integer(1_500));

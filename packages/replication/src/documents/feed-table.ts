@@ -21,7 +21,7 @@ export interface FeedTableOptions {
   readonly maxFeeds: number;
   readonly settled: SettledItems;
   /** Called before so many bytes become pending. */
-  readonly makeRoom: (bytes: number) => void;
+  readonly reserve: (bytes: number) => void;
 }
 
 /**
@@ -75,7 +75,7 @@ export class FeedTable {
     const number = this.#nextNumber;
     const statement = feedStatement(number, declaration);
     checkStatement(statement);
-    this.#options.makeRoom(2 * key.length);
+    this.#options.reserve(2 * key.length);
     this.#nextNumber += 1;
     const items = new FeedItems(number);
     const told = { clock: undefined, isRead: false, lastSequence: -1, lastCheckpoint: -1 };

@@ -263,7 +263,7 @@ export class Journals {
       throw new DocumentFullError(`${name} is too large`);
     const read = readOrRefuse(name, () => readJournalUpdate(bytes, replica.document.client, clock));
     if (read.from !== from || read.to !== to) throw refused(`${name}: an update that is not what its frame says`);
-    if (!replica.hasRoomFor(read, maxFeeds)) throw new DocumentFullError(`${name} has too many feeds`);
+    if (!replica.hasCapacityFor(read, maxFeeds)) throw new DocumentFullError(`${name} has too many feeds`);
     return read;
   }
 

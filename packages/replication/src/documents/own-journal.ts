@@ -146,7 +146,7 @@ export class OwnJournal {
     if (!this.#claims.has(target) && this.#claims.size >= this.#options.maxFeeds)
       throw new RangeError("too many claims");
     checkStatement({ claim });
-    this.#makeRoom(2 * (target.length + state.length + reason.length + (unusable?.length ?? 0)));
+    this.#reserve(2 * (target.length + state.length + reason.length + (unusable?.length ?? 0)));
     this.#claims.set(target, claim);
     this.#changedClaims.add(target);
     this.#options.observer?.pending();
@@ -166,7 +166,7 @@ export class OwnJournal {
     const feed = this.#feeds.open(entry.feed);
     const ops = entry.kind === "record" ? entry.ops.length : 0;
     const count = entry.kind === "record" ? countFactOps(entry.ops) : 0;
-    this.#makeRoom(ops + entryOverheadBytes);
+    this.#reserve(ops + entryOverheadBytes);
     this.#facts.add(entry);
     this.#settled.add(feed.items, entry, count);
     noteEntry(feed, entry);
@@ -204,7 +204,7 @@ export class OwnJournal {
    */
   writePlacements(item: Uint8Array, expiresMs: number): number {
     if (item.length > maxPlacementItemBytes) throw new RangeError(`a placement item of ${item.length} bytes`);
-    this.#makeRoom(item.length);
+    this.#reserve(item.length);
     return this.#placements.add(item, expiresMs);
   }
 
@@ -250,8 +250,8 @@ export class OwnJournal {
     return new FeedTable({
       maxFeeds: this.#options.maxFeeds,
       settled: this.#settled,
-      makeRoom: (bytes) => {
-        this.#makeRoom(bytes);
+      reserve: (bytes) => {
+        this.#reserve(bytes);
         this.#options.observer?.pending();
       },
     });
@@ -297,7 +297,7 @@ export class OwnJournal {
     return bytes >= minDeletionBytes || deletableItems + this.#placements.deletableItems >= minDeletionItems;
   }
 
-  #makeRoom(bytes: number): void {
+  #reserve(bytes: number): void {
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > maxCommitBytes) this.commit();
     this.#pendingBytes += bytes;
   }

@@ -57,7 +57,7 @@ export class ReplicaJournal {
   }
 
   /** Whether feeds and claims stay within a bound. */
-  hasRoomFor({ items, deletions }: JournalUpdate, maxFeeds: number): boolean {
+  hasCapacityFor({ items, deletions }: JournalUpdate, maxFeeds: number): boolean {
     if (Math.max(this.#feeds.values.size, this.#claims.values.size) + items.length <= maxFeeds) return true;
     const feeds = new Set(this.#feeds.values.keys());
     const claims = new Set(this.#claims.values.keys());

@@ -66,7 +66,7 @@ export class CheckpointTable {
 export type CheckpointVerdict = "settles" | "outranked" | "replaces";
 
 /** Weighs what checkpoints say of a target's state against the state, and against what earlier checkpoints said. */
-export class CheckpointJudge {
+export class CheckpointValidator {
   readonly #self: RouterId;
   /** The best of the latest checkpoints that agreed with the state. */
   #settledBy: StatedCheckpoint | undefined;
@@ -77,14 +77,14 @@ export class CheckpointJudge {
     this.#self = self;
   }
 
-  /** Another state is to be judged. */
+  /** Another state is to be validated. */
   reset(): void {
     this.#settledBy = undefined;
     this.#outrankedAt = -1;
   }
 
   /** @param state as it is at the sequence of the checkpoint */
-  judge(
+  validate(
     stated: StatedCheckpoint,
     state: { readonly agrees: boolean; readonly isComplete: boolean },
   ): CheckpointVerdict {

@@ -357,8 +357,8 @@ export class FactFold {
 
   #tellOf(fold: TargetFold): void {
     const now = `${fold.life?.id} ${fold.progress} ${fold.track.isComplete}`;
-    if (now === fold.told) return;
-    fold.told = now;
+    if (now === fold.reported) return;
+    fold.reported = now;
     for (const listener of this.#listeners) listener(fold.key);
   }
 }

@@ -102,7 +102,7 @@ export class SnapshotImport implements FoldImport {
     fold?.declare(life);
     if (fold) this.#options.touched(fold);
     if (!fold || fold.life?.id !== lifeId(life)) this.#incoming.push(undefined);
-    else this.#incoming.push({ fold, generation: fold.wants(point) ? fold.beginImport(point) : undefined });
+    else this.#incoming.push({ fold, generation: fold.canUse(point) ? fold.beginImport(point) : undefined });
   }
 
   #import(groups: readonly FactsGroup[]): void {

@@ -1,6 +1,6 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { Origin } from "../origin.ts";
-import { CheckpointJudge, CheckpointTable, type StatedCheckpoint } from "./checkpoint-table.ts";
+import { CheckpointTable, CheckpointValidator, type StatedCheckpoint } from "./checkpoint-table.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
 import type { CheckpointEntry, FactRecord, GapEntry } from "./fact-item.ts";
 import type { FoldContext } from "./fold-context.ts";
@@ -25,12 +25,12 @@ export class TargetFold {
   /** Changes whenever the state becomes another one than further records would make of it. */
   generation = 0;
   /** What listeners were told of last. */
-  told = "";
+  reported = "";
   readonly #context: FoldContext;
   readonly #ask: AskForState;
   readonly #lives = new LifeOrder();
   readonly #checkpoints = new CheckpointTable();
-  readonly #judge: CheckpointJudge;
+  readonly #validator: CheckpointValidator;
   #life: KnownLife | undefined;
   #load: LoadMode | undefined;
   /** While loading: what will be imported must reach this message at least. */
@@ -45,7 +45,7 @@ export class TargetFold {
     this.key = key;
     this.slot = slot;
     this.track = new FoldTrack(context, slot);
-    this.#judge = new CheckpointJudge(context.self);
+    this.#validator = new CheckpointValidator(context.self);
   }
 
   get life(): KnownLife | undefined {
@@ -143,7 +143,7 @@ export class TargetFold {
     this.#load = undefined;
     this.#required = -1;
     this.#incoming = undefined;
-    this.#judge.reset();
+    this.#validator.reset();
     this.generation++;
   }
 
@@ -154,7 +154,7 @@ export class TargetFold {
   }
 
   /** Whether a state at this point is better than what there is, and leads on to what waits. */
-  wants({ position, incompleteFrom }: FoldPoint): boolean {
+  canUse({ position, incompleteFrom }: FoldPoint): boolean {
     const { track } = this;
     const own = track.point;
     const highest = this.#checkpoints.highest?.checkpoint.sequence ?? -1;
@@ -219,7 +219,10 @@ export class TargetFold {
   /** A word on the state as it is now. */
   #checkpointHere(stated: StatedCheckpoint): void {
     const { checkpoint, origin } = stated;
-    const verdict = this.#judge.judge(stated, { agrees: this.agrees(checkpoint), isComplete: this.track.isComplete });
+    const verdict = this.#validator.validate(stated, {
+      agrees: this.agrees(checkpoint),
+      isComplete: this.track.isComplete,
+    });
     if (verdict === "settles") this.track.settle(checkpoint.sequence, checkpoint.isComplete);
     else if (verdict === "outranked") this.#context.meters.hint("cut", 1);
     else this.#replace("digest-mismatch", origin, checkpoint.sequence);

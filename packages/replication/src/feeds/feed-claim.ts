@@ -14,6 +14,7 @@ export interface FeedClaim {
   readonly target: string;
   /** Hybrid logical clock of the claim: of two claims the later one holds, of equal ones that of the lower router id. */
   readonly stamp: number;
+  /** The quality of the feed, under the name that journals have for it. */
   readonly worth: FeedQuality;
   /** State and reason as operators know them, for instance `live`, `complete`. */
   readonly state: string;
@@ -51,15 +52,15 @@ export interface OwnClaimOptions {
   readonly claimsOf: () => readonly PostedClaim[];
 }
 
-type Worth = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
+type StatedQuality = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
 
 /** Of a feed whose engine may be another process than the one that the facts are of. */
-const doubted: Worth = { worth: "void", state: "stale", reason: "unverified", unusable: null };
+const doubted: StatedQuality = { worth: "void", state: "stale", reason: "unverified", unusable: null };
 
 /** This router's claim to a target's feed, and who has claimed it since. */
 export class OwnClaim {
   readonly #options: OwnClaimOptions;
-  #worth: Worth = { worth: "none", state: "off", reason: "not-started", unusable: null };
+  #quality: StatedQuality = { worth: "none", state: "off", reason: "not-started", unusable: null };
   #isDoubted = false;
   #stamp: number | undefined;
   /** Who has a better claim. */
@@ -79,13 +80,13 @@ export class OwnClaim {
   }
 
   get isUsable(): boolean {
-    const { worth, unusable } = this.#worth;
+    const { worth, unusable } = this.#quality;
     return unusable === null && (worth === "complete" || worth === "partial");
   }
 
   /** Whether the engine has answered that it has published nothing since it was started. */
   get isOfNothing(): boolean {
-    return this.isUsable && this.#worth.reason === nothingPublished;
+    return this.isUsable && this.#quality.reason === nothingPublished;
   }
 
   /** Whether any other router claims the feed. */
@@ -117,7 +118,7 @@ export class OwnClaim {
   /** What the feed is worth is a part of the claim, but does not make it another. */
   setQuality(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
     const was = this.#stated;
-    this.#worth = { worth, state, reason, unusable };
+    this.#quality = { worth, state, reason, unusable };
     this.#restate(was);
   }
 
@@ -141,11 +142,11 @@ export class OwnClaim {
     if (this.#rival && this.#isRival(origin)) this.#rival.hasWritten = true;
   }
 
-  get #stated(): Worth {
-    return this.#isDoubted && this.isUsable ? doubted : this.#worth;
+  get #stated(): StatedQuality {
+    return this.#isDoubted && this.isUsable ? doubted : this.#quality;
   }
 
-  #restate(was: Worth): void {
+  #restate(was: StatedQuality): void {
     const { worth, state, reason, unusable } = this.#stated;
     const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
     const { target, journal } = this.#options;

@@ -162,8 +162,8 @@ export class FeedReader {
   }
 
   /** What the feed is worth, for the claim. */
-  worth(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
-    this.#claim.setQuality(worth, state, reason, unusable);
+  setQuality(quality: FeedQuality, state: string, reason: string, unusable: string | null): void {
+    this.#claim.setQuality(quality, state, reason, unusable);
     this.#advance();
   }
 

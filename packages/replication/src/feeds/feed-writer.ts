@@ -20,8 +20,8 @@ export class FeedWriter {
   readonly #options: FeedReaderOptions;
   readonly #limits: FeedReaderLimits;
   /** The message that the last checkpoint was made at; undefined when this router has not made one since it took over. */
-  #cutAt: number | undefined;
-  #cutMs = 0;
+  #checkpointAt: number | undefined;
+  #checkpointMs = 0;
   #openSinceMs: number | undefined;
 
   constructor(options: FeedReaderOptions, limits: FeedReaderLimits) {
@@ -36,8 +36,8 @@ export class FeedWriter {
     this.inheritedBlocks = inheritedBlocks;
     this.unknownRemovals = 0;
     this.isLevel = false;
-    this.#cutAt = undefined;
-    this.#cutMs = this.#options.clock.nowMs();
+    this.#checkpointAt = undefined;
+    this.#checkpointMs = this.#options.clock.nowMs();
     this.#openSinceMs = undefined;
   }
 
@@ -66,8 +66,8 @@ export class FeedWriter {
     const stated = this.#options.fold.checkpointStatement(this.#options.key);
     if (!life || !last || !stated) return;
     this.feeds.checkpoint(life, last, stated);
-    this.#cutAt = last.sequence;
-    this.#cutMs = this.#options.clock.nowMs();
+    this.#checkpointAt = last.sequence;
+    this.#checkpointMs = this.#options.clock.nowMs();
     this.#openSinceMs = undefined;
     this.meters.checkpoint();
   }
@@ -90,12 +90,12 @@ export class FeedWriter {
 
   #urgency(state: FoldState, nowMs: number): "none" | "due" | "overdue" {
     // The first one after a takeover lets the journals of those who read before be given up.
-    if (this.#cutAt === undefined) return "due";
+    if (this.#checkpointAt === undefined) return "due";
     const ops = state.life ? this.feeds.opsSinceCheckpoint(state.life) : 0;
     if (this.#options.isCheckpointWanted?.(ops)) return "overdue";
-    const sinceCheckpointMs = nowMs - this.#cutMs;
+    const sinceCheckpointMs = nowMs - this.#checkpointMs;
     if (ops < this.#limits.minCheckpointOps && sinceCheckpointMs < this.#limits.maxCheckpointAgeMs) return "none";
-    const hasMoved = this.#cutAt !== lastSequenceOf(state);
+    const hasMoved = this.#checkpointAt !== lastSequenceOf(state);
     return checkpointUrgency({ ops, blocks: this.countBlocks(), sinceCheckpointMs, hasMoved }, this.#limits);
   }
 }

@@ -66,7 +66,7 @@ export class PeerTable<Known extends Peer> {
     const known = this.#peers.get(origin.router);
     if (known?.origin.epoch === origin.epoch) return known;
     if (known && known.origin.epoch > origin.epoch) return undefined;
-    if (!known && !this.#hasRoom(nowMs)) return undefined;
+    if (!known && !this.#hasCapacity(nowMs)) return undefined;
     const begun = known ? this.#options.succeed(known, origin) : this.#options.begin(origin);
     this.#peers.set(origin.router, begun);
     return begun;
@@ -78,7 +78,7 @@ export class PeerTable<Known extends Peer> {
   }
 
   /** Forgets the router that is silent for longest, if it must. */
-  #hasRoom(nowMs: number): boolean {
+  #hasCapacity(nowMs: number): boolean {
     const { maxPeers, leaseMs } = this.#options;
     if (this.#peers.size < maxPeers) return true;
     let oldest: Known | undefined;

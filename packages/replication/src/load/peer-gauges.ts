@@ -303,7 +303,7 @@ class OriginGauges extends Heard implements Peer {
     let known = this.#gauges.get(report.number);
     if (!known) {
       // What an unknown number stands for comes with a later heartbeat.
-      if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasRoom()) return false;
+      if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasCapacity()) return false;
       known = { number: report.number, key: report.key, counter: -1, slot: -1, gauge: idleGauge };
       this.#gauges.set(report.number, known);
     }
@@ -349,7 +349,7 @@ class OriginGauges extends Heard implements Peer {
     if (this.#elsewhere.get(known.key) === known) this.#elsewhere.delete(known.key);
   }
 
-  #hasRoom(): boolean {
+  #hasCapacity(): boolean {
     if (this.#gauges.size < this.#options.maxTargets) return true;
     for (const known of this.#gauges.values()) if (isIdle(known.gauge)) this.#drop(known);
     if (this.#gauges.size < this.#options.maxTargets) return true;

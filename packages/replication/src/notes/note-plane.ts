@@ -24,7 +24,7 @@ export interface Note {
 }
 
 /** Where routers leave notes for each other. */
-export interface NoteBoard {
+export interface NoteChannel {
   /**
    * Tells all others. What is said again from time to time need not be posted again.
    *
@@ -238,7 +238,7 @@ export class HeldNotes {
     const known = this.#routers.get(origin.router)?.get(key);
     if (known && !isLater(note, known)) return "stale";
     const more = sizeOf(note) - (known ? sizeOf(known) : 0);
-    if (!this.#makeRoom(origin.router, known === undefined, more)) return "refused";
+    if (!this.#evictFor(origin.router, known === undefined, more)) return "refused";
     const notes = this.#routers.get(origin.router) ?? new Map<string, HeldNote>();
     this.#routers.set(origin.router, notes);
     notes.set(key, note);
@@ -265,7 +265,7 @@ export class HeldNotes {
   }
 
   /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note comes. */
-  #makeRoom(router: RouterId, isAnother: boolean, more: number): boolean {
+  #evictFor(router: RouterId, isAnother: boolean, more: number): boolean {
     const { maxNotes, maxOrigins, maxHeldBytes } = this.#limits;
     const own = this.#routers.get(router);
     if (isAnother && own && own.size >= maxNotes) return false;

@@ -45,7 +45,7 @@ class RunChunk {
     return this.#length === 0 ? Number.NEGATIVE_INFINITY : this.#numbers[this.#length - 1]!;
   }
 
-  hasRoomFor(words: number): boolean {
+  hasCapacityFor(words: number): boolean {
     return this.#length < this.#numbers.length && this.#startOf(this.#length) + words <= this.wordCapacity;
   }
 
@@ -165,7 +165,7 @@ export class ReadRuns {
     into.set(words, shared * 2);
     if (shared > 0 && (parent === undefined || !this.#fill(parent, shared, into))) return 0;
     if (number !== undefined && number > this.#highest) {
-      this.#makeRoom(words.length, nowMs).add({ number, parent, shared, links }, words);
+      this.#chunkFor(words.length, nowMs).add({ number, parent, shared, links }, words);
     }
     return shared + words.length / 2;
   }
@@ -211,9 +211,9 @@ export class ReadRuns {
     return true;
   }
 
-  #makeRoom(words: number, nowMs: number): RunChunk {
+  #chunkFor(words: number, nowMs: number): RunChunk {
     let chunk = this.#chunks.at(-1);
-    if (!chunk?.hasRoomFor(words)) {
+    if (!chunk?.hasCapacityFor(words)) {
       const larger = Math.min(this.#maxChunkWords, Math.max(minChunkWords, 2 * (chunk?.wordCapacity ?? 0)));
       chunk = new RunChunk(Math.max(words, larger));
       this.#chunks.push(chunk);

@@ -48,7 +48,7 @@ export class OwnUsage {
   }
 
   /** Tokens served to a tenant over all routers, and its lift. */
-  standing(key: number, { tokens, lift }: Pick<UsageElsewhere, "tokens" | "lift">, nowMs: number): number {
+  servedTokens(key: number, { tokens, lift }: Pick<UsageElsewhere, "tokens" | "lift">, nowMs: number): number {
     const own = this.#tenants.get(key);
     return own ? own.served.at(nowMs) + tokens + Math.max(own.lift.at(nowMs), lift) : tokens + lift;
   }

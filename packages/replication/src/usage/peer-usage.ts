@@ -142,13 +142,13 @@ class OriginUsage extends Heard implements Peer {
     part.lift.set(lift, nowMs);
     part.waitsUntilMs = isWaiting ? nowMs + this.#limits.waitLeaseMs : Number.NEGATIVE_INFINITY;
     this.#parts.delete(key);
-    this.#makeRoom(nowMs);
+    this.#evictOldest(nowMs);
     this.#parts.set(key, part);
     this.#sums.changed(part, nowMs);
     return true;
   }
 
-  #makeRoom(nowMs: number): void {
+  #evictOldest(nowMs: number): void {
     if (this.#parts.size < this.#limits.maxTenantsOfRouter) return;
     for (const oldest of this.#parts.values()) {
       this.#forget(oldest, nowMs);

@@ -130,7 +130,7 @@ export class PoolUsage {
   readonly #keys = new Map<string, Map<string, number>>();
   #keyCount = 0;
   /** By class, of which there are few. */
-  readonly #neediest = new Map<string, { readonly standing: number; readonly atMs: number }>();
+  readonly #neediest = new Map<string, { readonly servedTokens: number; readonly atMs: number }>();
 
   constructor(pool: string, parts: PoolUsageParts) {
     this.#pool = pool;
@@ -173,13 +173,13 @@ export class PoolUsage {
     if (sums.size === 0) return Number.POSITIVE_INFINITY;
     const nowMs = clock.nowMs();
     const known = this.#neediest.get(className);
-    if (known && nowMs - known.atMs < lookMs) return known.standing;
-    let standing = Number.POSITIVE_INFINITY;
+    if (known && nowMs - known.atMs < lookMs) return known.servedTokens;
+    let servedTokens = Number.POSITIVE_INFINITY;
     for (const waiting of sums.waiting(usageGroup(this.#pool, className), nowMs)) {
-      standing = Math.min(standing, own.standing(waiting.key, waiting, nowMs));
+      servedTokens = Math.min(servedTokens, own.servedTokens(waiting.key, waiting, nowMs));
     }
-    this.#neediest.set(className, { standing, atMs: nowMs });
-    return standing;
+    this.#neediest.set(className, { servedTokens, atMs: nowMs });
+    return servedTokens;
   }
 
   #keyOf(className: string, tenant: string): number {

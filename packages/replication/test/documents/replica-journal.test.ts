@@ -130,7 +130,7 @@ describe("room for feeds and claims", () => {
   ])("%s: %s", (_what, hasRoom, tried) => {
     const { journal, take } = journalOf();
     take([feed(1), feed(2), feed(3), claim("a", 1), claim("b", 1), claim("c", 1)]);
-    expect(journal.hasRoomFor(tried, 3)).toBe(hasRoom);
+    expect(journal.hasCapacityFor(tried, 3)).toBe(hasRoom);
     expect(take([], [3, 6])).toHaveLength(3);
   });
 

@@ -16,7 +16,7 @@ function trio(seed: number) {
   return { rig, a, b, c };
 }
 
-const isLive = ({ reader }: RigRouter): void => reader.worth("complete", "live", "complete", null);
+const isLive = ({ reader }: RigRouter): void => reader.setQuality("complete", "live", "complete", null);
 const claimBy = ({ store }: RigRouter) => store.own.claims.get(target);
 const lifeOf = (router: RigRouter): string => lifeId(router.fold.state(target)!.life!);
 

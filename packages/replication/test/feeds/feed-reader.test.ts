@@ -41,15 +41,15 @@ describe("an owner", () => {
 
   test("claims a feed that nobody has read and that is silent, once it is worth something", () => {
     const { rig, a, b } = pair();
-    a.reader.worth("none", "stale", "connecting", null);
+    a.reader.setQuality("none", "stale", "connecting", null);
     rig.exchange();
     expect(b.claims.size).toBe(0);
-    a.reader.worth("complete", "live", "nothing-published", null);
+    a.reader.setQuality("complete", "live", "nothing-published", null);
     rig.exchange();
     expect(a.reader.role).toBe("owner");
     expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "complete", state: "live" });
     const { stamp } = [...b.claims.values()][0]!.claim;
-    a.reader.worth("partial", "partial", "gap", null);
+    a.reader.setQuality("partial", "partial", "gap", null);
     rig.exchange();
     expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "partial", stamp });
   });
@@ -67,10 +67,10 @@ describe("an owner", () => {
     a.reader.stop();
     if (isNew) rig.engine.restart();
     b.reader.setRole("owner");
-    b.reader.worth("void", "stale", "connecting", null);
+    b.reader.setQuality("void", "stale", "connecting", null);
     rig.exchange();
     expect([b.reader.role, c.claims.size]).toEqual(["backup", 0]);
-    b.reader.worth(worth, "live", reason, null);
+    b.reader.setQuality(worth, "live", reason, null);
     rig.exchange();
     expect(b.reader.role).toBe("owner");
     expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", worth]]);
@@ -145,7 +145,7 @@ describe.each(["by another router", "by the same one"])(
 
     test("voids at all routers what the process before held, once its history is empty", () => {
       const { rig, reader, others } = emptied();
-      reader.reader.worth("complete", "live", "nothing-published", null);
+      reader.reader.setQuality("complete", "live", "nothing-published", null);
       rig.exchange();
       for (const router of others) expect(router.held()).toEqual([]);
       const [state] = others.map((router) => router.fold.state(target));
@@ -163,14 +163,14 @@ describe.each(["by another router", "by the same one"])(
     test("voids nothing while it is not known that the history is empty", () => {
       const { rig, reader, others } = emptied();
       for (const worth of ["void", "partial", "none"] as const)
-        reader.reader.worth(worth, "partial", "nothing-received", null);
+        reader.reader.setQuality(worth, "partial", "nothing-received", null);
       rig.exchange();
       for (const router of others) expect(router.held().length).toBeGreaterThan(0);
     });
 
     test("goes on though the engine's clock was set back", () => {
       const { rig, reader, others } = emptied();
-      reader.reader.worth("complete", "live", "nothing-published", null);
+      reader.reader.setQuality("complete", "live", "nothing-published", null);
       rig.exchange();
       rig.engine.setClock(-3_600_000_000);
       rig.publish(30);

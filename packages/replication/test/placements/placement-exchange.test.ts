@@ -99,7 +99,7 @@ describe("placements through the journals", () => {
     const time = createVirtualTime();
     const nodes = nodesOf(["a", "b"], time);
     const reader = nodes[0]!.replica.openFeed("x", nobodyToAsk);
-    reader.worth("complete", "live", "complete", null);
+    reader.setQuality("complete", "live", "complete", null);
     reader.setRole("owner");
     store(reader, 0, chainOf(9, 2));
     time.advance(20);

@@ -22,7 +22,7 @@ function pairBeside(author: string) {
   const other = createNode(author, time);
   join([a, b, other]);
   const reader = a.replica.openFeed("engine", () => {});
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   return { time, meter, nodes: [a, b], reader, other };
 }
 

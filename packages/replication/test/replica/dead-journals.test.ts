@@ -26,7 +26,7 @@ function started(names: readonly string[], time: VirtualTime): Node[] {
 /** The node owns the engine's feed and has written some messages of it. */
 function readerOf({ replica }: Node, sequences: readonly number[], target = "engine") {
   const reader = replica.openFeed(target, nobodyToAsk);
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   for (const sequence of sequences) store(reader, sequence, chainOf(sequence, 3));
   return reader;

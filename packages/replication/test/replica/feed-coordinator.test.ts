@@ -28,7 +28,7 @@ function readerOf(told: string[], role: CoordinatedReader["role"] = "owner"): Co
   };
 }
 
-function deskOf() {
+function coordinatorOf() {
   const states = new Map<string, FoldState>();
   const told: string[] = [];
   const coordinator = new FeedCoordinator({
@@ -56,13 +56,13 @@ describe("who lives", () => {
     ["down", false],
     ["left", false],
   ])("a member that is %s: %s", (state, isLiving) => {
-    const { coordinator } = deskOf();
+    const { coordinator } = coordinatorOf();
     coordinator.setMembers([member(originOf("a"), state)]);
     expect(coordinator.isLiving(originOf("a"))).toBe(isLiving);
   });
 
   test("this router does in this life only, whoever says what of it; others do in the life that is told", () => {
-    const { coordinator } = deskOf();
+    const { coordinator } = coordinatorOf();
     expect(coordinator.isLiving(self)).toBe(true);
     coordinator.setMembers([member(originOf("a", 2)), member(self, "down")]);
     expect(
@@ -71,7 +71,7 @@ describe("who lives", () => {
   });
 
   test("who is not told of any more is gone", () => {
-    const { coordinator } = deskOf();
+    const { coordinator } = coordinatorOf();
     coordinator.setMembers([member(originOf("a"))]);
     coordinator.setMembers([]);
     expect(coordinator.isLiving(originOf("a"))).toBe(false);
@@ -97,7 +97,7 @@ describe("what facts are worth", () => {
     ["the reader is dead and had read nothing", "partial", { claimed: "complete", isAlive: false }],
     ["the reader is dead and had said void", "void", { claimed: "void", isAlive: false, state: current }],
   ])("%s: %s", (_what, worth, { claimed, isAlive = true, state }) => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     if (claimed) rig.claim(originOf("a"), claimed);
     rig.coordinator.setMembers(isAlive ? [member(originOf("a"))] : []);
     if (state) rig.folded(state);
@@ -105,7 +105,7 @@ describe("what facts are worth", () => {
   });
 
   test("a living router's claim goes before a dead one's later claim", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     rig.claim(originOf("a"), "partial", 1);
     rig.claim(originOf("b"), "void", 9);
     rig.folded(current);
@@ -119,7 +119,7 @@ describe("what facts are worth", () => {
   });
 
   test("the own claim counts without any members", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     rig.claim(self, "complete");
     rig.folded(current);
     expect(rig.coordinator.qualityOf("engine")).toBe("complete");
@@ -128,7 +128,7 @@ describe("what facts are worth", () => {
 
 describe("listeners", () => {
   test("hear of claims, withdrawals, members, dropped journals and the fold, by target", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     rig.claim(originOf("a"), "complete", 1, "x");
     rig.claim(originOf("b"), "complete", 1, "y");
     rig.coordinator.claimChanged(originOf("a"), "x", undefined);
@@ -143,7 +143,7 @@ describe("listeners", () => {
   });
 
   test("those that have left hear nothing", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     const heard: string[] = [];
     rig.coordinator.onClaims((target) => heard.push(target))();
     rig.claim(originOf("a"), "complete");
@@ -153,7 +153,7 @@ describe("listeners", () => {
 
 describe("readers", () => {
   test("hear of others' claims on their target and of its fold, and of nothing else", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     const told: string[] = [];
     rig.coordinator.opened("engine", readerOf(told));
     rig.claim(originOf("a"), "complete", 5);
@@ -165,7 +165,7 @@ describe("readers", () => {
   });
 
   test("hear of facts of their target by life, all entries of a feed together", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     const [engine, other]: [string[], string[]] = [[], []];
     rig.coordinator.opened("engine", readerOf(engine));
     rig.coordinator.opened("other", readerOf(other));
@@ -177,7 +177,7 @@ describe("readers", () => {
   });
 
   test("hear nothing of facts in a feed without a life", () => {
-    const rig = deskOf();
+    const rig = coordinatorOf();
     const told: string[] = [];
     rig.coordinator.opened("engine", readerOf(told));
     rig.coordinator.factsSeen(originOf("a"), [record(1, 1)], () => ({ target: "engine", life: null }));
@@ -185,7 +185,7 @@ describe("readers", () => {
   });
 
   test("of a target the one that was opened last holds, and only its own end ends it", () => {
-    const { coordinator } = deskOf();
+    const { coordinator } = coordinatorOf();
     const [first, second] = [readerOf([]), readerOf([])];
     coordinator.opened("engine", first);
     coordinator.opened("engine", second);
@@ -196,14 +196,14 @@ describe("readers", () => {
   });
 
   test("own the targets of which they are owners", () => {
-    const { coordinator } = deskOf();
+    const { coordinator } = coordinatorOf();
     for (const role of ["owner", "backup", "none"] as const) coordinator.opened(role, readerOf([], role));
     expect([...coordinator.owned()]).toEqual(["owner"]);
   });
 });
 
 test("claims of one router in two lives are two claims", () => {
-  const rig = deskOf();
+  const rig = coordinatorOf();
   rig.claim(originOf("a", 1), "complete", 9);
   rig.claim(originOf("a", 2), "partial", 5);
   const claims = rig.coordinator.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["worth"]] => {

@@ -14,7 +14,7 @@ function pair(): { time: ReturnType<typeof createVirtualTime>; a: Node; b: Node 
 
 function openFeed({ replica }: Node): ReturnType<Node["replica"]["openFeed"]> {
   const reader = replica.openFeed("engine", nobodyToAsk);
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   return reader;
 }
 

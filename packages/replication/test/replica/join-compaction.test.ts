@@ -56,7 +56,7 @@ test("an owner's journal is short by the time that a router that has just come a
   const [a, b, c] = nodes;
   join([a, b]);
   const reader = a.replica.openFeed("engine", () => {});
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const chains = Array.from({ length: 40 }, (_, seed) => chainOf(seed, 32));
   for (const [sequence, chain] of chains.entries()) {

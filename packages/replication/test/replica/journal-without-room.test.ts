@@ -20,7 +20,7 @@ function rig(maxHeldBytes: number) {
   const b = createNode("b", time);
   join([a, b]);
   const reader = a.replica.openFeed("engine", () => {});
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const publish = (from: number, to: number): void => {
     for (const [at, chain] of chains.slice(from, to).entries()) {

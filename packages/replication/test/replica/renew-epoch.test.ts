@@ -13,7 +13,7 @@ function ownerOf({ replica }: Node) {
   const reader = replica.openFeed("engine", (sink) => {
     for (const chain of ledger) sink.stored(tier.gpu, chain, 0, chain.length / 2);
   });
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   return {
     reader,

@@ -28,7 +28,7 @@ function liveOnce(a: Node, time: VirtualTime, life: number): void {
   tell(b, a);
   a.replica.setMembers([alive(b)]);
   const reader = b.replica.openFeed(`t${life % 3}`, nobodyToAsk);
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   store(reader, life, chainOf(life, 2));
   b.replica.placements.place("engine", chainOf(life + 5_000, 2), 2, { ttlMs: 10_000, isConfirmed: false });
@@ -73,7 +73,7 @@ test("ten minutes of three busy routers leaves nothing that grows, and all say t
     void replica.start();
     for (let target = 0; target < 3; target++) slots.slotOf(`t${target}`);
     const reader = replica.openFeed(`t${at}`, nobodyToAsk);
-    reader.worth("complete", "live", "complete", null);
+    reader.setQuality("complete", "live", "complete", null);
     reader.setRole("owner");
     return reader;
   });

@@ -9,7 +9,7 @@ test("what one router reads of a target is known to the other within a tick, and
   const [a, b] = [createNode("a", time), createNode("b", time)];
   join([a, b]);
   const reader = a.replica.openFeed("engine", nobodyToAsk);
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const chain = chainOf(1, 20);
   store(reader, 0, chain);
@@ -27,7 +27,7 @@ test("the backup goes on where a router that died had ended, without loss", () =
   join(nodes);
   const owner = a.replica.openFeed("engine", nobodyToAsk);
   const backup = b.replica.openFeed("engine", nobodyToAsk);
-  for (const reader of [owner, backup]) reader.worth("complete", "live", "complete", null);
+  for (const reader of [owner, backup]) reader.setQuality("complete", "live", "complete", null);
   owner.setRole("owner");
   backup.setRole("backup");
   const chains = Array.from({ length: 6 }, (_, seed) => chainOf(seed, 5));
@@ -97,7 +97,7 @@ test("every feed is cut, also one that hardly moves, when the own journal is too
   join([a, b]);
   const readers = ["busy", "slow"].map((target) => a.replica.openFeed(target, nobodyToAsk));
   for (const reader of readers) {
-    reader.worth("complete", "live", "complete", null);
+    reader.setQuality("complete", "live", "complete", null);
     reader.setRole("owner");
   }
   let sequence = 0;

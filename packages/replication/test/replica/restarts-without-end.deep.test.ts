@@ -16,7 +16,7 @@ test("an engine that restarts more often than a journal may have feeds is known 
   const [owner, peer] = [createNode("a", time, { journalLimits }), createNode("b", time, { journalLimits })];
   join([owner, peer]);
   const reader = owner.replica.openFeed("engine", () => {});
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const chain = chainOf(1, 2);
   for (let life = 0; life < 8 * maxFeeds + 8; life++) {
@@ -44,7 +44,7 @@ test("a router that places prompts keeps no numbers of lives that are over", () 
   const [owner, other] = [createNode("a", time), createNode("b", time)];
   join([owner, other]);
   const reader = owner.replica.openFeed("engine", () => {});
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.setRole("owner");
   const use = { ttlMs: 100, isConfirmed: false };
   for (let life = 0; life < 50; life++) {

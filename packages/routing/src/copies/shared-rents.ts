@@ -1,11 +1,11 @@
 import type { Cancel, Clock, Meter, Scheduler, Startable, TargetIndex } from "@espalier/common";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { type CopyRents, RentLedger } from "./copy-rents.ts";
 import { readRentNote, writeRentNote } from "./rent-note.ts";
 
 export interface SharedRentsOptions {
   /** Where routers tell each other; undefined where they do not. */
-  readonly board: NoteBoard | undefined;
+  readonly board: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;

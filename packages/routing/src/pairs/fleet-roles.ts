@@ -14,7 +14,7 @@ import {
   type TransferSums,
 } from "@espalier/disaggregation";
 import type { Policy } from "@espalier/policies";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { type NotedTransfers, readRoleNote, writeRoleNote } from "./role-note.ts";
 
 /** The roles of the engines of one model. */
@@ -59,18 +59,18 @@ const transferHalfLifeMs = 600_000;
 
 const encoder = new TextEncoder();
 
-/** @param board where routers tell each other; undefined where they do not */
-export function createFleetRoles(clock: Clock, board: NoteBoard | undefined): FleetRoles {
+/** @param notes where routers tell each other; undefined where they do not */
+export function createFleetRoles(clock: Clock, notes: NoteChannel | undefined): FleetRoles {
   const models = new Map<string, OwnRoles>();
   const find = (model: string): OwnRoles => {
     let roles = models.get(model);
     if (!roles) {
-      roles = new OwnRoles(clock, encoder.encode(model).length <= maxModelBytes ? board : undefined, keyPrefix + model);
+      roles = new OwnRoles(clock, encoder.encode(model).length <= maxModelBytes ? notes : undefined, keyPrefix + model);
       if (models.size < maxRoleModels) models.set(model, roles);
     }
     return roles;
   };
-  board?.onNote((note) => {
+  notes?.onNote((note) => {
     if (note.key.startsWith(keyPrefix)) find(note.key.slice(keyPrefix.length)).hear(note);
   });
   return { of: find };
@@ -82,7 +82,7 @@ class OwnRoles implements ModelRoles {
   readonly cost: TransferCost;
   readonly decodePolicy: Policy;
   readonly #clock: Clock;
-  readonly #board: NoteBoard | undefined;
+  readonly #notes: NoteChannel | undefined;
   readonly #key: string;
   readonly #heard = new Map<string, Heard>();
   #toldMs = Number.NEGATIVE_INFINITY;
@@ -90,9 +90,9 @@ class OwnRoles implements ModelRoles {
   #transfers = noTransfers;
   #transferredMs = Number.NEGATIVE_INFINITY;
 
-  constructor(clock: Clock, board: NoteBoard | undefined, key: string) {
+  constructor(clock: Clock, notes: NoteChannel | undefined, key: string) {
     this.#clock = clock;
-    this.#board = board;
+    this.#notes = notes;
     this.#key = key;
     this.balance = createRoleBalance({ clock, others: () => this.#others() });
     this.duties = createRoleDuties(clock);
@@ -111,9 +111,9 @@ class OwnRoles implements ModelRoles {
   }
 
   tell(): void {
-    if (!this.#board || this.#clock.nowMs() - this.#toldMs < tellEveryMs) return;
+    if (!this.#notes || this.#clock.nowMs() - this.#toldMs < tellEveryMs) return;
     this.#toldMs = this.#clock.nowMs();
-    this.#board.post(
+    this.#notes.post(
       this.#key,
       writeRoleNote({
         work: this.balance.work(),

@@ -128,7 +128,7 @@ class SharedFeed implements HostedFeed {
       newLife: () => reader.newLife(),
       emptied: () => {},
       condition: ({ standing, state, reason, unusable }) => {
-        reader.worth(standing, state, reason, unusable ?? null);
+        reader.setQuality(standing, state, reason, unusable ?? null);
         ownership().setQuality(key, standing);
         reach.note(key, isConnected(state, reason));
       },

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/common";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { createLearnedMeters, type LearnedMeters } from "./learned-meters.ts";
 import { readTimesNote, writeTimesNote } from "./learned-note.ts";
 import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";
@@ -7,7 +7,7 @@ import { PoolWork } from "./pool-work.ts";
 
 export interface FleetLearningOptions {
   /** Where routers tell each other; undefined where they do not. */
-  readonly board: NoteBoard | undefined;
+  readonly board: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
@@ -121,7 +121,7 @@ class SharedPool {
     this.work = new PoolWork(clock);
   }
 
-  tell(board: NoteBoard, key: string): void {
+  tell(board: NoteChannel, key: string): void {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
     const agoMs = this.#clock.nowMs() - this.#toldMs;

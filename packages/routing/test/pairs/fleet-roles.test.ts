@@ -1,7 +1,7 @@
 /** Routers weigh the work of all of them, and come to the same number of engines that compute prompts. */
 import { asRouterId, createSeededRandom, type EngineRole } from "@espalier/common";
 import { noTransfers, splitThreshold, type TransferSums } from "@espalier/disaggregation";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createFleetRoles, type ModelRoles, maxRoleModels, maxRoleRouters } from "../../src/pairs/fleet-roles.ts";
@@ -22,7 +22,7 @@ function boards(count: number) {
   const listeners: ((note: Note) => void)[] = [];
   const posts: string[] = [];
   let isCut = false;
-  const all = Array.from({ length: count }, (_, at): NoteBoard => {
+  const all = Array.from({ length: count }, (_, at): NoteChannel => {
     const origin = { router: asRouterId(`router-${at}`), epoch: 1 };
     return {
       post(key, bytes) {
@@ -121,7 +121,7 @@ describe("bounds", () => {
     const { clock } = createVirtualTime();
     let hear: (note: Note) => void = () => {};
     const posts: string[] = [];
-    const board: NoteBoard = {
+    const board: NoteChannel = {
       post: (key) => posts.push(key) > 0,
       onNote(listener) {
         hear = listener;

@@ -199,7 +199,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
   const reader = {
     sink: {},
     ...Object.fromEntries(
-      ["setRole", "batch", "gap", "newLife", "unknownRemovals", "worth", "stop"].map((name) => [name, note(name)]),
+      ["setRole", "batch", "gap", "newLife", "unknownRemovals", "setQuality", "stop"].map((name) => [name, note(name)]),
     ),
   } as unknown as FeedReader;
   const ownership = { addTarget() {}, removeTarget() {}, setQuality() {} } as unknown as Ownership;
@@ -232,11 +232,11 @@ test("what a reading says goes to the reader of the feed, message by message", (
     ["batch", mark, true],
     ["gap", 4, 6],
     ["newLife"],
-    ["worth", "void", "connecting", "socket-lost", "block size"],
+    ["setQuality", "void", "connecting", "socket-lost", "block size"],
     ["reach", "a", false],
-    ["worth", "partial", "live", "gap", null],
+    ["setQuality", "partial", "live", "gap", null],
     ["reach", "a", true],
-    ["worth", "none", "off", "stopped", null],
+    ["setQuality", "none", "off", "stopped", null],
     ["reach", "a", undefined],
   ]);
 });

@@ -1,7 +1,7 @@
 /** A pool learns what fetching takes from prompts that are sent, and tells others. */
 import { createSeededRandom } from "@espalier/common";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { createFleetLearning, tellMs } from "../../src/work/fleet-learning.ts";
@@ -102,7 +102,7 @@ test("nothing is written of tiers in which a candidate holds nothing", () => {
 
 function boards() {
   const listeners: ((note: Note) => void)[] = [];
-  return (name: string): NoteBoard => ({
+  return (name: string): NoteChannel => ({
     post(key, bytes) {
       const origin = { router: name as Note["origin"]["router"], epoch: 1 };
       for (const listener of listeners) listener({ origin, key, bytes, ageMs: 0 });

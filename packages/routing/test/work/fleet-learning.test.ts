@@ -1,5 +1,5 @@
 import { asRouterId, createSeededRandom } from "@espalier/common";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import {
@@ -15,7 +15,7 @@ import type { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, measured, targetOf, teach, usualEngine } from "./synthetic-engine.ts";
 
 /** A board on which a test reads, and writes for others. */
-class ScriptedBoard implements NoteBoard {
+class ScriptedBoard implements NoteChannel {
   readonly posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
   isFull = false;
   readonly #listeners = new Set<(note: Note) => void>();

@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from "@espalier/common";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./web-origin.ts";
 
 /** Where the admin listeners of the other routers are, as they say themselves. */
@@ -17,7 +17,7 @@ export interface AdminPeers {
 
 export interface AdminPeersOptions {
   /** Where routers tell each other; undefined where they do not. */
-  readonly board: NoteBoard | undefined;
+  readonly notes: NoteChannel | undefined;
   readonly members: () => readonly { readonly router: string; readonly state: string }[];
   /** Only origins of this machine count: whoever can name others could let their pages read. */
   readonly localOnly: boolean;
@@ -43,7 +43,7 @@ interface KnownPeer {
 }
 
 export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
-  const { board, members, localOnly, clock, scheduler } = options;
+  const { notes, members, localOnly, clock, scheduler } = options;
   const known = new Map<string, KnownPeer>();
   const hear = ({ key, origin, bytes }: Note): void => {
     if (key !== noteKey) return;
@@ -60,11 +60,11 @@ export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
     for (const peer of peers) peer.aliveMs = clock.nowMs();
     return peers;
   };
-  const cancels: readonly Cancel[] = [board?.onNote(hear) ?? (() => {}), scheduler.every(lookEveryMs, living)];
+  const cancels: readonly Cancel[] = [notes?.onNote(hear) ?? (() => {}), scheduler.every(lookEveryMs, living)];
   return {
     tell(origin) {
       const plain = readOrigin(origin);
-      if (plain !== undefined) board?.post(noteKey, writeAdminNote(plain));
+      if (plain !== undefined) notes?.post(noteKey, writeAdminNote(plain));
     },
     originOf: (router) => known.get(router)?.origin,
     origins: () => distinct(living()),

@@ -53,7 +53,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   const { mesh, fleet, index } = context;
   const { keySha256 } = config.admin;
   const peers = createAdminPeers({
-    board: mesh?.replica.notes,
+    notes: mesh?.replica.notes,
     members: () => mesh?.members() ?? [],
     localOnly: keySha256 === undefined,
     ...{ clock, scheduler },

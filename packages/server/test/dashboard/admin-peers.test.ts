@@ -1,5 +1,5 @@
 import { asRouterId } from "@espalier/common";
-import type { Note, NoteBoard } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
@@ -15,7 +15,7 @@ import {
 function createBoard() {
   const listeners = new Set<(note: Note) => void>();
   const posted: { readonly key: string; readonly bytes: Uint8Array }[] = [];
-  const board: NoteBoard = {
+  const notes: NoteChannel = {
     post: (key, bytes) => posted.push({ key, bytes }) > 0,
     onNote(listener) {
       listeners.add(listener);
@@ -26,7 +26,7 @@ function createBoard() {
     const note = { origin: { router: asRouterId(router), epoch: 1 }, key, bytes, ageMs: 0 };
     for (const listener of listeners) listener(note);
   };
-  return { board, posted, tell, listeners };
+  return { notes, posted, tell, listeners };
 }
 
 function start(changes: Partial<AdminPeersOptions> = {}) {
@@ -34,7 +34,7 @@ function start(changes: Partial<AdminPeersOptions> = {}) {
   const states = new Map<string, string>();
   const members = () => [...states].map(([router, state]) => ({ router, state }));
   const time = createVirtualTime();
-  const peers = createAdminPeers({ board: made.board, members, localOnly: false, ...time, ...changes });
+  const peers = createAdminPeers({ notes: made.notes, members, localOnly: false, ...time, ...changes });
   const hear = (router: string, origin: string, state = "alive"): void => {
     states.set(router, state);
     made.tell(router, writeAdminNote(origin));
@@ -117,8 +117,8 @@ test("so many routers are remembered, and so many origins allowed", () => {
   expect(peers.origins()).toHaveLength(maxAdminOrigins);
 });
 
-test("without a board nobody is told and nobody known; after the end nothing is heard", () => {
-  const alone = createAdminPeers({ board: undefined, members: () => [], localOnly: false, ...createVirtualTime() });
+test("without a notes nobody is told and nobody known; after the end nothing is heard", () => {
+  const alone = createAdminPeers({ notes: undefined, members: () => [], localOnly: false, ...createVirtualTime() });
   alone.tell("http://r1:9090");
   expect(alone.origins()).toEqual([]);
   const { peers, hear, listeners } = start();

@@ -144,7 +144,7 @@ describe("the description", () => {
     for (const target of targets) {
       const reader = replica.openFeed(`engine-${target}`, () => {});
       reader.setRole("owner");
-      reader.worth("complete", "live", "complete", null);
+      reader.setQuality("complete", "live", "complete", null);
       reader.sink.stored(tier.gpu, chainOf(target, 2), 0, 2);
       reader.batch({ sequence: 0, timestampUs: 5, checksum: target }, true);
     }

@@ -76,7 +76,7 @@ test("engines, with who reads them and what that is worth", async () => {
   await apply(specOf("engine-a"), specOf("engine-b"));
   const reader = replica.openFeed("engine-a", () => {});
   reader.setRole("owner");
-  reader.worth("complete", "live", "complete", null);
+  reader.setQuality("complete", "live", "complete", null);
   reader.sink.stored(tier.gpu, chainOf(1, 5), 0, 5);
   reader.batch({ sequence: 0, timestampUs: 5, checksum: 1 }, true);
   fleet.setDraining(fleet.engines[1]!.id, true);

@@ -16,7 +16,7 @@ import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {
   createTargetSlots,
-  type NoteBoard,
+  type NoteChannel,
   type Replica,
   type ReplicaPorts,
   type SharedLoad,
@@ -73,7 +73,7 @@ export class RealView implements RouterView {
   readonly sharedLoad: SharedLoad;
   readonly sessions: SessionBindings;
   readonly usage: FleetUsage;
-  readonly notes: NoteBoard;
+  readonly notes: NoteChannel;
   readonly #options: RealViewOptions;
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};

@@ -1,6 +1,6 @@
 import type { FleetUsage } from "@espalier/admission";
 import type { Startable, TargetIndex } from "@espalier/common";
-import type { NoteBoard, SharedLoad } from "@espalier/replication";
+import type { NoteChannel, SharedLoad } from "@espalier/replication";
 import type { MemoryWatch, PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
 
 /** What one router sees of caches and of load, and how it tells others of its own decisions. */
@@ -14,7 +14,7 @@ export interface RouterView extends Startable {
   /** Begins to watch what engines have in memory. To be called once at most. */
   watchMemory(): MemoryWatch;
   /** Where routers tell each other what they have learned; undefined where they do not. */
-  readonly notes: NoteBoard | undefined;
+  readonly notes: NoteChannel | undefined;
   /** Shares targets out among routers; see `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
   /** The router's own load of a target has changed. */

@@ -1,5 +1,5 @@
 import { silentMeter } from "@espalier/common";
-import { type NoteBoard, NotePlane, type Origin } from "@espalier/replication";
+import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createNoteLinks } from "../../src/delayed/note-links.ts";
@@ -12,13 +12,13 @@ function makeLinks(delayMs: number) {
 }
 
 /** What a board has had, as `router text`. */
-function heardBy(board: NoteBoard): string[] {
+function heardBy(board: NoteChannel): string[] {
   const heard: string[] = [];
   board.onNote(({ origin, bytes }) => heard.push(`${origin.router} ${new TextDecoder().decode(bytes)}`));
   return heard;
 }
 
-const post = (board: NoteBoard, text: string) => board.post("k", new TextEncoder().encode(text));
+const post = (board: NoteChannel, text: string) => board.post("k", new TextEncoder().encode(text));
 
 describe("routers that leave each other notes", () => {
   test("hear them after the delay, and never their own", () => {

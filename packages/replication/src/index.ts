@@ -14,13 +14,7 @@ export type {
 } from "./documents/journal.ts";
 export { DocumentFullError, type Journals } from "./documents/journal-store.ts";
 export type { OwnJournal } from "./documents/own-journal.ts";
-export type {
-  FactFold,
-  FoldImport,
-  FoldState,
-  FoldStatement,
-  ReloadReason,
-} from "./facts/fact-fold.ts";
+export type { FactFold, FoldState, FoldStatement, ReloadReason } from "./facts/fact-fold.ts";
 export type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "./facts/fact-item.ts";
 export { type BatchMark, type Life, lifeId } from "./facts/life.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";

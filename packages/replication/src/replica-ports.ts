@@ -13,10 +13,11 @@ export interface SnapshotSource {
 
 /** Takes a snapshot, frame by frame. */
 export interface SnapshotSink {
-  /** @throws RangeError for bytes that are no frame */
+  /** @throws RangeError for bytes that are no frame; the import is aborted then */
   frame(bytes: Uint8Array): void;
   /** @returns targets that have their state now */
   end(): readonly string[];
+  /** The targets that it would have brought wait on. */
   abort(): void;
 }
 

@@ -1,6 +1,6 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock, type Scheduler } from "@espalier/common";
+import { ByteReader, ByteWriter, type Cancel, type Clock } from "@espalier/common";
 import type { Link } from "../link/link.ts";
-import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
+import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 
 const types = { part: 1, end: 2, credit: 3 } as const;
 
@@ -95,11 +95,7 @@ interface Outlet {
   underWayBytes: number;
 }
 
-export interface BulkSenderDeps {
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
+export interface BulkSenderDeps extends Pick<ExchangeParts, "clock" | "scheduler" | "limits" | "meter"> {
   /** An answer could not be computed to its end. */
   failed(link: Link, error: unknown): void;
 }

@@ -1,8 +1,7 @@
-import type { Clock } from "@espalier/common";
 import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import { type DocumentKind, encodeDocumentMessage } from "./document-frames.ts";
-import type { ExchangeLimits, ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
+import type { ExchangeParts } from "./exchange-parts.ts";
 
 /**
  * What one end of a link knows of the other's documents. A version says how far a router has a document: the clock of a
@@ -74,12 +73,8 @@ export function versionOf(documents: ReplicatedDocuments, name: string): number 
   return hash >>> 0;
 }
 
-export interface DocumentBroadcasterDeps {
-  readonly documents: ReplicatedDocuments;
-  readonly peers: MeshPeers;
-  readonly clock: Clock;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
+export interface DocumentBroadcasterDeps
+  extends Pick<ExchangeParts, "documents" | "peers" | "clock" | "limits" | "meter"> {
   canServe(): boolean;
 }
 

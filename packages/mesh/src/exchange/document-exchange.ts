@@ -1,20 +1,5 @@
-import {
-  ByteWriter,
-  type Cancel,
-  type Clock,
-  EspalierError,
-  type Logger,
-  type Random,
-  RecencyMap,
-  type Scheduler,
-} from "@espalier/common";
-import {
-  type ApplyOutcome,
-  DocumentFullError,
-  type DocumentUpdate,
-  originKey,
-  type ReplicatedDocuments,
-} from "@espalier/replication";
+import { ByteWriter, type Cancel, EspalierError, RecencyMap } from "@espalier/common";
+import { type ApplyOutcome, DocumentFullError, type DocumentUpdate, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import {
@@ -26,24 +11,16 @@ import {
 } from "./document-broadcaster.ts";
 import { DocumentFetcher } from "./document-fetcher.ts";
 import type { OpenMessage, UpdateMessage, VectorMessage, WantMessage } from "./document-frames.ts";
-import type { ExchangeLimits, ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
+import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 
 /** Stands for the version of a shared document of which a peer has something that it has not told the version of. */
 const unheardVersion = -1;
 /** What came by a diff is told to those who depend on this router after so long, together with what else came. */
 const advertiseDelayMs = 20;
 
-export interface DocumentExchangeDeps {
-  readonly documents: ReplicatedDocuments;
-  readonly peers: MeshPeers;
+export interface DocumentExchangeDeps extends ExchangeParts {
   readonly sender: BulkSender;
   readonly receiver: BulkReceiver;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  readonly random: Random;
-  readonly logger: Logger;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
   canServe(): boolean;
 }
 
@@ -308,12 +285,8 @@ function isSharedName(peer: PeerDocuments, name: string): boolean {
 /** A document that holds more than this router keeps of one is left alone for so long: it may become smaller. */
 export const fullDocumentMs = 60_000;
 
-export interface DocumentIntakeDeps {
-  readonly clock: Clock;
-  readonly documents: ReplicatedDocuments;
-  readonly logger: Logger;
+export interface DocumentIntakeDeps extends Pick<ExchangeParts, "clock" | "documents" | "logger" | "meter"> {
   readonly limits: Pick<ExchangeLimits, "maxRefusedDocuments">;
-  readonly meter: ExchangeMeter;
 }
 
 /** Gives the replica what came from a peer, and remembers which documents it does not want any more. */

@@ -1,9 +1,9 @@
-import { ByteReader, backoffDelayMs, type Clock, type Random } from "@espalier/common";
-import type { ApplyOutcome, DocumentUpdate, ReplicatedDocuments } from "@espalier/replication";
+import { ByteReader, backoffDelayMs } from "@espalier/common";
+import type { ApplyOutcome, DocumentUpdate } from "@espalier/replication";
 import type { BulkOutcome, BulkReceiver } from "./bulk-transfer.ts";
 import type { PeerDocuments } from "./document-broadcaster.ts";
 import { encodeDocumentMessage } from "./document-frames.ts";
-import type { ExchangeLimits, ExchangeMeter, ResyncReason } from "./exchange-parts.ts";
+import type { ExchangeParts, ResyncReason } from "./exchange-parts.ts";
 
 interface Fetch {
   readonly name: string;
@@ -16,13 +16,9 @@ interface Fetch {
   failed: PeerDocuments | undefined;
 }
 
-export interface DocumentFetcherDeps {
-  readonly documents: ReplicatedDocuments;
+export interface DocumentFetcherDeps
+  extends Pick<ExchangeParts, "documents" | "clock" | "random" | "limits" | "meter"> {
   readonly receiver: BulkReceiver;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
   peers(): Iterable<PeerDocuments>;
   /** Whether the peer has something of a document that this router has not. */
   lacks(peer: PeerDocuments, name: string): boolean;

@@ -1,5 +1,15 @@
-import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/common";
-import type { Origin } from "@espalier/replication";
+import {
+  type Clock,
+  counterBy,
+  counterOf,
+  type Logger,
+  type Meter,
+  type Random,
+  type RouterId,
+  type Scheduler,
+  secondsOf,
+} from "@espalier/common";
+import type { Origin, ReplicatedDocuments } from "@espalier/replication";
 import type { Channel } from "../link/link.ts";
 
 /** Bounds of what is exchanged over a link, and the rhythm of it. */
@@ -158,4 +168,16 @@ export interface MeshPeers {
   hears(router: RouterId, other: RouterId): boolean;
   /** The life of another router that is known; undefined for a router that is not. */
   epochOf(router: RouterId): number | undefined;
+}
+
+/** What the parts of an exchange are made of. */
+export interface ExchangeParts {
+  readonly documents: ReplicatedDocuments;
+  readonly peers: MeshPeers;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly limits: ExchangeLimits;
+  readonly meter: ExchangeMeter;
 }

@@ -1,18 +1,14 @@
-import type { Cancel, Clock, Logger } from "@espalier/common";
+import type { Cancel } from "@espalier/common";
 import { originKey, type ReplicaPorts, type SnapshotRequest, type SnapshotSink } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { BulkOutcome, BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import { encodeDocumentMessage, type SnapshotWantMessage } from "./document-frames.ts";
-import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
+import type { ExchangeParts } from "./exchange-parts.ts";
 
-export interface SnapshotExchangeDeps {
+export interface SnapshotExchangeDeps extends Pick<ExchangeParts, "clock" | "logger" | "limits" | "meter"> {
   readonly snapshots: ReplicaPorts["snapshots"];
   readonly sender: BulkSender;
   readonly receiver: BulkReceiver;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
   /** Whether a peer has said that it has state to give, and how many documents it knows. */
   offer(link: Link): { readonly canServe: boolean; readonly documents: number };
   /** Whether more peers may still come: a router that joins waits for one that has state. */

@@ -1,17 +1,13 @@
-import type { Clock } from "@espalier/common";
 import type { FoldStatement, ReplicaPorts } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import { encodeDocumentMessage, type StatementsMessage } from "./document-frames.ts";
-import type { ExchangeLimits, ExchangeMeter } from "./exchange-parts.ts";
+import type { ExchangeParts } from "./exchange-parts.ts";
 
 /** Statements in one frame, so that none is long enough to hold up what is behind it. */
 const statementsPerFrame = 256;
 
-export interface StatementExchangeDeps {
+export interface StatementExchangeDeps extends Pick<ExchangeParts, "clock" | "limits" | "meter"> {
   readonly replica: Pick<ReplicaPorts, "statements" | "compareStatement">;
-  readonly clock: Clock;
-  readonly limits: ExchangeLimits;
-  readonly meter: ExchangeMeter;
 }
 
 interface Sent {

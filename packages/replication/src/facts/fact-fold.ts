@@ -2,6 +2,7 @@ import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from 
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { Origin } from "../origin.ts";
+import type { SnapshotSink } from "../replica-ports.ts";
 import type { FactEntry } from "./fact-item.ts";
 import {
   createFoldMeters,
@@ -57,15 +58,6 @@ export interface FoldReplacement {
   readonly isComplete: boolean;
   /** Tells everything that the target holds, parents before children, onto nothing. */
   readonly tellAll: (sink: LedgerSink) => void;
-}
-
-export interface FoldImport {
-  /** @throws RangeError for bytes that are no frame; the import is aborted then */
-  frame(bytes: Uint8Array): void;
-  /** All frames came. @returns targets that have their state now */
-  end(): readonly string[];
-  /** The targets that it would have brought wait on. */
-  abort(): void;
 }
 
 export interface FactFoldOptions {
@@ -244,7 +236,7 @@ export class FactFold {
   }
 
   /** Takes one snapshot; frames in their order. */
-  beginImport(): FoldImport {
+  beginImport(): SnapshotSink {
     const snapshot = new SnapshotImport({
       index: this.#context.index,
       sink: this.#context.sink,

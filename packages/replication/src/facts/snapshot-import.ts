@@ -1,5 +1,6 @@
 import type { FactsGroup, PrefixIndex } from "@espalier/prefix-index";
-import type { FoldImport } from "./fact-fold.ts";
+import type { SnapshotSink } from "../replica-ports.ts";
+
 import type { IndexSink } from "./index-sink.ts";
 import { lifeId } from "./life.ts";
 import { maxSnapshotTargets, readSnapshotFrame, type SnapshotFrame, type SnapshotStamp } from "./snapshot-codec.ts";
@@ -21,7 +22,7 @@ interface Incoming {
 }
 
 /** Takes the frames of one snapshot, and puts what is of use into the index as it comes. */
-export class SnapshotImport implements FoldImport {
+export class SnapshotImport implements SnapshotSink {
   readonly #options: SnapshotImportOptions;
   /** By number; undefined where there is no room for the target or its life is not the newest. */
   readonly #incoming: (Incoming | undefined)[] = [];

@@ -71,7 +71,7 @@ export class LoadPlane {
   readonly exchange: LoadExchange & LeasedPlane<LoadFrame, Outcome>;
   readonly #options: LoadPlaneOptions;
   readonly #limits: LoadLimits;
-  readonly #meters: ReturnType<typeof createLoadMeters>;
+  readonly #meters: LoadMeters;
   readonly #own: OwnGauges;
   readonly #peers: PeerGauges;
   #epoch: number;
@@ -207,6 +207,8 @@ export class LoadPlane {
 }
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2.5, 5];
+
+export type LoadMeters = ReturnType<typeof createLoadMeters>;
 
 function createLoadMeters(meter: Meter) {
   const frames = counterBy<Occasion>(

@@ -1,7 +1,18 @@
 import { idleGauge, type LoadGauge } from "./load-frame.ts";
 
 /** Sums over the other routers whose leases run, by slot of the target. Read on the request path. */
-export interface SharedLoad {
+export type SharedLoad = Omit<LoadSums, "expiredInFlight" | "add" | "remove" | "replace">;
+
+/** Of an origin: when it was last heard, on the monotonic clock. */
+interface Contributor {
+  readonly heardMs: number;
+}
+
+/**
+ * Sums of gauges by slot. All gauges are whole numbers and the sums stay below 2^53, so what was added and taken out again
+ * leaves exactly zero.
+ */
+export class LoadSums {
   readonly inFlight: Float64Array;
   readonly pendingPrefillTokens: Float64Array;
   readonly decodeTokens: Float64Array;
@@ -18,33 +29,9 @@ export interface SharedLoad {
   readonly pendingSinceMs: Float64Array;
   /** Since when others are heard, on the same clock. */
   readonly sinceMs: number;
-  /** Other routers whose leases run. */
-  readonly originCount: number;
-  /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
-  ageMs(slot: number): number;
-}
-
-/** Of an origin: when it was last heard, on the monotonic clock. */
-interface Contributor {
-  readonly heardMs: number;
-}
-
-/**
- * Sums of gauges by slot. All gauges are whole numbers and the sums stay below 2^53, so what was added and taken out again
- * leaves exactly zero.
- */
-export class LoadSums implements SharedLoad {
-  readonly inFlight: Float64Array;
-  readonly pendingPrefillTokens: Float64Array;
-  readonly decodeTokens: Float64Array;
-  readonly pendingWorkMs: Float64Array;
-  readonly activeTokens: Float64Array;
-  readonly sentWorkMs: Float64Array;
-  readonly computedMs: Float64Array;
-  readonly pendingSinceMs: Float64Array;
-  readonly sinceMs: number;
   /** Requests in flight by what silent origins last said: they may still be streaming. */
   expiredInFlight = 0;
+  /** Other routers whose leases run. */
   originCount = 0;
   readonly #contributors: Contributor[][];
   readonly #nowMs: () => number;
@@ -64,6 +51,7 @@ export class LoadSums implements SharedLoad {
     this.sinceMs = nowMs();
   }
 
+  /** Milliseconds since the oldest gauge that is in the sums was heard; 0 when there is none. */
   ageMs(slot: number): number {
     const contributors = this.#contributors[slot];
     if (!contributors || contributors.length === 0) return 0;

@@ -13,6 +13,7 @@ import {
   splitReports,
   writeLoadFrame,
 } from "./load-frame.ts";
+import type { LoadMeters } from "./load-plane.ts";
 import type { LoadSums } from "./load-sums.ts";
 
 /** One other router, for operators. */
@@ -39,23 +40,12 @@ export interface PeerGaugesLimits {
   readonly rememberMs: number;
 }
 
-/** What is counted of it. */
-export interface PeerGaugesMeters {
-  /** From the origin's making of a frame to its arrival, by two wall clocks. */
-  lag(milliseconds: number): void;
-  /** Since an origin was last heard. */
-  age(milliseconds: number): void;
-  phantom(inFlight: number): void;
-  expired(): void;
-  refusedTarget(): void;
-}
-
 export interface PeerGaugesOptions {
   readonly sums: LoadSums;
   readonly slots: TargetSlots;
   readonly clock: Clock;
   readonly limits: PeerGaugesLimits;
-  readonly meters: PeerGaugesMeters;
+  readonly meters: Pick<LoadMeters, "lag" | "age" | "phantom" | "expired" | "refusedTarget">;
 }
 
 /** The gauges of all other routers: of each the newest life, as long as it is heard. */

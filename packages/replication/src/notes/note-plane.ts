@@ -24,17 +24,7 @@ export interface Note {
 }
 
 /** Where routers leave notes for each other. */
-export interface NoteChannel {
-  /**
-   * Tells all others. What is said again from time to time need not be posted again.
-   *
-   * @returns false when there is no room for a note about something else
-   * @throws RangeError for a note or a key that is too long
-   */
-  post(key: string, bytes: Uint8Array): boolean;
-  /** Told of every note that is new here, first of those that are here already. */
-  onNote(listener: (note: Note) => void): Cancel;
-}
+export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
 
 /** Bounds and times of notes. Times in milliseconds on the monotonic clock. */
 export interface NoteLimits extends HeldNoteLimits {
@@ -104,6 +94,12 @@ export class NotePlane {
     });
   }
 
+  /**
+   * Tells all others. What is said again from time to time need not be posted again.
+   *
+   * @returns false when there is no room for a note about something else
+   * @throws RangeError for a note or a key that is too long
+   */
   post(key: string, bytes: Uint8Array): boolean {
     if (encoder.encode(key).length > maxNoteKeyBytes) throw new RangeError(`the key of a note is too long: ${key}`);
     if (bytes.length > maxNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes is too long`);
@@ -115,6 +111,7 @@ export class NotePlane {
     return true;
   }
 
+  /** Told of every note that is new here, first of those that are here already. */
   onNote(listener: (note: Note) => void): Cancel {
     for (const notes of this.#held.byRouter()) for (const note of notes) listener(this.#aged(note));
     return subscribe(this.#listeners, listener);

@@ -1,5 +1,6 @@
 import type { Random } from "@espalier/common";
-import type { FoldImport } from "../../src/facts/fact-fold.ts";
+import type { SnapshotSink } from "../../src/replica-ports.ts";
+
 import { target } from "./fold-harness.ts";
 import { createForest, type Forest, ModelEngine } from "./model-engine.ts";
 import { ModelRouter } from "./model-router.ts";
@@ -14,7 +15,7 @@ const maxFruitless = 3;
 interface Transfer {
   readonly to: ModelRouter;
   readonly frames: Iterator<Uint8Array>;
-  readonly snapshot: FoldImport;
+  readonly snapshot: SnapshotSink;
 }
 
 /** Routers that fold one engine's feed together, with a network between them that delivers in any order. */

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Origin, originKey } from "../../src/origin.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "../../src/replica/snapshot-requests.ts";
 import type { SnapshotSink } from "../../src/replica-ports.ts";
+
 import { originOf } from "../documents/journal-fixtures.ts";
 
 interface Rig {

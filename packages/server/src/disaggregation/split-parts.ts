@@ -1,6 +1,6 @@
 import type { Clock, HttpClient, Meter } from "@espalier/common";
 import type { CompiledConfig } from "@espalier/config";
-import type { NoteBoard } from "@espalier/replication";
+import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
 import type { EngineRecord, Fleet, Target } from "@espalier/workers";
 import { createPeerIds, type PeerIds } from "./peer-ids.ts";
@@ -23,7 +23,7 @@ export interface SplitPartsOptions {
   /** Decides as `selector` does, of requests that are not sent. */
   readonly quietSelector: TargetSelector;
   /** Where routers tell each other what they see of the work of roles; undefined where they do not. */
-  readonly board?: NoteBoard | undefined;
+  readonly board?: NoteChannel | undefined;
 }
 
 export function createSplitParts(options: SplitPartsOptions): SplitParts {

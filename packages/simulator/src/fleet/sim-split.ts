@@ -1,7 +1,7 @@
 import { type Clock, silentMeter } from "@espalier/common";
 import type { SplitThresholdOptions } from "@espalier/disaggregation";
 import type { ImportedPrompt } from "@espalier/engine-model";
-import type { NoteBoard } from "@espalier/replication";
+import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
 import type { SimTarget } from "./sim-target.ts";
 
@@ -22,7 +22,7 @@ export interface SimPlannerOptions {
   /** One whose choices nothing is expected to follow from. */
   readonly quietSelector: TargetSelector;
   /** Where routers tell each other of the work of roles; undefined where they do not. */
-  readonly notes: NoteBoard | undefined;
+  readonly notes: NoteChannel | undefined;
 }
 
 export function createSimPlanner({ settings, clock, notes, ...selectors }: SimPlannerOptions): PairPlanner<SimTarget> {

@@ -6,7 +6,7 @@ import type { FeedJournal } from "./feed-reader.ts";
 export type FeedQuality = "complete" | "partial" | "void" | "none";
 
 /** The reason of a feed, as `kv-events` names it, whose engine has answered that it has published nothing. */
-export const nothingPublished = "nothing-published";
+const nothingPublished = "nothing-published";
 
 /** Says that a router reads a target's events for everybody. Plain JSON in the journal of that router. */
 export interface FeedClaim {

@@ -156,7 +156,7 @@ function readBinding(reader: ByteReader, kind: BindingRecord["kind"], stamp: num
 }
 
 /** What a record can be; its place in this list stands for it on the wire. */
-export const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
+const recordKinds = ["place", "confirm", "refute", "bind", "unbind"] as const;
 /** Blocks of one chain; longer ones are cut. */
 export const maxRunBlocks = 65_536;
 /** A record that lives for longer is shortened to this. */

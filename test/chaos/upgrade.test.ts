@@ -11,11 +11,13 @@ import { startTraffic, type Traffic } from "./traffic.ts";
 const older = process.env.ESPALIER_OLDER ?? "";
 const newer = ".";
 const engines = 4;
+/** Twelve programs are started one after the other, some on machines that do other work. */
+const timeoutMs = 300_000;
 const rig = createRig();
 afterAll(() => rig.close());
 
 async function startTier(checkout: () => string, options: Partial<FleetOptions> = {}) {
-  const flags = ["--drain-delay", "2s", ...(options.flags ?? [])];
+  const flags = ["--drain-delay", "5s", ...(options.flags ?? [])];
   const fleet = await startFleet(rig, { routers: 3, engines, speed: 5, ...options, flags, checkout });
   const routers = new Map(fleet.routers.map((router) => [router.id, router]));
   const traffic = startTraffic({ routers: balance(routers), clients: 3, maxTokens: 60 });
@@ -33,17 +35,21 @@ async function meetsAny(router: RouterProcess, others: ReadonlyMap<string, Route
   return (await router.mesh()).members.some(({ router: id, state }) => others.has(id) && state === "alive");
 }
 
-test("three routers of the other release are replaced by this one, and back: no request fails, no stream is cut", async () => {
-  let checkout = older;
-  const { fleet, routers, traffic } = await startTier(() => checkout);
-  const ran = new Set(routers.values());
-  for (checkout of [newer, older]) {
-    await restartEach(fleet, routers, traffic);
-    for (const router of routers.values()) ran.add(router);
-    await waitFor(() => haveEqualFacts([...routers.values()]), { what: "equal facts", deadlineMs: 30_000 });
-  }
-  await expectNoFailure(traffic, ran);
-});
+test(
+  "three routers of the other release are replaced by this one, and back: no request fails, no stream is cut",
+  async () => {
+    let checkout = older;
+    const { fleet, routers, traffic } = await startTier(() => checkout);
+    const ran = new Set(routers.values());
+    for (checkout of [newer, older]) {
+      await restartEach(fleet, routers, traffic);
+      for (const router of routers.values()) ran.add(router);
+      await waitFor(() => haveEqualFacts([...routers.values()]), { what: "equal facts", deadlineMs: 30_000 });
+    }
+    await expectNoFailure(traffic, ran);
+  },
+  timeoutMs,
+);
 
 // Where the other release keeps something else in Redis, routers of both share nothing meanwhile, and the newer ones say so.
 test.runIf(hasRedisServer("an upgrade with Redis"))(
@@ -75,4 +81,5 @@ test.runIf(hasRedisServer("an upgrade with Redis"))(
     }
     await expectNoFailure(traffic, ran);
   },
+  timeoutMs,
 );

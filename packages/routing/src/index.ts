@@ -53,7 +53,6 @@ export { createRecentPrompts, type RecentPrompts } from "./prefix/recent-prompts
 export { Dispatch } from "./request/dispatch.ts";
 export {
   type AnswerEnd,
-  type ChooseTarget,
   type LifecycleParts,
   type PlannedAttempt,
   type RequestCarrier,

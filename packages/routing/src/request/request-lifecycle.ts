@@ -1,4 +1,4 @@
-import type { Admission, AdmissionRequest, AdmissionTicket } from "@espalier/admission";
+import type { Admission, AdmissionListener, AdmissionRequest, AdmissionTicket } from "@espalier/admission";
 import type { Clock, EspalierError } from "@espalier/common";
 import type { ColdPrompt } from "../memory/cold-prompt.ts";
 import {
@@ -19,20 +19,19 @@ import type { FailureKind, Retries } from "./retries.ts";
 export interface RequestQueue<Target extends PairTarget> {
   readonly admission: Admission<Target>;
   readonly request: AdmissionRequest;
-  /** The pool's targets now: engines may have come and gone since the request was planned. */
-  targets(): readonly Target[];
   /** Undefined for what need not wait for engines' memory. */
   readonly cold: ColdPrompt<Target> | undefined;
 }
 
-/** Chooses among targets for the client's own request; undefined when none is usable. */
-export type ChooseTarget<Target extends PairTarget> = (
-  targets: readonly Target[],
-  restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
-) => Selection<Target> | undefined;
-
 /** Who carries a request to engines: over HTTP, or in virtual time. */
 export interface RequestCarrier<Target extends PairTarget> extends PairCarrier<Target> {
+  /** The pool's targets now: engines may have come and gone since the request was planned. */
+  targets(): readonly Target[];
+  /** Chooses among targets for the client's own request. @returns undefined when none is usable */
+  select(
+    targets: readonly Target[],
+    restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
+  ): Selection<Target> | undefined;
   /** Its turn has come: the first attempt is to be made before this returns, so that the next one's turn sees it. */
   admitted(): void;
   /** It does not go to an engine: `queue_full` or `deadline_missed`. */
@@ -49,7 +48,6 @@ export interface LifecycleParts<Target extends PairTarget> {
   readonly planner: PairPlanner<Target> | undefined;
   /** Undefined for what never waits. */
   readonly queue: RequestQueue<Target> | undefined;
-  readonly choose: ChooseTarget<Target>;
   /** Told how it was decided whether one engine or two serve the request; see `PairRunParts`. */
   readonly onPlanned?: ((chosen: ChosenPair<Target> | ChosenAlone<Target>, begunMs: number) => void) | undefined;
 }
@@ -83,7 +81,7 @@ export interface AnswerEnd {
  *                       +------ failed -------+ (before the first byte)
  * ```
  */
-export class RequestLifecycle<Target extends PairTarget> {
+export class RequestLifecycle<Target extends PairTarget> implements AdmissionListener<Target> {
   readonly retries: Retries;
   /** Attempts that went out. */
   attempts = 0;
@@ -127,19 +125,28 @@ export class RequestLifecycle<Target extends PairTarget> {
       carrier.admitted();
       return;
     }
-    const { cold, admission, request } = queue;
-    const ticket = admission.enter(request, {
-      targets: () => queue.targets(),
-      mayGo: () => cold?.mayGo(queue.targets()) ?? true,
-      admitted: (open, admitted) => {
-        this.#ticket = admitted;
-        this.#isAdmitted = true;
-        this.#open = cold?.among(open) ?? open;
-        carrier.admitted();
-      },
-      refused: (error) => carrier.shed(error),
-    });
+    const ticket = queue.admission.enter(queue.request, this);
     this.#ticket ??= ticket;
+  }
+
+  /** See `AdmissionListener`, as are the next three. */
+  targets(): readonly Target[] {
+    return this.#parts.carrier.targets();
+  }
+
+  mayGo(): boolean {
+    return this.#parts.queue?.cold?.mayGo(this.targets()) ?? true;
+  }
+
+  admitted(open: readonly Target[], ticket: AdmissionTicket): void {
+    this.#ticket = ticket;
+    this.#isAdmitted = true;
+    this.#open = this.#parts.queue?.cold?.among(open) ?? open;
+    this.#parts.carrier.admitted();
+  }
+
+  refused(error: EspalierError): void {
+    this.#parts.carrier.shed(error);
   }
 
   /**
@@ -236,11 +243,11 @@ export class RequestLifecycle<Target extends PairTarget> {
   }
 
   #chooseAlone(): Selection<Target> | undefined {
-    const { planner, request, choose } = this.#parts;
+    const { planner, request, carrier } = this.#parts;
     const { pool, onlyEngine } = request;
     const tried = this.#tried;
     const targets = (tried.size === 0 ? this.#open : undefined) ?? request.targets;
     const accepts = planner?.alonePredicate(pool, targets, tried) ?? servesAlone;
-    return choose(targets, { tried, onlyEngine, accepts });
+    return carrier.select(targets, { tried, onlyEngine, accepts });
   }
 }

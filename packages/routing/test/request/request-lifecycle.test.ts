@@ -45,7 +45,7 @@ function rig(count = 2, waits = false) {
     ...{ others: noOthersLoad, fleet: noFleetUsage },
   });
   const queue: RequestQueue<ScriptedTarget> = {
-    ...{ admission, targets: () => targets, cold: undefined },
+    ...{ admission, cold: undefined },
     request: {
       ...features,
       className: undefined,
@@ -61,8 +61,9 @@ function rig(count = 2, waits = false) {
       ...{ clock: time.clock, knowledge, planner: undefined, queue: waits ? queue : undefined },
       request: { ...routed, pool, targets },
       retries: new Retries(budget, createRetryMeters(silentMeter)),
-      choose: (among, restriction) => selector.select(pool, among, routed, restriction),
       carrier: {
+        targets: () => targets,
+        select: (among, restriction) => selector.select(pool, among, routed, restriction),
         isStream: true,
         prepare: (_, ready) => ready(false),
         prefill: () => ({ cancel() {} }),

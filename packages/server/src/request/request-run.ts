@@ -3,7 +3,6 @@ import type { AdmissionRequest } from "@espalier/admission";
 import { EspalierError } from "@espalier/common";
 import { retryAfterMs } from "@espalier/proxy";
 import {
-  type ChooseTarget,
   type ChosenAlone,
   type ChosenPair,
   type Dispatch,
@@ -12,6 +11,7 @@ import {
   type RequestCarrier,
   RequestLifecycle,
   type RequestQueue,
+  type Restriction,
   Retries,
   type Selection,
 } from "@espalier/routing";
@@ -102,7 +102,6 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       carrier: this,
       planner: isPaired ? split.planner : undefined,
       queue: queueOf(context, plan),
-      choose: (targets, restriction) => this.#select(targets, restriction),
       onPlanned: isPaired && plan.trace ? (chosen, begunMs) => this.#tracePlan(chosen, begunMs) : undefined,
     });
   }
@@ -127,6 +126,37 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   shed(error: EspalierError): void {
     this.#leaveQueue(error.code);
     this.refuse(error);
+  }
+
+  /** A pool whose last engine went fails as planned. */
+  targets(): readonly Target[] {
+    const now = this.#context.fleet.pool(this.#plan.pool.model);
+    return now.length > 0 ? now : this.#plan.targets;
+  }
+
+  /**
+   * Chooses a target. What has failed at one engine already goes to those that health checks find up while there are any,
+   * and not to others that are only tried: the first attempt may find out how they are, a client's second one should not.
+   */
+  select(
+    targets: readonly Target[],
+    restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
+  ): Selection<Target> | undefined {
+    const { pool, trace, prompt } = this.#plan;
+    const { selector } = this.#context;
+    const choosing = prompt && trace ? { ...restriction, onMatched: trace.onMatched } : restriction;
+    trace?.picking();
+    const { tried, accepts } = restriction;
+    const isTrying = tried.size > 0 && targets.some(({ engine }) => engine.isTried);
+    const sure = isTrying && {
+      ...choosing,
+      accepts: (target: Target): boolean => target.engine.state === "up" && accepts(target),
+    };
+    const selection =
+      (sure && selector.select(pool, targets, this.#plan, sure)) ||
+      selector.select(pool, targets, this.#plan, choosing);
+    trace?.picked(pool.policy.name, selection);
+    return selection;
   }
 
   get isStream(): boolean {
@@ -313,28 +343,6 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   /**
-   * Chooses a target. What has failed at one engine already goes to those that health checks find up while there are any,
-   * and not to others that are only tried: the first attempt may find out how they are, a client's second one should not.
-   */
-  #select(targets: readonly Target[], restriction: Parameters<ChooseTarget<Target>>[1]): Selection<Target> | undefined {
-    const { pool, trace, prompt } = this.#plan;
-    const { selector } = this.#context;
-    const choosing = prompt && trace ? { ...restriction, onMatched: trace.onMatched } : restriction;
-    trace?.picking();
-    const { tried, accepts } = restriction;
-    const isTrying = tried.size > 0 && targets.some(({ engine }) => engine.isTried);
-    const sure = isTrying && {
-      ...choosing,
-      accepts: (target: Target): boolean => target.engine.state === "up" && accepts(target),
-    };
-    const selection =
-      (sure && selector.select(pool, targets, this.#plan, sure)) ||
-      selector.select(pool, targets, this.#plan, choosing);
-    trace?.picked(pool.policy.name, selection);
-    return selection;
-  }
-
-  /**
    * Has an engine rest that has said when to come again (`Retry-After`), as long as there is another one for the model. A
    * last one is asked anyway: it knows best when it has room.
    *
@@ -383,10 +391,5 @@ function queueOf(context: RunContext, plan: PlannedRequest): RequestQueue<Target
     onlyEngine,
     sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
   };
-  // A pool whose last engine went fails as planned.
-  const targets = (): readonly Target[] => {
-    const now = context.fleet.pool(pool.model);
-    return now.length > 0 ? now : plan.targets;
-  };
-  return { admission, request, targets, cold: coldPromptOf(context, plan) };
+  return { admission, request, cold: coldPromptOf(context, plan) };
 }

@@ -11,7 +11,9 @@ import {
   type RequestCarrier,
   RequestLifecycle,
   type RequestQueue,
+  type Restriction,
   type RoutedRequest,
+  type Selection,
 } from "@espalier/routing";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import { placeWish } from "./engine-wishes.ts";
@@ -30,6 +32,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   readonly #request: SimRequest;
   readonly #ended: (outcome: FrontOutcome) => void;
   readonly #lifecycle: RequestLifecycle<SimTarget>;
+  readonly #routed: RoutedRequest;
   readonly #arrivedWallMs: number;
   #current: PlannedAttempt<SimTarget> | undefined;
   /** Another engine computes the prompt, or has computed it, for the one that answers. */
@@ -40,11 +43,12 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   #isOver = false;
 
   constructor(router: SimRouter, request: SimRequest, ended: (outcome: FrontOutcome) => void) {
-    const { options, pool, targets, selector, split, view } = router;
+    const { options, pool, targets, split, view } = router;
     const routed = routedRequest(router, request);
     this.#router = router;
     this.#request = request;
     this.#ended = ended;
+    this.#routed = routed;
     this.#arrivedWallMs = options.clock.wallMs();
     this.#lifecycle = new RequestLifecycle<SimTarget>({
       clock: options.clock,
@@ -54,13 +58,20 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       carrier: this,
       planner: split,
       queue: this.#queueFor(routed),
-      choose: (among, restriction) => selector.select(pool, among, routed, restriction),
     });
   }
 
   /** Goes to an engine, or waits until one has room. */
   enter(): void {
     this.#lifecycle.enter();
+  }
+
+  targets(): readonly SimTarget[] {
+    return this.#router.targets;
+  }
+
+  select(among: readonly SimTarget[], restriction: Restriction<SimTarget>): Selection<SimTarget> | undefined {
+    return this.#router.selector.select(this.#router.pool, among, this.#routed, restriction);
   }
 
   admitted(): void {
@@ -183,7 +194,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   }
 
   #queueFor(routed: RoutedRequest): RequestQueue<SimTarget> | undefined {
-    const { admission, coldPrompts, targets } = this.#router;
+    const { admission, coldPrompts } = this.#router;
     if (!admission) return undefined;
     const { session, className, tenant = `session-${session}` } = this.#request;
     const { promptTokens, expectedOutputTokens } = routed.features;
@@ -191,7 +202,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     if (routed.prompt) coldPrompts?.watch.arrived(routed.prompt);
     const size = { promptTokens, expectedOutputTokens, sizeBytes: 0 };
     const request = { ...size, className, tenant, deadlineMs: undefined, onlyEngine: undefined };
-    return { admission, request, targets: () => targets, cold };
+    return { admission, request, cold };
   }
 
   get #isPrefilled(): boolean {

@@ -109,7 +109,7 @@ export class JsonBody {
           ? this.#readList(node)
           : this.#parse(node);
       default:
-        return this.#parse(node);
+        return this.#readObject(node);
     }
   }
 
@@ -169,12 +169,11 @@ export class JsonBody {
   #readList(list: number): readonly unknown[] {
     const entries: unknown[] = [];
     const behind = this.after(list);
-    for (let entry = list + 1; entry < behind; entry = this.after(entry)) entries.push(this.#readEntry(entry));
+    for (let entry = list + 1; entry < behind; entry = this.after(entry)) entries.push(this.valueAt(entry));
     return entries;
   }
 
-  #readEntry(entry: number): unknown {
-    if (this.kindOf(entry) !== "object") return this.valueAt(entry);
+  #readObject(entry: number): unknown {
     const behind = this.after(entry);
     for (let key = entry + 1; key < behind; key += 2) if (this.kindOf(key + 1) !== "string") return this.#parse(entry);
     const fields: Record<string, string> = {};

@@ -1,9 +1,9 @@
 import type { Clock } from "@espalier/common";
 import type { JsonObject } from "../files/json-object.ts";
 import type { TokenizerFiles } from "../files/tokenizer-files.ts";
-import { newestDialect } from "../template/chat-dialect.ts";
+import { type ChatDialect, newestDialect } from "../template/chat-dialect.ts";
 import { chatInputOf } from "../template/chat-input.ts";
-import { type ChatTemplate, compileChatTemplate, type RenderedChat } from "../template/chat-template.ts";
+import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedChat } from "../template/chat-template.ts";
 import { selectTemplate, specialTokensOf } from "../template/select-template.ts";
 import { TemplateError } from "../template/template-error.ts";
 import { messagesChat } from "./messages-chat.ts";
@@ -22,6 +22,17 @@ export interface ChatRenderer {
    * @returns undefined when it is not known what the engine makes of it
    */
   asChat(request: PromptRequest): PromptRequest | undefined;
+  /**
+   * Whatever of a chat's fields its prompt depends on beside the messages, and the template for it.
+   *
+   * @returns undefined for chats that are rendered as a whole
+   */
+  terms(fields: JsonObject, dialect: ChatDialect): ChatTermsOfModel | undefined;
+}
+
+export interface ChatTermsOfModel {
+  readonly template: ChatTemplate;
+  readonly terms: ChatTerms;
 }
 
 /** @param clock for templates that write the date */
@@ -65,6 +76,17 @@ export function createChatRenderer(
       const input = chatInputOf(fields, dialect);
       if (!input) throw new TemplateError("value", "the request has no messages");
       return templateFor(Boolean(input.tools)).renderChat(input);
+    },
+    terms(fields, dialect) {
+      try {
+        const input = chatInputOf({ ...fields, messages: [] }, dialect)!;
+        const template = templateFor(Boolean(input.tools));
+        const terms = template.terms(input);
+        return terms && { template, terms };
+      } catch (error) {
+        if (error instanceof TemplateError) return undefined;
+        throw error;
+      }
     },
     asChat(request) {
       if (!otherChatEndpoints.has(request.endpoint)) return request;

@@ -4,6 +4,7 @@ import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/pr
 import type { PromptHasher } from "../prompt/prompt-hasher.ts";
 import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
 import { canonicalMessages } from "./canonical-chat.ts";
+import { createChatMemory } from "./chat-memory.ts";
 import type { ChatRenderer } from "./chat-renderer.ts";
 import type { PromptMode } from "./model-tokenizer.ts";
 import { firstPartMessage, wantsSpecialTokens } from "./prompt-request.ts";
@@ -24,6 +25,7 @@ export interface LocalModeOptions {
   readonly budgetMs?: number;
   readonly pool?: TokenizerPool;
   readonly inlineLength?: number;
+  readonly chatBytes?: number;
 }
 
 interface Encoded {
@@ -34,7 +36,9 @@ interface Encoded {
 /** Prompts by the model's own tokenizer and template. */
 export function createLocalMode(options: LocalModeOptions): PromptMode {
   const { encoder, renderer, hasher, blockSize, blockBytes = 4 * blockSize } = options;
-  const encode = createBudgetedEncoder(options);
+  const finish = createBudgetedEncoder(options);
+  const encode = (text: string, addSpecialTokens: boolean) => finish(encoder.plan(text, addSpecialTokens));
+  const memory = createChatMemory(options);
   const viewOf = ({ blocks, complete }: Encoded): PromptView => viewOfBlocks(blocks, "tokens", complete);
   const view: PromptMode["view"] = (request, source) => {
     if (source.kind !== "chat") {
@@ -51,7 +55,11 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
       return extendView(viewOf(encoded), digestText(rest, blockBytes, hasher), blockBytes / blockSize);
     });
   };
-  return { view, asChat: renderer.asChat };
+  const resume: PromptMode["resume"] = (request) => {
+    const remembered = memory.plan(request);
+    return remembered && then(finish(remembered.plan, remembered.learn), viewOf);
+  };
+  return { view, resume, asChat: renderer.asChat };
 }
 
 function extendView(
@@ -75,20 +83,23 @@ function createBudgetedEncoder({
   scheduler,
   budgetMs = defaultBudgetMs,
   inlineLength = defaultInlineLength,
-}: LocalModeOptions): (text: string, addSpecialTokens: boolean) => Encoded | Promise<Encoded> {
+}: LocalModeOptions): (plan: PromptPlan, onTokens?: () => void) => Encoded | Promise<Encoded> {
   const beginning = (plan: PromptPlan): Encoded => ({ blocks: encoder.beginning(plan), complete: false });
-  return (text, addSpecialTokens) => {
-    const plan = encoder.plan(text, addSpecialTokens);
+  return (plan, onTokens) => {
+    const whole = (blocks: PromptBlocks): Encoded => {
+      onTokens?.();
+      return { blocks, complete: true };
+    };
     const unknown = unknownPieces(plan);
     const length = unknown.reduce((sum, piece) => sum + piece.text.length, 0);
-    if (!pool || length <= inlineLength) return { blocks: encoder.encode(plan), complete: true };
+    if (!pool || length <= inlineLength) return whole(encoder.encode(plan));
     const startsPrompt = unknown[0]?.isFirst === true;
     const tokens = pool.encode({ folder, texts: unknown.map((piece) => piece.text), startsPrompt });
     if (!tokens) return beginning(plan);
     const work = tokens.then(
       (rows): Encoded => {
         for (const [index, piece] of unknown.entries()) piece.tokens = rows[index];
-        return { blocks: encoder.finish(plan), complete: true };
+        return whole(encoder.finish(plan));
       },
       // A thread that failed is started again by its pool.
       () => beginning(plan),

@@ -42,6 +42,8 @@ export interface ModelTokenizerOptions {
   readonly engineUrl?: () => string | undefined;
   readonly stateBytes?: number;
   readonly pieceBytes?: number;
+  /** For `local`: see `ChatMemory`. */
+  readonly chatBytes?: number;
 }
 
 /** Turns requests for one model into blocks. */
@@ -62,6 +64,13 @@ export interface ModelTokenizer {
 export interface PromptMode {
   /** It may throw, or its promise be rejected: then the prompt is seen as bytes. */
   view(request: PromptRequest, source: PromptSource): PromptView | Promise<PromptView>;
+  /**
+   * As `view`, for a prompt whose beginning may be known by the bytes of the body. It may throw, or its promise be rejected,
+   * as well.
+   *
+   * @returns undefined when the prompt has to be read as a whole
+   */
+  readonly resume?: (request: PromptRequest) => PromptView | Promise<PromptView> | undefined;
   /** See `ChatRenderer`. A mode without it sees requests of other APIs as bytes. */
   readonly asChat?: (request: PromptRequest) => PromptRequest | undefined;
 }
@@ -104,6 +113,14 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
     hasWarned = true;
     return asBytes(request, source);
   };
+  const resume = (chat: PromptRequest): PromptView | Promise<PromptView> | undefined => {
+    try {
+      const view = chosen?.resume?.(chat);
+      return view instanceof Promise ? view.catch((error) => fallBack(chat, promptSource(chat), error)) : view;
+    } catch (error) {
+      return fallBack(chat, promptSource(chat), error);
+    }
+  };
   return {
     mode: chosen ? options.mode : "bytes",
     chain(view, root) {
@@ -117,6 +134,8 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
         const text = bodyText(request.endpoint, request.body, hasher);
         if (text) return viewOfUtf8(text, blockBytes, hasher);
       }
+      const resumed = chat && resume(chat);
+      if (resumed) return resumed;
       const source = promptSource(chat ?? request);
       if (source.kind === "tokens") return viewOfBlocks(builder.append(noBlocks, [source.tokens]), "tokens", true);
       if (!chosen || !chat || source.kind === "none") return asBytes(request, source);

@@ -41,11 +41,13 @@ export interface PromptPiece {
 export interface PromptPlan {
   /** The prompt up to the deepest cut that was seen before. */
   readonly known: PromptBlocks;
+  /** Where in the text that is, in characters. */
+  readonly knownLength: number;
   /** What follows up to the last cut. Whoever tokenises a piece writes its tokens there. */
   readonly pieces: readonly PromptPiece[];
   /** What follows the last cut. */
   readonly tail: PromptPiece | undefined;
-  /** Identifies the text up to its last cut; undefined when it has none. */
+  /** Identifies the text up to its last cut; undefined when it has none, or the text before it is not at hand. */
   readonly lastCut: TextKey | undefined;
   readonly addSpecialTokens: boolean;
 }
@@ -58,6 +60,12 @@ export interface PromptPlan {
 export interface PromptEncoder {
   /** Looks up what is known of a text. `addSpecialTokens` as for the tokenizer. */
   plan(text: string, addSpecialTokens: boolean): PromptPlan;
+  /**
+   * The same for a prompt of which the beginning is known and only the rest of the text at hand.
+   *
+   * @param known up to a cut
+   */
+  planAfter(known: PromptBlocks, text: string): PromptPlan;
   /** Tokenises here what a plan lacks, then finishes it. */
   encode(plan: PromptPlan): PromptBlocks;
   /**
@@ -68,6 +76,12 @@ export interface PromptEncoder {
   finish(plan: PromptPlan): PromptBlocks;
   /** What is known without tokenising: the prompt up to the first piece that has no tokens. */
   beginning(plan: PromptPlan): PromptBlocks;
+  /**
+   * The prompt up to the last cut within the first `length` characters of a plan's text whose pieces have all their tokens.
+   *
+   * @returns and where that cut is; undefined when it is before what was known
+   */
+  until(plan: PromptPlan, length: number): { readonly blocks: PromptBlocks; readonly length: number } | undefined;
   /** The last cut within the first `length` characters of a text, or 0. */
   cutWithin(text: string, length: number): number;
   /** A prompt that came as tokens. */
@@ -92,13 +106,26 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
   const before = blocks.append(noBlocks, [Uint32Array.from(tokenizer.surroundings.before)]);
   const after = [Uint32Array.from(tokenizer.surroundings.after)];
 
-  const pieceOf = (text: string, start: number, end: number): PromptPiece => {
+  const pieceOf = (text: string, start: number, end: number, isFirst: boolean): PromptPiece => {
     const piece = text.slice(start, end);
     hasher.text.reset();
     hasher.text.update(piece);
-    const isFirst = start === 0;
     const key = { low: hasher.text.low, high: hasher.text.high, length: variantLength(piece.length, isFirst) };
     return { text: piece, isFirst, key, tokens: pieces.get(key) };
+  };
+
+  const piecesBetween = (
+    text: string,
+    ends: readonly number[],
+    startsPrompt: boolean,
+  ): Pick<PromptPlan, "pieces" | "tail"> => {
+    const piece = (start: number, end: number): PromptPiece =>
+      pieceOf(text, start, end, startsPrompt && start === 0);
+    const last = ends.at(-1)!;
+    return {
+      pieces: ends.slice(1).map((end, index) => piece(ends[index]!, end)),
+      tail: last < text.length ? piece(last, text.length) : undefined,
+    };
   };
 
   const plan = (text: string, addSpecialTokens: boolean): PromptPlan => {
@@ -108,21 +135,24 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
     let known: PromptBlocks | undefined;
     while (!known && depth > 0) known = states.get(prefixes[--depth]!);
     const ends = known ? cuts.slice(depth) : [0, ...cuts];
-    const between = ends.slice(1).map((end, index) => pieceOf(text, ends[index]!, end));
-    const last = ends.at(-1)!;
     return {
       known: known ?? (addSpecialTokens ? before : noBlocks),
-      pieces: between,
-      tail: last < text.length ? pieceOf(text, last, text.length) : undefined,
+      knownLength: ends[0]!,
+      ...piecesBetween(text, ends, true),
       lastCut: prefixes.at(-1),
       addSpecialTokens,
     };
   };
+  const planAfter = (known: PromptBlocks, text: string): PromptPlan => {
+    const ends = [0, ...spacedCuts(tokenizer.cuts(text))];
+    const pieced = piecesBetween(text, ends, false);
+    return { known, knownLength: 0, ...pieced, lastCut: undefined, addSpecialTokens: false };
+  };
 
   const learn = (piece: PromptPiece): Uint32Array => {
-    if (!piece.tokens) throw new TypeError("a piece of the prompt has not been tokenised");
-    pieces.set(piece.key, piece.tokens, sizeOf(piece.tokens));
-    return piece.tokens;
+    const tokens = tokensOf(piece);
+    pieces.set(piece.key, tokens, sizeOf(tokens));
+    return tokens;
   };
   const finish = (planned: PromptPlan): PromptBlocks => {
     const atCut = blocks.append(planned.known, planned.pieces.map(learn));
@@ -138,6 +168,13 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
   };
   return {
     plan,
+    planAfter,
+    until({ known, knownLength, pieces: planned }, length) {
+      if (knownLength > length) return undefined;
+      let [count, end] = [0, knownLength];
+      while (count < planned.length && end + planned[count]!.text.length <= length) end += planned[count++]!.text.length;
+      return { blocks: blocks.append(known, planned.slice(0, count).map(tokensOf)), length: end };
+    },
     encode,
     finish,
     beginning({ known, pieces: planned }) {
@@ -157,6 +194,11 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
 export function unknownPieces({ pieces, tail }: PromptPlan): readonly PromptPiece[] {
   const unknown = pieces.filter(({ tokens }) => !tokens);
   return tail && !tail.tokens ? [...unknown, tail] : unknown;
+}
+
+function tokensOf({ tokens }: PromptPiece): Uint32Array {
+  if (!tokens) throw new TypeError("a piece of the prompt has not been tokenised");
+  return tokens;
 }
 
 function spacedCuts(cuts: readonly number[]): readonly number[] {

@@ -1,6 +1,7 @@
 import { dictMethod, isDictMethod } from "./dict-methods.ts";
 import { listMethod } from "./list-methods.ts";
 import { LoopState, loopAttribute } from "./loop.ts";
+import { viewOf } from "./message-list.ts";
 import { stringMethod } from "./string-methods.ts";
 import { valueError } from "./template-error.ts";
 import { codePointCount, codePoints } from "./text.ts";
@@ -86,6 +87,8 @@ export function getSlice(object: Value, bounds: SliceBounds): Value {
   if (object === undefined) throw valueError("an undefined value has no items");
   const step = bounds.step === null ? 1 : intArgument(bounds.step, "slice indices");
   if (step === 0) throw valueError("slice step cannot be zero");
+  const view = step === 1 && bounds.stop === null && isInt(bounds.start) ? viewOf(object) : undefined;
+  if (view && Number(bounds.start) >= 0) return view.slice(Number(bounds.start)).items;
   const items = typeof object === "string" ? codePoints(object) : object;
   if (typeof items !== "string" && !Array.isArray(items)) {
     throw valueError(`'${typeName(object)}' object cannot be sliced`);

@@ -18,6 +18,12 @@ export interface ChatInput {
   readonly dialect?: ChatDialect;
 }
 
+/** The fields of a chat completion's body, beside its messages, that its prompt depends on: all that is read here. */
+export const termFields = [
+  ...["tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message"],
+  ...["chat_template_kwargs", "reasoning_effort"],
+] as const;
+
 /**
  * Reads the fields of a chat completion's body that its prompt depends on, with the defaults of the engine: the
  * assistant's turn is opened, and tools stay in the prompt whatever `tool_choice` says, but for SGLang.

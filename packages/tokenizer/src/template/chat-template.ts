@@ -2,12 +2,19 @@ import type { Clock } from "@espalier/common";
 import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import type { ChatInput } from "./chat-input.ts";
 import { toTools } from "./chat-tools.ts";
-import { compileTemplate, type RenderTemplate } from "./compile.ts";
+import { compileTemplate, type ReachedState, type RenderTemplate, type TemplateState } from "./compile.ts";
 import { type ContentFormat, detectContentFormat, detectSglangFormat } from "./content-format.ts";
-import { type Conversation, type TemplateMessage, toConversation } from "./conversation.ts";
-import { createGlobals } from "./globals.ts";
-import { toSglangConversation, withoutLastAnswer } from "./sglang-conversation.ts";
-import { withoutDevelopers } from "./system-messages.ts";
+import {
+  type Conversation,
+  type ConvertMessage,
+  convertAll,
+  type TemplateMessage,
+  vllmMessages,
+} from "./conversation.ts";
+import { createGlobals, type TimeRead, timeNow } from "./globals.ts";
+import { MessageList } from "./message-list.ts";
+import { sglangMessages, withoutLastAnswer } from "./sglang-conversation.ts";
+import { namesDevelopers, withoutDevelopers } from "./system-messages.ts";
 import { TemplateError, valueError } from "./template-error.ts";
 import { strip } from "./text.ts";
 import { parseTemplate } from "./tokens.ts";
@@ -41,7 +48,56 @@ export interface ChatTemplate {
   render(input: ChatInput): string;
   /** As `render`, and says how far the text is the prompt when the chat has images, audio or video. */
   renderChat(input: ChatInput): RenderedChat;
+  /**
+   * As `render` for a chat whose messages are read one by one, from where an earlier rendering has been.
+   *
+   * @param terms of this template
+   * @param from a state that the chat can go on from
+   * @returns undefined when the chat has to be rendered as a whole: it has other parts than text, messages that an engine
+   *   moves or changes because of others, or cannot be rendered
+   */
+  resume(terms: ChatTerms, messages: ChatMessages, from?: ChatState): ResumedChat | undefined;
+  /** Whether a chat with so many messages, of which the first are those of the state, goes on from there. */
+  canResume(from: ChatState, count: number): boolean;
+  /**
+   * What a chat gives to its template beside its messages.
+   *
+   * @throws TemplateError when the engine would refuse its tools
+   * @returns undefined for chats whose last message is left open, which are rendered as a whole
+   */
+  terms(input: Omit<ChatInput, "messages">): ChatTerms | undefined;
 }
+
+/** What a chat gives to its template beside its messages, for all chats that have the same. */
+export interface ChatTerms {
+  readonly dialect: ChatDialect;
+  readonly variables: Readonly<Record<string, unknown>>;
+}
+
+/** Messages of a request. */
+export interface ChatMessages {
+  readonly count: number;
+  /** One of them, as `JSON.parse` gives it. */
+  readonly at: (index: number) => unknown;
+  /** How many of the first ones another chat is likely to begin with as well. */
+  readonly shared: number;
+}
+
+/** Where a rendering has been: behind some of the messages. Others with the same terms and the same first ones go on there. */
+export interface ChatState {
+  readonly template: TemplateState;
+  /** What was read of the clock until then. */
+  readonly times: readonly TimeRead[];
+}
+
+export interface ResumedChat {
+  /** What follows what was written up to the state. */
+  readonly text: string;
+  readonly states: readonly ReachedChatState[];
+}
+
+/** A state that later renderings can go on from, what it takes, and how many characters of the text are before it. */
+export type ReachedChatState = Omit<ReachedState, "state"> & { readonly state: ChatState };
 
 /**
  * Prepares a chat template for many renderings, which equal those of Python's Jinja2 as Hugging Face transformers sets
@@ -55,21 +111,38 @@ export interface ChatTemplate {
  */
 export function compileChatTemplate(source: string, options: ChatTemplateOptions): ChatTemplate {
   const program = parseTemplate(source);
-  const renderTemplate = guarded(() => compileTemplate(program, createGlobals(options.clock)));
+  const times: Renderer["times"] = { read: undefined };
+  const globals = createGlobals(options.clock, (read) => times.read?.push(read));
+  const renderTemplate = guarded(() => compileTemplate(program, globals));
   const { specialTokens = {} } = options;
   const contentFormat = options.contentFormat ?? detectContentFormat(program);
   const sglangFormat = options.contentFormat ?? detectSglangFormat(source, program);
-  const renderer: Renderer = { source, renderTemplate, contentFormat, sglangFormat, specialTokens };
+  const renderer: Renderer = { source, renderTemplate, times, contentFormat, sglangFormat, specialTokens };
+  const isTimeStill = ({ format, text }: TimeRead): boolean => timeNow(options.clock, format) === text;
   return {
     contentFormat,
     render: (input) => guarded(() => renderText(renderer, input, conversationOf(renderer, input))),
     renderChat: (input) => guarded(() => renderWithParts(renderer, input)),
+    canResume: ({ template, times: read }, count) => template.least <= count && read.every(isTimeStill),
+    terms: (input) => guarded(() => termsOf(renderer, input)),
+    resume: (terms, messages, from) => {
+      try {
+        return guarded(() => resumeChat(renderer, terms, messages, from));
+      } catch (error) {
+        if (error instanceof TemplateError) return undefined;
+        throw error;
+      } finally {
+        times.read = undefined;
+      }
+    },
   };
 }
 
 interface Renderer {
   readonly source: string;
   readonly renderTemplate: RenderTemplate;
+  /** What the rendering in hand has read of the clock, if it is one whose states are kept. */
+  readonly times: { read: TimeRead[] | undefined };
   readonly contentFormat: ContentFormat;
   readonly sglangFormat: ContentFormat;
   readonly specialTokens: Readonly<Record<string, unknown>>;
@@ -87,10 +160,16 @@ function guarded<T>(run: () => T): T {
 
 const dialectOf = ({ dialect = newestDialect }: ChatInput): ChatDialect => dialect;
 
+function conversionOf(renderer: Renderer, dialect: ChatDialect): ConvertMessage {
+  return dialect === "sglang-0.5.23"
+    ? sglangMessages(renderer.sglangFormat)
+    : vllmMessages(renderer.contentFormat, dialect);
+}
+
 function conversationOf(renderer: Renderer, input: ChatInput): Conversation {
   const dialect = dialectOf(input);
-  if (dialect === "sglang-0.5.23") return toSglangConversation(input.messages, renderer.sglangFormat);
-  return withoutDevelopers(toConversation(input.messages, renderer.contentFormat, dialect), renderer.source);
+  const conversation = convertAll(input.messages, conversionOf(renderer, dialect));
+  return dialect === "sglang-0.5.23" ? conversation : withoutDevelopers(conversation, renderer.source);
 }
 
 function renderText(renderer: Renderer, input: ChatInput, conversation: Conversation): string {
@@ -137,6 +216,50 @@ function renderForSglang(renderer: Renderer, input: ChatInput, conversation: Con
     if (!(error instanceof TemplateError) || error.reason === "limit") throw error;
     return run(tools.map((tool) => tool.function)) + prefix;
   }
+}
+
+function termsOf(renderer: Renderer, input: Omit<ChatInput, "messages">): ChatTerms | undefined {
+  const dialect = dialectOf({ ...input, messages: [] });
+  const isSglang = dialect === "sglang-0.5.23";
+  if (input.continueFinalMessage) return undefined;
+  const variables = {
+    ...renderer.specialTokens,
+    ...input.variables,
+    tools: input.tools ? toTools(input.tools, dialect) : null,
+    documents: isSglang ? null : (input.documents ?? null),
+    add_generation_prompt: isSglang || (input.addGenerationPrompt ?? true),
+  };
+  return { dialect, variables };
+}
+
+/** A chat turned out to be one that has to be rendered as a whole. */
+class NotResumable extends TemplateError {
+  constructor() {
+    super("value", "the chat is rendered as a whole");
+  }
+}
+
+function resumeChat(
+  renderer: Renderer,
+  { dialect, variables }: ChatTerms,
+  { count, at, shared }: ChatMessages,
+  from: ChatState | undefined,
+): ResumedChat {
+  const isSglang = dialect === "sglang-0.5.23";
+  const convert = conversionOf(renderer, dialect);
+  const movesDevelopers = !isSglang && !namesDevelopers(renderer.source);
+  const messages = new MessageList(count, (index) => {
+    const { message, hasParts } = convert(at(index), index);
+    const isLastAnswer = isSglang && index === count - 1 && message.role === "assistant";
+    if (hasParts || isLastAnswer || (movesDevelopers && message.role === "developer")) throw new NotResumable();
+    return message;
+  });
+  // Whether a message is refused does not depend on whether the template reads it.
+  for (let index = Math.min(from?.template.messages ?? 0, count - 1); index < count; index++) messages.made(index);
+  const times = [...(from?.times ?? [])];
+  renderer.times.read = times;
+  const { text, states } = renderer.renderTemplate.resume(variables, messages, from?.template, shared);
+  return { text, states: states.map((reached) => ({ ...reached, state: { template: reached.state, times } })) };
 }
 
 /** What transformers puts behind the final message to find its end in the rendered text. */

@@ -1,27 +1,152 @@
 import type { Node } from "./ast.ts";
-import { Frame, Runtime } from "./runtime.ts";
-import { Scope } from "./scope.ts";
-import { compileInnerBlock } from "./statement.ts";
+import type { LoopPlace, ResumableLoop } from "./for-loop.ts";
+import { restoreSlots, type SavedSlots, saveSlots, sizeOfSlots } from "./loop-state.ts";
+import type { MessageList } from "./message-list.ts";
+import { type Execute, Frame, Runtime, runOn } from "./runtime.ts";
+import { Scope, storesOf } from "./scope.ts";
+import { compileFor, compileStatement } from "./statement.ts";
 import type { Value } from "./values.ts";
 
+type Variables = Readonly<Record<string, Value>>;
+
 /** A template as a function from its variables to its text. */
-export type RenderTemplate = (variables: Readonly<Record<string, Value>>) => string;
+export interface RenderTemplate {
+  /** @throws TemplateError where Python would raise and at the renderer's bounds */
+  (variables: Variables): string;
+  /**
+   * The same for a chat whose messages are a list that notes what is read of it, which may go on where an earlier
+   * rendering has been.
+   *
+   * @param from a state of a rendering with the same other variables and the same first messages
+   * @param shared how many of the first messages another chat is likely to have as well
+   */
+  readonly resume: (variables: Variables, messages: MessageList, from?: TemplateState, shared?: number) => Resumed;
+}
+
+/**
+ * A rendering behind some of the messages, which comes to the same in every chat that begins with these, if it has as
+ * many as were looked at.
+ */
+export interface TemplateState {
+  /** How many messages are behind it. */
+  readonly messages: number;
+  /** How many messages there have to be. */
+  readonly least: number;
+  readonly read: number;
+  /** The loop in which it is, by its place among the template's statements; the first of its messages. */
+  readonly statement: number;
+  readonly offset: number;
+  readonly isEmpty: boolean;
+  readonly slots: SavedSlots;
+  readonly chars: number;
+  readonly steps: number;
+}
+
+/** A state that later renderings can go on from. */
+export interface ReachedState {
+  readonly state: TemplateState;
+  /** What it takes, in bytes. */
+  readonly sizeBytes: number;
+  /** Characters of the text before it. */
+  readonly length: number;
+}
+
+export interface Resumed {
+  /** What follows what was written up to the state. */
+  readonly text: string;
+  /** The last one, and the last one within the messages that are shared. */
+  readonly states: readonly ReachedState[];
+}
+
+interface Step {
+  readonly run: Execute;
+  readonly loop: ResumableLoop | undefined;
+  /** A macro belongs to one rendering, so each defines it anew. */
+  readonly isMacro: boolean;
+}
 
 /**
  * Compiles a parsed template to closures over numbered slots.
  *
  * @param globals functions that every template has; a variable of the same name comes before them
- * @returns the function, which throws a TemplateError where Python would raise and at the renderer's bounds
  * @throws TemplateError for a construct that Jinja2 does not have
  */
 export function compileTemplate(program: Node, globals: Readonly<Record<string, Value>>): RenderTemplate {
   const scope = Scope.root();
-  const body = compileInnerBlock(program.type === "Program" ? program.body : [program], scope);
-  return (variables) => {
+  const nodes = program.type === "Program" ? program.body : [program];
+  scope.declareStores(nodes);
+  const steps = nodes.filter(({ type }) => type !== "Comment").map((node) => compileStep(node, scope));
+  const stores = storesOf(nodes);
+  const isStoredOnce = (name: string): boolean => stores.indexOf(name) === stores.lastIndexOf(name);
+  const macros = nodes.flatMap((node) => (node.type === "Macro" && isStoredOnce(node.name.value) ? [node.name.value] : []));
+  const rules = {
+    macroSlots: new Set(macros.map((name) => scope.ownSlots.get(name)!)),
+    constants: new Set(Object.values(globals)),
+  };
+
+  const open = (variables: Variables): Frame => {
     const runtime = new Runtime(variables, globals);
     const frame = new Frame(scope.layout.slotCount, runtime);
     for (const { name, slot } of scope.resolved) frame.slots[slot] = runtime.resolve(name);
-    body(frame);
-    return runtime.text();
+    return frame;
   };
+  const render = (variables: Variables): string => {
+    const frame = open(variables);
+    for (const { run } of steps) if (run(frame) !== runOn) break;
+    return frame.runtime.text();
+  };
+  const resume: RenderTemplate["resume"] = (given, messages, from, shared = 0) => {
+    const variables = { ...given, messages: messages.from(0).items };
+    const frame = open(variables);
+    const { runtime } = frame;
+    const found: { shared?: Found; last?: Found } = {};
+    const noteOf =
+      (statement: number) =>
+      ({ view, index, isEmpty }: LoopPlace): void => {
+        const behind = view.offset + index;
+        if (view.list !== messages || messages.isEndKnown || messages.read > behind) return;
+        const { read, least } = messages;
+        const { chars, steps: used, pieces } = runtime;
+        const slots = saveSlots(frame, scope.ownSlots.values());
+        const place = { messages: behind, least, read, statement, offset: view.offset, isEmpty };
+        found.last = { state: { ...place, slots, chars, steps: used }, pieces };
+        if (behind <= shared) found.shared = found.last;
+      };
+    if (from) {
+      messages.read = from.read;
+      messages.least = from.least;
+      runtime.chars = from.chars;
+      runtime.steps = from.steps;
+      for (const { run, isMacro } of steps.slice(0, from.statement)) if (isMacro) run(frame);
+      restoreSlots(frame, from.slots, { messages, macroSlots: rules.macroSlots });
+    }
+    for (const [statement, { run, loop }] of steps.entries()) {
+      if (from && statement < from.statement) continue;
+      const place =
+        from?.statement === statement
+          ? { view: messages.from(from.offset), index: from.messages - from.offset, isEmpty: from.isEmpty }
+          : undefined;
+      const signal = loop ? loop(frame, place, noteOf(statement)) : run(frame);
+      if (signal !== runOn) break;
+    }
+    const states = [...new Set([found.shared, found.last])].flatMap((end): ReachedState[] => {
+      const sizeBytes = end && sizeOfSlots(end.state.slots, variables, rules);
+      return sizeBytes === undefined ? [] : [{ state: end!.state, sizeBytes, length: runtime.lengthOf(end!.pieces) }];
+    });
+    return { text: runtime.text(), states };
+  };
+  return Object.assign(render, { resume });
+}
+
+interface Found {
+  readonly state: TemplateState;
+  readonly pieces: number;
+}
+
+function compileStep(node: Node, scope: Scope): Step {
+  if (node.type === "For") {
+    const loop = compileFor(node, scope);
+    return { run: (frame) => loop(frame, undefined, undefined), loop, isMacro: false };
+  }
+  return { run: compileStatement(node, scope), loop: undefined, isMacro: node.type === "Macro" };
 }

@@ -16,26 +16,48 @@ export interface Conversation {
   readonly firstWithParts: number | undefined;
 }
 
+/** One message as the template sees it. */
+export interface ConvertedMessage {
+  readonly message: TemplateMessage;
+  /** Whether it has a part that is not text. */
+  readonly hasParts: boolean;
+}
+
+/** How one engine turns a message into what a template gets. */
+export type ConvertMessage = (message: unknown, index: number) => ConvertedMessage;
+
 /**
- * Turns the messages of a request into what a template gets, as vLLM 0.32 does: content in the template's format,
- * arguments of tool calls as objects, and of each role's other fields only those that vLLM passes on.
+ * Turns the messages of a request into what a template gets, as vLLM 0.32 does.
  *
  * @throws TemplateError for a message that the engine would refuse
  */
-export function toConversation(
+export const toConversation = (
   messages: readonly unknown[],
   format: ContentFormat,
-  dialect: ChatDialect = newestDialect,
-): Conversation {
-  const result: TemplateMessage[] = [];
-  let firstWithParts: number | undefined;
-  for (const [index, message] of messages.entries()) {
+  dialect?: ChatDialect,
+): Conversation => convertAll(messages, vllmMessages(format, dialect));
+
+/** @throws TemplateError as `convert` does */
+export function convertAll(messages: readonly unknown[], convert: ConvertMessage): Conversation {
+  const converted = messages.map(convert);
+  const firstWithParts = converted.findIndex(({ hasParts }) => hasParts);
+  return {
+    messages: converted.map(({ message }) => message),
+    firstWithParts: firstWithParts < 0 ? undefined : firstWithParts,
+  };
+}
+
+/**
+ * The rules of vLLM 0.32: content in the template's format, arguments of tool calls as objects, and of each role's other
+ * fields only those that vLLM passes on.
+ */
+export function vllmMessages(format: ContentFormat, dialect: ChatDialect = newestDialect): ConvertMessage {
+  return (message, index) => {
     if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
     const content = isBillingDropped(message, dialect) ? withoutBilling(message.content) : message.content;
-    if (Array.isArray(content) && content.some((part) => textOfPart(part) === undefined)) firstWithParts ??= index;
-    result.push(toMessage(message, contentOf(content, format)));
-  }
-  return { messages: result, firstWithParts };
+    const hasParts = Array.isArray(content) && content.some((part) => textOfPart(part) === undefined);
+    return { message: toMessage(message, contentOf(content, format)), hasParts };
+  };
 }
 
 function toMessage(message: Fields, content: unknown): TemplateMessage {

@@ -1,7 +1,8 @@
 import type { Expression, ForNode, Node } from "./ast.ts";
 import { compileExpression } from "./expression.ts";
 import { LoopState } from "./loop.ts";
-import { breakLoop, type Evaluate, type Execute, Frame, runOn } from "./runtime.ts";
+import { type MessageView, viewOf } from "./message-list.ts";
+import { breakLoop, type Evaluate, type Execute, Frame, runOn, type Signal } from "./runtime.ts";
 import { type Scope, targetNames } from "./scope.ts";
 import { isRecursiveMark } from "./tokens.ts";
 import { isTrue, iterate, type Value } from "./values.ts";
@@ -21,8 +22,24 @@ interface LoopParts {
   readonly loopSlot: number;
 }
 
+/** Where a loop over messages stands between two turns. */
+export interface LoopPlace {
+  readonly view: MessageView;
+  /** The turn that comes next. */
+  readonly index: number;
+  /** Whether no turn so far counted as one. */
+  readonly isEmpty: boolean;
+}
+
+/** A loop that may start in its midst, where another rendering of the same template has been, and tell where it stands. */
+export type ResumableLoop = (
+  frame: Frame,
+  from: LoopPlace | undefined,
+  onTurn: ((place: LoopPlace) => void) | undefined,
+) => Signal;
+
 /** Compiles `for`: each turn starts with fresh variables, and what it sets is not seen outside. */
-export function compileLoop(node: ForNode, scope: Scope, compiler: BlockCompiler): Execute {
+export function compileLoop(node: ForNode, scope: Scope, compiler: BlockCompiler): ResumableLoop {
   const { iterable, test, recursive } = readIterable(node.iterable);
   const items = compileExpression(iterable, scope);
   const inner = recursive ? scope.frame({ takesSpecials: false }) : scope.block();
@@ -38,11 +55,16 @@ export function compileLoop(node: ForNode, scope: Scope, compiler: BlockCompiler
     otherwise: compiler.block(node.defaultBlock, recursive ? inner.block() : scope.block()),
     loopSlot,
   };
-  if (!recursive) return (frame) => runLoop(frame, items(frame), parts, 0);
+  if (!recursive) {
+    return (frame, from, onTurn) => {
+      const value = from ? from.view.items : items(frame);
+      return runLoop(frame, value, parts, { depth0: 0, from, onTurn });
+    };
+  }
   const run = (outer: Frame, value: Value, depth0: number): string =>
     outer.runtime.call(() => {
       const frame = new Frame(inner.layout.slotCount, outer.runtime, outer);
-      runLoop(frame, value, parts, depth0, (children) => run(outer, children, depth0 + 1));
+      runLoop(frame, value, parts, { depth0, recurse: (children) => run(outer, children, depth0 + 1) });
     });
   return (frame) => {
     frame.runtime.emit(run(frame, items(frame), 0));
@@ -50,14 +72,16 @@ export function compileLoop(node: ForNode, scope: Scope, compiler: BlockCompiler
   };
 }
 
-function runLoop(
-  frame: Frame,
-  value: Value,
-  parts: LoopParts,
-  depth0: number,
-  recurse?: (items: Value) => string,
-): ReturnType<Execute> {
+interface LoopRun {
+  readonly depth0: number;
+  readonly recurse?: (items: Value) => string;
+  readonly from?: LoopPlace | undefined;
+  readonly onTurn?: ((place: LoopPlace) => void) | undefined;
+}
+
+function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Signal {
   const { assign, test, body, loopSlot } = parts;
+  const { depth0, recurse, from, onTurn } = run;
   let items = iterate(value);
   if (test) {
     items = items.filter((item) => {
@@ -66,9 +90,12 @@ function runLoop(
       return isTrue(test(frame));
     });
   }
+  // Of messages, a turn tells that there is one more, and not how many there are.
+  const view = viewOf(items);
+  const length = view ? Number.POSITIVE_INFINITY : items.length;
   const loop = new LoopState(items, depth0, recurse);
-  let isEmpty = true;
-  for (let index = 0; index < items.length; index++) {
+  let isEmpty = from?.isEmpty ?? true;
+  for (let index = from?.index ?? 0; index < length && view?.has(index) !== false; index++) {
     frame.runtime.step();
     loop.index0 = index;
     frame.slots[loopSlot] = loop;
@@ -77,6 +104,7 @@ function runLoop(
     if (signal === breakLoop) break;
     // As in Jinja2, a turn that `continue` ends does not count as one.
     if (signal === runOn) isEmpty = false;
+    if (view && onTurn && !loop.lastChecked) onTurn({ view, index: index + 1, isEmpty });
   }
   return isEmpty ? parts.otherwise(frame) : runOn;
 }

@@ -16,8 +16,20 @@ import {
 } from "./values.ts";
 import { textOf } from "./write.ts";
 
-/** The functions that transformers and Jinja2 give to every template. */
-export function createGlobals(clock: Clock): Readonly<Record<string, Value>> {
+/** What a template wrote of the time. */
+export interface TimeRead {
+  readonly format: string;
+  readonly text: string;
+}
+
+export const timeNow = (clock: Clock, format: string): string => formatTime(new Date(clock.wallMs()), format);
+
+/**
+ * The functions that transformers and Jinja2 give to every template.
+ *
+ * @param noteTime told of what templates read of the clock
+ */
+export function createGlobals(clock: Clock, noteTime?: (read: TimeRead) => void): Readonly<Record<string, Value>> {
   return {
     range: new Callable("range", range),
     dict: new Callable("dict", (args, keywords) => dictOf(args, keywords)),
@@ -42,8 +54,11 @@ export function createGlobals(clock: Clock): Readonly<Record<string, Value>> {
       throw new TemplateError("raised", textOf(given[0]));
     }),
     strftime_now: new Callable("strftime_now", (args, keywords) => {
-      const [format] = bind("strftime_now", ["format"], args, keywords);
-      return formatTime(new Date(clock.wallMs()), stringArgument(format, "format"));
+      const [given] = bind("strftime_now", ["format"], args, keywords);
+      const format = stringArgument(given, "format");
+      const text = timeNow(clock, format);
+      noteTime?.({ format, text });
+      return text;
     }),
   };
 }

@@ -1,4 +1,5 @@
 import { equals } from "./compare.ts";
+import { viewOf } from "./message-list.ts";
 import { valueError } from "./template-error.ts";
 import { Callable, type Value } from "./values.ts";
 
@@ -25,7 +26,7 @@ const attributes: Readonly<Record<string, (loop: LoopState) => Value>> = {
   revindex: (loop) => loop.items.length - loop.index0,
   revindex0: (loop) => loop.items.length - loop.index0 - 1,
   first: (loop) => loop.index0 === 0,
-  last: (loop) => loop.index0 === loop.items.length - 1,
+  last: isLast,
   length: (loop) => loop.items.length,
   previtem: (loop) => loop.items[loop.index0 - 1],
   nextitem: (loop) => loop.items[loop.index0 + 1],
@@ -34,6 +35,12 @@ const attributes: Readonly<Record<string, (loop: LoopState) => Value>> = {
   cycle: (loop) => new Callable("cycle", (args) => cycle(loop, args)),
   changed: (loop) => new Callable("changed", (args) => changed(loop, args)),
 };
+
+/** Of messages it says no more than whether there is one more. */
+function isLast({ items, index0 }: LoopState): boolean {
+  const view = viewOf(items);
+  return view ? !view.has(index0 + 1) : index0 === items.length - 1;
+}
 
 /** `loop.name`; undefined when there is no such attribute. */
 export function loopAttribute(loop: LoopState, name: string): Value {

@@ -7,8 +7,9 @@ export class Runtime {
   private readonly variables: Readonly<Record<string, Value>>;
   private readonly globals: Readonly<Record<string, Value>>;
   private out: string[] = [];
-  private chars = 0;
-  private steps = 0;
+  /** How much of the bounds is used. */
+  chars = 0;
+  steps = 0;
   private depth = 0;
 
   constructor(variables: Readonly<Record<string, Value>>, globals: Readonly<Record<string, Value>>) {
@@ -42,6 +43,18 @@ export class Runtime {
   /** What was written so far. */
   text(): string {
     return this.out.join("");
+  }
+
+  /** How many pieces were written so far. */
+  get pieces(): number {
+    return this.out.length;
+  }
+
+  /** Characters of the first of them. */
+  lengthOf(pieces: number): number {
+    let length = 0;
+    for (let index = 0; index < pieces; index++) length += this.out[index]!.length;
+    return length;
   }
 
   /** Counts one turn of a loop. */

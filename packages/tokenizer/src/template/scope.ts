@@ -53,6 +53,11 @@ export class Scope {
     return slot;
   }
 
+  /** The slots of this very block's names, by name. */
+  get ownSlots(): ReadonlyMap<string, number> {
+    return this.slots;
+  }
+
   /** The slot of a name if this very block has it. */
   own(name: string): number | undefined {
     return this.slots.get(name);
@@ -64,7 +69,7 @@ export class Scope {
    */
   declareStores(statements: readonly Node[]): ((frame: Frame) => void)[] {
     const copies: ((frame: Frame) => void)[] = [];
-    for (const name of storesOf(statements)) {
+    for (const name of new Set(storesOf(statements))) {
       if (this.slots.has(name)) continue;
       const load = this.outer ? this.loadFrom(this.outer, name) : undefined;
       const slot = this.declare(name);
@@ -126,15 +131,16 @@ function atDepth(depth: number, load: Evaluate): Evaluate {
   };
 }
 
-/** The names that statements set in their own block: those of inner loops, macros and set blocks stay inside. */
-function storesOf(statements: readonly Node[]): Set<string> {
-  const names = new Set<string>();
-  for (const node of statements) {
-    if (node.type === "Set") for (const name of targetNames(node.assignee)) names.add(name);
-    else if (node.type === "Macro") names.add(node.name.value);
-    else if (node.type === "If") for (const name of storesOf([...node.body, ...node.alternate])) names.add(name);
-  }
-  return names;
+/**
+ * The names that statements set in their own block, each as often as it is set: those of inner loops, macros and set
+ * blocks stay inside.
+ */
+export function storesOf(statements: readonly Node[]): readonly string[] {
+  return statements.flatMap((node) => {
+    if (node.type === "Set") return targetNames(node.assignee);
+    if (node.type === "Macro") return [node.name.value];
+    return node.type === "If" ? storesOf([...node.body, ...node.alternate]) : [];
+  });
 }
 
 /** The variables that an assignment sets; attributes of a namespace are none. */

@@ -1,5 +1,5 @@
 import type { ContentFormat } from "./content-format.ts";
-import type { Conversation, TemplateMessage } from "./conversation.ts";
+import type { ConvertMessage, TemplateMessage } from "./conversation.ts";
 import { isFields } from "./fields.ts";
 import { readJson } from "./json-read.ts";
 import { valueError } from "./template-error.ts";
@@ -9,21 +9,16 @@ import { isDict } from "./values.ts";
 const messageFields = ["tool_call_id", "name", "phase", "reasoning_content", "tool_calls", "tools", "prefix"] as const;
 
 /**
- * Turns the messages of a request into what a template gets, as SGLang 0.5.23 does: strings stay strings whatever the
- * template takes, parts of text become one string with blanks between them where it takes strings.
- *
- * @throws TemplateError for a message that the engine would refuse
+ * The rules of SGLang 0.5.23: strings stay strings whatever the template takes, parts of text become one string with blanks
+ * between them where it takes strings.
  */
-export function toSglangConversation(messages: readonly unknown[], format: ContentFormat): Conversation {
-  const result: TemplateMessage[] = [];
-  let firstWithParts: number | undefined;
-  for (const [index, message] of messages.entries()) {
+export function sglangMessages(format: ContentFormat): ConvertMessage {
+  return (message, index) => {
     if (!isFields(message)) throw valueError(`messages[${index}] is not an object`);
     const { content } = message;
-    if (Array.isArray(content) && content.some((part) => isMedia(part))) firstWithParts ??= index;
-    result.push(toMessage(message, format));
-  }
-  return { messages: result, firstWithParts };
+    const hasParts = Array.isArray(content) && content.some((part) => isMedia(part));
+    return { message: toMessage(message, format), hasParts };
+  };
 }
 
 function toMessage(message: TemplateMessage, format: ContentFormat): TemplateMessage {

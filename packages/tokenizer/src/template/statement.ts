@@ -1,7 +1,7 @@
 import type { CallBlockNode, Expression, ForNode, Node, SetNode } from "./ast.ts";
 import { callValue, compileArguments } from "./call.ts";
 import { compileExpression, compileFiltered } from "./expression.ts";
-import { compileLoop } from "./for-loop.ts";
+import { compileLoop, type ResumableLoop } from "./for-loop.ts";
 import { compileMacro } from "./macro.ts";
 import { breakLoop, continueLoop, type Execute, type Frame, runOn, type Signal } from "./runtime.ts";
 import type { Scope } from "./scope.ts";
@@ -37,7 +37,8 @@ export function compileInnerBlock(nodes: readonly Node[], scope: Scope): Execute
   };
 }
 
-function compileStatement(node: Node, scope: Scope): Execute {
+/** Compiles one statement. */
+export function compileStatement(node: Node, scope: Scope): Execute {
   switch (node.type) {
     case "StringLiteral":
       return compileText(node.value);
@@ -47,8 +48,10 @@ function compileStatement(node: Node, scope: Scope): Execute {
       const alternate = compileBlock(node.alternate, scope);
       return (frame) => (isTrue(test(frame)) ? body(frame) : alternate(frame));
     }
-    case "For":
-      return compileFor(node, scope);
+    case "For": {
+      const loop = compileFor(node, scope);
+      return (frame) => loop(frame, undefined, undefined);
+    }
     case "Set":
       return compileSet(node, scope);
     case "Macro": {
@@ -99,7 +102,8 @@ function compileOutput(node: Expression, scope: Scope): Execute {
   };
 }
 
-function compileFor(node: ForNode, scope: Scope): Execute {
+/** Compiles a loop. */
+export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
   return compileLoop(node, scope, {
     block: compileBlock,
     innerBlock: compileInnerBlock,

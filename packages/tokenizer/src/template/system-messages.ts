@@ -9,8 +9,7 @@ import type { Conversation, TemplateMessage } from "./conversation.ts";
  */
 export function withoutDevelopers(conversation: Conversation, source: string): Conversation {
   const { messages, firstWithParts } = conversation;
-  const isUnknown = !source.includes('"developer"') && !source.includes("'developer'");
-  if (!isUnknown || messages.every(({ role }) => role !== "developer")) return conversation;
+  if (namesDevelopers(source) || messages.every(({ role }) => role !== "developer")) return conversation;
   const converted = messages.map((message) => (message.role === "developer" ? asSystem(message) : message));
   if (converted.every(({ role }, at) => role !== "system" || at === 0)) return { messages: converted, firstWithParts };
   const others = converted.filter(({ role }) => role !== "system");
@@ -21,6 +20,10 @@ export function withoutDevelopers(conversation: Conversation, source: string): C
   const place = withParts < 0 ? firstWithParts && 0 : withParts + 1;
   return { messages: [merged, ...others], firstWithParts: place };
 }
+
+/** Whether a template has a rule for messages of the role `developer`. */
+export const namesDevelopers = (source: string): boolean =>
+  source.includes('"developer"') || source.includes("'developer'");
 
 function asSystem({ tools: _tools, ...message }: TemplateMessage): TemplateMessage {
   return { ...message, role: "system" };

@@ -1,3 +1,4 @@
+import { viewOf } from "./message-list.ts";
 import { limitError, valueError } from "./template-error.ts";
 
 /**
@@ -171,7 +172,7 @@ export function isTrue(value: Value): boolean {
 }
 
 function isTrueObject(value: object): boolean {
-  if (Array.isArray(value)) return value.length > 0;
+  if (Array.isArray(value)) return viewOf(value)?.has(0) ?? value.length > 0;
   if (value instanceof PyFloat) return value.value !== 0;
   if (!isDict(value)) return true;
   if (value instanceof Map) return value.size > 0;

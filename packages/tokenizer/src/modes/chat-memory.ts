@@ -1,0 +1,173 @@
+import type { JsonBody } from "@espalier/json-body";
+import { ByteKey, type ByteSpan, ByteTree } from "../prompt/byte-tree.ts";
+import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
+import type { PromptEncoder, PromptPlan } from "../prompt/prompt-encoder.ts";
+import { type ChatDialect, chatDialects, newestDialect } from "../template/chat-dialect.ts";
+import { termFields } from "../template/chat-input.ts";
+import type { ChatState, ReachedChatState } from "../template/chat-template.ts";
+import type { ChatRenderer, ChatTermsOfModel } from "./chat-renderer.ts";
+import type { PromptRequest } from "./prompt-request.ts";
+
+export interface ChatMemoryOptions {
+  readonly encoder: PromptEncoder;
+  readonly renderer: ChatRenderer;
+  /** Bound of what is remembered, in bytes (32 MiB). */
+  readonly chatBytes?: number;
+}
+
+const defaultChatBytes = 32 * 1024 * 1024;
+/** A text that has no cut near its end tells of no state that is worth its place. */
+const maxTailLength = 4_096;
+/** What fields take as values of a template, for each of their bytes: measured with tools of agents. */
+const bytesPerTermByte = 6;
+/** What a state takes besides what is counted: four objects and two arrays. */
+const stateBytes = 1_024;
+/** V8 copies a part of a text up to this length; a longer one keeps all of the text. */
+const maxCopiedLength = 12;
+
+/** A prompt whose beginning may be that of one that was seen before. */
+export interface RememberedPlan {
+  readonly plan: PromptPlan;
+  /** Remembers how far the prompt is known, once all pieces of its plan have tokens. */
+  readonly learn: () => void;
+}
+
+/**
+ * What is remembered of chats by the bytes of their bodies. A conversation's next turn begins, byte for byte, with the
+ * messages of the one before; from there on its messages are read, rendered and tokenised, and what is before them is not
+ * touched, but for being compared. Nothing is taken for the same that was not compared.
+ */
+export interface ChatMemory {
+  /**
+   * @returns undefined for what has to be read as a whole: other requests than chats, and chats whose template's text of
+   *   earlier messages is no beginning of the prompt
+   */
+  plan(request: PromptRequest): RememberedPlan | undefined;
+}
+
+/** What is remembered under the bytes of a chat's terms and of its first messages. */
+interface Remembered {
+  readonly terms: ChatTermsOfModel;
+  /** Undefined before the first message. */
+  readonly reached: Reached | undefined;
+}
+
+interface Reached {
+  readonly chat: ChatState;
+  /** The prompt up to the last cut there. */
+  readonly blocks: PromptBlocks;
+  /** What is rendered behind the cut. */
+  readonly tail: string;
+}
+
+/** Makes an empty memory, for one model. */
+export function createChatMemory({ encoder, renderer, chatBytes = defaultChatBytes }: ChatMemoryOptions): ChatMemory {
+  const tree = new ByteTree<Remembered>(chatBytes);
+
+  const learn = (chat: BodyChat, terms: ChatTermsOfModel, text: string, plan: PromptPlan, reached: ReachedChatState): void => {
+    const known = encoder.until(plan, reached.length);
+    if (!known || known.blocks.tokenCount === 0 || reached.length - known.length > maxTailLength) return;
+    const { blocks } = known;
+    const tail = copyOf(text.slice(known.length, reached.length));
+    const size = blocks.contents.byteLength + blocks.leftover.byteLength + 2 * tail.length + reached.sizeBytes + stateBytes;
+    const value = { terms, reached: { chat: reached.state, blocks, tail } };
+    tree.set(chat.key, chat.lengthTo(reached.state.template.messages), value, size);
+  };
+
+  return {
+    plan({ endpoint, body, dialect = newestDialect }) {
+      const chat = endpoint === "chat" && body ? bodyChat(body, dialect) : undefined;
+      if (!body || !chat) return undefined;
+      const { count, key } = chat;
+      const { value: found, shared } = tree.find(
+        key,
+        ({ terms, reached }) => !reached || terms.template.canResume(reached.chat, count),
+      );
+      const terms = found?.terms ?? renderer.terms(chat.termFields(), dialect);
+      if (!terms) return undefined;
+      if (!found) tree.set(key, chat.termBytes, { terms, reached: undefined }, bytesPerTermByte * chat.termBytes + stateBytes);
+      const messages = { count, at: chat.messageAt, shared: chat.messagesWithin(shared) };
+      const from = found?.reached;
+      const rendered = terms.template.resume(terms.terms, messages, from?.chat);
+      if (!rendered) return undefined;
+      const text = from ? from.tail + rendered.text : rendered.text;
+      const plan = from ? encoder.planAfter(from.blocks, text) : encoder.plan(text, false);
+      const before = from?.tail.length ?? 0;
+      return {
+        plan,
+        learn: () => {
+          for (const reached of rendered.states) {
+            if (reached.state.template.messages === from?.chat.template.messages) continue;
+            learn(chat, terms, text, plan, { ...reached, length: before + reached.length });
+          }
+        },
+      };
+    },
+  };
+}
+
+/** A chat as it lies in a body. */
+interface BodyChat {
+  readonly count: number;
+  /** The dialect and the fields that its prompt depends on, then its messages. */
+  readonly key: ByteKey;
+  /** How many of the key's bytes are before the messages. */
+  readonly termBytes: number;
+  readonly termFields: () => Readonly<Record<string, unknown>>;
+  readonly messageAt: (index: number) => unknown;
+  /** How many bytes of the key end with so many messages. */
+  readonly lengthTo: (messages: number) => number;
+  /** How many messages end within so many bytes of the key. */
+  readonly messagesWithin: (bytes: number) => number;
+}
+
+/** Undefined for a body without messages, and for one with two fields of a name. */
+function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
+  const names = ["messages", ...termFields];
+  const nodes = new Map<string, number>();
+  const behindAll = body.after(0);
+  for (let key = 1; key < behindAll; key = body.after(key + 1)) {
+    const name = names.find((one) => body.isText(key, one));
+    if (name === undefined) continue;
+    if (nodes.has(name)) return undefined;
+    nodes.set(name, key + 1);
+  }
+  const list = nodes.get("messages");
+  if (list === undefined || body.kindOf(list) !== "array") return undefined;
+  const messages: number[] = [];
+  const behind = body.after(list);
+  for (let node = list + 1; node < behind; node = body.after(node)) messages.push(node);
+  if (messages.length === 0) return undefined;
+  const spanOf = (node: number, end: number): ByteSpan => ({ bytes: body.bytes, start: body.startOf(node), end });
+  const terms = termFields.flatMap((name) => {
+    const node = nodes.get(name);
+    return node === undefined ? [] : [{ name, node, span: spanOf(node, body.endOf(node)) }];
+  });
+  // No such line begins another one, and it says where each field ends: what has one key's bytes has its fields.
+  const line = [chatDialects.indexOf(dialect), ...terms.map(({ name, span }) => `${name}:${span.end - span.start}`)];
+  const head = Buffer.from(`${line.join(" ")}\n`);
+  const termBytes = terms.reduce((sum, { span }) => sum + span.end - span.start, head.length);
+  const start = body.startOf(list);
+  const ends = messages.map((node) => termBytes + body.endOf(node) - start);
+  const key = new ByteKey([
+    { bytes: head, start: 0, end: head.length },
+    ...terms.map(({ span }) => span),
+    spanOf(list, body.endOf(messages.at(-1)!)),
+  ]);
+  return {
+    count: messages.length,
+    key,
+    termBytes,
+    termFields: () => Object.fromEntries(terms.map(({ name, node }) => [name, body.valueAt(node)])),
+    messageAt: (index) => body.valueAt(messages[index]!),
+    lengthTo: (count) => ends[count - 1]!,
+    messagesWithin: (bytes) => {
+      const first = ends.findIndex((end) => end > bytes);
+      return first < 0 ? ends.length : first;
+    },
+  };
+}
+
+function copyOf(text: string): string {
+  return text.length <= maxCopiedLength ? text : Buffer.from(text, "utf16le").toString("utf16le");
+}

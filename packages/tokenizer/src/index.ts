@@ -5,6 +5,7 @@
 export { loadTokenizerFiles, type TokenizerFiles } from "./files/tokenizer-files.ts";
 export { createChatRenderer } from "./modes/chat-renderer.ts";
 export {
+  cacheShares,
   createModelTokenizer,
   type ModelTokenizer,
   type ModelTokenizerOptions,

@@ -1,7 +1,13 @@
 import { asEspalierError, EspalierError, silentLogger, systemClock, systemScheduler } from "@espalier/common";
 import { type JsonBody, scanBody } from "@espalier/json-body";
 import { endpoints, type RequestView, readRequestView } from "@espalier/openai";
-import { createModelTokenizer, createPromptHasher, type ModelTokenizer, type PromptView } from "@espalier/tokenizer";
+import {
+  cacheShares,
+  createModelTokenizer,
+  createPromptHasher,
+  type ModelTokenizer,
+  type PromptView,
+} from "@espalier/tokenizer";
 import { refuseReserved } from "../data-plane/refuse-reserved.ts";
 import { BodyRequest } from "../prefix/body-request.ts";
 import { frameOf, maxKeyBytes } from "./frame-of.ts";
@@ -40,7 +46,7 @@ export function createBodyReader(): (task: BodyTask) => Promise<BodyResult> {
     }
     const making = createModelTokenizer({
       ...{ model: "*", mode: folder === "" ? "bytes" : "local", folder, blockSize, hasher },
-      ...{ stateBytes: cacheBytes / 2, pieceBytes: cacheBytes / 2 },
+      ...cacheShares(cacheBytes),
       ...{ clock: systemClock, scheduler: systemScheduler, logger: silentLogger },
     });
     tokenizers.set(folder, making);

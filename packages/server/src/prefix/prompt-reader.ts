@@ -5,6 +5,7 @@ import { chainRoot } from "@espalier/prefix-index";
 import type { CacheMeters, PromptBlocks } from "@espalier/routing";
 import {
   type ChatDialect,
+  cacheShares,
   chatDialectOf,
   createModelTokenizer,
   createPromptHasher,
@@ -76,9 +77,6 @@ export const maxWarmUpMs = 15_000;
 
 /** For each further such stretch of a large body there is the budget once more: the prefill that may be saved grows as well. */
 const budgetedBytes = 1_048_576;
-
-/** How much of a cache is for the beginnings of prompts; the rest is for pieces that different prompts share. */
-const stateShare = 0.5;
 
 export function createPromptReader(options: PromptReaderOptions): PromptReader {
   return new ConfiguredReader(options);
@@ -237,7 +235,6 @@ class ConfiguredReader implements PromptReader {
 
   #create(of: Pick<ModelTokenizerOptions, "model" | "mode"> & Partial<ModelTokenizerOptions>): Promise<ModelTokenizer> {
     const { cacheBytes, blockSize, budgetMs, pool, http, clock, scheduler, logger } = this.#options;
-    const stateBytes = Math.floor(cacheBytes * stateShare);
     return createModelTokenizer({
       blockSize,
       budgetMs,
@@ -247,8 +244,7 @@ class ConfiguredReader implements PromptReader {
       scheduler,
       logger,
       hasher: this.#hasher,
-      stateBytes,
-      pieceBytes: cacheBytes - stateBytes,
+      ...cacheShares(cacheBytes),
       ...of,
     });
   }

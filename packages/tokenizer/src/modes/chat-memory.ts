@@ -64,14 +64,21 @@ interface Reached {
 export function createChatMemory({ encoder, renderer, chatBytes = defaultChatBytes }: ChatMemoryOptions): ChatMemory {
   const tree = new ByteTree<Remembered>(chatBytes);
 
-  const learn = (chat: BodyChat, terms: ChatTermsOfModel, text: string, plan: PromptPlan, reached: ReachedChatState): void => {
+  const learn = (
+    chat: BodyChat,
+    terms: ChatTermsOfModel,
+    text: string,
+    plan: PromptPlan,
+    reached: ReachedChatState,
+  ): void => {
     const known = encoder.until(plan, reached.length);
     if (!known || known.blocks.tokenCount === 0 || reached.length - known.length > maxTailLength) return;
     const { blocks } = known;
     const tail = copyOf(text.slice(known.length, reached.length));
-    const size = blocks.contents.byteLength + blocks.leftover.byteLength + 2 * tail.length + reached.sizeBytes + stateBytes;
+    const size =
+      blocks.contents.byteLength + blocks.leftover.byteLength + 2 * tail.length + reached.sizeBytes + stateBytes;
     const value = { terms, reached: { chat: reached.state, blocks, tail } };
-    tree.set(chat.key, chat.lengthTo(reached.state.template.messages), value, size);
+    tree.set(chat.key, chat.lengthTo(reached.state.template.needed), value, size);
   };
 
   return {
@@ -85,7 +92,8 @@ export function createChatMemory({ encoder, renderer, chatBytes = defaultChatByt
       );
       const terms = found?.terms ?? renderer.terms(chat.termFields(), dialect);
       if (!terms) return undefined;
-      if (!found) tree.set(key, chat.termBytes, { terms, reached: undefined }, bytesPerTermByte * chat.termBytes + stateBytes);
+      if (!found)
+        tree.set(key, chat.termBytes, { terms, reached: undefined }, bytesPerTermByte * chat.termBytes + stateBytes);
       const messages = { count, at: chat.messageAt, shared: chat.messagesWithin(shared) };
       const from = found?.reached;
       const rendered = terms.template.resume(terms.terms, messages, from?.chat);

@@ -3,7 +3,12 @@ import type { JsonObject } from "../files/json-object.ts";
 import type { TokenizerFiles } from "../files/tokenizer-files.ts";
 import { type ChatDialect, newestDialect } from "../template/chat-dialect.ts";
 import { chatInputOf } from "../template/chat-input.ts";
-import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedChat } from "../template/chat-template.ts";
+import {
+  type ChatTemplate,
+  type ChatTerms,
+  compileChatTemplate,
+  type RenderedChat,
+} from "../template/chat-template.ts";
 import { selectTemplate, specialTokensOf } from "../template/select-template.ts";
 import { TemplateError } from "../template/template-error.ts";
 import { messagesChat } from "./messages-chat.ts";

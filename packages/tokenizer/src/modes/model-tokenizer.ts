@@ -46,6 +46,14 @@ export interface ModelTokenizerOptions {
   readonly chatBytes?: number;
 }
 
+/** How a cache is divided: half for pieces that different prompts share, a quarter each for beginnings of texts and of chats. */
+export function cacheShares(
+  cacheBytes: number,
+): Required<Pick<ModelTokenizerOptions, "stateBytes" | "pieceBytes" | "chatBytes">> {
+  const quarter = Math.floor(cacheBytes / 4);
+  return { stateBytes: quarter, chatBytes: quarter, pieceBytes: cacheBytes - 2 * quarter };
+}
+
 /** Turns requests for one model into blocks. */
 export interface ModelTokenizer {
   /**

@@ -119,8 +119,7 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
     ends: readonly number[],
     startsPrompt: boolean,
   ): Pick<PromptPlan, "pieces" | "tail"> => {
-    const piece = (start: number, end: number): PromptPiece =>
-      pieceOf(text, start, end, startsPrompt && start === 0);
+    const piece = (start: number, end: number): PromptPiece => pieceOf(text, start, end, startsPrompt && start === 0);
     const last = ends.at(-1)!;
     return {
       pieces: ends.slice(1).map((end, index) => piece(ends[index]!, end)),
@@ -172,7 +171,8 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
     until({ known, knownLength, pieces: planned }, length) {
       if (knownLength > length) return undefined;
       let [count, end] = [0, knownLength];
-      while (count < planned.length && end + planned[count]!.text.length <= length) end += planned[count++]!.text.length;
+      while (count < planned.length && end + planned[count]!.text.length <= length)
+        end += planned[count++]!.text.length;
       return { blocks: blocks.append(known, planned.slice(0, count).map(tokensOf)), length: end };
     },
     encode,

@@ -24,15 +24,16 @@ export interface RenderTemplate {
 }
 
 /**
- * A rendering behind some of the messages, which comes to the same in every chat that begins with these, if it has as
- * many as were looked at.
+ * A rendering behind some of the messages, which comes to the same in every chat that begins with those that were read, if
+ * it has as many as were looked for.
  */
 export interface TemplateState {
   /** How many messages are behind it. */
   readonly messages: number;
+  /** How many of the first messages a chat has to begin with, which is more when the template looks ahead. */
+  readonly needed: number;
   /** How many messages there have to be. */
   readonly least: number;
-  readonly read: number;
   /** The loop in which it is, by its place among the template's statements; the first of its messages. */
   readonly statement: number;
   readonly offset: number;
@@ -78,7 +79,9 @@ export function compileTemplate(program: Node, globals: Readonly<Record<string, 
   const steps = nodes.filter(({ type }) => type !== "Comment").map((node) => compileStep(node, scope));
   const stores = storesOf(nodes);
   const isStoredOnce = (name: string): boolean => stores.indexOf(name) === stores.lastIndexOf(name);
-  const macros = nodes.flatMap((node) => (node.type === "Macro" && isStoredOnce(node.name.value) ? [node.name.value] : []));
+  const macros = nodes.flatMap((node) =>
+    node.type === "Macro" && isStoredOnce(node.name.value) ? [node.name.value] : [],
+  );
   const rules = {
     macroSlots: new Set(macros.map((name) => scope.ownSlots.get(name)!)),
     constants: new Set(Object.values(globals)),
@@ -104,16 +107,16 @@ export function compileTemplate(program: Node, globals: Readonly<Record<string, 
       (statement: number) =>
       ({ view, index, isEmpty }: LoopPlace): void => {
         const behind = view.offset + index;
-        if (view.list !== messages || messages.isEndKnown || messages.read > behind) return;
-        const { read, least } = messages;
+        if (messages.isEndKnown) return;
         const { chars, steps: used, pieces } = runtime;
+        const needed = Math.max(messages.read, behind);
         const slots = saveSlots(frame, scope.ownSlots.values());
-        const place = { messages: behind, least, read, statement, offset: view.offset, isEmpty };
+        const place = { messages: behind, needed, least: messages.least, statement, offset: view.offset, isEmpty };
         found.last = { state: { ...place, slots, chars, steps: used }, pieces };
-        if (behind <= shared) found.shared = found.last;
+        if (needed <= shared) found.shared = found.last;
       };
     if (from) {
-      messages.read = from.read;
+      messages.read = from.needed;
       messages.least = from.least;
       runtime.chars = from.chars;
       runtime.steps = from.steps;

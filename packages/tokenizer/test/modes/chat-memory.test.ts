@@ -1,0 +1,308 @@
+import { createSeededRandom, type Random } from "@espalier/common";
+import { type JsonBody, scanBody } from "@espalier/json-body";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createChatMemory } from "../../src/modes/chat-memory.ts";
+import { type ChatRenderer, createChatRenderer } from "../../src/modes/chat-renderer.ts";
+import { createBlockBuilder, noBlocks, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";
+import { createPromptEncoder } from "../../src/prompt/prompt-encoder.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { type ChatDialect, chatDialects } from "../../src/template/chat-dialect.ts";
+import { chatInputOf, termFields } from "../../src/template/chat-input.ts";
+import type { RenderedChat } from "../../src/template/chat-template.ts";
+import { TemplateError } from "../../src/template/template-error.ts";
+import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
+import { readModel } from "../support/models.ts";
+import { goldenTokens, readTemplate, templateNames } from "../template/golden.ts";
+
+const hasher = createPromptHasher();
+const blockSize = 4;
+const maxDepth = 64;
+const specials = [
+  ...[
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "[INST]",
+    "[/INST]",
+  ],
+  ...["<|start|>", "<|end|>", "<|message|>", "<|user|>", "<|assistant|>", "<|User|>", "<|Assistant|>", "<|USER|>"],
+  ...["<|SYSTEM|>", "<|BOT|>", "<|END|>", "<|sep|>", "<|eos|>", "<|tool|>", "<|/tool|>", "</s>"],
+];
+
+/** The shipped tokenizer with the special tokens of all templates. */
+function tokenizerOfAll(): ReturnType<typeof createTextTokenizer> {
+  const definition = readModel("espalier-tiny");
+  const known = definition.added_tokens as readonly { readonly id: number }[];
+  const first = Math.max(...known.map(({ id }) => id)) + 1;
+  const added = specials.map((content, index) => ({
+    ...{ id: first + index, content, special: true, normalized: false },
+    ...{ lstrip: false, rstrip: false, single_word: false },
+  }));
+  return createTextTokenizer({ tokenizer: { ...definition, added_tokens: [...known, ...added] }, config: {} });
+}
+
+const tokenizer = tokenizerOfAll();
+const builder = createBlockBuilder({ hasher, blockSize });
+const clock = { nowMs: () => 0, wall: 0, wallMs: () => clock.wall };
+const hourMs = 3_600_000;
+
+interface Rig {
+  /** What the memory makes of a body; undefined when it is to be read as a whole. */
+  readonly remembered: (body: JsonBody, dialect?: ChatDialect) => PromptBlocks | undefined;
+  /** What rendering it as a whole comes to; undefined when the whole is no text, or it is refused. */
+  readonly whole: (bytes: Buffer, dialect?: ChatDialect) => PromptBlocks | undefined;
+  /** How many chats went on from a state that is behind a message. */
+  readonly resumed: () => number;
+}
+
+function rigOf(template: string, chatBytes?: number): Rig {
+  const config = { chat_template: template, ...goldenTokens };
+  const renderer = createChatRenderer({ config, chatTemplate: undefined, additionalTemplates: {} }, clock);
+  let resumed = 0;
+  const counting: ChatRenderer = {
+    ...renderer,
+    terms(fields, dialect) {
+      const found = renderer.terms(fields, dialect);
+      if (!found) return undefined;
+      const resume: typeof found.template.resume = (terms, messages, from) => {
+        const chat = found.template.resume(terms, messages, from);
+        if (chat && from) resumed++;
+        return chat;
+      };
+      return { ...found, template: { ...found.template, resume } };
+    },
+  };
+  const encoder = createPromptEncoder({ tokenizer, hasher, blockSize });
+  const memory = createChatMemory({ encoder, renderer: counting, ...(chatBytes === undefined ? {} : { chatBytes }) });
+  const rendered = (bytes: Buffer, dialect?: ChatDialect): RenderedChat | undefined => {
+    try {
+      const fields = JSON.parse(bytes.toString()) as Readonly<Record<string, unknown>>;
+      return renderer.render({ endpoint: "chat", fields, ...(dialect ? { dialect } : {}) });
+    } catch (error) {
+      if (error instanceof TemplateError) return undefined;
+      throw error;
+    }
+  };
+  return {
+    remembered(body, dialect) {
+      const plan = memory.plan({ endpoint: "chat", fields: {}, body, ...(dialect ? { dialect } : {}) });
+      if (!plan) return undefined;
+      const blocks = encoder.encode(plan.plan);
+      plan.learn();
+      return blocks;
+    },
+    whole(bytes, dialect) {
+      const chat = rendered(bytes, dialect);
+      if (!chat || chat.textUntil !== undefined) return undefined;
+      return builder.append(noBlocks, [Uint32Array.from(tokenizer.encode(chat.text, { addSpecialTokens: false }))]);
+    },
+    resumed: () => resumed,
+  };
+}
+
+function bodyOf(text: string | Buffer): JsonBody {
+  const body = scanBody(Buffer.from(text), maxDepth);
+  if (typeof body === "string") throw new TypeError(`the test's body is ${body}`);
+  return body;
+}
+
+/** Templates that come to a chat's text by other ways, by what is special about them. */
+const chatml = "{{ '<|im_start|>' + m.role + '\\n' + (m.content or '') + '<|im_end|>' + '\\n' }}";
+const opened = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+const others: Readonly<Record<string, string>> = {
+  "that has the date": `{{ strftime_now('%d %b %H') }}<|end|>{% for m in messages %}${chatml}{% endfor %}${opened}`,
+  "that has the date at the end": `{% for m in messages %}${chatml}{% endfor %}{{ strftime_now('%H') }}`,
+  "that has the date when tools are there": `{% for m in messages %}{% if m.role == 'tool' %}{{ strftime_now('%H') }}{% endif %}${chatml}{% endfor %}`,
+  "that counts in a namespace": `{% set ns = namespace(n=0, last='', seen=[]) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% set ns.seen = ns.seen + [m.role] %}{{ ns.n ~ ns.last ~ ns.seen|join(',') }}${chatml}{% set ns.last = m.role %}{% endfor %}{{ ns.n }}`,
+  "that has two names for one namespace": `{% set a = namespace(n=0) %}{% set b = a %}{% for m in messages %}{% set a.n = a.n + 1 %}{{ b.n }}${chatml}{% endfor %}{{ a.n ~ b.n }}`,
+  "that keeps messages in a namespace": `{% set ns = namespace(first=messages[0], rest=messages[1:]) %}{% for m in messages %}{{ ns.first.role }}{{ ns.rest[0].role }}${chatml}{% endfor %}{{ ns.rest|length }}`,
+  "that skips the first": `{% set sys = messages[0].content %}{% set messages = messages[1:] %}{{ sys }}<|end|>{% for m in messages %}${chatml}{% endfor %}{{ messages|length }}${opened}`,
+  "that looks one back": `{% for m in messages %}{% if not loop.first %}{{ loop.previtem.role ~ messages[loop.index0 - 1].role }}{% endif %}${chatml}{% endfor %}`,
+  "that looks one ahead": `{% for m in messages %}{% if loop.nextitem %}{{ loop.nextitem.role }}{% endif %}${chatml}{% endfor %}`,
+  "that looks one ahead by its place": `{% for m in messages %}{{ messages[loop.index0 + 1].role if not loop.last }}${chatml}{% endfor %}`,
+  "that knows the last": `{% for m in messages %}${chatml}{% if loop.last %}the last{% endif %}{% endfor %}`,
+  "with macros": `{% macro show(m, tag='x') %}{{ tag ~ messages[0].role }}${chatml}{% endmacro %}{% for m in messages %}{{ show(m, loop.index) }}{% endfor %}`,
+  "with a macro in a branch": `{% if tools %}{% macro show(m) %}T${chatml}{% endmacro %}{% else %}{% macro show(m) %}F${chatml}{% endmacro %}{% endif %}{% for m in messages %}{{ show(m) }}{% endfor %}`,
+  "with break and else": `{% for m in messages %}{% if m.role == 'tool' %}{% break %}{% endif %}${chatml}{% else %}none{% endfor %}${opened}`,
+  "with continue and else": `{% for m in messages %}{% if m.role != 'tool' %}{% continue %}{% endif %}${chatml}{% else %}none{% endfor %}${opened}`,
+  "with two loops": `{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}<|end|>{% break %}{% endif %}{% endfor %}{% for m in messages %}${chatml}{% endfor %}`,
+  "with tools behind": `{% for m in messages %}${chatml}{% endfor %}{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{{ x }}`,
+  "with a truth": `{% if messages %}some{% endif %}{% for m in messages %}${chatml}{% endfor %}`,
+  "with what changed": `{% for m in messages %}{% if loop.changed(m.role) %}!{% endif %}${chatml}{% endfor %}`,
+  "with a cycler": `{% set c = cycler('a', 'b', 'c') %}{% for m in messages %}{{ c.next() }}${chatml}{% endfor %}`,
+  "with a joiner": `{% set j = joiner('-') %}{% for m in messages %}{{ j() }}${chatml}{% endfor %}`,
+  "with a namespace in another": `{% set inner = namespace(n=0) %}{% set ns = namespace(i=inner) %}{% for m in messages %}{% set inner.n = inner.n + 1 %}{{ ns.i.n }}${chatml}{% endfor %}`,
+  "with messages in a list": `{% set all = [messages] %}{% for m in messages %}{{ all[0][0].role }}${chatml}{% endfor %}`,
+  "with an iterator": `{% set roles = messages|map(attribute='role') %}{% for m in messages %}{{ roles|first }}${chatml}{% endfor %}`,
+  "with a filter": `{% for m in messages if m.role != 'system' %}${chatml}{% endfor %}`,
+  "with a loop in a branch": `{% if true %}{% for m in messages %}${chatml}{% endfor %}{% endif %}`,
+  "that writes all messages": `{% for m in messages %}${chatml}{% endfor %}{{ messages|tojson }}{{ messages[::-1]|length }}`,
+  "that strips what was thought": `{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for m in messages %}{% if loop.index0 < ns.last %}old{% endif %}${chatml}{% endfor %}`,
+};
+const templates: readonly (readonly [name: string, source: string])[] = [
+  ...templateNames.map((name) => [name, readTemplate(name)] as const),
+  ...Object.entries(others),
+];
+/** Of these, the text of earlier messages may depend on later ones, or the renderer cannot tell that it does not. */
+const wholes: ReadonlySet<string> = new Set([
+  ...["with a macro in a branch", "with what changed", "with a cycler", "with a joiner", "with a namespace in another"],
+  ...["with messages in a list", "with an iterator", "with a filter", "with a loop in a branch"],
+  ...["that strips what was thought", "qwen3-thinking", "deepseek", "mistral-tools"],
+]);
+
+const words = [
+  "Hi",
+  "a b",
+  " ",
+  "größer",
+  "line\nbreak",
+  "🙂",
+  "<|im_end|>",
+  "<|im_",
+  "end|>",
+  '"q"',
+  "\ud83d",
+  "0",
+  "<|",
+  "\\",
+];
+const wordsOf = (random: Random, most = 5): string =>
+  Array.from({ length: random.integer(most) }, () => words[random.integer(words.length)]).join(" ");
+
+function anyContent(random: Random): unknown {
+  const text = { type: "text", text: wordsOf(random) };
+  switch (random.integer(60)) {
+    case 0:
+      return null;
+    case 1:
+      return [text, { type: "image_url", image_url: { url: "x" } }];
+    case 2:
+      return 7;
+    case 3:
+    case 4:
+      return [text, { ...text, text: wordsOf(random) }];
+    default:
+      return `${wordsOf(random, 12)} ${"so on ".repeat(random.integer(4))}`;
+  }
+}
+
+/** A message as its client wrote it, which it does in the same way in each turn. */
+function anyMessage(random: Random, role: string): string {
+  if (random.integer(120) === 0) return ["null", "5", "[]", '"text"'][random.integer(4)]!;
+  const message: Record<string, unknown> = { role, content: anyContent(random) };
+  if (role === "tool") message.tool_call_id = "call";
+  if (role === "assistant" && random.integer(3) === 0) {
+    message.tool_calls = [{ id: "callaaaaa", type: "function", function: { name: "f", arguments: '{"a": 1.0}' } }];
+  }
+  if (role === "assistant" && random.integer(4) === 0) message.reasoning = wordsOf(random);
+  const text = JSON.stringify(message, null, random.integer(6) === 0 ? 1 : undefined);
+  return random.integer(8) === 0 ? text.replace('"role"', '"\\u0072ole"') : text;
+}
+
+interface Chat {
+  readonly messages: readonly string[];
+  readonly terms: Readonly<Record<string, unknown>>;
+}
+
+const tool = { type: "function", function: { name: "f", description: "d", parameters: { type: "object" } } };
+const anyTerms = (random: Random): Chat["terms"] =>
+  [
+    ...[{}, {}, {}, { tools: [tool] }, { tools: [tool, tool], tool_choice: "none" }, { tools: [] }],
+    ...[{ chat_template_kwargs: { x: 1 } }, { chat_template_kwargs: { x: 12 } }, { reasoning_effort: "low" }],
+    ...[{ add_generation_prompt: false }, { documents: [{ title: "t", text: "x" }] }, { continue_final_message: true }],
+  ][random.integer(12)]!;
+
+const nextRole = ({ messages }: Chat, random: Random): string => {
+  if (messages.length === 0 && random.integer(2) === 0) return "system";
+  if (random.integer(12) === 0) return ["tool", "developer", "system", "unknown"][random.integer(4)]!;
+  return messages.filter((message) => /ole": ?"(?:user|assistant)/.test(message)).length % 2 === 0
+    ? "user"
+    : "assistant";
+};
+
+function edited(chat: Chat, random: Random): Chat {
+  const { messages } = chat;
+  const at = random.integer(messages.length + 1);
+  const added = (count: number): Chat => {
+    let grown = chat;
+    for (let each = 0; each < count; each++) {
+      grown = { ...grown, messages: [...grown.messages, anyMessage(random, nextRole(grown, random))] };
+    }
+    return grown;
+  };
+  switch (random.integer(14)) {
+    case 0:
+      return { ...chat, messages: messages.slice(0, at) };
+    case 1:
+      return { ...chat, messages: messages.with(Math.min(at, messages.length - 1), anyMessage(random, "user")) };
+    case 2:
+      return { ...chat, messages: messages.toSpliced(at, 0, anyMessage(random, "assistant")) };
+    case 3:
+      return { ...chat, messages: messages.toSpliced(at, 1) };
+    case 4:
+      return { ...chat, terms: anyTerms(random) };
+    case 5:
+      return { ...chat, messages: messages.map((message) => message.replace('":', '" :')) };
+    case 6:
+      return chat;
+    default:
+      return added(1 + random.integer(3));
+  }
+}
+
+/** A body with its members in any order, some of which say nothing of the prompt. */
+function written({ messages, terms }: Chat, random: Random): Buffer {
+  const space = random.integer(10) === 0 ? " " : "";
+  const members = [
+    `"messages":[${messages.join(`,${space}`)}]`,
+    `"model":"m${random.integer(3)}"`,
+    ...Object.entries(terms).map(([name, value]) => `"${name}":${space}${JSON.stringify(value)}`),
+    ...(random.integer(2) === 0 ? [`"stream":true`, `"user":"${random.integer(1_000)}"`] : []),
+  ];
+  for (let at = members.length - 1; at > 0; at--) {
+    const other = random.integer(at + 1);
+    [members[at], members[other]] = [members[other]!, members[at]!];
+  }
+  return Buffer.from(`{${members.join(",")}}`);
+}
+
+const start: Chat = { messages: ['{"role":"user","content":"A first message that has some words in it"}'], terms: {} };
+
+/** Chats that are edited at random, as those of many users and their retries are; what the memory said of how many. */
+function compare(rig: Rig, random: Random, steps: number): number {
+  const kept: Chat[] = [start];
+  let said = 0;
+  for (let step = 0; step < steps; step++) {
+    const chat = edited(kept[random.integer(kept.length)]!, random);
+    if (chat.messages.length > 14 || chat.messages.length === 0) continue;
+    if (kept.push(chat) > 5) kept.shift();
+    if (random.integer(30) === 0) clock.wall += hourMs;
+    const bytes = written(chat, random);
+    const dialect = random.integer(4) === 0 ? chatDialects[random.integer(chatDialects.length)] : undefined;
+    const found = rig.remembered(bodyOf(bytes), dialect);
+    if (!found) continue;
+    said++;
+    expect(found, `step ${step}: ${bytes.toString()}`).toEqual(rig.whole(bytes, dialect));
+  }
+  return said;
+}
+
+describe.each(templates)("chats with the template %s", (name, source) => {
+  test("have the blocks of their whole texts, edited at random", () => {
+    const rig = rigOf(source);
+    for (let seed = 1; seed <= 4; seed++) compare(rig, createSeededRandom(seed * 7_919 + name.length), 150);
+    if (wholes.has(name)) expect(rig.resumed()).toBe(0);
+  });
+});
+
+test("most templates' chats go on where an earlier one has been", () => {
+  const never = templates.filter(([name, source]) => {
+    const rig = rigOf(source);
+    const said = compare(rig, createSeededRandom(3), 250);
+    return said > 0 && rig.resumed() === 0 && !wholes.has(name);
+  });
+  expect(never.map(([name]) => name)).toEqual([]);
+});

@@ -29,7 +29,7 @@ const maxCopiedLength = 12;
 export interface RememberedPlan {
   readonly plan: PromptPlan;
   /** Remembers how far the prompt is known, once all pieces of its plan have tokens. */
-  readonly learn: () => void;
+  readonly learn: (whole: PromptBlocks) => void;
 }
 
 /**
@@ -64,14 +64,8 @@ interface Reached {
 export function createChatMemory({ encoder, renderer, chatBytes = defaultChatBytes }: ChatMemoryOptions): ChatMemory {
   const tree = new ByteTree<Remembered>(chatBytes);
 
-  const learn = (
-    chat: BodyChat,
-    terms: ChatTermsOfModel,
-    text: string,
-    plan: PromptPlan,
-    reached: ReachedChatState,
-  ): void => {
-    const known = encoder.until(plan, reached.length);
+  const learn = ({ chat, terms, text, plan }: Learning, whole: PromptBlocks, reached: ReachedChatState): void => {
+    const known = encoder.until(plan, whole, reached.length);
     if (!known || known.blocks.tokenCount === 0 || reached.length - known.length > maxTailLength) return;
     const { blocks } = known;
     const tail = copyOf(text.slice(known.length, reached.length));
@@ -103,15 +97,23 @@ export function createChatMemory({ encoder, renderer, chatBytes = defaultChatByt
       const before = from?.tail.length ?? 0;
       return {
         plan,
-        learn: () => {
+        learn: (whole) => {
           for (const reached of rendered.states) {
             if (reached.state.template.messages === from?.chat.template.messages) continue;
-            learn(chat, terms, text, plan, { ...reached, length: before + reached.length });
+            learn({ chat, terms, text, plan }, whole, { ...reached, length: before + reached.length });
           }
         },
       };
     },
   };
+}
+
+/** What is learned from. */
+interface Learning {
+  readonly chat: BodyChat;
+  readonly terms: ChatTermsOfModel;
+  readonly text: string;
+  readonly plan: PromptPlan;
 }
 
 /** A chat as it lies in a body. */

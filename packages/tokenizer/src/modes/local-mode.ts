@@ -83,11 +83,11 @@ function createBudgetedEncoder({
   scheduler,
   budgetMs = defaultBudgetMs,
   inlineLength = defaultInlineLength,
-}: LocalModeOptions): (plan: PromptPlan, onTokens?: () => void) => Encoded | Promise<Encoded> {
+}: LocalModeOptions): (plan: PromptPlan, onTokens?: (whole: PromptBlocks) => void) => Encoded | Promise<Encoded> {
   const beginning = (plan: PromptPlan): Encoded => ({ blocks: encoder.beginning(plan), complete: false });
   return (plan, onTokens) => {
     const whole = (blocks: PromptBlocks): Encoded => {
-      onTokens?.();
+      onTokens?.(blocks);
       return { blocks, complete: true };
     };
     const unknown = unknownPieces(plan);

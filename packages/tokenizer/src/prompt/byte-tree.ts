@@ -110,6 +110,8 @@ export class ByteTree<Value> {
   readonly #nodes = new RecencyMap<Node<Value>, Node<Value>>();
   readonly #root: Node<Value> = nodeOf(undefined, Buffer.alloc(0), 0);
   #sizeBytes = 0;
+  /** How far the last key was walked, which lies in the tree as long as nothing else is kept: it is mostly kept next. */
+  #last: { readonly key: ByteKey; readonly walk: Walk<Value> } | undefined;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -121,7 +123,9 @@ export class ByteTree<Value> {
 
   /** @param isWanted of several values on the way, the deepest that is wanted is found */
   find(key: ByteKey, isWanted: (value: Value) => boolean): ByteMatch<Value> {
-    const { node, shared } = this.#walk(key, key.length);
+    const walk = this.#walkFrom(this.#root, 0, key, key.length);
+    this.#last = { key, walk };
+    const { node, shared } = walk;
     let value: Value | undefined;
     for (let at: Node<Value> | undefined = node; at && value === undefined; at = at.parent) {
       if (at.value !== undefined && isWanted(at.value)) value = at.value;
@@ -138,19 +142,31 @@ export class ByteTree<Value> {
   set(key: ByteKey, length: number, value: Value, valueBytes: number): void {
     const { node: above, child, shared, depth } = this.#walk(key, length);
     if (depth + 2 > maxTreeDepth || length - shared + valueBytes + 2 * nodeBytes > this.#maxBytes) return;
-    let node = child && shared > above.end ? this.#split(child, shared - above.end) : above;
+    const isSplit = child !== undefined && shared > above.end;
+    let node = isSplit ? this.#split(child, shared - above.end) : above;
     if (shared < length) node = this.#add(node, key.copy(shared, length));
     this.#sizeBytes += valueBytes - node.valueBytes;
     node.value = value;
     node.valueBytes = valueBytes;
     this.#use(node);
     while (this.#sizeBytes > this.#maxBytes) this.#drop(this.#nodes.oldest()![0]);
+    const walk = { node, child: undefined, shared: length, depth: depth + Number(isSplit) + Number(shared < length) };
+    this.#last = this.#nodes.get(node) ? { key, walk } : undefined;
   }
 
-  /** The last node whose bytes a key begins with, the one behind it that it shares some bytes with, and how far. */
+  /**
+   * The last node whose bytes a key begins with, the one behind it that it shares some bytes with, and how far: from where
+   * an earlier walk with the same key has been.
+   */
   #walk(key: ByteKey, length: number): Walk<Value> {
-    let node = this.#root;
-    let depth = 0;
+    const known = this.#last?.key === key && this.#last.walk.node.end <= length ? this.#last.walk : undefined;
+    if (known?.child) return { ...known, shared: Math.min(length, known.shared) };
+    return this.#walkFrom(known?.node ?? this.#root, known?.depth ?? 0, key, length);
+  }
+
+  #walkFrom(from: Node<Value>, steps: number, key: ByteKey, length: number): Walk<Value> {
+    let node = from;
+    let depth = steps;
     for (; node.end < length && depth < maxTreeDepth; depth++) {
       const child = node.children.get(key.byteAt(node.end));
       if (!child) break;
@@ -205,8 +221,12 @@ interface Walk<Value> {
 }
 
 const nodeOf = <Value>(parent: Node<Value> | undefined, bytes: Buffer, end: number): Node<Value> => ({
-  ...{ parent, bytes, end },
-  ...{ children: new Map(), value: undefined, valueBytes: 0 },
+  parent,
+  bytes,
+  end,
+  children: new Map(),
+  value: undefined,
+  valueBytes: 0,
 });
 
 /** Without the memory around it. */

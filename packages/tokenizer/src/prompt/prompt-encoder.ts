@@ -52,6 +52,13 @@ export interface PromptPlan {
   readonly addSpecialTokens: boolean;
 }
 
+/** A prompt up to a cut. */
+export interface PromptBeginning {
+  readonly blocks: PromptBlocks;
+  /** Where the cut is, in characters of the plan's text. */
+  readonly length: number;
+}
+
 /**
  * From text to blocks of tokens. What a prompt has in common with an earlier one up to a cut is recognised by its hash,
  * and only what is new is tokenised; of that, pieces that other prompts had (system prompts, shared documents) come from
@@ -77,11 +84,12 @@ export interface PromptEncoder {
   /** What is known without tokenising: the prompt up to the first piece that has no tokens. */
   beginning(plan: PromptPlan): PromptBlocks;
   /**
-   * The prompt up to the last cut within the first `length` characters of a plan's text whose pieces have all their tokens.
+   * The beginning of a prompt up to the last cut within the first `length` characters of its plan's text.
    *
+   * @param whole what the plan came to
    * @returns and where that cut is; undefined when it is before what was known
    */
-  until(plan: PromptPlan, length: number): { readonly blocks: PromptBlocks; readonly length: number } | undefined;
+  until(plan: PromptPlan, whole: PromptBlocks, length: number): PromptBeginning | undefined;
   /** The last cut within the first `length` characters of a text, or 0. */
   cutWithin(text: string, length: number): number;
   /** A prompt that came as tokens. */
@@ -154,6 +162,11 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
     return tokens;
   };
   const finish = (planned: PromptPlan): PromptBlocks => {
+    if (!planned.lastCut && !planned.addSpecialTokens) {
+      const all = planned.pieces.map(learn);
+      if (planned.tail) all.push(learn(planned.tail));
+      return blocks.append(planned.known, all);
+    }
     const atCut = blocks.append(planned.known, planned.pieces.map(learn));
     if (planned.lastCut && planned.pieces.length > 0) {
       states.set(planned.lastCut, atCut, sizeOf(atCut.contents) + sizeOf(atCut.leftover));
@@ -168,12 +181,19 @@ export function createPromptEncoder(options: PromptEncoderOptions): PromptEncode
   return {
     plan,
     planAfter,
-    until({ known, knownLength, pieces: planned }, length) {
+    until({ known, knownLength, pieces: planned }, whole, length) {
       if (knownLength > length) return undefined;
-      let [count, end] = [0, knownLength];
-      while (count < planned.length && end + planned[count]!.text.length <= length)
-        end += planned[count++]!.text.length;
-      return { blocks: blocks.append(known, planned.slice(0, count).map(tokensOf)), length: end };
+      let [end, tokenCount] = [knownLength, known.tokenCount];
+      const open = [known.leftover];
+      for (const piece of planned) {
+        if (end + piece.text.length > length) break;
+        const tokens = tokensOf(piece);
+        end += piece.text.length;
+        tokenCount += tokens.length;
+        open.push(tokens);
+      }
+      const contents = whole.contents.subarray(0, 2 * Math.floor(tokenCount / blockSize));
+      return { blocks: { tokenCount, contents, leftover: lastOf(open, tokenCount % blockSize) }, length: end };
     },
     encode,
     finish,
@@ -199,6 +219,19 @@ export function unknownPieces({ pieces, tail }: PromptPlan): readonly PromptPiec
 function tokensOf({ tokens }: PromptPiece): Uint32Array {
   if (!tokens) throw new TypeError("a piece of the prompt has not been tokenised");
   return tokens;
+}
+
+/** The last tokens of some. */
+function lastOf(pieces: readonly Uint32Array[], count: number): Uint32Array {
+  const last = new Uint32Array(count);
+  let left = count;
+  for (let index = pieces.length - 1; left > 0; index--) {
+    const piece = pieces[index]!;
+    const taken = piece.length > left ? piece.subarray(piece.length - left) : piece;
+    left -= taken.length;
+    last.set(taken, left);
+  }
+  return last;
 }
 
 function spacedCuts(cuts: readonly number[]): readonly number[] {

@@ -1,6 +1,6 @@
 import type { Node } from "./ast.ts";
 import type { LoopPlace, ResumableLoop } from "./for-loop.ts";
-import { restoreSlots, type SavedSlots, saveSlots, sizeOfSlots } from "./loop-state.ts";
+import { restoreSlots, type SavedSlots, type StateRules, saveSlots, sizeOfSlots } from "./loop-state.ts";
 import type { MessageList } from "./message-list.ts";
 import { type Execute, Frame, Runtime, runOn } from "./runtime.ts";
 import { Scope, storesOf } from "./scope.ts";
@@ -82,15 +82,17 @@ export function compileTemplate(program: Node, globals: Readonly<Record<string, 
   const macros = nodes.flatMap((node) =>
     node.type === "Macro" && isStoredOnce(node.name.value) ? [node.name.value] : [],
   );
-  const rules = {
+  const rules: StateRules = {
     macroSlots: new Set(macros.map((name) => scope.ownSlots.get(name)!)),
     constants: new Set(Object.values(globals)),
   };
 
-  const open = (variables: Variables): Frame => {
+  const open = (variables: Variables, messages?: MessageList): Frame => {
     const runtime = new Runtime(variables, globals);
     const frame = new Frame(scope.layout.slotCount, runtime);
-    for (const { name, slot } of scope.resolved) frame.slots[slot] = runtime.resolve(name);
+    for (const { name, slot } of scope.resolved) {
+      frame.slots[slot] = messages && name === "messages" ? messages.from(0).items : runtime.resolve(name);
+    }
     return frame;
   };
   const render = (variables: Variables): string => {
@@ -98,44 +100,51 @@ export function compileTemplate(program: Node, globals: Readonly<Record<string, 
     for (const { run } of steps) if (run(frame) !== runOn) break;
     return frame.runtime.text();
   };
-  const resume: RenderTemplate["resume"] = (given, messages, from, shared = 0) => {
-    const variables = { ...given, messages: messages.from(0).items };
-    const frame = open(variables);
+  const resume: RenderTemplate["resume"] = (variables, messages, from, shared = 0) => {
+    const frame = open(variables, messages);
     const { runtime } = frame;
     const found: { shared?: Found; last?: Found } = {};
-    const noteOf =
-      (statement: number) =>
-      ({ view, index, isEmpty }: LoopPlace): void => {
-        const behind = view.offset + index;
-        if (messages.isEndKnown) return;
-        const { chars, steps: used, pieces } = runtime;
-        const needed = Math.max(messages.read, behind);
-        const slots = saveSlots(frame, scope.ownSlots.values());
-        const place = { messages: behind, needed, least: messages.least, statement, offset: view.offset, isEmpty };
-        found.last = { state: { ...place, slots, chars, steps: used }, pieces };
-        if (needed <= shared) found.shared = found.last;
+    const note = (statement: number, { view, index, isEmpty }: LoopPlace): void => {
+      if (messages.isEndKnown) return;
+      const { offset } = view;
+      const needed = Math.max(messages.read, offset + index);
+      const slots = saveSlots(frame, scope.ownSlots.values());
+      const state = {
+        messages: offset + index,
+        needed,
+        least: messages.least,
+        statement,
+        offset,
+        isEmpty,
+        slots,
+        chars: runtime.chars,
+        steps: runtime.steps,
       };
+      found.last = { state, pieces: runtime.pieces };
+      if (needed <= shared) found.shared = found.last;
+    };
     if (from) {
       messages.read = from.needed;
       messages.least = from.least;
       runtime.chars = from.chars;
       runtime.steps = from.steps;
-      for (const { run, isMacro } of steps.slice(0, from.statement)) if (isMacro) run(frame);
+      for (let before = 0; before < from.statement; before++) if (steps[before]!.isMacro) steps[before]!.run(frame);
       restoreSlots(frame, from.slots, { messages, macroSlots: rules.macroSlots });
     }
-    for (const [statement, { run, loop }] of steps.entries()) {
-      if (from && statement < from.statement) continue;
+    for (let statement = from?.statement ?? 0; statement < steps.length; statement++) {
+      const { run, loop } = steps[statement]!;
       const place =
         from?.statement === statement
           ? { view: messages.from(from.offset), index: from.messages - from.offset, isEmpty: from.isEmpty }
           : undefined;
-      const signal = loop ? loop(frame, place, noteOf(statement)) : run(frame);
+      const signal = loop ? loop(frame, place, (turn) => note(statement, turn)) : run(frame);
       if (signal !== runOn) break;
     }
-    const states = [...new Set([found.shared, found.last])].flatMap((end): ReachedState[] => {
+    const states: ReachedState[] = [];
+    for (const end of found.shared === found.last ? [found.last] : [found.shared, found.last]) {
       const sizeBytes = end && sizeOfSlots(end.state.slots, variables, rules);
-      return sizeBytes === undefined ? [] : [{ state: end!.state, sizeBytes, length: runtime.lengthOf(end!.pieces) }];
-    });
+      if (sizeBytes !== undefined) states.push({ state: end!.state, sizeBytes, length: runtime.lengthOf(end!.pieces) });
+    }
     return { text: runtime.text(), states };
   };
   return Object.assign(render, { resume });

@@ -82,7 +82,7 @@ export function sizeOfSlots(
   given: Readonly<Record<string, Value>>,
   { macroSlots, constants }: StateRules,
 ): number | undefined {
-  const known = new Set(Object.values(given));
+  const known = Object.values(given);
   let left = maxValues;
   let chars = 0;
   const isPlain = (value: Value): boolean => {
@@ -90,7 +90,7 @@ export function sizeOfSlots(
     if (typeof value === "string") chars += value.length;
     if (typeof value !== "object" || value === null || value instanceof PyFloat) return typeof value !== "function";
     if (viewOf(value)) return false;
-    if (known.has(value) || constants.has(value)) return true;
+    if (known.includes(value) || constants.has(value)) return true;
     if (Array.isArray(value)) return value.every(isPlain);
     if (value instanceof Map) return [...value.keys()].every(isPlain) && [...value.values()].every(isPlain);
     return isDict(value) && Object.values(value).every(isPlain);

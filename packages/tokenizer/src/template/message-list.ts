@@ -99,8 +99,9 @@ class ViewHandler implements ProxyHandler<Value[]> {
   }
 
   get(items: Value[], key: string | symbol, receiver: unknown): unknown {
-    if (typeof key === "string" && isIndex(key)) {
-      const index = this.#offset + Number(key);
+    const at = indexOf(key);
+    if (at !== undefined) {
+      const index = this.#offset + at;
       return this.#list.has(index) ? this.#list.at(index) : undefined;
     }
     if (key === "length") {
@@ -129,4 +130,11 @@ class ViewHandler implements ProxyHandler<Value[]> {
   }
 }
 
-const isIndex = (key: string): boolean => /^(?:0|[1-9]\d*)$/.test(key);
+const [zero, nine] = [0x30, 0x39];
+
+/** The index that a key is, if it is one. */
+function indexOf(key: string | symbol): number | undefined {
+  if (typeof key !== "string") return undefined;
+  const first = key.charCodeAt(0);
+  return first >= zero && first <= nine && String(Number(key)) === key ? Number(key) : undefined;
+}

@@ -91,7 +91,7 @@ function rigOf(template: string, chatBytes?: number): Rig {
       const plan = memory.plan({ endpoint: "chat", fields: {}, body, ...(dialect ? { dialect } : {}) });
       if (!plan) return undefined;
       const blocks = encoder.encode(plan.plan);
-      plan.learn();
+      plan.learn(blocks);
       return blocks;
     },
     whole(bytes, dialect) {

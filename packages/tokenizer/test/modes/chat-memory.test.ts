@@ -306,3 +306,139 @@ test("most templates' chats go on where an earlier one has been", () => {
   });
   expect(never.map(([name]) => name)).toEqual([]);
 });
+
+const chatmlSource = `{% for m in messages %}${chatml}{% endfor %}${opened}`;
+const message = (content: string, role = "user"): string => JSON.stringify({ role, content });
+const chatOf = (messages: readonly string[], rest = ""): string =>
+  `{"model":"m","messages":[${messages.join(",")}]${rest}}`;
+const filler = "words that make a message long enough for a cut to count";
+
+/** Whether the chat's beginning was known, and that its blocks are right. */
+function wasKnown(rig: Rig, text: string): boolean {
+  const before = rig.resumed();
+  expect(rig.remembered(bodyOf(text))).toEqual(rig.whole(Buffer.from(text)));
+  return rig.resumed() > before;
+}
+
+describe("a chat's beginning", () => {
+  const [first, second, third] = [message(filler), message(`2 ${filler}`, "assistant"), message(`3 ${filler}`)];
+
+  test("is known by the next turn, by the same turn again and by another end of it", () => {
+    const rig = rigOf(chatmlSource);
+    expect(wasKnown(rig, chatOf([first]))).toBe(false);
+    expect(wasKnown(rig, chatOf([first, second, third]))).toBe(true);
+    expect(wasKnown(rig, chatOf([first, second, third]))).toBe(true);
+    expect(wasKnown(rig, chatOf([first, second, message("other")]))).toBe(true);
+  });
+
+  test("is known wherever it stands in the body, and whatever else does", () => {
+    const rig = rigOf(chatmlSource);
+    wasKnown(rig, `{"messages":[${first}],"model":"m","user":"1"}`);
+    expect(wasKnown(rig, `{"user":"2","stream":true,"model":"other","messages":[${first},${second}]}`)).toBe(true);
+  });
+
+  test("is another one with other bytes, or with other fields that the prompt depends on", () => {
+    const rig = rigOf(chatmlSource);
+    wasKnown(rig, chatOf([first]));
+    expect(wasKnown(rig, chatOf([first.replace(":", ": "), second]))).toBe(false);
+    for (const name of termFields) expect(wasKnown(rig, chatOf([first, second], `,"${name}":null`)), name).toBe(false);
+  });
+
+  test("that two chats share is known to a third one, though none ended there", () => {
+    const rig = rigOf(chatmlSource);
+    wasKnown(rig, chatOf([first, second]));
+    expect(wasKnown(rig, chatOf([first, third]))).toBe(false);
+    expect(wasKnown(rig, chatOf([first, message(`4 ${filler}`)]))).toBe(true);
+  });
+
+  test.each([
+    { about: "no messages", text: '{"model":"m"}' },
+    { about: "an empty list of them", text: chatOf([]) },
+    { about: "something else in their place", text: '{"messages":{"0":1}}' },
+    { about: "them twice", text: `{"messages":[${first}],"messages":[${second}]}` },
+    { about: "them twice, once in escapes", text: `{"messages":[${first}],"mess\\u0061ges":[${second}]}` },
+    { about: "tools twice", text: chatOf([first], ',"tools":null,"tools":[]') },
+    { about: "a message that is none", text: chatOf([first, "7"]) },
+    { about: "an image", text: chatOf([first, '{"role":"user","content":[{"type":"image_url"}]}']) },
+    {
+      about: "an open end",
+      text: chatOf([first, second], ',"continue_final_message":true,"add_generation_prompt":false'),
+    },
+  ])("with $about is read as a whole, and the next one is not", ({ text }) => {
+    const rig = rigOf(chatmlSource);
+    wasKnown(rig, chatOf([first]));
+    expect(rig.remembered(bodyOf(text))).toBeUndefined();
+    expect(wasKnown(rig, chatOf([first, second]))).toBe(true);
+  });
+
+  test("is known with members in escapes", () => {
+    const rig = rigOf(chatmlSource);
+    wasKnown(rig, chatOf([first]));
+    expect(wasKnown(rig, `{"mess\\u0061ges":[${first},${second}]}`)).toBe(true);
+  });
+
+  test("is no longer known on the next day where the template writes the date, and is learned anew", () => {
+    const rig = rigOf(others["that has the date"]!);
+    wasKnown(rig, chatOf([first]));
+    expect(wasKnown(rig, chatOf([first, second]))).toBe(true);
+    clock.wall += 24 * hourMs;
+    expect(wasKnown(rig, chatOf([first, second]))).toBe(false);
+    expect(wasKnown(rig, chatOf([first, second, third]))).toBe(true);
+  });
+
+  test("is remembered within a bound: beyond it the oldest is forgotten, and new ones are known", () => {
+    const rig = rigOf(chatmlSource, 40_000);
+    const firsts = Array.from({ length: 60 }, (_, index) => message(`${index} ${filler}`));
+    for (const one of firsts) wasKnown(rig, chatOf([one]));
+    const known = firsts.map((one) => wasKnown(rig, chatOf([one, second])));
+    expect(known[0]).toBe(false);
+    expect(wasKnown(rig, chatOf([firsts.at(-1)!, second]))).toBe(true);
+    const none = rigOf(chatmlSource, 0);
+    wasKnown(none, chatOf([first]));
+    expect(wasKnown(none, chatOf([first, second]))).toBe(false);
+  });
+});
+
+test("fields that a prompt depends on are all those that are read", () => {
+  const read = new Set<string | symbol>();
+  for (const dialect of chatDialects) {
+    const noting = new Proxy(
+      { messages: [], tools: [tool], chat_template_kwargs: {}, reasoning_effort: "low" } as object,
+      {
+        get: (fields, name, receiver) => {
+          read.add(name);
+          return Reflect.get(fields, name, receiver) as unknown;
+        },
+      },
+    );
+    chatInputOf(noting as Readonly<Record<string, unknown>>, dialect);
+  }
+  expect([...read].sort()).toEqual(["messages", ...termFields].sort());
+});
+
+test("chats of any values have the blocks of their whole texts", () => {
+  const rig = rigOf(chatmlSource);
+  const part = fc.oneof(fc.record({ type: fc.constant("text"), text: fc.string() }), fc.jsonValue({ maxDepth: 1 }));
+  const content = fc.oneof(fc.string({ unit: "binary" }), fc.array(part, { maxLength: 3 }), fc.constant(filler));
+  const some = fc.oneof(
+    { weight: 9, arbitrary: fc.record({ role: fc.constantFrom("user", "assistant", "tool", "system"), content }) },
+    { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 3 }) },
+  );
+  fc.assert(
+    fc.property(fc.array(some, { minLength: 1, maxLength: 6 }), fc.nat(6), some, (messages, at, other) => {
+      for (const list of [
+        messages,
+        [...messages, other],
+        messages.toSpliced(at, 1, other),
+        messages.toSpliced(at, 1),
+      ]) {
+        const scanned = scanBody(Buffer.from(JSON.stringify({ messages: list })), maxDepth);
+        if (typeof scanned === "string") continue;
+        const found = rig.remembered(scanned);
+        if (found) expect(found).toEqual(rig.whole(scanned.bytes));
+      }
+    }),
+    { numRuns: 300 },
+  );
+  expect(rig.resumed()).toBeGreaterThan(100);
+});

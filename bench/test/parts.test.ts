@@ -41,7 +41,18 @@ test("turns of one conversation differ in their last message only", () => {
   expect(text.indexOf("000000000000")).toBe(serialAt);
 });
 
+test("an agent's turns bring their tools before the messages, in as many bytes as asked for", () => {
+  const { bytes } = prepareRequest({ bodyBytes: 204_800, messages: 61, lastMessageBytes: 640, tools: 30 });
+  const body = bytes.subarray(bytes.indexOf("\r\n\r\n") + 4);
+  expect(body.length).toBe(204_800);
+  const { tools, messages } = JSON.parse(body.toString());
+  expect([tools.length, messages.length]).toEqual([30, 61]);
+  expect(body.indexOf('"tools"')).toBeLessThan(body.indexOf('"messages"'));
+  expect(JSON.stringify(tools).length).toBeGreaterThan(60_000);
+});
+
 test("messages that do not fit are refused", () => {
+  expect(() => prepareRequest({ bodyBytes: 4_096, messages: 2, tools: 2 })).toThrow(RangeError);
   expect(() => prepareRequest({ bodyBytes: 1_000, messages: 20 })).toThrow(RangeError);
 });
 

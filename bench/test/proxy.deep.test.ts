@@ -32,7 +32,7 @@ test("a run measures every figure at all three systems, and the report has the f
   const report = proxyReport([measured], { runs: 1, pinned: false }, undefined);
   expect(report.name).toBe("proxy");
   expect(Object.keys(report.metrics)).toEqual(expect.arrayContaining(routerKeys));
-  const ofRouterAlone = ["token_cpu_us_48k", "token_rps_48k"];
+  const ofRouterAlone = ["token_cpu_us_48k", "token_rps_48k", "token_cpu_us_200k_agent"];
   expect(Object.keys(report.metrics)).toEqual([...Object.keys(report.baselines.bare ?? {}), ...ofRouterAlone]);
   expect(Object.keys(report.baselines.direct ?? {})).toEqual(expect.arrayContaining(["rps_4k", "rps_48k", "rps_sse"]));
   for (const figures of [report.metrics, ...Object.values(report.baselines)]) {
@@ -42,8 +42,8 @@ test("a run measures every figure at all three systems, and the report has the f
     expect(report.metrics[name], name).toBeGreaterThan(0);
     expect(report.baselines.bare?.[name], name).toBeGreaterThan(0);
   }
-  // One line for the memory of each router, and one for each load and system.
-  expect(lines).toHaveLength(2 + 5 * 3 + 1);
+  // One line for the memory of each router, one for each load and system, and two of the router that tokenizes.
+  expect(lines).toHaveLength(2 + 5 * 3 + 2);
 });
 
 test("a request that a router refuses ends the run with an error that names it", async () => {

@@ -11,7 +11,14 @@ function steppingClock(): Clock {
   return { nowMs: () => nowMs++, wallMs: () => 0 };
 }
 
-const keys = ["tokens_per_s", "prefix_state_tokens_per_s", "pure_hit_tokens_per_s", "hit_us_48k"];
+const keys = [
+  "tokens_per_s",
+  "prefix_state_tokens_per_s",
+  "pure_hit_tokens_per_s",
+  "hit_us_48k",
+  "body_turn_us_48k",
+  "body_turn_us_200k_agent",
+];
 
 test("a run measures every figure, and the shipped model has no mismatch", async () => {
   const tokenizers = await loadTokenizers();

@@ -24,11 +24,16 @@ export interface ProxyLoads {
   readonly steady: Load;
   /** Turns of a long conversation, each with a new last message. */
   readonly turns: Load;
+  /** Turns of an agent, with many tools. */
+  readonly agentTurns: Load;
 }
 
 export const smallBodyBytes = 4_096;
 export const largeBodyBytes = 49_152;
 export const largeMessages = 20;
+export const agentBodyBytes = 204_800;
+export const agentMessages = 60;
+export const agentTools = 30;
 /** About 256 tokens of the shipped tokenizer. */
 export const newTurnBytes = 640;
 export const streamTokens = 48;
@@ -75,6 +80,17 @@ export function proxyLoads(sizes: ProxySizes, seed: number): ProxyLoads {
       }),
       pace: closed,
       // The router that tokenizes has had no growth load before; V8 compiles what runs often some thousand requests late.
+      warmUp: { requests: turnWarmUpRequests },
+      extent: { durationMs },
+    },
+    agentTurns: {
+      request: prepareRequest({
+        bodyBytes: agentBodyBytes,
+        messages: agentMessages + 1,
+        lastMessageBytes: newTurnBytes,
+        tools: agentTools,
+      }),
+      pace: closed,
       warmUp: { requests: turnWarmUpRequests },
       extent: { durationMs },
     },

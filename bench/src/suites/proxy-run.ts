@@ -53,6 +53,8 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
   }
   const turns = await measureLoad(fleet.tokenSystem, loads.turns, ports);
   note(describeMeasurement("turns", fleet.tokenSystem, turns));
+  const agentTurns = await measureLoad(fleet.tokenSystem, loads.agentTurns, ports);
+  note(describeMeasurement("agent turns", fleet.tokenSystem, agentTurns));
   const of = (system: System): Measured => measured.get(system) as Measured;
   const routerFigures = (system: System): Figures => ({
     ...figuresOf(of(system), of(direct)),
@@ -65,6 +67,7 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
       ...routerFigures(espalier),
       token_cpu_us_48k: turns.cpuMicrosPerRequest,
       token_rps_48k: turns.requestsPerSecond,
+      token_cpu_us_200k_agent: agentTurns.cpuMicrosPerRequest,
     },
     shares: Object.fromEntries(
       loadNames.map((name) => [
@@ -77,7 +80,7 @@ export async function runProxyOnce(fleet: ProxyFleet, options: ProxyRunOptions):
 
 /** One measurement as a line of progress. */
 export function describeMeasurement(
-  name: LoadName | "turns",
+  name: LoadName | "turns" | "agent turns",
   { name: system }: System,
   measurement: Measurement,
 ): string {

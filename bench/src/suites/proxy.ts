@@ -7,6 +7,9 @@ import { readPositive, readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
 import { measuredPolicy, reserveCore, startProxyFleet } from "./proxy-fleet.ts";
 import {
+  agentBodyBytes,
+  agentMessages,
+  agentTools,
   concurrency,
   largeBodyBytes,
   largeMessages,
@@ -99,6 +102,9 @@ function paramsOf({ sizes, runs }: ProxyOptions, plan: CorePlan | undefined): Be
     pinned: plan !== undefined,
     policy: measuredPolicy,
     new_turn_bytes: newTurnBytes,
+    agent_body_bytes: agentBodyBytes,
+    agent_messages: agentMessages,
+    agent_tools: agentTools,
   };
 }
 

@@ -1,5 +1,7 @@
-import type { Clock } from "@espalier/common";
+import { type Clock, silentLogger, systemScheduler } from "@espalier/common";
+import { scanBody } from "@espalier/json-body";
 import {
+  createModelTokenizer,
   createPromptEncoder,
   createPromptHasher,
   createTextTokenizer,
@@ -12,6 +14,15 @@ import {
 } from "@espalier/tokenizer";
 import { Tokenizer } from "tokenizers";
 import type { Figures } from "../support/median-spread.ts";
+import { prepareRequest, type RequestShape, stampSerial } from "../support/prepared-request.ts";
+import {
+  agentBodyBytes,
+  agentMessages,
+  agentTools,
+  largeBodyBytes,
+  largeMessages,
+  newTurnBytes,
+} from "./proxy-loads.ts";
 import { createTextSource, opening, renderedMessage, type TextSource } from "./tokenizer-texts.ts";
 
 export const blockSize = 16;
@@ -19,10 +30,13 @@ export const conversationTokens = 12_000;
 export const newTokens = 200;
 export const messageLength = 1_200;
 const largeLength = 48 * 1_024;
+const maxNesting = 64;
 const root = { low: 0x9e3779b9, high: 0x7f4a7c15 };
 
 /** Ours and the reference implementation, of the same model. */
 export interface Tokenizers {
+  /** Of the model's files. */
+  readonly folder: string;
   readonly ours: TextTokenizer;
   readonly reference: Tokenizer;
   /** Its added tokens. */
@@ -33,6 +47,7 @@ export async function loadTokenizers(folder = shippedModelFolder()): Promise<Tok
   const files = await loadTokenizerFiles(folder);
   const added = files.tokenizer.added_tokens as readonly { readonly content: string }[];
   return {
+    folder,
     ours: createTextTokenizer(files),
     reference: Tokenizer.fromString(JSON.stringify(files.tokenizer)),
     tokens: added.map(({ content }) => content),
@@ -114,6 +129,12 @@ export async function runTokenizerOnce(options: TokenizerRunOptions): Promise<To
       prefix_state_tokens_per_s: (inTotal / turn.ms) * 1_000,
       pure_hit_tokens_per_s: (conversation.blocks.tokenCount / hit.ms) * 1_000,
       hit_us_48k: hitLarge.ms * 1_000,
+      body_turn_us_48k: await bodyTurnUs(options, { bodyBytes: largeBodyBytes, messages: largeMessages + 1 }),
+      body_turn_us_200k_agent: await bodyTurnUs(options, {
+        bodyBytes: agentBodyBytes,
+        messages: agentMessages + 1,
+        tools: agentTools,
+      }),
     },
     reference: { tokens_per_s: reference.perSecond },
   };
@@ -123,6 +144,29 @@ export async function runTokenizerOnce(options: TokenizerRunOptions): Promise<To
 function see(encoder: PromptEncoder, text: string): number {
   const blocks = encoder.encode(encoder.plan(text, false));
   return encoder.chain(blocks, root).length;
+}
+
+/** A turn of a conversation from its body to the chain of its prompt, some 256 tokens of which are new. */
+async function bodyTurnUs(options: TokenizerRunOptions, shape: RequestShape): Promise<number> {
+  const { bytes, serialAt } = prepareRequest({ ...shape, lastMessageBytes: newTurnBytes });
+  const from = bytes.length - shape.bodyBytes;
+  const model = await createModelTokenizer({
+    ...{ model: "bench", mode: "local", folder: options.tokenizers.folder, blockSize },
+    ...{ hasher: createPromptHasher(), clock: options.clock, scheduler: systemScheduler, logger: silentLogger },
+  });
+  let serial = 0;
+  const turn = (): Buffer => {
+    stampSerial(bytes, serialAt, serial++);
+    return Buffer.from(bytes.subarray(from));
+  };
+  const { ms } = await medianMs(options, turn, (sent) => {
+    const body = scanBody(sent, maxNesting);
+    if (typeof body === "string") throw new TypeError(`the body is ${body}`);
+    const view = model.view({ endpoint: "chat", body, fields: {} });
+    if (view instanceof Promise || view.how !== "tokens") throw new TypeError("the prompt was not tokenized at once");
+    return model.chain(view, root).length;
+  });
+  return ms * 1_000;
 }
 
 function growConversation(encoder: PromptEncoder, source: TextSource): { text: string; blocks: PromptBlocks } {

@@ -19,10 +19,11 @@ const help = `Usage: npm run bench -- tokenizer [options]
 
 Tokens of prompts with the shipped model (4,096 tokens, byte-level BPE), beside the reference implementation (Hugging
 Face tokenizers, native): new text, a conversation of ${conversationTokens} tokens whose last ${newTokens} are new (counted in all its
-tokens, chain included), the same conversation again, one of 48 KB again; and how many hard texts get other tokens.
+tokens, chain included), the same conversation again, one of 48 KB again; turns of a conversation of 48 KB and of an agent's of
+200 KB from the body to the chain, each with some 256 new tokens; and how many hard texts get other tokens.
 
   --model DIR   a folder with another model's tokenizer.json
-  --duration S  seconds of each measurement (0.4), of which there are five in a run
+  --duration S  seconds of each measurement (0.4), of which there are seven in a run
   --runs N      runs, of which the medians count (5)
   --quick       one short run
   --json        one JSON object on standard output

@@ -16,6 +16,8 @@ export interface RequestShape {
   /** Messages of the chat, the first one by the system, the others by user and assistant in turn. */
   readonly messages: number;
   readonly stream?: StreamShape;
+  /** Functions that the model may call, of about 2.7 KB each, as agents bring them. */
+  readonly tools?: number;
   /** Makes the last message so long, in bytes, and puts the number there: the others are a conversation that goes on. */
   readonly lastMessageBytes?: number;
 }
@@ -61,15 +63,18 @@ export function stampSerial(bytes: Buffer, serialAt: number, serial: number): vo
   }
 }
 
-function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShape): string {
+function chatBody({ bodyBytes, messages, stream, lastMessageBytes, tools = 0 }: RequestShape): string {
   const equal = lastMessageBytes === undefined ? messages : messages - 1;
-  const contentBytes = Math.floor((bodyBytes - fieldBytes - (lastMessageBytes ?? 0)) / equal) - messageBytes;
+  const functions = tools > 0 ? { tools: Array.from({ length: tools }, (_, index) => toolOf(index)) } : {};
+  const otherBytes = fieldBytes + JSON.stringify(functions).length + (lastMessageBytes ?? 0);
+  const contentBytes = Math.floor((bodyBytes - otherBytes) / equal) - messageBytes;
   const numbered = lastMessageBytes === undefined ? 0 : messages - 1;
   const sizeOf = (index: number): number => (index < equal ? contentBytes : (lastMessageBytes ?? 0));
   if (contentBytes < wordsPerLine) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
   const bodyWith = (padding: string): string =>
     JSON.stringify({
       model: servedModel,
+      ...functions,
       messages: Array.from({ length: messages }, (_, index) => ({
         role: index === 0 ? "system" : index % 2 === 1 ? "user" : "assistant",
         content:
@@ -82,6 +87,20 @@ function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShap
   const missing = bodyBytes - bodyWith("").length;
   if (missing < 0) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
   return bodyWith("x".repeat(missing));
+}
+
+const [descriptionBytes, parameterBytes, parametersOfTool] = [1_000, 120, 8];
+
+function toolOf(index: number): object {
+  const properties = Object.fromEntries(
+    Array.from({ length: parametersOfTool }, (_, at) => {
+      const description = prose(1_000 + parametersOfTool * index + at, parameterBytes);
+      return [`parameter_${at}`, { type: "string", description, enum: ["one", "other"] }];
+    }),
+  );
+  const parameters = { type: "object", properties, required: ["parameter_0"] };
+  const description = prose(500 + index, descriptionBytes);
+  return { type: "function", function: { name: `function_${index}`, description, parameters } };
 }
 
 /** Lines of words with a quoted one in each, so that the JSON of it has as many escapes as that of ordinary text. */

@@ -8,6 +8,7 @@ const [objectKind, arrayKind] = [1, 2];
 const comparedKeys = 16;
 
 const compared = new Int32Array(comparedKeys);
+const signs = new Int32Array(comparedKeys);
 
 /**
  * The first key that stands twice in one object, at any depth. It reads the nodes as they lie: it has to look at each key of
@@ -33,9 +34,12 @@ function repeatedIn(memory: NodeMemory, object: number, textOf: (node: number) =
   let keys = 0;
   for (let key = object + 1; key < behind; ) {
     if (keys < comparedKeys) {
+      const sign = signOf(memory, key);
       for (let at = 0; at < keys; at++) {
-        if (isSameText(memory, compared[at]!, key) && textOf(compared[at]!) === textOf(key)) return key;
+        if (signs[at] !== sign || !isSameText(memory, compared[at]!, key)) continue;
+        if (textOf(compared[at]!) === textOf(key)) return key;
       }
+      signs[keys] = sign;
       compared[keys++] = key;
     } else {
       names ??= new Set([...compared].map(textOf));
@@ -45,6 +49,15 @@ function repeatedIn(memory: NodeMemory, object: number, textOf: (node: number) =
     key = words[value]! <= arrayKind ? words[value + lastWord]! : key + 2;
   }
   return undefined;
+}
+
+/** A number that strings which stand for the same bytes have in common, and others mostly do not. */
+function signOf({ words, bytes, nodesAt, textsAt }: NodeMemory, node: number): number {
+  const at = nodesAt + node * nodeWords;
+  const length = words[at + lastWord]!;
+  if (length === 0) return 0;
+  const from = textsAt + words[at + startWord]! + 1;
+  return (length << 16) ^ (bytes[from]! << 8) ^ bytes[from + length - 1]!;
 }
 
 /** Whether two strings stand for the same bytes. Halves of surrogate pairs all stand for the same ones, so it may err to yes. */

@@ -121,8 +121,10 @@ function sizeOfTokenIds(name: string, ids: readonly unknown[]): number {
   return ids.length * bytesPerTokenId;
 }
 
-/** Members of a message, a content part, a tool call or a tool result that hold text. */
-const textKeys = ["content", "text", "tool_calls", "function", "arguments", "output"];
+/** Members of a message, a content part, a tool call or a tool result that hold text, by their lengths. */
+const textKeys = new Map(
+  ["content", "text", "tool_calls", "function", "arguments", "output"].map((name) => [name.length, name]),
+);
 
 /**
  * The text in a message, a content part, a tool call or a tool result, whichever of the known members it has. Other
@@ -143,7 +145,8 @@ function sizeOfMembers(body: JsonBody, object: number): number {
   const behind = body.after(object);
   let bytes = 0;
   for (let key = object + 1; key < behind; key = body.after(key + 1)) {
-    if (textKeys.some((name) => body.isText(key, name))) bytes += sizeOfPart(body, key + 1);
+    const name = textKeys.get(body.textBytes(key));
+    if (name !== undefined && body.isText(key, name)) bytes += sizeOfPart(body, key + 1);
   }
   return bytes;
 }

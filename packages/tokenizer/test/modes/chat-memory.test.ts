@@ -123,6 +123,8 @@ const others: Readonly<Record<string, string>> = {
   "that looks one back": `{% for m in messages %}{% if not loop.first %}{{ loop.previtem.role ~ messages[loop.index0 - 1].role }}{% endif %}${chatml}{% endfor %}`,
   "that looks one ahead": `{% for m in messages %}{% if loop.nextitem %}{{ loop.nextitem.role }}{% endif %}${chatml}{% endfor %}`,
   "that looks one ahead by its place": `{% for m in messages %}{{ messages[loop.index0 + 1].role if not loop.last }}${chatml}{% endfor %}`,
+  "that looks two ahead at times": `{% for m in messages %}{{ messages[loop.index0 + 2].content if m.role == 'assistant' }}${chatml}{% endfor %}`,
+  "that knows whether there are four": `{% if messages[3:] %}many{% endif %}{% for m in messages %}${chatml}{% endfor %}`,
   "that knows the last": `{% for m in messages %}${chatml}{% if loop.last %}the last{% endif %}{% endfor %}`,
   "with macros": `{% macro show(m, tag='x') %}{{ tag ~ messages[0].role }}${chatml}{% endmacro %}{% for m in messages %}{{ show(m, loop.index) }}{% endfor %}`,
   "with a macro in a branch": `{% if tools %}{% macro show(m) %}T${chatml}{% endmacro %}{% else %}{% macro show(m) %}F${chatml}{% endmacro %}{% endif %}{% for m in messages %}{{ show(m) }}{% endfor %}`,

@@ -1,8 +1,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { sharedPath } from "@espalier/testing";
+import { scanBody } from "@espalier/json-body";
+import { createRecordingLogger, createVirtualTime, sharedPath } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { createModelTokenizer, type ModelTokenizer } from "../../src/modes/model-tokenizer.ts";
+import { createBlockBuilder, noBlocks } from "../../src/prompt/prompt-blocks.ts";
+import { createPromptHasher } from "../../src/prompt/prompt-hasher.ts";
+import { chatDialectOf } from "../../src/template/chat-dialect.ts";
 import { chatInputOf } from "../../src/template/chat-input.ts";
 import { compileChatTemplate } from "../../src/template/chat-template.ts";
 import { selectTemplate, specialTokensOf } from "../../src/template/select-template.ts";
@@ -17,10 +22,21 @@ interface Captured {
   readonly prompt_token_ids?: readonly number[] | null;
 }
 
+const hasher = createPromptHasher();
+const blockSize = 4;
+
 interface TokenizerFile {
   readonly added_tokens: readonly { readonly id: number; readonly content: string }[];
   readonly model: { readonly vocab: Readonly<Record<string, number>> };
 }
+
+/** Lines of a capture. */
+const linesOf = (path: string): readonly Captured[] =>
+  gunzipSync(readFileSync(join(path, "requests.jsonl.gz")))
+    .toString("utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Captured);
 
 const captures = ["vllm-0.32.0", "vllm-0.23.0", "sglang-0.5.23"];
 
@@ -57,13 +73,8 @@ describe.each(captures)("%s", (capture) => {
   test.skipIf(path === undefined)("the text of every chat's prompt is what its messages render to", () => {
     const read = (name: string): string => readFileSync(join(path!, name), "utf8");
     const sessions = JSON.parse(read("sessions.json")) as { readonly session: number; readonly model: string }[];
-    const lines = gunzipSync(readFileSync(join(path!, "requests.jsonl.gz")))
-      .toString("utf8")
-      .trim()
-      .split("\n");
     let compared = 0;
-    for (const line of lines) {
-      const { path: url, status, session, request, prompt_token_ids: ids } = JSON.parse(line) as Captured;
+    for (const { path: url, status, session, request, prompt_token_ids: ids } of linesOf(path!)) {
       if (!url.endsWith("/chat/completions") || status !== 200 || !ids?.length || !request) continue;
       const folder = join(path!, "..", sessions.find((one) => one.session === session)!.model);
       const config = JSON.parse(readFileSync(join(folder, "tokenizer_config.json"), "utf8")) as Record<string, unknown>;
@@ -76,4 +87,40 @@ describe.each(captures)("%s", (capture) => {
     }
     expect(compared).toBeGreaterThan(20);
   });
+
+  test.skipIf(path === undefined)(
+    "every chat has the engine's tokens, with what is remembered of those before",
+    async () => {
+      const sessions = JSON.parse(readFileSync(join(path!, "sessions.json"), "utf8")) as {
+        readonly session: number;
+        readonly model: string;
+      }[];
+      const models = new Map<string, ModelTokenizer>();
+      const [kind, version] = capture.split("-");
+      let compared = 0;
+      for (const { path: url, status, session, request, prompt_token_ids: ids } of [
+        ...linesOf(path!),
+        ...linesOf(path!),
+      ]) {
+        if (!url.endsWith("/chat/completions") || status !== 200 || !ids?.length || !request) continue;
+        const name = sessions.find((one) => one.session === session)!.model;
+        const folder = join(path!, "..", name);
+        const model =
+          models.get(name) ??
+          (await createModelTokenizer({
+            ...{ model: name, mode: "local", folder, blockSize, hasher },
+            ...{ clock: goldenClock, scheduler: createVirtualTime().scheduler, logger: createRecordingLogger() },
+          }));
+        models.set(name, model);
+        const body = scanBody(Buffer.from(JSON.stringify(request)), 64);
+        if (typeof body === "string") throw new TypeError(body);
+        const view = await model.view({ endpoint: "chat", body, fields: {}, dialect: chatDialectOf(kind, version) });
+        const whole = createBlockBuilder({ hasher, blockSize }).append(noBlocks, [Uint32Array.from(ids)]);
+        expect(view).toMatchObject({ how: "tokens", count: ids.length, complete: true });
+        expect(view.contents).toEqual(whole.contents);
+        compared++;
+      }
+      expect(compared).toBeGreaterThan(40);
+    },
+  );
 });

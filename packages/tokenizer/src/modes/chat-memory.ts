@@ -18,9 +18,9 @@ export interface ChatMemoryOptions {
 const defaultChatBytes = 32 * 1024 * 1024;
 /** A text that has no cut near its end tells of no state that is worth its place. */
 const maxTailLength = 4_096;
-/** What fields take as values of a template, for each of their bytes: measured with tools of agents. */
-const bytesPerTermByte = 6;
-/** What a state takes besides what is counted: four objects and two arrays. */
+/** What a key or value of the fields takes as one of a template, besides its bytes. */
+const valueBytes = 64;
+/** What a state takes besides what is counted: some objects and two arrays. */
 const stateBytes = 1_024;
 /** V8 copies a part of a text up to this length; a longer one keeps all of the text. */
 const maxCopiedLength = 12;
@@ -86,8 +86,7 @@ export function createChatMemory({ encoder, renderer, chatBytes = defaultChatByt
       );
       const terms = found?.terms ?? renderer.terms(chat.termFields(), dialect);
       if (!terms) return undefined;
-      if (!found)
-        tree.set(key, chat.termBytes, { terms, reached: undefined }, bytesPerTermByte * chat.termBytes + stateBytes);
+      if (!found) tree.set(key, chat.termBytes, { terms, reached: undefined }, chat.termSize + stateBytes);
       const messages = { count, at: chat.messageAt, shared: chat.messagesWithin(shared) };
       const from = found?.reached;
       const rendered = terms.template.resume(terms.terms, messages, from?.chat);
@@ -123,6 +122,8 @@ interface BodyChat {
   readonly key: ByteKey;
   /** How many of the key's bytes are before the messages. */
   readonly termBytes: number;
+  /** What the fields take as values, in bytes. */
+  readonly termSize: number;
   readonly termFields: () => Readonly<Record<string, unknown>>;
   readonly messageAt: (index: number) => unknown;
   /** How many bytes of the key end with so many messages. */
@@ -168,6 +169,7 @@ function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
     count: messages.length,
     key,
     termBytes,
+    termSize: terms.reduce((sum, { node }) => sum + (body.after(node) - node) * valueBytes, termBytes),
     termFields: () => Object.fromEntries(terms.map(({ name, node }) => [name, body.valueAt(node)])),
     messageAt: (index) => body.valueAt(messages[index]!),
     lengthTo: (count) => ends[count - 1]!,

@@ -124,6 +124,7 @@ const others: Readonly<Record<string, string>> = {
   "that looks one ahead": `{% for m in messages %}{% if loop.nextitem %}{{ loop.nextitem.role }}{% endif %}${chatml}{% endfor %}`,
   "that looks one ahead by its place": `{% for m in messages %}{{ messages[loop.index0 + 1].role if not loop.last }}${chatml}{% endfor %}`,
   "that looks two ahead at times": `{% for m in messages %}{{ messages[loop.index0 + 2].content if m.role == 'assistant' }}${chatml}{% endfor %}`,
+  "that has the first two before": `{% for m in messages[0:2] %}{{ m.role }},{% endfor %}{% for m in messages %}${chatml}{% endfor %}`,
   "that knows whether there are four": `{% if messages[3:] %}many{% endif %}{% for m in messages %}${chatml}{% endfor %}`,
   "that knows the last": `{% for m in messages %}${chatml}{% if loop.last %}the last{% endif %}{% endfor %}`,
   "with macros": `{% macro show(m, tag='x') %}{{ tag ~ messages[0].role }}${chatml}{% endmacro %}{% for m in messages %}{{ show(m, loop.index) }}{% endfor %}`,
@@ -152,6 +153,7 @@ const templates: readonly (readonly [name: string, source: string])[] = [
 const wholes: ReadonlySet<string> = new Set([
   ...["with a macro in a branch", "with what changed", "with a cycler", "with a joiner", "with a namespace in another"],
   ...["with messages in a list", "with an iterator", "with a filter", "with a loop in a branch"],
+  ...["that has the first two before"],
   ...["that strips what was thought", "qwen3-thinking", "deepseek", "mistral-tools"],
 ]);
 

@@ -390,6 +390,18 @@ describe("a chat's beginning", () => {
     expect(wasKnown(rig, chatOf([first, second, third]))).toBe(true);
   });
 
+  test("has to go as far as was looked ahead before, in another rendering", () => {
+    const ahead = "{% if m.role == 'assistant' %}{{ messages[loop.index0 + 2].content }}{% endif %}";
+    const far = "{% if m.role == 'tool' and messages[loop.index0 + 3:] %}far{% endif %}";
+    const length = "{% if m.role == 'system' %}{{ messages|length }}{% endif %}";
+    const rig = rigOf(`{% for m in messages %}${ahead}${far}${length}${chatml}{% endfor %}`);
+    const begin = [first, message(filler, "assistant"), message(filler, "tool")];
+    const [one, other] = [message(`one ${filler}`, "system"), message(`other ${filler}`, "system")];
+    expect(wasKnown(rig, chatOf([...begin, one]))).toBe(false);
+    expect(wasKnown(rig, chatOf([...begin, one, third, third]))).toBe(true);
+    wasKnown(rig, chatOf([...begin, other, third, third]));
+  });
+
   test("is remembered within a bound: beyond it the oldest is forgotten, and new ones are known", () => {
     const rig = rigOf(chatmlSource, 40_000);
     const firsts = Array.from({ length: 60 }, (_, index) => message(`${index} ${filler}`));

@@ -28,14 +28,14 @@ const counted = async (router: RunningRouter): Promise<readonly string[]> => {
 };
 
 test("a router that warms up is alive, and ready once that is over", async () => {
-  const { router } = await startWarm(20_000);
+  const { router } = await startWarm(3_000);
   expect(await readiness(router)).toEqual({ status: 503, reasons: ["the router warms up"] });
   expect((await fetch(`${router.url}/livez`)).status).toBe(200);
   await untilReady(router);
 });
 
 test("clients that come before it is over are served", async () => {
-  const { router } = await startWarm(20_000);
+  const { router } = await startWarm(3_000);
   expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(200);
   expect((await readiness(router)).status).toBe(503);
 });

@@ -20,7 +20,8 @@ const readiness = async ({ adminUrl }: RunningRouter): Promise<{ status: number;
 const untilReady = (router: RunningRouter) =>
   waitFor(async () => (await readiness(router)).status === 200, { what: "a ready router", deadlineMs });
 /** Of what a router measures of its process and of its engines by the clock, which says nothing of requests. */
-const untold = /^espalier_(engine_|event_loop|heap_|open_connections|process_|scrape|health|build_|config_applied_timestamp)/;
+const untold =
+  /^espalier_(engine_|event_loop|heap_|open_connections|process_|scrape|health|build_|config_applied_timestamp)/;
 /** Every metric else. */
 const counted = async (router: RunningRouter): Promise<readonly string[]> => {
   const { text } = await router.admin("GET", "/metrics");

@@ -27,7 +27,9 @@ buildSync({
   // Those that find files of their own beside them: a native library, and the page.
   external: ["zeromq", "@espalier/dashboard"],
   // Libraries in CommonJS ask for modules of Node, and modules have no `require` of their own.
-  banner: { js: 'import { createRequire as requireFrom } from "node:module";\nconst require = requireFrom(import.meta.url);' },
+  banner: {
+    js: 'import { createRequire as requireFrom } from "node:module";\nconst require = requireFrom(import.meta.url);',
+  },
   legalComments: "eof",
   logLevel: "warning",
 });

@@ -10,7 +10,7 @@ export interface WarmUpEngine extends Startable {
 
 export const warmUpModel = "warm-up";
 /** Pieces of a streamed answer, each sent in a turn of its own as an engine sends tokens. */
-const chunks = 48;
+const chunks = 16;
 
 const usage = { prompt_tokens: 64, completion_tokens: chunks, total_tokens: 64 + chunks };
 const whole = JSON.stringify({

@@ -23,6 +23,8 @@ export interface RouterOptions {
   readonly config?: Json;
   readonly random?: Random;
   readonly clock?: Clock;
+  /** Longest time of its warm-up; none unless given. */
+  readonly warmUpMs?: number;
   /** The dashboard's page; none unless given. */
   readonly page?: DashboardPage;
   /** Engines that must be usable before the router counts as started; all of them by default. */
@@ -100,7 +102,7 @@ const quickHealth = { interval: "200ms", timeout: "2s" };
 async function startRouter(
   own: Rig["own"],
   logs: (readonly LogLine[])[],
-  { engines = [], config = {}, random, clock, page, usable = engines.length }: RouterOptions,
+  { engines = [], config = {}, random, clock, page, warmUpMs = 0, usable = engines.length }: RouterOptions,
 ): Promise<RunningRouter> {
   const logger = createRecordingLogger();
   logs.push(logger.lines);
@@ -111,7 +113,7 @@ async function startRouter(
   const text = JSON.stringify({ health: quickHealth, ...config, ...(limits && { limits }), listen, admin, engines });
   const compiled = loadConfig({ file: { path: "router.yaml", text } });
   const router = createRouter({
-    ...{ config: compiled, logger },
+    ...{ config: compiled, logger, warmUpMs },
     ...(random ? { random } : {}),
     ...(clock ? { clock } : {}),
     ...(page ? { dashboard: page } : {}),

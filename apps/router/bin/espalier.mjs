@@ -4,4 +4,4 @@ import { existsSync } from "node:fs";
 
 const builder = new URL("../../../scripts/ensure-built.mjs", import.meta.url);
 if (existsSync(builder)) (await import(builder.href)).ensureBuilt();
-await import("../dist/main.js");
+await import("../dist/bundle/main.js");

@@ -45,6 +45,7 @@ function compileListeners(tree: ConfigTree) {
   const { processes, listen, admin, timeouts, limits, drain, log } = tree;
   return {
     processes,
+    warmUpMs: tree["warm-up"],
     listen: { host: listen.host, port: listen.port, tls: compileTls(listen.tls) },
     admin: {
       tls: compileTls(admin.tls),

@@ -103,6 +103,8 @@ export interface CompiledConfig {
   readonly isFileBlank: boolean;
   /** Routers that share the clients' port, each a process; `auto` for one per core. */
   readonly processes: number | "auto";
+  /** Longest time that a router exercises its own code before it is ready; 0 for none of it. */
+  readonly warmUpMs: number;
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined };
   readonly admin: {
     readonly host: string;

@@ -132,6 +132,7 @@ const samples: Readonly<Record<string, string>> = {
   "listen.tls.key-file": "/key",
   "listen.tls.ca-file": "/ca",
   processes: "7",
+  "warm-up": "7s",
   "admin.host": "::1",
   "admin.port": "1",
   "admin.advertise": "http://localhost:7",

@@ -8,6 +8,7 @@ import {
   type Startable,
   startTogether,
   systemClock,
+  systemRandom,
   systemScheduler,
 } from "@espalier/common";
 import { type CompiledConfig, describeConfig } from "@espalier/config";
@@ -28,6 +29,7 @@ import { createRouterCertificates } from "./lifecycle/router-certificates.ts";
 import { readTls } from "./lifecycle/tls-material.ts";
 import { readyWithinMs, untilReady } from "./lifecycle/until-ready.ts";
 import { listenerSettings } from "./router-options.ts";
+import { createWarmUp, type WarmUp } from "./warm-up/warm-up.ts";
 
 /** Connections of operators, scrapers and dashboards. */
 const maxAdminConnections = 1_024;
@@ -49,6 +51,8 @@ export interface RouterDependencies {
    * later at most. Without any engine that it knows of it waits for nothing.
    */
   readonly hasOthers?: boolean;
+  /** Longest time that this router exercises its own code before it says that it is ready. 0 unless given, which is none. */
+  readonly warmUpMs?: number;
   /** What is served at `/dashboard/`, for instance that of `@espalier/dashboard`; nothing when absent. */
   readonly dashboard?: DashboardPage;
   readonly clock?: Clock;
@@ -96,7 +100,17 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, () => [data.app.server]);
   const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload } = context;
-  const readiness = (): Readiness => readinessOf(context, group);
+  const warmUp = createWarmUp({
+    ...{
+      config,
+      largeBodies: context.largeBodies,
+      clock,
+      scheduler,
+      random: dependencies.random ?? systemRandom,
+      budgetMs: dependencies.warmUpMs ?? 0,
+    },
+  });
+  const readiness = (): Readiness => readinessOf(context, warmUp, group);
   const reload: Reloader["reload"] = (trigger) => {
     certificates.reload();
     return reloader.reload(trigger);
@@ -140,7 +154,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ...(tracing ? [tracing] : []),
       ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
       context.largeBodies,
-      ...[admin, dashboard, ...untilServing(dependencies, context, scheduler), data, certificates],
+      ...[admin, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data, certificates],
     ]),
     get url() {
       return data.url;
@@ -164,10 +178,11 @@ export function createRouter(dependencies: RouterDependencies): Router {
 function untilServing(
   { group, hasOthers, logger }: RouterDependencies,
   context: RouterContext,
+  warmUp: WarmUp,
   scheduler: Scheduler,
 ): readonly Startable[] {
   if (!group?.isServing && !hasOthers) return [];
-  const readiness = (): Readiness => readinessOf(context, undefined);
+  const readiness = (): Readiness => readinessOf(context, warmUp, undefined);
   const part = untilReady(() => context.fleet.engines.length === 0 || readiness().ready, scheduler);
   const start = (): Promise<void> => {
     logger.info("clients are let in once this router is ready", { withinMs: readyWithinMs, ...readiness() });
@@ -214,8 +229,13 @@ function statusOf(context: RouterParts, readiness: Readiness): unknown {
   };
 }
 
-function readinessOf({ fleet, drain, mesh, prefix }: RouterContext, group: RouterGroup | undefined): Readiness {
+function readinessOf(
+  { fleet, drain, mesh, prefix }: RouterContext,
+  warmUp: WarmUp,
+  group: RouterGroup | undefined,
+): Readiness {
   const reasons: string[] = [];
+  if (!warmUp.isOver) reasons.push("the router warms up");
   if (drain.started) reasons.push("the router is draining");
   if (fleet.engines.length === 0) reasons.push("no engine is known");
   else if (fleet.usableCount() === 0) reasons.push("no engine is usable");

@@ -112,6 +112,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
     ...(dashboard && { dashboard }),
     ...(group && { group }),
     openFiles: openFileLimit(),
+    warmUpMs: config.warmUpMs,
     hasOthers: config.mesh.backend !== "off",
     configSource: source,
     onReload: ({ log }) => levelled.setLevel(log.level),

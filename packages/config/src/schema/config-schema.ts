@@ -5,7 +5,7 @@ import { disaggregation } from "./disaggregation.ts";
 import { discovery } from "./discovery.ts";
 import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
 import { flag } from "./leaf.ts";
-import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts } from "./listeners.ts";
+import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts, warmUp } from "./listeners.ts";
 import { mesh } from "./mesh.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./prefix.ts";
 import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
@@ -18,6 +18,7 @@ import { tracing } from "./tracing.ts";
 export const configSchema = section("Configuration of Espalier.", {
   listen,
   processes,
+  "warm-up": warmUp,
   admin,
   "api-keys": apiKeys,
   cors,

@@ -37,6 +37,16 @@ export const processes = count({
   maximum: maxProcesses,
 });
 
+export const warmUp = duration({
+  description:
+    "Longest time that the router exercises its own code before it says that it is ready: requests of its own, to engines " +
+    "inside the process, which no metric, index or other router sees. The first requests of clients then cost less. `0s` " +
+    "for none of it.",
+  default: "4s",
+  minimum: "0s",
+  maximum: "60s",
+});
+
 export const listen = section("Where clients are served.", {
   host: host("Address to listen on; `0.0.0.0` or `::` for all."),
   port: port("Port to listen on; 0 for any free one.", 8080),

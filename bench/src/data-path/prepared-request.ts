@@ -5,6 +5,7 @@ import { blockText } from "@espalier/workload";
  * one that writes the body anew, renames some fields, and drops headers and fields that it does not know.
  */
 export interface StreamShape {
+  /** As many as the bench's engine has in a stream. */
   readonly tokens: number;
   /** Time between two tokens; 0 for as fast as they go. */
   readonly gapMs: number;
@@ -30,7 +31,8 @@ export interface PreparedRequest {
 export const streamMark = "stream ";
 export const servedModel = "bench-model";
 
-const serialDigits = 12;
+/** Of the number in a request. */
+export const serialDigits = 12;
 const serialMark = "0".repeat(serialDigits);
 const wordsPerLine = 14;
 /** Room for the fields beside the messages, and for what a message has beside its content. */
@@ -50,15 +52,6 @@ export function prepareRequest(shape: RequestShape): PreparedRequest {
     "content-type: application/json\r\nauthorization: Bearer bench\r\nuser-agent: bench/1\r\n" +
     `content-length: ${body.length}\r\n\r\n`;
   return { bytes: Buffer.from(head + body, "latin1"), serialAt: head.length + body.indexOf(serialMark) };
-}
-
-/** Writes a number over the digits of the one before. @param serial a safe integer, of which 12 digits count */
-export function stampSerial(bytes: Buffer, serialAt: number, serial: number): void {
-  let left = serial;
-  for (let at = serialAt + serialDigits - 1; at >= serialAt; at--) {
-    bytes[at] = 0x30 + (left % 10);
-    left = Math.floor(left / 10);
-  }
 }
 
 function chatBody({ bodyBytes, messages, stream, lastMessageBytes }: RequestShape): string {

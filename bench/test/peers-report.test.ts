@@ -31,8 +31,9 @@ test("without a name both parts are run, with one that part, and more is done wh
 test("quick is one short run, and names are picked", () => {
   const plan = readPeersPlan(["--quick", "--only", "espalier,nginx", "--folder", "/else"]);
   expect(plan).toMatchObject({ names: ["espalier", "nginx"], runs: 1, budgetMs: 180_000, folder: "/else" });
-  expect(readPeersPlan(["--quick", "--runs", "2", "--duration", "0.25"])).toMatchObject({
+  expect(readPeersPlan(["--quick", "--runs", "2", "--duration", "0.25", "--minutes", "6"])).toMatchObject({
     runs: 2,
+    budgetMs: 360_000,
     sizes: { durationMs: 250 },
   });
 });
@@ -44,6 +45,7 @@ test.each([
   { args: ["--runs", "21"], message: "--runs must be a whole number from 1 to 20" },
   { args: ["--prompts", "1000001"], message: "--prompts must be a whole number from 1 to 1000000" },
   { args: ["--duration", "0"], message: "--duration must be a number above 0 and at most 60" },
+  { args: ["--minutes", "0"], message: "--minutes must be a whole number from 1 to 600" },
   { args: ["--part", "all"], message: "--part must be data-path or turns" },
   { args: ["--duration", "61"], message: "--duration must be a number above 0 and at most 60" },
 ])("$args are refused", ({ args, message }) => {

@@ -40,7 +40,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      ...{ only: text, duration: text, runs: text, prompts: text, folder: text, node: text, part: text },
+      ...{ only: text, duration: text, runs: text, prompts: text, folder: text, node: text, part: text, minutes: text },
       ...{ quick: flag, priority: flag, "round-robin": flag, wrk: flag },
     },
   });
@@ -58,7 +58,7 @@ export function readPeersPlan(args: readonly string[]): PeersPlan {
     isFirst: values.priority === true,
     parts: { turns: part !== "data-path", dataPath: part !== "turns" },
     runs: readWhole("--runs", values.runs, { standard: quick ? 1 : 3, max: 20 }),
-    budgetMs: (quick ? 3 : 12) * msPerMinute,
+    budgetMs: readWhole("--minutes", values.minutes, { standard: quick ? 3 : 12, max: 600 }) * msPerMinute,
     folder: values.folder ?? ".cache/peers",
     sizes: {
       durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.5 : 1, max: 60 }) * 1_000,

@@ -50,6 +50,7 @@ Beside installing it takes 12 minutes at most, or begins no further run; 3 with 
   --round-robin  also what those that look at caches take under round robin
   --duration S  seconds of each closed loop (1); paced streams take 1.5 times and latencies twice as long
   --runs N      runs with fresh processes, of which the medians count (3)
+  --minutes N   the most that it takes (12)
   --prompts N   distinct prompts of 4 KB that each gets first: the cold figures, and the growth of memory (36000)
   --folder DIR  where products are installed, once (.cache/peers)
   --quick       one short run, 5000 prompts

@@ -18,6 +18,7 @@ const routerKeys = [
   "rps_48k",
   "cpu_us_48k",
   "cpu_us_48k_cold",
+  "cpu_us_48k_late",
   "cpu_us_200k",
   "cpu_us_400k",
   "rps_sse",
@@ -61,7 +62,7 @@ test.runIf(hasCompiler)("a run measures every figure at all systems, and the rep
     expect(report.baselines.bare?.[name], name).toBeGreaterThan(0);
   }
   // Each load that says something of the engine; every load and the cold one at three systems; the turns.
-  expect(lines).toHaveLength(6 + 3 * 12 + 1);
+  expect(lines).toHaveLength(6 + 3 * 14 + 1);
 });
 
 test.runIf(hasCompiler)("a request that a router refuses ends the run with an error that names it", async () => {

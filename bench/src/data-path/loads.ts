@@ -28,6 +28,8 @@ export const loadNames = [
   "paced",
   "burst",
   "steady",
+  "smallLate",
+  "largeLate",
 ] as const;
 export type LoadName = (typeof loadNames)[number];
 
@@ -49,7 +51,7 @@ export const steadyPerSecond = 300;
 /** Streams that start at once. */
 export const burstStreams = 64;
 /** Requests after the start whose cost is told by itself. */
-export const firstRequests = 100;
+const firstRequests = 100;
 const burstMs = 600;
 /** Fewer fill the young generation too seldom to tell. */
 const leastGarbageRequests = 6_000;
@@ -100,6 +102,9 @@ export function dataPathLoads(sizes: LoadSizes, seed: number): Readonly<Record<L
       warmUp: { durationMs: durationMs / 2 },
       extent: { durationMs: durationMs * 2 },
     },
+    // Once more, of a process that has seen all kinds of requests and is full of what it remembers.
+    smallLate: { request: small, ...warmedBy(few) },
+    largeLate: { request: large, ...warmedBy(few) },
   };
 }
 

@@ -193,7 +193,8 @@ function assertPaced({ totalMs }: Measurement): void {
 
 /** First bytes and latencies are those beyond what a client of the engine itself sees. */
 function figuresOf(measured: Measured, direct: Measured): Figures {
-  const { first, early, growth, small, large, long, longest, flood, paced, burst, steady } = measured;
+  const { first, early, growth, small, large, long, longest, flood, paced, burst, steady, smallLate, largeLate } =
+    measured;
   const added = (name: LoadName, of: "firstByteMs" | "totalMs", share: number): number =>
     percentile(measured[name][of], share) - percentile(direct[name][of], share);
   const cold = [first, early, growth];
@@ -201,6 +202,8 @@ function figuresOf(measured: Measured, direct: Measured): Figures {
   return {
     cpu_us_4k: small.cpuMicrosPerRequest,
     cpu_us_4k_cold: sum((each) => each.cpuMicrosPerRequest * each.requests) / sum((each) => each.requests),
+    cpu_us_4k_late: smallLate.cpuMicrosPerRequest,
+    cpu_us_48k_late: largeLate.cpuMicrosPerRequest,
     cpu_us_first_100: first.cpuMicrosPerRequest,
     cpu_us_48k: large.cpuMicrosPerRequest,
     cpu_us_200k: long.cpuMicrosPerRequest,

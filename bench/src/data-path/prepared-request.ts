@@ -28,7 +28,7 @@ export interface PreparedRequest {
 }
 
 /** Stands in the field `stop` before the shape of the stream, as in `stream 48,10`. */
-export const streamMark = "stream ";
+const streamMark = "stream ";
 export const servedModel = "bench-model";
 
 /** Of the number in a request. */

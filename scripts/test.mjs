@@ -1,7 +1,7 @@
 // `npm test` and `npm run test:all`. Ends with one true line: "N passed, N failed".
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { ensureBuilt, root } from "./ensure-built.mjs";
 
@@ -16,6 +16,9 @@ npm run test:all: these, then everything else: property tests at their full dept
 containers, browsers, convergence, and 300 seeds of simulated faults.
 
   FILE...   those test files alone
+  --tests   without format, lint, types and the rules of the tree
+  --runtime of these, what a release of Node may change: packages that use sockets, threads, native code, shared memory or
+            Unicode, and the integration suites
   --added   what test:all adds to npm test, alone
   --help    this text
 
@@ -24,15 +27,27 @@ Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
 /** The seeds whose faults every commit must stand. */
 const seeds = ["--seed", "312544700", "--count", "300"];
 
-const { isAll, isAdded, files } = readFlags();
+/** The other packages compute, with nothing of Node but the language. */
+const runtimePackages = [
+  ...["common", "config", "discovery", "kv-events", "mesh", "openai", "prefix-index", "proxy", "server"],
+  ...["telemetry", "testing", "tokenizer", "tracing", "workers", "engine-sim", "router"],
+];
+
+const { isAll, isAdded, isTests, isRuntime, files } = readFlags();
 ensureBuilt();
 process.env.ESPALIER_SKIP_BUILD = "1";
 process.env.TURBO_TELEMETRY_DISABLED = "1";
+// What passed under one release of Node has not passed under another.
+process.env.NODE_RELEASE = process.versions.node;
 
 const total = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
-if (files.length > 0) runFiles();
-else {
+if (files.length > 0) runVitest("full", files);
+else if (isTests || isRuntime) {
+  const folders = workspaces().filter(isChosen);
+  runTasks(["test", ...folders.map((folder) => `--filter=./${folder}`)], "quick", folders);
+  runVitest("quick", ["--project", "gate"]);
+} else {
   if (!isAdded) runTasks(["lint", "typecheck", "test"], "quick", workspaces());
   if (isAll || isAdded) {
     // Deadlines of real programs: no package is tested beside them.
@@ -60,6 +75,10 @@ function workspaces() {
   return [...grouped.filter((folder) => existsSync(join(root, folder, "test"))), "bench", "test"];
 }
 
+function isChosen(folder) {
+  return isRuntime ? runtimePackages.includes(basename(folder)) : folder !== "test";
+}
+
 /** Has turbo run what has not passed before, and adds up what the reports say. */
 function runTasks(tasks, mode, folders, logs = "errors-only") {
   const reports = folders.map((folder) => join(root, folder, ".test", `${mode}.json`));
@@ -68,12 +87,12 @@ function runTasks(tasks, mode, folders, logs = "errors-only") {
   addUp(reports, isGreen);
 }
 
-function runFiles() {
-  const report = join(root, "test", ".test", "full.json");
+function runVitest(mode, selection) {
+  const report = join(root, "test", ".test", `${mode}.json`);
   rmSync(report, { force: true });
-  process.env.TEST_DEPTH = "full";
+  process.env.TEST_DEPTH = mode;
   const options = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
-  addUp([report], run("vitest", ["run", ...options, ...files]));
+  addUp([report], run("vitest", ["run", ...options, ...selection]));
 }
 
 function runSeeds() {
@@ -129,11 +148,14 @@ function readFlags() {
       options: {
         all: { type: "boolean" },
         added: { type: "boolean" },
+        tests: { type: "boolean" },
+        runtime: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
       allowPositionals: true,
     });
-    if (!values.help) return { isAll: values.all === true, isAdded: values.added === true, files: positionals };
+    const { all, added, tests, runtime } = values;
+    if (!values.help) return { isAll: all, isAdded: added, isTests: tests, isRuntime: runtime, files: positionals };
     console.log(usage);
     return process.exit(0);
   } catch (error) {

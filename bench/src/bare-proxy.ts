@@ -1,7 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Dispatcher, Pool } from "undici";
-import { renderProcessUsage } from "./support/process-usage.ts";
 
 /**
  * The least that Node can do between a client and several engines: `node:http` and undici with nothing in between. It
@@ -12,13 +11,12 @@ export interface BareProxy {
   stop(): Promise<void>;
 }
 
-/** Streams both ways, over the engines in turn. `/metrics` tells of the process itself. */
+/** Streams both ways, over the engines in turn. */
 export async function startBareProxy(engineUrls: readonly string[]): Promise<BareProxy> {
   const pools = engineUrls.map((url) => new Pool(url, { connections: 1_024, pipelining: 1 }));
   let turn = 0;
   const server = createServer((request, response) => {
-    if (request.url === "/metrics") response.end(renderProcessUsage());
-    else pass(pools[turn++ % pools.length]!, request, response);
+    pass(pools[turn++ % pools.length]!, request, response);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {

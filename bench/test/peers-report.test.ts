@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { ContenderOutcome, DataPathRun } from "../src/peers/measure-data-path.ts";
+import type { ContenderOutcome, DataPathRun } from "../src/data-path/measure-data-path.ts";
 import type { TurnShare } from "../src/peers/measure-turns.ts";
 import { contenderNames, readPeersPlan } from "../src/peers/peers-plan.ts";
 import { type PeersRun, peersReport, peersTable } from "../src/peers/peers-report.ts";
@@ -10,16 +10,30 @@ import { UsageError } from "../src/support/usage-error.ts";
 test("without flags all products are measured three times, within twelve minutes", () => {
   const plan = readPeersPlan([]);
   expect(plan).toMatchObject({ names: contenderNames, runs: 3, budgetMs: 720_000, folder: ".cache/peers" });
-  expect(plan.sizes).toMatchObject({ durationMs: 1_500, growthRequests: 50_000 });
+  expect(plan.sizes).toMatchObject({ durationMs: 1_000, coldRequests: 36_000 });
   expect(plan.turns.waitsMs[0]).toBe(50);
   expect(plan.turns.waitsMs.at(-1)).toBe(5_000);
+});
+
+test("without a name both parts are run, with one that part, and more is done when asked for", () => {
+  expect(readPeersPlan([]).parts).toEqual({ turns: true, dataPath: true });
+  expect(readPeersPlan(["--part", "turns"]).parts).toEqual({ turns: true, dataPath: false });
+  const plan = readPeersPlan(["--part", "data-path", "--node", "24,26", "--round-robin", "--wrk"]);
+  expect(plan).toMatchObject({
+    parts: { turns: false, dataPath: true },
+    nodeReleases: "24,26",
+    isRoundRobinToo: true,
+    isCheckedByWrk: true,
+    isFirst: false,
+  });
 });
 
 test("quick is one short run, and names are picked", () => {
   const plan = readPeersPlan(["--quick", "--only", "espalier,nginx", "--folder", "/else"]);
   expect(plan).toMatchObject({ names: ["espalier", "nginx"], runs: 1, budgetMs: 180_000, folder: "/else" });
-  expect(readPeersPlan(["--quick", "--runs", "2", "--duration", "0.25"])).toMatchObject({
+  expect(readPeersPlan(["--quick", "--runs", "2", "--duration", "0.25", "--minutes", "6"])).toMatchObject({
     runs: 2,
+    budgetMs: 360_000,
     sizes: { durationMs: 250 },
   });
 });
@@ -31,22 +45,24 @@ test.each([
   { args: ["--runs", "21"], message: "--runs must be a whole number from 1 to 20" },
   { args: ["--prompts", "1000001"], message: "--prompts must be a whole number from 1 to 1000000" },
   { args: ["--duration", "0"], message: "--duration must be a number above 0 and at most 60" },
+  { args: ["--minutes", "0"], message: "--minutes must be a whole number from 1 to 600" },
+  { args: ["--part", "all"], message: "--part must be data-path or turns" },
   { args: ["--duration", "61"], message: "--duration must be a number above 0 and at most 60" },
 ])("$args are refused", ({ args, message }) => {
   expect(() => readPeersPlan(args)).toThrow(new UsageError(message));
 });
 
-const figures = (rps: number): ContenderOutcome => ({ figures: { rps_4k: rps } });
+const figures = (rps: number): ContenderOutcome => ({ figures: { rps_4k: rps, rss_growth_mb: 30 } });
 const contender = (name: string) => ({
   name,
   version: "1.0",
   policy: "round_robin",
-  alsoRoundRobin: false,
   start: () => Promise.reject(new Error("nothing is started here")),
 });
 const runOf = (outcomes: Readonly<Record<string, ContenderOutcome>>): DataPathRun => ({
   direct: { rps_4k: 9_000 },
   outcomes: new Map(Object.entries(outcomes)),
+  shares: { small: { smg: { system: 0.9, load: 0.2, engine: 0.2 } } },
 });
 const turn = (name: string, isMesh: boolean, waitMs: number, sameEngineShare: number): TurnShare => ({
   name,
@@ -59,10 +75,6 @@ const turn = (name: string, isMesh: boolean, waitMs: number, sameEngineShare: nu
 function report(more: Partial<PeersRun> = {}) {
   return peersReport({
     contenders: [contender("espalier"), contender("smg"), contender("bare")],
-    memory: new Map([
-      ["espalier", { figures: { rss_growth_mb: 30 } }],
-      ["smg", { failure: "it ended" }],
-    ]),
     runs: [
       runOf({ espalier: figures(30), smg: figures(3), bare: { failure: "it broke" } }),
       runOf({ espalier: figures(10), smg: { failure: "answered 500" }, bare: { failure: "it broke again" } }),
@@ -71,7 +83,7 @@ function report(more: Partial<PeersRun> = {}) {
     turns: [],
     notHad: [{ name: "nginx", reason: "no apt-get" }],
     plan: readPeersPlan([]),
-    isPinned: true,
+    otherCores: 1,
     ...more,
   });
 }
@@ -88,7 +100,7 @@ test("a product has one row of medians and its memory, and ours is in the metric
   });
   expect(metrics).toEqual({ rps_4k: 20, rss_growth_mb: 30 });
   expect(baselines).toEqual({ bare: {}, direct: { rps_4k: 9_000 } });
-  expect(spread.espalier).toEqual({ rps_4k: { min: 10, max: 30 } });
+  expect(spread.espalier).toEqual({ rps_4k: { min: 10, max: 30 }, rss_growth_mb: { min: 30, max: 30 } });
   expect(params).toMatchObject({ runs: 3, pinned: true, steady_per_second: 300, two_turn_routers: 2 });
 });
 
@@ -98,7 +110,7 @@ test("one that fails in some runs keeps the others, one that fails in all is nam
     ["espalier", 20],
     ["smg", 4],
   ]);
-  expect(warnings).toEqual(["smg failed once: answered 500", "smg failed once: it ended"]);
+  expect(warnings).toEqual(["smg failed once: answered 500"]);
   expect(notHad).toEqual([
     { name: "nginx", reason: "no apt-get" },
     { name: "bare", reason: "it broke" },
@@ -106,9 +118,15 @@ test("one that fails in some runs keeps the others, one that fails in all is nam
 });
 
 test("fewer runs than asked for are told", () => {
-  const { params, warnings } = report({ runs: [runOf({ espalier: figures(1) })], memory: new Map() });
+  const { params, warnings } = report({ runs: [runOf({ espalier: figures(1) })] });
   expect(params.runs).toBe(1);
   expect(warnings).toEqual(["1 of 3 runs: there was no time for more"]);
+});
+
+test("a load generator or an engine that had no time left is told", () => {
+  const busy = { ...runOf({ smg: figures(3) }), shares: { small: { smg: { system: 0.9, load: 0.5, engine: 0.46 } } } };
+  const { warnings } = report({ runs: [busy, busy, busy] });
+  expect(warnings).toEqual(["small at smg: load generator or engine was saturated, so its rate is a lower bound"]);
 });
 
 test("two-turn runs are joined by product, sharing and wait", () => {
@@ -137,10 +155,10 @@ test("two-turn runs are joined by product, sharing and wait", () => {
 });
 
 test("the table has a column for each product, the two-turn test, and what is missing", () => {
-  const table = peersTable(report({ turns: [turn("smg", true, 50, 0.125)], isPinned: false }));
+  const table = peersTable(report({ turns: [turn("smg", true, 50, 0.125)], otherCores: undefined }));
   expect(table).toMatch(/^figure +espalier +smg *\nversion +1\.0 +1\.0 *\n/);
   expect(table).toMatch(/rps_4k +20\.0 \(10\.0 \.\. 30\.0\) +4\.00 \(3\.00 \.\. 5\.00\)/);
-  expect(table).toMatch(/rss_growth_mb +30\.0 +-/);
+  expect(table).toMatch(/rss_growth_mb +30\.0 \(30\.0 \.\. 30\.0\)/);
   expect(table).toMatch(/smg +mesh +50 +12\.5 % \(12\.5 % \.\. 12\.5 %\) +20\.0 %/);
   expect(table).toContain("Not pinned to cores");
   expect(table).toContain("Left out: nginx: no apt-get\nLeft out: bare: it broke\n");

@@ -1,7 +1,9 @@
-import { type ProxyFleet, type ProxyRun, proxyReport, proxyTable, runProxyOnce } from "@espalier/bench";
-import { systemClock, systemScheduler } from "@espalier/common";
+import { proxyReport, proxyTable } from "@espalier/bench";
 import { afterEach, expect, test } from "vitest";
-import { type Stoppable, startAnswering, startFleetInProcess, tinySizes } from "./rig.ts";
+import { bareName, ownName } from "../src/data-path/contenders.ts";
+import { measureDataPath } from "../src/data-path/measure-data-path.ts";
+import { type ProxyRun, proxyRun } from "../src/suites/proxy.ts";
+import { contenderAt, hasCompiler, type Stoppable, startAnswering, startSystemsInProcess, tinySizes } from "./rig.ts";
 
 const parts: Stoppable[] = [];
 const keep = (part: Stoppable): void => void parts.unshift(part);
@@ -12,54 +14,62 @@ afterEach(async () => {
 const routerKeys = [
   "rps_4k",
   "cpu_us_4k",
+  "cpu_us_4k_cold",
   "rps_48k",
   "cpu_us_48k",
+  "cpu_us_48k_cold",
+  "cpu_us_48k_late",
+  "cpu_us_200k",
+  "cpu_us_400k",
   "rps_sse",
   "cpu_us_sse",
   "cpu_us_per_chunk",
   "first_byte_p99_ms",
+  "first_byte_of_64_p99_ms",
   "added_48k_300rps_p50_ms",
   "added_48k_300rps_p99_ms",
   "rss_growth_mb",
 ];
 
-const run = (fleet: ProxyFleet, note: (line: string) => void = () => {}): Promise<ProxyRun> =>
-  runProxyOnce(fleet, { sizes: tinySizes, seed: 1, clock: systemClock, scheduler: systemScheduler, note });
+/** @param url of the router; the one of this process when absent */
+async function run(url?: string, note: (line: string) => void = () => {}): Promise<ProxyRun> {
+  const { engine, bareUrl, routerUrl, tokenUrl } = await startSystemsInProcess(keep);
+  const contenders = [
+    contenderAt(bareName, bareUrl).contender,
+    contenderAt(ownName, url ?? routerUrl).contender,
+    contenderAt(`${ownName} with tokens`, tokenUrl, { isTokenized: true }).contender,
+    contenderAt(`${ownName}@24`, routerUrl).contender,
+  ];
+  const options = { isRoundRobinToo: false, isCheckedByWrk: false, note };
+  return proxyRun(await measureDataPath({ contenders, engine, sizes: tinySizes, ...options }, 1));
+}
 
-test("a run measures every figure at all three systems, and the report has the fixed keys", async () => {
+test.runIf(hasCompiler)("a run measures every figure at all systems, and the report has the fixed keys", async () => {
   const lines: string[] = [];
-  const measured = await run(await startFleetInProcess(keep), (line) => lines.push(line));
+  const measured = await run(undefined, (line) => lines.push(line));
   const report = proxyReport([measured], { runs: 1, pinned: false }, undefined);
   expect(report.name).toBe("proxy");
   expect(Object.keys(report.metrics)).toEqual(expect.arrayContaining(routerKeys));
   const ofRouterAlone = ["token_cpu_us_48k", "token_rps_48k", "token_cpu_us_200k_agent"];
   expect(Object.keys(report.metrics)).toEqual([...Object.keys(report.baselines.bare ?? {}), ...ofRouterAlone]);
+  expect(Object.keys(report.baselines["espalier@24"] ?? {})).toEqual(Object.keys(report.baselines.bare ?? {}));
   expect(Object.keys(report.baselines.direct ?? {})).toEqual(expect.arrayContaining(["rps_4k", "rps_48k", "rps_sse"]));
   for (const figures of [report.metrics, ...Object.values(report.baselines)]) {
     for (const [name, value] of Object.entries(figures)) expect(value, name).toSatisfy(Number.isFinite);
   }
-  for (const name of ["rps_4k", "cpu_us_4k", "rps_48k", "cpu_us_48k", "rps_sse", "cpu_us_sse"]) {
+  for (const name of ["rps_4k", "rps_48k", "rps_sse", "rps_200k", "rps_400k"]) {
     expect(report.metrics[name], name).toBeGreaterThan(0);
     expect(report.baselines.bare?.[name], name).toBeGreaterThan(0);
   }
-  // One line for the memory of each router, one for each load and system, and two of the router that tokenizes.
-  expect(lines).toHaveLength(2 + 5 * 3 + 2);
+  // Each load that says something of the engine; every load and the cold one at three systems; two kinds of turns.
+  expect(lines).toHaveLength(6 + 3 * 14 + 2);
 });
 
-test("a request that a router refuses ends the run with an error that names it", async () => {
-  const fleet = await startFleetInProcess(keep);
+test.runIf(hasCompiler)("a request that a router refuses ends the run with an error that names it", async () => {
   const url = await startAnswering((request, response) => {
-    if (request.url === "/metrics") {
-      response.end("process_cpu_seconds_total 1\nprocess_resident_memory_bytes 1\n");
-      return;
-    }
     request.resume().on("end", () => response.writeHead(503).end("no engine"));
   }, keep);
-  const [direct, bare] = fleet.systems;
-  const broken = { name: "espalier", urls: [url], metricsUrl: `${url}/metrics` };
-  await expect(run({ ...fleet, systems: [direct, bare, broken] })).rejects.toThrow(
-    /^a request to espalier failed: answered HTTP\/1\.1 503 .*no engine/,
-  );
+  await expect(run(url)).rejects.toThrow(/^a request to espalier failed: answered HTTP\/1\.1 503 .*no engine/);
 });
 
 const shares = (load: number, engine: number) => ({ system: 0.5, load, engine });
@@ -77,7 +87,7 @@ test("figures are medians over the runs, with their extremes", () => {
   expect(report.spread.espalier).toEqual({ rps_4k: { min: 10, max: 30 } });
   expect(report.warnings).toEqual([]);
   const table = proxyTable(report);
-  expect(table).toMatch(/^figure +espalier +bare +direct\nrps_4k +20\.0 \(10\.0 \.\. 30\.0\) +40\.0/);
+  expect(table).toMatch(/^figure +espalier +bare +direct *\nrps_4k +20\.0 \(10\.0 \.\. 30\.0\) +40\.0/);
   expect(table).not.toContain("Not pinned");
 });
 

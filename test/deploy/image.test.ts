@@ -119,11 +119,11 @@ test("a wrong call says how to call it, and a folder that is taken is left alone
   }
 });
 
-test("the Dockerfile runs these steps on a slim glibc base of Node 24, as a user without rights, with the health check", () => {
+test("the Dockerfile runs these steps on a slim glibc base of Node 26, as a user without rights, with the health check", () => {
   const lines = readText("deploy/docker/Dockerfile").split("\n");
   expect(lines.filter((line) => line.startsWith("FROM"))).toEqual([
-    "FROM node:24-bookworm-slim AS build",
-    "FROM node:24-bookworm-slim",
+    "FROM node:26-bookworm-slim AS build",
+    "FROM node:26-bookworm-slim",
   ]);
   expect(lines).toContain("RUN node deploy/docker/build-image-steps.mjs install build prune /out");
   expect(lines).toContain("USER 1000:1000");

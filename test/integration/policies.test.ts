@@ -124,7 +124,9 @@ test("prefix_hash keeps prompts of one beginning on one engine, however they go 
   const policy = { name: "prefix_hash", "prefix-tokens": 64, "load-factor": 0 };
   const router = await rig.router({ engines: urls(engines), config: { policy } });
   const homes = new Set<string>();
-  for (let beginning = 0; beginning < 12; beginning++) {
+  // Ports are drawn, and with them who is whose home: of so many beginnings one engine gets none once in millions of runs.
+  const beginnings = 40;
+  for (let beginning = 0; beginning < beginnings; beginning++) {
     const places = new Set<string>();
     for (const end of ["a question", "another one ".repeat(200)]) {
       const content = `${`${beginning} is how this one begins. `.repeat(100)}${end}`;
@@ -135,7 +137,9 @@ test("prefix_hash keeps prompts of one beginning on one engine, however they go 
     for (const place of places) homes.add(place);
   }
   expect(homes.size).toBe(3);
-  expect((await router.metrics()).sum("espalier_decisions_total", { policy: "prefix_hash", reason: "hash" })).toBe(24);
+  expect((await router.metrics()).sum("espalier_decisions_total", { policy: "prefix_hash", reason: "hash" })).toBe(
+    2 * beginnings,
+  );
 });
 
 test("two routers place the sessions alike", async () => {

@@ -8,7 +8,7 @@ export {
   startLocalEngines,
   startLocalRouter,
 } from "./local-fleet/local-fleet.ts";
-export { type Child, type ChildOptions, startChild } from "./local-fleet/start-child.ts";
+export { type Child, type ChildOptions, type ProgramOptions, startChild } from "./local-fleet/start-child.ts";
 export { type StartRoutersOptions, startRouters } from "./local-fleet/start-routers.ts";
 export { type RouterStatus, untilReady } from "./local-fleet/until-ready.ts";
 export { describeFailures } from "./replay/describe-failures.ts";

@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util";
-import type { ProxySizes } from "../suites/proxy-loads.ts";
+import { bareName, ownName } from "../data-path/contenders.ts";
+import type { LoadSizes } from "../data-path/loads.ts";
 import { readPositive, readWhole } from "../support/read-options.ts";
 import { UsageError } from "../support/usage-error.ts";
-import { bareName, ownName } from "./contenders.ts";
 import type { TurnSizes } from "./measure-turns.ts";
 import { products } from "./products.ts";
 
@@ -12,12 +12,23 @@ export interface PeersPlan {
   readonly runs: number;
   /** Time for everything but installing: no further run begins that would probably take it beyond. */
   readonly budgetMs: number;
-  readonly sizes: ProxySizes;
+  readonly sizes: LoadSizes;
+  /** Whether the short loads are repeated under round robin. */
+  readonly isRoundRobinToo: boolean;
+  /** Whether `wrk` repeats the closed loops. */
+  readonly isCheckedByWrk: boolean;
+  /** Releases of Node that the router runs in besides, with commas between. */
+  readonly nodeReleases: string | undefined;
+  /** Whether what is measured goes before other programs of the machine. */
+  readonly isFirst: boolean;
+  /** Whether the two-turn test is run, and the loads. */
+  readonly parts: { readonly turns: boolean; readonly dataPath: boolean };
   readonly turns: TurnSizes;
   /** Where products are installed. */
   readonly folder: string;
 }
 
+const parts: readonly string[] = ["data-path", "turns"];
 const msPerMinute = 60_000;
 /** What `--only` may name. */
 export const contenderNames: readonly string[] = [ownName, ...products.map(({ name }) => name), bareName];
@@ -25,24 +36,35 @@ export const contenderNames: readonly string[] = [ownName, ...products.map(({ na
 /** @throws UsageError */
 export function readPeersPlan(args: readonly string[]): PeersPlan {
   const text = { type: "string" } as const;
+  const flag = { type: "boolean" } as const;
   const { values } = parseArgs({
     args: [...args],
-    options: { only: text, duration: text, runs: text, prompts: text, folder: text, quick: { type: "boolean" } },
+    options: {
+      ...{ only: text, duration: text, runs: text, prompts: text, folder: text, node: text, part: text, minutes: text },
+      ...{ quick: flag, priority: flag, "round-robin": flag, wrk: flag },
+    },
   });
   const quick = values.quick === true;
   const names = values.only === undefined ? contenderNames : values.only.split(",");
   const unknown = names.find((name) => !contenderNames.includes(name));
   if (unknown !== undefined) throw new UsageError(`--only: there is no ${JSON.stringify(unknown)}`);
+  const part = values.part;
+  if (part !== undefined && !parts.includes(part)) throw new UsageError(`--part must be ${parts.join(" or ")}`);
   return {
     names,
+    isRoundRobinToo: values["round-robin"] === true,
+    isCheckedByWrk: values.wrk === true,
+    nodeReleases: values.node,
+    isFirst: values.priority === true,
+    parts: { turns: part !== "data-path", dataPath: part !== "turns" },
     runs: readWhole("--runs", values.runs, { standard: quick ? 1 : 3, max: 20 }),
-    budgetMs: (quick ? 3 : 12) * msPerMinute,
+    budgetMs: readWhole("--minutes", values.minutes, { standard: quick ? 3 : 12, max: 600 }) * msPerMinute,
     folder: values.folder ?? ".cache/peers",
     sizes: {
-      durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.6 : 1.5, max: 60 }) * 1_000,
-      warmUpMs: 500,
-      growthRequests: readWhole("--prompts", values.prompts, { standard: quick ? 5_000 : 50_000, max: 1_000_000 }),
+      durationMs: readPositive("--duration", values.duration, { standard: quick ? 0.5 : 1, max: 60 }) * 1_000,
+      coldRequests: readWhole("--prompts", values.prompts, { standard: quick ? 5_000 : 36_000, max: 1_000_000 }),
       growthWarmUpRequests: quick ? 2_000 : 5_000,
+      largeWarmUpRequests: quick ? 500 : 2_000,
       turnWarmUpRequests: quick ? 1_000 : 4_000,
     },
     turns: {

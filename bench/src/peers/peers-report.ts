@@ -1,17 +1,20 @@
 import { formatTable } from "@espalier/workload";
+import { bareName, type Contender, ownName } from "../data-path/contenders.ts";
 import {
+  burstStreams,
   concurrency,
   largeBodyBytes,
+  longBodyBytes,
+  longestBodyBytes,
   smallBodyBytes,
   steadyPerSecond,
   streamGapMs,
   streamsPerSecond,
   streamTokens,
-} from "../suites/proxy-loads.ts";
+} from "../data-path/loads.ts";
+import { type DataPathRun, saturationWarnings } from "../data-path/measure-data-path.ts";
 import { type Figures, type RunSummary, summarizeRuns } from "../support/median-spread.ts";
 import type { BenchReport } from "../support/suite.ts";
-import { bareName, type Contender, ownName } from "./contenders.ts";
-import type { ContenderOutcome, DataPathRun } from "./measure-data-path.ts";
 import type { TurnShare } from "./measure-turns.ts";
 import type { PeersPlan } from "./peers-plan.ts";
 
@@ -24,13 +27,13 @@ export interface NotHad {
 /** All that a run of the suite has measured. */
 export interface PeersRun {
   readonly contenders: readonly Contender[];
-  readonly memory: ReadonlyMap<string, ContenderOutcome>;
   readonly runs: readonly DataPathRun[];
   /** Of all runs. */
   readonly turns: readonly TurnShare[];
   readonly notHad: readonly NotHad[];
   readonly plan: PeersPlan;
-  readonly isPinned: boolean;
+  /** Cores of load generator and engines; undefined when nothing is pinned. */
+  readonly otherCores: number | undefined;
 }
 
 /** One product: its name, its release, the policy of its figures, and the figures beside them. */
@@ -61,7 +64,7 @@ export interface PeersReport extends BenchReport {
 
 /** Joins the runs of each product that it came through into medians; one that came through none has no row. */
 export function peersReport(run: PeersRun): PeersReport {
-  const { contenders, runs, turns, notHad, plan, isPinned } = run;
+  const { contenders, runs, turns, notHad, plan, otherCores } = run;
   const rows: PeerRow[] = [];
   const spread: Record<string, RunSummary["spread"]> = {};
   const failed: NotHad[] = [];
@@ -69,29 +72,27 @@ export function peersReport(run: PeersRun): PeersReport {
   for (const { name, version, policy } of contenders) {
     const outcomes = runs.flatMap((each) => each.outcomes.get(name) ?? []);
     const figures = outcomes.flatMap((outcome) => ("figures" in outcome ? [outcome.figures] : []));
-    const memory = run.memory.get(name);
-    const reasons = [...outcomes, ...(memory ? [memory] : [])].flatMap((outcome) =>
-      "failure" in outcome ? [outcome.failure] : [],
-    );
+    const reasons = outcomes.flatMap((outcome) => ("failure" in outcome ? [outcome.failure] : []));
     if (figures.length === 0) {
       failed.push({ name, reason: reasons[0] ?? "it was not measured" });
       continue;
     }
     warnings.push(...reasons.map((reason) => `${name} failed once: ${reason}`));
     const summary = summarizeRuns(figures);
-    rows.push({ name, version, policy, ...summary.medians, ...(memory && "figures" in memory ? memory.figures : {}) });
+    rows.push({ name, version, policy, ...summary.medians });
     spread[name] = summary.spread;
   }
-  if (runs.length < plan.runs) warnings.push(`${runs.length} of ${plan.runs} runs: there was no time for more`);
+  if (plan.parts.dataPath && runs.length < plan.runs)
+    warnings.push(`${runs.length} of ${plan.runs} runs: there was no time for more`);
   const direct = summarizeRuns(runs.map((each) => each.direct));
   return {
     name: "peers",
-    params: { ...paramsOf(plan, isPinned), runs: runs.length },
+    params: { ...paramsOf(plan, otherCores !== undefined), runs: runs.length },
     metrics: figuresOfRow(rows, ownName),
     baselines: { bare: figuresOfRow(rows, bareName), direct: direct.medians },
     spread: { ...spread, direct: direct.spread },
-    shares: [],
-    warnings,
+    shares: runs.map((each) => each.shares),
+    warnings: [...warnings, ...saturationWarnings(runs, otherCores)],
     rows,
     two_turn: turnRows(turns),
     not_had: [...notHad, ...failed],
@@ -110,6 +111,9 @@ function paramsOf({ sizes, turns }: PeersPlan, isPinned: boolean): BenchReport["
     concurrency,
     small_body_bytes: smallBodyBytes,
     large_body_bytes: largeBodyBytes,
+    long_body_bytes: longBodyBytes,
+    longest_body_bytes: longestBodyBytes,
+    burst_streams: burstStreams,
     stream_tokens: streamTokens,
     stream_gap_ms: streamGapMs,
     streams_per_second: streamsPerSecond,

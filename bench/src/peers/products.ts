@@ -28,8 +28,6 @@ export interface Product {
   readonly source: PeerSource;
   /** The policy of all loads: the one that looks at caches, where the bodies' bytes are enough for it. */
   readonly policy: string;
-  /** Whether the short loads are repeated under round robin, because that is not its policy. */
-  readonly alsoRoundRobin: boolean;
   command(start: PeerStart): PeerCommand;
 }
 
@@ -66,14 +64,12 @@ export const products: readonly Product[] = [
     name: "sglang-router",
     source: pip("sglang-router", "0.3.2"),
     policy: cacheAware,
-    alsoRoundRobin: true,
     command: (start) => ({ arguments: ["launch", ...rustRouter(start, "error")] }),
   },
   {
     name: "smg",
     source: pip("smg", "1.13.0"),
     policy: cacheAware,
-    alsoRoundRobin: true,
     command: (start) => ({ arguments: smgArguments(start) }),
   },
   {
@@ -81,14 +77,12 @@ export const products: readonly Product[] = [
     name: "vllm-router",
     source: pip("vllm-router", "0.1.17"),
     policy: roundRobin,
-    alsoRoundRobin: false,
     command: (start) => ({ arguments: rustRouter(start, "error") }),
   },
   {
     name: "nginx",
     source: { kind: "apt", package: "nginx", program: "usr/sbin/nginx" },
     policy: roundRobin,
-    alsoRoundRobin: false,
     command: (start) => ({
       arguments: ["-p", start.folder, "-c", `${start.folder}/nginx.conf`, "-e", "stderr"],
       files: { "nginx.conf": nginxConfiguration(start) },
@@ -98,7 +92,6 @@ export const products: readonly Product[] = [
     name: "haproxy",
     source: { kind: "apt", package: "haproxy", program: "usr/sbin/haproxy" },
     policy: roundRobin,
-    alsoRoundRobin: false,
     command: (start) => ({
       arguments: ["-db", "-q", "-f", `${start.folder}/haproxy.cfg`],
       files: { "haproxy.cfg": haproxyConfiguration(start) },

@@ -1,17 +1,26 @@
 import { systemClock, systemScheduler } from "@espalier/common";
-import { bareContender, bareName, type Contender, ownContender, ownName, peerContender } from "../peers/contenders.ts";
+import { startBenchEngine } from "../data-path/bench-engine.ts";
+import {
+  bareContender,
+  bareName,
+  type Contender,
+  type NodeRelease,
+  ownContender,
+  ownName,
+  peerContender,
+} from "../data-path/contenders.ts";
+import { type DataPathRun, measureDataPath } from "../data-path/measure-data-path.ts";
+import { installReleases } from "../data-path/node-releases.ts";
+import { hasWrk, wrkMissing } from "../data-path/wrk.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
-import { type DataPathOptions, measureDataPath, measureMemory } from "../peers/measure-data-path.ts";
 import { measureTurns, type TurnShare } from "../peers/measure-turns.ts";
 import { contenderNames, type PeersPlan, readPeersPlan } from "../peers/peers-plan.ts";
-import { type NotHad, type PeersRun, peersReport, peersTable } from "../peers/peers-report.ts";
+import { type NotHad, peersReport, peersTable } from "../peers/peers-report.ts";
 import { products } from "../peers/products.ts";
 import { repeatWithin } from "../peers/repeat-within.ts";
 import { type MeshProduct, ownMeshProduct, smgMeshProduct } from "../peers/turn-fleets.ts";
-import { startEngine } from "../support/bench-engine-child.ts";
-import { type CorePlan, pinProcess } from "../support/cpu-pinning.ts";
+import { type CorePlan, pinProcess, reserveCore } from "../support/cpu-pinning.ts";
 import type { Suite } from "../support/suite.ts";
-import { reserveCore } from "./proxy-fleet.ts";
 
 /** What a part of the suite may use. */
 interface Machine {
@@ -24,18 +33,25 @@ const smgName = "smg";
 const dataPathShare = 0.65;
 const help = `Usage: npm run bench -- peers [options]
 
-The same loads through this router and others, each on the same single core, load generator and engines on the others:
-${contenderNames.join(", ")}. What looks at caches does so by the bytes of prompts, and repeats the
-short loads under round robin; the rest is round robin. Then the two-turn test, for those that have a mesh.
+The same loads through this router and others, each in a fresh process on the same single core that gets the same requests
+in the same order, load generator and engines (C programs, compiled by cc) on the others:
+${contenderNames.join(", ")}. What looks at caches does so by the bytes of prompts; the rest is round
+robin. Then the two-turn test, for those that have a mesh.
 
 What is not ours is installed by this command: Python packages by pip (python3 with venv), nginx and haproxy from the
 PATH or by apt-get, unpacked and not installed. What cannot be had is named and left out.
 Beside installing it takes 12 minutes at most, or begins no further run; 3 with --quick.
 
   --only NAMES  with commas between
-  --duration S  seconds of each closed loop (1.5); paced streams take 1.5 times and latencies twice as long
+  --node LIST   this router in these releases of Node besides, such as 24,26, which npm brings
+  --part NAME   data-path or turns, without the other
+  --priority    all of it before other programs of this machine; needs root
+  --wrk         the closed loops of 4 and 48 KB once more by wrk, to check our own load generator by
+  --round-robin  also what those that look at caches take under round robin
+  --duration S  seconds of each closed loop (1); paced streams take 1.5 times and latencies twice as long
   --runs N      runs with fresh processes, of which the medians count (3)
-  --prompts N   distinct prompts of 4 KB sent for the growth of memory (50000)
+  --minutes N   the most that it takes (12)
+  --prompts N   distinct prompts of 4 KB that each gets first: the cold figures, and the growth of memory (36000)
   --folder DIR  where products are installed, once (.cache/peers)
   --quick       one short run, 5000 prompts
   --json        one JSON object on standard output
@@ -49,17 +65,19 @@ export const peersSuite: Suite = {
   async run(args, note) {
     const plan = readPeersPlan(args);
     const { installed, notHad } = await installAll(plan, note);
-    const cores = reserveCore();
+    if (plan.isCheckedByWrk && !hasWrk()) throw new Error(wrkMissing);
+    const releases = await installReleases(plan.nodeReleases);
+    const cores = reserveCore(plan.isFirst);
     note(cores ? `pinned: routers on core ${cores.router.join(",")}` : "not pinned: no taskset, or only one core");
     const startMs = systemClock.nowMs();
-    const runs = await measureAll(
-      plan,
-      installed,
-      { cores, deadlineMs: startMs + plan.budgetMs * dataPathShare },
-      note,
-    );
-    const turns = await measureAllTurns(plan, installed, { cores, deadlineMs: startMs + plan.budgetMs }, note);
-    const report = peersReport({ ...runs, turns, notHad, plan, isPinned: cores !== undefined });
+    const dataPathEndMs = startMs + plan.budgetMs * (plan.parts.turns ? dataPathShare : 1);
+    const measured = plan.parts.dataPath
+      ? await measureAll(plan, { installed, releases }, { cores, deadlineMs: dataPathEndMs }, note)
+      : { contenders: [], runs: [] };
+    const turns = plan.parts.turns
+      ? await measureAllTurns(plan, installed, { cores, deadlineMs: startMs + plan.budgetMs }, note)
+      : [];
+    const report = peersReport({ ...measured, turns, notHad, plan, otherCores: cores?.others.length });
     return { report, table: () => peersTable(report) };
   },
 };
@@ -83,27 +101,25 @@ async function installAll(
 }
 
 async function measureAll(
-  { names, runs: count, sizes }: PeersPlan,
-  installed: readonly InstalledPeer[],
+  { names, runs: count, sizes, isRoundRobinToo, isCheckedByWrk }: PeersPlan,
+  { installed, releases }: { readonly installed: readonly InstalledPeer[]; readonly releases: readonly NodeRelease[] },
   { cores: plan, deadlineMs }: Machine,
   note: (line: string) => void,
-): Promise<Pick<PeersRun, "contenders" | "memory" | "runs">> {
+): Promise<{ readonly contenders: readonly Contender[]; readonly runs: readonly DataPathRun[] }> {
   const ports = { clock: systemClock, scheduler: systemScheduler, plan };
   const contenders: readonly Contender[] = [
     ...(names.includes(ownName) ? [ownContender(ports)] : []),
+    ...releases.map((node) => ownContender(ports, node)),
     ...installed.map((peer) => peerContender(peer, ports)),
     ...(names.includes(bareName) ? [bareContender(ports)] : []),
   ];
-  const engine = await startEngine();
+  const engine = await startBenchEngine();
   try {
-    const { urls: engineUrls } = engine.listening;
-    const options: DataPathOptions = { ...ports, contenders, engineUrls, sizes, note };
-    const memory = await measureMemory(options);
     const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, (index) => {
       const noteRun = (line: string): void => note(`run ${index + 1} of ${count}: ${line}`);
-      return measureDataPath({ ...options, note: noteRun }, index + 1);
+      return measureDataPath({ contenders, engine, sizes, isRoundRobinToo, isCheckedByWrk, note: noteRun }, index + 1);
     });
-    return { contenders, memory, runs };
+    return { contenders, runs };
   } finally {
     await engine.stop();
   }

@@ -13,16 +13,16 @@ import {
   type TextTokenizer,
 } from "@espalier/tokenizer";
 import { Tokenizer } from "tokenizers";
-import type { Figures } from "../support/median-spread.ts";
-import { prepareRequest, type RequestShape, stampSerial } from "../support/prepared-request.ts";
 import {
-  agentBodyBytes,
   agentMessages,
   agentTools,
   largeBodyBytes,
   largeMessages,
+  longBodyBytes,
   newTurnBytes,
-} from "./proxy-loads.ts";
+} from "../data-path/loads.ts";
+import { prepareRequest, type RequestShape, stampSerial } from "../data-path/prepared-request.ts";
+import type { Figures } from "../support/median-spread.ts";
 import { createTextSource, opening, renderedMessage, type TextSource } from "./tokenizer-texts.ts";
 
 export const blockSize = 16;
@@ -131,7 +131,7 @@ export async function runTokenizerOnce(options: TokenizerRunOptions): Promise<To
       hit_us_48k: hitLarge.ms * 1_000,
       body_turn_us_48k: await bodyTurnUs(options, { bodyBytes: largeBodyBytes, messages: largeMessages + 1 }),
       body_turn_us_200k_agent: await bodyTurnUs(options, {
-        bodyBytes: agentBodyBytes,
+        bodyBytes: longBodyBytes,
         messages: agentMessages + 1,
         tools: agentTools,
       }),

@@ -4,12 +4,6 @@ export interface ProcessUsage {
   readonly residentBytes: number;
 }
 
-/** The two lines of a Prometheus page that `readProcessUsage` looks for, about the running process. */
-export function renderProcessUsage(): string {
-  const { user, system } = process.cpuUsage();
-  return `process_cpu_seconds_total ${(user + system) / 1e6}\nprocess_resident_memory_bytes ${process.memoryUsage.rss()}\n`;
-}
-
 /**
  * Reads what a process says of itself on its metrics page.
  *

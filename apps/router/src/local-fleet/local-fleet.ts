@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { type Child, startChild } from "./start-child.ts";
+import { type Child, type ProgramOptions, startChild } from "./start-child.ts";
 
 /** Simulated engines of one fleet: as many as one process runs. */
 export const maxLocalEngines = 256;
@@ -43,6 +43,7 @@ export interface LocalRouterOptions {
   readonly arguments?: readonly string[];
   /** For the process to start; 20 s by default. */
   readonly startTimeoutMs?: number;
+  readonly runBy?: ProgramOptions;
 }
 
 /** A router's place among the others on this machine. */
@@ -97,6 +98,7 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     program: fileURLToPath(new URL("../../bin/espalier.mjs", import.meta.url)),
     arguments: ["serve", ...flags.flat().map(String), ...(options.arguments ?? [])],
     ...(options.startTimeoutMs === undefined ? {} : { startTimeoutMs: options.startTimeoutMs }),
+    ...options.runBy,
   });
 }
 

@@ -11,7 +11,17 @@ export interface Child<Listening> {
   stop(): Promise<void>;
 }
 
-export interface ChildOptions {
+/** How a program is run, where it matters. */
+export interface ProgramOptions {
+  /** The program of another release of Node; this process's own when absent. */
+  readonly nodeProgram?: string;
+  /** For Node itself, such as `--trace-gc`. */
+  readonly nodeFlags?: readonly string[];
+  /** An open file for its standard output, which otherwise is dropped. */
+  readonly output?: number;
+}
+
+export interface ChildOptions extends ProgramOptions {
   /** For messages: "router", "engines". */
   readonly name: string;
   readonly program: string;
@@ -31,7 +41,9 @@ const keptErrorBytes = 8_192;
  */
 export async function startChild<Listening>(options: ChildOptions): Promise<Child<Listening>> {
   const child = fork(options.program, [...options.arguments], {
-    stdio: ["ignore", "ignore", "pipe", "ipc"],
+    stdio: ["ignore", options.output ?? "ignore", "pipe", "ipc"],
+    ...(options.nodeProgram === undefined ? {} : { execPath: options.nodeProgram }),
+    ...(options.nodeFlags === undefined ? {} : { execArgv: [...options.nodeFlags] }),
     env: { ...surroundings(), ...options.environment, ESPALIER_SKIP_BUILD: "1" },
   });
   let errorText = "";

@@ -1,4 +1,4 @@
-import { type StreamShape, servedModel } from "./prepared-request.ts";
+import { servedModel } from "./prepared-request.ts";
 
 const server = "date: Thu, 01 Jan 2026 00:00:00 GMT\r\nserver: uvicorn\r\n";
 const id = "chatcmpl-0a1b2c3d4e5f60718293a4b5c6d7e8f9";
@@ -75,7 +75,7 @@ const streamHead = `HTTP/1.1 200 OK\r\n${server}content-type: text/event-stream;
  *
  * @returns exactly `tokens` pieces
  */
-export function streamPieces({ tokens }: StreamShape, withUsage: boolean): readonly Buffer[] {
+export function streamPieces(tokens: number, withUsage: boolean): readonly Buffer[] {
   const pieces = Array.from({ length: tokens }, (_, index) => deltaEvent({ content: ` word${index}` }, null));
   const end = [
     deltaEvent({}, "stop"),

@@ -5,6 +5,7 @@ import { blockText } from "@espalier/workload";
  * one that writes the body anew, renames some fields, and drops headers and fields that it does not know.
  */
 export interface StreamShape {
+  /** As many as the bench's engine has in a stream. */
   readonly tokens: number;
   /** Time between two tokens; 0 for as fast as they go. */
   readonly gapMs: number;
@@ -29,10 +30,11 @@ export interface PreparedRequest {
 }
 
 /** Stands in the field `stop` before the shape of the stream, as in `stream 48,10`. */
-export const streamMark = "stream ";
+const streamMark = "stream ";
 export const servedModel = "bench-model";
 
-const serialDigits = 12;
+/** Of the number in a request. */
+export const serialDigits = 12;
 const serialMark = "0".repeat(serialDigits);
 const wordsPerLine = 14;
 /** Room for the fields beside the messages, and for what a message has beside its content. */

@@ -1,0 +1,24 @@
+import { fileURLToPath } from "node:url";
+import { runProgram } from "../support/run-program.ts";
+import { UsageError } from "../support/usage-error.ts";
+import type { NodeRelease } from "./contenders.ts";
+
+const installTimeoutMs = 300_000;
+
+/**
+ * Brings releases of Node beside this one.
+ *
+ * @param list such as `24,26`; undefined for none
+ * @throws UsageError for something else, Error when one cannot be had
+ */
+export async function installReleases(list: string | undefined): Promise<readonly NodeRelease[]> {
+  const releases: NodeRelease[] = [];
+  for (const name of list?.split(",") ?? []) {
+    if (!/^\d+(\.\d+){0,2}$/.test(name)) throw new UsageError(`--node: ${JSON.stringify(name)} is no release of Node`);
+    const script = fileURLToPath(new URL("../../../scripts/node-release.mjs", import.meta.url));
+    const program = (await runProgram(process.execPath, [script, name], { timeoutMs: installTimeoutMs })).trim();
+    const version = (await runProgram(program, ["--version"])).trim().replace(/^v/, "");
+    releases.push({ name, version, program });
+  }
+  return releases;
+}

@@ -180,9 +180,18 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     this.#isSpill = true;
     if (kind === "reset") this.#lifecycle.retries.broke();
     this.#lifecycle.failed(kind, hasBegun);
-    const next = hasBegun ? undefined : this.#lifecycle.retries.after(kind, false, () => this.#lifecycle.next());
+    if (hasBegun) {
+      this.#finish(Number.NaN, "the engine went away");
+      return;
+    }
+    const { retries } = this.#lifecycle;
+    let isAsked = false;
+    const next = retries.after(kind, false, () => {
+      isAsked = !retries.isDangerous;
+      return this.#lifecycle.next();
+    });
     if (next !== undefined) this.#launch(next);
-    else this.#finish(Number.NaN, hasBegun ? "the engine went away" : "no engine is available");
+    else this.#finish(Number.NaN, isAsked ? "no engine is available" : "it may go to no further engine");
   }
 
   /** What an engine says takes its time to the router. */

@@ -1,4 +1,5 @@
 import { EspalierError, type HttpClient, type HttpRequest } from "@espalier/common";
+import { scanBody } from "@espalier/json-body";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createModelTokenizer, type ModelTokenizer, type ModelTokenizerOptions } from "../src/modes/model-tokenizer.ts";
@@ -390,4 +391,22 @@ test("a mode that lacks what it needs is refused", async () => {
   const base = { model: "m", blockSize, hasher, ...time, logger: createRecordingLogger() };
   await expect(createModelTokenizer({ ...base, mode: "local" })).rejects.toThrow(TypeError);
   await expect(createModelTokenizer({ ...base, mode: "engine" })).rejects.toThrow(TypeError);
+});
+
+/**
+ * Messages and responses become chats of other fields than their bodies have. What is remembered of chats by the bytes of
+ * their bodies took such a body for the chat's own: its system prompt, which stands in a field of its own, was left out.
+ */
+test.each([
+  ["messages", { system: long("s", 60), messages: [user("Hi")], max_tokens: 5 }],
+  ["responses", { instructions: long("s", 60), input: [user("Hi")] }],
+])("%s have the same prompt with the bytes of their body as without", async (endpoint, fields) => {
+  const { model } = await rig();
+  const body = scanBody(Buffer.from(JSON.stringify(fields)), 64);
+  if (typeof body === "string") throw new TypeError(body);
+  const whole = await model.view({ endpoint, fields });
+  for (let turn = 0; turn < 2; turn++) {
+    const { contents } = await model.view({ endpoint, fields, body });
+    expect(contents).toEqual(whole.contents);
+  }
 });

@@ -96,7 +96,8 @@ export function createChatRenderer(
     asChat(request) {
       if (!otherChatEndpoints.has(request.endpoint)) return request;
       const fields = fieldsOf(request);
-      return fields && { ...request, endpoint: "chat", fields };
+      // The bytes of the body are those of another form.
+      return fields && { ...request, endpoint: "chat", fields, body: undefined };
     },
   };
 }

@@ -9,7 +9,7 @@ export interface PromptRequest {
   /** The top-level fields of the body, as `JSON.parse` gives them. */
   readonly fields: JsonObject;
   /** The body itself, where it is at hand: prompts that are matched by their bytes need no fields then. */
-  readonly body?: JsonBody;
+  readonly body?: JsonBody | undefined;
   /** Whose rules turn its chat into a prompt; the newest vLLM's unless given. */
   readonly dialect?: ChatDialect;
 }

@@ -19,7 +19,7 @@ test("without any source the configuration is complete", () => {
     isFileBlank: false,
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
     processes: 1,
-    warmUpMs: 4_000,
+    warmUpMs: 0,
     admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, hasDashboard: true },
     apiKeys: [],
     engines: [],

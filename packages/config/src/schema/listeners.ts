@@ -42,7 +42,7 @@ export const warmUp = duration({
     "Longest time that the router exercises its own code before it says that it is ready: requests of its own, to engines " +
     "inside the process, which no metric, index or other router sees. The first requests of clients then cost less. `0s` " +
     "for none of it.",
-  default: "4s",
+  default: "0s",
   minimum: "0s",
   maximum: "60s",
 });

@@ -121,7 +121,7 @@ test("a router by itself is started with no more than what it is given, and does
   await startLocalRouter(options);
   const given = ["serve", "--listen-port", "1", "--admin-port", "2", "--engine", "http://a", "--engine", "http://b"];
   expect(vi.mocked(startChild).mock.calls.map(([child]) => child.arguments)).toEqual([
+    [...given, "--warm-up", "4s", "-x"],
     [...given, "-x"],
-    [...given, "--warm-up", "0s", "-x"],
   ]);
 });

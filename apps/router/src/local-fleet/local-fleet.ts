@@ -90,7 +90,7 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...options.engineUrls.map((url) => ["--engine", url]),
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
-    ["--warm-up", options.warmsUp ? "4s" : "0s"],
+    ...(options.warmsUp ? [["--warm-up", "4s"]] : []),
     ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),
   ];
   return startChild({

@@ -89,7 +89,7 @@ export async function startRouter(
     // What vitest runs with says to read packages from their sources, which Node cannot do.
     execArgv: [],
     stdio: ["ignore", "ignore", "pipe", "ipc"],
-    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ESPALIER_WARM_UP: "0s" },
+    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1" },
   });
   const exited = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
   rig.own(() => {

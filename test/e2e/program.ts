@@ -46,8 +46,7 @@ export function start(args: readonly string[], { env = {}, script, openFiles }: 
     cwd: root,
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
-    // A router that is not measured is ready sooner, and leaves the processor to others.
-    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ESPALIER_WARM_UP: "0s", ...env },
+    env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ...env },
   });
   const { pid } = child;
   if (pid === undefined) throw new Error("the program did not start");

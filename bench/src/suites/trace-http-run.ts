@@ -38,7 +38,7 @@ const microsPerSecond = 1e6;
 export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
   const { fleet: kind, requests, engines: count, preset, policy, speed, ports, note } = options;
   const engines = { count, preset, speed, model: traceModel, port: 0, kvEvents: kind.kvEvents };
-  const fleet = await startMeshFleet({ ...kind, engines, policy, warmsUp: true }, ports);
+  const fleet = await startMeshFleet({ ...kind, engines, policy }, ports);
   try {
     const before = await fleet.routerCpuSeconds();
     const results = await replay(fleet, requests, speed, note);

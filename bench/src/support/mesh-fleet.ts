@@ -8,7 +8,7 @@ import {
 } from "@espalier/router";
 import { readProcessUsage } from "./process-usage.ts";
 import type { WaitPorts } from "./until.ts";
-import { untilKnown, untilReadyz } from "./until-known.ts";
+import { untilKnown } from "./until-known.ts";
 
 /** What the routers of a fleet share, and by way of what. */
 export type FleetSharing = "mesh" | "redis" | "none";
@@ -20,8 +20,6 @@ export interface MeshFleetOptions {
   /** Needed for sharing by `redis`. */
   readonly redisUrl?: string;
   readonly policy: string;
-  /** Whether routers exercise their code before they are ready, as in production; then this is waited for. */
-  readonly warmsUp?: boolean;
 }
 
 /** Simulated engines and routers in front of them, each router a process. */
@@ -64,10 +62,7 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
       members: sharing === "none" ? 0 : count - 1,
       feeds: options.engines.kvEvents ? engineUrls.length : 0,
     };
-    for (const { adminUrl } of routers) {
-      await untilKnown(adminUrl, known, ports);
-      if (options.warmsUp) await untilReadyz(adminUrl, ports);
-    }
+    for (const { adminUrl } of routers) await untilKnown(adminUrl, known, ports);
     return {
       routers,
       async kill(router) {
@@ -88,7 +83,7 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
 }
 
 function routerOptions(
-  { policy, sharing, redisUrl, warmsUp = false }: MeshFleetOptions,
+  { policy, sharing, redisUrl }: MeshFleetOptions,
   engineUrls: readonly string[],
   index: number,
 ): Omit<LocalRouterOptions, "mesh"> {
@@ -96,5 +91,5 @@ function routerOptions(
     sharing === "redis" && redisUrl !== undefined
       ? ["--mesh-redis-url", redisUrl, "--mesh-router-id", `router-${index + 1}`]
       : [];
-  return { engineUrls, policy, warmsUp, port: 0, adminPort: 0, arguments: ["--log-level", "warn", ...byRedis] };
+  return { engineUrls, policy, port: 0, adminPort: 0, arguments: ["--log-level", "warn", ...byRedis] };
 }

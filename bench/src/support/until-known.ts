@@ -34,15 +34,6 @@ export async function untilKnown(adminUrl: string, { members, feeds }: Known, po
   await untilNothingMissing(missing, timeoutMs, ports);
 }
 
-/** Waits until a router says that it is ready. @throws Error after 15 s */
-export async function untilReadyz(adminUrl: string, ports: WaitPorts): Promise<void> {
-  const missing = async (): Promise<string | undefined> => {
-    const { status } = await fetch(`${adminUrl}/readyz`);
-    return status === 200 ? undefined : `the router at ${adminUrl} is not ready`;
-  };
-  await untilNothingMissing(missing, timeoutMs, ports);
-}
-
 async function ask<Page>(url: string): Promise<Page> {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url} answered ${response.status}`);

@@ -36,8 +36,6 @@ export interface LocalRouterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly adminPort: number;
-  /** Whether it exercises its code before it is ready, as it does elsewhere; not by default, which starts it sooner. */
-  readonly warmsUp?: boolean;
   /** Undefined for a router that shares nothing. */
   readonly mesh?: LocalMesh;
   readonly arguments?: readonly string[];
@@ -90,7 +88,6 @@ export function startLocalRouter(options: LocalRouterOptions): Promise<Child<Rou
     ...options.engineUrls.map((url) => ["--engine", url]),
     ...(options.policy === undefined ? [] : [["--policy", options.policy]]),
     ...(options.tokenizer === undefined ? [] : [["--tokenizer", options.tokenizer]]),
-    ...(options.warmsUp ? [["--warm-up", "4s"]] : []),
     ...(options.mesh === undefined ? [] : meshFlags(options.mesh)),
   ];
   return startChild({

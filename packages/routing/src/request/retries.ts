@@ -1,4 +1,4 @@
-import { type CounterSeries, EspalierError, type Meter } from "@espalier/common";
+import { type CounterSeries, counterOf, EspalierError, type Meter } from "@espalier/common";
 import type { RetryBudget } from "./retry-budget.ts";
 
 /**
@@ -28,7 +28,7 @@ const maxBroken = 2;
 export interface RetryMeters {
   readonly free: CounterSeries;
   readonly charged: CounterSeries;
-  readonly exhausted: CounterSeries;
+  readonly exhausted: (amount?: number) => void;
 }
 
 export function createRetryMeters(meter: Meter): RetryMeters {
@@ -37,11 +37,11 @@ export function createRetryMeters(meter: Meter): RetryMeters {
     help: "Requests sent to another engine, by whether the retry budget was charged.",
     labels: ["budget"],
   });
-  const exhausted = meter.counter({
-    name: "espalier_proxy_retry_budget_exhausted_total",
-    help: "Retries that the budget refused.",
-  });
-  return { free: retries.series("free"), charged: retries.series("charged"), exhausted: exhausted.series() };
+  return {
+    free: retries.series("free"),
+    charged: retries.series("charged"),
+    exhausted: counterOf(meter, "espalier_proxy_retry_budget_exhausted_total", "Retries that the budget refused."),
+  };
 }
 
 /**
@@ -111,7 +111,7 @@ export class Retries {
   mayCharge(): boolean {
     if (this.#isCharged) return false;
     if (this.#budget.allows()) return true;
-    this.#meters.exhausted.add();
+    this.#meters.exhausted();
     return false;
   }
 

@@ -1,4 +1,4 @@
-import type { CounterSeries, Meter } from "@espalier/common";
+import { type CounterSeries, counterOf, type Meter } from "@espalier/common";
 import type { FailureKind } from "@espalier/routing";
 
 /** What becomes of attempts at engines and of their clients. Looked up once. */
@@ -6,9 +6,9 @@ export interface RelayMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;
   readonly abandoned: CounterSeries;
-  readonly clientAborts: CounterSeries;
-  readonly cutResponses: CounterSeries;
-  readonly responseBytes: CounterSeries;
+  readonly clientAborts: (amount?: number) => void;
+  readonly cutResponses: (amount?: number) => void;
+  readonly responseBytes: (amount?: number) => void;
 }
 
 export function createRelayMetrics(meter: Meter): RelayMetrics {
@@ -17,7 +17,6 @@ export function createRelayMetrics(meter: Meter): RelayMetrics {
     help: "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",
     labels: ["outcome"],
   });
-  const plain = (name: string, help: string): CounterSeries => meter.counter({ name, help }).series();
   return {
     answered: attempts.series("answered"),
     abandoned: attempts.series("abandoned"),
@@ -31,8 +30,16 @@ export function createRelayMetrics(meter: Meter): RelayMetrics {
       declined: attempts.series("declined"),
       withdrawn: attempts.series("withdrawn"),
     },
-    clientAborts: plain("espalier_proxy_client_aborts_total", "Requests whose client went away before the end."),
-    cutResponses: plain("espalier_proxy_cut_responses_total", "Responses that failed after their first byte."),
-    responseBytes: plain("espalier_proxy_response_bytes_total", "Bytes of body written to clients."),
+    clientAborts: counterOf(
+      meter,
+      "espalier_proxy_client_aborts_total",
+      "Requests whose client went away before the end.",
+    ),
+    cutResponses: counterOf(
+      meter,
+      "espalier_proxy_cut_responses_total",
+      "Responses that failed after their first byte.",
+    ),
+    responseBytes: counterOf(meter, "espalier_proxy_response_bytes_total", "Bytes of body written to clients."),
   };
 }

@@ -420,7 +420,7 @@ export abstract class Relay implements AttemptOwner {
     if (this.#done) return;
     this.#attempt?.cancel();
     if (this.#attempt) this.#parts.relayMetrics.abandoned.add();
-    this.#parts.relayMetrics.clientAborts.add();
+    this.#parts.relayMetrics.clientAborts();
     this.#finish({ kind: "client_closed" });
   }
 
@@ -430,7 +430,7 @@ export abstract class Relay implements AttemptOwner {
       this.#fail(error);
       return;
     }
-    this.#parts.relayMetrics.cutResponses.add();
+    this.#parts.relayMetrics.cutResponses();
     if (this.#takesFrames) this.#sink.endWithFrame(errorStreamFrame(this.#request.family, error));
     else this.#sink.destroy();
     this.#finish({ kind: "cut", error });
@@ -443,7 +443,7 @@ export abstract class Relay implements AttemptOwner {
   #finish(outcome: RelayOutcome): void {
     if (this.#done) return;
     this.#done = true;
-    this.#parts.relayMetrics.responseBytes.add(this.#sink.bytes);
+    this.#parts.relayMetrics.responseBytes(this.#sink.bytes);
     this.settled(outcome);
   }
 }

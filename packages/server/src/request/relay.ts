@@ -179,7 +179,9 @@ export abstract class Relay implements AttemptOwner {
     try {
       const { headers, ownHeaders, requestId, pool, body } = this.#request;
       this.#headers = requestHeaders({
-        ...{ headers, ownHeaders, requestId },
+        headers,
+        ownHeaders,
+        requestId,
         forwardAuthorization: pool.forwardAuthorization,
       });
       this.#body = wireBody(body);

@@ -295,7 +295,12 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     reportEnd(this.#context, this.#plan, {
-      ...{ outcome, error, usage, selection, attempts, queuedMs },
+      outcome,
+      error,
+      usage,
+      selection,
+      attempts,
+      queuedMs,
       dispatchedMs: this.#dispatchedMs,
       firstByteMs: this.#firstByteMs,
       prefillWorker: prefill?.target.engine.id,

@@ -92,6 +92,13 @@ test.each([
   ["16 MB of tools", chatPath, body(`"tools":${list(tool, 16 * megabyte)},"messages":[${user}]`)],
   ["30 MB of metadata", chatPath, body(`"metadata":{"a":${list('{"b":1}', 30 * megabyte)}},"messages":[${user}]`)],
   ["30 MB of token ids", "/v1/completions", body(`"prompt":${list("12345", 30 * megabyte)}`)],
+  ["1 MB of one text", chatPath, body(`"messages":[{"role":"user","content":"${"lorem ipsum ".repeat(85_000)}"}]`)],
+  ["1 MB of short messages", chatPath, body(`"messages":${list(user, megabyte)}`)],
+  [
+    "1 MB of as many texts as are read at once",
+    chatPath,
+    body(`"messages":${list(`{"content":"${"x".repeat(250)}","role":"user"}`, megabyte)}`),
+  ],
   ["30 MB for a forwarded path", "/v1/other", body(`"x":${list("[]", 30 * megabyte)}`)],
 ])(
   "%s are read without holding the event loop up",

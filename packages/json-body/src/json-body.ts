@@ -39,6 +39,11 @@ export class JsonBody {
     return this.#fields;
   }
 
+  /** How many values there are at any depth, keys and the object itself among them. */
+  get valueCount(): number {
+    return nodesOf(this).count;
+  }
+
   /** The value of a member of the object itself, or undefined when there is none of this name, which is ASCII. */
   member(name: string): number | undefined {
     const end = this.after(0);

@@ -10,7 +10,7 @@ export { type ErrorResponse, errorResponse, errorStreamFrame } from "./error-res
 export { readJsonMember } from "./json-member.ts";
 export type { Span } from "./json-scan.ts";
 export { createJsonUsageReader, type JsonUsageReader } from "./json-usage-reader.ts";
-export { type BodyLimits, type RequestView, readRequestView } from "./request-view.ts";
+export { type BodyLimits, type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
 export type { SessionFields } from "./session-fields.ts";
 export {
   defaultSessionKeyLadder,

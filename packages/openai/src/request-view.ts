@@ -58,17 +58,27 @@ const priorityRange: IntegerRange = { min: Number.MIN_SAFE_INTEGER, max: Number.
 const maxNamedKeyLength = 64;
 
 /**
- * Reads what the router needs from a request body, and refuses a body that two JSON readers could understand
- * differently. Fields it does not read are left to the engine to judge.
+ * Finds the values of a request body.
  *
  * @param bytes the bytes as received, which must not change afterwards
- * @throws EspalierError `invalid_utf8`, `invalid_json`, `invalid_body`, `duplicate_key`, `forbidden_key`,
- *   `nesting_too_deep`, `missing_field`, `invalid_type` or `invalid_value`; never with text of the prompt in it
+ * @throws EspalierError `invalid_utf8`, `invalid_json`, `invalid_body`, `forbidden_key`, `nesting_too_deep` or
+ *   `body_too_large`
  */
-export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyLimits): RequestView {
+export function scanRequest(bytes: Buffer, limits: BodyLimits): JsonBody {
   if (!isUtf8(bytes)) throw new EspalierError("invalid_utf8");
   const body = scanBody(bytes, limits.maxDepth);
   if (typeof body === "string") throw faultOf(body, bytes, limits);
+  return body;
+}
+
+/**
+ * Reads what the router needs from a request body, and refuses a body that two JSON readers could understand
+ * differently. Fields it does not read are left to the engine to judge.
+ *
+ * @throws EspalierError `duplicate_key`, `missing_field`, `invalid_type` or `invalid_value`; never with text of the prompt
+ *   in it
+ */
+export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
   const members = indexMembers(body);
   const repeated = body.repeatedKey();
   if (repeated !== undefined) throw duplicateKey(repeated);
@@ -92,6 +102,11 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
     body,
     spans: members,
   };
+}
+
+/** Both in one: `scanRequest`, then `viewRequest`. */
+export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyLimits): RequestView {
+  return viewRequest(endpoint, scanRequest(bytes, limits));
 }
 
 /** The fields that are read here, in the order of this file. All others are left where they are. */

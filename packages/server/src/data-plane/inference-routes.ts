@@ -1,16 +1,9 @@
-import {
-  type Endpoint,
-  editBody,
-  endpoints,
-  type RequestView,
-  readRequestView,
-  readSessionKey,
-} from "@espalier/openai";
+import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/openai";
 import { policyCatalogue } from "@espalier/policies";
 import { expectedOutputTokens, type PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { planService } from "../admission/plan-service.ts";
-import { largeBodyBytes, type ReadPrompt } from "../large-bodies/large-bodies.ts";
+import { type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { answer, bytesPerToken, clientHeaders, ownHeaders } from "../request/answer-request.ts";
 import { type BodyFields, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../tracing/describe-request.ts";
@@ -48,12 +41,13 @@ export function planInference(
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
   const { maxNesting: maxDepth, trustTransferFields: trustsTransferFields } = context.live.settings;
-  if (received.length > largeBodyBytes) {
+  const body = scanInline(received, maxDepth);
+  if (!body) {
     return context.largeBodies
       .read(endpoint, received, { maxDepth, trustsTransferFields })
       .then((large) => planFound(context, request, { ...large, received, acceptedMs }));
   }
-  const view = readRequestView(endpoint, received, { maxDepth });
+  const view = viewRequest(endpoint, body);
   refuseReserved(view, trustsTransferFields);
   return planFound(context, request, { view, received, acceptedMs });
 }

@@ -1,18 +1,36 @@
+import { isUtf8 } from "node:buffer";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { EspalierError, type Logger, type Scheduler, type Startable } from "@espalier/common";
-import { JsonBody } from "@espalier/json-body";
-import type { Endpoint, RequestView } from "@espalier/openai";
+import { JsonBody, scanBody } from "@espalier/json-body";
+import { type Endpoint, type RequestView, scanRequest } from "@espalier/openai";
 import { createPoolThread, type PoolThread, type PromptView } from "@espalier/tokenizer";
 import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-body-messages.ts";
 
 /**
- * A body of more bytes is read in a thread. What is read at once then takes a few milliseconds of the event loop at most:
- * up to 60 ns for each byte of a body of many small values.
+ * A longer body may be read in a thread, and is where nothing is known of it but its bytes. What is read at once takes a
+ * few milliseconds of the event loop at most: up to 60 ns for each byte of a body of many small values.
  */
 export const largeBodyBytes = 128 * 1_024;
+/** Bounds of a longer body that is read on the event loop all the same: some 7 ns to find each value, and few to look at. */
+const maxInlineBytes = 1_048_576;
+const maxInlineValues = 16_384;
 /** The thread is ended when it takes longer over one body, in milliseconds. */
 const maxTaskMs = 30_000;
+
+/**
+ * Scans a request on the event loop, if it is quickly read there. A prompt of an agent is a few thousand texts in several
+ * 100 KB: to hand it to a thread and back takes longer.
+ *
+ * @returns undefined where a thread is to read it
+ * @throws EspalierError as `scanRequest` does, for a body that is not large
+ */
+export function scanInline(bytes: Buffer, maxDepth: number): JsonBody | undefined {
+  if (bytes.length <= largeBodyBytes) return scanRequest(bytes, { maxDepth });
+  if (bytes.length > maxInlineBytes || !isUtf8(bytes)) return undefined;
+  const body = scanBody(bytes, maxDepth);
+  return typeof body === "string" || body.valueCount > maxInlineValues ? undefined : body;
+}
 
 /** What was found in a large body. */
 export interface LargeRequest {

@@ -13,7 +13,7 @@ import type { CompiledConfig } from "@espalier/config";
 import { createMetrics } from "@espalier/telemetry";
 import { createContext } from "../create-context.ts";
 import { createDataPlaneApp } from "../data-plane/data-plane-app.ts";
-import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
+import type { LargeBodies } from "../large-bodies/large-bodies.ts";
 import { createListener } from "../lifecycle/listener.ts";
 import { listenerSettings } from "../router-options.ts";
 import { createWarmUpEngine, warmUpModel } from "./warm-up-engine.ts";
@@ -158,10 +158,11 @@ async function sendAll(url: string, signal: AbortSignal): Promise<void> {
 const shortBytes = 4_096;
 const longBytes = 49_152;
 /** Of one in so many, which a thread reads. */
+const largestBytes = 1_048_576;
 const largeEvery = 16;
 
 function promptBytes(at: number): number {
-  if (at % largeEvery === 1) return largeBodyBytes;
+  if (at % largeEvery === 1) return largestBytes;
   return at % 3 === 0 ? shortBytes : longBytes;
 }
 

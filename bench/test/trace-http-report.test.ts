@@ -20,12 +20,16 @@ test("without flags it is the run that targets are set for", () => {
     engines: 8,
     policy: "cache_aware",
     kvEvents: [false],
+    peers: [],
+    folder: ".cache/peers",
     runs: 3,
   });
 });
 
 test("every flag reaches its place", () => {
-  const written = "--trace t --requests 5 --seconds 6 --engines 7 --policy least_work --kv-events on,off --quick";
+  const written =
+    "--trace t --requests 5 --seconds 6 --engines 7 --policy least_work --kv-events on,off --quick" +
+    " --peers smg,sglang-router --folder f";
   expect(readTraceHttpPlan(written.split(" "))).toEqual({
     trace: "t",
     requests: 5,
@@ -33,9 +37,23 @@ test("every flag reaches its place", () => {
     engines: 7,
     policy: "least_work",
     kvEvents: [true, false],
+    peers: ["smg", "sglang-router"],
+    folder: "f",
     runs: 1,
   });
-  for (const flag of ["trace", "requests", "seconds", "engines", "policy", "kv-events", "runs", "quick", "json"]) {
+  for (const flag of [
+    "trace",
+    "requests",
+    "seconds",
+    "engines",
+    "policy",
+    "kv-events",
+    "peers",
+    "folder",
+    "runs",
+    "quick",
+    "json",
+  ]) {
     expect(traceHttpSuite.help).toContain(`--${flag}`);
   }
 });
@@ -50,6 +68,10 @@ test.each([
 ])("%s %s is refused by name", (flag, value) => {
   expect(() => readTraceHttpPlan([flag, value])).toThrow(UsageError);
   expect(() => readTraceHttpPlan([flag, value])).toThrow(new RegExp(`^${flag} must be`));
+});
+
+test("a product that has no policy for caches cannot have a row", () => {
+  expect(() => readTraceHttpPlan(["--peers", "smg,nginx"])).toThrow("--peers knows sglang-router, smg, and not nginx");
 });
 
 test("a trace that is not there is an error that says where it was looked for", async () => {

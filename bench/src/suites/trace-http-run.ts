@@ -1,8 +1,17 @@
 import { setMaxListeners } from "node:events";
-import { describeFailures, type PlannedRequest, runReplay } from "@espalier/router";
+import {
+  describeFailures,
+  type LocalEnginesOptions,
+  type PlannedRequest,
+  runReplay,
+  startLocalEngines,
+} from "@espalier/router";
 import { type RequestResult, summarize } from "@espalier/workload";
+import type { InstalledPeer } from "../peers/install-peer.ts";
+import { startPeer } from "../peers/start-peer.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { type MeshFleet, startMeshFleet } from "../support/mesh-fleet.ts";
+import { type MeshFleetOptions, startMeshFleet } from "../support/mesh-fleet.ts";
+import { readTreeUsage } from "../support/process-tree.ts";
 import type { WaitPorts } from "../support/until.ts";
 
 /** One kind of fleet, which has a row. */
@@ -10,6 +19,8 @@ export interface TraceFleet {
   readonly routers: number;
   readonly sharing: "mesh" | "none";
   readonly kvEvents: boolean;
+  /** The router of somebody else that stands there, with its own policy that looks at caches. */
+  readonly peer?: InstalledPeer;
 }
 
 export interface TraceRunOptions {
@@ -38,7 +49,9 @@ const microsPerSecond = 1e6;
 export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
   const { fleet: kind, requests, engines: count, preset, policy, speed, ports, note } = options;
   const engines = { count, preset, speed, model: traceModel, port: 0, kvEvents: kind.kvEvents };
-  const fleet = await startMeshFleet({ ...kind, engines, policy }, ports);
+  const fleet = kind.peer
+    ? await startPeerFleet(kind.peer, engines, ports)
+    : await startOwnFleet({ ...kind, engines, policy }, ports);
   try {
     const before = await fleet.routerCpuSeconds();
     const results = await replay(fleet, requests, speed, note);
@@ -51,8 +64,48 @@ export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
   }
 }
 
+/** Routers before engines of their own. */
+interface ReplayFleet {
+  readonly urls: readonly string[];
+  /** CPU time of all routers so far. */
+  routerCpuSeconds(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+async function startOwnFleet(options: MeshFleetOptions, ports: WaitPorts): Promise<ReplayFleet> {
+  const { routers, routerCpuSeconds, stop } = await startMeshFleet(options, ports);
+  return { urls: routers.map(({ url }) => url), routerCpuSeconds, stop };
+}
+
+async function startPeerFleet(
+  peer: InstalledPeer,
+  options: LocalEnginesOptions,
+  ports: WaitPorts,
+): Promise<ReplayFleet> {
+  const engines = await startLocalEngines(options);
+  try {
+    const engineUrls = engines.listening.engines.map(({ url }) => url);
+    const { url, pid, stop } = await startPeer(
+      peer,
+      { engineUrls, policy: peer.product.policy, plan: undefined },
+      ports,
+    );
+    return {
+      urls: [url],
+      routerCpuSeconds: () => Promise.resolve(readTreeUsage(pid).cpuSeconds),
+      async stop() {
+        await stop();
+        await engines.stop();
+      },
+    };
+  } catch (thrown) {
+    await engines.stop();
+    throw thrown;
+  }
+}
+
 async function replay(
-  { routers }: MeshFleet,
+  { urls }: ReplayFleet,
   requests: readonly PlannedRequest[],
   speed: number,
   note: (line: string) => void,
@@ -64,7 +117,7 @@ async function replay(
   let done = 0;
   return runReplay({
     requests,
-    urls: routers.map(({ url }) => url),
+    urls,
     speed,
     concurrency: undefined,
     signal,

@@ -3,6 +3,9 @@ import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/common";
 import { type PlannedRequest, planReplay } from "@espalier/router";
 import { formatTable, infiniteCacheBound } from "@espalier/workload";
+import { ownName } from "../data-path/contenders.ts";
+import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
+import { cacheAware, products } from "../peers/products.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import { readWhole } from "../support/read-options.ts";
 import type { BenchReport, Suite } from "../support/suite.ts";
@@ -17,11 +20,16 @@ export interface TraceHttpPlan {
   readonly engines: number;
   readonly policy: string;
   readonly kvEvents: readonly boolean[];
+  /** Names of other products that have a row. */
+  readonly peers: readonly string[];
+  readonly folder: string;
   readonly runs: number;
 }
 
 /** A kind of fleet with the medians of its runs; times are seconds of the engines, but `duration_s`. */
 export interface TraceRow {
+  /** `espalier`, or the name of another product. */
+  readonly router: string;
   readonly routers: number;
   readonly sharing: "mesh" | "none";
   readonly kv_events: boolean;
@@ -62,6 +70,8 @@ What the mesh costs is the routers' CPU time over that of as many that share not
   --engines N      simulated engines (8)
   --policy NAME    (cache_aware)
   --kv-events HOW  on, off, or on,off for rows of both (off)
+  --peers NAMES    such as smg,sglang-router: a row of one of each, which are installed
+  --folder DIR     where (.cache/peers)
   --runs N         runs, with other jitter, of which the medians count (3)
   --quick          one run
   --json           one JSON object on standard output
@@ -75,7 +85,10 @@ export const traceHttpSuite: Suite = {
   async run(args, note) {
     const plan = readTraceHttpPlan(args);
     if (!existsSync(plan.trace)) throw new Error(`there is no trace at ${plan.trace}: give one with --trace FILE`);
-    const { measured, bound } = await measureAll(plan, note);
+    const peers = await Promise.all(
+      products.filter(({ name }) => plan.peers.includes(name)).map((each) => installPeer(each, plan.folder, note)),
+    );
+    const { measured, bound } = await measureAll(plan, peers, note);
     const report = traceHttpReport(plan, measured, bound);
     return { report, table: () => traceHttpTable(report) };
   },
@@ -93,6 +106,8 @@ export function readTraceHttpPlan(args: readonly string[]): TraceHttpPlan {
       engines: text,
       policy: text,
       "kv-events": text,
+      peers: text,
+      folder: text,
       runs: text,
       quick: { type: "boolean" },
     },
@@ -104,6 +119,8 @@ export function readTraceHttpPlan(args: readonly string[]): TraceHttpPlan {
     engines: readWhole("--engines", values.engines, { standard: 8, max: 256 }),
     policy: values.policy ?? "cache_aware",
     kvEvents: readSwitches(values["kv-events"] ?? "off"),
+    peers: readPeers(values.peers),
+    folder: values.folder ?? ".cache/peers",
     runs: readWhole("--runs", values.runs, { standard: values.quick ? 1 : 3, max: 100 }),
   };
 }
@@ -112,6 +129,15 @@ function readSwitches(text: string): readonly boolean[] {
   const words = text.split(",");
   if (words.every((word) => word === "on" || word === "off")) return words.map((word) => word === "on");
   throw new UsageError("--kv-events must be on, off, or on,off");
+}
+
+function readPeers(text: string | undefined): readonly string[] {
+  const names = text?.split(",") ?? [];
+  const known = products.filter(({ policy }) => policy === cacheAware).map(({ name }) => name);
+  for (const name of names) {
+    if (!known.includes(name)) throw new UsageError(`--peers knows ${known.join(", ")}, and not ${name}`);
+  }
+  return names;
 }
 
 /** The kinds of fleets that have rows: one router first, as the others are compared with it. */
@@ -127,10 +153,12 @@ export function traceFleets(kvEvents: readonly boolean[]): readonly TraceFleet[]
 
 async function measureAll(
   plan: TraceHttpPlan,
+  peers: readonly InstalledPeer[],
   note: (line: string) => void,
 ): Promise<{ readonly measured: readonly MeasuredFleet[]; readonly bound: number | undefined }> {
   const { engines, policy, runs } = plan;
-  const measured = traceFleets(plan.kvEvents).map((fleet) => ({ fleet, runs: [] as Figures[] }));
+  const others = peers.map((peer): TraceFleet => ({ routers: 1, sharing: "none", kvEvents: false, peer }));
+  const measured = [...traceFleets(plan.kvEvents), ...others].map((fleet) => ({ fleet, runs: [] as Figures[] }));
   let bound: number | undefined;
   for (let index = 0; index < runs; index++) {
     for (const { fleet, runs: done } of measured) {
@@ -177,12 +205,15 @@ export function traceHttpReport(
 ): TraceHttpReport {
   const metrics: Record<string, number> = {};
   const without: Record<string, number> = {};
+  const otherProducts: Record<string, Record<string, number>> = {};
   const spread: Record<string, ReturnType<typeof summarizeRuns>["spread"]> = {};
   const runsOf = (routers: number, sharing: TraceFleet["sharing"], kvEvents: boolean): readonly Figures[] =>
-    measured.find(({ fleet }) => fleet.routers === routers && fleet.sharing === sharing && fleet.kvEvents === kvEvents)
-      ?.runs ?? [];
+    measured.find(
+      ({ fleet }) =>
+        !fleet.peer && fleet.routers === routers && fleet.sharing === sharing && fleet.kvEvents === kvEvents,
+    )?.runs ?? [];
   const rows = measured.map(({ fleet, runs }): TraceRow => {
-    const { routers, sharing, kvEvents } = fleet;
+    const { routers, sharing, kvEvents, peer } = fleet;
     const alone = runsOf(1, "none", kvEvents);
     const apart = sharing === "mesh" ? runsOf(routers, "none", kvEvents) : [];
     const summary = summarizeRuns(
@@ -192,19 +223,31 @@ export function traceHttpReport(
         ...(apart[at] && { cpu_ratio: ratio(run.router_cpu_us_per_request, apart[at].router_cpu_us_per_request) }),
       })),
     );
+    const router = peer?.product.name ?? ownName;
+    const row = { ...summary.medians, router, routers, sharing, kv_events: kvEvents };
+    spread[nameOf(fleet)] = summary.spread;
+    if (peer) {
+      const { hit_share = Number.NaN, router_cpu_us_per_request = Number.NaN } = summary.medians;
+      otherProducts[router] = { hit_share, router_cpu_us_per_request };
+      return row;
+    }
     const suffix = `${routers}${kvEvents ? "_events" : ""}`;
     const into = routers > 1 && sharing === "none" ? without : metrics;
     into[`hit_share_${suffix}`] = summary.medians.hit_share ?? Number.NaN;
     if (routers > 1) into[`relative_${suffix}`] = summary.medians.relative!;
     if (summary.medians.cpu_ratio !== undefined) into[`mesh_cpu_ratio_${suffix}`] = summary.medians.cpu_ratio;
-    spread[nameOf(fleet)] = summary.spread;
-    return { ...summary.medians, routers, sharing, kv_events: kvEvents };
+    return row;
   });
   return {
     name: "trace-http",
-    params: { ...plan, kvEvents: plan.kvEvents.map((on) => (on ? "on" : "off")).join(","), preset },
+    params: {
+      ...plan,
+      peers: plan.peers.join(","),
+      kvEvents: plan.kvEvents.map((on) => (on ? "on" : "off")).join(","),
+      preset,
+    },
     metrics: { ...metrics, ...(bound === undefined ? {} : { infinite_cache: bound }) },
-    baselines: { without_mesh: without },
+    baselines: { without_mesh: without, ...otherProducts },
     spread,
     shares: [],
     warnings: [],
@@ -216,7 +259,8 @@ function ratio(figure: number | undefined, of: number | undefined): number {
   return (figure ?? Number.NaN) / (of ?? Number.NaN);
 }
 
-function nameOf({ routers, sharing, kvEvents }: TraceFleet): string {
+function nameOf({ routers, sharing, kvEvents, peer }: TraceFleet): string {
+  if (peer) return peer.product.name;
   const shared = routers === 1 ? "" : sharing === "mesh" ? ", mesh" : ", nothing shared";
   return `${routers} ${routers === 1 ? "router" : "routers"}${shared}${kvEvents ? ", KV events" : ""}`;
 }
@@ -233,14 +277,15 @@ export function traceHttpTable({ rows, spread, metrics }: TraceHttpReport): stri
   });
   const table = formatTable(rows, [
     { header: "routers", value: (row) => row.routers },
-    { header: "sharing", value: (row) => row.sharing },
+    { header: "sharing", value: (row) => (row.router === ownName ? row.sharing : row.router) },
     { header: "KV events", value: (row) => (row.kv_events ? "on" : "off") },
     figure("hit share", "hit_share"),
     figure("relative", "relative"),
     {
       header: "extremes",
-      value({ routers, sharing, kv_events: kvEvents }) {
-        const { min, max } = spread[nameOf({ routers, sharing, kvEvents })]?.relative ?? {};
+      value({ router, routers, sharing, kv_events: kvEvents }) {
+        const name = router === ownName ? nameOf({ routers, sharing, kvEvents }) : router;
+        const { min, max } = spread[name]?.relative ?? {};
         return min === undefined || max === undefined ? undefined : `${min.toFixed(3)} .. ${max.toFixed(3)}`;
       },
     },

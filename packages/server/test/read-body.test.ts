@@ -3,14 +3,14 @@ import { PassThrough } from "node:stream";
 import { systemAfterPoll } from "@espalier/common";
 import { expect, test } from "vitest";
 import { type BodyLimits, readBody } from "../src/data-plane/read-body.ts";
-import { largeBodyBytes } from "../src/large-bodies/large-bodies.ts";
+import { maxInlineBytes } from "../src/large-bodies/large-bodies.ts";
 
 /** A body as it comes in, and what was said of it in the end. */
 function reading(declaredBytes: number | undefined, limits: Partial<BodyLimits> = {}) {
   const headers = declaredBytes === undefined ? {} : { "content-length": String(declaredBytes) };
   const incoming = Object.assign(new PassThrough(), { headers });
   const ends: (readonly [error: Error | null, body?: Buffer | undefined])[] = [];
-  const maxBytes = limits.maxBytes ?? 10 * largeBodyBytes;
+  const maxBytes = limits.maxBytes ?? 10 * maxInlineBytes;
   readBody(incoming as unknown as IncomingMessage, { ...limits, maxBytes }, (...end) => void ends.push(end));
   return { incoming, ends };
 }
@@ -25,10 +25,10 @@ async function writeAll(incoming: PassThrough, pieces: readonly Buffer[]): Promi
 test.each([
   ["in one piece", [100], 100],
   ["in pieces", [100, 0, 7, 90_000], undefined],
-  ["of the greatest size that is not large", [largeBodyBytes - 1, 1], undefined],
-  ["that becomes large", [largeBodyBytes, 1, 70_000, 3 * largeBodyBytes], undefined],
-  ["that is large by its own word", [70_000, largeBodyBytes], largeBodyBytes + 70_000],
-  ["that is longer than its word", [70_000, largeBodyBytes, 9], largeBodyBytes + 1],
+  ["of the greatest size that is not large", [maxInlineBytes - 1, 1], undefined],
+  ["that becomes large", [maxInlineBytes, 1, 70_000, 3 * maxInlineBytes], undefined],
+  ["that is large by its own word", [70_000, maxInlineBytes], maxInlineBytes + 70_000],
+  ["that is longer than its word", [70_000, maxInlineBytes, 9], maxInlineBytes + 1],
 ])("a body %s is read whole, in shared memory where it is large", async (_, sizes, declared) => {
   const { incoming, ends } = reading(declared);
   const pieces = sizes.map((size, at) => Buffer.alloc(size, 97 + at));
@@ -40,7 +40,7 @@ test.each([
   expect(ends).toHaveLength(1);
   const [error, body] = ends[0]!;
   expect([error, body!.equals(whole)]).toEqual([null, true]);
-  expect(body!.buffer instanceof SharedArrayBuffer).toBe(whole.length > largeBodyBytes);
+  expect(body!.buffer instanceof SharedArrayBuffer).toBe(whole.length > maxInlineBytes);
 });
 
 test("a body of as many bytes as may be is read, one of one more is refused when that byte comes", async () => {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { EspalierError } from "@espalier/common";
-import { largeBodyBytes } from "../large-bodies/large-bodies.ts";
+import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
 
 export interface BodyLimits {
   /** A longer body is refused, when its length is declared before anything of it is read. */
@@ -11,7 +11,7 @@ export interface BodyLimits {
 
 /**
  * Reads a request body into one buffer. A body that comes in one piece, as nearly all do, is taken as it is: joining
- * would allocate and copy it once more. A large one is in shared memory, for another thread to read.
+ * would allocate and copy it once more. One that a thread is sure to read is in shared memory.
  *
  * @param done called once, with EspalierError `body_too_large`, with what `onPiece` finds wrong, with the error of a
  *   connection that broke, or with the body
@@ -53,7 +53,7 @@ class BodyPieces {
 
   /** @param declaredBytes 0 when it is not known how long it will be */
   constructor(declaredBytes: number) {
-    if (declaredBytes > largeBodyBytes) this.#joined = sharedBuffer(declaredBytes);
+    if (declaredBytes > maxInlineBytes) this.#joined = sharedBuffer(declaredBytes);
   }
 
   get sizeBytes(): number {
@@ -63,7 +63,7 @@ class BodyPieces {
   add(piece: Buffer): void {
     const from = this.#sizeBytes;
     this.#sizeBytes += piece.length;
-    if (!this.#joined && this.#sizeBytes <= largeBodyBytes) {
+    if (!this.#joined && this.#sizeBytes <= maxInlineBytes) {
       this.#pieces.push(piece);
       return;
     }

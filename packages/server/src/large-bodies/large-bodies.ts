@@ -13,7 +13,7 @@ import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from 
  */
 export const largeBodyBytes = 128 * 1_024;
 /** Bounds of a longer body that is read on the event loop all the same: some 7 ns to find each value, and few to look at. */
-const maxInlineBytes = 1_048_576;
+export const maxInlineBytes = 1_048_576;
 const maxInlineValues = 16_384;
 /** The thread is ended when it takes longer over one body, in milliseconds. */
 const maxTaskMs = 30_000;

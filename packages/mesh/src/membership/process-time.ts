@@ -35,6 +35,8 @@ export function createProcessTime(clock: Clock, maxStepMs: number): ProcessTime 
 const pauseMs = 1_000;
 /** Who used so much of the time for computing was at work and not stopped; the rest may have gone to other processes. */
 const busyShare = 0.5;
+/** Ticks in time between two readings of the CPU time: the system adds it up over all threads, which takes a while. */
+const ticksPerReading = 5;
 
 export interface PauseReportDeps {
   /** CPU time that this process has used so far, of all its threads. */
@@ -47,6 +49,7 @@ export interface PauseReportDeps {
 export class PauseReport {
   readonly #deps: PauseReportDeps;
   #cpuMs: number;
+  #ticks = 0;
 
   constructor(deps: PauseReportDeps) {
     this.#deps = deps;
@@ -56,9 +59,12 @@ export class PauseReport {
   /** @param lostMs since the last tick, that did not count; to be told at every tick */
   tick(lostMs: number): void {
     const { logger, paused } = this.#deps;
+    const isPause = lostMs >= pauseMs;
+    this.#ticks += 1;
+    if (lostMs === 0 && this.#ticks % ticksPerReading !== 0) return;
     const before = this.#cpuMs;
     this.#cpuMs = this.#deps.cpuMs();
-    if (lostMs < pauseMs) return;
+    if (!isPause) return;
     paused();
     const [lost, spent] = [Math.round(lostMs), Math.round(this.#cpuMs - before)];
     const what =

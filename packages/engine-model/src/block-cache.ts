@@ -1,9 +1,14 @@
-import { type BlockIndex, createBlockIndex } from "./block-index.ts";
-import { type BlockRecords, createBlockRecords, recordField } from "./block-records.ts";
-import type { CacheLog } from "./cache-log.ts";
-import { createFreeQueue, type FreeQueue, HEAD } from "./free-queue.ts";
-import type { HashChain } from "./hash-chain.ts";
-import type { KvCache } from "./kv-cache.ts";
+import {
+  type BlockIndex,
+  type BlockRecords,
+  createBlockIndex,
+  createBlockRecords,
+  createFreeQueue,
+  type FreeQueue,
+  HEAD,
+  recordField,
+} from "./block-pool.ts";
+import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 import type { FreeOrder } from "./types.ts";
 

@@ -1,9 +1,8 @@
-import { type Accounting, createAccounting } from "./accounting.ts";
-import { adapterUse } from "./adapter-use.ts";
-import type { EngineForm } from "./engine-form.ts";
-import { engineStats } from "./engine-stats.ts";
-import type { KvCache } from "./kv-cache.ts";
-import type { OffloadTier } from "./offload-tier.ts";
+import { BlockCache } from "./block-cache.ts";
+import { type Accounting, adapterUse, createAccounting, engineStats } from "./engine-stats.ts";
+import type { CacheLog, KvCache } from "./kv-cache.ts";
+import { createOffloadTier, type OffloadTier } from "./offload-tier.ts";
+import { RadixCache } from "./radix-cache.ts";
 import { Scheduler } from "./scheduler.ts";
 import { createSequence, type RequestChain, type Sequence } from "./sequence.ts";
 import { StepEnd } from "./step-end.ts";
@@ -15,7 +14,7 @@ import {
   slowedSteps,
   stepDurationMs,
 } from "./step-timing.ts";
-import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
+import type { AdapterUse, Engine, EngineParameters, EngineStats, RequestReport } from "./types.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
 interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
@@ -36,7 +35,7 @@ export const maxHeldRequests = 65_536;
  * they did is entered with the sequences when one comes that is different. They may run late, when time has come to the
  * end of the last of them, or when somebody asks or acts before.
  */
-export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
+class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
   readonly parameters: EngineParameters;
   readonly #options: EngineLoopOptions<Id, Request, Chain, Seat>;
   /** SGLang publishes events between steps, too, and refuses to flush its cache while requests wait. */
@@ -289,4 +288,53 @@ export class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends R
     this.#isUntold = false;
     this.#startMs = timeMs;
   }
+}
+
+/** An engine for one form of requests. */
+export interface LoopEngine<Id, Request> extends Omit<Engine, "submit" | "abort" | "release" | "cachedTokens"> {
+  submit(request: Request, timeMs: number): void;
+  abort(requestId: Id, timeMs: number): void;
+  release(requestId: Id, timeMs: number): boolean;
+  cachedTokens(request: Request, timeMs: number): number;
+}
+
+/** The loop of an engine with the cache of its flavour, which tells `log` of its blocks. */
+export function createLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>>(
+  parameters: EngineParameters,
+  form: EngineForm<Id, Request, Chain>,
+  log: CacheLog<NoInfer<Chain>>,
+): LoopEngine<Id, Request> {
+  const { flavour, blockCount, blockSize, prefixCaching, freeOrder = "uncached-first" } = parameters;
+  const { cpuBlocks = 0, cpuLoadMsPerBlock = 0 } = parameters;
+  const offload =
+    cpuBlocks > 0 && prefixCaching
+      ? createOffloadTier({ capacity: cpuBlocks, blockSize, loadMsPerBlock: cpuLoadMsPerBlock, log })
+      : undefined;
+  if (flavour === "sglang") {
+    const cache = new RadixCache({ blockCount, blockSize, prefixCaching, log, offload });
+    return new EngineLoop({ parameters, form, cache, offload });
+  }
+  const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload });
+  return new EngineLoop({ parameters, form, cache, offload });
+}
+
+/**
+ * In what form requests come to an engine, with tokens or with hashes, and what its observer hears of them. The loop
+ * knows nothing else of either.
+ */
+export interface EngineForm<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>> {
+  /** @throws RangeError when the engine could never serve the request */
+  check(request: Request): void;
+  open(request: Request): Chain;
+  /** So many tokens that a request wanted from outside are here. */
+  imported(chain: Chain, tokens: number, timeMs: number): void;
+  /** A step gave the token at `index` of the output. */
+  generated(chain: Chain, index: number, timeMs: number): void;
+  /** How many tokens from position `knownTokens` on, none of them the first of an output, need not be told of. */
+  quietTokens(knownTokens: number): number;
+  finished(chain: Chain, report: Omit<RequestReport, "id"> & { readonly id: Id }): void;
+  /** Whether `publish` would tell nothing. */
+  nothingToPublish(): boolean;
+  /** Tells of the blocks that came and went. */
+  publish(timeMs: number): void;
 }

@@ -1,5 +1,4 @@
-import type { Accounting } from "./accounting.ts";
-import type { EngineParameters, EngineStats } from "./types.ts";
+import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
 
 type KnownCounts = Pick<EngineStats, "running" | "waiting" | "importing" | "pinned" | "cpuBlocks">;
 
@@ -23,4 +22,47 @@ export function engineStats(
     freeBlocks,
     ...accounting,
   };
+}
+
+/** What an engine counts over its life. */
+export interface Accounting {
+  steps: number;
+  busyMs: number;
+  promptTokens: number;
+  generatedTokens: number;
+  prefixQueries: number;
+  prefixHits: number;
+  importedTokens: number;
+  loadedTokens: number;
+  preemptions: number;
+  finished: number;
+  adapterLoads: number;
+}
+
+export function createAccounting(): Accounting {
+  return {
+    steps: 0,
+    busyMs: 0,
+    promptTokens: 0,
+    generatedTokens: 0,
+    prefixQueries: 0,
+    prefixHits: 0,
+    importedTokens: 0,
+    loadedTokens: 0,
+    preemptions: 0,
+    finished: 0,
+    adapterLoads: 0,
+  };
+}
+
+/** Names the adapters of the requests that an engine holds. */
+export function adapterUse(
+  held: Iterable<{ readonly chain: { readonly adapter: string | undefined }; readonly place: string }>,
+): AdapterUse {
+  const running = new Set<string>();
+  const waiting = new Set<string>();
+  for (const { chain, place } of held) {
+    if (chain.adapter !== undefined) (place === "running" ? running : waiting).add(chain.adapter);
+  }
+  return { running: [...running], waiting: [...waiting] };
 }

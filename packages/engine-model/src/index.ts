@@ -1,12 +1,11 @@
 /** A deterministic model of one LLM engine: batching, prefill, decode, KV blocks, eviction, events. */
-export { type BlockChanges, blockChange } from "./block-changes.ts";
-export type { BlockEngine, BlockEngineObserver, BlockReport, BlockRequest } from "./block-types.ts";
-export { maxCpuBlocks } from "./check-parameters.ts";
-export { type BlockEngineOptions, createBlockEngine } from "./create-block-engine.ts";
-export { createEngine, type EngineOptions } from "./create-engine.ts";
+
+export type { BlockEngine, BlockEngineObserver, BlockReport, BlockRequest } from "./block-engine.ts";
+export { type BlockChanges, type BlockEngineOptions, blockChange, createBlockEngine } from "./block-engine.ts";
 export { maxHeldRequests } from "./engine-loop.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
 export { type StepTimes, slowedSteps } from "./step-timing.ts";
+export { createEngine, type EngineOptions } from "./token-engine.ts";
 export type {
   AdapterUse,
   CacheFlavour,
@@ -23,3 +22,4 @@ export type {
   KvEvent,
   RequestReport,
 } from "./types.ts";
+export { maxCpuBlocks } from "./validation.ts";

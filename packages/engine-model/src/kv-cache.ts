@@ -1,5 +1,3 @@
-import type { HashChain } from "./hash-chain.ts";
-
 /**
  * The KV memory of one engine with its prefix cache, as the scheduler sees it. `Seat` is what one request holds there;
  * only the cache looks inside. Token counts run from the start of the request.
@@ -45,3 +43,40 @@ export interface KvCache<Seat, Chain extends HashChain> {
   /** Blocks with reusable content, held or not. */
   cachedBlocks(): number;
 }
+
+/** What a cache must know of one request: the chained hashes of its full blocks, two 32-bit lanes per block. */
+export interface HashChain {
+  readonly promptTokens: number;
+  /** Tokens of the prompt and of the whole output. */
+  readonly totalTokens: number;
+  /** Lanes of block `i` at `2 i` and `2 i + 1`; valid as far as `hashBlocks` was asked to go. */
+  readonly lanes: Uint32Array;
+  readonly adapter: string | undefined;
+  /** Makes the lanes of the first `blocks` blocks valid. Their tokens must be known. */
+  hashBlocks(blocks: number): void;
+}
+
+/** What a cache tells of the blocks that come and go in it. */
+export interface CacheLog<Chain extends HashChain> {
+  /** Whether every copy of a block is to be told of, or only the first one that comes and the last one that goes. */
+  readonly everyCopy: boolean;
+  /** Blocks `from` to `to` (exclusive) of a chain became reusable. */
+  stored(chain: Chain, from: number, to: number): void;
+  /** Content was given up: pairs of lanes. The array is used again by the caller. */
+  removed(lanes: Uint32Array, adapter: string | undefined): void;
+  cleared(): void;
+  /** Content that is about to be given up is in CPU memory now: one pair of lanes, which the caller uses again. */
+  offloaded(lanes: Uint32Array): void;
+  /** Content is in CPU memory no more: one pair of lanes, which the caller uses again. */
+  discarded(lanes: Uint32Array): void;
+}
+
+/** A log for an observer that does not listen. */
+export const silentLog: CacheLog<HashChain> = {
+  everyCopy: false,
+  stored() {},
+  removed() {},
+  cleared() {},
+  offloaded() {},
+  discarded() {},
+};

@@ -1,6 +1,5 @@
-import { type BlockLru, createBlockLru } from "./block-lru.ts";
-import type { CacheLog } from "./cache-log.ts";
-import type { HashChain } from "./hash-chain.ts";
+import { createBlockIndex, createBlockRecords, createFreeQueue, recordField } from "./block-pool.ts";
+import type { CacheLog, HashChain } from "./kv-cache.ts";
 
 /** Where the blocks go that an engine's KV memory gives up, and come back from. */
 export interface OffloadTier {
@@ -20,7 +19,7 @@ export interface OffloadTier {
   clear(): void;
 }
 
-export interface OffloadTierOptions {
+interface OffloadTierOptions {
   /** In blocks. */
   readonly capacity: number;
   readonly blockSize: number;
@@ -67,5 +66,59 @@ export function createOffloadTier({ capacity, blockSize, loadMsPerBlock, log }: 
     },
     blocks: () => held.size(),
     clear: () => held.clear(),
+  };
+}
+
+/** A bounded set of blocks by the two lanes of their hashes, in order of their last use. Everything takes constant time. */
+interface BlockLru {
+  size(): number;
+  has(a: number, b: number): boolean;
+  /** Counts as a use of a block. Returns whether it is there. */
+  touch(a: number, b: number): boolean;
+  /**
+   * Enters a block that is not there. Where there is no room, the one that was not used for longest goes.
+   *
+   * @param gone where the lanes of that one are written
+   * @returns whether one went
+   */
+  put(a: number, b: number, gone: Uint32Array): boolean;
+  clear(): void;
+}
+
+const { words, laneA, laneB } = recordField;
+
+/** @param capacity in blocks, at least 1 */
+function createBlockLru(capacity: number): BlockLru {
+  const records = createBlockRecords(capacity);
+  const index = createBlockIndex(records);
+  // All places are in the queue at all times, the empty ones first.
+  const byAge = createFreeQueue(records);
+  let size = 0;
+  return {
+    size: () => size,
+    has: (a, b) => index.find(a, b) >= 0,
+    touch(a, b) {
+      const place = index.find(a, b);
+      if (place < 0) return false;
+      byAge.remove(place);
+      byAge.append(place);
+      return true;
+    },
+    put(a, b, gone) {
+      const place = byAge.take();
+      const isTaken = index.has(place);
+      if (isTaken) {
+        gone[0] = records[place * words + laneA]!;
+        gone[1] = records[place * words + laneB]!;
+        index.remove(place);
+      } else size++;
+      index.insert(place, a, b);
+      byAge.append(place);
+      return isTaken;
+    },
+    clear() {
+      index.clear();
+      size = 0;
+    },
   };
 }

@@ -1,6 +1,4 @@
-import type { CacheLog } from "./cache-log.ts";
-import type { HashChain } from "./hash-chain.ts";
-import type { KvCache } from "./kv-cache.ts";
+import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 import { type RadixNode, RadixTree } from "./radix-tree.ts";
 

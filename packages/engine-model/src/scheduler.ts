@@ -1,13 +1,10 @@
-import type { Accounting } from "./accounting.ts";
-import { type AdapterSlots, createAdapterSlots } from "./adapter-slots.ts";
 import { DecodePhase } from "./decode-phase.ts";
-import { createImportList, type ImportList } from "./import-list.ts";
+import type { Accounting } from "./engine-stats.ts";
 import type { KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
-import { createOutputReserve, type OutputReserve, remainingOutput } from "./output-reserve.ts";
 import { isDecode, type RequestChain, type Sequence } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
-import type { WaitingQueue } from "./waiting-queue.ts";
+import { createImportList, type ImportList, type WaitingQueue } from "./waiting-queue.ts";
 
 interface SchedulerOptions<Seat, Chain extends RequestChain<unknown>> {
   readonly parameters: EngineParameters;
@@ -289,4 +286,115 @@ function victimOf(running: readonly Sequence<unknown>[]): number {
     if (running[at]!.priority > running[victimAt]!.priority) victimAt = at;
   }
   return victimAt;
+}
+
+/** What holds a place among the running requests, by the LoRA adapter that it is for. */
+interface AdapterSlots {
+  /** Whether a request for an adapter may run now. One without an adapter always may. */
+  admits(adapter: string | undefined): boolean;
+  /**
+   * A request begins to run. `admits` must hold.
+   *
+   * @returns whether its adapter has to be loaded for that
+   */
+  enter(adapter: string | undefined): boolean;
+  /** A request runs no more; its adapter stays loaded. */
+  leave(adapter: string | undefined): void;
+}
+
+/**
+ * The adapters that an engine holds in its GPU. Requests for at most `slots` of them run at once (vLLM's `max_loras` in
+ * `v1/core/sched/scheduler.py`, SGLang's `max_loras_per_batch`). An adapter that no running request is for stays where it
+ * is until its slot is needed; then the one that was used longest ago gives way (`LRUCacheLoRAModelManager`).
+ *
+ * @param slots at least 1; Infinity for an engine that never gives one up
+ */
+function createAdapterSlots(slots: number): AdapterSlots {
+  /** Running requests by adapter. */
+  const running = new Map<string, number>();
+  /** Loaded adapters that nobody runs for, the one used longest ago first. */
+  const idle = new Set<string>();
+  return {
+    admits: (adapter) => adapter === undefined || running.has(adapter) || running.size < slots,
+    enter(adapter) {
+      if (adapter === undefined) return false;
+      const users = running.get(adapter) ?? 0;
+      running.set(adapter, users + 1);
+      if (users > 0 || idle.delete(adapter)) return false;
+      if (running.size + idle.size > slots) {
+        for (const oldest of idle) {
+          idle.delete(oldest);
+          break;
+        }
+      }
+      return true;
+    },
+    leave(adapter) {
+      if (adapter === undefined) return;
+      const users = running.get(adapter) ?? 0;
+      if (users > 1) {
+        running.set(adapter, users - 1);
+        return;
+      }
+      running.delete(adapter);
+      idle.add(adapter);
+    },
+  };
+}
+
+/** How much room SGLang leaves for the output of what runs before it admits more. */
+interface OutputReserve {
+  /** Tokens that the running sequences are expected to generate yet. */
+  expected(running: readonly Sequence<unknown>[]): number;
+  /** A step decoded without trouble: expect less. */
+  decoded(): void;
+  /** Sequences lost their place for want of room: expect what the others show. */
+  preempted(running: readonly Sequence<unknown>[]): void;
+  /** Nothing runs: start over. */
+  rested(): void;
+}
+
+/** `SGLANG_INIT_NEW_TOKEN_RATIO`, `SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR`, `SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS`. */
+const FIRST_SHARE = 0.7;
+
+const LEAST_SHARE = FIRST_SHARE * 0.14;
+
+const SHARE_STEP = (FIRST_SHARE - LEAST_SHARE) / 600;
+
+/** `SGLANG_RETRACT_DECODE_STEPS`. */
+const STEPS_AHEAD = 20;
+
+/** `SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION`. */
+const MOST_TOKENS = 4_096;
+
+/** Output tokens that a sequence has yet to generate, as far as admission counts them. */
+function remainingOutput(sequence: Sequence<unknown>): number {
+  return Math.min(sequence.totalTokens - sequence.knownTokens, MOST_TOKENS);
+}
+
+/** `NewTokenRatioTracker` and the offsets of `PrefillAdder`, SGLang 0.5.23. */
+function createOutputReserve(): OutputReserve {
+  let share = FIRST_SHARE;
+  return {
+    expected(running) {
+      let tokens = 0;
+      for (const sequence of running) tokens += remainingOutput(sequence);
+      return tokens * share;
+    },
+    decoded() {
+      share = Math.max(share - SHARE_STEP, LEAST_SHARE);
+    },
+    preempted(running) {
+      let generated = 0;
+      let wanted = 0;
+      for (const { knownTokens, promptTokens, totalTokens } of running) {
+        generated += knownTokens - promptTokens;
+        wanted += totalTokens - promptTokens;
+      }
+      share = Math.min(1, (generated + STEPS_AHEAD * running.length) / (wanted + 1));
+    },
+    rested() {
+      share = FIRST_SHARE;
+    },
+  };
 }

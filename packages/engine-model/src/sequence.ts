@@ -1,4 +1,4 @@
-import type { HashChain } from "./hash-chain.ts";
+import type { HashChain } from "./kv-cache.ts";
 import type { FinishReason, ImportedPrompt, RequestReport } from "./types.ts";
 
 /** What a request brought, and what the engine must remember of it to tell its observer. */

@@ -1,5 +1,5 @@
-import type { Accounting } from "./accounting.ts";
-import type { EngineForm } from "./engine-form.ts";
+import type { EngineForm } from "./engine-loop.ts";
+import type { Accounting } from "./engine-stats.ts";
 import type { KvCache } from "./kv-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { isDecode, type RequestChain, reportOf, type Sequence } from "./sequence.ts";

@@ -1,4 +1,84 @@
-import { type BlockRecords, recordField } from "./block-records.ts";
+/**
+ * What is known of each block of a pool, `words` numbers side by side, so that the work on one block touches one line of
+ * the processor's cache. The last record is no block: the ring of free blocks passes through it. All zero is the state of
+ * a block that was never used, so that the system gives memory only to blocks that are.
+ */
+export type BlockRecords = Int32Array;
+
+/** Places of the numbers in a record, and how many there are. */
+export const recordField = {
+  /** Requests that hold the block. */
+  references: 0,
+  /** The hash under which it is entered, kept while it is in the index. */
+  laneA: 1,
+  laneB: 2,
+  /** Number + 1 of the next younger copy in the ring of those with the same hash; 0 when not in the index. */
+  nextCopy: 3,
+  previousCopy: 4,
+  /** Neighbours in the ring of free blocks, less the ones they have at first: number + 1, number - 1. */
+  nextFree: 5,
+  previousFree: 6,
+  words: 8,
+} as const;
+
+const { words, laneA, laneB, nextCopy, previousCopy, nextFree, previousFree } = recordField;
+
+/** Records of `blocks` blocks. */
+export function createBlockRecords(blocks: number): BlockRecords {
+  return new Int32Array((blocks + 1) * recordField.words);
+}
+
+/** The free blocks of a pool in the order in which they will be taken. Every operation takes constant time. */
+export interface FreeQueue {
+  readonly size: () => number;
+  /** Takes the block at the head. The queue must not be empty. */
+  take(): number;
+  remove(block: number): void;
+  append(block: number): void;
+  /** Puts `block` behind `previous`, or at the head when `previous` is `HEAD`. */
+  insertAfter(previous: number, block: number): void;
+}
+
+/** Stands before the first block. */
+export const HEAD = -1;
+
+/** All blocks of the records, in order of their numbers. */
+export function createFreeQueue(records: BlockRecords): FreeQueue {
+  // A ring through one sentinel behind the last block.
+  const blocks = records.length / words - 1;
+  let size = blocks;
+
+  const nextOf = (block: number): number => records[block * words + nextFree]! + block + 1;
+  const previousOf = (block: number): number => records[block * words + previousFree]! + block - 1;
+  const join = (left: number, right: number): void => {
+    records[left * words + nextFree] = right - left - 1;
+    records[right * words + previousFree] = left - right + 1;
+  };
+  join(blocks, 0);
+
+  const insertAfter = (before: number, block: number): void => {
+    const left = before === HEAD ? blocks : before;
+    const right = nextOf(left);
+    join(left, block);
+    join(block, right);
+    size++;
+  };
+  const remove = (block: number): void => {
+    join(previousOf(block), nextOf(block));
+    size--;
+  };
+  return {
+    size: () => size,
+    take() {
+      const block = nextOf(blocks);
+      remove(block);
+      return block;
+    },
+    remove,
+    append: (block) => insertAfter(previousOf(blocks), block),
+    insertAfter,
+  };
+}
 
 /** Finds blocks by the hash of their content. Several blocks may hold the same content: the oldest one is found. */
 export interface BlockIndex {
@@ -11,8 +91,6 @@ export interface BlockIndex {
   has(block: number): boolean;
   clear(): void;
 }
-
-const { words, laneA, laneB, nextCopy, previousCopy } = recordField;
 
 /** An index of the blocks that the records are about. */
 export function createBlockIndex(records: BlockRecords): BlockIndex {

@@ -1,0 +1,232 @@
+import { createLoop, type EngineForm, type LoopEngine } from "./engine-loop.ts";
+import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
+import type { RequestChain } from "./sequence.ts";
+import type { EngineParameters, ImportedPrompt, RequestReport } from "./types.ts";
+import { checkParameters, checkRequest } from "./validation.ts";
+
+/** A request whose content is named by chain hashes alone. */
+export interface BlockRequest {
+  readonly id: number;
+  /** At least 1. */
+  readonly promptTokens: number;
+  /** Tokens that will be generated unless the request is aborted; at least 1. */
+  readonly outputTokens: number;
+  /**
+   * Chain hashes of all full blocks of prompt and output together, two words each, low word first; further words are
+   * ignored. Chains share their first hashes as far as their contents begin alike, and no hash stands at two depths.
+   * The engine reads the array until the request is finished.
+   */
+  readonly chain: Uint32Array;
+  /** Lower goes first; equal priorities go in order of arrival. 0 by default. */
+  readonly priority?: number;
+  /** What comes from outside, as with `EngineRequest`. */
+  readonly imported?: ImportedPrompt;
+  /** Whether its blocks stay held after an output of full length until `release`. */
+  readonly pinned?: boolean;
+  /** The LoRA adapter that it is for. Chains for different adapters must have nothing in common. */
+  readonly adapter?: string;
+}
+
+export type BlockReport = Omit<RequestReport, "id"> & { readonly id: number };
+
+/** What a block engine tells while time advances; when, is as with `EngineObserver`. */
+export interface BlockEngineObserver {
+  firstToken?(id: number, timeMs: number): void;
+  /** So many tokens more since the last call, the first one of the output not counted. What is left comes before `finished`. */
+  progress?(id: number, tokens: number, timeMs: number): void;
+  finished?(report: BlockReport): void;
+  /** What a request wanted from outside is here, as with `EngineObserver`. */
+  imported?(id: number, tokens: number, timeMs: number): void;
+  /** What changed in one step. Without it the engine is spared the work of collecting that. */
+  blocks?(changes: BlockChanges, timeMs: number): void;
+}
+
+/**
+ * An engine like `Engine` in everything, but for what requests carry and observers hear. It passes over steps that
+ * change nothing an observer hears of: `nextEventMs` is the end of the next step that does, as long as nothing is handed
+ * in or dropped before.
+ */
+export type BlockEngine = LoopEngine<number, BlockRequest>;
+
+/** Kinds of runs in `BlockChanges`. Blocks are `offloaded` to CPU memory, besides where they were, and `discarded` there. */
+export const blockChange = { stored: 0, removed: 1, cleared: 2, offloaded: 3, discarded: 4 } as const;
+
+/**
+ * Net changes of what is reusable in an engine, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to
+ * `ends[i]` (exclusive) of `words`; one that clears covers none. A receiver may keep the arrays, and must not write to
+ * them.
+ */
+export interface BlockChanges {
+  readonly runs: number;
+  /** One of `blockChange` per run. */
+  readonly kinds: Uint8Array;
+  readonly ends: Uint32Array;
+  /** Chain hashes, two words each, as the requests gave them. */
+  readonly words: Uint32Array;
+}
+
+export interface BlockEngineOptions {
+  readonly parameters: EngineParameters;
+  readonly observer: BlockEngineObserver;
+  /** Tokens of an output that are told of together, at most; 16 by default. */
+  readonly progressTokens?: number;
+}
+
+/**
+ * One LLM engine in virtual time, for requests without tokens. It schedules, times, caches and evicts with the code of
+ * `createEngine`, and the same calls give the same results.
+ *
+ * @throws RangeError when a parameter makes no sense
+ */
+export function createBlockEngine(options: BlockEngineOptions): BlockEngine {
+  const { parameters, observer, progressTokens = 16 } = options;
+  checkParameters(parameters);
+  if (!(Number.isSafeInteger(progressTokens) && progressTokens >= 1)) {
+    throw new RangeError(`progressTokens ${progressTokens} is not a whole number > 0`);
+  }
+  const log = observer.blocks ? createChangeLog() : { ...silentLog, isEmpty: () => true, take: () => undefined };
+  return createLoop(parameters, createBlockForm({ parameters, observer, log, progressTokens }), log);
+}
+
+/**
+ * Requests with hashes: tokens are told of when their position is a multiple of `progressTokens`. With the size of a
+ * block, that is when the block before them becomes reusable, so that one step tells both.
+ */
+function createBlockForm(options: BlockFormOptions): EngineForm<number, BlockRequest, HashedRequest> {
+  const { parameters, observer, log, progressTokens } = options;
+  const { blockSize } = parameters;
+
+  const tellProgress = (request: HashedRequest, index: number, timeMs: number): void => {
+    if (index <= request.toldIndex) return;
+    observer.progress?.(request.id, index - request.toldIndex, timeMs);
+    request.toldIndex = index;
+  };
+  return {
+    check(request) {
+      const { id, promptTokens, outputTokens, chain } = request;
+      if (!Number.isInteger(promptTokens) || promptTokens < 0) {
+        throw new RangeError(`request ${id}: promptTokens ${promptTokens} is not a whole number`);
+      }
+      checkRequest(request, parameters);
+      const words = 2 * Math.floor((promptTokens + outputTokens) / blockSize);
+      if (chain.length < words) throw new RangeError(`request ${id}: a chain of ${chain.length} words, not ${words}`);
+    },
+    open: (request) => new HashedRequest(request),
+    imported: (request, tokens, timeMs) => observer.imported?.(request.id, tokens, timeMs),
+    generated(request, index, timeMs) {
+      if (index === 0) observer.firstToken?.(request.id, timeMs);
+      else if ((request.promptTokens + index) % progressTokens === 0) tellProgress(request, index, timeMs);
+    },
+    quietTokens: (knownTokens) => progressTokens - 1 - ((knownTokens + progressTokens - 1) % progressTokens),
+    finished(request, report) {
+      tellProgress(request, report.outputTokens - 1, report.finishedMs);
+      observer.finished?.(report);
+    },
+    nothingToPublish: log.isEmpty,
+    publish(timeMs) {
+      const taken = log.take();
+      if (taken) observer.blocks?.(taken, timeMs);
+    },
+  };
+}
+
+interface BlockFormOptions {
+  readonly parameters: EngineParameters;
+  readonly observer: BlockEngineObserver;
+  readonly log: ChangeLog;
+  /** Tokens of an output that are told of together, at most. */
+  readonly progressTokens: number;
+}
+
+/** A request with its hashes. */
+class HashedRequest implements RequestChain<number> {
+  readonly id: number;
+  readonly priority: number;
+  readonly promptTokens: number;
+  readonly totalTokens: number;
+  readonly lanes: Uint32Array;
+  readonly adapter: string | undefined;
+  readonly imported: ImportedPrompt | undefined;
+  readonly pinned: boolean;
+  /** Index of the last token of the output that the observer knows of. */
+  toldIndex = 0;
+
+  constructor(request: BlockRequest) {
+    const { id, priority = 0, promptTokens, outputTokens, chain, adapter, imported, pinned = false } = request;
+    this.id = id;
+    this.priority = priority;
+    this.promptTokens = promptTokens;
+    this.totalTokens = promptTokens + outputTokens;
+    this.lanes = chain;
+    this.adapter = adapter;
+    this.imported = imported;
+    this.pinned = pinned;
+  }
+
+  hashBlocks(): void {}
+}
+
+/** Collects net changes of reusable blocks between two publications. */
+interface ChangeLog extends CacheLog<HashChain> {
+  readonly isEmpty: () => boolean;
+  /** Hands over what was collected, or undefined when there is nothing. */
+  take(): BlockChanges | undefined;
+}
+
+/** Runs and words that there is room for at first. One step cannot change more than all blocks of an engine, twice. */
+const FIRST_RUNS = 16;
+
+const FIRST_WORDS = 512;
+
+function createChangeLog(): ChangeLog {
+  let kinds = new Uint8Array(FIRST_RUNS);
+  let ends = new Uint32Array(FIRST_RUNS);
+  let words = new Uint32Array(FIRST_WORDS);
+  let runs = 0;
+  let used = 0;
+
+  const add = (kind: number, source: Uint32Array, from: number, to: number): void => {
+    if (used + to - from > words.length) words = grown(words, new Uint32Array(2 * (used + to - from)));
+    for (let at = from; at < to; at++) words[used++] = source[at]!;
+    if (runs === 0 || kinds[runs - 1] !== kind) {
+      if (runs === kinds.length) {
+        kinds = grown(kinds, new Uint8Array(2 * runs));
+        ends = grown(ends, new Uint32Array(2 * runs));
+      }
+      kinds[runs++] = kind;
+    }
+    ends[runs - 1] = used / 2;
+  };
+  return {
+    everyCopy: false,
+    isEmpty: () => runs === 0,
+    stored: (chain, from, to) => add(blockChange.stored, chain.lanes, 2 * from, 2 * to),
+    removed: (lanes) => add(blockChange.removed, lanes, 0, lanes.length),
+    cleared: () => add(blockChange.cleared, words, 0, 0),
+    offloaded: (lanes) => add(blockChange.offloaded, lanes, 0, lanes.length),
+    discarded: (lanes) => add(blockChange.discarded, lanes, 0, lanes.length),
+    take() {
+      if (runs === 0) return undefined;
+      const taken = {
+        runs,
+        kinds: copied(kinds, new Uint8Array(runs)),
+        ends: copied(ends, new Uint32Array(runs)),
+        words: copied(words, new Uint32Array(used)),
+      };
+      runs = 0;
+      used = 0;
+      return taken;
+    },
+  };
+}
+
+function grown<Words extends Uint8Array | Uint32Array>(from: Words, to: Words): Words {
+  to.set(from);
+  return to;
+}
+
+/** Most changes are of one block, and for so few numbers a loop is several times as fast as `slice`. */
+function copied<Words extends Uint8Array | Uint32Array>(from: Words, to: Words): Words {
+  for (let at = 0; at < to.length; at++) to[at] = from[at]!;
+  return to;
+}

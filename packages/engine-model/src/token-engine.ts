@@ -1,0 +1,301 @@
+import { createLoop, type EngineForm } from "./engine-loop.ts";
+import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
+import type { RequestChain } from "./sequence.ts";
+import type {
+  CacheFlavour,
+  CpuMedium,
+  Engine,
+  EngineHash,
+  EngineObserver,
+  EngineParameters,
+  EngineRequest,
+  ImportedPrompt,
+  KvEvent,
+} from "./types.ts";
+import { checkParameters, checkRequest } from "./validation.ts";
+
+export interface EngineOptions {
+  readonly parameters: EngineParameters;
+  /** Makes this engine's block hashes its own: the same content has different hashes under different seeds. */
+  readonly hashSeed: number;
+  /** Whom to tell. An observer without `events` spares the engine the work of making them. */
+  readonly observer: EngineObserver;
+}
+
+/**
+ * One LLM engine in virtual time. The same calls give the same results.
+ *
+ * @throws RangeError when a parameter makes no sense
+ */
+export function createEngine({ parameters, hashSeed, observer }: EngineOptions): Engine {
+  checkParameters(parameters);
+  const log = createTokenLog(parameters, observer);
+  return createLoop(parameters, createTokenForm({ parameters, hashSeed, observer, log }), log);
+}
+
+/** Requests with tokens: every token is made and told of, and every event of the cache. */
+function createTokenForm(options: TokenFormOptions): EngineForm<string, EngineRequest, TokenRequest> {
+  const { parameters, hashSeed, observer, log } = options;
+  return {
+    check({ id, promptTokens, outputTokens, imported }) {
+      checkRequest({ id, promptTokens: promptTokens.length, outputTokens, imported }, parameters);
+    },
+    open: (request) => new TokenRequest(request, hashSeed, parameters.blockSize),
+    imported: (chain, tokens, timeMs) => observer.imported?.(chain.id, tokens, timeMs),
+    generated(chain, index, timeMs) {
+      const token = chain.outputToken(index);
+      chain.tokens[chain.promptTokens + index] = token;
+      observer.token?.(chain.id, index, token, timeMs);
+    },
+    quietTokens: () => 0,
+    finished: (_chain, report) => observer.finished?.(report),
+    nothingToPublish: () => false,
+    publish(timeMs) {
+      const taken = log.take();
+      if (taken) observer.events?.(taken, timeMs);
+    },
+  };
+}
+
+interface TokenFormOptions {
+  readonly parameters: EngineParameters;
+  readonly hashSeed: number;
+  readonly observer: EngineObserver;
+  readonly log: EventLog;
+}
+
+/** The log that an observer's form of the engine needs: none when it does not listen to events. */
+function createTokenLog({ flavour, cpuBlocks = 0 }: EngineParameters, observer: EngineObserver): EventLog {
+  return observer.events ? createEventLog(flavour, cpuBlocks > 0) : { ...silentLog, take: () => undefined };
+}
+
+const MULTIPLIER_A = 0x85ebca6b;
+
+const MULTIPLIER_B = 0xc2b2ae35;
+
+interface TokenChainOptions {
+  readonly hashSeed: number;
+  readonly blockSize: number;
+  readonly promptTokens: Uint32Array;
+  /** Tokens that will be generated; room for them is made at once. */
+  readonly outputTokens: number;
+  readonly adapter: string | undefined;
+  readonly cacheSalt: string | undefined;
+}
+
+/** The tokens of one request with the hashes of their full blocks. */
+class TokenChain implements HashChain {
+  readonly promptTokens: number;
+  readonly totalTokens: number;
+  readonly blockSize: number;
+  /** The prompt, then the generated tokens as they come. */
+  readonly tokens: Uint32Array;
+  readonly lanes: Uint32Array;
+  readonly adapter: string | undefined;
+  readonly cacheSalt: string | undefined;
+  readonly #rootA: number;
+  readonly #rootB: number;
+  #hashedBlocks = 0;
+
+  /** Copies the prompt, so that the caller may reuse its array. */
+  constructor({ hashSeed, blockSize, promptTokens, outputTokens, adapter, cacheSalt }: TokenChainOptions) {
+    this.promptTokens = promptTokens.length;
+    this.totalTokens = promptTokens.length + outputTokens;
+    this.blockSize = blockSize;
+    this.tokens = new Uint32Array(this.totalTokens);
+    this.tokens.set(promptTokens);
+    this.lanes = new Uint32Array(2 * Math.floor(this.totalTokens / blockSize));
+    this.adapter = adapter;
+    this.cacheSalt = cacheSalt;
+    let rootA = finish(hashSeed ^ 0x9e3779b9);
+    let rootB = finish(Math.imul(hashSeed, MULTIPLIER_B) + 0x7f4a7c15);
+    if (adapter !== undefined || cacheSalt !== undefined) {
+      const name = `${adapter?.length ?? -1}:${adapter ?? ""}${cacheSalt === undefined ? "" : `/${cacheSalt}`}`;
+      for (let at = 0; at < name.length; at++) {
+        rootA = stepA(rootA, name.charCodeAt(at));
+        rootB = stepB(rootB, name.charCodeAt(at));
+      }
+      rootA = finish(rootA ^ rootB);
+      rootB = finish(rootB);
+    }
+    this.#rootA = rootA;
+    this.#rootB = rootB;
+  }
+
+  hashBlocks(blocks: number): void {
+    const { lanes, tokens, blockSize } = this;
+    let block = this.#hashedBlocks;
+    if (block >= blocks) return;
+    let a = block === 0 ? this.#rootA : lanes[2 * block - 2]!;
+    let b = block === 0 ? this.#rootB : lanes[2 * block - 1]!;
+    let at = block * blockSize;
+    for (; block < blocks; block++) {
+      for (const end = at + blockSize; at < end; at++) {
+        const token = tokens[at]!;
+        a = stepA(a, token);
+        b = stepB(b, token);
+      }
+      // Crossing the lanes makes the pair one 64-bit hash instead of two of 32 bits.
+      const crossed = finish(a ^ Math.imul(b, MULTIPLIER_A));
+      b = finish(b + a);
+      a = crossed;
+      lanes[2 * block] = a;
+      lanes[2 * block + 1] = b;
+    }
+    this.#hashedBlocks = blocks;
+  }
+}
+
+/** A request with its tokens. */
+class TokenRequest extends TokenChain implements RequestChain<string> {
+  readonly id: string;
+  readonly priority: number;
+  readonly imported: ImportedPrompt | undefined;
+  readonly pinned: boolean;
+  readonly outputToken: (index: number) => number;
+
+  constructor(request: EngineRequest, hashSeed: number, blockSize: number) {
+    const { promptTokens, outputTokens, adapter, cacheSalt } = request;
+    super({ hashSeed, blockSize, promptTokens, outputTokens, adapter, cacheSalt });
+    this.id = request.id;
+    this.priority = request.priority ?? 0;
+    this.imported = request.imported;
+    this.pinned = request.pinned ?? false;
+    this.outputToken = request.outputToken;
+  }
+}
+
+function stepA(lane: number, token: number): number {
+  const mixed = Math.imul(lane ^ token, MULTIPLIER_A);
+  return mixed ^ (mixed >>> 15);
+}
+
+function stepB(lane: number, token: number): number {
+  const mixed = Math.imul(lane + token, MULTIPLIER_B);
+  return mixed ^ (mixed >>> 13);
+}
+
+/** The finaliser of MurmurHash3 (Appleby), 32 bits. */
+function finish(lane: number): number {
+  let mixed = lane ^ (lane >>> 16);
+  mixed = Math.imul(mixed, MULTIPLIER_A);
+  mixed ^= mixed >>> 13;
+  mixed = Math.imul(mixed, MULTIPLIER_B);
+  return (mixed ^ (mixed >>> 16)) >>> 0;
+}
+
+/** Collects KV events between two publications. */
+interface EventLog extends CacheLog<TokenChain> {
+  /** Hands over what was collected, or undefined when there is nothing. */
+  take(): KvEvent[] | undefined;
+}
+
+/**
+ * vLLM announces every removed block by itself and the salt with the first block of a chain. SGLang joins removals
+ * that follow each other (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
+ *
+ * Of blocks that go to CPU memory vLLM gives the hashes and no more, a block size of 0 with them (`take_events` of its
+ * offloading connector); SGLang tells them like others, one event a page (`_record_store_event` of HiCache).
+ *
+ * @param hasCpuBlocks whether there is CPU memory
+ */
+function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog {
+  const joins = flavour === "sglang";
+  const medium = cpuMedia[flavour];
+  /** What was told of SGLang's pages in GPU memory, to be told again of CPU memory. */
+  const contents = joins && hasCpuBlocks ? new Map<EngineHash, StoredEvent>() : undefined;
+  let events: KvEvent[] = [];
+  let openRemoval: EngineHash[] | undefined;
+  let openAdapter: string | undefined;
+
+  const push = (event: KvEvent): void => {
+    openRemoval = undefined;
+    events.push(event);
+  };
+  return {
+    everyCopy: true,
+    stored(chain, from, to) {
+      const hashes: EngineHash[] = [];
+      for (let block = from; block < to; block++) hashes.push(hashAt(chain.lanes, block));
+      const event: StoredEvent = {
+        type: "stored",
+        hashes,
+        parentHash: from === 0 ? undefined : hashAt(chain.lanes, from - 1),
+        tokens: chain.tokens.slice(from * chain.blockSize, to * chain.blockSize),
+        blockSize: chain.blockSize,
+        adapter: chain.adapter,
+        cacheSalt: from === 0 || joins ? chain.cacheSalt : undefined,
+      };
+      push(event);
+      if (contents) for (let at = 0; at < hashes.length; at++) contents.set(hashes[at]!, blockOf(event, at));
+    },
+    removed(lanes, adapter) {
+      let target = openRemoval;
+      if (!target || openAdapter !== adapter) {
+        target = [];
+        push({ type: "removed", hashes: target });
+        openRemoval = joins ? target : undefined;
+        openAdapter = adapter;
+      }
+      for (let pair = 0; pair < lanes.length / 2; pair++) {
+        const hash = hashAt(lanes, pair);
+        contents?.delete(hash);
+        target.push(hash);
+      }
+    },
+    cleared() {
+      contents?.clear();
+      push({ type: "cleared" });
+    },
+    offloaded(lanes) {
+      const hash = hashAt(lanes, 0);
+      push({ ...(contents?.get(hash) ?? bare(hash)), medium });
+    },
+    discarded: (lanes) => push({ type: "removed", hashes: [hashAt(lanes, 0)], medium }),
+    take() {
+      if (events.length === 0) return undefined;
+      const taken = events;
+      events = [];
+      openRemoval = undefined;
+      return taken;
+    },
+  };
+}
+
+type StoredEvent = Extract<KvEvent, { readonly type: "stored" }>;
+
+const cpuMedia: Readonly<Record<CacheFlavour, CpuMedium>> = { vllm: "CPU", sglang: "CPU_PINNED" };
+
+const noTokens = new Uint32Array(0);
+
+/** One block of a run, as an event of its own. */
+function blockOf(run: StoredEvent, at: number): StoredEvent {
+  const { hashes, parentHash, tokens, blockSize } = run;
+  return {
+    ...run,
+    hashes: [hashes[at]!],
+    parentHash: at === 0 ? parentHash : hashes[at - 1],
+    tokens: tokens.subarray(at * blockSize, (at + 1) * blockSize),
+  };
+}
+
+/** What vLLM tells of a block that was told of before. */
+function bare(hash: EngineHash): StoredEvent {
+  const nothing = { parentHash: undefined, tokens: noTokens, blockSize: 0, adapter: undefined, cacheSalt: undefined };
+  return { type: "stored", hashes: [hash], ...nothing };
+}
+
+function hashAt(lanes: Uint32Array, block: number): EngineHash {
+  return toEngineHash(lanes[2 * block]!, lanes[2 * block + 1]!);
+}
+
+/** One 64-bit hash from its lanes. */
+function toEngineHash(a: number, b: number): EngineHash {
+  scratchLanes[0] = a;
+  scratchLanes[1] = b;
+  return scratchHash[0]!;
+}
+
+const scratchLanes = new Uint32Array(2);
+
+const scratchHash = new BigUint64Array(scratchLanes.buffer);

@@ -1,4 +1,5 @@
 import type { Random } from "@espalier/common";
+import type { TraceRequest } from "./trace-request.ts";
 
 /**
  * Independent arrivals, in milliseconds from the start of a run: gaps are exponential with mean 1 / rate. They go on for ever: take what is
@@ -14,4 +15,34 @@ export function* poissonArrivals(ratePerSecond: number, random: Random): Generat
 /** A draw from the exponential distribution. */
 export function exponential(mean: number, random: Random): number {
   return -Math.log(1 - random.float()) * mean;
+}
+
+/** The Mooncake conversation trace has its times rounded to this. */
+export const mooncakeStepMs = 3_000;
+
+/**
+ * Spreads the arrivals of a trace whose times are rounded to steps: the requests of a step arrive at times drawn
+ * uniformly from it. The draws are handed out in order, so nobody overtakes anybody and the turns of a session stay in
+ * sequence. Times that miss a step by a few milliseconds, as they do in the file, count as the nearest one.
+ *
+ * @param requests in order of arrival
+ */
+export function jitterArrivals(
+  requests: readonly TraceRequest[],
+  { stepMs, random }: { readonly stepMs: number; readonly random: Random },
+): readonly TraceRequest[] {
+  const stepOf = (request: TraceRequest): number => Math.round(request.arrivalMs / stepMs);
+  const spread: TraceRequest[] = [];
+  let from = 0;
+  while (from < requests.length) {
+    const step = stepOf(requests[from]!);
+    let to = from + 1;
+    while (to < requests.length && stepOf(requests[to]!) === step) to += 1;
+    const draws = Float64Array.from({ length: to - from }, () => random.float()).sort();
+    for (const [offset, draw] of draws.entries()) {
+      spread.push({ ...requests[from + offset]!, arrivalMs: (step + draw) * stepMs });
+    }
+    from = to;
+  }
+  return spread;
 }

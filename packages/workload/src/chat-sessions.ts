@@ -1,7 +1,6 @@
 import { createSeededRandom, EspalierError } from "@espalier/common";
 import { exponential } from "./arrivals.ts";
-import { blockText } from "./block-text.ts";
-import { maxTextOwners, maxTextParts, ownTextId } from "./own-text-id.ts";
+import { blockText, maxTextOwners, maxTextParts, ownTextId } from "./synthetic-text.ts";
 
 export interface ChatSessionsOptions {
   /** People who chat at the same time, each in one session. */

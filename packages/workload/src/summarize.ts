@@ -1,5 +1,3 @@
-import { percentile } from "./percentile.ts";
-
 /** What became of one request of a run. Times are real milliseconds on one clock. */
 export interface RequestResult {
   readonly index: number;
@@ -48,7 +46,7 @@ export interface RunContext extends RunLabels {
 }
 
 /** Times in seconds. */
-export interface LatencyFigures {
+interface LatencyFigures {
   readonly ttft_mean_s?: number;
   readonly ttft_p50_s?: number;
   readonly ttft_p90_s?: number;
@@ -63,7 +61,7 @@ export interface LatencyFigures {
 }
 
 /** What a row says of the requests of one class. Rates are over the duration of the whole run. */
-export interface ClassRow extends LatencyFigures {
+interface ClassRow extends LatencyFigures {
   readonly requests: number;
   readonly errors: number;
   readonly output_tokens_per_s?: number;
@@ -239,4 +237,19 @@ function sum(results: readonly RequestResult[], measure: (result: RequestResult)
 /** NaN over nothing, so that the row leaves it out. */
 function ratio(part: number, whole: number): number {
   return whole > 0 ? part / whole : Number.NaN;
+}
+
+/**
+ * The p-th percentile with linear interpolation between the nearest ranks, as `numpy.percentile` computes it by
+ * default; vLLM's and SGLang's serving benchmarks report their percentiles that way.
+ *
+ * @param ascending sorted values, at least one
+ * @param percent 0 to 100
+ */
+export function percentile(ascending: Float64Array, percent: number): number {
+  const rank = ((ascending.length - 1) * percent) / 100;
+  const below = Math.floor(rank);
+  const low = ascending[below]!;
+  const high = ascending[Math.min(below + 1, ascending.length - 1)]!;
+  return low + (high - low) * (rank - below);
 }

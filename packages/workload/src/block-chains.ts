@@ -1,0 +1,91 @@
+import type { TraceRequest } from "./trace-request.ts";
+
+/**
+ * The share of the input tokens that a cache which never evicts, and which all engines share, would have held: for each
+ * request in order the full blocks at its beginning that an earlier one had, at most floor((n - 1) / block size) of
+ * them because an engine always computes the last token of a prompt.
+ *
+ * @returns a share, or undefined when the trace names no blocks
+ */
+export function infiniteCacheBound(requests: readonly TraceRequest[]): number | undefined {
+  const chains = createChainTrie();
+  let inputTokens = 0;
+  let cachedTokens = 0;
+  let named = false;
+  for (const { inputTokens: tokens, blockIds, blockTokens } of requests) {
+    inputTokens += tokens;
+    if (blockIds === undefined) continue;
+    named = true;
+    const reusable = Math.floor((tokens - 1) / blockTokens);
+    const full = Math.floor(tokens / blockTokens);
+    let node = 0;
+    for (let place = 0; place < full; place++) {
+      const known = chains.size;
+      node = chains.reach(node, blockIds[place]!);
+      if (chains.size === known && place < reusable) cachedTokens += blockTokens;
+    }
+  }
+  return named ? cachedTokens / inputTokens : undefined;
+}
+
+/** Blocks at the beginning that say nothing: in the Mooncake conversation trace every request shares the first. */
+const commonBlocks = 1;
+
+/**
+ * Finds conversations in a trace that has only block ids. A follow-up repeats the whole of an earlier prompt and goes
+ * on: a request's session is that of the longest earlier request whose full blocks are the beginning of its own, and
+ * more than the one block that all requests share; without such a request it begins a session.
+ *
+ * @returns a function that takes requests in order (full blocks only) and names the session of each
+ */
+export function createSessionInference(): (fullBlockIds: readonly number[]) => string {
+  const chains = createChainTrie();
+  /** Session of the earlier request that ended at a node. */
+  const sessionAt = new Map<number, string>();
+  let sessions = 0;
+
+  return (fullBlockIds) => {
+    let node = 0;
+    let session: string | undefined;
+    for (const blockId of fullBlockIds) {
+      node = chains.reach(node, blockId);
+      session = sessionAt.get(node) ?? session;
+    }
+    session ??= `session-${sessions++}`;
+    if (fullBlockIds.length > commonBlocks) sessionAt.set(node, session);
+    return session;
+  };
+}
+
+/**
+ * Chains of block ids that share their beginnings. A node stands for a block and everything before it, so one block id
+ * after two different beginnings is two nodes.
+ */
+interface ChainTrie {
+  /** Nodes made so far, without the root. */
+  readonly size: number;
+  /** The node of `blockId` after `node`, or undefined. The root is 0. */
+  find(node: number, blockId: number): number | undefined;
+  /** The same, made if need be. */
+  reach(node: number, blockId: number): number;
+}
+
+function createChainTrie(): ChainTrie {
+  // One map over all edges takes a fraction of the memory of a map per node.
+  const edges = new Map<string, number>();
+  return {
+    get size() {
+      return edges.size;
+    },
+    find: (node, blockId) => edges.get(`${node}:${blockId}`),
+    reach(node, blockId) {
+      const edge = `${node}:${blockId}`;
+      let next = edges.get(edge);
+      if (next === undefined) {
+        next = edges.size + 1;
+        edges.set(edge, next);
+      }
+      return next;
+    },
+  };
+}

@@ -2,17 +2,21 @@
  * Fleets in virtual time: the routers' own code over modelled engines, links and clients, to prove that it holds and to
  * measure what it is worth.
  */
-export { recordTrace } from "./clients/record-trace.ts";
+export { recordTrace } from "./clients/traces.ts";
 export type { RequestOutcome, SimRequest, Workload, WorkloadDriver } from "./clients/workload.ts";
-export type { FaultAction, FaultName, FaultPlan } from "./faults/fault-plan.ts";
-export type { FleetControls } from "./faults/fleet-controls.ts";
+export type { FaultAction, FaultName, FaultPlan, FleetControls } from "./faults.ts";
 export { clusterIp, SimFleet, type SimFleetOptions } from "./fleet/sim-fleet.ts";
-export { findKnee, type Knee } from "./knee/find-knee.ts";
-export { type KneeLoad, kneeLoad } from "./knee/knee-load.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
-export { type FigureSpread, type MedianRow, medianRows } from "./measure/median-rows.ts";
-export { withOracleGaps } from "./measure/oracle-gaps.ts";
-export { createRow, type RowOptions, type SimulateRow } from "./measure/row.ts";
+export { findKnee, type Knee, type KneeLoad, kneeLoad } from "./measure/knee.ts";
+export {
+  createRow,
+  type FigureSpread,
+  type MedianRow,
+  medianRows,
+  type RowOptions,
+  type SimulateRow,
+  withOracleGaps,
+} from "./measure/rows.ts";
 export {
   type CachedPoint,
   cachedOverTime,
@@ -37,8 +41,9 @@ export {
   type PlotLine,
   type PlotPanel,
   type PlotPoint,
-} from "./plot/figure.ts";
-export { renderFigure } from "./plot/render-figure.ts";
+  renderFigure,
+} from "./plot.ts";
+export type { FleetSample, RunRecord, SimResult } from "./run.ts";
 export {
   type LinkModel,
   linkModels,
@@ -46,12 +51,9 @@ export {
   type Sharing,
   type SimTiming,
   sharings,
-} from "./run/run-options.ts";
-export type { FleetSample, RunRecord, SimResult } from "./run/run-result.ts";
-export { type Progress, simulate } from "./run/simulate.ts";
+} from "./run.ts";
 export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
-export { ownScenario } from "./scenarios/own-scenario.ts";
-export { maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/parse-fleet.ts";
+export { maxFleetEngines, maxFleetRouters, ownScenario, parseFleet } from "./scenarios/own-scenario.ts";
 export type {
   PublishedResult,
   Scenario,
@@ -59,3 +61,4 @@ export type {
   ScenarioVariant,
   WorkloadOptions,
 } from "./scenarios/scenario.ts";
+export { type Progress, simulate } from "./simulate.ts";

@@ -53,3 +53,44 @@ export function logNormal({ median, sigma, least, most }: BoundedLogNormal, rand
 function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random.float())) * Math.cos(2 * Math.PI * random.float());
 }
+
+/** Draws ranks from 0 up; rank r is drawn with a probability that goes with 1 / (r + 1)^exponent. */
+export interface Zipf {
+  draw(random: Random): number;
+}
+
+/** @param options.count of ranks, at least 1 */
+export function createZipf({ count, exponent }: { readonly count: number; readonly exponent: number }): Zipf {
+  const cumulative = new Float64Array(count);
+  let sum = 0;
+  for (let rank = 0; rank < count; rank++) {
+    sum += (rank + 1) ** -exponent;
+    cumulative[rank] = sum;
+  }
+  return {
+    draw(random) {
+      const drawn = random.float() * sum;
+      let low = 0;
+      let high = count - 1;
+      while (low < high) {
+        const middle = (low + high) >>> 1;
+        if (cumulative[middle]! > drawn) high = middle;
+        else low = middle + 1;
+      }
+      return low;
+    },
+  };
+}
+
+/** The numbers below `count` in an order drawn with the seed (Fisher and Yates). */
+export function shuffled(count: number, seed: number): Uint32Array {
+  const random = createSeededRandom(seed);
+  const order = Uint32Array.from({ length: count }, (_, at) => at);
+  for (let at = count - 1; at > 0; at--) {
+    const other = random.integer(at + 1);
+    const moved = order[at]!;
+    order[at] = order[other]!;
+    order[other] = moved;
+  }
+  return order;
+}

@@ -1,5 +1,5 @@
 import { noFleetUsage } from "@espalier/admission";
-import { type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
+import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/common";
 import { NotePlane, type Origin, type PlaneExchange, type PlaneOptions, UsagePlane } from "@espalier/replication";
 import {
   type BindingStore,
@@ -15,24 +15,24 @@ import {
 } from "@espalier/routing";
 import type { RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
-import type { Sharing, SimTiming } from "../run/run-options.ts";
-import { type DeliveryTimes, deliveryTimes } from "./delivery-times.ts";
-import { createUnsharedLoad, LoadBoard } from "./load-board.ts";
-import { LoadChannel } from "./load-channel.ts";
+import type { Sharing, SimTiming } from "../run.ts";
+import { type DeliveryTimes, deliveryTimes } from "./delivery.ts";
+import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
+import { SessionBoard } from "./session-board.ts";
+import { SharedKnowledge } from "./shared-knowledge.ts";
 import {
   createDirectTeller,
   createGossipTeller,
   createMeshTeller,
+  createUnsharedLoad,
+  LoadBoard,
+  LoadChannel,
   type LoadTeller,
   type LoadTellerOptions,
   silentTeller,
-} from "./load-teller.ts";
-import { createNoteLinks, type NoteLinks } from "./note-links.ts";
-import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
-import { SessionBoard } from "./session-board.ts";
-import { SharedKnowledge } from "./shared-knowledge.ts";
+} from "./shared-load.ts";
 
-export interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
+interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
   readonly sharing: Sharing;
   /** How many there are. */
   readonly routers: number;
@@ -197,6 +197,46 @@ function createView(
       usagePlane?.stop();
       notePlane?.stop();
       await teller.stop();
+    },
+  };
+}
+
+interface NoteLinksOptions<Plane> {
+  /** Makes what a router that begins now has to tell others by frames. */
+  readonly createPlane: (self: () => Origin) => Plane;
+  /** When what is told at a moment is known to the other routers; later moments never arrive earlier. */
+  readonly dueMs: (toldMs: number) => number;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** Routers that tell each other by the code that real routers run, over links that lose nothing. */
+interface NoteLinks<Plane> {
+  /** Of a router that begins now; its life before, if it had one, hears nothing more. */
+  planeOf(router: number): Plane;
+}
+
+export function createNoteLinks<Plane extends { readonly exchange: PlaneExchange }>(
+  options: NoteLinksOptions<Plane>,
+): NoteLinks<Plane> {
+  const { createPlane, dueMs, clock, scheduler } = options;
+  const planes = new Map<number, Plane>();
+  let lives = 0;
+  return {
+    planeOf(router) {
+      const origin = { router: asRouterId(`router-${router}`), epoch: ++lives };
+      const plane = createPlane(() => origin);
+      planes.set(router, plane);
+      for (const [other, { exchange }] of planes) {
+        if (other !== router) for (const frame of exchange.fullFrames()) plane.exchange.receive(frame);
+      }
+      plane.exchange.onFrame((frame) => {
+        if (planes.get(router) !== plane) return;
+        scheduler.after(dueMs(clock.nowMs()) - clock.nowMs(), () => {
+          for (const [other, { exchange }] of planes) if (other !== router) exchange.receive(frame);
+        });
+      });
+      return plane;
     },
   };
 }

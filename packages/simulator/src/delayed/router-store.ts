@@ -2,8 +2,7 @@ import type { Clock } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, type PrefixMatches } from "@espalier/prefix-index";
 import { createLocalPlacements, type PlacementWriter, type PrefixStore, type PromptBlocks } from "@espalier/routing";
 import type { SimEngine } from "../fleet/sim-engine.ts";
-import type { OwnPlacement } from "./own-placement.ts";
-import { PendingPlacements } from "./pending-placements.ts";
+import { type OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
 
 /** Told of a chain that this router or another one has placed at a target. */

@@ -1,6 +1,6 @@
 import { type Clock, RecencyMap } from "@espalier/common";
 import type { BindingStore } from "@espalier/routing";
-import { DueQueue } from "./due-queue.ts";
+import { DueQueue } from "./delivery.ts";
 
 /** Bindings that are kept, as many as real routers keep. */
 const maxKnownBindings = 100_000;

@@ -1,12 +1,9 @@
 import type { Clock } from "@espalier/common";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import { blockMoveOf } from "../fleet/block-moves.ts";
-import type { SimEngine } from "../fleet/sim-engine.ts";
-import type { DeliveryTimes } from "./delivery-times.ts";
-import { DueQueue } from "./due-queue.ts";
-import type { OwnPlacement } from "./own-placement.ts";
-import type { PendingPlacements } from "./pending-placements.ts";
+import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";
+import { type DeliveryTimes, DueQueue } from "./delivery.ts";
+import type { OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 
 export interface SharedKnowledgeOptions {
   /** By number. */

@@ -1,9 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
+import type { FrontOutcome } from "./front.ts";
 import type { SimEngine } from "./sim-engine.ts";
 import { SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
-import type { FrontOutcome } from "./sim-front.ts";
 
 /**
  * How a request comes to one of several cells. `dns`: one name has the addresses of all routers, and each request goes to

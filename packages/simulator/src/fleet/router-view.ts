@@ -1,7 +1,44 @@
 import type { FleetUsage } from "@espalier/admission";
-import type { Startable, TargetIndex } from "@espalier/common";
-import type { NoteChannel, SharedLoad } from "@espalier/replication";
-import type { MemoryWatch, PrefixKnowledge, RoutingTarget, SessionBindings } from "@espalier/routing";
+import {
+  asRouterId,
+  asTargetIndex,
+  type Clock,
+  type Logger,
+  type Meter,
+  type Random,
+  type Scheduler,
+  type Startable,
+  silentLogger,
+  silentMeter,
+  type TargetIndex,
+  type Transport,
+} from "@espalier/common";
+import { createMesh } from "@espalier/mesh";
+import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import {
+  createTargetSlots,
+  type NoteChannel,
+  type Replica,
+  type ReplicaPorts,
+  type SharedLoad,
+} from "@espalier/replication";
+import {
+  createCacheMeters,
+  createPrefixKnowledge,
+  createRecentPrompts,
+  createSessionBindings,
+  createSharedTier,
+  type EventReading,
+  type FeedOutput,
+  type HostedFeed,
+  MemoryWatch,
+  type PrefixKnowledge,
+  type RoutingTarget,
+  type SessionBindings,
+  type SharedTier,
+} from "@espalier/routing";
+import { blockTokens } from "../clients/workload.ts";
+import type { SimEngine } from "./sim-engine.ts";
 
 /** What one router sees of caches and of load, and how it tells others of its own decisions. */
 export interface RouterView extends Startable {
@@ -25,4 +62,144 @@ export interface RouterView extends Startable {
   readonly isSettled: boolean;
   /** What it waits for before it should be used. */
   readonly waitingFor: readonly string[];
+}
+
+/** What routers believe of prompts that no events confirm; the defaults of `prefix.placement-ttl` and `prefix.placement-tokens`. */
+export const knowledgeDefaults = { placementTtlMs: 10 * 60_000, placementTokens: 524_288 } as const;
+
+interface RealViewOptions {
+  /** The same in every life of the router. */
+  readonly router: string;
+  readonly engines: readonly SimEngine[];
+  readonly transport: Transport;
+  /** Addresses of routers to find the others by. */
+  readonly seeds: readonly string[];
+  /** Makes this router's subscription to an engine. */
+  readonly readEngine: (engine: SimEngine, output: FeedOutput) => EventReading;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly logger?: Logger;
+  readonly meter?: Meter;
+  /** Stands between the replica and what carries its state. */
+  readonly wrapPorts?: (ports: ReplicaPorts) => ReplicaPorts;
+}
+
+/** Upkeep as the server does it. */
+const upkeepMs = 1_000;
+
+const upkeepSteps = 10_000;
+
+/** Settings that all routers of the fleet share. */
+const cluster = { cluster: "simulated", fleetSeed: "simulated", blockSizeTokens: blockTokens } as const;
+
+/** A router's view of the fleet by the code that real routers run: journals, links, membership, ownership, the fold. */
+export class RealView implements RouterView {
+  readonly index: PrefixIndex;
+  readonly tier: SharedTier;
+  readonly knowledge: PrefixKnowledge;
+  readonly sharedLoad: SharedLoad;
+  readonly sessions: SessionBindings;
+  readonly usage: FleetUsage;
+  readonly notes: NoteChannel;
+  readonly #options: RealViewOptions;
+  #feeds: readonly HostedFeed[] = [];
+  #cancelUpkeep = (): void => {};
+  #isStopped = false;
+
+  constructor(options: RealViewOptions) {
+    const { engines, transport, seeds, clock, scheduler, random, wrapPorts } = options;
+    const { logger = silentLogger, meter = silentMeter } = options;
+    this.#options = options;
+    this.index = createPrefixIndex({ maxTargets: engines.length });
+    const slots = createTargetSlots(engines.length);
+    for (const { key } of engines) slots.slotOf(key);
+    const ports = { clock, scheduler, logger, meter };
+    this.tier = createSharedTier({
+      ...ports,
+      ...{
+        router: asRouterId(options.router),
+        index: this.index,
+        slots,
+        placementTtlMs: knowledgeDefaults.placementTtlMs,
+      },
+      createBackend: (replica: Replica) => {
+        const carried = wrapPorts?.(replica.ports) ?? replica.ports;
+        return createMesh({
+          ...cluster,
+          ...ports,
+          random,
+          replica: carried,
+          transport,
+          seeds,
+          security: { kind: "insecure" },
+        });
+      },
+    });
+    this.sharedLoad = this.tier.load;
+    this.sessions = createSessionBindings(this.tier.replica.bindings);
+    this.notes = this.tier.replica.notes;
+    this.usage = this.tier.replica.usage.of(cluster.cluster);
+    this.knowledge = createPrefixKnowledge({
+      ...{ ...knowledgeDefaults, clock, index: this.index },
+      placements: this.tier.placements,
+      recent: createRecentPrompts(),
+      meters: createCacheMeters(meter),
+      standingOf: (target) => this.tier.standingOf(target),
+      onPlaced: () => {},
+    });
+    this.tier.onNewLife((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
+  }
+
+  get waitingFor(): readonly string[] {
+    return this.tier.backend.waitingFor;
+  }
+
+  get isSettled(): boolean {
+    return this.#options.engines.every(({ isUp, number }) => {
+      return !isUp || this.tier.standingOf(asTargetIndex(number)) === "complete";
+    });
+  }
+
+  watchMemory(): MemoryWatch {
+    const { index, tier } = this;
+    const watch = new MemoryWatch({ clock: this.#options.clock, index, standingOf: (slot) => tier.standingOf(slot) });
+    index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
+    return watch;
+  }
+
+  isOwn(target: TargetIndex): boolean {
+    return this.tier.isOwn(target);
+  }
+
+  setDraining(): void {
+    this.tier.setDraining();
+  }
+
+  loadChanged(target: RoutingTarget): void {
+    this.tier.publisher.changed(target);
+  }
+
+  async start(): Promise<void> {
+    const { engines, readEngine, scheduler, clock } = this.#options;
+    this.#cancelUpkeep = scheduler.every(upkeepMs, () => {
+      this.knowledge.renew();
+      this.index.maintain(clock.nowMs(), upkeepSteps);
+    });
+    await this.tier.start();
+    // The process may have ended meanwhile.
+    if (this.#isStopped) return;
+    this.#feeds = engines.map((engine) =>
+      this.tier.host.open({ index: asTargetIndex(engine.number), key: engine.key }, (output) =>
+        readEngine(engine, output),
+      ),
+    );
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelUpkeep();
+    for (const feed of this.#feeds) await feed.stop();
+    await this.tier.stop();
+  }
 }

@@ -1,3 +1,4 @@
+import { type AdmissionSettings, type EngineOrder, enginePlace } from "@espalier/admission";
 import type { EspalierError } from "@espalier/common";
 import type { BlockReport } from "@espalier/engine-model";
 import {
@@ -16,10 +17,8 @@ import {
   type Selection,
 } from "@espalier/routing";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
-import { placeWish } from "./engine-wishes.ts";
-import type { AnswerObserver } from "./sim-engine.ts";
-import type { FrontOutcome } from "./sim-front.ts";
-import { SimPrefillLeg } from "./sim-prefill-leg.ts";
+import type { FrontOutcome } from "./front.ts";
+import type { AnswerObserver, LegWishes } from "./sim-engine.ts";
 import type { SimRouter } from "./sim-router.ts";
 import type { SimTarget } from "./sim-target.ts";
 
@@ -269,4 +268,104 @@ function promptOf({ promptTokens, chain }: SimRequest): PromptBlocks {
 function prefixKeyOf({ promptTokens, chain }: SimRequest, tokens: number): number | undefined {
   const block = Math.floor(Math.min(promptTokens, tokens) / blockTokens) - 1;
   return block < 0 ? undefined : chain[2 * block];
+}
+
+interface SimPrefillLegOptions {
+  readonly request: SimRequest;
+  readonly dispatch: Dispatch<SimTarget>;
+  /** When the request came to the router, by its wall clock. */
+  readonly arrivedWallMs: number;
+  /** Called once, unless the leg is cancelled before. */
+  readonly settled: (outcome: PrefillOutcome) => void;
+}
+
+/** An engine that computes a prompt for another one, and holds it until that one has fetched it. */
+class SimPrefillLeg implements AnswerObserver {
+  /** Prompt tokens that the engine held; NaN before it is done. */
+  cachedTokens = Number.NaN;
+  readonly #router: SimRouter;
+  readonly #options: SimPrefillLegOptions;
+  #isOver = false;
+
+  constructor(router: SimRouter, options: SimPrefillLegOptions) {
+    const { dispatch, request, arrivedWallMs } = options;
+    const { target, workMs } = dispatch;
+    const { scheduler, hopDelayMs } = router.options;
+    this.#router = router;
+    this.#options = options;
+    if (request.adapter !== undefined) target.adapters.sent(request.adapter);
+    const wishes = { pinned: true, ...placeWish(router.options, request, { arrivedWallMs, workMs }) };
+    scheduler.after(hopDelayMs, () => {
+      if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, wishes)) this.lost();
+    });
+  }
+
+  get engine(): number {
+    return this.#options.dispatch.target.model.number;
+  }
+
+  firstToken(): void {}
+
+  progress(): void {}
+
+  finished({ cachedTokens }: Pick<BlockReport, "cachedTokens">): void {
+    this.cachedTokens = cachedTokens;
+    this.#settle(true);
+  }
+
+  lost(): void {
+    this.#settle(false);
+  }
+
+  /** Nobody will fetch what is held there any more. */
+  release(): void {
+    this.#options.dispatch.target.model.release(this.#options.request);
+  }
+
+  /** Ends it at once, wherever it stands. Safe to repeat. */
+  cancel(): void {
+    this.release();
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#options.dispatch.target.model.abort(this.#options.request);
+  }
+
+  #settle(isDone: boolean): void {
+    const { scheduler, hopDelayMs } = this.#router.options;
+    scheduler.after(hopDelayMs, () => {
+      if (this.#isOver) return;
+      this.#isOver = true;
+      if (!isDone) this.#options.dispatch.target.failed();
+      this.#options.settled({ isDone });
+    });
+  }
+}
+
+/** How engines are told where requests stand. */
+interface OrderingRouter {
+  readonly engineOrder?: EngineOrder;
+  readonly admission?: AdmissionSettings | undefined;
+}
+
+interface OrderedWork {
+  /** By the router's wall clock. */
+  readonly arrivedWallMs: number;
+  /** What the engine is expected to compute on the prompt, in milliseconds. */
+  readonly workMs: number;
+}
+
+/** What an engine is told of where a request stands, as the real router does; nothing where it takes them as they come. */
+export function placeWish(
+  { engineOrder, admission }: OrderingRouter,
+  { className }: Pick<SimRequest, "className">,
+  work: OrderedWork,
+): Pick<LegWishes, "priority"> {
+  if (engineOrder !== "shortest") return {};
+  return { priority: enginePlace({ classesBelow: classesBelow(admission, className), ...work }) };
+}
+
+function classesBelow(admission: AdmissionSettings | undefined, className: string | undefined): number {
+  if (!admission || className === undefined) return 0;
+  const rankOf = (name: string): number => admission.classes.findIndex((one) => one.name === name);
+  return rankOf(className) - rankOf(admission.defaultClass);
 }

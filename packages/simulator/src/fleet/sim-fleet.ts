@@ -5,17 +5,14 @@ import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
-import type { FleetControls } from "../faults/fleet-controls.ts";
-import type { LinkModel, Sharing, SimTiming } from "../run/run-options.ts";
-import { createClusterIp } from "./cluster-ip.ts";
-import { createEventFaults, type EventFaults } from "./event-faults.ts";
-import { knowledgeDefaults } from "./knowledge-defaults.ts";
-import { createSimEngine } from "./modelled-engine.ts";
-import { createSimRouter, type RouterFactoryOptions } from "./router-factory.ts";
-import { RouterSeat, refused } from "./router-seat.ts";
-import type { SimEngine } from "./sim-engine.ts";
-import type { FrontOutcome, SimFront } from "./sim-front.ts";
-import type { SplitSettings } from "./sim-split.ts";
+import type { FleetControls } from "../faults.ts";
+import type { LinkModel, Sharing, SimTiming } from "../run.ts";
+import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
+import { createEventFaults, type EventFaults } from "./kv-events.ts";
+import { createSimRouter, type RouterFactoryOptions, RouterSeat, refused } from "./router-seat.ts";
+import { knowledgeDefaults } from "./router-view.ts";
+import { createSimEngine, type SimEngine } from "./sim-engine.ts";
+import type { SplitSettings } from "./sim-router.ts";
 
 /** The policy of a fleet that has no router. */
 export const clusterIp = "clusterip";

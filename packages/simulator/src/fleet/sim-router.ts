@@ -6,17 +6,22 @@ import {
   type EngineOrder,
 } from "@espalier/admission";
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/common";
+import type { SplitThresholdOptions } from "@espalier/disaggregation";
+import type { ImportedPrompt } from "@espalier/engine-model";
 import { type Policy, policyCatalogue } from "@espalier/policies";
+import type { NoteChannel } from "@espalier/replication";
 import {
   type ColdPromptParts,
   createFleetLearning,
+  createFleetRoles,
   createPeerTraffic,
   createRetryBudget,
   createRetryMeters,
   createSharedRents,
+  createSplitMetrics,
   createTargetSelector,
   type FleetLearning,
-  type PairPlanner,
+  PairPlanner,
   quietRents,
   quietSessions,
   quietTraffic,
@@ -27,13 +32,12 @@ import {
   type TargetSelector,
 } from "@espalier/routing";
 import type { SimRequest } from "../clients/workload.ts";
+import type { FrontOutcome, SimFront } from "./front.ts";
 import type { RouterView } from "./router-view.ts";
 import { SimExchange } from "./sim-exchange.ts";
-import type { FrontOutcome, SimFront } from "./sim-front.ts";
-import { createSimPlanner, type SplitSettings } from "./sim-split.ts";
 import type { SimTarget } from "./sim-target.ts";
 
-export interface SimRouterOptions {
+interface SimRouterOptions {
   readonly view: RouterView;
   readonly targets: readonly SimTarget[];
   readonly policy: Policy;
@@ -165,4 +169,41 @@ function admissionOf({ admission: settings, view, clock, scheduler }: SimRouterO
   if (!settings) return undefined;
   const parts = { meters: createAdmissionMeters(silentMeter), others: view.sharedLoad, fleet: view.usage };
   return createAdmission({ settings, clock, scheduler, ...parts });
+}
+
+/** What moving KV blocks from any engine to any other one takes. */
+type KvLink = Pick<ImportedPrompt, "setupMs" | "msPerToken">;
+
+/** How requests are split between two engines: in two legs one after the other, as NIXL does. */
+export interface SplitSettings extends SplitThresholdOptions {
+  readonly link: KvLink;
+  /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+  readonly appliesBalance?: boolean;
+}
+
+interface SimPlannerOptions {
+  readonly settings: SplitSettings;
+  readonly clock: Clock;
+  readonly selector: TargetSelector;
+  /** One whose choices nothing is expected to follow from. */
+  readonly quietSelector: TargetSelector;
+  /** Where routers tell each other of the work of roles; undefined where they do not. */
+  readonly notes: NoteChannel | undefined;
+}
+
+function createSimPlanner({ settings, clock, notes, ...selectors }: SimPlannerOptions): PairPlanner<SimTarget> {
+  return new PairPlanner({
+    ...selectors,
+    limits: { ...settings, appliesRoleBalance: settings.appliesBalance ?? false },
+    roles: createFleetRoles(clock, notes),
+    metrics: createSplitMetrics(silentMeter),
+  });
+}
+
+/** @param bytesPerS of a link from one engine to another */
+export function kvLinkOf(
+  { setupMs, bytesPerS }: { readonly setupMs: number; readonly bytesPerS: number },
+  kvBytesPerToken: number,
+): KvLink {
+  return { setupMs, msPerToken: (1_000 * kvBytesPerToken) / bytesPerS };
 }

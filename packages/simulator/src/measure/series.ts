@@ -1,7 +1,6 @@
 import { percentile } from "@espalier/workload";
-import type { RunRecord, SimResult } from "../run/run-result.ts";
-import { sendingSpan } from "./sending-span.ts";
-import { addResult, emptySums } from "./windows.ts";
+import type { RunRecord, SimResult } from "../run.ts";
+import { addResult, emptySums, sendingSpan } from "./results.ts";
 
 /** Points of a series at most; a longer run has wider steps of time. */
 export const maxSeriesPoints = 2_000;

@@ -1,4 +1,4 @@
-import type { SimulateRow } from "./row.ts";
+import type { SimulateRow } from "./rows.ts";
 
 /** What policies are judged by. */
 export const judgedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;

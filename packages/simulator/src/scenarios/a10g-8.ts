@@ -1,7 +1,6 @@
-import { createClosedLoop } from "../clients/closed-loop.ts";
-import { prefixGroupScripts } from "../clients/scripts/prefix-group-script.ts";
-import { limitsOf, scaledClients } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createClosedLoop } from "../clients/loops.ts";
+import { prefixGroupScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /**
  * A user's benchmark of llm-d on eight `g5.xlarge`, one A10G each (June 2026). Its baseline is a plain ClusterIP Service,

@@ -1,7 +1,6 @@
-import { createClosedLoop } from "../clients/closed-loop.ts";
-import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
-import { limitsOf, scaledClients } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createClosedLoop } from "../clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /** Coding assistants as Baseten runs them behind Dynamo; what a source says of them is the hit share alone. */
 const sessions = {

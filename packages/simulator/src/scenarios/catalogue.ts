@@ -1,28 +1,19 @@
 import { EspalierError, nearestName } from "@espalier/common";
 import { a10g8 } from "./a10g-8.ts";
-import { agents300 } from "./agents-300.ts";
+import { agents300, scaleOut } from "./agents.ts";
 import { baseten4 } from "./baseten-4.ts";
-import { bursts } from "./bursts.ts";
-import { decodeBound } from "./decode-bound.ts";
-import { evict } from "./evict.ts";
-import { faultScenarios } from "./fault-scenarios.ts";
-import { hotDocuments } from "./hot-documents.ts";
-import { longAndShort } from "./long-and-short.ts";
+import { evict, hotDocuments, rag, tiers } from "./documents.ts";
 import { lora64 } from "./lora-64.ts";
-import { mega } from "./mega.ts";
-import { mooncakeConversation } from "./mooncake-conversation.ts";
+import { mooncakeConversation, toolagent } from "./mooncake.ts";
 import { onePrompt } from "./one-prompt.ts";
 import { pdMixes } from "./pd-mix.ts";
-import { rag } from "./rag.ts";
-import { scaleOut } from "./scale-out.ts";
+import { bursts, decodeBound, longAndShort } from "./prompts.ts";
 import type { Scenario } from "./scenario.ts";
 import { sessionAffinity } from "./session-affinity.ts";
 import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
 import { sharedPrefix150x5 } from "./shared-prefix-150x5.ts";
 import { sloMix } from "./slo-mix.ts";
-import { smg240 } from "./smg-240.ts";
-import { tiers } from "./tiers.ts";
-import { toolagent } from "./toolagent.ts";
+import { faultScenarios, mega, smg240 } from "./smg-240.ts";
 import { unevenFleets } from "./uneven-fleets.ts";
 
 const catalogue = new Map(

@@ -1,7 +1,6 @@
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type AdapterParameters, adapterScripts } from "../clients/scripts/adapter-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type AdapterParameters, adapterScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario } from "./scenario.ts";
 
 /**
  * As many adapters as the fleet has slots: each can be loaded once and stay, if routers see to it. Popularity is Zipf's,

@@ -1,9 +1,8 @@
 import { type EngineParameters, enginePresets, type PresetName } from "@espalier/engine-model";
 import { logNormalOfMean } from "../clients/draws.ts";
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type PromptParameters, promptScripts } from "../clients/scripts/prompt-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario, ScenarioVariant } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type PromptParameters, promptScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
 /** A fleet and a prompt, and what the fleet sustains. */
 interface OnePromptKnee {

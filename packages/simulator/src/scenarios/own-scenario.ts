@@ -1,9 +1,17 @@
+import { EspalierError, nearestName } from "@espalier/common";
+import {
+  type EngineParameters,
+  enginePresets,
+  maxCpuBlocks,
+  type PresetName,
+  presetNames,
+} from "@espalier/engine-model";
 import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
-import { createTraceReplay } from "../clients/trace-replay.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario, ScenarioFleet } from "./scenario.ts";
+import { createTraceReplay } from "../clients/traces.ts";
+import { blockTokens } from "../clients/workload.ts";
+import { limitsOf, type Scenario, type ScenarioFleet } from "./scenario.ts";
 
-export interface OwnScenarioOptions {
+interface OwnScenarioOptions {
   /** For rows, for example the name of the trace file. */
   readonly name: string;
   /** See `parseFleet`. */
@@ -44,4 +52,136 @@ function isRounded(rows: readonly TraceRequest[]): boolean {
     const past = arrivalMs % mooncakeStepMs;
     return Math.min(past, mooncakeStepMs - past) <= roundingMs;
   });
+}
+
+/** The largest fleet of a file. */
+export const maxFleetEngines = 16_384;
+export const maxFleetRouters = 1_024;
+
+/** The largest whole number of a parameter. */
+const maxCount = 2 ** 31 - 1;
+
+type Check = (value: unknown) => string | undefined;
+
+const count: Check = (value) =>
+  Number.isInteger(value) && (value as number) >= 1 && (value as number) <= maxCount
+    ? undefined
+    : `must be a whole number from 1 to ${maxCount}`;
+
+const cpuCount: Check = (value) =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= maxCpuBlocks
+    ? undefined
+    : `must be a whole number from 0 to ${maxCpuBlocks}`;
+
+const duration: Check = (value) =>
+  Number.isFinite(value) && (value as number) >= 0 ? undefined : "must be a number of milliseconds from 0 up";
+
+const oneOf =
+  (...choices: readonly unknown[]): Check =>
+  (value) =>
+    choices.includes(value) ? undefined : `must be one of ${choices.join(", ")}`;
+
+const parameterChecks: Readonly<Record<keyof EngineParameters, Check>> = {
+  flavour: oneOf("vllm", "sglang"),
+  // Chains are made of blocks of this size.
+  blockSize: oneOf(blockTokens),
+  blockCount: count,
+  maxBatchedTokens: count,
+  maxRunning: count,
+  maxModelLength: count,
+  stepBaseMs: duration,
+  prefillMsPerToken: duration,
+  attentionMsPerTokenPair: duration,
+  decodeMsPerSequence: duration,
+  decodeMsPerContextToken: duration,
+  prefixCaching: oneOf(true, false),
+  freeOrder: oneOf("uncached-first", "by-age"),
+  adapterSlots: count,
+  adapterLoadMs: duration,
+  cpuBlocks: cpuCount,
+  cpuLoadMsPerBlock: duration,
+};
+
+const fields = ["engines", "routers", "preset", "parameters"];
+
+/**
+ * Reads a fleet file: `{ "engines": 8, "routers": 2, "preset": "h100-70b-tp4", "parameters": { "blockCount": 9000 } }`.
+ * `routers` is 1 and `parameters` are none when absent.
+ *
+ * @param path of the file, for messages
+ * @throws EspalierError `config_invalid` naming the file and the field
+ */
+export function parseFleet(text: string, path: string): ScenarioFleet {
+  const fail = (field: string, problem: string): never => {
+    throw new EspalierError("config_invalid", `${path}: ${field}${field === "" ? "" : ": "}${problem}`, {
+      param: field === "" ? path : field,
+    });
+  };
+  const fleet = objectOf("", readJson(text, fail), fail);
+  refuseUnknown(fleet, fields, "", fail);
+  const upTo = (field: string, value: unknown, most: number): number =>
+    Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most
+      ? (value as number)
+      : fail(field, `must be a whole number from 1 to ${most}, is ${shown(value)}`);
+  const { engines, routers = 1, preset, parameters = {} } = fleet;
+  return {
+    engines: upTo("engines", engines, maxFleetEngines),
+    routers: upTo("routers", routers, maxFleetRouters),
+    preset: isPreset(preset)
+      ? preset
+      : fail("preset", `must be one of ${presetNames.join(", ")}, is ${shown(preset)}${hintAt(preset, presetNames)}`),
+    parameters: parametersOf(parameters, fail),
+  };
+}
+
+type Fail = (field: string, problem: string) => never;
+
+function readJson(text: string, fail: Fail): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    return fail("", `is not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function objectOf(field: string, value: unknown, fail: Fail): Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return fail(field, `must be an object, is ${shown(value)}`);
+  }
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function refuseUnknown(
+  object: Readonly<Record<string, unknown>>,
+  known: readonly string[],
+  prefix: string,
+  fail: Fail,
+): void {
+  for (const key of Object.keys(object)) {
+    if (!known.includes(key)) fail(`${prefix}${key.slice(0, 100)}`, `is not known${hintAt(key, known)}`);
+  }
+}
+
+function parametersOf(value: unknown, fail: Fail): Partial<EngineParameters> {
+  const parameters = objectOf("parameters", value, fail);
+  refuseUnknown(parameters, Object.keys(parameterChecks), "parameters.", fail);
+  for (const [name, check] of Object.entries(parameterChecks)) {
+    const written = parameters[name];
+    const problem = written === undefined ? undefined : check(written);
+    if (problem !== undefined) fail(`parameters.${name}`, `${problem}, is ${shown(written)}`);
+  }
+  return parameters as Partial<EngineParameters>;
+}
+
+function isPreset(value: unknown): value is PresetName {
+  return typeof value === "string" && Object.hasOwn(enginePresets, value);
+}
+
+function hintAt(written: unknown, names: readonly string[]): string {
+  const nearest = typeof written === "string" ? nearestName(written, names) : undefined;
+  return nearest === undefined ? "" : `; did you mean ${nearest}?`;
+}
+
+function shown(value: unknown): string {
+  return value === undefined ? "absent" : JSON.stringify(value).slice(0, 60);
 }

@@ -1,8 +1,7 @@
 import type { EngineRole } from "@espalier/common";
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type LengthParameters, lengthScripts } from "../clients/scripts/length-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario, ScenarioVariant } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type LengthParameters, lengthScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, type ScenarioVariant } from "./scenario.ts";
 
 interface PdMix {
   readonly summary: string;

@@ -2,10 +2,11 @@ import type { EngineOrder } from "@espalier/admission";
 import type { EngineRole } from "@espalier/common";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { TraceRequest } from "@espalier/workload";
+import type { SendLimits } from "../clients/session.ts";
 import type { Workload } from "../clients/workload.ts";
-import type { FaultName } from "../faults/fault-plan.ts";
+import type { FaultName } from "../faults.ts";
 import type { Balancer } from "../fleet/cells.ts";
-import type { Sharing } from "../run/run-options.ts";
+import type { Sharing } from "../run.ts";
 
 /** What shapes one run's workload. */
 export interface WorkloadOptions {
@@ -64,7 +65,7 @@ export interface PublishedResult {
 }
 
 /** A fleet in which one engine may compute a prompt for another one. */
-export interface ScenarioSplit {
+interface ScenarioSplit {
   /** Of the engines by their number; `both` for those beyond. */
   readonly roles: readonly EngineRole[];
   /** What every transfer of KV blocks takes, and how fast it is. */
@@ -124,4 +125,14 @@ export interface Scenario {
   /** The fault in the middle of the run; see `faults/`. */
   readonly fault?: FaultName;
   createWorkload(options: WorkloadOptions): Workload;
+}
+
+/** When a run ends sending: at what the user asked for, else after the scenario's own duration. */
+export function limitsOf({ requests, durationS }: WorkloadOptions, ownDurationS?: number): SendLimits {
+  return { requests, durationS: durationS ?? (requests === undefined ? ownDurationS : undefined) };
+}
+
+/** A number of clients times the scale: at least one. */
+export function scaledClients(clients: number, { scale }: WorkloadOptions): number {
+  return Math.max(1, Math.round(clients * scale));
 }

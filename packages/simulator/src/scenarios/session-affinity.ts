@@ -1,7 +1,6 @@
-import { createClosedLoop } from "../clients/closed-loop.ts";
-import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
-import { limitsOf, scaledClients } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createClosedLoop } from "../clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /**
  * Chats without anything in common. What the published factors were measured with is not said: llm-d's account of a

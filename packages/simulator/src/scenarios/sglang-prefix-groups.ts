@@ -1,8 +1,7 @@
-import { createClosedLoop } from "../clients/closed-loop.ts";
-import { prefixGroupScripts } from "../clients/scripts/prefix-group-script.ts";
-import { shuffled } from "../clients/shuffled.ts";
-import { limitsOf, scaledClients } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { shuffled } from "../clients/draws.ts";
+import { createClosedLoop } from "../clients/loops.ts";
+import { prefixGroupScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 /** SGLang v0.4, "Cache-aware load balancer": the benchmark `gsp` (generated shared prefix) on eight workers. */
 export const sglangPrefixGroupsParameters = {

@@ -1,7 +1,6 @@
-import { shuffled } from "../clients/shuffled.ts";
-import { createStagedLoad, type LoadStage } from "../clients/staged-load.ts";
-import { limitsOf, scaledClients } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { shuffled } from "../clients/draws.ts";
+import { createStagedLoad, type LoadStage } from "../clients/loops.ts";
+import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 
 const stage = (ratePerS: number, durationS: number): LoadStage => ({ ratePerS, durationS });
 

@@ -1,8 +1,7 @@
 import { ownRandom } from "../clients/draws.ts";
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario } from "./scenario.ts";
 
 /** People who chat. */
 const interactive = {

@@ -1,7 +1,7 @@
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { PublishedResult, Scenario } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
+import type { FaultName } from "../faults.ts";
+import { limitsOf, type PublishedResult, type Scenario } from "./scenario.ts";
 
 /** The simulation that the SMG mesh was measured with; every figure is given. */
 const sessions = {
@@ -20,10 +20,10 @@ const sessions = {
 export const smg240Parameters = { sessions, startsPerS: 611, durationS: 180 } as const;
 
 /** Engines of the source's fleet. */
-const engines = 240;
+const sourceEngines = 240;
 
 /** Scenarios with the same clients. */
-export interface Smg240Plan extends Pick<Scenario, "name" | "summary" | "policies" | "published" | "fault"> {
+interface Smg240Plan extends Pick<Scenario, "name" | "summary" | "policies" | "published" | "fault"> {
   /** Sessions start in proportion to the engines of the run, so that each has as much to do as in the source's fleet. */
   readonly isPerEngine: boolean;
   /** Unless the run says otherwise. */
@@ -31,7 +31,7 @@ export interface Smg240Plan extends Pick<Scenario, "name" | "summary" | "policie
 }
 
 /** A fleet of the source's engines, with a fault in the middle where one is named. */
-export function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan): Scenario {
+function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan): Scenario {
   return {
     ...plan,
     // The preset is this simulation's engine.
@@ -43,7 +43,7 @@ export function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg2
       const { seed, scale } = options;
       return createOpenLoop({
         seed,
-        startsPerS: smg240Parameters.startsPerS * scale * (isPerEngine ? options.engines / engines : 1),
+        startsPerS: smg240Parameters.startsPerS * scale * (isPerEngine ? options.engines / sourceEngines : 1),
         meanTurns: 1 + sessions.followups.mean,
         scriptOf: chatScripts(sessions, { seed }),
         limits: limitsOf(options, smg240Parameters.durationS),
@@ -69,8 +69,58 @@ const published: readonly PublishedResult[] = [
 
 export const smg240: Scenario = smg240With({
   name: "smg-240",
-  ...{ engines, isPerEngine: false },
+  ...{ engines: sourceEngines, isPerEngine: false },
   summary: "240 engines behind 8 routers, 611 sessions a second with few follow-ups and 200 system prompts.",
   policies: ["random", "cache_aware", "least_work", "predicted_latency"],
   published,
 });
+
+/** As many as one mesh is made for, with engines for each cell as smg-240 has for a router. */
+const cell = { routers: 64, engines: 2_500 } as const;
+const cells = 4;
+
+/** Virtual seconds: enough for some 700,000 conversations. */
+const megaDurationS = 20;
+
+const megaClients = smg240With({
+  name: "mega",
+  summary: "Four cells of 64 routers and 2,500 engines each behind one name, with the clients of smg-240.",
+  policies: ["random", "predicted_latency"],
+  published: [],
+  ...{ engines: cells * cell.engines, isPerEngine: true },
+});
+
+export const mega: Scenario = {
+  ...megaClients,
+  fleet: { ...megaClients.fleet, routers: cells * cell.routers, cells: { count: cells, balancer: "hash" } },
+  durationS: megaDurationS,
+  variants: [
+    { name: "dns", cells: { count: cells, balancer: "dns" } },
+    { name: "one-mesh", ...cell, cells: { count: 1, balancer: "hash" } },
+  ],
+  createWorkload: (options) =>
+    megaClients.createWorkload(
+      options.requests === undefined ? { ...options, durationS: options.durationS ?? megaDurationS } : options,
+    ),
+};
+
+/** A quarter of the source's fleet, so that the real links of eight routers can be run. */
+const faultEngines = 60;
+
+/** What happens in the middle of the run; the scenario has the fault's name. */
+const faultSummaries = {
+  partition: "A quarter of smg-240 while its routers are cut into two halves.",
+  "router-loss": "A quarter of smg-240 while one of its routers is killed and comes back.",
+  "join-under-load": "A quarter of smg-240 while a router joins.",
+  "rolling-restart": "A quarter of smg-240 while its routers restart one after the other.",
+  "engine-churn": "A quarter of smg-240 while engines go and come back empty.",
+} as const satisfies Partial<Record<FaultName, string>>;
+
+const faults = Object.keys(faultSummaries) as readonly (keyof typeof faultSummaries)[];
+
+export const faultScenarios: readonly Scenario[] = faults.map((fault) =>
+  smg240With({
+    ...{ name: fault, summary: faultSummaries[fault], fault, policies: ["predicted_latency"], published: [] },
+    ...{ engines: faultEngines, isPerEngine: true },
+  }),
+);

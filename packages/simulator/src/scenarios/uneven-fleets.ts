@@ -1,8 +1,7 @@
 import { enginePresets, slowedSteps } from "@espalier/engine-model";
-import { createOpenLoop } from "../clients/open-loop.ts";
-import { type ChatParameters, chatScripts } from "../clients/scripts/chat-script.ts";
-import { limitsOf } from "./limits-of.ts";
-import type { Scenario } from "./scenario.ts";
+import { createOpenLoop } from "../clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
+import { limitsOf, type Scenario } from "./scenario.ts";
 
 /** Conversations behind a few system prompts, which are worth coming back for, and which engines must make room for. */
 const chats = {

@@ -1,6 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { type ChainBuilder, createChainBuilder, maxSegmentTokens } from "../../src/clients/chain-builder.ts";
+import { type ChainBuilder, createChainBuilder, maxSegmentTokens } from "../../src/clients/conversation.ts";
 import { blockTokens } from "../../src/clients/workload.ts";
 import { hashesOf, sharedBlocks } from "./recorded-run.ts";
 

@@ -1,8 +1,15 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { exponential, geometric, logNormal, logNormalOfMean, logUniform, ownRandom } from "../../src/clients/draws.ts";
-import { shuffled } from "../../src/clients/shuffled.ts";
-import { createZipf } from "../../src/clients/zipf.ts";
+import {
+  createZipf,
+  exponential,
+  geometric,
+  logNormal,
+  logNormalOfMean,
+  logUniform,
+  ownRandom,
+  shuffled,
+} from "../../src/clients/draws.ts";
 
 const count = 40_000;
 

@@ -1,9 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createClosedLoop } from "../../src/clients/closed-loop.ts";
-import { createOpenLoop } from "../../src/clients/open-loop.ts";
-import type { SendLimits } from "../../src/clients/sender.ts";
-import type { ScriptOf } from "../../src/clients/session-script.ts";
-import { createStagedLoad } from "../../src/clients/staged-load.ts";
+import { createClosedLoop, createOpenLoop, createStagedLoad } from "../../src/clients/loops.ts";
+import type { ScriptOf, SendLimits } from "../../src/clients/session.ts";
 import { bySession, recordRun, sharedBlocks } from "./recorded-run.ts";
 
 /** Sessions of `turns` requests with `pauseMs` before each. */

@@ -1,8 +1,8 @@
 import type { BailianRow } from "@espalier/workload";
 import { expect, test } from "vitest";
-import { createOpenLoop } from "../../src/clients/open-loop.ts";
-import { recordTrace } from "../../src/clients/record-trace.ts";
-import { promptScripts } from "../../src/clients/scripts/prompt-script.ts";
+import { createOpenLoop } from "../../src/clients/loops.ts";
+import { promptScripts } from "../../src/clients/scripts.ts";
+import { recordTrace } from "../../src/clients/traces.ts";
 import { recordRun } from "./recorded-run.ts";
 
 const exactly = (tokens: number) => ({ median: tokens, sigma: 0, least: tokens, most: tokens });

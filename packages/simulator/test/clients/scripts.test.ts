@@ -1,11 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { createClosedLoop } from "../../src/clients/closed-loop.ts";
-import { type AgentParameters, agentScripts } from "../../src/clients/scripts/agent-script.ts";
-import { type ChatParameters, chatScripts } from "../../src/clients/scripts/chat-script.ts";
-import { type DocumentParameters, documentScripts } from "../../src/clients/scripts/document-script.ts";
-import { prefixGroupScripts } from "../../src/clients/scripts/prefix-group-script.ts";
-import { type ToolClusterParameters, toolClusterScripts } from "../../src/clients/scripts/tool-cluster-script.ts";
-import type { ScriptOf } from "../../src/clients/session-script.ts";
+import { createClosedLoop } from "../../src/clients/loops.ts";
+import {
+  type AgentParameters,
+  agentScripts,
+  type ChatParameters,
+  chatScripts,
+  type DocumentParameters,
+  documentScripts,
+  prefixGroupScripts,
+  type ToolClusterParameters,
+  toolClusterScripts,
+} from "../../src/clients/scripts.ts";
+import type { ScriptOf } from "../../src/clients/session.ts";
 import { bySession, hashesOf, recordRun, type SentRequest, sharedBlocks } from "./recorded-run.ts";
 
 const answerMs = 100;

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { deliveryTimes, nextSecondMs } from "../../src/delayed/delivery-times.ts";
-import { sharings } from "../../src/run/run-options.ts";
+import { deliveryTimes, nextSecondMs } from "../../src/delayed/delivery.ts";
+import { sharings } from "../../src/run.ts";
 import { timing } from "./tier-rig.ts";
 
 describe("when routers hear of what happens", () => {

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { DueQueue, maxOnTheWay } from "../../src/delayed/due-queue.ts";
+import { DueQueue, maxOnTheWay } from "../../src/delayed/delivery.ts";
 
 describe("things on their way", () => {
   test("arrive in the order in which they were sent", () => {

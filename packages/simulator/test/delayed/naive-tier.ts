@@ -1,5 +1,5 @@
-import type { DeliveryTimes } from "../../src/delayed/delivery-times.ts";
-import type { OwnPlacement } from "../../src/delayed/own-placement.ts";
+import type { DeliveryTimes } from "../../src/delayed/delivery.ts";
+import type { OwnPlacement } from "../../src/delayed/pending-placements.ts";
 
 /** What an engine told: blocks by their hashes; undefined for a life that began or ended. */
 export interface NaiveNews {

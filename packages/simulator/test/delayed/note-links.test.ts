@@ -2,7 +2,7 @@ import { silentMeter } from "@espalier/common";
 import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createNoteLinks } from "../../src/delayed/note-links.ts";
+import { createNoteLinks } from "../../src/delayed/delayed-tier.ts";
 
 function makeLinks(delayMs: number) {
   const time = createVirtualTime();

@@ -2,10 +2,10 @@ import { asTargetIndex, createSeededRandom, type Random } from "@espalier/common
 import { createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { deliveryTimes } from "../../src/delayed/delivery-times.ts";
+import { deliveryTimes } from "../../src/delayed/delivery.ts";
 import { createDelayedStore } from "../../src/delayed/router-store.ts";
 import { SharedKnowledge } from "../../src/delayed/shared-knowledge.ts";
-import type { Sharing } from "../../src/run/run-options.ts";
+import type { Sharing } from "../../src/run.ts";
 import { hashesOf, NaiveTier } from "./naive-tier.ts";
 import { promptOf, type ScriptedEngine, scriptedEngines, timing } from "./tier-rig.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { sharings } from "../../src/run/run-options.ts";
+import { sharings } from "../../src/run.ts";
 import { chainOf, promptOf, tierRig } from "./tier-rig.ts";
 
 const chain = chainOf(1, 10);

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import type { LoadTicket } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { LoadBoard } from "../../src/delayed/load-board.ts";
+import { LoadBoard } from "../../src/delayed/shared-load.ts";
 import { type RouterRig, routerRig, type TierRig, tierRig } from "./tier-rig.ts";
 
 const size = { promptTokens: 100, expectedOutputTokens: 40, workMs: 25 };

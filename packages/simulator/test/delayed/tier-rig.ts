@@ -5,10 +5,9 @@ import type { Placement, PromptBlocks, RoutingTarget } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetAdapters, createTargetLoad } from "@espalier/workers";
 import { createDelayedTier, type DelayedTier } from "../../src/delayed/delayed-tier.ts";
-import { ListenerSet } from "../../src/fleet/listener-set.ts";
 import type { RouterView } from "../../src/fleet/router-view.ts";
-import type { EngineMessage, SimEngine } from "../../src/fleet/sim-engine.ts";
-import type { Sharing, SimTiming } from "../../src/run/run-options.ts";
+import { type EngineMessage, ListenerSet, type SimEngine } from "../../src/fleet/sim-engine.ts";
+import type { Sharing, SimTiming } from "../../src/run.ts";
 
 /** Delays that tell one from the other. */
 export const timing: SimTiming = {

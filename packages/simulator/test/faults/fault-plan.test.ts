@@ -1,7 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createFaultPlan, type FaultName, faultNames } from "../../src/faults/fault-plan.ts";
-import { runFaults } from "../../src/faults/run-faults.ts";
+import { createFaultPlan, type FaultName, faultNames, runFaults } from "../../src/faults.ts";
 import { createRecordedControls } from "./recorded-controls.ts";
 
 const options = { routers: 5, engines: 40, durationMs: 120_000, seed: 7 };

@@ -1,4 +1,4 @@
-import type { FleetControls } from "../../src/faults/fleet-controls.ts";
+import type { FleetControls } from "../../src/faults.ts";
 
 /**
  * Controls of no fleet: they write down what was asked of them.

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type Balancer, Cells } from "../../src/fleet/cells.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
 import { engineParameters, requestOf } from "./requests.ts";
 
 const cellsOf = (balancer: Balancer, sizes: { engines?: number; routers?: number; cells?: number } = {}): Cells =>

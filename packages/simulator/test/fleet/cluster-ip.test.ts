@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createClusterIp } from "../../src/fleet/cluster-ip.ts";
-import { createSimEngine } from "../../src/fleet/modelled-engine.ts";
-import type { FrontOutcome } from "../../src/fleet/sim-front.ts";
+import { createClusterIp, type FrontOutcome } from "../../src/fleet/front.ts";
+import { createSimEngine } from "../../src/fleet/sim-engine.ts";
 import { engineParameters, requestOf } from "./requests.ts";
 
 const second = 1_000;

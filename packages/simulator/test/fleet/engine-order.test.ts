@@ -1,7 +1,7 @@
 import { defaultAdmissionSettings, type EngineOrder, enginePlace } from "@espalier/admission";
 import { expect, test } from "vitest";
-import { placeWish } from "../../src/fleet/engine-wishes.ts";
-import { kvLinkOf, type SplitSettings } from "../../src/fleet/sim-split.ts";
+import { placeWish } from "../../src/fleet/sim-exchange.ts";
+import { kvLinkOf, type SplitSettings } from "../../src/fleet/sim-router.ts";
 import { type RequestShape, requestOf } from "./requests.ts";
 import { createRouterRig, idleLoad, type RouterRigOptions } from "./router-rig.ts";
 

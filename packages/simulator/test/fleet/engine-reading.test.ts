@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { createEngineReading } from "../../src/fleet/engine-reading.ts";
-import { createEventFaults } from "../../src/fleet/event-faults.ts";
-import { createNodeTime } from "../../src/time/node-time.ts";
+import { createEngineReading, createEventFaults } from "../../src/fleet/kv-events.ts";
+import { createNodeTime } from "../../src/fleet/node-time.ts";
 import { createEngineRig, type EngineRigOptions } from "./engine-rig.ts";
 import { heldAfter } from "./held-blocks.ts";
 import { recordedAnswer } from "./recorded-answer.ts";

@@ -1,7 +1,6 @@
 import type { EngineParameters } from "@espalier/engine-model";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createSimEngine } from "../../src/fleet/modelled-engine.ts";
-import type { EngineMessage, SimEngine } from "../../src/fleet/sim-engine.ts";
+import { createSimEngine, type EngineMessage, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import { engineParameters } from "./requests.ts";
 
 export interface EngineRig {

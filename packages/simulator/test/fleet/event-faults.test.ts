@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createEventFaults } from "../../src/fleet/event-faults.ts";
+import { createEventFaults } from "../../src/fleet/kv-events.ts";
 import { createEngineRig } from "./engine-rig.ts";
 import { recordedAnswer } from "./recorded-answer.ts";
 import { requestOf } from "./requests.ts";

@@ -1,7 +1,6 @@
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { blockMoveOf } from "../../src/fleet/block-moves.ts";
-import type { RealView } from "../../src/fleet/real-view.ts";
-import type { SimEngine } from "../../src/fleet/sim-engine.ts";
+import type { RealView } from "../../src/fleet/router-view.ts";
+import { blockMoveOf, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import type { SimFleet } from "../../src/fleet/sim-fleet.ts";
 import { viewsOf } from "./fleet-rig.ts";
 

@@ -1,8 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
-import { RealView } from "../../src/fleet/real-view.ts";
+import type { FrontOutcome } from "../../src/fleet/front.ts";
+import { RealView } from "../../src/fleet/router-view.ts";
 import { SimFleet, type SimFleetOptions } from "../../src/fleet/sim-fleet.ts";
-import type { FrontOutcome } from "../../src/fleet/sim-front.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
 import { engineParameters, type RequestShape, requestOf } from "./requests.ts";
 
 export interface Ended extends FrontOutcome {

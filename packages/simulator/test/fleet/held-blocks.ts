@@ -1,6 +1,5 @@
 import { type Tier, tier } from "@espalier/prefix-index";
-import { blockMoveOf } from "../../src/fleet/block-moves.ts";
-import type { EngineMessage } from "../../src/fleet/sim-engine.ts";
+import { blockMoveOf, type EngineMessage } from "../../src/fleet/sim-engine.ts";
 
 /** What messages leave behind, one entry a block, by a set of names. */
 export function heldAfter(messages: readonly EngineMessage[]): string[] {

@@ -1,8 +1,8 @@
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
 import { describe, expect, test } from "vitest";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
-import { parametersOf } from "../../src/run/simulate.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
+import { parametersOf } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "../run/small-scenario.ts";
 
 const preset = enginePresets["smg-generic"].parameters;

@@ -1,11 +1,11 @@
 /** Routers learn what it takes the modelled engines to bring blocks back from their CPU memory, and tell one that joins. */
 import { expect, test } from "vitest";
-import { createOpenLoop } from "../../src/clients/open-loop.ts";
-import { documentScripts } from "../../src/clients/scripts/document-script.ts";
+import { createOpenLoop } from "../../src/clients/loops.ts";
+import { documentScripts } from "../../src/clients/scripts.ts";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
-import { parametersOf } from "../../src/run/simulate.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
 import type { Scenario } from "../../src/scenarios/scenario.ts";
+import { parametersOf } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "../run/small-scenario.ts";
 
 /** Sixty documents of 4,000 tokens, of which the GPUs of four engines hold twenty, and their CPU memory all. */

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
 import { createFleetRig, type FleetRig } from "./fleet-rig.ts";
 import { requestOf } from "./requests.ts";
 

@@ -1,5 +1,5 @@
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
-import { createChainBuilder } from "../../src/clients/chain-builder.ts";
+import { createChainBuilder } from "../../src/clients/conversation.ts";
 import type { SimRequest } from "../../src/clients/workload.ts";
 
 /** Steps of 6 ms and 0.35 ms a sequence, prefill at 8 tokens a millisecond, room for 32,000 tokens. */

@@ -1,7 +1,7 @@
 /** Requests that two engines serve: their legs, what they hold meanwhile, and what is left when one of them fails. */
 import type { EngineRole } from "@espalier/common";
 import { expect, test } from "vitest";
-import { kvLinkOf } from "../../src/fleet/sim-split.ts";
+import { kvLinkOf } from "../../src/fleet/sim-router.ts";
 import { createRouterRig, hopDelayMs, idleLoad, type RouterRig } from "./router-rig.ts";
 
 const second = 1_000;

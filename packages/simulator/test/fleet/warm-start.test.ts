@@ -2,9 +2,8 @@ import { enginePresets } from "@espalier/engine-model";
 import { PoolWork } from "@espalier/routing";
 import { describe, expect, test } from "vitest";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
-import type { LinkModel } from "../../src/run/run-options.ts";
-import { parametersOf } from "../../src/run/simulate.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming, type LinkModel } from "../../src/run.ts";
+import { parametersOf } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "../run/small-scenario.ts";
 
 const preset = enginePresets["smg-generic"].parameters;

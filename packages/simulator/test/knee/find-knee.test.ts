@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { findKnee, isSustained, type KneeRun, maxKneeRuns } from "../../src/knee/find-knee.ts";
-import { type KneeLoad, kneeLoad } from "../../src/knee/knee-load.ts";
-import type { SimResult } from "../../src/run/run-result.ts";
+import { findKnee, isSustained, type KneeLoad, type KneeRun, kneeLoad, maxKneeRuns } from "../../src/measure/knee.ts";
+import type { SimResult } from "../../src/run.ts";
 import { simResult } from "../measure/records.ts";
 
 interface Queue {

@@ -1,9 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { blockTokens, type SimRequest } from "../../src/clients/workload.ts";
-import { createBoundsMeter } from "../../src/measure/bounds.ts";
-import { createInfiniteCache } from "../../src/measure/infinite-cache.ts";
-import { createPooledCache } from "../../src/measure/pooled-cache.ts";
+import { createBoundsMeter, createInfiniteCache, createPooledCache } from "../../src/measure/cache-bounds.ts";
 import { chainOf, randomRequest, requestOf } from "./chains.ts";
 
 const keysOf = ({ chain }: SimRequest): string[] =>

@@ -1,7 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { medianRows } from "../../src/measure/median-rows.ts";
-import { withOracleGaps } from "../../src/measure/oracle-gaps.ts";
-import type { SimulateRow } from "../../src/measure/row.ts";
+import { medianRows, type SimulateRow, withOracleGaps } from "../../src/measure/rows.ts";
 
 const row = (parts: Partial<SimulateRow>): SimulateRow => ({
   scenario: "rag",

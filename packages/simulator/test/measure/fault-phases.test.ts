@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { faultPhases } from "../../src/measure/fault-phases.ts";
-import { maxRecoverySeconds, secondsToRecover } from "../../src/measure/recovery.ts";
-import type { SimResult } from "../../src/run/run-result.ts";
+import { faultPhases, maxRecoverySeconds, secondsToRecover } from "../../src/measure/fault-phases.ts";
+import type { SimResult } from "../../src/run.ts";
 import { fleetSample, runRecord, simResult } from "./records.ts";
 
 interface Quality {

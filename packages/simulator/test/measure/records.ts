@@ -1,4 +1,4 @@
-import type { RunRecord, SimResult } from "../../src/run/run-result.ts";
+import type { RunRecord, SimResult } from "../../src/run.ts";
 
 interface ResultParts extends Partial<Omit<SimResult, "request">> {
   readonly request?: Partial<SimResult["request"]>;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createRow, type RowOptions } from "../../src/measure/row.ts";
+import { createRow, type RowOptions } from "../../src/measure/rows.ts";
 import { fleetSample, runRecord, simResult } from "./records.ts";
 
 const options: RowOptions = {

@@ -7,8 +7,8 @@ import {
   maxPanels,
   type PlotLine,
   type PlotPanel,
-} from "../../src/plot/figure.ts";
-import { renderFigure } from "../../src/plot/render-figure.ts";
+  renderFigure,
+} from "../../src/plot.ts";
 import { elementsOf } from "./elements.ts";
 
 const line = (name: string, values: readonly number[]): PlotLine => ({

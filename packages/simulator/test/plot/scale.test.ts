@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createScale } from "../../src/plot/scale.ts";
+import { createScale } from "../../src/plot.ts";
 
 const range = [0, 100] as const;
 

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { group, linearTicks, logTicks } from "../../src/plot/ticks.ts";
+import { group, linearTicks, logTicks } from "../../src/plot.ts";
 
 const labels = (ticks: readonly { readonly label: string }[]): readonly string[] => ticks.map(({ label }) => label);
 

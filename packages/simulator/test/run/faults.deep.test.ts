@@ -1,8 +1,7 @@
 import { expect, test, vi } from "vitest";
-import type { FaultName } from "../../src/faults/fault-plan.ts";
-import type { LinkModel } from "../../src/run/run-options.ts";
-import type { RunRecord } from "../../src/run/run-result.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import type { FaultName } from "../../src/faults.ts";
+import type { LinkModel, RunRecord } from "../../src/run.ts";
+import { simulate } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 
 // Takes a second or two of a core, which busy machines make ten of.

@@ -1,14 +1,13 @@
 import { createSeededRandom } from "@espalier/common";
 import { createPrefixMatches } from "@espalier/prefix-index";
 import type { PromptBlocks } from "@espalier/routing";
-import { createChainBuilder } from "../../src/clients/chain-builder.ts";
+import { createChainBuilder } from "../../src/clients/conversation.ts";
 import { blockTokens } from "../../src/clients/workload.ts";
-import type { RealView } from "../../src/fleet/real-view.ts";
 import type { RouterSeat } from "../../src/fleet/router-seat.ts";
+import type { RealView } from "../../src/fleet/router-view.ts";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { parametersOf } from "../../src/run/simulate.ts";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming, type RunOptions } from "../../src/run.ts";
+import { parametersOf } from "../../src/simulate.ts";
 import { viewsOf } from "../fleet/fleet-rig.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 

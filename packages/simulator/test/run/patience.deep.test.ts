@@ -1,10 +1,10 @@
 import { expect, test, vi } from "vitest";
-import { createClosedLoop } from "../../src/clients/closed-loop.ts";
-import { agentScripts } from "../../src/clients/scripts/agent-script.ts";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createClosedLoop } from "../../src/clients/loops.ts";
+import { agentScripts } from "../../src/clients/scripts.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions } from "../../src/run.ts";
 import type { Scenario } from "../../src/scenarios/scenario.ts";
+import { simulate } from "../../src/simulate.ts";
 import { smallScenario } from "./small-scenario.ts";
 
 // Takes some seconds of a core, which busy machines make ten times as many of.

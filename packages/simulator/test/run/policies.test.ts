@@ -1,7 +1,7 @@
 import { policyNames } from "@espalier/policies";
 import { expect, test, vi } from "vitest";
 import type { SimRequest } from "../../src/clients/workload.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { simulate } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 
 // Takes half a second of a core, which busy machines make ten of.

@@ -1,7 +1,7 @@
 import { beforeAll, expect, test, vi } from "vitest";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { LinkModel } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { LinkModel } from "../../src/run.ts";
+import { simulate } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 
 // Takes several seconds of a core, which busy machines make a minute of.

@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import type { RunOptions } from "../../src/run.ts";
+import { simulate } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 
 // Takes a second of a core, which busy machines make ten of.

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test, vi } from "vitest";
-import { defaultTiming } from "../../src/run/timing.ts";
+import { defaultTiming } from "../../src/run.ts";
 import { type MeasuredDelays, measureDelays } from "./measured-delays.ts";
 
 // Takes a few seconds of a core, which busy machines make a minute of.

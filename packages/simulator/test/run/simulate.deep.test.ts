@@ -1,10 +1,9 @@
 import { expect, test, vi } from "vitest";
 import type { SimRequest } from "../../src/clients/workload.ts";
 import { clusterIp } from "../../src/fleet/sim-fleet.ts";
-import { createBoundsMeter } from "../../src/measure/bounds.ts";
-import { type RunOptions, sharings } from "../../src/run/run-options.ts";
-import type { RunRecord } from "../../src/run/run-result.ts";
-import { parametersOf, simulate } from "../../src/run/simulate.ts";
+import { createBoundsMeter } from "../../src/measure/cache-bounds.ts";
+import { type RunOptions, type RunRecord, sharings } from "../../src/run.ts";
+import { parametersOf, simulate } from "../../src/simulate.ts";
 import { smallRun, smallScenario } from "./small-scenario.ts";
 
 // Takes a second or two of a core, which busy machines make ten of.

@@ -1,9 +1,8 @@
 import { expect, test, vi } from "vitest";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import type { RunRecord } from "../../src/run/run-result.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions, RunRecord } from "../../src/run.ts";
 import { sloMix } from "../../src/scenarios/slo-mix.ts";
+import { simulate } from "../../src/simulate.ts";
 
 // Takes some seconds of a core, which busy machines make ten times as many of.
 vi.setConfig({ testTimeout: 180_000 });

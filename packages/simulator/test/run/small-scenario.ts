@@ -1,8 +1,8 @@
-import { createOpenLoop } from "../../src/clients/open-loop.ts";
-import { type ChatParameters, chatScripts } from "../../src/clients/scripts/chat-script.ts";
+import { createOpenLoop } from "../../src/clients/loops.ts";
+import { type ChatParameters, chatScripts } from "../../src/clients/scripts.ts";
 import type { SimRequest } from "../../src/clients/workload.ts";
-import type { FaultName } from "../../src/faults/fault-plan.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
+import type { FaultName } from "../../src/faults.ts";
+import type { RunOptions } from "../../src/run.ts";
 import type { Scenario } from "../../src/scenarios/scenario.ts";
 
 const chats: ChatParameters = {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { defaultTiming, scrapeMsOf } from "../../src/run/timing.ts";
+import { defaultTiming, scrapeMsOf } from "../../src/run.ts";
 
 test("metrics are read as often as the policy is made for, each second for others, and as a run says", () => {
   expect(scrapeMsOf(defaultTiming, "epp_weighted")).toBe(50);

@@ -1,9 +1,9 @@
 /** `lora-64`: what its clients ask for, and that routers which know of adapters load them far less often. */
 import { describe, expect, test } from "vitest";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions } from "../../src/run.ts";
 import { lora64, lora64Parameters } from "../../src/scenarios/lora-64.ts";
+import { simulate } from "../../src/simulate.ts";
 import { recordRun, type SentRequest, sharedBlocks } from "../clients/recorded-run.ts";
 
 const { requests, slots, loadMs, ratePerS } = lora64Parameters;

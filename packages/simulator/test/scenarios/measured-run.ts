@@ -1,7 +1,7 @@
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions } from "../../src/run.ts";
 import { scenario } from "../../src/scenarios/catalogue.ts";
+import { simulate } from "../../src/simulate.ts";
 
 export interface MeasuredRun extends Pick<RunOptions, "policy">, Partial<Pick<RunOptions, "seed" | "scale">> {
   readonly name: string;

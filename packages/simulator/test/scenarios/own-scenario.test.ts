@@ -1,7 +1,6 @@
 import { mooncakeStepMs, type TraceRequest } from "@espalier/workload";
 import { describe, expect, test } from "vitest";
-import { ownScenario } from "../../src/scenarios/own-scenario.ts";
-import { maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/parse-fleet.ts";
+import { maxFleetEngines, maxFleetRouters, ownScenario, parseFleet } from "../../src/scenarios/own-scenario.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
 const path = "fleet.json";

@@ -1,9 +1,9 @@
 /** `pd-mix`: what its clients ask for, and that the threshold which follows the load is as good as a fixed one. */
 import { describe, expect, test } from "vitest";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions } from "../../src/run.ts";
 import { pdMixes, pdMixParameters } from "../../src/scenarios/pd-mix.ts";
+import { simulate } from "../../src/simulate.ts";
 import { recordRun, sharedBlocks } from "../clients/recorded-run.ts";
 
 const { mixes, roles, thresholds, duties, loads } = pdMixParameters;

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import type { SimulateRow } from "../../src/measure/row.ts";
+import type { SimulateRow } from "../../src/measure/rows.ts";
 import { scenario } from "../../src/scenarios/catalogue.ts";
 import type { PublishedResult } from "../../src/scenarios/scenario.ts";
 import { type MeasuredRun, measured } from "./measured-run.ts";

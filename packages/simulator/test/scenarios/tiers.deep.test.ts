@@ -1,9 +1,9 @@
 /** `tiers`: what its clients ask for, and that routers which know of CPU memory make use of it. */
 import { beforeAll, describe, expect, test } from "vitest";
-import { createRow, type SimulateRow } from "../../src/measure/row.ts";
-import type { RunOptions } from "../../src/run/run-options.ts";
-import { simulate } from "../../src/run/simulate.ts";
-import { tiers, tiersParameters } from "../../src/scenarios/tiers.ts";
+import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
+import type { RunOptions } from "../../src/run.ts";
+import { tiers, tiersParameters } from "../../src/scenarios/documents.ts";
+import { simulate } from "../../src/simulate.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
 const { questions, workingSet, cpuShare, engines, ratePerS } = tiersParameters;

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
-import { createNodeTime, maxDriftRate, type NodeTime } from "../../src/time/node-time.ts";
+import { createNodeTime, maxDriftRate, type NodeTime } from "../../src/fleet/node-time.ts";
 
 let world: VirtualTime;
 let node: NodeTime;

@@ -1,0 +1,185 @@
+import { createSeededRandom, type Random } from "@espalier/common";
+import { createConversation } from "./conversation.ts";
+import { exponential } from "./draws.ts";
+import { createSender, runSession, type ScriptOf, type SendLimits, type SessionScript } from "./session.ts";
+import type { Workload } from "./workload.ts";
+
+interface OpenLoopOptions {
+  readonly seed: number;
+  /** Sessions that start in a second, on average. */
+  readonly startsPerS: number;
+  /** Sessions that start at one moment; 1 when left out. */
+  readonly burst?: number;
+  /** Requests of a session, on average: for what is expected. */
+  readonly meanTurns: number;
+  readonly scriptOf: ScriptOf;
+  /** One of the two is needed: the arrivals have no end of their own. */
+  readonly limits: SendLimits;
+}
+
+/**
+ * Sessions, or bursts of them, that start by a Poisson process, whatever the fleet's speed. `expectedRequests` is exact for sessions of one
+ * request; follow-ups after the end of sending make it less.
+ *
+ * @throws RangeError for a rate or a burst that is not positive, or without a limit
+ */
+export function createOpenLoop(options: OpenLoopOptions): Workload {
+  const { seed, startsPerS, scriptOf, limits, burst = 1 } = options;
+  if (!(startsPerS > 0)) throw new RangeError(`${startsPerS} is no rate of arrivals`);
+  if (!(Number.isInteger(burst) && burst >= 1)) throw new RangeError(`${burst} is no number of sessions`);
+  if (limits.requests === undefined && limits.durationS === undefined) throw new RangeError("arrivals need a limit");
+  const meanGapMs = (1_000 * burst) / startsPerS;
+  const gaps = (): Random => createSeededRandom(seed);
+  return {
+    expectedRequests: expected(options, meanGapMs, gaps()),
+    start(driver) {
+      const sender = createSender(driver, limits);
+      const random = gaps();
+      let session = 0;
+      let atMs = 0;
+      const begin = (): void => {
+        for (let one = 0; one < burst; one++) {
+          const script = scriptOf(session);
+          const conversation = createConversation({ seed, session, expectedTokens: script.expectedTokens });
+          session += 1;
+          runSession(sender, { script, conversation }, () => {});
+        }
+        arrive();
+      };
+      const arrive = (): void => {
+        atMs += exponential(meanGapMs, random);
+        sender.after(atMs - sender.nowMs(), begin);
+      };
+      arrive();
+    },
+  };
+}
+
+function expected({ meanTurns, limits, burst = 1 }: OpenLoopOptions, meanGapMs: number, random: Random): number {
+  const { requests = Number.POSITIVE_INFINITY, durationS = Number.POSITIVE_INFINITY } = limits;
+  if (durationS === Number.POSITIVE_INFINITY) return requests;
+  let sessions = -burst;
+  for (let atMs = 0; atMs < durationS * 1_000; atMs += exponential(meanGapMs, random)) {
+    if (sessions >= requests) break;
+    sessions += burst;
+  }
+  return Math.min(requests, Math.round(sessions * meanTurns));
+}
+
+interface ClosedLoopOptions {
+  readonly seed: number;
+  /** Sessions in all, at least 1. */
+  readonly sessions: number;
+  /** Sessions at the same time; when one ends, the next begins. */
+  readonly clients: number;
+  readonly scriptOf: ScriptOf;
+  readonly limits: SendLimits;
+}
+
+/** Clients that wait for their answers: the rate follows the fleet's speed. */
+export function createClosedLoop({ seed, sessions, clients, scriptOf, limits }: ClosedLoopOptions): Workload {
+  let expectedRequests = 0;
+  for (let session = 0; session < sessions; session++) expectedRequests += scriptOf(session).turns;
+  return {
+    expectedRequests: Math.min(expectedRequests, limits.requests ?? expectedRequests),
+    start(driver) {
+      const sender = createSender(driver, limits);
+      let begun = 0;
+      let ended = 0;
+      const begin = (): void => {
+        if (begun === sessions) return;
+        const session = begun++;
+        const script = scriptOf(session);
+        const conversation = createConversation({ seed, session, expectedTokens: script.expectedTokens });
+        runSession(sender, { script, conversation }, () => {
+          ended += 1;
+          if (ended === sessions) sender.finish();
+          else begin();
+        });
+      };
+      for (let client = 0; client < clients; client++) begin();
+    },
+  };
+}
+
+export interface LoadStage {
+  readonly ratePerS: number;
+  readonly durationS: number;
+}
+
+/** One request of a session that comes back for more, each time with a prompt from scratch. */
+interface Visit {
+  readonly session: number;
+  /** How often the session has asked before. */
+  readonly turn: number;
+  readonly script: Pick<SessionScript, "expectedTokens" | "write">;
+}
+
+interface StagedLoadOptions {
+  readonly seed: number;
+  readonly stages: readonly LoadStage[];
+  /** Makes the requests, from 0 up. */
+  readonly visitOf: (index: number) => Visit;
+  /** Requests under way at most; those that are due beyond wait in the client, in order. Without end unless given. */
+  readonly maxInFlight?: number;
+  readonly limits: SendLimits;
+}
+
+/**
+ * Load in steps. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
+ * them are answered, as inference-perf does it: so what one stage leaves waiting does not count against the next.
+ */
+export function createStagedLoad(options: StagedLoadOptions): Workload {
+  const { seed, stages, visitOf, maxInFlight = Number.POSITIVE_INFINITY, limits } = options;
+  const counts = stages.map(({ ratePerS, durationS }) => Math.round(ratePerS * durationS));
+  const expectedRequests = counts.reduce((sum, count) => sum + count, 0);
+  return {
+    expectedRequests: Math.min(expectedRequests, limits.requests ?? expectedRequests),
+    start(driver) {
+      const sender = createSender(driver, limits);
+      const random = createSeededRandom(seed);
+      let index = 0;
+      const runStage = (stage: number): void => {
+        if (stage === stages.length) {
+          sender.finish();
+          return;
+        }
+        let unsent = counts[stage]!;
+        let unanswered = unsent;
+        let inFlight = 0;
+        let due = 0;
+        const meanGapMs = 1_000 / stages[stage]!.ratePerS;
+        const startMs = sender.nowMs();
+        let atMs = startMs;
+        const answered = (): void => {
+          inFlight -= 1;
+          unanswered -= 1;
+          if (unanswered === 0) runStage(stage + 1);
+          else sendDue();
+        };
+        const sendDue = (): void => {
+          if (due === 0 || inFlight >= maxInFlight) return;
+          due -= 1;
+          inFlight += 1;
+          const { session, turn, script } = visitOf(index++);
+          const conversation = createConversation({ seed, session, turn, expectedTokens: script.expectedTokens });
+          const outputTokens = script.write(turn, conversation);
+          sender.send(conversation, { outputTokens }, answered);
+        };
+        const arrive = (): void => {
+          if (unsent === 0) return;
+          unsent -= 1;
+          atMs += exponential(meanGapMs, random);
+          sender.after(atMs - sender.nowMs(), () => {
+            due += 1;
+            sendDue();
+            arrive();
+          });
+        };
+        if (unsent === 0) runStage(stage + 1);
+        else arrive();
+      };
+      runStage(0);
+    },
+  };
+}

@@ -1,0 +1,112 @@
+import type { Conversation } from "./conversation.ts";
+import type { RequestOutcome, WorkloadDriver } from "./workload.ts";
+
+/** What one session does. Its draws are its own, so it does the same under every policy. */
+export interface SessionScript {
+  /** Requests, at least 1. */
+  readonly turns: number;
+  readonly className?: string;
+  /** The LoRA adapter that all of its requests are for; sessions with different ones must share no text. */
+  readonly adapter?: string;
+  /** Tokens of the whole conversation at its end, roughly. */
+  readonly expectedTokens: number;
+  /** Milliseconds before a turn's request: after the previous answer, or after the session's start. Asked in order. */
+  pauseMs(turn: number): number;
+  /**
+   * Adds what the prompt of a turn has anew. Called in order, after the turn's pause.
+   *
+   * @returns output tokens
+   */
+  write(turn: number, conversation: Conversation): number;
+}
+
+/** Makes the script of a session by its number, from 0. */
+export type ScriptOf = (session: number) => SessionScript;
+
+/**
+ * Runs a session from its start to its last answer. A failed request counts as answered: the session goes on with its
+ * next turn.
+ *
+ * @param done called after the last answer, unless sending is over before
+ */
+export function runSession(
+  sender: Sender,
+  session: { readonly script: SessionScript; readonly conversation: Conversation },
+  done: () => void,
+): void {
+  const { script, conversation } = session;
+  const next = (): void => {
+    const { turn } = conversation;
+    if (turn >= script.turns) {
+      done();
+      return;
+    }
+    sender.after(script.pauseMs(turn), () => {
+      const outputTokens = script.write(turn, conversation);
+      const { className, adapter } = script;
+      sender.send(conversation, { outputTokens, className, adapter }, next);
+    });
+  };
+  next();
+}
+
+/** When sending ends before the workload does by itself. */
+export interface SendLimits {
+  readonly requests?: number | undefined;
+  readonly durationS?: number | undefined;
+}
+
+/** What a client sends, besides its conversation. */
+interface Sending {
+  readonly outputTokens: number;
+  readonly maxOutputTokens?: number | undefined;
+  readonly className?: string | undefined;
+  readonly adapter?: string | undefined;
+}
+
+/** The way of all clients of a run to its driver: it numbers requests and ends sending at the limits. */
+interface Sender {
+  readonly isOver: boolean;
+  /** Virtual milliseconds since the start of the run. */
+  nowMs(): number;
+  /** Runs `task` so much later, unless sending is over by then. */
+  after(delayMs: number, task: () => void): void;
+  /** Sends the conversation as it stands; nothing happens once sending is over. */
+  send(conversation: Conversation, sending: Sending, ended: (outcome: RequestOutcome) => void): void;
+  /** The clients have nothing more to send. */
+  finish(): void;
+}
+
+/** @param limits the first one that is reached ends sending */
+export function createSender(driver: WorkloadDriver, { requests, durationS }: SendLimits): Sender {
+  const startMs = driver.clock.nowMs();
+  const most = requests ?? Number.POSITIVE_INFINITY;
+  let sent = 0;
+  let isOver = false;
+  const finish = (): void => {
+    if (isOver) return;
+    isOver = true;
+    cancelEnd?.();
+    driver.finished();
+  };
+  const cancelEnd = durationS === undefined ? undefined : driver.scheduler.after(durationS * 1_000, finish);
+  return {
+    get isOver() {
+      return isOver;
+    },
+    nowMs: () => driver.clock.nowMs() - startMs,
+    after(delayMs, task) {
+      driver.scheduler.after(Math.max(0, delayMs), () => {
+        if (!isOver) task();
+      });
+    },
+    send(conversation, { className, ...sending }, ended) {
+      if (isOver) return;
+      const request = conversation.ask({ index: sent, className, ...sending });
+      sent += 1;
+      driver.send(request, ended);
+      if (sent >= most) finish();
+    },
+    finish,
+  };
+}

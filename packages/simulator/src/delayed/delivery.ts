@@ -1,0 +1,104 @@
+import type { Sharing, SimTiming } from "../run.ts";
+
+/** When what happens at a moment is known elsewhere. Virtual milliseconds; later moments never arrive earlier. */
+export interface DeliveryTimes {
+  /** Facts that an engine publishes, at every router; undefined where engines tell nothing. */
+  readonly factsDueMs: ((publishedMs: number) => number) | undefined;
+  /** Guesses of a router, at the others. */
+  readonly placementsDueMs: (placedMs: number) => number;
+  /** Load that a router tells, at the others. */
+  readonly loadDueMs: (toldMs: number) => number;
+}
+
+const secondMs = 1_000;
+
+/** The first whole second after a moment. */
+export const nextSecondMs = (atMs: number): number => (Math.floor(atMs / secondMs) + 1) * secondMs;
+
+/** What `sharing` means for a fleet of so many routers: one alone has nothing to wait for but the engines' events. */
+export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTiming): DeliveryTimes {
+  const { eventDelayMs, linkDelayMs, sharedFactsMs, sharedLoadMs } = timing;
+  const atOnce = (atMs: number): number => atMs;
+  const read = (publishedMs: number): number => publishedMs + eventDelayMs;
+  if (sharing === "none") return { factsDueMs: undefined, placementsDueMs: atOnce, loadDueMs: atOnce };
+  if (routers > 1 && sharing === "mesh") {
+    return {
+      factsDueMs: (publishedMs) => publishedMs + eventDelayMs + sharedFactsMs,
+      placementsDueMs: (placedMs) => placedMs + sharedFactsMs,
+      loadDueMs: (toldMs) => toldMs + sharedLoadMs,
+    };
+  }
+  if (routers > 1 && sharing === "gossip-1s") {
+    return {
+      factsDueMs: (publishedMs) => nextSecondMs(publishedMs + eventDelayMs) + linkDelayMs,
+      placementsDueMs: (placedMs) => nextSecondMs(placedMs) + linkDelayMs,
+      // It is told at whole seconds already.
+      loadDueMs: (toldMs) => toldMs + linkDelayMs,
+    };
+  }
+  return { factsDueMs: read, placementsDueMs: atOnce, loadDueMs: atOnce };
+}
+
+/** What is on its way, at most, in one queue; a fleet that has more under way is too large for one process. */
+export const maxOnTheWay = 4_194_304;
+
+const firstCapacity = 1_024;
+
+/** Things that are under way and arrive in the order in which they were sent. */
+export class DueQueue<Item> {
+  readonly #maxItems: number;
+  #duesMs = new Float64Array(firstCapacity);
+  #items = new Array<Item | undefined>(firstCapacity).fill(undefined);
+  #first = 0;
+  #count = 0;
+
+  constructor(maxItems = maxOnTheWay) {
+    this.#maxItems = maxItems;
+  }
+
+  get size(): number {
+    return this.#count;
+  }
+
+  /** When the first one is due; Infinity when there is none. */
+  get nextDueMs(): number {
+    return this.#count === 0 ? Number.POSITIVE_INFINITY : this.#duesMs[this.#first]!;
+  }
+
+  /** @throws RangeError when too many are under way, or when it would arrive before what was sent earlier */
+  push(dueMs: number, item: Item): void {
+    if (this.#count === this.#maxItems) throw new RangeError(`more than ${this.#maxItems} messages are on their way`);
+    if (this.#count === this.#items.length) this.#grow();
+    const mask = this.#items.length - 1;
+    if (this.#count > 0 && !(dueMs >= this.#duesMs[(this.#first + this.#count - 1) & mask]!)) {
+      throw new RangeError(`what is due at ${dueMs} ms would overtake what was sent before it`);
+    }
+    const at = (this.#first + this.#count++) & mask;
+    this.#duesMs[at] = dueMs;
+    this.#items[at] = item;
+  }
+
+  /** Takes the first one out. @throws RangeError when there is none */
+  take(): Item {
+    if (this.#count === 0) throw new RangeError("nothing is on its way");
+    const item = this.#items[this.#first] as Item;
+    this.#items[this.#first] = undefined;
+    this.#first = (this.#first + 1) & (this.#items.length - 1);
+    this.#count--;
+    return item;
+  }
+
+  #grow(): void {
+    const { length } = this.#items;
+    const duesMs = new Float64Array(length * 2);
+    const items = new Array<Item | undefined>(length * 2).fill(undefined);
+    for (let place = 0; place < this.#count; place++) {
+      const at = (this.#first + place) & (length - 1);
+      duesMs[place] = this.#duesMs[at]!;
+      items[place] = this.#items[at];
+    }
+    this.#duesMs = duesMs;
+    this.#items = items;
+    this.#first = 0;
+  }
+}

@@ -1,0 +1,74 @@
+import type { Clock, Random } from "@espalier/common";
+import type { RequestOutcome, SimRequest } from "../clients/workload.ts";
+import type { SimEngine } from "./sim-engine.ts";
+
+/** An answer, and what is known of the way it took. */
+export interface FrontOutcome extends RequestOutcome {
+  /** -1 for none. */
+  readonly engine: number;
+  /** The engine that computed the prompt for it, where that was another one. */
+  readonly prefillEngine?: number;
+  /** Prompt tokens that the engine was thought to hold. */
+  readonly predictedTokens: number;
+  readonly isSpill: boolean;
+}
+
+/** What a client's connection reaches: a router, or engines behind a plain service address. */
+export interface SimFront {
+  /** @param ended called once */
+  handle(request: SimRequest, ended: (outcome: FrontOutcome) => void): void;
+}
+
+interface ClusterIpOptions {
+  readonly engines: readonly SimEngine[];
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** Ends with the process at its other end. */
+interface Connection {
+  readonly engine: SimEngine;
+  readonly life: number;
+}
+
+/**
+ * No router at all: a Kubernetes Service in front of engines, and clients that keep connections. A new connection goes
+ * to a random engine and stays with it; a request takes the connection that became idle last, as the pools of HTTP
+ * clients do, and opens one when none is idle. Clients are one hop away from engines, which whoever calls adds.
+ */
+export function createClusterIp({ engines, clock, random }: ClusterIpOptions): SimFront {
+  /** As many as requests were ever under way at once. */
+  const idle: Connection[] = [];
+  const connect = (): Connection | undefined => {
+    for (let kept = idle.pop(); kept; kept = idle.pop()) {
+      if (kept.engine.isUp && kept.engine.lives === kept.life) return kept;
+    }
+    const up = engines.filter(({ isUp }) => isUp);
+    const engine = up[random.integer(Math.max(1, up.length))];
+    return engine && { engine, life: engine.lives };
+  };
+  return {
+    handle(request: SimRequest, ended: (outcome: FrontOutcome) => void) {
+      const connection = connect();
+      let firstTokenMs = Number.NaN;
+      const finish = (cachedTokens: number, error: string | undefined): void =>
+        ended({
+          ...{ firstTokenMs, cachedTokens, error, endMs: clock.nowMs() },
+          ...{ engine: error === undefined && connection ? connection.engine.number : -1 },
+          ...{ predictedTokens: 0, isSpill: false },
+        });
+      const isTaken = connection?.engine.submit(request, {
+        firstToken: (timeMs) => {
+          firstTokenMs = timeMs;
+        },
+        progress() {},
+        finished: ({ cachedTokens }) => {
+          idle.push(connection);
+          finish(cachedTokens, undefined);
+        },
+        lost: () => finish(Number.NaN, "the engine went away"),
+      });
+      if (!isTaken) finish(Number.NaN, "no engine is available");
+    },
+  };
+}

@@ -1,0 +1,134 @@
+import type { SimResult } from "../run.ts";
+import { sendingSpan } from "./results.ts";
+
+/** Runs of one search at most. */
+export const maxKneeRuns = 14;
+
+/** What must be answered of what is offered, within the same time. */
+const minCompletedShare = 0.97;
+/** The mean TTFT of the later half of a run over that of the earlier one. */
+const maxTtftGrowth = 2;
+
+/** One run of a search. */
+export interface KneeRun {
+  readonly scale: number;
+  readonly load: KneeLoad;
+  readonly isSustained: boolean;
+}
+
+export interface Knee {
+  /** The largest scale that was sustained; of a knee below the bounds, the lower bound, which was not. */
+  readonly scale: number;
+  /** Whether the knee is between the bounds, or below or above both. */
+  readonly position: "between" | "below" | "above";
+  /** Smallest scale that was not sustained over the largest that was, less 1; absent unless it is between the bounds. */
+  readonly relativeError?: number;
+  readonly runs: readonly KneeRun[];
+}
+
+interface KneeSearchOptions {
+  /** Runs the workload at a scale. May fail, which ends the search. */
+  run(scale: number): Promise<KneeLoad>;
+  /** Bounds of the search, both above 0. */
+  readonly lowScale: number;
+  readonly highScale: number;
+  /** How near the knee is wanted, as a share. */
+  readonly relativeError?: number;
+  /** Told of each run; `expectedRuns` is how many there will be, or one less. */
+  onRun?(run: KneeRun, progress: { readonly runs: number; readonly expectedRuns: number }): void;
+}
+
+/**
+ * Whether a fleet keeps up: it answers at least 0.97 of what it is offered within the same time, and TTFT does not grow
+ * without bound, its mean over the later half of the run being at most twice that over the earlier half. A run without
+ * first tokens is not sustained.
+ */
+export function isSustained(load: KneeLoad): boolean {
+  return (
+    load.completedPerS >= minCompletedShare * load.offeredPerS && load.laterTtftS <= maxTtftGrowth * load.earlierTtftS
+  );
+}
+
+/**
+ * Finds the knee of a workload: the largest scale, a factor of its arrival rate, that the fleet sustains (`isSustained`).
+ * Bisects the ratio of the bounds, so the first run is at their geometric mean, and no bound itself is run unless all
+ * runs point to it: runs far above the knee are slow ones. A fleet that sustains a scale is taken to sustain all smaller
+ * ones.
+ *
+ * @returns the knee to `relativeError` (0.03), or as near as `maxKneeRuns` runs come
+ * @throws RangeError when the bounds are not 0 < low < high, or the error is not above 0
+ */
+export async function findKnee(options: KneeSearchOptions): Promise<Knee> {
+  const { lowScale, highScale, relativeError = 0.03 } = options;
+  if (!(lowScale > 0 && highScale > lowScale && Number.isFinite(highScale))) {
+    throw new RangeError(`no scales between ${lowScale} and ${highScale}`);
+  }
+  if (!(relativeError > 0)) throw new RangeError(`a relative error of ${relativeError} cannot be reached`);
+  const runs: KneeRun[] = [];
+  const expectedRuns = bisectionsFor(highScale / lowScale, relativeError);
+  let sustained = lowScale;
+  let overloaded = highScale;
+  const isSustainedAt = async (scale: number): Promise<boolean> => {
+    const load = await options.run(scale);
+    const run = { scale, load, isSustained: isSustained(load) };
+    runs.push(run);
+    options.onRun?.(run, { runs: runs.length, expectedRuns: Math.max(expectedRuns, runs.length) });
+    return run.isSustained;
+  };
+  while (runs.length < expectedRuns) {
+    const scale = Math.sqrt(sustained * overloaded);
+    if (await isSustainedAt(scale)) sustained = scale;
+    else overloaded = scale;
+  }
+  if (sustained === lowScale && !(await isSustainedAt(lowScale))) return { scale: lowScale, position: "below", runs };
+  if (overloaded === highScale && (await isSustainedAt(highScale)))
+    return { scale: highScale, position: "above", runs };
+  return { scale: sustained, position: "between", relativeError: overloaded / sustained - 1, runs };
+}
+
+/** Halvings of a ratio until it is near 1, leaving room for a run at a bound. */
+function bisectionsFor(ratio: number, relativeError: number): number {
+  const halvings = Math.ceil(Math.log2(Math.log(ratio) / Math.log1p(relativeError)));
+  return Math.min(maxKneeRuns - 1, Math.max(0, halvings));
+}
+
+/** How a fleet did at one scale of its workload. */
+export interface KneeLoad {
+  /** Requests sent a second, in the later half of the sending time. */
+  readonly offeredPerS: number;
+  /** Requests answered without an error a second, in the same time, whenever they were sent. */
+  readonly completedPerS: number;
+  /** Mean TTFT of the requests sent in the earlier and in the later half; NaN when none had a first token. */
+  readonly earlierTtftS: number;
+  readonly laterTtftS: number;
+}
+
+/**
+ * Measures a run for `findKnee`. Rates are over the later half of the sending time, so that a request which is still
+ * being answered when the sending ends is no sign of overload: as many were being answered when that half began. All
+ * rates are NaN when all requests were sent at once.
+ */
+export function kneeLoad(results: readonly SimResult[]): KneeLoad {
+  const { fromMs, toMs } = sendingSpan(results);
+  const middleMs = (fromMs + toMs) / 2;
+  const halfS = (toMs - middleMs) / 1_000;
+  let offered = 0;
+  let completed = 0;
+  const ttftSumMs = [0, 0];
+  const ttftCount = [0, 0];
+  for (const { sentMs, endMs, firstTokenMs, error } of results) {
+    const isLater = sentMs > middleMs;
+    if (isLater) offered++;
+    if (error === undefined && endMs > middleMs && endMs <= toMs) completed++;
+    if (error !== undefined || Number.isNaN(firstTokenMs)) continue;
+    const half = isLater ? 1 : 0;
+    ttftSumMs[half]! += firstTokenMs - sentMs;
+    ttftCount[half]! += 1;
+  }
+  return {
+    offeredPerS: offered / halfS,
+    completedPerS: completed / halfS,
+    earlierTtftS: ttftSumMs[0]! / ttftCount[0]! / 1_000,
+    laterTtftS: ttftSumMs[1]! / ttftCount[1]! / 1_000,
+  };
+}

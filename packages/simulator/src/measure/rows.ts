@@ -1,0 +1,214 @@
+import { type ReplayRow, summarize } from "@espalier/workload";
+import type { RunOptions, RunRecord } from "../run.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import { sendingSpan, toRequestResult } from "./results.ts";
+
+/** Upper bounds of the cached share in a run: see `createBoundsMeter`. */
+interface RowBounds {
+  readonly infinite_cache?: number;
+  readonly infinite_cache_followup?: number;
+  readonly pooled_lru?: number;
+}
+
+/** One row of `espalier simulate`. Seconds are virtual ones. What has no meaning in a run is absent. */
+export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
+  readonly scenario: string;
+  readonly variant?: string;
+  readonly policy: string;
+  readonly routers: number;
+  readonly engines: number;
+  readonly sharing: string;
+  readonly links: string;
+  /** Share of the knee. */
+  readonly load?: number;
+  readonly seed: number;
+  /** LoRA adapters that engines loaded; absent where no request was for one. */
+  readonly adapter_loads_per_1000?: number;
+  /** Sent over links of routers. */
+  readonly bytes_per_s_per_router?: number;
+  /** Share of requests whose prompt another engine computed than the one that answered; absent where none was. */
+  readonly split_share?: number;
+  /** Requests that went elsewhere because their first choice was overloaded or gone. */
+  readonly spills: number;
+  /** Ratios to what the same policy does in one all-knowing router: see `withOracleGaps`. */
+  readonly oracle_gap_ttft?: number;
+  readonly oracle_gap_ttft_p90?: number;
+  readonly oracle_gap_cached?: number;
+  readonly oracle_gap_followup?: number;
+  readonly oracle_gap_load_cov_time?: number;
+  readonly bounds?: RowBounds;
+  /** Seconds of a real core. */
+  readonly wall_s: number;
+  /** Virtual seconds in a real one; absent for a run that took none. */
+  readonly realtime_factor?: number;
+}
+
+/** What a row tells of the run that it is of. */
+export type RowOptions = Pick<
+  RunOptions,
+  "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "seed"
+> & {
+  readonly scenario: Pick<Scenario, "name">;
+  /** Share of the knee at which the run was made. */
+  readonly load?: number;
+};
+
+/**
+ * Sums up a run. `load_cov_time` is over the seconds until the last request is sent: while the last answers drain, a few
+ * busy engines among idle ones would outweigh the whole run.
+ */
+export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
+  const { scenario, variant, policy, routers, engines, sharing, links, load, seed } = options;
+  const { toMs } = sendingSpan(record.results);
+  const summary = summarize(record.results.map(toRequestResult), {
+    engines,
+    speed: 1,
+    loadSamples: record.samples.filter(({ atMs }) => atMs <= toMs).map((sample) => sample.load),
+  });
+  const bounds = finite({
+    infinite_cache: record.bounds.infiniteCache,
+    infinite_cache_followup: record.bounds.infiniteCacheFollowup,
+    pooled_lru: record.bounds.pooledLru,
+  });
+  return {
+    scenario: scenario.name,
+    ...(variant === undefined ? {} : { variant }),
+    policy,
+    routers,
+    sharing,
+    links,
+    ...(load === undefined ? {} : { load }),
+    seed,
+    ...summary,
+    engines,
+    ...finite({ adapter_loads_per_1000: (1_000 * record.adapterLoads) / record.results.length }),
+    ...finite({ bytes_per_s_per_router: record.linkBytes / summary.duration_s / routers }),
+    ...splitShare(record),
+    spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
+    ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
+    wall_s: record.wallS,
+    ...finite({ realtime_factor: summary.duration_s / record.wallS }),
+  };
+}
+
+function splitShare({ results }: RunRecord): Pick<SimulateRow, "split_share"> {
+  const split = results.filter(({ prefillEngine }) => prefillEngine !== undefined).length;
+  return split === 0 ? {} : { split_share: split / results.length };
+}
+
+function finite<Names extends string>(figures: Readonly<Record<Names, number>>): Partial<Record<Names, number>> {
+  const kept: Partial<Record<Names, number>> = {};
+  for (const name in figures) if (Number.isFinite(figures[name])) kept[name] = figures[name];
+  return kept;
+}
+
+/**
+ * Adds to each row its ratios to the oracle's row of the same scenario, variant, policy, engines, load and seed, whose
+ * number of routers is always one. Rows of the oracle itself, and rows without one, stay as they are; a ratio that is
+ * not a number is absent.
+ *
+ * @param rows of any runs, in any order; the first of several equal rows of the oracle counts
+ */
+export function withOracleGaps(rows: readonly SimulateRow[]): SimulateRow[] {
+  const oracles = new Map<string, SimulateRow>();
+  for (const row of rows) {
+    const key = runKey(row);
+    if (row.sharing === "oracle" && !oracles.has(key)) oracles.set(key, row);
+  }
+  return rows.map((row) => {
+    const oracle = row.sharing === "oracle" ? undefined : oracles.get(runKey(row));
+    return oracle === undefined ? row : { ...row, ...gaps(row, oracle) };
+  });
+}
+
+function gaps(row: SimulateRow, oracle: SimulateRow): Partial<SimulateRow> {
+  return {
+    ...gap("oracle_gap_ttft", row.ttft_mean_s, oracle.ttft_mean_s),
+    ...gap("oracle_gap_ttft_p90", row.ttft_p90_s, oracle.ttft_p90_s),
+    ...gap("oracle_gap_cached", row.cached_share, oracle.cached_share),
+    ...gap("oracle_gap_followup", row.followup_cached_share, oracle.followup_cached_share),
+    ...gap("oracle_gap_load_cov_time", row.load_cov_time, oracle.load_cov_time),
+  };
+}
+
+function gap(name: keyof SimulateRow, own: number | undefined, oracle: number | undefined): Partial<SimulateRow> {
+  return own === undefined || oracle === undefined || oracle === 0 ? {} : { [name]: own / oracle };
+}
+
+function runKey({ scenario, variant, policy, engines, load, seed }: SimulateRow): string {
+  return JSON.stringify([scenario, variant, policy, engines, load, seed]);
+}
+
+/** One figure over the seeds. */
+export interface FigureSpread {
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** What the rows of one run under several seeds have in common, and the spread of what they have not. */
+export interface MedianRow
+  extends Pick<SimulateRow, "scenario" | "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "load"> {
+  readonly seeds: readonly number[];
+  /**
+   * By the key of a row; of its parts with a dot, as in `bounds.pooled_lru` and `by_class.batch.ttft_p99_s`. A figure
+   * is there if every row has it.
+   */
+  readonly figures: Readonly<Record<string, FigureSpread>>;
+}
+
+/**
+ * Puts rows together that differ in their seed alone, in the order in which the first of each came.
+ *
+ * @param rows with oracle gaps where wanted, since those are between runs of one seed
+ */
+export function medianRows(rows: readonly SimulateRow[]): MedianRow[] {
+  const groups = new Map<string, SimulateRow[]>();
+  for (const row of rows) {
+    const key = JSON.stringify(Object.values(labelsOf(row)));
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [row]);
+    else group.push(row);
+  }
+  return [...groups.values()].map((group) => {
+    const { variant, load, ...labels } = labelsOf(group[0]!);
+    return {
+      ...labels,
+      ...(variant === undefined ? {} : { variant }),
+      ...(load === undefined ? {} : { load }),
+      seeds: group.map(({ seed }) => seed),
+      figures: spreads(group.map(figuresOf)),
+    };
+  });
+}
+
+function labelsOf({ scenario, variant, policy, routers, engines, sharing, links, load }: SimulateRow) {
+  return { scenario, variant, policy, routers, engines, sharing, links, load };
+}
+
+function figuresOf(row: SimulateRow): Map<string, number> {
+  const figures = new Map<string, number>();
+  const { seed: _seed, ...measured } = row;
+  const labels: Readonly<Record<string, unknown>> = labelsOf(row);
+  collect(Object.fromEntries(Object.entries(measured).filter(([name]) => !(name in labels))), "", figures);
+  return figures;
+}
+
+function collect(values: object, prefix: string, figures: Map<string, number>): void {
+  for (const [name, value] of Object.entries(values)) {
+    if (typeof value === "number") figures.set(prefix + name, value);
+    else if (typeof value === "object" && value !== null) collect(value, `${prefix}${name}.`, figures);
+  }
+}
+
+function spreads(runs: readonly ReadonlyMap<string, number>[]): Record<string, FigureSpread> {
+  const found: Record<string, FigureSpread> = {};
+  for (const name of runs[0]!.keys()) {
+    const values = runs.map((run) => run.get(name)).filter((value) => value !== undefined);
+    if (values.length < runs.length) continue;
+    values.sort((one, other) => one - other);
+    const median = (values[(values.length - 1) >> 1]! + values[values.length >> 1]!) / 2;
+    found[name] = { median, min: values[0]!, max: values.at(-1)! };
+  }
+  return found;
+}

@@ -1,0 +1,240 @@
+import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admission";
+import { type EngineParameters, type EnginePreset, enginePresets } from "@espalier/engine-model";
+import { type PolicyName, policyCatalogue } from "@espalier/policies";
+import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts";
+import { canBefall, createFaultPlan, type FaultPlan, runFaults } from "./faults.ts";
+import { Cells } from "./fleet/cells.ts";
+import { parametersOfEngine, type SimFleetOptions } from "./fleet/sim-fleet.ts";
+import { kvLinkOf } from "./fleet/sim-router.ts";
+import { type BoundsMeter, createBoundsMeter } from "./measure/cache-bounds.ts";
+import { defaultTiming, type FleetSample, type RunOptions, type RunRecord, type SimResult } from "./run.ts";
+import type { ScenarioCells, ScenarioVariant } from "./scenarios/scenario.ts";
+
+/** A run that lasts longer hangs, or asks for more than its fleet will ever do. */
+const maxDurationMs = 48 * 3_600_000;
+const sampleMs = 1_000;
+/** Of routers unless configured otherwise: `disaggregation.min-tokens` and `max-tokens`. */
+const usualThreshold = { minTokens: 2_048, maxTokens: 131_072 } as const;
+
+/** What runs tell while they go on. */
+export type Progress = (share: number) => void;
+
+/**
+ * Runs one fleet in virtual time, from its start until every request is answered. The same options give the same record,
+ * but for `wallS`.
+ *
+ * @param nowMs of the real clock, by which the run's own cost is measured
+ * @throws RangeError for what the fleet or the scenario cannot be
+ */
+export async function simulate(options: RunOptions, nowMs: () => number, onProgress?: Progress): Promise<RunRecord> {
+  return new Run(options).run(nowMs, onProgress);
+}
+
+/** The variant of a run; one without anything of its own when it is of none. */
+function variantOf({ scenario, variant }: Pick<RunOptions, "scenario" | "variant">): Partial<ScenarioVariant> {
+  return scenario.variants.find(({ name }) => name === variant) ?? {};
+}
+
+/** What the variant's engines are, or the scenario's. */
+function presetOf(options: RunOptions): EnginePreset {
+  return enginePresets[variantOf(options).preset ?? options.scenario.fleet.preset];
+}
+
+/** The engines of a run, but for what differs between them. */
+export function parametersOf(options: RunOptions): EngineParameters {
+  return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
+}
+
+/** Options that are given, else those of the variant as far as the policy has them. */
+function policyOptionsOf(options: RunOptions): Readonly<Record<string, number | string>> {
+  const { policy, policyOptions } = options;
+  const { policyOptions: varied = {} } = variantOf(options);
+  const known = isPolicy(policy) ? policyCatalogue[policy].options.map(({ name }) => name) : [];
+  return policyOptions ?? Object.fromEntries(Object.entries(varied).filter(([name]) => known.includes(name)));
+}
+
+const isPolicy = (name: string): name is PolicyName => Object.hasOwn(policyCatalogue, name);
+
+function hasAdmission(options: RunOptions): boolean {
+  return options.admission ?? variantOf(options).admission ?? options.scenario.admission ?? false;
+}
+
+/** The usual one, with the patience of the variant for every class. */
+function admissionOf(options: RunOptions): AdmissionSettings {
+  const { patienceS = 0 } = variantOf(options);
+  const { classes } = defaultAdmissionSettings;
+  return {
+    ...defaultAdmissionSettings,
+    classes: classes.map((settings) => ({ ...settings, patienceMs: patienceS * 1_000 })),
+  };
+}
+
+/** In which order a variant has engines take what waits in them. */
+function engineOrderOf(options: RunOptions): Pick<SimFleetOptions, "engineOrder"> {
+  const { engineOrder = "arrival" } = variantOf(options);
+  return { engineOrder };
+}
+
+/** One router that sees everything sees all cells. */
+function cellsOf(options: RunOptions): ScenarioCells {
+  const { scenario, sharing } = options;
+  const cells = sharing === "oracle" ? undefined : (variantOf(options).cells ?? scenario.fleet.cells);
+  return cells ?? { count: 1, balancer: "hash" };
+}
+
+/** Engines' roles, and how requests are split between them. */
+function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
+  const { split } = options.scenario;
+  if (!split) return {};
+  const { roles = split.roles, splitTokens: fixedTokens, appliesBalance = false } = variantOf(options);
+  const link = kvLinkOf(split, presetOf(options).kvBytesPerToken);
+  return { roles, split: { link, fixedTokens, appliesBalance, ...usualThreshold } };
+}
+
+/**
+ * The fault of a scenario that has one. The one router that sees everything, with which others are compared, is spared what
+ * takes several routers.
+ *
+ * @throws RangeError when the fleet is too small for it, or the run too short
+ */
+function faultsOf({ scenario, durationS, routers, engines, seed, sharing }: RunOptions): FaultPlan | undefined {
+  const { fault } = scenario;
+  if (fault === undefined || (sharing === "oracle" && !canBefall(fault, routers))) return undefined;
+  const durationMs = (durationS ?? scenario.durationS ?? 0) * 1_000;
+  return createFaultPlan(fault, { routers, engines, durationMs, seed });
+}
+
+class Run {
+  readonly #fleet: Cells;
+  readonly #workload: Workload;
+  readonly #faults: FaultPlan | undefined;
+  readonly #bounds: BoundsMeter;
+  readonly #results: SimResult[] = [];
+  readonly #samples: FleetSample[] = [];
+  #startMs = 0;
+  #sent = 0;
+  #isFinished = false;
+
+  constructor(options: RunOptions) {
+    const { scenario, seed, engines, scale, requests, trace, durationS, routers } = options;
+    const parameters = parametersOf(options);
+    const kvTokens = parameters.blockCount * parameters.blockSize;
+    const clients = variantOf(options).createWorkload ?? scenario.createWorkload;
+    this.#workload = clients({
+      ...{ seed, engines, kvTokens, scale },
+      ...(requests === undefined ? {} : { requests }),
+      ...(trace === undefined ? {} : { trace }),
+      ...(durationS === undefined ? {} : { durationS }),
+    });
+    this.#faults = faultsOf(options);
+    const { count: cells, balancer } = cellsOf(options);
+    if (this.#faults && cells > 1) throw new RangeError("faults befall one mesh, not a fleet of several cells");
+    const { perEngine = [] } = scenario.fleet;
+    this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
+    this.#fleet = new Cells({
+      ...{ cells, balancer },
+      ...{
+        engines,
+        parameters,
+        perEngine,
+        seed,
+        policy: options.policy,
+        sharing: options.sharing,
+        links: options.links,
+      },
+      routers: routers + (this.#faults?.spareRouters ?? 0),
+      startedRouters: routers,
+      timing: { ...defaultTiming, ...options.timing },
+      policyOptions: policyOptionsOf(options),
+      ...splitOf(options),
+      ...engineOrderOf(options),
+      ...(hasAdmission(options) && { admission: admissionOf(options) }),
+    });
+  }
+
+  async run(nowMs: () => number, onProgress: Progress = () => {}): Promise<RunRecord> {
+    const fleet = this.#fleet;
+    await fleet.start();
+    const realStartMs = nowMs();
+    const bytesBefore = fleet.bytesSent;
+    const { clock, scheduler } = fleet.time;
+    this.#startMs = clock.nowMs();
+    this.#workload.start({
+      clock,
+      scheduler,
+      send: (request, ended) => this.#send(request, ended),
+      finished: () => {
+        this.#isFinished = true;
+      },
+    });
+    if (this.#faults) runFaults(this.#faults.actions, { controls: fleet.fleets[0]!, scheduler });
+    for (let at = 1; !this.#isOver(); at++) {
+      if (at * sampleMs > maxDurationMs) throw new Error("the run has no end: the fleet does not get done");
+      await fleet.run(this.#startMs + at * sampleMs);
+      this.#sample();
+      const share = this.#results.length / Math.max(1, this.#workload.expectedRequests);
+      onProgress(this.#isOver() ? 1 : Math.min(1, share));
+    }
+    const linkBytes = fleet.bytesSent - bytesBefore;
+    const adapterLoads = sumOfKnown(fleet.engines.map((engine) => engine.adapterLoads));
+    const wallS = (nowMs() - realStartMs) / 1_000;
+    await fleet.stop();
+    return {
+      results: this.#results,
+      samples: this.#samples,
+      durationMs: this.#results.reduce((last, { endMs }) => Math.max(last, endMs), 0),
+      adapterLoads,
+      linkBytes: linkBytes === 0 ? Number.NaN : linkBytes,
+      faultMs: this.#faults && { fromMs: this.#faults.fromMs, toMs: this.#faults.toMs },
+      bounds: this.#bounds.result(),
+      wallS,
+    };
+  }
+
+  #isOver(): boolean {
+    return this.#isFinished && this.#results.length === this.#sent;
+  }
+
+  #send(request: SimRequest, ended: (outcome: RequestOutcome) => void): void {
+    const sentMs = this.#fleet.time.clock.nowMs() - this.#startMs;
+    const { chain: _, ...kept } = request;
+    this.#sent++;
+    this.#bounds.add(request);
+    this.#fleet.send(request, (outcome, router) => {
+      const { firstTokenMs, endMs } = outcome;
+      this.#results.push({
+        ...outcome,
+        ...{ request: kept, sentMs, router },
+        firstTokenMs: firstTokenMs - this.#startMs,
+        endMs: endMs - this.#startMs,
+      });
+      ended(outcome);
+    });
+  }
+
+  #sample(): void {
+    const { engines, time } = this.#fleet;
+    const stats = engines.map((engine) => engine.stats());
+    this.#samples.push({
+      atMs: time.clock.nowMs() - this.#startMs,
+      load: Float64Array.from(stats, ({ running, waiting }) => running + waiting),
+      kvUse: Float64Array.from(stats, ({ kvUse }) => kvUse),
+    });
+  }
+}
+
+/** Blocks of all engines together. */
+function blocksOf(fleet: Pick<SimFleetOptions, "parameters" | "perEngine">, engines: number): number {
+  let blocks = 0;
+  for (let number = 0; number < engines; number++) {
+    const { blockCount, cpuBlocks = 0 } = parametersOfEngine(fleet, number);
+    blocks += blockCount + cpuBlocks;
+  }
+  return blocks;
+}
+
+/** NaN where nothing is known. */
+function sumOfKnown(values: readonly number[]): number {
+  const known = values.filter((value) => !Number.isNaN(value));
+  return known.length === 0 ? Number.NaN : known.reduce((sum, value) => sum + value, 0);
+}

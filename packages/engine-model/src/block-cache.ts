@@ -12,17 +12,17 @@ import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 import type { FreeOrder } from "./types.ts";
 
-const { words, references, laneA, laneB } = recordField;
+const { words, references, hashA, hashB } = recordField;
 
-/** What one request holds in a pool of hashed blocks. */
-interface BlockSeat<Chain extends HashChain> {
+/** The blocks of one request in a pool of hashed blocks. */
+interface BlockAllocation<Chain extends HashChain> {
   readonly chain: Chain;
   /** Its blocks in order of position. */
   readonly blocks: Int32Array;
   heldBlocks: number;
   /** How many of its first blocks are entered under their hash. */
   enteredBlocks: number;
-  /** Blocks found by the last `match`; they lie in `blocks`, not yet held. */
+  /** Blocks found by the last `match`: already in `blocks`, not yet referenced. */
   matchedBlocks: number;
 }
 
@@ -32,7 +32,7 @@ interface BlockCacheOptions<Chain extends HashChain> {
   readonly prefixCaching: boolean;
   readonly freeOrder: FreeOrder;
   readonly log: CacheLog<Chain>;
-  /** Where content goes that is evicted; nowhere when left out. */
+  /** CPU memory that takes evicted content; undefined for none. */
   readonly offload: OffloadTier | undefined;
 }
 
@@ -41,7 +41,7 @@ interface BlockCacheOptions<Chain extends HashChain> {
  * hash per full block. A block is entered under its hash in the step that will fill it, so that a request of the same
  * step can already share it. Freeing keeps the content; only taking a block from the free queue evicts what is in it.
  */
-export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Chain>, Chain> {
+export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocation<Chain>, Chain> {
   readonly #options: BlockCacheOptions<Chain>;
   readonly #uncachedFirst: boolean;
   readonly #records: BlockRecords;
@@ -61,64 +61,64 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     this.#free = createFreeQueue(this.#records);
   }
 
-  open(chain: Chain): BlockSeat<Chain> {
+  open(chain: Chain): BlockAllocation<Chain> {
     const blocks = new Int32Array(this.#blocksFor(chain.totalTokens));
     return { chain, blocks, heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0 };
   }
 
-  match(seat: BlockSeat<Chain>, limitTokens: number): number {
+  match(allocation: BlockAllocation<Chain>, limitTokens: number): number {
     const { blockSize, prefixCaching } = this.#options;
-    seat.matchedBlocks = 0;
+    allocation.matchedBlocks = 0;
     if (!prefixCaching) return 0;
     const limit = Math.floor(limitTokens / blockSize);
-    seat.chain.hashBlocks(limit);
-    const { lanes } = seat.chain;
+    allocation.chain.hashBlocks(limit);
+    const { hashes } = allocation.chain;
     let matched = 0;
     for (; matched < limit; matched++) {
-      const block = this.#index.find(lanes[2 * matched]!, lanes[2 * matched + 1]!);
+      const block = this.#index.find(hashes[2 * matched]!, hashes[2 * matched + 1]!);
       if (block < 0) break;
-      seat.blocks[matched] = block;
+      allocation.blocks[matched] = block;
     }
-    seat.matchedBlocks = matched;
+    allocation.matchedBlocks = matched;
     return matched * blockSize;
   }
 
-  admit(seat: BlockSeat<Chain>, tokens: number, roomTokens: number, readyTokens: number): boolean {
+  admit(allocation: BlockAllocation<Chain>, tokens: number, requiredTokens: number, readyTokens: number): boolean {
     const records = this.#records;
-    const matched = seat.matchedBlocks;
+    const matched = allocation.matchedBlocks;
     let matchedFree = 0;
-    for (let at = 0; at < matched; at++) if (records[seat.blocks[at]! * words + references] === 0) matchedFree++;
+    for (let at = 0; at < matched; at++) if (records[allocation.blocks[at]! * words + references] === 0) matchedFree++;
     // vLLM admits a request only when its whole prompt fits (`scheduler_reserve_full_isl`, on by default).
-    if (this.#blocksFor(roomTokens) - matched + matchedFree > this.#free.size()) return false;
+    if (this.#blocksFor(requiredTokens) - matched + matchedFree > this.#free.size()) return false;
     for (let at = 0; at < matched; at++) {
-      const block = seat.blocks[at]!;
+      const block = allocation.blocks[at]!;
       if (records[block * words + references]!++ === 0) this.#free.remove(block);
     }
-    seat.heldBlocks = matched;
-    seat.enteredBlocks = matched;
-    this.#take(seat, this.#blocksFor(tokens));
-    this.#enterFull(seat, readyTokens);
+    allocation.heldBlocks = matched;
+    allocation.enteredBlocks = matched;
+    this.#take(allocation, this.#blocksFor(tokens));
+    this.#enterFull(allocation, readyTokens);
     return true;
   }
 
-  grow(seat: BlockSeat<Chain>, tokens: number): boolean {
+  grow(allocation: BlockAllocation<Chain>, tokens: number): boolean {
     const wanted = this.#blocksFor(tokens);
-    if (wanted > seat.heldBlocks) {
-      if (wanted - seat.heldBlocks > this.#free.size()) return false;
-      this.#take(seat, wanted);
+    if (wanted > allocation.heldBlocks) {
+      if (wanted - allocation.heldBlocks > this.#free.size()) return false;
+      this.#take(allocation, wanted);
     }
-    this.#enterFull(seat, tokens);
+    this.#enterFull(allocation, tokens);
     return true;
   }
 
-  idleUpTo(seat: BlockSeat<Chain>): number {
+  idleUpTo(allocation: BlockAllocation<Chain>): number {
     const { blockSize, prefixCaching } = this.#options;
-    const heldTokens = seat.heldBlocks * blockSize;
-    return prefixCaching ? Math.min(heldTokens, (seat.enteredBlocks + 1) * blockSize - 1) : heldTokens;
+    const heldTokens = allocation.heldBlocks * blockSize;
+    return prefixCaching ? Math.min(heldTokens, (allocation.enteredBlocks + 1) * blockSize - 1) : heldTokens;
   }
 
-  entersNext(seat: BlockSeat<Chain>): boolean {
-    return this.#options.prefixCaching && seat.enteredBlocks < seat.heldBlocks;
+  entersNext(allocation: BlockAllocation<Chain>): boolean {
+    return this.#options.prefixCaching && allocation.enteredBlocks < allocation.heldBlocks;
   }
 
   planned(): void {}
@@ -129,12 +129,12 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
 
   computed(): void {}
 
-  release(seat: BlockSeat<Chain>): void {
+  release(allocation: BlockAllocation<Chain>): void {
     // Last block first, so that the end of a request is evicted before its beginning.
     const records = this.#records;
     let uncachedTail = HEAD;
-    for (let at = seat.heldBlocks - 1; at >= 0; at--) {
-      const block = seat.blocks[at]!;
+    for (let at = allocation.heldBlocks - 1; at >= 0; at--) {
+      const block = allocation.blocks[at]!;
       if (--records[block * words + references]! > 0) continue;
       if (this.#uncachedFirst && !this.#index.has(block)) {
         this.#free.insertAfter(uncachedTail, block);
@@ -143,8 +143,8 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
         this.#free.append(block);
       }
     }
-    seat.heldBlocks = 0;
-    seat.enteredBlocks = 0;
+    allocation.heldBlocks = 0;
+    allocation.enteredBlocks = 0;
   }
 
   reset(): boolean {
@@ -169,13 +169,13 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     return Math.ceil(tokens / this.#options.blockSize);
   }
 
-  /** Takes blocks from the free queue until the seat holds `wanted`, evicting what is in them. */
-  #take(seat: BlockSeat<Chain>, wanted: number): void {
-    for (; seat.heldBlocks < wanted; seat.heldBlocks++) {
+  /** Takes blocks from the free queue until the allocation has `wanted`, and evicts their content. */
+  #take(allocation: BlockAllocation<Chain>, wanted: number): void {
+    for (; allocation.heldBlocks < wanted; allocation.heldBlocks++) {
       const block = this.#free.take();
       if (this.#index.has(block)) this.#evict(block);
       this.#records[block * words + references] = 1;
-      seat.blocks[seat.heldBlocks] = block;
+      allocation.blocks[allocation.heldBlocks] = block;
     }
   }
 
@@ -186,32 +186,32 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockSeat<Ch
     const adapter = this.#adapters.get(block);
     if (adapter !== undefined) this.#adapters.delete(block);
     if (!wasLast && !log.everyCopy) return;
-    this.#removal[0] = this.#records[block * words + laneA]!;
-    this.#removal[1] = this.#records[block * words + laneB]!;
+    this.#removal[0] = this.#records[block * words + hashA]!;
+    this.#removal[1] = this.#records[block * words + hashB]!;
     if (wasLast) offload?.keep(this.#removal);
     log.removed(this.#removal, adapter);
   }
 
   /** Enters the blocks that the first `tokens` tokens fill. */
-  #enterFull(seat: BlockSeat<Chain>, tokens: number): void {
+  #enterFull(allocation: BlockAllocation<Chain>, tokens: number): void {
     const { blockSize, prefixCaching, log } = this.#options;
     const full = Math.floor(tokens / blockSize);
-    const from = seat.enteredBlocks;
+    const from = allocation.enteredBlocks;
     if (!prefixCaching || full <= from) return;
-    const { chain } = seat;
+    const { chain } = allocation;
     chain.hashBlocks(full);
-    // Blocks from `told` on are still to be told of.
-    let told = from;
+    // Blocks from `logged` on are not logged yet.
+    let logged = from;
     for (let at = from; at < full; at++) {
-      const block = seat.blocks[at]!;
-      const isFirst = this.#index.insert(block, chain.lanes[2 * at]!, chain.lanes[2 * at + 1]!);
+      const block = allocation.blocks[at]!;
+      const isFirst = this.#index.insert(block, chain.hashes[2 * at]!, chain.hashes[2 * at + 1]!);
       if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);
       if (isFirst || log.everyCopy) continue;
-      if (told < at) log.stored(chain, told, at);
-      told = at + 1;
+      if (logged < at) log.stored(chain, logged, at);
+      logged = at + 1;
     }
-    if (told < full) log.stored(chain, told, full);
+    if (logged < full) log.stored(chain, logged, full);
     this.#cachedBlocks += full - from;
-    seat.enteredBlocks = full;
+    allocation.enteredBlocks = full;
   }
 }

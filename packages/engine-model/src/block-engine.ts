@@ -1,4 +1,4 @@
-import { createLoop, type EngineForm, type LoopEngine } from "./engine-loop.ts";
+import { createLoop, type EngineFrontend, type LoopEngine } from "./engine-loop.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RequestChain } from "./sequence.ts";
 import type { EngineParameters, ImportedPrompt, RequestReport } from "./types.ts";
@@ -19,9 +19,9 @@ export interface BlockRequest {
   readonly chain: Uint32Array;
   /** Lower goes first; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
-  /** What comes from outside, as with `EngineRequest`. */
+  /** KV that is imported, as with `EngineRequest`. */
   readonly imported?: ImportedPrompt;
-  /** Whether its blocks stay held after an output of full length until `release`. */
+  /** Whether its blocks stay pinned after the full output, until `release`. */
   readonly pinned?: boolean;
   /** The LoRA adapter that it is for. Chains for different adapters must have nothing in common. */
   readonly adapter?: string;
@@ -29,31 +29,31 @@ export interface BlockRequest {
 
 export type BlockReport = Omit<RequestReport, "id"> & { readonly id: number };
 
-/** What a block engine tells while time advances; when, is as with `EngineObserver`. */
+/** Receives the results of a block engine while time advances, at the same moments as an `EngineObserver`. */
 export interface BlockEngineObserver {
   firstToken?(id: number, timeMs: number): void;
-  /** So many tokens more since the last call, the first one of the output not counted. What is left comes before `finished`. */
+  /** `tokens` more output tokens since the last call; the first token is not counted. The remainder is reported before `finished`. */
   progress?(id: number, tokens: number, timeMs: number): void;
   finished?(report: BlockReport): void;
-  /** What a request wanted from outside is here, as with `EngineObserver`. */
+  /** The imported KV of a request has arrived, as with `EngineObserver`. */
   imported?(id: number, tokens: number, timeMs: number): void;
-  /** What changed in one step. Without it the engine is spared the work of collecting that. */
+  /** Block changes of one step. Without this method the engine does not collect them. */
   blocks?(changes: BlockChanges, timeMs: number): void;
 }
 
 /**
- * An engine like `Engine` in everything, but for what requests carry and observers hear. It passes over steps that
- * change nothing an observer hears of: `nextEventMs` is the end of the next step that does, as long as nothing is handed
- * in or dropped before.
+ * An `Engine` whose requests carry hashes and whose observer receives block changes. It skips steps that an observer would
+ * not notice: `nextEventMs` is the end of the next step with something to report, unless a request is submitted or aborted
+ * before.
  */
 export type BlockEngine = LoopEngine<number, BlockRequest>;
 
-/** Kinds of runs in `BlockChanges`. Blocks are `offloaded` to CPU memory, besides where they were, and `discarded` there. */
+/** Kinds of runs in `BlockChanges`. `offloaded` blocks are copied to CPU memory; `discarded` blocks leave it. */
 export const blockChange = { stored: 0, removed: 1, cleared: 2, offloaded: 3, discarded: 4 } as const;
 
 /**
  * Net changes of what is reusable in an engine, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to
- * `ends[i]` (exclusive) of `words`; one that clears covers none. A receiver may keep the arrays, and must not write to
+ * `ends[i]` (exclusive) of `words`; a run that clears covers none. A receiver may keep the arrays, but must not write to
  * them.
  */
 export interface BlockChanges {
@@ -68,7 +68,7 @@ export interface BlockChanges {
 export interface BlockEngineOptions {
   readonly parameters: EngineParameters;
   readonly observer: BlockEngineObserver;
-  /** Tokens of an output that are told of together, at most; 16 by default. */
+  /** Output tokens per progress report, at most; 16 by default. */
   readonly progressTokens?: number;
 }
 
@@ -85,21 +85,21 @@ export function createBlockEngine(options: BlockEngineOptions): BlockEngine {
     throw new RangeError(`progressTokens ${progressTokens} is not a whole number > 0`);
   }
   const log = observer.blocks ? createChangeLog() : { ...silentLog, isEmpty: () => true, take: () => undefined };
-  return createLoop(parameters, createBlockForm({ parameters, observer, log, progressTokens }), log);
+  return createLoop(parameters, createBlockFrontend({ parameters, observer, log, progressTokens }), log);
 }
 
 /**
- * Requests with hashes: tokens are told of when their position is a multiple of `progressTokens`. With the size of a
- * block, that is when the block before them becomes reusable, so that one step tells both.
+ * Frontend for requests with hashes. Tokens are reported when their position is a multiple of `progressTokens`. If that is
+ * the block size, the block before them becomes reusable in the same step, so one step reports both.
  */
-function createBlockForm(options: BlockFormOptions): EngineForm<number, BlockRequest, HashedRequest> {
+function createBlockFrontend(options: BlockFrontendOptions): EngineFrontend<number, BlockRequest, HashedRequest> {
   const { parameters, observer, log, progressTokens } = options;
   const { blockSize } = parameters;
 
-  const tellProgress = (request: HashedRequest, index: number, timeMs: number): void => {
-    if (index <= request.toldIndex) return;
-    observer.progress?.(request.id, index - request.toldIndex, timeMs);
-    request.toldIndex = index;
+  const reportProgress = (request: HashedRequest, index: number, timeMs: number): void => {
+    if (index <= request.reportedIndex) return;
+    observer.progress?.(request.id, index - request.reportedIndex, timeMs);
+    request.reportedIndex = index;
   };
   return {
     check(request) {
@@ -115,11 +115,11 @@ function createBlockForm(options: BlockFormOptions): EngineForm<number, BlockReq
     imported: (request, tokens, timeMs) => observer.imported?.(request.id, tokens, timeMs),
     generated(request, index, timeMs) {
       if (index === 0) observer.firstToken?.(request.id, timeMs);
-      else if ((request.promptTokens + index) % progressTokens === 0) tellProgress(request, index, timeMs);
+      else if ((request.promptTokens + index) % progressTokens === 0) reportProgress(request, index, timeMs);
     },
     quietTokens: (knownTokens) => progressTokens - 1 - ((knownTokens + progressTokens - 1) % progressTokens),
     finished(request, report) {
-      tellProgress(request, report.outputTokens - 1, report.finishedMs);
+      reportProgress(request, report.outputTokens - 1, report.finishedMs);
       observer.finished?.(report);
     },
     nothingToPublish: log.isEmpty,
@@ -130,11 +130,11 @@ function createBlockForm(options: BlockFormOptions): EngineForm<number, BlockReq
   };
 }
 
-interface BlockFormOptions {
+interface BlockFrontendOptions {
   readonly parameters: EngineParameters;
   readonly observer: BlockEngineObserver;
   readonly log: ChangeLog;
-  /** Tokens of an output that are told of together, at most. */
+  /** Output tokens per progress report, at most. */
   readonly progressTokens: number;
 }
 
@@ -144,12 +144,12 @@ class HashedRequest implements RequestChain<number> {
   readonly priority: number;
   readonly promptTokens: number;
   readonly totalTokens: number;
-  readonly lanes: Uint32Array;
+  readonly hashes: Uint32Array;
   readonly adapter: string | undefined;
   readonly imported: ImportedPrompt | undefined;
   readonly pinned: boolean;
-  /** Index of the last token of the output that the observer knows of. */
-  toldIndex = 0;
+  /** Index of the last output token that was reported. */
+  reportedIndex = 0;
 
   constructor(request: BlockRequest) {
     const { id, priority = 0, promptTokens, outputTokens, chain, adapter, imported, pinned = false } = request;
@@ -157,7 +157,7 @@ class HashedRequest implements RequestChain<number> {
     this.priority = priority;
     this.promptTokens = promptTokens;
     this.totalTokens = promptTokens + outputTokens;
-    this.lanes = chain;
+    this.hashes = chain;
     this.adapter = adapter;
     this.imported = imported;
     this.pinned = pinned;
@@ -169,11 +169,11 @@ class HashedRequest implements RequestChain<number> {
 /** Collects net changes of reusable blocks between two publications. */
 interface ChangeLog extends CacheLog<HashChain> {
   readonly isEmpty: () => boolean;
-  /** Hands over what was collected, or undefined when there is nothing. */
+  /** Returns the collected changes and starts over; undefined when there are none. */
   take(): BlockChanges | undefined;
 }
 
-/** Runs and words that there is room for at first. One step cannot change more than all blocks of an engine, twice. */
+/** Initial capacities. One step cannot change more than all blocks of an engine, twice. */
 const FIRST_RUNS = 16;
 
 const FIRST_WORDS = 512;
@@ -200,11 +200,11 @@ function createChangeLog(): ChangeLog {
   return {
     everyCopy: false,
     isEmpty: () => runs === 0,
-    stored: (chain, from, to) => add(blockChange.stored, chain.lanes, 2 * from, 2 * to),
-    removed: (lanes) => add(blockChange.removed, lanes, 0, lanes.length),
+    stored: (chain, from, to) => add(blockChange.stored, chain.hashes, 2 * from, 2 * to),
+    removed: (hashes) => add(blockChange.removed, hashes, 0, hashes.length),
     cleared: () => add(blockChange.cleared, words, 0, 0),
-    offloaded: (lanes) => add(blockChange.offloaded, lanes, 0, lanes.length),
-    discarded: (lanes) => add(blockChange.discarded, lanes, 0, lanes.length),
+    offloaded: (hashes) => add(blockChange.offloaded, hashes, 0, hashes.length),
+    discarded: (hashes) => add(blockChange.discarded, hashes, 0, hashes.length),
     take() {
       if (runs === 0) return undefined;
       const taken = {

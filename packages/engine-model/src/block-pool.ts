@@ -1,17 +1,17 @@
 /**
- * What is known of each block of a pool, `words` numbers side by side, so that the work on one block touches one line of
- * the processor's cache. The last record is no block: the ring of free blocks passes through it. All zero is the state of
+ * The state of each block of a pool, `words` numbers side by side, so that the work on one block touches one cache line of
+ * the processor. The last record is no block: the ring of free blocks passes through it. All zero is the state of
  * a block that was never used, so that the system gives memory only to blocks that are.
  */
 export type BlockRecords = Int32Array;
 
-/** Places of the numbers in a record, and how many there are. */
+/** Offsets of the numbers in a record, and their count. */
 export const recordField = {
-  /** Requests that hold the block. */
+  /** Requests that use the block. */
   references: 0,
-  /** The hash under which it is entered, kept while it is in the index. */
-  laneA: 1,
-  laneB: 2,
+  /** Its hash, while it is in the index. */
+  hashA: 1,
+  hashB: 2,
   /** Number + 1 of the next younger copy in the ring of those with the same hash; 0 when not in the index. */
   nextCopy: 3,
   previousCopy: 4,
@@ -21,7 +21,7 @@ export const recordField = {
   words: 8,
 } as const;
 
-const { words, laneA, laneB, nextCopy, previousCopy, nextFree, previousFree } = recordField;
+const { words, hashA, hashB, nextCopy, previousCopy, nextFree, previousFree } = recordField;
 
 /** Records of `blocks` blocks. */
 export function createBlockRecords(blocks: number): BlockRecords {
@@ -80,13 +80,13 @@ export function createFreeQueue(records: BlockRecords): FreeQueue {
   };
 }
 
-/** Finds blocks by the hash of their content. Several blocks may hold the same content: the oldest one is found. */
+/** Finds blocks by the hash of their content. Of several blocks with the same content it finds the oldest. */
 export interface BlockIndex {
   /** The oldest block with this hash, or -1. */
   find(a: number, b: number): number;
-  /** Enters a block under a hash. Returns whether it is the only one with it. */
+  /** Adds a block under a hash. Returns whether it is the only one with that hash. */
   insert(block: number, a: number, b: number): boolean;
-  /** Takes out a block that was inserted. Returns whether it was the only one with its hash. */
+  /** Removes an inserted block. Returns whether it was the only one with its hash. */
   remove(block: number): boolean;
   has(block: number): boolean;
   clear(): void;
@@ -96,7 +96,7 @@ export interface BlockIndex {
 export function createBlockIndex(records: BlockRecords): BlockIndex {
   const blocks = records.length / words - 1;
   // Open addressing with linear probing, at most half full. A slot is two numbers side by side: block + 1 (0: free) and
-  // the first lane of its hash, so that records of other blocks are rarely looked at.
+  // the first word of its hash, so that records of other blocks are rarely looked at.
   let bits = 4;
   while (2 ** bits < 2 * blocks) bits++;
   const mask = 2 ** (bits + 1) - 2;
@@ -108,7 +108,7 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
     const high = b | 0;
     let slot = homeOf(low, shift);
     for (let entry = table[slot]!; entry !== 0; entry = table[slot]!) {
-      if (table[slot + 1] === low && records[(entry - 1) * words + laneB] === high) return slot;
+      if (table[slot + 1] === low && records[(entry - 1) * words + hashB] === high) return slot;
       slot = (slot + 2) & mask;
     }
     return slot;
@@ -123,8 +123,8 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
     insert(block, a, b) {
       const slot = slotOf(a, b);
       const oldest = table[slot]! - 1;
-      records[block * words + laneA] = a;
-      records[block * words + laneB] = b;
+      records[block * words + hashA] = a;
+      records[block * words + hashB] = b;
       if (oldest < 0) {
         table[slot] = block + 1;
         table[slot + 1] = a;
@@ -137,7 +137,7 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
     },
     remove(block) {
       const at = block * words;
-      const slot = slotOf(records[at + laneA]!, records[at + laneB]!);
+      const slot = slotOf(records[at + hashA]!, records[at + hashB]!);
       const following = records[at + nextCopy]! - 1;
       const isOnly = following === block;
       if (isOnly) {
@@ -158,7 +158,7 @@ export function createBlockIndex(records: BlockRecords): BlockIndex {
 }
 
 /**
- * Where the search for a hash begins. The multiplier is that of Fibonacci hashing (Knuth, volume 3, 6.4): lanes that
+ * Where the search for a hash begins. The multiplier is that of Fibonacci hashing (Knuth, volume 3, 6.4): words that
  * differ in few bits spread, too.
  */
 function homeOf(low: number, shift: number): number {

@@ -1,36 +1,36 @@
 import type { KvCache } from "./kv-cache.ts";
 import { isDecode, type Sequence } from "./sequence.ts";
 
-interface DecodePhaseOptions<Seat, Chain> {
-  /** With a place in the batch, in order of admission. */
-  readonly running: readonly Sequence<Seat, Chain>[];
-  readonly cache: Pick<KvCache<Seat, never>, "idleUpTo" | "entersNext">;
-  /** How many tokens from a position on need not be told of. */
+interface DecodePhaseOptions<Allocation, Chain> {
+  /** The batch, in order of admission. */
+  readonly running: readonly Sequence<Allocation, Chain>[];
+  readonly cache: Pick<KvCache<Allocation, never>, "idleUpTo" | "entersNext">;
+  /** How many tokens from a position on need no report. */
   readonly quietTokens: (knownTokens: number) => number;
 }
 
-const firstRoom = 16;
+const initialCapacity = 16;
 
 /**
- * Steps in which every running sequence decodes and nobody waits. What one of them does to a sequence is known ahead:
- * each has a step at which it needs attention, because its output ends or is told of then, or because it changes blocks
- * in the step after. Until then it is left as it is, and so is behind by the steps since.
+ * Steps in which every running sequence decodes and the queue is empty. Their effect on a sequence is known ahead: each
+ * sequence has a due step, at which its output ends or is reported, or after which it needs another block. Until its due
+ * step a sequence is not updated, so its fields lag behind by the steps since.
  *
- * Sequences are named by their place in the batch.
+ * Sequences are identified by their index in the batch.
  */
-export class DecodePhase<Seat, Chain> {
-  readonly #options: DecodePhaseOptions<Seat, Chain>;
+export class DecodePhase<Allocation, Chain> {
+  readonly #options: DecodePhaseOptions<Allocation, Chain>;
   #isOn = false;
   /** Steps that have ended since the phase began. */
   #step = 0;
-  /** The step up to which what is written in a sequence is true. */
-  #writtenSteps = new Float64Array(firstRoom);
-  /** The step whose end needs attention for a sequence; once it is over, the sequence needs it in planning. */
-  #dueSteps = new Float64Array(firstRoom);
-  /** The step whose end may be told of. */
-  #toldSteps = new Float64Array(firstRoom);
+  /** By sequence: the step up to which its fields are current. */
+  #writtenSteps = new Float64Array(initialCapacity);
+  /** By sequence: its due step. Once that is over, the sequence needs planning. */
+  #dueSteps = new Float64Array(initialCapacity);
+  /** By sequence: the step whose end may be reported. */
+  #reportSteps = new Float64Array(initialCapacity);
 
-  constructor(options: DecodePhaseOptions<Seat, Chain>) {
+  constructor(options: DecodePhaseOptions<Allocation, Chain>) {
     this.#options = options;
   }
 
@@ -52,7 +52,7 @@ export class DecodePhase<Seat, Chain> {
     if (running.length > this.#dueSteps.length) {
       this.#writtenSteps = new Float64Array(2 * running.length);
       this.#dueSteps = new Float64Array(2 * running.length);
-      this.#toldSteps = new Float64Array(2 * running.length);
+      this.#reportSteps = new Float64Array(2 * running.length);
     }
     this.#isOn = running.length > 0;
     this.#step = 0;
@@ -65,33 +65,33 @@ export class DecodePhase<Seat, Chain> {
     return firstOf(this.#dueSteps, this.#options.running.length) - this.#step;
   }
 
-  /** How many steps end, the planned one first, before one of which anything may be told. They all take all sequences. */
-  untoldSteps(): number {
-    return firstOf(this.#toldSteps, this.#options.running.length) - this.#step;
+  /** How many steps end, the planned one first, before one that may be reported. All of them decode every sequence. */
+  unreportedSteps(): number {
+    return firstOf(this.#reportSteps, this.#options.running.length) - this.#step;
   }
 
-  /** A step has ended that needed no attention, or has had it. */
+  /** A step has ended, and its due sequences were updated. */
   passed(): void {
     this.#step++;
   }
 
-  /** Whether the end of the running step needs attention for a sequence. */
+  /** Whether a sequence is due at the end of the running step. */
   isDue(at: number): boolean {
     return this.#dueSteps[at]! <= this.#step;
   }
 
-  /** Whether a sequence needs attention in the planning of the next step. */
+  /** Whether a sequence needs planning for the next step. */
   isUnplanned(at: number): boolean {
     return this.#dueSteps[at]! < this.#step;
   }
 
-  /** Lets the end of the running step need attention for a sequence. */
+  /** Makes a sequence due at the end of the running step. */
   wake(at: number): void {
     this.#dueSteps[at] = this.#step;
   }
 
-  /** Writes into a sequence what it is before the running step ends. */
-  write(at: number): Sequence<Seat, Chain> {
+  /** Brings the fields of a sequence up to date, to the start of the running step. */
+  write(at: number): Sequence<Allocation, Chain> {
     const sequence = this.#options.running[at]!;
     const steps = this.#step - this.#writtenSteps[at]!;
     sequence.knownTokens += steps;
@@ -100,31 +100,32 @@ export class DecodePhase<Seat, Chain> {
     return sequence;
   }
 
-  /** A sequence goes on after the running step, of which it knows, at a place at or before its own. */
-  keep(at: number, isWritten: boolean, place: number): void {
-    this.#writtenSteps[place] = isWritten ? this.#step + 1 : this.#writtenSteps[at]!;
-    this.#dueSteps[place] = this.#dueSteps[at]!;
-    this.#toldSteps[place] = this.#toldSteps[at]!;
+  /** A sequence continues after the running step, at an index at or before its own. */
+  keep(at: number, isWritten: boolean, to: number): void {
+    this.#writtenSteps[to] = isWritten ? this.#step + 1 : this.#writtenSteps[at]!;
+    this.#dueSteps[to] = this.#dueSteps[at]!;
+    this.#reportSteps[to] = this.#reportSteps[at]!;
   }
 
-  /** A sequence of which everything is written has been planned. */
+  /** A sequence that is up to date was planned. */
   planned(at: number): void {
     const { running, cache, quietTokens } = this.#options;
     const sequence = running[at]!;
-    const { seat, computedTokens, knownTokens, totalTokens } = sequence;
-    const untilBlock = cache.idleUpTo(seat) - computedTokens - 1;
-    const untilTold = Math.min(totalTokens - knownTokens - 1, quietTokens(knownTokens));
+    const { allocation, computedTokens, knownTokens, totalTokens } = sequence;
+    const untilBlock = cache.idleUpTo(allocation) - computedTokens - 1;
+    const untilReport = Math.min(totalTokens - knownTokens - 1, quietTokens(knownTokens));
     sequence.stepTokens = 1;
     this.#writtenSteps[at] = this.#step;
-    this.#dueSteps[at] = this.#step + Math.min(untilTold, untilBlock);
-    // What is entered in the planning of a step is told of at its end.
-    this.#toldSteps[at] = this.#step + Math.min(untilTold, cache.entersNext(seat) ? untilBlock + 1 : untilBlock);
+    this.#dueSteps[at] = this.#step + Math.min(untilReport, untilBlock);
+    // A block that is indexed in the planning of a step is reported at its end.
+    this.#reportSteps[at] =
+      this.#step + Math.min(untilReport, cache.entersNext(allocation) ? untilBlock + 1 : untilBlock);
   }
 
   /**
-   * Writes everything into the sequences.
+   * Brings all sequences up to date and ends the phase.
    *
-   * @param inStep whether a step runs, for which all of them are planned
+   * @param inStep whether a step is running, for which all of them are planned
    */
   end(inStep: boolean): void {
     if (!this.#isOn) return;

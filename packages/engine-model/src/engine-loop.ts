@@ -1,5 +1,5 @@
 import { BlockCache } from "./block-cache.ts";
-import { type Accounting, adapterUse, createAccounting, engineStats } from "./engine-stats.ts";
+import { adapterUse, type Counters, createCounters, engineStats } from "./engine-stats.ts";
 import type { CacheLog, KvCache } from "./kv-cache.ts";
 import { createOffloadTier, type OffloadTier } from "./offload-tier.ts";
 import { RadixCache } from "./radix-cache.ts";
@@ -17,101 +17,101 @@ import {
 import type { AdapterUse, Engine, EngineParameters, EngineStats, RequestReport } from "./types.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
-interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
+interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Allocation> {
   readonly parameters: EngineParameters;
-  readonly form: EngineForm<Id, Request, Chain>;
-  readonly cache: KvCache<Seat, Chain>;
-  /** CPU memory behind it. */
+  readonly frontend: EngineFrontend<Id, Request, Chain>;
+  readonly cache: KvCache<Allocation, Chain>;
+  /** CPU memory behind the cache. */
   readonly offload: OffloadTier | undefined;
 }
 
-/** Requests that an engine holds at most, waiting, running and pinned. */
+/** Requests in one engine at most: waiting, running and pinned. */
 export const maxHeldRequests = 65_536;
 
 /**
  * Drives one engine: time passes from step to step, requests come and go in between.
  *
- * Steps that are like the one before and that nobody is told of are passed over: they take constant time each, and what
- * they did is entered with the sequences when one comes that is different. They may run late, when time has come to the
- * end of the last of them, or when somebody asks or acts before.
+ * Steps that equal the one before and report nothing are skipped: they take constant time each, and the sequences are brought
+ * up to date when a different step comes. Skipped steps may run late: when time reaches the end of the last of them, or
+ * when a caller reads or changes the engine before.
  */
-class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Seat> {
+class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Allocation> {
   readonly parameters: EngineParameters;
-  readonly #options: EngineLoopOptions<Id, Request, Chain, Seat>;
+  readonly #options: EngineLoopOptions<Id, Request, Chain, Allocation>;
   /** SGLang publishes events between steps, too, and refuses to flush its cache while requests wait. */
   readonly #isSglang: boolean;
-  readonly #accounting: Accounting = createAccounting();
-  readonly #waiting: WaitingQueue<Sequence<Seat, Chain>> = createWaitingQueue();
-  readonly #scheduler: Scheduler<Seat, Chain>;
-  /** What steps come to, and the requests that are in the engine. */
-  readonly #stepEnd: StepEnd<Id, Chain, Seat>;
-  /** Of the steps that are to begin. */
+  readonly #counters: Counters = createCounters();
+  readonly #waiting: WaitingQueue<Sequence<Allocation, Chain>> = createWaitingQueue();
+  readonly #scheduler: Scheduler<Allocation, Chain>;
+  /** Applies the results of steps, and has the requests in the engine. */
+  readonly #stepEnd: StepEnd<Id, Chain, Allocation>;
+  /** Step times from the next step on. */
   #times: StepTimes;
   #reachedMs = Number.NEGATIVE_INFINITY;
-  /** When the running step ends; undefined while the engine rests. */
+  /** When the running step ends; undefined while the engine is idle. */
   #stepEndMs: number | undefined;
-  /** When a resting engine may start on what waits. */
+  /** When an idle engine may start its next step. */
   #startMs = 0;
-  /** Whether observers are being told the results of a step. */
+  /** Whether the results of a step are being reported. */
   #ending = false;
-  /** Whether those that wait find no room, nothing runs, and nothing has changed since that was found out. */
+  /** Whether the last planning found no memory for the waiting requests while nothing ran, and nothing has changed since. */
   #isStuck = false;
-  /** What the running step computes. */
+  /** Work of the running step. */
   readonly #work = createStepWork();
   /** Steps like the running one that may follow it. */
   #likeSteps = 0;
-  /** Whether the running step, and maybe some after it, ends without anything being told. */
-  #isUntold = false;
-  /** When the first step ends of which something may be told; undefined when not known yet. */
-  #toldMs: number | undefined;
+  /** Whether the running step, and possibly more after it, ends without a report. */
+  #isUnreported = false;
+  /** When the first step with a report ends; undefined until computed. */
+  #nextReportMs: number | undefined;
 
-  constructor(options: EngineLoopOptions<Id, Request, Chain, Seat>) {
-    const { parameters, cache, form, offload } = options;
+  constructor(options: EngineLoopOptions<Id, Request, Chain, Allocation>) {
+    const { parameters, cache, frontend, offload } = options;
     this.parameters = parameters;
     this.#times = parameters;
     this.#options = options;
-    const [accounting, work] = [this.#accounting, this.#work];
+    const [counters, work] = [this.#counters, this.#work];
     this.#isSglang = parameters.flavour === "sglang";
     this.#scheduler = new Scheduler({
-      ...{ parameters, cache, offload, waiting: this.#waiting, accounting: this.#accounting },
-      quietTokens: form.quietTokens,
+      ...{ parameters, cache, offload, waiting: this.#waiting, counters: this.#counters },
+      quietTokens: frontend.quietTokens,
     });
-    this.#stepEnd = new StepEnd({ form, cache, accounting, work, scheduler: this.#scheduler });
+    this.#stepEnd = new StepEnd({ frontend, cache, counters, work, scheduler: this.#scheduler });
   }
 
   submit(request: Request, timeMs: number): void {
     const { id } = request;
-    const { form, cache } = this.#options;
-    form.check(request);
+    const { frontend, cache } = this.#options;
+    frontend.check(request);
     this.#runBefore(timeMs);
-    const { held, pinned } = this.#stepEnd;
-    if (held.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is in the engine already`);
-    if (held.size + pinned.size >= maxHeldRequests)
+    const { active, pinned } = this.#stepEnd;
+    if (active.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is in the engine already`);
+    if (active.size + pinned.size >= maxHeldRequests)
       throw new RangeError(`the engine holds ${maxHeldRequests} requests already`);
-    const chain = form.open(request);
+    const chain = frontend.open(request);
     this.#wake(timeMs);
     const sequence = createSequence(chain, cache.open(chain), timeMs);
-    held.set(id, sequence);
+    active.set(id, sequence);
     this.#waiting.append(sequence);
   }
 
   abort(requestId: Id, timeMs: number): void {
     this.#runBefore(timeMs);
-    const sequence = this.#stepEnd.held.get(requestId);
+    const sequence = this.#stepEnd.active.get(requestId);
     if (!sequence) return;
     const { decoding, running, importing } = this.#scheduler;
-    if (sequence.place === "running") {
+    if (sequence.state === "running") {
       sequence.abortWanted = true;
       if (this.#ending && decoding.isOn) decoding.wake(running.indexOf(sequence));
-      else this.#stopPassing();
+      else this.#stopSkipping();
       return;
     }
-    const isImporting = sequence.place === "importing";
-    sequence.place = "gone";
+    const isImporting = sequence.state === "importing";
+    sequence.state = "done";
     if (isImporting) {
       importing.drop(sequence);
       this.#scheduler.left(sequence);
-      this.#options.cache.release(sequence.seat, sequence.computedTokens, false);
+      this.#options.cache.release(sequence.allocation, sequence.computedTokens, false);
     } else {
       this.#waiting.drop(sequence);
     }
@@ -127,10 +127,10 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   }
 
   cachedTokens(request: Request, timeMs: number): number {
-    const { form, cache, offload } = this.#options;
-    form.check(request);
+    const { frontend, cache, offload } = this.#options;
+    frontend.check(request);
     this.#runBefore(timeMs);
-    const chain = form.open(request);
+    const chain = frontend.open(request);
     const limit = chain.promptTokens - 1;
     const matched = cache.match(cache.open(chain), limit);
     return offload?.reach(chain, matched, limit) ?? matched;
@@ -143,16 +143,16 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   }
 
   nextEventMs(): number | undefined {
-    if (!this.#isUntold) return this.#nextMs();
-    this.#toldMs ??= endOfDecodesMs(this.#stepEndMs!, this.#scheduler.untoldSteps(), this.#work, this.#times);
-    return this.#toldMs;
+    if (!this.#isUnreported) return this.#nextMs();
+    this.#nextReportMs ??= endOfDecodesMs(this.#stepEndMs!, this.#scheduler.unreportedSteps(), this.#work, this.#times);
+    return this.#nextReportMs;
   }
 
   resetPrefixCache(timeMs: number): boolean {
     this.#runBefore(timeMs);
-    if (this.#isSglang && this.#stepEnd.held.size > 0) return false;
+    if (this.#isSglang && this.#stepEnd.active.size > 0) return false;
     if (!this.#options.cache.reset()) return false;
-    if (this.#isSglang) this.#options.form.publish(timeMs);
+    if (this.#isSglang) this.#options.frontend.publish(timeMs);
     return true;
   }
 
@@ -160,8 +160,8 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     const times = slowedSteps(this.parameters, factor);
     this.#runBefore(timeMs);
     this.#times = times;
-    // Steps that are passed over were to take as long as the running one.
-    if (!this.#ending) this.#stopPassing();
+    // Skipped steps were to take as long as the running one.
+    if (!this.#ending) this.#stopSkipping();
   }
 
   stats(): EngineStats {
@@ -169,27 +169,27 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     const running = this.#scheduler.running.length;
     const requests = {
       running,
-      waiting: this.#stepEnd.held.size - running,
+      waiting: this.#stepEnd.active.size - running,
       importing: this.#scheduler.importing.size(),
       pinned: this.#stepEnd.pinned.size,
     };
     const cpuBlocks = offload?.blocks() ?? 0;
-    return engineStats({ ...requests, cpuBlocks }, cache, parameters, this.#accounting);
+    return engineStats({ ...requests, cpuBlocks }, cache, parameters, this.#counters);
   }
 
   adapterUse(): AdapterUse {
-    return adapterUse(this.#stepEnd.held.values());
+    return adapterUse(this.#stepEnd.active.values());
   }
 
-  /** Handles what happens before `timeMs`, and lets time reach it. */
+  /** Handles all events before `timeMs`, and advances time to it. */
   #runBefore(timeMs: number): void {
     if (!(timeMs >= this.#reachedMs)) throw new RangeError(`time ${timeMs} ms lies before ${this.#reachedMs} ms`);
     if (this.#ending) {
       if (timeMs > this.#reachedMs) throw new RangeError("an observer cannot act in the future");
       return;
     }
-    // What SGLang says when it starts.
-    if (this.#isSglang && this.#reachedMs === Number.NEGATIVE_INFINITY) this.#options.form.publish(timeMs);
+    // SGLang publishes a reset when it starts.
+    if (this.#isSglang && this.#reachedMs === Number.NEGATIVE_INFINITY) this.#options.frontend.publish(timeMs);
     for (let at = this.#nextMs(); at !== undefined && at < timeMs; at = this.#nextMs()) this.#handleNext();
     this.#reachedMs = timeMs;
   }
@@ -203,51 +203,51 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     return readyMs === undefined ? undefined : Math.max(readyMs, this.#startMs);
   }
 
-  /** Something came or went: an engine at rest looks again for what it can do, from `timeMs` on. */
+  /** The requests changed: an idle engine plans again, from `timeMs` on. */
   #wake(timeMs: number): void {
     if (this.#stepEndMs === undefined) this.#startMs = Math.max(this.#startMs, timeMs);
     this.#isStuck = false;
-    if (!this.#ending) this.#stopPassing();
+    if (!this.#ending) this.#stopSkipping();
   }
 
   #handleNext(): void {
     if (this.#stepEndMs === undefined) this.#startStep(this.#nextMs()!);
-    else if (this.#likeSteps > 0) this.#passStep(this.#stepEndMs);
+    else if (this.#likeSteps > 0) this.#skipStep(this.#stepEndMs);
     else this.#endStep(this.#stepEndMs);
   }
 
   #startStep(nowMs: number): void {
-    const { form } = this.#options;
+    const { frontend } = this.#options;
     const scheduler = this.#scheduler;
     const { decoding } = scheduler;
     if (!decoding.isOn || !scheduler.planDecodes()) {
       this.#startMs = nowMs;
       this.#isStuck = !scheduler.plan(nowMs);
       if (this.#isStuck) {
-        // Room may have been made for those whose blocks are on their way.
+        // Blocks may have been evicted for imports.
         this.#reachedMs = nowMs;
-        form.publish(nowMs);
+        frontend.publish(nowMs);
         return;
       }
-      this.#tellArrivals(nowMs);
+      this.#reportImports(nowMs);
       measureStep(scheduler.running, this.#work);
       this.#work.adapterLoads = scheduler.takeAdapterLoads();
-      if (this.#work.prefillTokens === 0 && form.nothingToPublish()) scheduler.beginDecoding();
+      if (this.#work.prefillTokens === 0 && frontend.nothingToPublish()) scheduler.beginDecoding();
     }
     this.#begin(nowMs);
-    this.#isUntold = decoding.isOn && form.nothingToPublish();
-    if (!this.#isUntold) return;
+    this.#isUnreported = decoding.isOn && frontend.nothingToPublish();
+    if (!this.#isUnreported) return;
     this.#likeSteps = scheduler.likeSteps();
-    this.#toldMs = undefined;
+    this.#nextReportMs = undefined;
   }
 
-  /** Tells whose tokens from outside are here. Whatever is handed in meanwhile waits for the next step. */
-  #tellArrivals(nowMs: number): void {
+  /** Reports the imports that have arrived. Requests that are submitted meanwhile wait for the next step. */
+  #reportImports(nowMs: number): void {
     const { arrived } = this.#scheduler;
     if (arrived.length === 0) return;
     this.#reachedMs = nowMs;
     this.#ending = true;
-    for (const { chain, importedTokens } of arrived) this.#options.form.imported(chain, importedTokens, nowMs);
+    for (const { chain, importedTokens } of arrived) this.#options.frontend.imported(chain, importedTokens, nowMs);
     arrived.length = 0;
     this.#ending = false;
   }
@@ -255,26 +255,26 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   #begin(nowMs: number): void {
     const durationMs = stepDurationMs(this.#work, this.#times);
     this.#stepEndMs = nowMs + durationMs;
-    this.#accounting.steps++;
-    this.#accounting.busyMs += durationMs;
+    this.#counters.steps++;
+    this.#counters.busyMs += durationMs;
   }
 
-  /** Ends a step and begins the next one, which is like it. */
-  #passStep(timeMs: number): void {
+  /** Ends a step and begins the next one, which equals it. */
+  #skipStep(timeMs: number): void {
     const { decodes } = this.#work;
     this.#reachedMs = timeMs;
     this.#likeSteps--;
     this.#scheduler.decoding.passed();
-    this.#accounting.generatedTokens += decodes;
+    this.#counters.generatedTokens += decodes;
     this.#work.decodeContext += decodes;
     this.#scheduler.planAgain();
     this.#begin(timeMs);
   }
 
-  /** Lets the running step end as any other. */
-  #stopPassing(): void {
+  /** Ends the skipping: the running step ends like any other. */
+  #stopSkipping(): void {
     this.#likeSteps = 0;
-    this.#isUntold = false;
+    this.#isUnreported = false;
     this.#scheduler.decoding.end(this.#stepEndMs !== undefined);
   }
 
@@ -282,15 +282,15 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     this.#reachedMs = timeMs;
     this.#ending = true;
     this.#stepEnd.end(timeMs);
-    this.#options.form.publish(timeMs);
+    this.#options.frontend.publish(timeMs);
     this.#ending = false;
     this.#stepEndMs = undefined;
-    this.#isUntold = false;
+    this.#isUnreported = false;
     this.#startMs = timeMs;
   }
 }
 
-/** An engine for one form of requests. */
+/** An engine for one kind of requests. */
 export interface LoopEngine<Id, Request> extends Omit<Engine, "submit" | "abort" | "release" | "cachedTokens"> {
   submit(request: Request, timeMs: number): void;
   abort(requestId: Id, timeMs: number): void;
@@ -298,10 +298,10 @@ export interface LoopEngine<Id, Request> extends Omit<Engine, "submit" | "abort"
   cachedTokens(request: Request, timeMs: number): number;
 }
 
-/** The loop of an engine with the cache of its flavour, which tells `log` of its blocks. */
+/** The loop of an engine with the cache of its flavour, which logs its blocks to `log`. */
 export function createLoop<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>>(
   parameters: EngineParameters,
-  form: EngineForm<Id, Request, Chain>,
+  frontend: EngineFrontend<Id, Request, Chain>,
   log: CacheLog<NoInfer<Chain>>,
 ): LoopEngine<Id, Request> {
   const { flavour, blockCount, blockSize, prefixCaching, freeOrder = "uncached-first" } = parameters;
@@ -312,29 +312,28 @@ export function createLoop<Id, Request extends { readonly id: Id }, Chain extend
       : undefined;
   if (flavour === "sglang") {
     const cache = new RadixCache({ blockCount, blockSize, prefixCaching, log, offload });
-    return new EngineLoop({ parameters, form, cache, offload });
+    return new EngineLoop({ parameters, frontend, cache, offload });
   }
   const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload });
-  return new EngineLoop({ parameters, form, cache, offload });
+  return new EngineLoop({ parameters, frontend, cache, offload });
 }
 
 /**
- * In what form requests come to an engine, with tokens or with hashes, and what its observer hears of them. The loop
- * knows nothing else of either.
+ * How requests enter an engine, with tokens or with hashes, and what its observer receives. The loop depends on neither.
  */
-export interface EngineForm<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>> {
+export interface EngineFrontend<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>> {
   /** @throws RangeError when the engine could never serve the request */
   check(request: Request): void;
   open(request: Request): Chain;
-  /** So many tokens that a request wanted from outside are here. */
+  /** `tokens` imported tokens of a request have arrived. */
   imported(chain: Chain, tokens: number, timeMs: number): void;
-  /** A step gave the token at `index` of the output. */
+  /** A step produced the output token at `index`. */
   generated(chain: Chain, index: number, timeMs: number): void;
-  /** How many tokens from position `knownTokens` on, none of them the first of an output, need not be told of. */
+  /** How many tokens from position `knownTokens` on, none of them the first of an output, need no report. */
   quietTokens(knownTokens: number): number;
   finished(chain: Chain, report: Omit<RequestReport, "id"> & { readonly id: Id }): void;
-  /** Whether `publish` would tell nothing. */
+  /** Whether `publish` would publish nothing. */
   nothingToPublish(): boolean;
-  /** Tells of the blocks that came and went. */
+  /** Publishes the stored and removed blocks. */
   publish(timeMs: number): void;
 }

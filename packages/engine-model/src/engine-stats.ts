@@ -12,7 +12,7 @@ export function engineStats(
   known: KnownCounts,
   blocks: BlockCounts,
   { blockCount }: EngineParameters,
-  accounting: Accounting,
+  counters: Counters,
 ): EngineStats {
   const freeBlocks = blocks.freeBlocks();
   return {
@@ -20,12 +20,12 @@ export function engineStats(
     kvUse: (blockCount - freeBlocks) / blockCount,
     cachedBlocks: blocks.cachedBlocks(),
     freeBlocks,
-    ...accounting,
+    ...counters,
   };
 }
 
-/** What an engine counts over its life. */
-export interface Accounting {
+/** Counters of an engine since its start. */
+export interface Counters {
   steps: number;
   busyMs: number;
   promptTokens: number;
@@ -39,7 +39,7 @@ export interface Accounting {
   adapterLoads: number;
 }
 
-export function createAccounting(): Accounting {
+export function createCounters(): Counters {
   return {
     steps: 0,
     busyMs: 0,
@@ -55,14 +55,14 @@ export function createAccounting(): Accounting {
   };
 }
 
-/** Names the adapters of the requests that an engine holds. */
+/** The distinct adapters of an engine's requests. */
 export function adapterUse(
-  held: Iterable<{ readonly chain: { readonly adapter: string | undefined }; readonly place: string }>,
+  requests: Iterable<{ readonly chain: { readonly adapter: string | undefined }; readonly state: string }>,
 ): AdapterUse {
   const running = new Set<string>();
   const waiting = new Set<string>();
-  for (const { chain, place } of held) {
-    if (chain.adapter !== undefined) (place === "running" ? running : waiting).add(chain.adapter);
+  for (const { chain, state } of requests) {
+    if (chain.adapter !== undefined) (state === "running" ? running : waiting).add(chain.adapter);
   }
   return { running: [...running], waiting: [...waiting] };
 }

@@ -1,42 +1,42 @@
 /**
- * The KV memory of one engine with its prefix cache, as the scheduler sees it. `Seat` is what one request holds there;
+ * The KV memory of one engine with its prefix cache, as the scheduler sees it. `Allocation` is the memory of one request;
  * only the cache looks inside. Token counts run from the start of the request.
  */
-export interface KvCache<Seat, Chain extends HashChain> {
-  /** A seat that holds nothing yet. */
-  open(chain: Chain): Seat;
-  /** Looks up the longest cached prefix of at most `limitTokens` tokens; the seat remembers it for `admit`. */
-  match(seat: Seat, limitTokens: number): number;
+export interface KvCache<Allocation, Chain extends HashChain> {
+  /** An empty allocation. */
+  open(chain: Chain): Allocation;
+  /** Finds the longest cached prefix of at most `limitTokens` tokens; the allocation keeps the result for `admit`. */
+  match(allocation: Allocation, limitTokens: number): number;
   /**
    * Takes the matched prefix and slots for the first `tokens` tokens.
    *
-   * @param roomTokens nothing is taken unless there is room for so many: the request so far, and what else must fit
+   * @param requiredTokens capacity that must be available: the request so far, and what else must fit
    * @param readyTokens how many of the first `tokens` tokens the step will have computed; the others are for later
-   * @returns false, with nothing changed, when there is no room
+   * @returns false, with nothing changed, when memory is short
    */
-  admit(seat: Seat, tokens: number, roomTokens: number, readyTokens: number): boolean;
-  /** Slots for the first `tokens` tokens of an admitted request; false, with nothing changed, when there is no room. */
-  grow(seat: Seat, tokens: number): boolean;
+  admit(allocation: Allocation, tokens: number, requiredTokens: number, readyTokens: number): boolean;
+  /** Slots for the first `tokens` tokens of an admitted request; false, with nothing changed, when memory is short. */
+  grow(allocation: Allocation, tokens: number): boolean;
   /**
-   * For a sequence that decodes: up to how many tokens `grow` would do nothing for this seat, whatever becomes of others.
+   * For a decoding sequence: the number of tokens up to which `grow` does nothing for this allocation, whatever others do.
    */
-  idleUpTo(seat: Seat): number;
-  /** Whether all that `grow` would do then is to enter a block that the seat holds: it takes none, and cannot fail. */
-  entersNext(seat: Seat): boolean;
+  idleUpTo(allocation: Allocation): number;
+  /** Whether `grow` would then only index a block of the allocation: it takes no block, and cannot fail. */
+  entersNext(allocation: Allocation): boolean;
   /** Ends the planning of a step in which `decodes` sequences decode. */
   planned(decodes: number): void;
-  /** Whether planning a step in which so many sequences decode, and none of them grows, would change nothing. */
+  /** Whether planning a step with `decodes` decoding sequences, none of which grows, would change nothing. */
   isSettled(decodes: number): boolean;
-  /** A step computed a part of the prompt, up to `tokens`. */
-  computed(seat: Seat, tokens: number): void;
+  /** A step computed the prompt up to `tokens`. */
+  computed(allocation: Allocation, tokens: number): void;
   /**
-   * Gives everything back.
+   * Frees the allocation.
    *
    * @param tokens how many tokens are computed
-   * @param keep whether what was computed may stay behind for others
+   * @param keep whether computed content stays cached
    */
-  release(seat: Seat, tokens: number, keep: boolean): void;
-  /** Forgets all content; false, with nothing changed, when some is held. */
+  release(allocation: Allocation, tokens: number, keep: boolean): void;
+  /** Clears the cache; false, with nothing changed, while requests hold blocks. */
   reset(): boolean;
   /** Blocks that no request holds. */
   freeBlocks(): number;
@@ -44,34 +44,34 @@ export interface KvCache<Seat, Chain extends HashChain> {
   cachedBlocks(): number;
 }
 
-/** What a cache must know of one request: the chained hashes of its full blocks, two 32-bit lanes per block. */
+/** One request as the cache sees it: the chained hashes of its full blocks, two 32-bit words per block. */
 export interface HashChain {
   readonly promptTokens: number;
   /** Tokens of the prompt and of the whole output. */
   readonly totalTokens: number;
-  /** Lanes of block `i` at `2 i` and `2 i + 1`; valid as far as `hashBlocks` was asked to go. */
-  readonly lanes: Uint32Array;
+  /** Words of block `i` at `2 i` and `2 i + 1`; valid for the blocks that `hashBlocks` has covered. */
+  readonly hashes: Uint32Array;
   readonly adapter: string | undefined;
-  /** Makes the lanes of the first `blocks` blocks valid. Their tokens must be known. */
+  /** Computes the hashes of the first `blocks` blocks. Their tokens must be known. */
   hashBlocks(blocks: number): void;
 }
 
-/** What a cache tells of the blocks that come and go in it. */
+/** Receives the blocks that a cache stores and evicts. */
 export interface CacheLog<Chain extends HashChain> {
-  /** Whether every copy of a block is to be told of, or only the first one that comes and the last one that goes. */
+  /** Whether every copy of a block is logged, or only the first one stored and the last one removed. */
   readonly everyCopy: boolean;
   /** Blocks `from` to `to` (exclusive) of a chain became reusable. */
   stored(chain: Chain, from: number, to: number): void;
-  /** Content was given up: pairs of lanes. The array is used again by the caller. */
-  removed(lanes: Uint32Array, adapter: string | undefined): void;
+  /** Evicted content: hashes of two words each. The caller reuses the array. */
+  removed(hashes: Uint32Array, adapter: string | undefined): void;
   cleared(): void;
-  /** Content that is about to be given up is in CPU memory now: one pair of lanes, which the caller uses again. */
-  offloaded(lanes: Uint32Array): void;
-  /** Content is in CPU memory no more: one pair of lanes, which the caller uses again. */
-  discarded(lanes: Uint32Array): void;
+  /** Content that is about to be evicted was copied to CPU memory: one hash, whose array the caller reuses. */
+  offloaded(hashes: Uint32Array): void;
+  /** Content was evicted from CPU memory: one hash, whose array the caller reuses. */
+  discarded(hashes: Uint32Array): void;
 }
 
-/** A log for an observer that does not listen. */
+/** Logs nothing. */
 export const silentLog: CacheLog<HashChain> = {
   everyCopy: false,
   stored() {},

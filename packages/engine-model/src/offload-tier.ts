@@ -1,20 +1,20 @@
 import { createBlockIndex, createBlockRecords, createFreeQueue, recordField } from "./block-pool.ts";
 import type { CacheLog, HashChain } from "./kv-cache.ts";
 
-/** Where the blocks go that an engine's KV memory gives up, and come back from. */
+/** CPU memory for blocks that the KV memory evicts. */
 export interface OffloadTier {
-  /** KV memory gives up content that it has no other copy of: pairs of lanes, in order of position. */
-  keep(lanes: Uint32Array): void;
+  /** Stores evicted content of which KV memory has no other copy: hashes of two words each, in order of position. */
+  keep(hashes: Uint32Array): void;
   /**
-   * How far a chain goes on here behind its first `fromTokens` tokens, which are whole blocks. Looking counts as a use.
+   * How far a chain continues here after its first `fromTokens` tokens, which are whole blocks. A lookup counts as a use.
    *
-   * @param limitTokens no token from there on is looked for
-   * @returns the tokens up to there; `fromTokens` where it does not go on
+   * @param limitTokens where the lookup ends
+   * @returns the end in tokens; `fromTokens` when it does not continue
    */
   reach(chain: HashChain, fromTokens: number, limitTokens: number): number;
-  /** Sends so many tokens back, behind those that are on their way already. Returns when the last one is there. */
+  /** Queues the transfer of `tokens` tokens back to the GPU. Returns when the last one arrives. */
   sendBack(tokens: number, nowMs: number): number;
-  /** Blocks that are here. */
+  /** Blocks in CPU memory. */
   blocks(): number;
   clear(): void;
 }
@@ -23,28 +23,28 @@ interface OffloadTierOptions {
   /** In blocks. */
   readonly capacity: number;
   readonly blockSize: number;
-  /** What one block takes on its way back, in milliseconds. */
+  /** Transfer time of one block back to the GPU, in milliseconds. */
   readonly loadMsPerBlock: number;
   readonly log: Pick<CacheLog<HashChain>, "offloaded" | "discarded">;
 }
 
 /**
  * CPU memory behind the KV memory, as SGLang's HiCache with the policy `write_back` and vLLM's offloading connector have it:
- * least recently used goes first, and what was sent back stays here as well. Writing costs nothing, for it happens beside
- * the engine's steps; all that comes back shares one link.
+ * LRU eviction, and blocks that were sent back stay here as well. Writes cost nothing, because they overlap with the
+ * engine's steps; all transfers back share one link.
  */
 export function createOffloadTier({ capacity, blockSize, loadMsPerBlock, log }: OffloadTierOptions): OffloadTier {
-  const held: BlockLru = createBlockLru(capacity);
-  const gone = new Uint32Array(2);
+  const lru: BlockLru = createBlockLru(capacity);
+  const evicted = new Uint32Array(2);
   const kept = new Uint32Array(2);
   let linkFreeMs = Number.NEGATIVE_INFINITY;
   return {
-    keep(lanes) {
-      // The last block first, so that the end of a prompt goes before its beginning.
-      for (let at = Math.min(lanes.length / 2, capacity) - 1; at >= 0; at--) {
-        const [a, b] = [lanes[2 * at]!, lanes[2 * at + 1]!];
-        if (held.touch(a, b)) continue;
-        if (held.put(a, b, gone)) log.discarded(gone);
+    keep(hashes) {
+      // The last block first, so that the end of a prompt is evicted before its beginning.
+      for (let at = Math.min(hashes.length / 2, capacity) - 1; at >= 0; at--) {
+        const [a, b] = [hashes[2 * at]!, hashes[2 * at + 1]!];
+        if (lru.touch(a, b)) continue;
+        if (lru.put(a, b, evicted)) log.discarded(evicted);
         kept[0] = a;
         kept[1] = b;
         log.offloaded(kept);
@@ -54,66 +54,66 @@ export function createOffloadTier({ capacity, blockSize, loadMsPerBlock, log }: 
       const from = fromTokens / blockSize;
       const limit = Math.floor(limitTokens / blockSize);
       chain.hashBlocks(limit);
-      const { lanes } = chain;
+      const { hashes } = chain;
       let end = from;
-      while (end < limit && held.has(lanes[2 * end]!, lanes[2 * end + 1]!)) end++;
-      for (let at = end - 1; at >= from; at--) held.touch(lanes[2 * at]!, lanes[2 * at + 1]!);
+      while (end < limit && lru.has(hashes[2 * end]!, hashes[2 * end + 1]!)) end++;
+      for (let at = end - 1; at >= from; at--) lru.touch(hashes[2 * at]!, hashes[2 * at + 1]!);
       return end * blockSize;
     },
     sendBack(tokens, nowMs) {
       linkFreeMs = Math.max(linkFreeMs, nowMs) + (tokens / blockSize) * loadMsPerBlock;
       return linkFreeMs;
     },
-    blocks: () => held.size(),
-    clear: () => held.clear(),
+    blocks: () => lru.size(),
+    clear: () => lru.clear(),
   };
 }
 
-/** A bounded set of blocks by the two lanes of their hashes, in order of their last use. Everything takes constant time. */
+/** A bounded LRU set of block hashes. Every operation takes constant time. */
 interface BlockLru {
   size(): number;
   has(a: number, b: number): boolean;
   /** Counts as a use of a block. Returns whether it is there. */
   touch(a: number, b: number): boolean;
   /**
-   * Enters a block that is not there. Where there is no room, the one that was not used for longest goes.
+   * Adds a block that is absent. A full set evicts its least recently used block.
    *
-   * @param gone where the lanes of that one are written
-   * @returns whether one went
+   * @param evicted receives the hash of that block
+   * @returns whether a block was evicted
    */
-  put(a: number, b: number, gone: Uint32Array): boolean;
+  put(a: number, b: number, evicted: Uint32Array): boolean;
   clear(): void;
 }
 
-const { words, laneA, laneB } = recordField;
+const { words, hashA, hashB } = recordField;
 
 /** @param capacity in blocks, at least 1 */
 function createBlockLru(capacity: number): BlockLru {
   const records = createBlockRecords(capacity);
   const index = createBlockIndex(records);
-  // All places are in the queue at all times, the empty ones first.
+  // All slots are in the queue at all times, the empty ones first.
   const byAge = createFreeQueue(records);
   let size = 0;
   return {
     size: () => size,
     has: (a, b) => index.find(a, b) >= 0,
     touch(a, b) {
-      const place = index.find(a, b);
-      if (place < 0) return false;
-      byAge.remove(place);
-      byAge.append(place);
+      const slot = index.find(a, b);
+      if (slot < 0) return false;
+      byAge.remove(slot);
+      byAge.append(slot);
       return true;
     },
-    put(a, b, gone) {
-      const place = byAge.take();
-      const isTaken = index.has(place);
+    put(a, b, evicted) {
+      const slot = byAge.take();
+      const isTaken = index.has(slot);
       if (isTaken) {
-        gone[0] = records[place * words + laneA]!;
-        gone[1] = records[place * words + laneB]!;
-        index.remove(place);
+        evicted[0] = records[slot * words + hashA]!;
+        evicted[1] = records[slot * words + hashB]!;
+        index.remove(slot);
       } else size++;
-      index.insert(place, a, b);
-      byAge.append(place);
+      index.insert(slot, a, b);
+      byAge.append(slot);
       return isTaken;
     },
     clear() {

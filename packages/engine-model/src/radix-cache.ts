@@ -2,8 +2,8 @@ import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 import { type RadixNode, RadixTree } from "./radix-tree.ts";
 
-/** What one request holds beside a radix tree. */
-interface RadixSeat<Chain extends HashChain> {
+/** The pages of one request: those it shares in the radix tree, and its own. */
+interface RadixAllocation<Chain extends HashChain> {
   readonly chain: Chain;
   /** The tree node up to which it uses the tree's pages; locked once admitted. */
   node: RadixNode;
@@ -20,23 +20,23 @@ interface RadixCacheOptions<Chain extends HashChain> {
   readonly blockSize: number;
   readonly prefixCaching: boolean;
   readonly log: CacheLog<Chain>;
-  /** Where content goes that is evicted; nowhere when left out. */
+  /** CPU memory that takes evicted content; undefined for none. */
   readonly offload: OffloadTier | undefined;
 }
 
 /**
  * SGLang's cache (`unified_radix_cache.py`, `allocation.py`, 0.5.23): full pages enter a radix tree after a part of the
- * prompt was computed and when the request ends, and stay there until room is needed.
+ * prompt was computed and when the request ends, and stay there until they are evicted.
  */
-export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Chain>, Chain> {
+export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocation<Chain>, Chain> {
   readonly #options: RadixCacheOptions<Chain>;
   readonly #tree: RadixTree<Chain>;
   #freePages: number;
-  /** What the sequences that extend their prompts in the step being planned will take. */
+  /** Demand of the prompts that the planned step extends. */
   #extendTokens = 0;
   #extendPages = 0;
   #extending = 0;
-  /** Pages that decoding sequences took in the step being planned. */
+  /** Pages that decoding sequences took in the planned step. */
   #decodePages = 0;
 
   constructor(options: RadixCacheOptions<Chain>) {
@@ -47,54 +47,54 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     options.log.cleared();
   }
 
-  open(chain: Chain): RadixSeat<Chain> {
+  open(chain: Chain): RadixAllocation<Chain> {
     return { chain, node: this.#tree.root, treePages: 0, pages: 0, tokens: 0 };
   }
 
-  match(seat: RadixSeat<Chain>, limitTokens: number): number {
+  match(allocation: RadixAllocation<Chain>, limitTokens: number): number {
     const { blockSize, prefixCaching } = this.#options;
     const { root } = this.#tree;
     const limit = Math.floor(limitTokens / blockSize);
-    seat.node = root;
-    seat.treePages = 0;
+    allocation.node = root;
+    allocation.treePages = 0;
     if (!prefixCaching || limit === 0) return 0;
-    seat.chain.hashBlocks(limit);
-    seat.node = this.#tree.match(seat.chain, limit);
-    for (let node = seat.node; node !== root; node = node.parent!) seat.treePages += node.lanes.length / 2;
-    return seat.treePages * blockSize;
+    allocation.chain.hashBlocks(limit);
+    allocation.node = this.#tree.match(allocation.chain, limit);
+    for (let node = allocation.node; node !== root; node = node.parent!) allocation.treePages += node.hashes.length / 2;
+    return allocation.treePages * blockSize;
   }
 
-  admit(seat: RadixSeat<Chain>, tokens: number, roomTokens: number): boolean {
-    this.#tree.lock(seat.node);
-    if (this.#pagesFor(roomTokens) - seat.treePages > this.#roomLeft()) {
-      this.#tree.unlock(seat.node);
+  admit(allocation: RadixAllocation<Chain>, tokens: number, requiredTokens: number): boolean {
+    this.#tree.lock(allocation.node);
+    if (this.#pagesFor(requiredTokens) - allocation.treePages > this.#availablePages()) {
+      this.#tree.unlock(allocation.node);
       return false;
     }
-    seat.pages = seat.treePages;
-    seat.tokens = seat.treePages * this.#options.blockSize;
-    this.#promise(seat, tokens);
+    allocation.pages = allocation.treePages;
+    allocation.tokens = allocation.treePages * this.#options.blockSize;
+    this.#reserve(allocation, tokens);
     return true;
   }
 
-  grow(seat: RadixSeat<Chain>, tokens: number): boolean {
-    if (tokens <= seat.tokens) return true;
+  grow(allocation: RadixAllocation<Chain>, tokens: number): boolean {
+    if (tokens <= allocation.tokens) return true;
     const pages = this.#pagesFor(tokens);
-    const wanted = pages - seat.pages;
-    if (wanted > this.#roomLeft()) return false;
-    if (tokens <= seat.chain.promptTokens) {
-      this.#promise(seat, tokens);
+    const wanted = pages - allocation.pages;
+    if (wanted > this.#availablePages()) return false;
+    if (tokens <= allocation.chain.promptTokens) {
+      this.#reserve(allocation, tokens);
       return true;
     }
-    this.#makeRoom(wanted);
+    this.#ensureFree(wanted);
     this.#freePages -= wanted;
     this.#decodePages += wanted;
-    seat.pages = pages;
-    seat.tokens = tokens;
+    allocation.pages = pages;
+    allocation.tokens = tokens;
     return true;
   }
 
-  idleUpTo(seat: RadixSeat<Chain>): number {
-    return seat.pages * this.#options.blockSize;
+  idleUpTo(allocation: RadixAllocation<Chain>): number {
+    return allocation.pages * this.#options.blockSize;
   }
 
   entersNext(): boolean {
@@ -104,16 +104,16 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
   planned(decodes: number): void {
     const { blockSize } = this.#options;
     if (this.#extending > 0) {
-      // The engine makes room for one page more per request than the tokens need, unless pages are single tokens.
+      // The engine frees one page more per request than the tokens need, unless pages are single tokens.
       const spare = blockSize === 1 ? 0 : this.#extending;
-      this.#makeRoom(Math.max(this.#extendPages, this.#pagesFor(this.#extendTokens) + spare));
+      this.#ensureFree(Math.max(this.#extendPages, this.#pagesFor(this.#extendTokens) + spare));
       this.#freePages -= this.#extendPages;
       this.#extendPages = 0;
       this.#extendTokens = 0;
       this.#extending = 0;
     }
-    // Before a decode it makes sure of a page for every sequence, whether needed or not.
-    if (blockSize > 1) this.#makeRoom(decodes - this.#decodePages);
+    // Before a decode it ensures one free page per sequence, whether needed or not.
+    if (blockSize > 1) this.#ensureFree(decodes - this.#decodePages);
     this.#decodePages = 0;
   }
 
@@ -121,18 +121,18 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     return this.#options.blockSize === 1 || this.#freePages >= decodes || this.#tree.evictablePages === 0;
   }
 
-  computed(seat: RadixSeat<Chain>, tokens: number): void {
-    if (this.#options.prefixCaching) this.#enter(seat, tokens);
+  computed(allocation: RadixAllocation<Chain>, tokens: number): void {
+    if (this.#options.prefixCaching) this.#enter(allocation, tokens);
   }
 
-  release(seat: RadixSeat<Chain>, tokens: number, keep: boolean): void {
-    if (keep && this.#options.prefixCaching) this.#enter(seat, tokens);
-    this.#freePages += seat.pages - seat.treePages;
-    this.#tree.unlock(seat.node);
-    seat.node = this.#tree.root;
-    seat.treePages = 0;
-    seat.pages = 0;
-    seat.tokens = 0;
+  release(allocation: RadixAllocation<Chain>, tokens: number, keep: boolean): void {
+    if (keep && this.#options.prefixCaching) this.#enter(allocation, tokens);
+    this.#freePages += allocation.pages - allocation.treePages;
+    this.#tree.unlock(allocation.node);
+    allocation.node = this.#tree.root;
+    allocation.treePages = 0;
+    allocation.pages = 0;
+    allocation.tokens = 0;
   }
 
   reset(): boolean {
@@ -156,13 +156,13 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     return Math.ceil(tokens / this.#options.blockSize);
   }
 
-  /** Pages that a sequence can still have in the step being planned. */
-  #roomLeft(): number {
+  /** Pages that are still available to the planned step. */
+  #availablePages(): number {
     return this.#freePages + this.#tree.evictablePages - this.#extendPages;
   }
 
-  /** Evicts until `pages` are free, or nothing can be evicted. */
-  #makeRoom(pages: number): void {
+  /** Evicts until `pages` are free, or nothing is evictable. */
+  #ensureFree(pages: number): void {
     while (this.#freePages < pages) {
       const freed = this.#tree.evictOldest();
       if (freed === 0) return;
@@ -170,19 +170,19 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     }
   }
 
-  /** Notes what a prompt will take. All prompts of a step are served at once, when every prefix in use is locked. */
-  #promise(seat: RadixSeat<Chain>, tokens: number): void {
+  /** Reserves the pages of a prompt. All prompts of a step get their pages together, once every prefix in use is locked. */
+  #reserve(allocation: RadixAllocation<Chain>, tokens: number): void {
     const pages = this.#pagesFor(tokens);
-    this.#extendPages += pages - seat.pages;
-    this.#extendTokens += tokens - seat.tokens;
+    this.#extendPages += pages - allocation.pages;
+    this.#extendTokens += tokens - allocation.tokens;
     this.#extending++;
-    seat.pages = pages;
-    seat.tokens = tokens;
+    allocation.pages = pages;
+    allocation.tokens = tokens;
   }
 
-  /** Moves the seat's full pages below `tokens` into the tree; copies of what was there already are given back. */
-  #enter(seat: RadixSeat<Chain>, tokens: number): void {
-    const { chain } = seat;
+  /** Moves the allocation's full pages below `tokens` into the tree; duplicate pages are freed. */
+  #enter(allocation: RadixAllocation<Chain>, tokens: number): void {
+    const { chain } = allocation;
     const { blockSize } = this.#options;
     const full = Math.floor(tokens / blockSize);
     chain.hashBlocks(full);
@@ -190,10 +190,10 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixSeat<Ch
     // The prompt gets a node of its own, so that eviction can drop what was generated and leave the prompt.
     const promptPages = Math.floor(chain.promptTokens / blockSize);
     if (promptPages > 0 && promptPages < full) this.#tree.insert(chain, promptPages);
-    this.#freePages += Math.max(0, present - seat.treePages);
+    this.#freePages += Math.max(0, present - allocation.treePages);
     this.#tree.lock(node);
-    this.#tree.unlock(seat.node);
-    seat.node = node;
-    seat.treePages = full;
+    this.#tree.unlock(allocation.node);
+    allocation.node = node;
+    allocation.treePages = full;
   }
 }

@@ -1,25 +1,25 @@
 import type { CacheLog, HashChain } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
 
-/** A run of pages that share a fate. Its pages are known by their chained hashes. */
+/** A run of pages that are evicted together, identified by their chained hashes. */
 export interface RadixNode extends HeapEntry {
   parent: RadixNode | undefined;
   /** By `childKey` of their first page. */
   readonly children: Map<number, RadixNode>;
   /** Two per page. */
-  lanes: Uint32Array;
-  /** Requests that hold this node, each through a node at or below it. */
+  hashes: Uint32Array;
+  /** Requests that lock this node, each through a node at or below it. */
   locks: number;
   readonly adapter: string | undefined;
 }
 
 /** How much older than its child a parent is counted after a match. */
 const MATCH_STEP = 0.00001;
-const NO_LANES = new Uint32Array(0);
+const NO_HASHES = new Uint32Array(0);
 
 /**
- * The prefix tree of SGLang (`UnifiedTreeCore`, 0.5.23). Pages leave it node by node: the unlocked leaf that was not
- * accessed for longest goes first. Access times are counted, not measured, as there.
+ * The prefix tree of SGLang (`UnifiedTreeCore`, 0.5.23). Eviction removes whole nodes, the least recently accessed unlocked
+ * leaf first. Access times are logical, as there.
  */
 export class RadixTree<Chain extends HashChain> {
   readonly #log: CacheLog<Chain>;
@@ -31,18 +31,18 @@ export class RadixTree<Chain extends HashChain> {
   #pages = 0;
   #root: RadixNode;
 
-  /** @param offload where content goes that is evicted */
+  /** @param offload takes evicted content */
   constructor(log: CacheLog<Chain>, offload: OffloadTier | undefined) {
     this.#log = log;
     this.#offload = offload;
-    this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
+    this.#root = this.#createNode(undefined, NO_HASHES, 0, undefined);
   }
 
   get root(): RadixNode {
     return this.#root;
   }
 
-  /** Pages in nodes that nobody locks. */
+  /** Pages in unlocked nodes. */
   get evictablePages(): number {
     return this.#evictablePages;
   }
@@ -56,10 +56,10 @@ export class RadixTree<Chain extends HashChain> {
     let node = this.#root;
     let at = 0;
     while (at < limit) {
-      const child = node.children.get(childKey(chain.lanes, at));
+      const child = node.children.get(childKey(chain.hashes, at));
       if (!child) break;
-      const length = child.lanes.length / 2;
-      const shared = sharedPages(child.lanes, chain.lanes, at, limit);
+      const length = child.hashes.length / 2;
+      const shared = sharedPages(child.hashes, chain.hashes, at, limit);
       node = shared < length ? this.#split(child, shared) : child;
       at += shared;
       if (shared < length) break;
@@ -75,23 +75,23 @@ export class RadixTree<Chain extends HashChain> {
   /**
    * Makes the first `limit` pages of a chain part of the tree.
    *
-   * @returns the node they end in, and how many of them were there before
+   * @returns their last node, and how many of them were present before
    */
   insert(chain: Chain, limit: number): { readonly present: number; readonly node: RadixNode } {
     let node = this.#root;
     let at = 0;
     this.#touch(node, this.#clock++);
     while (at < limit) {
-      const child = node.children.get(childKey(chain.lanes, at));
+      const child = node.children.get(childKey(chain.hashes, at));
       if (!child) break;
       this.#touch(child, this.#clock++);
-      const shared = sharedPages(child.lanes, chain.lanes, at, limit);
-      node = shared < child.lanes.length / 2 ? this.#split(child, shared) : child;
+      const shared = sharedPages(child.hashes, chain.hashes, at, limit);
+      node = shared < child.hashes.length / 2 ? this.#split(child, shared) : child;
       at += shared;
     }
     if (at === limit) return { present: at, node };
-    const leaf = this.#createNode(node, chain.lanes.slice(2 * at, 2 * limit), 0, chain.adapter);
-    node.children.set(childKey(leaf.lanes, 0), leaf);
+    const leaf = this.#createNode(node, chain.hashes.slice(2 * at, 2 * limit), 0, chain.adapter);
+    node.children.set(childKey(leaf.hashes, 0), leaf);
     this.#settle(leaf);
     this.#settle(node);
     this.#pages += limit - at;
@@ -103,38 +103,38 @@ export class RadixTree<Chain extends HashChain> {
   /** Keeps a node and those above it from being evicted. */
   lock(bottom: RadixNode): void {
     for (let node = bottom; node !== this.#root; node = node.parent!) {
-      if (node.locks++ === 0) this.#evictablePages -= node.lanes.length / 2;
+      if (node.locks++ === 0) this.#evictablePages -= node.hashes.length / 2;
       this.#settle(node);
     }
   }
 
   unlock(bottom: RadixNode): void {
     for (let node = bottom; node !== this.#root; node = node.parent!) {
-      if (--node.locks === 0) this.#evictablePages += node.lanes.length / 2;
+      if (--node.locks === 0) this.#evictablePages += node.hashes.length / 2;
       this.#settle(node);
     }
   }
 
-  /** Gives up the oldest unlocked leaf. Returns its pages, 0 when there is none. */
+  /** Evicts the oldest unlocked leaf. Returns its pages; 0 when there is none. */
   evictOldest(): number {
     const leaf = this.#leaves.oldest();
     if (!leaf) return 0;
     const parent = leaf.parent!;
-    parent.children.delete(childKey(leaf.lanes, 0));
+    parent.children.delete(childKey(leaf.hashes, 0));
     this.#leaves.remove(leaf);
     this.#settle(parent);
-    const freed = leaf.lanes.length / 2;
+    const freed = leaf.hashes.length / 2;
     this.#pages -= freed;
     this.#evictablePages -= freed;
-    this.#offload?.keep(leaf.lanes);
-    this.#log.removed(leaf.lanes, leaf.adapter);
+    this.#offload?.keep(leaf.hashes);
+    this.#log.removed(leaf.hashes, leaf.adapter);
     return freed;
   }
 
-  /** Forgets everything. Nothing may be locked. */
+  /** Clears the tree. Nothing may be locked. */
   reset(): void {
     this.#leaves.clear();
-    this.#root = this.#createNode(undefined, NO_LANES, 0, undefined);
+    this.#root = this.#createNode(undefined, NO_HASHES, 0, undefined);
     this.#pages = 0;
     this.#evictablePages = 0;
     this.#offload?.clear();
@@ -143,14 +143,14 @@ export class RadixTree<Chain extends HashChain> {
 
   #createNode(
     parent: RadixNode | undefined,
-    lanes: Uint32Array,
+    hashes: Uint32Array,
     locks: number,
     adapter: string | undefined,
   ): RadixNode {
     const accessed = this.#clock;
     // The engine draws a second time for the creation time of a node.
     this.#clock += 2;
-    return { parent, children: new Map(), lanes, locks, adapter, accessed, heapIndex: -1 };
+    return { parent, children: new Map(), hashes, locks, adapter, accessed, heapIndex: -1 };
   }
 
   #touch(node: RadixNode, time: number): void {
@@ -158,7 +158,7 @@ export class RadixTree<Chain extends HashChain> {
     if (node.heapIndex >= 0) this.#leaves.touched(node);
   }
 
-  /** Takes a node into the heap of leaves or out of it, as its locks and children ask. */
+  /** Adds a node to the heap of leaves or removes it, depending on its locks and children. */
   #settle(node: RadixNode): void {
     const isLeaf = node !== this.#root && node.locks === 0 && node.children.size === 0;
     if (isLeaf && node.heapIndex < 0) this.#leaves.add(node);
@@ -168,19 +168,19 @@ export class RadixTree<Chain extends HashChain> {
   /** Cuts a node in two after `at` pages, which counts as an access to its lower part. Returns the upper part. */
   #split(node: RadixNode, at: number): RadixNode {
     const parent = node.parent!;
-    const upper = this.#createNode(parent, node.lanes.slice(0, 2 * at), node.locks, node.adapter);
-    parent.children.set(childKey(node.lanes, 0), upper);
+    const upper = this.#createNode(parent, node.hashes.slice(0, 2 * at), node.locks, node.adapter);
+    parent.children.set(childKey(node.hashes, 0), upper);
     node.parent = upper;
-    node.lanes = node.lanes.slice(2 * at);
-    upper.children.set(childKey(node.lanes, 0), node);
+    node.hashes = node.hashes.slice(2 * at);
+    upper.children.set(childKey(node.hashes, 0), node);
     this.#touch(node, this.#clock++);
     return upper;
   }
 }
 
 /** 53 bits of a page's hash, which is chained and so depends on everything before the page. */
-function childKey(lanes: Uint32Array, page: number): number {
-  return lanes[2 * page]! * 0x200000 + (lanes[2 * page + 1]! >>> 11);
+function childKey(hashes: Uint32Array, page: number): number {
+  return hashes[2 * page]! * 0x200000 + (hashes[2 * page + 1]! >>> 11);
 }
 
 /** How many pages of a node, from its first on, equal those of a chain from page `from` on, below page `limit`. */
@@ -191,7 +191,7 @@ function sharedPages(node: Uint32Array, chain: Uint32Array, from: number, limit:
   return at / 2;
 }
 
-/** Something that can be evicted, with its place in the heap. */
+/** An evictable entry with its position in the heap. */
 interface HeapEntry {
   /** Logical time of the last access. */
   accessed: number;
@@ -199,13 +199,13 @@ interface HeapEntry {
   heapIndex: number;
 }
 
-/** A binary heap, oldest access first, whose entries know their places and can be taken out. */
+/** A binary heap, oldest access first, whose entries know their index and can be removed. */
 interface LeafHeap<Entry extends HeapEntry> {
   add(entry: Entry): void;
   remove(entry: Entry): void;
-  /** The one that was not accessed for longest. */
+  /** The least recently accessed entry. */
   oldest(): Entry | undefined;
-  /** Finds the new place of an entry whose access time grew. */
+  /** Restores the order after the access time of an entry grew. */
   touched(entry: Entry): void;
   clear(): void;
 }

@@ -1,7 +1,7 @@
 import type { HashChain } from "./kv-cache.ts";
 import type { FinishReason, ImportedPrompt, RequestReport } from "./types.ts";
 
-/** What a request brought, and what the engine must remember of it to tell its observer. */
+/** A request with the fields that its observer's reports need. */
 export interface RequestChain<Id> extends HashChain {
   readonly id: Id;
   readonly priority: number;
@@ -10,27 +10,27 @@ export interface RequestChain<Id> extends HashChain {
 }
 
 /** One request inside the engine. */
-export interface Sequence<Seat, Chain = unknown> {
+export interface Sequence<Allocation, Chain = unknown> {
   readonly chain: Chain;
-  readonly seat: Seat;
+  readonly allocation: Allocation;
   readonly priority: number;
   readonly arrivedMs: number;
   readonly promptTokens: number;
   /** Tokens of the prompt and of the whole output. */
   readonly totalTokens: number;
-  /** Tokens that exist: the prompt and what was generated. */
+  /** Prompt and generated tokens. */
   knownTokens: number;
-  /** Tokens whose KV was computed. */
+  /** Tokens with computed KV. */
   computedTokens: number;
-  /** Tokens that the step being planned or running computes. */
+  /** Tokens that the planned or running step computes. */
   stepTokens: number;
-  place: "waiting" | "importing" | "running" | "gone";
+  state: "waiting" | "importing" | "running" | "done";
   abortWanted: boolean;
-  /** Prompt tokens that are wanted from outside: none when they are here, or were lost again. */
+  /** Prompt tokens that are still to be imported; 0 once they have arrived, or were preempted. */
   wantedTokens: number;
-  /** Up to where its tokens come from outside or from CPU memory, while they do. */
+  /** End of the running import, in tokens. */
   arrivingTokens: number;
-  /** When they are here; NaN until they are on their way. */
+  /** When the import arrives; NaN before it starts. */
   readyMs: number;
   importedTokens: number;
   cachedTokens: number;
@@ -39,15 +39,15 @@ export interface Sequence<Seat, Chain = unknown> {
   preemptions: number;
 }
 
-export function createSequence<Seat, Chain extends RequestChain<unknown>>(
+export function createSequence<Allocation, Chain extends RequestChain<unknown>>(
   chain: Chain,
-  seat: Seat,
+  allocation: Allocation,
   arrivedMs: number,
-): Sequence<Seat, Chain> {
+): Sequence<Allocation, Chain> {
   const { priority, promptTokens, totalTokens, imported } = chain;
   return {
     chain,
-    seat,
+    allocation,
     priority,
     arrivedMs,
     promptTokens,
@@ -55,7 +55,7 @@ export function createSequence<Seat, Chain extends RequestChain<unknown>>(
     knownTokens: promptTokens,
     computedTokens: 0,
     stepTokens: 0,
-    place: "waiting",
+    state: "waiting",
     abortWanted: false,
     // The engine computes the last token of the prompt to have the first one of the output.
     wantedTokens: Math.min(imported?.tokens ?? 0, promptTokens - 1),

@@ -1,44 +1,44 @@
-import type { EngineForm } from "./engine-loop.ts";
-import type { Accounting } from "./engine-stats.ts";
+import type { EngineFrontend } from "./engine-loop.ts";
+import type { Counters } from "./engine-stats.ts";
 import type { KvCache } from "./kv-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { isDecode, type RequestChain, reportOf, type Sequence } from "./sequence.ts";
 import type { StepWork } from "./step-timing.ts";
 import type { FinishReason } from "./types.ts";
 
-interface StepEndOptions<Id, Chain extends RequestChain<Id>, Seat> {
-  readonly form: Pick<EngineForm<Id, never, Chain>, "generated" | "finished">;
-  readonly cache: KvCache<Seat, Chain>;
-  readonly scheduler: Scheduler<Seat, Chain>;
-  readonly accounting: Accounting;
-  /** What the step that ends computes, and in a phase of decoding the next one. */
+interface StepEndOptions<Id, Chain extends RequestChain<Id>, Allocation> {
+  readonly frontend: Pick<EngineFrontend<Id, never, Chain>, "generated" | "finished">;
+  readonly cache: KvCache<Allocation, Chain>;
+  readonly scheduler: Scheduler<Allocation, Chain>;
+  readonly counters: Counters;
+  /** Work of the step that ends; in a decode phase, updated to that of the next one. */
   readonly work: StepWork;
 }
 
-/** What the end of a step brings: tokens, ends of requests, blocks that are given back. */
-export class StepEnd<Id, Chain extends RequestChain<Id>, Seat> {
+/** Applies the results of a step: tokens, finished requests, freed blocks. */
+export class StepEnd<Id, Chain extends RequestChain<Id>, Allocation> {
   /** Requests that wait or run. */
-  readonly held = new Map<Id, Sequence<Seat, Chain>>();
-  /** Requests that are over, and whose blocks are held until they are released. */
-  readonly pinned = new Map<Id, Sequence<Seat, Chain>>();
-  readonly #options: StepEndOptions<Id, Chain, Seat>;
+  readonly active = new Map<Id, Sequence<Allocation, Chain>>();
+  /** Finished requests whose blocks stay pinned until they are released. */
+  readonly pinned = new Map<Id, Sequence<Allocation, Chain>>();
+  readonly #options: StepEndOptions<Id, Chain, Allocation>;
 
-  constructor(options: StepEndOptions<Id, Chain, Seat>) {
+  constructor(options: StepEndOptions<Id, Chain, Allocation>) {
     this.#options = options;
   }
 
-  /** Enters the results of the running step. */
+  /** Applies the results of the running step. */
   end(timeMs: number): void {
     if (this.#options.scheduler.decoding.isOn) this.#endDecodes(timeMs);
     else this.#endAny(timeMs);
   }
 
-  /** Gives back the blocks of a pinned request. Returns whether there was one. */
+  /** Frees the blocks of a pinned request. Returns whether there was one. */
   release(id: Id): boolean {
     const sequence = this.pinned.get(id);
     if (!sequence) return false;
     this.pinned.delete(id);
-    this.#options.cache.release(sequence.seat, sequence.computedTokens, true);
+    this.#options.cache.release(sequence.allocation, sequence.computedTokens, true);
     return true;
   }
 
@@ -53,7 +53,7 @@ export class StepEnd<Id, Chain extends RequestChain<Id>, Seat> {
     running.length = kept;
   }
 
-  /** Ends a step in which all decode, for those that need attention, and tells what the next such step computes. */
+  /** Ends a step of a decode phase: updates the due sequences, and the work of the next such step. */
   #endDecodes(timeMs: number): void {
     const { running, decoding } = this.#options.scheduler;
     const work = this.#options.work;
@@ -62,7 +62,7 @@ export class StepEnd<Id, Chain extends RequestChain<Id>, Seat> {
     for (let at = 0; at < running.length; at++) {
       const isDue = decoding.isDue(at);
       const sequence = isDue ? decoding.write(at) : running[at]!;
-      if (!isDue) this.#options.accounting.generatedTokens++;
+      if (!isDue) this.#options.counters.generatedTokens++;
       else if (!this.#advance(sequence, timeMs)) {
         work.decodeContext -= sequence.computedTokens + 1;
         continue;
@@ -70,20 +70,20 @@ export class StepEnd<Id, Chain extends RequestChain<Id>, Seat> {
       if (isDue || kept < at) decoding.keep(at, isDue, kept);
       running[kept++] = sequence;
     }
-    // Setting it is slow, and hardly ever needed.
+    // Setting the length is slow, and rarely needed.
     if (kept < running.length) running.length = kept;
     work.decodes = kept;
     decoding.passed();
   }
 
-  /** Takes the results of the step for one sequence. Returns whether it goes on. */
-  #advance(sequence: Sequence<Seat, Chain>, timeMs: number): boolean {
+  /** Applies the results of the step to one sequence. Returns whether it continues. */
+  #advance(sequence: Sequence<Allocation, Chain>, timeMs: number): boolean {
     const { cache } = this.#options;
     const decoded = isDecode(sequence);
     sequence.computedTokens += sequence.stepTokens;
     sequence.stepTokens = 0;
     if (sequence.abortWanted) {
-      cache.release(sequence.seat, sequence.computedTokens, sequence.knownTokens > sequence.promptTokens);
+      cache.release(sequence.allocation, sequence.computedTokens, sequence.knownTokens > sequence.promptTokens);
       this.finish(sequence, timeMs, "aborted");
       return false;
     }
@@ -91,30 +91,30 @@ export class StepEnd<Id, Chain extends RequestChain<Id>, Seat> {
     const last = generates && sequence.knownTokens + 1 === sequence.totalTokens;
     const pins = last && sequence.chain.pinned;
     if (pins) this.pinned.set(sequence.chain.id, sequence);
-    if (last && !pins) cache.release(sequence.seat, sequence.computedTokens, true);
-    else if (pins || !decoded) cache.computed(sequence.seat, sequence.computedTokens);
+    if (last && !pins) cache.release(sequence.allocation, sequence.computedTokens, true);
+    else if (pins || !decoded) cache.computed(sequence.allocation, sequence.computedTokens);
     if (generates) this.#generate(sequence, timeMs);
     if (last) this.finish(sequence, timeMs, "length");
     return !last;
   }
 
-  #generate(sequence: Sequence<Seat, Chain>, timeMs: number): void {
+  #generate(sequence: Sequence<Allocation, Chain>, timeMs: number): void {
     const index = sequence.knownTokens - sequence.promptTokens;
     sequence.knownTokens++;
-    this.#options.accounting.generatedTokens++;
+    this.#options.counters.generatedTokens++;
     if (index === 0) {
       sequence.firstTokenMs = timeMs;
-      this.#options.accounting.promptTokens += sequence.promptTokens;
+      this.#options.counters.promptTokens += sequence.promptTokens;
     }
-    this.#options.form.generated(sequence.chain, index, timeMs);
+    this.#options.frontend.generated(sequence.chain, index, timeMs);
   }
 
-  /** A request is over. What it held is given back or pinned already. */
-  finish(sequence: Sequence<Seat, Chain>, timeMs: number, reason: FinishReason): void {
-    if (sequence.place === "running") this.#options.scheduler.left(sequence);
-    sequence.place = "gone";
-    this.held.delete(sequence.chain.id);
-    this.#options.accounting.finished++;
-    this.#options.form.finished(sequence.chain, reportOf<Id>(sequence, timeMs, reason));
+  /** Ends a request whose blocks are freed or pinned already. */
+  finish(sequence: Sequence<Allocation, Chain>, timeMs: number, reason: FinishReason): void {
+    if (sequence.state === "running") this.#options.scheduler.left(sequence);
+    sequence.state = "done";
+    this.active.delete(sequence.chain.id);
+    this.#options.counters.finished++;
+    this.#options.frontend.finished(sequence.chain, reportOf<Id>(sequence, timeMs, reason));
   }
 }

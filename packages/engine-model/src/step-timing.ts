@@ -2,7 +2,7 @@ import type { Sequence } from "./sequence.ts";
 import { isDecode } from "./sequence.ts";
 import type { EngineParameters } from "./types.ts";
 
-/** What one step computes. */
+/** The work of one step. */
 export interface StepWork {
   prefillTokens: number;
   /** Sum over those tokens of the context that each one attends to, itself included. */
@@ -11,7 +11,7 @@ export interface StepWork {
   decodes: number;
   /** Tokens of context of those, the ones they compute included. */
   decodeContext: number;
-  /** LoRA adapters that are loaded before it. */
+  /** LoRA adapters that are loaded before the step. */
   adapterLoads: number;
 }
 
@@ -44,7 +44,7 @@ export function measureStep(sequences: readonly Sequence<unknown>[], work: StepW
   work.decodeContext = decodeContext;
 }
 
-/** What steps take their time for. */
+/** The durations that make up a step. */
 export type StepTimes = Pick<
   EngineParameters,
   | "stepBaseMs"
@@ -85,8 +85,8 @@ export function stepDurationMs(work: StepWork, times: StepTimes): number {
 }
 
 /**
- * When the last of so many steps ends that decode the same sequences, after one that ends at `endMs` and does `work`. The
- * sum is taken step by step: any other way of adding would round differently.
+ * When the last of `steps` steps ends that decode the same sequences, after a step that ends at `endMs` and does `work`. The
+ * sum is taken step by step: any other order would round differently.
  */
 export function endOfDecodesMs(endMs: number, steps: number, work: StepWork, times: StepTimes): number {
   const next = { ...work };

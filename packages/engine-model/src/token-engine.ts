@@ -1,4 +1,4 @@
-import { createLoop, type EngineForm } from "./engine-loop.ts";
+import { createLoop, type EngineFrontend } from "./engine-loop.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RequestChain } from "./sequence.ts";
 import type {
@@ -18,7 +18,7 @@ export interface EngineOptions {
   readonly parameters: EngineParameters;
   /** Makes this engine's block hashes its own: the same content has different hashes under different seeds. */
   readonly hashSeed: number;
-  /** Whom to tell. An observer without `events` spares the engine the work of making them. */
+  /** Without a method `events` the engine makes no events. */
   readonly observer: EngineObserver;
 }
 
@@ -30,11 +30,11 @@ export interface EngineOptions {
 export function createEngine({ parameters, hashSeed, observer }: EngineOptions): Engine {
   checkParameters(parameters);
   const log = createTokenLog(parameters, observer);
-  return createLoop(parameters, createTokenForm({ parameters, hashSeed, observer, log }), log);
+  return createLoop(parameters, createTokenFrontend({ parameters, hashSeed, observer, log }), log);
 }
 
-/** Requests with tokens: every token is made and told of, and every event of the cache. */
-function createTokenForm(options: TokenFormOptions): EngineForm<string, EngineRequest, TokenRequest> {
+/** Frontend for requests with tokens: reports every token and every cache event. */
+function createTokenFrontend(options: TokenFrontendOptions): EngineFrontend<string, EngineRequest, TokenRequest> {
   const { parameters, hashSeed, observer, log } = options;
   return {
     check({ id, promptTokens, outputTokens, imported }) {
@@ -57,14 +57,14 @@ function createTokenForm(options: TokenFormOptions): EngineForm<string, EngineRe
   };
 }
 
-interface TokenFormOptions {
+interface TokenFrontendOptions {
   readonly parameters: EngineParameters;
   readonly hashSeed: number;
   readonly observer: EngineObserver;
   readonly log: EventLog;
 }
 
-/** The log that an observer's form of the engine needs: none when it does not listen to events. */
+/** The log for an observer: a silent one when it takes no events. */
 function createTokenLog({ flavour, cpuBlocks = 0 }: EngineParameters, observer: EngineObserver): EventLog {
   return observer.events ? createEventLog(flavour, cpuBlocks > 0) : { ...silentLog, take: () => undefined };
 }
@@ -77,7 +77,7 @@ interface TokenChainOptions {
   readonly hashSeed: number;
   readonly blockSize: number;
   readonly promptTokens: Uint32Array;
-  /** Tokens that will be generated; room for them is made at once. */
+  /** Tokens that will be generated; memory for them is allocated at once. */
   readonly outputTokens: number;
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
@@ -90,7 +90,7 @@ class TokenChain implements HashChain {
   readonly blockSize: number;
   /** The prompt, then the generated tokens as they come. */
   readonly tokens: Uint32Array;
-  readonly lanes: Uint32Array;
+  readonly hashes: Uint32Array;
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
   readonly #rootA: number;
@@ -104,7 +104,7 @@ class TokenChain implements HashChain {
     this.blockSize = blockSize;
     this.tokens = new Uint32Array(this.totalTokens);
     this.tokens.set(promptTokens);
-    this.lanes = new Uint32Array(2 * Math.floor(this.totalTokens / blockSize));
+    this.hashes = new Uint32Array(2 * Math.floor(this.totalTokens / blockSize));
     this.adapter = adapter;
     this.cacheSalt = cacheSalt;
     let rootA = finish(hashSeed ^ 0x9e3779b9);
@@ -123,11 +123,11 @@ class TokenChain implements HashChain {
   }
 
   hashBlocks(blocks: number): void {
-    const { lanes, tokens, blockSize } = this;
+    const { hashes, tokens, blockSize } = this;
     let block = this.#hashedBlocks;
     if (block >= blocks) return;
-    let a = block === 0 ? this.#rootA : lanes[2 * block - 2]!;
-    let b = block === 0 ? this.#rootB : lanes[2 * block - 1]!;
+    let a = block === 0 ? this.#rootA : hashes[2 * block - 2]!;
+    let b = block === 0 ? this.#rootB : hashes[2 * block - 1]!;
     let at = block * blockSize;
     for (; block < blocks; block++) {
       for (const end = at + blockSize; at < end; at++) {
@@ -135,12 +135,12 @@ class TokenChain implements HashChain {
         a = stepA(a, token);
         b = stepB(b, token);
       }
-      // Crossing the lanes makes the pair one 64-bit hash instead of two of 32 bits.
+      // Crossing the two words makes the pair one 64-bit hash instead of two of 32 bits.
       const crossed = finish(a ^ Math.imul(b, MULTIPLIER_A));
       b = finish(b + a);
       a = crossed;
-      lanes[2 * block] = a;
-      lanes[2 * block + 1] = b;
+      hashes[2 * block] = a;
+      hashes[2 * block + 1] = b;
     }
     this.#hashedBlocks = blocks;
   }
@@ -165,19 +165,19 @@ class TokenRequest extends TokenChain implements RequestChain<string> {
   }
 }
 
-function stepA(lane: number, token: number): number {
-  const mixed = Math.imul(lane ^ token, MULTIPLIER_A);
+function stepA(word: number, token: number): number {
+  const mixed = Math.imul(word ^ token, MULTIPLIER_A);
   return mixed ^ (mixed >>> 15);
 }
 
-function stepB(lane: number, token: number): number {
-  const mixed = Math.imul(lane + token, MULTIPLIER_B);
+function stepB(word: number, token: number): number {
+  const mixed = Math.imul(word + token, MULTIPLIER_B);
   return mixed ^ (mixed >>> 13);
 }
 
 /** The finaliser of MurmurHash3 (Appleby), 32 bits. */
-function finish(lane: number): number {
-  let mixed = lane ^ (lane >>> 16);
+function finish(word: number): number {
+  let mixed = word ^ (word >>> 16);
   mixed = Math.imul(mixed, MULTIPLIER_A);
   mixed ^= mixed >>> 13;
   mixed = Math.imul(mixed, MULTIPLIER_B);
@@ -186,7 +186,7 @@ function finish(lane: number): number {
 
 /** Collects KV events between two publications. */
 interface EventLog extends CacheLog<TokenChain> {
-  /** Hands over what was collected, or undefined when there is nothing. */
+  /** Returns the collected events and starts over; undefined when there are none. */
   take(): KvEvent[] | undefined;
 }
 
@@ -195,14 +195,14 @@ interface EventLog extends CacheLog<TokenChain> {
  * that follow each other (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
  *
  * Of blocks that go to CPU memory vLLM gives the hashes and no more, a block size of 0 with them (`take_events` of its
- * offloading connector); SGLang tells them like others, one event a page (`_record_store_event` of HiCache).
+ * offloading connector); SGLang announces them like others, one event a page (`_record_store_event` of HiCache).
  *
  * @param hasCpuBlocks whether there is CPU memory
  */
 function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog {
   const joins = flavour === "sglang";
   const medium = cpuMedia[flavour];
-  /** What was told of SGLang's pages in GPU memory, to be told again of CPU memory. */
+  /** Events of SGLang's pages in GPU memory, to be repeated for CPU memory. */
   const contents = joins && hasCpuBlocks ? new Map<EngineHash, StoredEvent>() : undefined;
   let events: KvEvent[] = [];
   let openRemoval: EngineHash[] | undefined;
@@ -216,11 +216,11 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
     everyCopy: true,
     stored(chain, from, to) {
       const hashes: EngineHash[] = [];
-      for (let block = from; block < to; block++) hashes.push(hashAt(chain.lanes, block));
+      for (let block = from; block < to; block++) hashes.push(hashAt(chain.hashes, block));
       const event: StoredEvent = {
         type: "stored",
         hashes,
-        parentHash: from === 0 ? undefined : hashAt(chain.lanes, from - 1),
+        parentHash: from === 0 ? undefined : hashAt(chain.hashes, from - 1),
         tokens: chain.tokens.slice(from * chain.blockSize, to * chain.blockSize),
         blockSize: chain.blockSize,
         adapter: chain.adapter,
@@ -229,7 +229,7 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
       push(event);
       if (contents) for (let at = 0; at < hashes.length; at++) contents.set(hashes[at]!, blockOf(event, at));
     },
-    removed(lanes, adapter) {
+    removed(hashes, adapter) {
       let target = openRemoval;
       if (!target || openAdapter !== adapter) {
         target = [];
@@ -237,8 +237,8 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
         openRemoval = joins ? target : undefined;
         openAdapter = adapter;
       }
-      for (let pair = 0; pair < lanes.length / 2; pair++) {
-        const hash = hashAt(lanes, pair);
+      for (let pair = 0; pair < hashes.length / 2; pair++) {
+        const hash = hashAt(hashes, pair);
         contents?.delete(hash);
         target.push(hash);
       }
@@ -247,11 +247,11 @@ function createEventLog(flavour: CacheFlavour, hasCpuBlocks: boolean): EventLog 
       contents?.clear();
       push({ type: "cleared" });
     },
-    offloaded(lanes) {
-      const hash = hashAt(lanes, 0);
+    offloaded(hashes) {
+      const hash = hashAt(hashes, 0);
       push({ ...(contents?.get(hash) ?? bare(hash)), medium });
     },
-    discarded: (lanes) => push({ type: "removed", hashes: [hashAt(lanes, 0)], medium }),
+    discarded: (hashes) => push({ type: "removed", hashes: [hashAt(hashes, 0)], medium }),
     take() {
       if (events.length === 0) return undefined;
       const taken = events;
@@ -279,23 +279,23 @@ function blockOf(run: StoredEvent, at: number): StoredEvent {
   };
 }
 
-/** What vLLM tells of a block that was told of before. */
+/** What vLLM announces when a known block is offloaded. */
 function bare(hash: EngineHash): StoredEvent {
   const nothing = { parentHash: undefined, tokens: noTokens, blockSize: 0, adapter: undefined, cacheSalt: undefined };
   return { type: "stored", hashes: [hash], ...nothing };
 }
 
-function hashAt(lanes: Uint32Array, block: number): EngineHash {
-  return toEngineHash(lanes[2 * block]!, lanes[2 * block + 1]!);
+function hashAt(hashes: Uint32Array, block: number): EngineHash {
+  return toEngineHash(hashes[2 * block]!, hashes[2 * block + 1]!);
 }
 
-/** One 64-bit hash from its lanes. */
+/** One 64-bit hash from its two words. */
 function toEngineHash(a: number, b: number): EngineHash {
-  scratchLanes[0] = a;
-  scratchLanes[1] = b;
+  scratchWords[0] = a;
+  scratchWords[1] = b;
   return scratchHash[0]!;
 }
 
-const scratchLanes = new Uint32Array(2);
+const scratchWords = new Uint32Array(2);
 
-const scratchHash = new BigUint64Array(scratchLanes.buffer);
+const scratchHash = new BigUint64Array(scratchWords.buffer);

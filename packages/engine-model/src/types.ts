@@ -37,13 +37,13 @@ export interface EngineParameters {
   readonly prefixCaching: boolean;
   /** Of the vLLM flavour only; `uncached-first` by default. */
   readonly freeOrder?: FreeOrder;
-  /** LoRA adapters that requests may run for at once, and that the engine keeps (vLLM `max_loras`); all by default. */
+  /** LoRA adapters that are loaded at once (vLLM `max_loras`); unbounded by default. */
   readonly adapterSlots?: number;
-  /** What loading an adapter adds to the step in which its first request begins; 0 by default. */
+  /** What an adapter load adds to the step in which its first request begins; 0 by default. */
   readonly adapterLoadMs?: number;
-  /** Blocks of CPU memory that take what the KV memory gives up (vLLM's offloading connector, SGLang's HiCache); 0 by default. */
+  /** Blocks of CPU memory for content that the KV memory evicts (vLLM's offloading connector, SGLang's HiCache); 0 by default. */
   readonly cpuBlocks?: number;
-  /** What one of them takes on its way back, beside the steps; 0 by default. */
+  /** Transfer time of one such block back to the GPU, which overlaps with steps; 0 by default. */
   readonly cpuLoadMsPerBlock?: number;
 }
 
@@ -51,9 +51,9 @@ export interface EngineParameters {
 export interface ImportedPrompt {
   /** How many tokens of the prompt, from its first on; the last one of the prompt is computed here in any case. */
   readonly tokens: number;
-  /** What every transfer takes, in milliseconds. */
+  /** Fixed time per transfer, in milliseconds. */
   readonly setupMs: number;
-  /** What each token that is not cached here takes on its way, in milliseconds. */
+  /** Time per token that is not cached here, in milliseconds. */
   readonly msPerToken: number;
 }
 
@@ -71,23 +71,23 @@ export interface EngineRequest {
   /** Lower goes first, as in vLLM; equal priorities go in order of arrival. 0 by default. */
   readonly priority?: number;
   /**
-   * What comes from outside, as with vLLM's connectors (`WAITING_FOR_REMOTE_KVS`): the request gets its blocks when its turn
-   * comes, they fill while others compute, and it joins the first step after that. What is cached here is not fetched.
+   * KV that is imported, as with vLLM's connectors (`WAITING_FOR_REMOTE_KVS`): the request gets its blocks when its turn
+   * comes, they fill while others compute, and it joins the first step after that. Cached tokens are not fetched.
    */
   readonly imported?: ImportedPrompt;
-  /** Whether its blocks stay held after an output of full length, for somebody to fetch, until `Engine.release`. */
+  /** Whether its blocks stay pinned after the full output, for another engine to fetch, until `Engine.release`. */
   readonly pinned?: boolean;
 }
 
 export type FinishReason = "length" | "aborted";
 
-/** What became of one request. Times are engine milliseconds on the axis of `Engine.advanceTo`. */
+/** The outcome of one request. Times are engine milliseconds on the axis of `Engine.advanceTo`. */
 export interface RequestReport {
   readonly id: string;
   readonly promptTokens: number;
-  /** Prompt tokens found in the cache, CPU memory included, when the request was first scheduled, and those from outside. */
+  /** Prompt tokens found in the cache when the request was first scheduled, CPU memory and imports included. */
   readonly cachedTokens: number;
-  /** How many of them had come from outside. */
+  /** How many of them were imported. */
   readonly importedTokens: number;
   readonly outputTokens: number;
   readonly arrivedMs: number;
@@ -96,12 +96,12 @@ export interface RequestReport {
   /** End of the step that produced the first token; NaN when aborted before. */
   readonly firstTokenMs: number;
   readonly finishedMs: number;
-  /** How often it lost its blocks to others and had to start over. */
+  /** How often it was preempted and started over. */
   readonly preemptions: number;
   readonly finishReason: FinishReason;
 }
 
-/** The engine's own name for a block. 64 bits, different in every engine for the same content. */
+/** The engine's own hash of a block. 64 bits, different in every engine for the same content. */
 export type EngineHash = bigint;
 
 /** What vLLM and SGLang call CPU memory in their events. */
@@ -120,7 +120,7 @@ export type KvEvent =
       /** vLLM: set on events whose first block is the first of its chain. SGLang: set on every event of a salted chain. */
       readonly cacheSalt: string | undefined;
       /**
-       * Where the blocks are now, besides where they were; GPU memory when left out. vLLM says of CPU memory no more than
+       * Where the blocks are stored now, in addition to where they were; GPU memory when absent. For CPU memory vLLM gives only
        * the hashes, without parent or tokens.
        */
       readonly medium?: CpuMedium;
@@ -128,12 +128,12 @@ export type KvEvent =
   | { readonly type: "removed"; readonly hashes: readonly EngineHash[]; readonly medium?: CpuMedium }
   | { readonly type: "cleared" };
 
-/** What the engine tells while time advances. Every call happens inside `advanceTo`, `submit`, `abort` or `resetPrefixCache`. */
+/** Receives the results of an engine while time advances. Every call happens inside `advanceTo`, `submit`, `abort` or `resetPrefixCache`. */
 export interface EngineObserver {
   /** A token was produced. `index` counts from 0. `timeMs` is the end of the step. */
   token?(requestId: string, index: number, token: number, timeMs: number): void;
   finished?(report: RequestReport): void;
-  /** What a request wanted from outside is here: so many tokens, 0 when all of them were cached. Comes before its tokens. */
+  /** The imported KV of a request has arrived: `tokens` tokens, 0 when all were cached. Precedes its output tokens. */
   imported?(requestId: string, tokens: number, timeMs: number): void;
   /** The events of one step, in order. */
   events?(events: readonly KvEvent[], timeMs: number): void;
@@ -142,17 +142,17 @@ export interface EngineObserver {
 /** Gauges and counters as an engine's metrics page shows them. */
 export interface EngineStats {
   readonly running: number;
-  /** Those that wait for what comes from outside or from CPU memory included. */
+  /** Includes those that wait for an import or for CPU memory. */
   readonly waiting: number;
-  /** Requests whose blocks are filled from outside, or from CPU memory. */
+  /** Requests whose blocks are being filled by an import or from CPU memory. */
   readonly importing: number;
-  /** Requests that are over, and whose blocks are held until they are released. */
+  /** Finished requests whose blocks stay pinned until they are released. */
   readonly pinned: number;
   /** Share of the KV blocks that requests hold, 0..1. */
   readonly kvUse: number;
-  /** Blocks that hold reusable content, held by a request or free. */
+  /** Blocks with reusable content, in use or free. */
   readonly cachedBlocks: number;
-  /** Blocks that no request holds, with or without reusable content. */
+  /** Blocks that no request uses, with or without reusable content. */
   readonly freeBlocks: number;
   /** Blocks in CPU memory. */
   readonly cpuBlocks: number;
@@ -163,17 +163,17 @@ export interface EngineStats {
   /** Prompt tokens looked up in the prefix cache and found there. */
   readonly prefixQueries: number;
   readonly prefixHits: number;
-  /** Prompt tokens that came from outside. */
+  /** Imported prompt tokens. */
   readonly importedTokens: number;
   /** Tokens that came back from CPU memory. */
   readonly loadedTokens: number;
   readonly preemptions: number;
   readonly finished: number;
-  /** LoRA adapters that had to be loaded. */
+  /** LoRA adapter loads. */
   readonly adapterLoads: number;
 }
 
-/** The LoRA adapters of the requests that an engine holds, each named once. */
+/** The distinct LoRA adapters of running and of waiting requests. */
 export interface AdapterUse {
   readonly running: readonly string[];
   readonly waiting: readonly string[];
@@ -183,47 +183,47 @@ export interface AdapterUse {
 export interface Engine {
   readonly parameters: EngineParameters;
   /**
-   * Hands in a request that arrives at `timeMs`, after running every step that ends before. An idle engine starts its
-   * next step when time is advanced to `timeMs`, so that requests handed in at one moment share it. An observer may
-   * hand in requests from within its calls, at the time of the call.
+   * Submits a request that arrives at `timeMs`, after running every step that ends before. An idle engine starts its
+   * next step when time is advanced to `timeMs`, so that requests of one moment share it. An observer may submit requests
+   * from within its calls, at the time of the call.
    *
    * @throws RangeError when `timeMs` lies before the time already reached, the id is in use, the prompt is empty, no
-   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, what comes from outside makes no sense, or
-   * too many requests are held already
+   * output is wanted, prompt plus output exceed `maxModelLength` or all blocks, the import is invalid, or the engine has too
+   * many requests already
    */
   submit(request: EngineRequest, timeMs: number): void;
   /**
-   * Drops a request as a closed connection does. Unknown ids are ignored. A waiting request is reported at once, one
-   * that takes part in the running step at the end of that step, whose token is lost.
+   * Aborts a request as a closed connection does. Unknown ids are ignored. A waiting request is reported at once; one in the
+   * running step is reported at the end of that step, and that step's token is lost.
    */
   abort(requestId: string, timeMs: number): void;
   /**
-   * Gives back the blocks of a request that was to be pinned and is over; what is in them stays cached.
+   * Frees the blocks of a finished, pinned request; their content stays cached.
    *
    * @returns whether there was such a request
    */
   release(requestId: string, timeMs: number): boolean;
-  /** How many tokens of a request's prompt are cached, in CPU memory or not. Looking counts as a use. */
+  /** How many tokens of a request's prompt are cached, CPU memory included. A lookup counts as a use. */
   cachedTokens(request: EngineRequest, timeMs: number): number;
   /** Runs every step that ends at or before `timeMs`, and starts those that can begin by then. */
   advanceTo(timeMs: number): void;
-  /** When something happens next: the running step ends, or an idle engine starts on what waits. Undefined when idle. */
+  /** The next event: the running step ends, or an idle engine starts a step. Undefined without either. */
   nextEventMs(): number | undefined;
   /**
-   * Forgets all reusable content, as vLLM's `/reset_prefix_cache` and SGLang's `/flush_cache` do. vLLM announces it with
+   * Clears all reusable content, as vLLM's `/reset_prefix_cache` and SGLang's `/flush_cache` do. vLLM announces it with
    * the events of its next step, SGLang at once. SGLang refuses while requests wait, too.
    *
    * @returns false when running requests prevent it
    */
   resetPrefixCache(timeMs: number): boolean;
   /**
-   * From the next step on, steps take `factor` times as long as the parameters say: a GPU that is too hot, or a neighbour on
-   * the same machine. 1 is as at first.
+   * From the next step on, steps take `factor` times as long as the parameters say: a GPU that throttles, or a noisy
+   * neighbour. 1 is the initial speed.
    *
    * @throws RangeError when the factor is not above 0
    */
   setSlowdown(factor: number, timeMs: number): void;
   stats(): EngineStats;
-  /** What `vllm:lora_requests_info` tells of the moment. */
+  /** The current content of `vllm:lora_requests_info`. */
   adapterUse(): AdapterUse;
 }

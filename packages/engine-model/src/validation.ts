@@ -1,6 +1,6 @@
 import type { EngineParameters, ImportedPrompt } from "./types.ts";
 
-/** 32 bytes are kept of each. */
+/** Each takes 32 bytes. */
 export const maxCpuBlocks = 16_777_216;
 
 /** @throws RangeError when a parameter makes no sense */
@@ -45,7 +45,7 @@ interface RequestSize {
 }
 
 /**
- * Refuses what an engine could never serve.
+ * Rejects a request that the engine could never serve.
  *
  * @throws RangeError naming the request and the limit
  */
@@ -65,7 +65,7 @@ export function checkRequest(
   if (!imported) return;
   const { tokens, setupMs, msPerToken } = imported;
   if (!(Number.isInteger(tokens) && tokens >= 1 && tokens <= promptTokens)) {
-    throw new RangeError(`request ${id}: ${tokens} tokens from outside are not 1 to ${promptTokens}`);
+    throw new RangeError(`request ${id}: ${tokens} tokens to import are not 1 to ${promptTokens}`);
   }
   if (!(isDuration(setupMs) && isDuration(msPerToken))) {
     throw new RangeError(`request ${id}: setupMs ${setupMs} or msPerToken ${msPerToken} is not a duration`);

@@ -1,117 +1,117 @@
-/** What may wait. */
+/** An entry of the queue. */
 interface Queued {
   readonly priority: number;
-  readonly place: "waiting" | "importing" | "running" | "gone";
+  readonly state: "waiting" | "importing" | "running" | "done";
 }
 
-/** Requests that wait for a place, the lowest priority value first, then in order of arrival. */
+/** Requests that wait to run, the lowest priority value first, then in order of arrival. */
 export interface WaitingQueue<Entry extends Queued> {
   readonly size: () => number;
   append(entry: Entry): void;
-  /** Puts a preempted request before all others of its priority. */
+  /** Adds a preempted request before all others of its priority. */
   prepend(entry: Entry): void;
-  /** The request to serve next, which stays in the queue. */
+  /** The next request, which stays in the queue. */
   peek(): Entry | undefined;
-  /** Takes out what `peek` gave. */
+  /** Removes the request that `peek` returned. */
   takeFirst(): void;
-  /** Forgets a request that is in the queue, and whose place is `gone` already. */
+  /** Removes a queued request whose state is `done` already. */
   drop(entry: Entry): void;
 }
 
-interface Lane<Entry> {
+interface PriorityLevel<Entry> {
   readonly priority: number;
   /** Preempted requests, the next one last. */
   returned: Entry[];
   arrived: Entry[];
-  /** Index of the first request of `arrived` that was not taken yet. */
+  /** Index of the first remaining request of `arrived`. */
   head: number;
-  /** Requests that wait here; the others in the lists are gone. */
+  /** Requests that still wait here; the others in the lists are done. */
   live: number;
 }
 
-/** How many entries a lane may have that nobody waits for. */
+/** Done entries that a level keeps at most, beyond as many as wait. */
 const SLACK = 1_024;
 
 export function createWaitingQueue<Entry extends Queued>(): WaitingQueue<Entry> {
-  /** In order of priority, none of them without live requests. */
-  const lanes: Lane<Entry>[] = [];
+  /** In order of priority; every level has live requests. */
+  const levels: PriorityLevel<Entry>[] = [];
   let size = 0;
 
-  const laneOf = (priority: number): Lane<Entry> => {
+  const levelOf = (priority: number): PriorityLevel<Entry> => {
     let at = 0;
-    while (at < lanes.length && lanes[at]!.priority < priority) at++;
-    const found = lanes[at];
+    while (at < levels.length && levels[at]!.priority < priority) at++;
+    const found = levels[at];
     if (found?.priority === priority) return found;
-    const lane: Lane<Entry> = { priority, returned: [], arrived: [], head: 0, live: 0 };
-    lanes.splice(at, 0, lane);
-    return lane;
+    const level: PriorityLevel<Entry> = { priority, returned: [], arrived: [], head: 0, live: 0 };
+    levels.splice(at, 0, level);
+    return level;
   };
-  const leave = (lane: Lane<Entry>): void => {
+  const leave = (level: PriorityLevel<Entry>): void => {
     size--;
-    if (--lane.live === 0) lanes.splice(lanes.indexOf(lane), 1);
-    else if (lane.arrived.length + lane.returned.length > 2 * lane.live + SLACK) compact(lane);
+    if (--level.live === 0) levels.splice(levels.indexOf(level), 1);
+    else if (level.arrived.length + level.returned.length > 2 * level.live + SLACK) compact(level);
   };
   return {
     size: () => size,
     append(entry) {
-      const lane = laneOf(entry.priority);
-      lane.arrived.push(entry);
-      lane.live++;
+      const level = levelOf(entry.priority);
+      level.arrived.push(entry);
+      level.live++;
       size++;
     },
     prepend(entry) {
-      const lane = laneOf(entry.priority);
-      lane.returned.push(entry);
-      lane.live++;
+      const level = levelOf(entry.priority);
+      level.returned.push(entry);
+      level.live++;
       size++;
     },
-    peek: () => (lanes[0] ? firstOf(lanes[0]) : undefined),
+    peek: () => (levels[0] ? firstOf(levels[0]) : undefined),
     takeFirst() {
-      const lane = lanes[0]!;
-      if (firstOf(lane) === lane.returned.at(-1)) lane.returned.pop();
-      else lane.head++;
-      leave(lane);
+      const level = levels[0]!;
+      if (firstOf(level) === level.returned.at(-1)) level.returned.pop();
+      else level.head++;
+      leave(level);
     },
     drop(entry) {
-      leave(laneOf(entry.priority));
+      leave(levelOf(entry.priority));
     },
   };
 }
 
-/** The request to serve next. Takes out those before it that are gone. */
-function firstOf<Entry extends Queued>(lane: Lane<Entry>): Entry | undefined {
-  while (lane.returned.at(-1)?.place === "gone") lane.returned.pop();
-  const returned = lane.returned.at(-1);
+/** The next request. Removes those before it that are done. */
+function firstOf<Entry extends Queued>(level: PriorityLevel<Entry>): Entry | undefined {
+  while (level.returned.at(-1)?.state === "done") level.returned.pop();
+  const returned = level.returned.at(-1);
   if (returned) return returned;
-  while (lane.arrived[lane.head]?.place === "gone") lane.head++;
-  return lane.arrived[lane.head];
+  while (level.arrived[level.head]?.state === "done") level.head++;
+  return level.arrived[level.head];
 }
 
-function compact<Entry extends Queued>(lane: Lane<Entry>): void {
-  const waits = (entry: Entry): boolean => entry.place === "waiting";
-  lane.arrived = lane.arrived.slice(lane.head).filter(waits);
-  lane.returned = lane.returned.filter(waits);
-  lane.head = 0;
+function compact<Entry extends Queued>(level: PriorityLevel<Entry>): void {
+  const waits = (entry: Entry): boolean => entry.state === "waiting";
+  level.arrived = level.arrived.slice(level.head).filter(waits);
+  level.returned = level.returned.filter(waits);
+  level.head = 0;
 }
 
-/** Something that waits for what comes from outside. */
+/** A request with a running import. */
 interface Importing {
-  /** When it is here, in milliseconds. */
+  /** When the import arrives, in milliseconds. */
   readonly readyMs: number;
 }
 
-/** Those that wait for what comes from outside, the earliest first, then in order of arrival. */
+/** Running imports, the earliest first, then in order of arrival. */
 export interface ImportList<Entry extends Importing> {
   readonly size: () => number;
   add(entry: Entry): void;
-  /** Takes out the first one that is ready by `nowMs`. */
+  /** Removes and returns the first one that is ready by `nowMs`. */
   takeReady(nowMs: number): Entry | undefined;
   /** When the first one is ready; undefined when there is none. */
   nextMs(): number | undefined;
   drop(entry: Entry): void;
 }
 
-/** Every entry holds blocks, or is one of the requests that the engine holds: that bounds the list. */
+/** Every entry has blocks, or is one of the engine's requests: that bounds the list. */
 export function createImportList<Entry extends Importing>(): ImportList<Entry> {
   const entries: Entry[] = [];
   return {

@@ -190,8 +190,8 @@ describe.each(flavours)("pinned blocks, %s", (flavour) => {
 });
 
 test.each([
-  [{ tokens: 0, setupMs: 0, msPerToken: 0 }, "0 tokens from outside are not 1 to 18"],
-  [{ tokens: 19, setupMs: 0, msPerToken: 0 }, "19 tokens from outside"],
+  [{ tokens: 0, setupMs: 0, msPerToken: 0 }, "0 tokens to import are not 1 to 18"],
+  [{ tokens: 19, setupMs: 0, msPerToken: 0 }, "19 tokens to import"],
   [{ tokens: 1.5, setupMs: 0, msPerToken: 0 }, "1.5 tokens"],
   [{ tokens: 1, setupMs: -1, msPerToken: 0 }, "setupMs -1"],
   [{ tokens: 1, setupMs: 0, msPerToken: Number.NaN }, "msPerToken NaN"],

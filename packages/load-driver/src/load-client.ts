@@ -15,7 +15,7 @@ export interface LoadRequest {
   readonly keepHeaders?: readonly string[];
 }
 
-/** What came of it, in real milliseconds on the clock's axis. */
+/** The outcome of a request, in real milliseconds on the clock's axis. */
 export interface Answer {
   readonly startMs: number;
   /** When the first content arrived; NaN when none did. */
@@ -29,11 +29,11 @@ export interface Answer {
   /** The worker that the router named, if it did. */
   readonly engine: string | undefined;
   readonly error: string | undefined;
-  /** The content, when it was asked for; else empty. */
+  /** The content with `keepText`; else empty. */
   readonly text: string;
-  /** Those that were asked for and came; absent when none did. */
+  /** The requested headers that are present; absent when none is. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whether the error is one that the body of an answer of status 200 told, as the last event of a stream does. */
+  /** Whether the error came in the body of an answer of status 200, for instance as the last event of a stream. */
   readonly isErrorTold?: boolean;
 }
 
@@ -45,7 +45,7 @@ export interface LoadClient {
 }
 
 const errorTextLimit = 200;
-/** How routers name the worker: Espalier, SMG 1.13. */
+/** Headers in which routers name the worker: Espalier, SMG 1.13. */
 const workerHeaders = ["x-espalier-worker", "x-smg-routed-worker-id"];
 
 /** @param maxConnections connections per host; further requests wait for a free one */
@@ -57,7 +57,7 @@ export function createLoadClient(clock: Clock, maxConnections = 4_096): LoadClie
   };
 }
 
-/** What is known of an answer so far. */
+/** An answer under construction. */
 type Draft = { -readonly [Name in keyof Answer]: Answer[Name] };
 
 function send(agent: Agent, clock: Clock, load: LoadRequest, signal: AbortSignal | undefined): Promise<Answer> {
@@ -96,7 +96,7 @@ interface Reading {
   readonly load: LoadRequest;
 }
 
-/** Writes down what an answer brings as it comes, so that it is known of one that is cut too. */
+/** Records the fields of an answer as they arrive, so that a broken answer has them too. */
 async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Reading): Promise<void> {
   answer.status = incoming.statusCode ?? 0;
   const worker = workerHeaders.map((name) => incoming.headers[name]).find((value) => value !== undefined);
@@ -130,7 +130,7 @@ function pickHeaders(incoming: IncomingMessage, names: readonly string[]): Reado
   return Object.fromEntries(found.filter(([, value]) => typeof value === "string"));
 }
 
-/** What a client saw of one streamed or plain answer. */
+/** The content of one streamed or plain answer. */
 export interface AnswerReading {
   /** Bytes of content text have arrived. */
   readonly sawContent: boolean;
@@ -140,7 +140,7 @@ export interface AnswerReading {
   readonly cachedTokens: number | undefined;
   /** Message of an error object in the stream. */
   readonly error: string | undefined;
-  /** The content, when it was asked for. */
+  /** The content, with `keepText`. */
   readonly text: string;
 }
 
@@ -168,7 +168,7 @@ interface AnswerBody {
 
 /**
  * @param streamed whether the body is a stream of server-sent events
- * @param keepText whether the content is wanted too, which makes reading dearer
+ * @param keepText whether to keep the content, which costs time
  */
 export function createAnswerReader(streamed: boolean, keepText = false): AnswerReader {
   const reading = {
@@ -201,8 +201,8 @@ export function createAnswerReader(streamed: boolean, keepText = false): AnswerR
       reading.sawDone = true;
       return;
     }
-    // Between the first content and the usage nothing in an event matters to a measurement: parsing each would make
-    // the measuring client dearer than what it measures.
+    // Between the first content and the usage no event matters to a measurement. Parsing each would cost the client more
+    // than the router that it measures.
     if (keepText || !reading.sawContent || data.includes('"usage":{') || data.includes('"error"')) readBody(data);
   };
 

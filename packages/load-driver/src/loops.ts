@@ -48,7 +48,7 @@ export async function runClosedLoop(
   await Promise.all(Array.from({ length: concurrency }, user));
 }
 
-/** Waits `delayMs`, or until `signal` aborts. Keeps the process alive by what it is waited on for: open sockets. */
+/** Waits `delayMs`, or until `signal` aborts. Open sockets keep the process alive meanwhile, not this timer. */
 function sleep(delayMs: number, scheduler: Scheduler, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

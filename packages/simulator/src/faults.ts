@@ -11,22 +11,22 @@ export const faultNames = [
 
 export type FaultName = (typeof faultNames)[number];
 
-/** Something done to a fleet at a moment of the run. */
+/** A change to a fleet at a moment of the run. */
 export interface FaultAction {
   /** From the start of the run, in virtual milliseconds. */
   readonly atMs: number;
   /** For people. */
   readonly what: string;
-  /** @param scheduler for what cannot be done yet at that moment */
+  /** @param scheduler for actions that have to wait */
   apply(controls: FleetControls, scheduler: Scheduler): void;
 }
 
-/** What goes wrong in a run, and when. */
+/** The fault of a run. */
 export interface FaultPlan {
   readonly name: FaultName;
   /** The fault begins. */
   readonly fromMs: number;
-  /** It is over: what is measured afterwards is recovery. */
+  /** The fault ends; recovery is measured from here. */
   readonly toMs: number;
   /** Routers that the fleet needs beyond those of the run; they are down until the plan starts them. */
   readonly spareRouters: number;
@@ -37,51 +37,51 @@ export interface FaultPlan {
 interface FaultPlanOptions {
   readonly routers: number;
   readonly engines: number;
-  /** In which requests are sent; the fault lies in its middle. */
+  /** Sending time of the run; the fault lies in its middle. */
   readonly durationMs: number;
   /** Draws which routers and engines are hit. */
   readonly seed: number;
 }
 
-/** What can be done to a simulated fleet while it runs. Routers and engines by number, from 0. */
+/** Faults that can be injected into a running fleet. Routers and engines by number, from 0. */
 export interface FleetControls {
   readonly routerCount: number;
   readonly engineCount: number;
-  /** Groups of routers hear nothing of each other. */
+  /** Groups of routers cannot reach each other. */
   partition(groups: readonly (readonly number[])[]): void;
-  /** Nothing gets from one router to another; the other direction is left. */
+  /** Cuts the link in one direction. */
   cutLink(from: number, to: number): void;
   mendLink(from: number, to: number): void;
   /** Breaks the connections between two routers; they may dial again. */
   resetLink(one: number, other: number): void;
   /** Of all links between routers. */
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void;
-  /** Undoes partitions, cuts and pauses, and loses no more events; speeds, dead routers and dead engines stay. */
+  /** Ends partitions, cuts, pauses and event loss; speeds, dead routers and dead engines stay. */
   heal(): void;
   isRouterUp(router: number): boolean;
-  /** Its process is gone without a word. Requests through it fail. */
+  /** Kills its process. Requests through it fail. */
   killRouter(router: number): void;
-  /** It says goodbye and ends; requests through it are answered before. */
+  /** Shuts it down gracefully: it answers its requests, then ends. */
   leaveRouter(router: number): void;
-  /** A new life of a router that ended, under its id. */
+  /** Restarts a router that ended, under its id. */
   startRouter(router: number): void;
   /** SIGSTOP and SIGCONT. */
   pauseRouter(router: number): void;
   resumeRouter(router: number): void;
-  /** Its wall clock is off by so much more. */
+  /** Moves its wall clock. */
   jumpClock(router: number, byMs: number): void;
-  /** Its clocks run so much faster, as a share: 0.001 is a millisecond a second. */
+  /** Makes its clocks run faster, as a share: 0.001 is a millisecond a second. */
   setDrift(router: number, rate: number): void;
   isEngineUp(engine: number): boolean;
-  /** Its process is gone, and its cache; requests in it fail. */
+  /** Kills its process and loses its cache; its requests fail. */
   killEngine(engine: number): void;
-  /** A new life of an engine, empty. */
+  /** Restarts an engine with an empty cache. */
   startEngine(engine: number): void;
-  /** Its steps take so many times as long from now on, in its later lives too; 1 is as at first. */
+  /** Its steps take `factor` times as long from now on, after restarts too; 1 is the initial speed. */
   slowEngine(engine: number, factor: number): void;
-  /** The next messages of KV events reach no reader, unless they are replayed. */
+  /** The next messages of KV events are lost, unless they are replayed. */
   loseEvents(engine: number, messages: number): void;
-  /** Whether the engine tells what a reader missed. */
+  /** Whether the engine replays missed messages. */
   setReplay(engine: number, isOn: boolean): void;
 }
 
@@ -91,7 +91,7 @@ export interface FleetControls {
  * @throws RangeError when the fleet is too small for it, or the run too short
  */
 export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
-  if (!canBefall(name, options.routers)) throw new RangeError(`${name} needs at least 2 routers`);
+  if (!isPossibleWith(name, options.routers)) throw new RangeError(`${name} needs at least 2 routers`);
   const { lengthMs, spareRouters, actions } = drafts[name](options, createSeededRandom(options.seed));
   const { durationMs } = options;
   const fromMs = (durationMs - (lengthMs ?? 0)) / 2;
@@ -103,16 +103,16 @@ export function createFaultPlan(name: FaultName, options: FaultPlanOptions): Fau
   return { name, fromMs, toMs: lengthMs === undefined ? durationMs : fromMs + lengthMs, spareRouters, actions: moved };
 }
 
-/** Whether there are routers enough for it. */
-export function canBefall(name: FaultName, routers: number): boolean {
+/** Whether a fleet has enough routers for the fault. */
+export function isPossibleWith(name: FaultName, routers: number): boolean {
   return routers >= 2 || !ofSeveralRouters.has(name);
 }
 
 /**
- * Does to a fleet what a plan says, each action at its moment. To be called at the start of the run.
+ * Schedules the actions of a plan. To be called at the start of the run.
  *
- * @param done told of each action when it has been done
- * @returns cancels what is still to come
+ * @param done called after each action
+ * @returns cancels the remaining actions
  */
 export function runFaults(
   actions: readonly FaultAction[],
@@ -137,19 +137,19 @@ const routerLossMs = 20_000;
 /** How long a new router may take until it counts as one of the others. */
 const joinMs = 5_000;
 
-/** Between the restarts of two routers, and between a router's goodbye and its next life. */
+/** Between the restarts of two routers, and between the shutdown of a router and its restart. */
 const restartPeriodMs = 5_000;
 
 const restartDownMs = 2_000;
 
-/** How often it is looked whether a router that leaves has ended; together longer than any grace period. */
+/** How often the end of a leaving router is polled; in all longer than any grace period. */
 const startRetryMs = 250;
 
 const maxStartTries = 1_000;
 
 const churnPeriodMs = 2_000;
 
-/** A killed engine's process comes back after this. */
+/** A killed engine restarts after this. */
 const engineDownMs = 1_000;
 
 const churnShare = 0.05;
@@ -158,11 +158,11 @@ const slowShare = 0.25;
 
 const slowFactor = 5;
 
-/** What befalls a router while others go on. */
+/** Faults of one router while others continue. */
 const ofSeveralRouters: ReadonlySet<FaultName> = new Set(["partition", "router-loss", "rolling-restart"]);
 
 type Draft = Omit<FaultPlan, "name" | "fromMs" | "toMs"> & {
-  /** Action times count from the beginning of the fault. Undefined for one that goes on to the end. */
+  /** Action times count from the beginning of the fault. Undefined for a fault without an end. */
   readonly lengthMs: number | undefined;
 };
 
@@ -184,7 +184,7 @@ function draftPartition({ routers }: FaultPlanOptions): Draft {
     spareRouters: 0,
     actions: [
       { atMs: 0, what: "the routers are cut in two halves", apply: (controls) => controls.partition(groups) },
-      { atMs: partitionMs, what: "the halves hear each other again", apply: (controls) => controls.heal() },
+      { atMs: partitionMs, what: "the halves are connected again", apply: (controls) => controls.heal() },
     ],
   };
 }
@@ -256,13 +256,13 @@ function needEngines(name: FaultName, engines: number): void {
   if (engines < 2) throw new RangeError(`${name} needs another engine to go on with`);
 }
 
-/** A router that leaves answers first what it has; its next life cannot begin before. */
+/** Restarts a router once it has drained. */
 function startOnceEnded(router: number, controls: FleetControls, scheduler: Scheduler, tries = maxStartTries): void {
   if (!controls.isRouterUp(router)) controls.startRouter(router);
   else if (tries > 1) scheduler.after(startRetryMs, () => startOnceEnded(router, controls, scheduler, tries - 1));
 }
 
-/** So many different numbers below the bound. */
+/** `count` distinct numbers below `bound`. */
 function drawSome(bound: number, count: number, random: Random): number[] {
   const left = Array.from({ length: bound }, (_, number) => number);
   return Array.from({ length: count }, () => left.splice(random.integer(left.length), 1)[0]!);

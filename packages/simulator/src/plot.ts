@@ -36,16 +36,16 @@ export interface PlotPanel {
 /** Small multiples with one legend. */
 export interface Figure {
   readonly title: string;
-  /** What is to be seen, for those who do not see it. */
+  /** Text alternative. */
   readonly description: string;
   readonly panels: readonly PlotPanel[];
-  /** Panels beside each other; 2 unless given. */
+  /** Panels per row; 2 by default. */
   readonly columns?: number;
 }
 
 export const maxPanels = 24;
 
-/** As many as there are looks of lines. */
+/** As many as there are line styles. */
 export const maxLineNames = 24;
 
 export const maxLinePoints = 2_000;
@@ -126,7 +126,7 @@ interface LegendEntry {
   readonly y: number;
 }
 
-/** Names beside each other, wrapped at the width. */
+/** Lays out names in rows, wrapped at the width. */
 function layOutLegend(
   names: readonly string[],
   width: number,
@@ -213,14 +213,14 @@ function renderPanel({ title, x, y, lines }: PlotPanel, styleOf: (name: string) 
   ].join("");
 }
 
-interface LineLook {
+interface LineStyle {
   readonly scaleX: Scale;
   readonly scaleY: Scale;
   readonly style: number;
   readonly hasMarkers: boolean;
 }
 
-function renderLine({ name, points }: PlotLine, { scaleX, scaleY, style, hasMarkers }: LineLook): string {
+function renderLine({ name, points }: PlotLine, { scaleX, scaleY, style, hasMarkers }: LineStyle): string {
   const placed = points.map((point) => ({ x: scaleX.place(point.x), y: scaleY.place(point.y) }));
   let path = "";
   let isDown = false;
@@ -273,7 +273,7 @@ const hues: readonly { readonly light: string; readonly dark: string }[] = [
 /** Lines beyond the hues differ by their dashes. */
 const dashes = ["", "6 3", "2 3"] as const;
 
-/** What a line of this number looks like: the names of its classes. */
+/** Class names of the style with a number. */
 function lineClass(at: number): string {
   return `c${at % hues.length} d${Math.floor(at / hues.length)}`;
 }
@@ -339,7 +339,7 @@ interface Scale {
 
 interface ScaleOptions {
   readonly kind: ScaleKind;
-  /** Every value that is to be placed, or at least the extremes. Those without a place are left out of account. */
+  /** All values, or at least the extremes. Values without a place on the axis are ignored. */
   readonly values: Iterable<number>;
   /** Pixels of the lowest and of the highest value. */
   readonly range: readonly [number, number];
@@ -350,7 +350,7 @@ interface ScaleOptions {
   readonly marks?: readonly number[];
 }
 
-/** Room that a logarithmic axis has around a lone value: this factor to both sides. */
+/** Margin of a logarithmic axis around a lone value: this factor to both sides. */
 const loneFactor = 2;
 
 export function createScale({ kind, values, range, wantedTicks, from, marks }: ScaleOptions): Scale {
@@ -371,7 +371,7 @@ export function createScale({ kind, values, range, wantedTicks, from, marks }: S
   };
 }
 
-/** Never empty: a lone value gets room around it, and no value the unit. */
+/** Never empty: a lone value gets a margin, and no value the unit interval. */
 function domainOf(values: readonly number[], isLog: boolean, from: number | undefined): readonly [number, number] {
   let min = from !== undefined && !isLog ? from : Number.POSITIVE_INFINITY;
   let max = min === Number.POSITIVE_INFINITY ? Number.NEGATIVE_INFINITY : min;
@@ -382,8 +382,8 @@ function domainOf(values: readonly number[], isLog: boolean, from: number | unde
   if (min > max) return isLog ? [0.1, 1] : [0, 1];
   if (max > min) return [min, max];
   if (isLog) return [min / loneFactor, max * loneFactor];
-  const room = Math.abs(min) / 2 || 1;
-  return [from === undefined ? min - room : min, max + room];
+  const padding = Math.abs(min) / 2 || 1;
+  return [from === undefined ? min - padding : min, max + padding];
 }
 
 const asTick = (value: number): Tick => ({ value, label: group(String(value)) });
@@ -402,7 +402,7 @@ const tolerance = 1e-9;
 /**
  * Round values between two bounds, both included, 1, 2 or 5 times a power of ten apart.
  *
- * @param wanted at most so many and one more, at least 1
+ * @param wanted at least 1; the result has at most one more
  */
 export function linearTicks(min: number, max: number, wanted: number): readonly Tick[] {
   const raw = (max - min) / wanted;
@@ -418,7 +418,7 @@ export function linearTicks(min: number, max: number, wanted: number): readonly 
 }
 
 /**
- * Marks of a logarithmic axis: powers of ten, and 2 and 5 times those where there is room for them.
+ * Marks of a logarithmic axis: powers of ten, and 2 and 5 times those if they fit.
  *
  * @param min above 0
  * @param wanted powers of ten are skipped rather than giving many more than this

@@ -5,7 +5,7 @@ import type { RequestOutcome, SimRequest } from "./clients/workload.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 
 /**
- * What routers share. `mesh`: everything, as they do. `none`: nothing, and engines tell nothing. `events-only`: every
+ * What routers share. `mesh`: everything, as in production. `none`: nothing, and engines publish no events. `events-only`: every
  * router reads the events of all engines, but knows only its own load. `gossip-1s`: everything, once a second. `oracle`:
  * one router that sees everything.
  */
@@ -30,9 +30,9 @@ export interface SimTiming {
   readonly linkDelayMs: number;
   /** One way between router and engine, and between client and router. */
   readonly hopDelayMs: number;
-  /** How often a router reads engines' metrics; as its policy needs it, or each second, when left out. */
+  /** How often a router reads engines' metrics; by default as its policy needs, or each second. */
   readonly scrapeMs?: number;
-  /** What `delays` has for facts and placements on their way to another router, and for load. */
+  /** Delays of `delays` for facts and placements to another router, and for load. */
   readonly sharedFactsMs: number;
   readonly sharedLoadMs: number;
 }
@@ -54,7 +54,7 @@ export interface RunOptions {
   readonly durationS?: number;
   readonly trace?: readonly TraceRequest[];
   readonly parameters?: Partial<EngineParameters>;
-  /** Whether requests wait in routers, by class, while engines are busy; as the scenario or its variant says when left out. */
+  /** Whether routers have admission control; by default as the scenario or its variant says. */
   readonly admission?: boolean;
   readonly timing?: Partial<SimTiming>;
 }
@@ -68,9 +68,9 @@ export function scrapeMsOf({ scrapeMs }: Pick<SimTiming, "scrapeMs">, policy: Po
 }
 
 /**
- * What the simulated world takes its time for unless told otherwise. The shared delays are the medians of the real code
+ * Default delays of the simulated world. The shared delays are the medians of the real code
  * over links of the simulated kind, at a hundred requests a second for each router: facts and placements go in batches of
- * 15 ms, load in batches of 10 ms. With fewer requests they are shorter, for what comes after quiet goes at once.
+ * 15 ms, load in batches of 10 ms. With fewer requests they are shorter, because the first message after a pause is sent at once.
  * `test/run/shared-delays.test.ts` measures them anew.
  */
 export const defaultTiming: SimTiming = {
@@ -81,9 +81,9 @@ export const defaultTiming: SimTiming = {
   sharedLoadMs: 6,
 };
 
-/** What became of one request. Times are virtual milliseconds from the start of the run. */
+/** The outcome of one request. Times are virtual milliseconds from the start of the run. */
 export interface SimResult extends RequestOutcome {
-  /** With its chain left out, so that memory does not grow with the prompts. */
+  /** Without its chain, so that memory does not grow with the prompts. */
   readonly request: Omit<SimRequest, "chain">;
   readonly sentMs: number;
   /** The router that took it. */
@@ -92,7 +92,7 @@ export interface SimResult extends RequestOutcome {
   readonly engine: number;
   /** The engine that computed the prompt for it, where that was another one. */
   readonly prefillEngine?: number;
-  /** Prompt tokens that the router thought the engine held. */
+  /** Prompt tokens that the router predicted in the engine's cache. */
   readonly predictedTokens: number;
   /** It went elsewhere because its first choice was overloaded or gone. */
   readonly isSpill: boolean;
@@ -107,7 +107,7 @@ export interface FleetSample {
   readonly kvUse: Float64Array;
 }
 
-/** All that was seen of one run. */
+/** The record of one run. */
 export interface RunRecord {
   readonly results: readonly SimResult[];
   /** One a virtual second. */
@@ -116,9 +116,9 @@ export interface RunRecord {
   readonly durationMs: number;
   /** LoRA adapters that engines have loaded, in all; NaN where no request was for one. */
   readonly adapterLoads: number;
-  /** Sent over links of routers, in all; NaN where nothing is carried. */
+  /** Sent over links of routers, in all; NaN without real links. */
   readonly linkBytes: number;
-  /** Moments of the fault, where there was one: it began, it was over. */
+  /** Begin and end of the fault, if any. */
   readonly faultMs: { readonly fromMs: number; readonly toMs: number } | undefined;
   /** Upper bounds of the cached share, over the requests of the run in order of sending. */
   readonly bounds: {

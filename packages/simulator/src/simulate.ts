@@ -2,7 +2,7 @@ import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/admi
 import { type EngineParameters, type EnginePreset, enginePresets } from "@espalier/engine-model";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts";
-import { canBefall, createFaultPlan, type FaultPlan, runFaults } from "./faults.ts";
+import { createFaultPlan, type FaultPlan, isPossibleWith, runFaults } from "./faults.ts";
 import { Cells } from "./fleet/cells.ts";
 import { parametersOfEngine, type SimFleetOptions } from "./fleet/sim-fleet.ts";
 import { kvLinkOf } from "./fleet/sim-router.ts";
@@ -10,13 +10,13 @@ import { type BoundsMeter, createBoundsMeter } from "./measure/cache-bounds.ts";
 import { defaultTiming, type FleetSample, type RunOptions, type RunRecord, type SimResult } from "./run.ts";
 import type { ScenarioCells, ScenarioVariant } from "./scenarios/scenario.ts";
 
-/** A run that lasts longer hangs, or asks for more than its fleet will ever do. */
+/** A longer run hangs, or asks for more than its fleet can do. */
 const maxDurationMs = 48 * 3_600_000;
 const sampleMs = 1_000;
 /** Of routers unless configured otherwise: `disaggregation.min-tokens` and `max-tokens`. */
 const usualThreshold = { minTokens: 2_048, maxTokens: 131_072 } as const;
 
-/** What runs tell while they go on. */
+/** Receives the progress of a run. */
 export type Progress = (share: number) => void;
 
 /**
@@ -30,22 +30,22 @@ export async function simulate(options: RunOptions, nowMs: () => number, onProgr
   return new Run(options).run(nowMs, onProgress);
 }
 
-/** The variant of a run; one without anything of its own when it is of none. */
+/** The variant of a run; empty for none. */
 function variantOf({ scenario, variant }: Pick<RunOptions, "scenario" | "variant">): Partial<ScenarioVariant> {
   return scenario.variants.find(({ name }) => name === variant) ?? {};
 }
 
-/** What the variant's engines are, or the scenario's. */
+/** The preset of the variant, or of the scenario. */
 function presetOf(options: RunOptions): EnginePreset {
   return enginePresets[variantOf(options).preset ?? options.scenario.fleet.preset];
 }
 
-/** The engines of a run, but for what differs between them. */
+/** Engine parameters of a run, without per-engine differences. */
 export function parametersOf(options: RunOptions): EngineParameters {
   return { ...presetOf(options).parameters, ...options.scenario.fleet.parameters, ...options.parameters };
 }
 
-/** Options that are given, else those of the variant as far as the policy has them. */
+/** The given options, else those of the variant that the policy has. */
 function policyOptionsOf(options: RunOptions): Readonly<Record<string, number | string>> {
   const { policy, policyOptions } = options;
   const { policyOptions: varied = {} } = variantOf(options);
@@ -59,17 +59,17 @@ function hasAdmission(options: RunOptions): boolean {
   return options.admission ?? variantOf(options).admission ?? options.scenario.admission ?? false;
 }
 
-/** The usual one, with the patience of the variant for every class. */
+/** Default admission, with the variant's maximum cold wait for every class. */
 function admissionOf(options: RunOptions): AdmissionSettings {
-  const { patienceS = 0 } = variantOf(options);
+  const { maxColdWaitS = 0 } = variantOf(options);
   const { classes } = defaultAdmissionSettings;
   return {
     ...defaultAdmissionSettings,
-    classes: classes.map((settings) => ({ ...settings, patienceMs: patienceS * 1_000 })),
+    classes: classes.map((settings) => ({ ...settings, patienceMs: maxColdWaitS * 1_000 })),
   };
 }
 
-/** In which order a variant has engines take what waits in them. */
+/** The order in which the engines of a variant serve their queues. */
 function engineOrderOf(options: RunOptions): Pick<SimFleetOptions, "engineOrder"> {
   const { engineOrder = "arrival" } = variantOf(options);
   return { engineOrder };
@@ -92,14 +92,14 @@ function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> 
 }
 
 /**
- * The fault of a scenario that has one. The one router that sees everything, with which others are compared, is spared what
- * takes several routers.
+ * The fault of a scenario, if any. The oracle run, with which others are compared, has one router, so it has no fault that
+ * takes several.
  *
  * @throws RangeError when the fleet is too small for it, or the run too short
  */
 function faultsOf({ scenario, durationS, routers, engines, seed, sharing }: RunOptions): FaultPlan | undefined {
   const { fault } = scenario;
-  if (fault === undefined || (sharing === "oracle" && !canBefall(fault, routers))) return undefined;
+  if (fault === undefined || (sharing === "oracle" && !isPossibleWith(fault, routers))) return undefined;
   const durationMs = (durationS ?? scenario.durationS ?? 0) * 1_000;
   return createFaultPlan(fault, { routers, engines, durationMs, seed });
 }
@@ -128,7 +128,7 @@ class Run {
     });
     this.#faults = faultsOf(options);
     const { count: cells, balancer } = cellsOf(options);
-    if (this.#faults && cells > 1) throw new RangeError("faults befall one mesh, not a fleet of several cells");
+    if (this.#faults && cells > 1) throw new RangeError("faults need one mesh, not a fleet of several cells");
     const { perEngine = [] } = scenario.fleet;
     this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
     this.#fleet = new Cells({

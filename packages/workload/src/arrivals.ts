@@ -2,8 +2,7 @@ import type { Random } from "@espalier/common";
 import type { TraceRequest } from "./trace-request.ts";
 
 /**
- * Independent arrivals, in milliseconds from the start of a run: gaps are exponential with mean 1 / rate. They go on for ever: take what is
- * needed.
+ * Independent arrivals, in milliseconds from the start of a run: gaps are exponential with mean 1 / rate. The sequence is endless.
  */
 export function* poissonArrivals(ratePerSecond: number, random: Random): Generator<number, never, undefined> {
   for (let atMs = 0; ; ) {
@@ -22,8 +21,8 @@ export const mooncakeStepMs = 3_000;
 
 /**
  * Spreads the arrivals of a trace whose times are rounded to steps: the requests of a step arrive at times drawn
- * uniformly from it. The draws are handed out in order, so nobody overtakes anybody and the turns of a session stay in
- * sequence. Times that miss a step by a few milliseconds, as they do in the file, count as the nearest one.
+ * uniformly from it. The draws are assigned in order, so the order of requests and of the turns of a session is kept. Times
+ * that miss a step by a few milliseconds, as they do in the file, count as the nearest one.
  *
  * @param requests in order of arrival
  */

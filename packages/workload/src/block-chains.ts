@@ -28,7 +28,7 @@ export function infiniteCacheBound(requests: readonly TraceRequest[]): number | 
   return named ? cachedTokens / inputTokens : undefined;
 }
 
-/** Blocks at the beginning that say nothing: in the Mooncake conversation trace every request shares the first. */
+/** Blocks at the beginning that do not identify a session: in the Mooncake conversation trace every request shares the first. */
 const commonBlocks = 1;
 
 /**
@@ -62,11 +62,11 @@ export function createSessionInference(): (fullBlockIds: readonly number[]) => s
  * after two different beginnings is two nodes.
  */
 interface ChainTrie {
-  /** Nodes made so far, without the root. */
+  /** Number of nodes, without the root. */
   readonly size: number;
   /** The node of `blockId` after `node`, or undefined. The root is 0. */
   find(node: number, blockId: number): number | undefined;
-  /** The same, made if need be. */
+  /** Like `find`, but adds the node if it is missing. */
   reach(node: number, blockId: number): number;
 }
 

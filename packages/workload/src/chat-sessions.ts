@@ -32,7 +32,7 @@ export interface ChatSession {
   readonly id: string;
   readonly systemText: string | undefined;
   readonly turns: readonly ChatTurn[];
-  /** The user's message of a turn, made anew at each call so that waiting sessions take no memory. */
+  /** The user's message of a turn, generated at each call so that idle sessions take no memory. */
   userText(turn: number): string;
 }
 
@@ -40,7 +40,7 @@ export interface ChatSession {
  * Closed-loop chats: every user sends a message, waits for the answer, thinks, and goes on with the whole conversation
  * so far. The same options give the same sessions.
  *
- * @throws EspalierError `config_invalid` for more users or turns than texts can be told apart
+ * @throws EspalierError `config_invalid` for more users or turns than there are distinct texts
  */
 export function chatSessions(options: ChatSessionsOptions): readonly ChatSession[] {
   const { users, turns, seed, sharedPrefixTokens, thinkTimeMeanMs, outputTokens } = options;

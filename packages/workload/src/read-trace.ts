@@ -13,7 +13,7 @@ import {
 import { createLineFields, type LineFields, type TraceFormatReader, type TraceRow } from "./trace-line.ts";
 import type { TraceRequest } from "./trace-request.ts";
 
-/** How a trace is written down. */
+/** The file format of a trace. */
 export type TraceFormat = "mooncake" | "bailian" | "azure" | "prompts";
 
 const readers: Readonly<Record<TraceFormat, () => TraceFormatReader>> = {
@@ -29,9 +29,9 @@ export const traceFormats = Object.keys(readers) as readonly TraceFormat[];
 export const maxTraceRequests = 1_000_000;
 
 export interface ReadTraceOptions {
-  /** Told from the first line when absent. */
+  /** Detected from the first line by default. */
   readonly format?: TraceFormat;
-  /** Reads so many requests, at least one, and leaves the rest of the file alone. */
+  /** Reads this many requests, at least one, and ignores the rest of the file. */
   readonly limit?: number;
 }
 
@@ -107,7 +107,7 @@ export const maxLineBytes = 16 * 1024 * 1024;
 const newline = 0x0a;
 
 /**
- * Streams the lines of a text file, gzipped or not (told by its first bytes), without their line ends.
+ * Streams the lines of a text file, gzipped or not (detected by its first bytes), without their line ends.
  *
  * @throws EspalierError `trace_unreadable` when the file cannot be read or is damaged, `trace_invalid` for a line over
  *   `maxLineBytes`

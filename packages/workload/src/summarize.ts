@@ -1,4 +1,4 @@
-/** What became of one request of a run. Times are real milliseconds on one clock. */
+/** The outcome of one request of a run. Times are real milliseconds on one clock. */
 export interface RequestResult {
   readonly index: number;
   readonly session: string;
@@ -23,14 +23,14 @@ export interface RequestResult {
   readonly className?: string;
 }
 
-/** Classes that have a line of their own in a row; requests of further ones are summed up as `other`. */
+/** Classes with figures of their own in a row; further ones are summed up as `other`. */
 export const maxClassRows = 32;
 
-/** What a row says about its run besides the measurements. */
+/** The labels of a row. */
 export interface RunLabels {
   readonly scenario?: string;
   readonly policy?: string;
-  /** Whether engines told what they cache, or the router guessed it from what it had sent them. */
+  /** Whether engines published KV events, or the router estimated their caches from what it had sent. */
   readonly kv_events?: boolean;
   readonly routers?: number;
   readonly engines?: number;
@@ -60,7 +60,7 @@ interface LatencyFigures {
   readonly e2e_p99_s?: number;
 }
 
-/** What a row says of the requests of one class. Rates are over the duration of the whole run. */
+/** The figures of one class. Rates are over the duration of the whole run. */
 interface ClassRow extends LatencyFigures {
   readonly requests: number;
   readonly errors: number;
@@ -69,7 +69,7 @@ interface ClassRow extends LatencyFigures {
   readonly cached_share?: number;
 }
 
-/** One row of `espalier replay`. Seconds are those of the engines. What has no meaning in a run is absent. */
+/** One row of `espalier replay`. Seconds are those of the engines. Figures without meaning in a run are absent. */
 export interface ReplayRow extends RunLabels, LatencyFigures {
   readonly requests: number;
   readonly errors: number;

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import type { ChatMessage, Prompt, TraceRequest } from "./trace-request.ts";
 
 export interface PromptSynthesisOptions {
-  /** Tells apart the texts that different runs invent where a trace names no blocks; the low 16 bits count. */
+  /** Distinguishes the texts that runs invent where a trace names no blocks; the low 16 bits count. */
   readonly seed: number;
 }
 
@@ -10,7 +10,7 @@ export interface PromptSynthesisOptions {
  * Gives the requests of a trace their prompts. A prompt that the trace holds is returned as it is. Otherwise the text
  * is one word of three letters and a space for each input token, which is about one token for real tokenizers and exactly
  * four bytes; a block's text depends on its id alone, so requests that share blocks at their beginning share that text,
- * and what the trace does not name is unique to the request.
+ * and the rest is unique to the request.
  *
  * The chat template of a model adds its own tokens around the text (about 5 to 40), so blocks of the engine are shifted
  * against blocks of the trace, by the same amount in every request.
@@ -37,10 +37,10 @@ export function toChatMessages(prompt: Prompt): readonly ChatMessage[] {
   return typeof prompt === "string" ? [{ role: "user", content: prompt }] : prompt;
 }
 
-/** Block texts that are kept for reuse: 8 MiB at 512 words a block. */
+/** Block texts in the cache at most: 8 MiB at 512 words a block. */
 export const maxCachedBlocks = 4_096;
 
-/** Texts of blocks that are asked for again and again, the most recently used ones kept. */
+/** An LRU cache of block texts. */
 export interface BlockTextCache {
   readonly size: number;
   /** The same as `blockText`. */
@@ -122,7 +122,7 @@ export const maxTextOwners = 2 ** 22;
 export const maxTextParts = 2 ** 14;
 
 /**
- * The id of a text that nobody shares, above the ids of any trace's blocks (which count up from 0) and unique by seed,
+ * The id of a private text, above the ids of any trace's blocks (which count up from 0) and unique by seed,
  * owner and part.
  */
 export function ownTextId(of: { readonly seed: number; readonly owner: number; readonly part: number }): number {
@@ -130,7 +130,7 @@ export function ownTextId(of: { readonly seed: number; readonly owner: number; r
   return 2 ** 52 + ((seed & 0xffff) * maxTextOwners + owner) * maxTextParts + part;
 }
 
-/** The first id that is given: those below belong to special tokens and single bytes in most vocabularies. */
+/** The first id that is used: those below belong to special tokens and single bytes in most vocabularies. */
 const firstId = 512;
 
 const lettersInAlphabet = 26;

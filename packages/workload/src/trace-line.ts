@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import type { Prompt } from "./trace-request.ts";
 
-/** What one line of a trace says. */
+/** One parsed line of a trace. */
 export interface TraceRow {
   /** Milliseconds on the trace's own clock; undefined when the line does not say. */
   readonly timestampMs: number | undefined;

@@ -17,7 +17,7 @@ export interface TraceRequest {
   readonly maxOutputTokens?: number;
   /**
    * Names of the prompt's blocks of `blockTokens` tokens, in order: the same name at the same place after the same
-   * blocks is the same text. Undefined when the trace does not know. The last block may be partial, or may be missing.
+   * blocks is the same text. Undefined when the trace has none. The last block may be partial, or may be missing.
    */
   readonly blockIds: readonly number[] | undefined;
   readonly blockTokens: number;

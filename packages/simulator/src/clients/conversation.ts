@@ -1,6 +1,6 @@
 import { blockTokens, type SimRequest } from "./workload.ts";
 
-/** Sessions of a run, turns of a session, and own texts of a turn that have names of their own. */
+/** Bounds within which the private texts of sessions and turns have distinct names. */
 export const maxSessions = 2 ** 28;
 export const maxTurns = 2 ** 20;
 export const maxOwnTexts = 2 ** 4;
@@ -9,15 +9,15 @@ interface ConversationOptions {
   readonly seed: number;
   /** Below `maxSessions`. */
   readonly session: number;
-  /** The turn that its first request is, below `maxTurns`; 0 when absent. */
+  /** The turn of its first request, below `maxTurns`; 0 by default. */
   readonly turn?: number;
-  /** Tokens that it will have at its end, if that is known. */
+  /** Its final length in tokens, if known. */
   readonly expectedTokens?: number;
 }
 
-/** What is asked once the prompt stands. */
+/** A request for the current prompt. */
 interface Asked {
-  /** Of the request, in order of sending. */
+  /** Index of the request, in order of sending. */
   readonly index: number;
   readonly outputTokens: number;
   readonly maxOutputTokens?: number | undefined;
@@ -32,17 +32,17 @@ export interface Conversation {
   readonly turn: number;
   /** Prompts and answers so far. */
   readonly tokens: number;
-  /** Adds text to the prompt that others may have too: the same name is the same text. Names are 0 and up. */
+  /** Adds shared text to the prompt: the same name is the same text. Names are 0 and up. */
   share(name: number, tokens: number): void;
   /**
-   * Adds text to the prompt that no other turn and no other session has.
+   * Adds private text to the prompt, which no other turn and no other session has.
    *
    * @throws RangeError past `maxOwnTexts` in one turn, the answer among them
    */
   own(tokens: number): void;
-  /** Forgets what lies past the last full block within the first `tokens` tokens. */
+  /** Truncates after the last full block within the first `tokens` tokens. */
   cut(tokens: number): void;
-  /** The request for the prompt as it stands. The answer becomes part of the conversation, and the next turn begins. */
+  /** The request for the current prompt. The answer becomes part of the conversation, and the next turn begins. */
   ask(asked: Asked): SimRequest;
 }
 
@@ -54,7 +54,7 @@ export function createConversation(options: ConversationOptions): Conversation {
   let ownTexts = 0;
   requireBelow("session", session, maxSessions);
 
-  /** Names below 0, each once: what a turn writes and what it is answered. */
+  /** Appends a private text. Its name is below 0 and used once. */
   const append = (tokens: number): void => {
     requireBelow("own text", ownTexts, maxOwnTexts);
     requireBelow("turn", turn, maxTurns);
@@ -99,17 +99,17 @@ function requireBelow(what: string, value: number, limit: number): void {
 /** The longest segment, in tokens: a place in it and a length up to a block's are mixed as one 32-bit word. */
 export const maxSegmentTokens = 2 ** 28;
 
-/** The first room of a buffer, in blocks, where nothing is said about the length. */
+/** Initial capacity of a buffer in blocks, when the length is unknown. */
 const firstBlocks = 32;
 
 interface ChainBuilderOptions {
   /** Chains of different seeds have nothing in common. The low 32 bits count. */
   readonly seed: number;
-  /** Makes room for so many tokens at once; the chain may become longer. */
+  /** Initial capacity in tokens; the chain may become longer. */
   readonly expectedTokens?: number;
 }
 
-/** A growing text as the chain hashes of its full blocks. */
+/** Builds the chain hashes of the full blocks of a growing text. */
 export interface ChainBuilder {
   readonly tokens: number;
   /** Full blocks. */
@@ -123,7 +123,7 @@ export interface ChainBuilder {
    */
   append(segment: number, tokens: number): void;
   /**
-   * Forgets all but the first `blocks` full blocks. Costs a copy of them.
+   * Truncates to the first `blocks` full blocks. Costs a copy of them.
    *
    * @throws RangeError when there are fewer
    */
@@ -135,18 +135,18 @@ export interface ChainBuilder {
   view(): Uint32Array;
 }
 
-/** A chain of no tokens yet. Adding to it costs as much as the blocks that become full. */
+/** An empty chain. Appending costs time in proportion to the blocks that become full. */
 export function createChainBuilder({ seed, expectedTokens = 0 }: ChainBuilderOptions): ChainBuilder {
   let words = new Uint32Array(2 * Math.max(firstBlocks, Math.floor(expectedTokens / blockTokens)));
   let blocks = 0;
-  /** Tokens in the block that is not yet full, and the two lanes of the chain up to them. */
+  /** Tokens in the last, partial block, and the two words of the chain up to them. */
   let open = 0;
   const rootLow = finish(seed ^ 0x6a09e667);
   const rootHigh = finish(seed + 0x3c6ef372);
   let low = rootLow;
   let high = rootHigh;
 
-  const makeRoom = (wanted: number): void => {
+  const reserve = (wanted: number): void => {
     if (2 * wanted <= words.length) return;
     const grown = new Uint32Array(Math.max(2 * wanted, 2 * words.length));
     grown.set(words.subarray(0, 2 * blocks));
@@ -164,7 +164,7 @@ export function createChainBuilder({ seed, expectedTokens = 0 }: ChainBuilderOpt
       offset += length;
       open += length;
       if (open < blockTokens) return;
-      // Crossing the lanes makes the pair one 64-bit hash instead of two of 32 bits.
+      // Crossing the two words makes the pair one 64-bit hash instead of two of 32 bits.
       const crossed = finish(low ^ Math.imul(high, 0xc2b2ae3d));
       high = finish(high + low);
       low = crossed;
@@ -183,7 +183,7 @@ export function createChainBuilder({ seed, expectedTokens = 0 }: ChainBuilderOpt
     },
     append(segment, tokens) {
       checkSegment(segment, tokens);
-      makeRoom(blocks + Math.floor((open + tokens) / blockTokens));
+      reserve(blocks + Math.floor((open + tokens) / blockTokens));
       const upper = Math.floor(segment / 2 ** 32);
       const segmentLow = finish(finish(segment >>> 0) ^ upper);
       mixPieces(segmentLow, finish(Math.imul(upper, 0x27d4eb2f) + segmentLow + (segment >>> 0)), tokens);
@@ -210,8 +210,8 @@ function checkSegment(segment: number, tokens: number): void {
 }
 
 /** The 32-bit finaliser "lowbias32" (Wellons, "Prospecting for Hash Functions", 2018). */
-function finish(lane: number): number {
-  let mixed = lane ^ (lane >>> 16);
+function finish(word: number): number {
+  let mixed = word ^ (word >>> 16);
   mixed = Math.imul(mixed, 0x7feb352d);
   mixed ^= mixed >>> 15;
   mixed = Math.imul(mixed, 0x846ca68b);

@@ -17,7 +17,7 @@ export function logNormalOfMean(mean: number, sigma: number): BoundedLogNormal {
   return { median: mean / Math.exp(sigma ** 2 / 2), sigma, least: mean / 10, most: mean * 10 };
 }
 
-/** Randomness of one session or request alone, so that what it does depends on nobody else's order. */
+/** A random source of one session or request, so that its draws do not depend on the order of others. */
 export function ownRandom(seed: number, owner: number): Random {
   return createSeededRandom(Math.imul(owner + 1, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b));
 }
@@ -27,7 +27,7 @@ export function exponential(mean: number, random: Random): number {
   return -Math.log(1 - random.float()) * mean;
 }
 
-/** A whole number of 0 and up with the given mean: how often something goes on that always ends with the same odds. */
+/** A draw from the geometric distribution on 0, 1, 2, ... with the given mean. */
 export function geometric(mean: number, random: Random): number {
   const goesOn = mean / (1 + mean);
   const draw = 1 - random.float();

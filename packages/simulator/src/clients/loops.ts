@@ -8,12 +8,12 @@ interface OpenLoopOptions {
   readonly seed: number;
   /** Sessions that start in a second, on average. */
   readonly startsPerS: number;
-  /** Sessions that start at one moment; 1 when left out. */
+  /** Sessions that start at one moment; 1 by default. */
   readonly burst?: number;
-  /** Requests of a session, on average: for what is expected. */
+  /** Requests of a session on average, for `expectedRequests`. */
   readonly meanTurns: number;
   readonly scriptOf: ScriptOf;
-  /** One of the two is needed: the arrivals have no end of their own. */
+  /** One limit is required: the arrivals are endless. */
   readonly limits: SendLimits;
 }
 
@@ -76,7 +76,7 @@ interface ClosedLoopOptions {
   readonly limits: SendLimits;
 }
 
-/** Clients that wait for their answers: the rate follows the fleet's speed. */
+/** Closed loop: clients wait for their answers, so the rate follows the fleet's speed. */
 export function createClosedLoop({ seed, sessions, clients, scriptOf, limits }: ClosedLoopOptions): Workload {
   let expectedRequests = 0;
   for (let session = 0; session < sessions; session++) expectedRequests += scriptOf(session).turns;
@@ -107,10 +107,10 @@ export interface LoadStage {
   readonly durationS: number;
 }
 
-/** One request of a session that comes back for more, each time with a prompt from scratch. */
+/** One request of a session that starts each prompt from scratch. */
 interface Visit {
   readonly session: number;
-  /** How often the session has asked before. */
+  /** Earlier requests of the session. */
   readonly turn: number;
   readonly script: Pick<SessionScript, "expectedTokens" | "write">;
 }
@@ -120,14 +120,14 @@ interface StagedLoadOptions {
   readonly stages: readonly LoadStage[];
   /** Makes the requests, from 0 up. */
   readonly visitOf: (index: number) => Visit;
-  /** Requests under way at most; those that are due beyond wait in the client, in order. Without end unless given. */
+  /** Requests in flight at most; further due requests wait in the client, in order. Unbounded by default. */
   readonly maxInFlight?: number;
   readonly limits: SendLimits;
 }
 
 /**
- * Load in steps. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
- * them are answered, as inference-perf does it: so what one stage leaves waiting does not count against the next.
+ * Load in stages. A stage sends rate times duration requests with exponential gaps, and the next one begins when all of
+ * them are answered, as inference-perf does: a backlog of one stage does not count against the next.
  */
 export function createStagedLoad(options: StagedLoadOptions): Workload {
   const { seed, stages, visitOf, maxInFlight = Number.POSITIVE_INFINITY, limits } = options;

@@ -157,7 +157,7 @@ export interface PromptParameters {
   readonly outputTokens: BoundedLogNormal;
 }
 
-/** Chats of one message behind system prompts: lengths are drawn, and nobody is told them before. */
+/** Chats of one message behind system prompts, with random lengths. */
 export function promptScripts(parameters: PromptParameters, seed: number): ScriptOf {
   const { prompts, sharedTokens, ownTokens, outputTokens } = parameters;
   return (request) => {

@@ -1,7 +1,7 @@
 import type { Conversation } from "./conversation.ts";
 import type { RequestOutcome, WorkloadDriver } from "./workload.ts";
 
-/** What one session does. Its draws are its own, so it does the same under every policy. */
+/** The behaviour of one session. Its random draws are its own, so it is the same under every policy. */
 export interface SessionScript {
   /** Requests, at least 1. */
   readonly turns: number;
@@ -13,7 +13,7 @@ export interface SessionScript {
   /** Milliseconds before a turn's request: after the previous answer, or after the session's start. Asked in order. */
   pauseMs(turn: number): number;
   /**
-   * Adds what the prompt of a turn has anew. Called in order, after the turn's pause.
+   * Adds the new part of a turn's prompt. Called in order, after the turn's pause.
    *
    * @returns output tokens
    */
@@ -24,7 +24,7 @@ export interface SessionScript {
 export type ScriptOf = (session: number) => SessionScript;
 
 /**
- * Runs a session from its start to its last answer. A failed request counts as answered: the session goes on with its
+ * Runs a session from its start to its last answer. A failed request counts as answered: the session continues with its
  * next turn.
  *
  * @param done called after the last answer, unless sending is over before
@@ -50,13 +50,13 @@ export function runSession(
   next();
 }
 
-/** When sending ends before the workload does by itself. */
+/** Limits that end sending before the workload does. */
 export interface SendLimits {
   readonly requests?: number | undefined;
   readonly durationS?: number | undefined;
 }
 
-/** What a client sends, besides its conversation. */
+/** The options of one request, besides its conversation. */
 interface Sending {
   readonly outputTokens: number;
   readonly maxOutputTokens?: number | undefined;
@@ -64,20 +64,20 @@ interface Sending {
   readonly adapter?: string | undefined;
 }
 
-/** The way of all clients of a run to its driver: it numbers requests and ends sending at the limits. */
+/** Sends the requests of all clients of a run to its driver: it numbers them and stops at the limits. */
 interface Sender {
   readonly isOver: boolean;
   /** Virtual milliseconds since the start of the run. */
   nowMs(): number;
-  /** Runs `task` so much later, unless sending is over by then. */
+  /** Runs `task` after a delay, unless sending is over by then. */
   after(delayMs: number, task: () => void): void;
-  /** Sends the conversation as it stands; nothing happens once sending is over. */
+  /** Sends the current prompt of a conversation. Does nothing once sending is over. */
   send(conversation: Conversation, sending: Sending, ended: (outcome: RequestOutcome) => void): void;
-  /** The clients have nothing more to send. */
+  /** Ends sending: all clients are done. */
   finish(): void;
 }
 
-/** @param limits the first one that is reached ends sending */
+/** @param limits the first one reached ends sending */
 export function createSender(driver: WorkloadDriver, { requests, durationS }: SendLimits): Sender {
   const startMs = driver.clock.nowMs();
   const most = requests ?? Number.POSITIVE_INFINITY;

@@ -19,8 +19,8 @@ export interface TraceReplayOptions {
 
 /**
  * Sends the rows of a trace at their times. Blocks that the trace names are the same text where they have the same
- * name. Rows without names have their own text, if it is known, and a text of their own otherwise; a later turn of a
- * session goes on where the earlier turn's answer ended, or has as much of it as its tokens allow.
+ * name. Rows without names have the text of the trace, or else a private text; a later turn of a session continues after
+ * the earlier turn's answer, or keeps as much of it as its tokens allow.
  */
 export function createTraceReplay(options: TraceReplayOptions): Workload {
   const { seed, speed, stepMs, limits } = options;
@@ -61,7 +61,7 @@ function withinLimits({ rows, speed, stepMs = 0, limits }: TraceReplayOptions): 
 /** Makes prompts of rows, which it is given in order. */
 function createRowWriter(seed: number, rows: readonly TraceRequest[]): (row: TraceRequest) => Conversation {
   const numbers = new Map<string, number>();
-  /** Rows of a session that are still to come: what nobody will go on with is forgotten. */
+  /** Rows of a session that are still to come. Finished sessions are dropped. */
   const coming = new Map<string, number>();
   const open = new Map<string, Conversation>();
   for (const { session } of rows) {
@@ -128,16 +128,15 @@ function nameOf(piece: Buffer): number {
   return createHash("sha256").update(piece).digest().readUIntLE(0, 6);
 }
 
-/** How long an answer is taken to go on for each of its tokens, where a session's next turn comes after it. */
+/** Assumed time per answer token, after which the session continues. */
 const msPerAnswerToken = 20;
-/** Traces of an open loop end with their limits; only to end one that does not. */
+/** Ends a recording whose workload has no limit. */
 const maxTraceMs = 48 * 3_600_000;
 
 /**
- * The requests of a workload as rows of a trace, in order of their times. Sessions go on as though every answer took
- * 20 ms for each of its tokens.
+ * The requests of a workload as rows of a trace, in order of time. Sessions continue as if every answer took 20 ms per token.
  *
- * @param onRow told of each row; rows are not kept
+ * @param onRow receives each row; rows are not kept
  */
 export function recordTrace(workload: Workload, onRow: (row: BailianRow) => void): void {
   const time = createVirtualTime();

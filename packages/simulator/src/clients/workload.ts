@@ -13,7 +13,7 @@ export interface SimRequest {
   readonly turn: number;
   /** At least 1. */
   readonly promptTokens: number;
-  /** At least 1. What no router is told before the answer ends. */
+  /** At least 1. Unknown to routers until the answer ends. */
   readonly outputTokens: number;
   /** The client's own bound of the answer, `max_tokens`; absent where it sets none. */
   readonly maxOutputTokens?: number;
@@ -24,13 +24,13 @@ export interface SimRequest {
   readonly chain: Uint32Array;
   /** Class of service, where a scenario mixes several. */
   readonly className?: string;
-  /** Whose turn it takes among the requests of its class; the session's own when absent. */
+  /** Its tenant within its class; the session by default. */
   readonly tenant?: string;
   /** The LoRA adapter that it is for. Chains for different adapters have nothing in common. */
   readonly adapter?: string;
 }
 
-/** What a client sees of an answer. Times are virtual milliseconds. */
+/** An answer as the client sees it. Times are virtual milliseconds. */
 export interface RequestOutcome {
   /** NaN when none came. */
   readonly firstTokenMs: number;

@@ -18,23 +18,23 @@ import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../run.ts";
 import { type DeliveryTimes, deliveryTimes } from "./delivery.ts";
 import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
-import { SessionBoard } from "./session-board.ts";
+import { SessionTable } from "./session-table.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
 import {
-  createDirectTeller,
-  createGossipTeller,
-  createMeshTeller,
+  createDirectBroadcaster,
+  createGossipBroadcaster,
+  createMeshBroadcaster,
   createUnsharedLoad,
-  LoadBoard,
+  type LoadBroadcaster,
+  type LoadBroadcasterOptions,
   LoadChannel,
-  type LoadTeller,
-  type LoadTellerOptions,
-  silentTeller,
+  LoadTable,
+  silentBroadcaster,
 } from "./shared-load.ts";
 
 interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
   readonly sharing: Sharing;
-  /** How many there are. */
+  /** Number of routers. */
   readonly routers: number;
   /** By number; 4,096 at most. */
   readonly engines: readonly SimEngine[];
@@ -43,10 +43,10 @@ interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "
   readonly scheduler: Scheduler;
 }
 
-/** Routers that hear of each other after fixed delays. */
+/** A router tier whose shared state travels with fixed delays. */
 export interface DelayedTier {
   /**
-   * What one of them sees. A router that is started again has a new view; the earlier one is to be stopped before.
+   * The view of one router. A restarted router gets a new view; the earlier one must be stopped before.
    *
    * @param targets of the router, each with the number of its engine as index
    * @throws RangeError when there is no such router, or a target has another index
@@ -54,13 +54,13 @@ export interface DelayedTier {
   viewOf(router: number, targets: readonly RoutingTarget[]): RouterView;
 }
 
-/** How often a view has memory reclaimed. */
+/** How often a view reclaims memory. */
 const upkeepMs = 1_000;
 
 /**
- * Stands for the mesh where running it would take too long: one copy of the index serves all routers, and what one says
- * reaches the others after the delays that the mesh was measured with. Nothing is lost on the way, and faults of links are
- * not modelled. A router sees its own guesses and its own load at once.
+ * Replaces the mesh where running it would take too long: one copy of the index serves all routers, and updates reach the
+ * others after the delays that the mesh was measured with. No message is lost, and link faults are not modelled. A router
+ * sees its own placements and its own load at once.
  *
  * @throws RangeError when there is no engine or router, or there are too many engines
  */
@@ -71,8 +71,8 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   const shared = times.factsDueMs ? new SharedKnowledge({ engines, times, clock }) : undefined;
   const load = createLoadParts(options, times);
   const bindingsOf = createBindingParts(options, times);
-  const usage = createNoteParts(options, times, (parts) => new UsagePlane(parts));
-  const notes = createNoteParts(options, times, (parts) => new NotePlane(parts));
+  const usage = createBroadcastLinksFor(options, times, (parts) => new UsagePlane(parts));
+  const notes = createBroadcastLinksFor(options, times, (parts) => new NotePlane(parts));
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
@@ -81,15 +81,15 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
       for (const { index, key } of targets) {
         if (engines[index]?.key !== key) throw new RangeError(`${key} is not the engine of number ${index}`);
       }
-      const teller = load?.tellerOf(router, targets) ?? silentTeller;
-      const sharedLoad = load?.board.seenBy(router) ?? createUnsharedLoad();
+      const broadcaster = load?.broadcasterOf(router, targets) ?? silentBroadcaster;
+      const sharedLoad = load?.table.seenBy(router) ?? createUnsharedLoad();
       const isOwn = (target: number): boolean => target % routers === router;
       const sessions = createSessionBindings(bindingsOf(router));
-      const told = usage?.planeOf(router);
+      const usagePlane = usage?.planeOf(router);
       return createView(options, storeOf(options, router, shared), {
-        ...{ teller, sharedLoad, sessions, isOwn },
+        ...{ broadcaster, sharedLoad, sessions, isOwn },
         notePlane: notes?.planeOf(router),
-        ...{ usagePlane: told, usage: told?.of("simulated") ?? noFleetUsage },
+        ...{ usagePlane, usage: usagePlane?.of("simulated") ?? noFleetUsage },
       });
     },
   };
@@ -107,44 +107,44 @@ function storeOf(
     : createDelayedStore(router, shared, clock);
 }
 
-/** Where routers tell each other of nothing but events, each binds the sessions that it sees for itself. */
+/** Where routers share only events, each binds the sessions that it sees. */
 function createBindingParts(
   { sharing, clock }: DelayedTierOptions,
   { placementsDueMs }: DeliveryTimes,
 ): (router: number) => BindingStore {
   if (sharing === "none" || sharing === "events-only") return () => createLocalBindings(clock);
-  const board = new SessionBoard({ clock, dueMs: placementsDueMs });
-  return (router) => board.seenBy(router);
+  const table = new SessionTable({ clock, dueMs: placementsDueMs });
+  return (router) => table.seenBy(router);
 }
 
-/** @returns undefined where routers tell each other nothing but events */
-function createNoteParts<Plane extends { readonly exchange: PlaneExchange }>(
+/** @returns undefined where routers share only events */
+function createBroadcastLinksFor<Plane extends { readonly exchange: PlaneExchange }>(
   { sharing, routers, clock, scheduler }: DelayedTierOptions,
   { loadDueMs }: DeliveryTimes,
   create: (options: PlaneOptions) => Plane,
-): NoteLinks<Plane> | undefined {
+): BroadcastLinks<Plane> | undefined {
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
   const createPlane = (self: () => Origin) => create({ self, clock, scheduler, meter: silentMeter });
-  return createNoteLinks({ createPlane, dueMs: loadDueMs, clock, scheduler });
+  return createBroadcastLinks({ createPlane, dueMs: loadDueMs, clock, scheduler });
 }
 
 interface LoadParts {
-  readonly board: LoadBoard;
-  tellerOf(router: number, targets: readonly RoutingTarget[]): LoadTeller;
+  readonly table: LoadTable;
+  broadcasterOf(router: number, targets: readonly RoutingTarget[]): LoadBroadcaster;
 }
 
-/** @returns undefined where routers know of no load but their own */
+/** @returns undefined where routers know only their own load */
 function createLoadParts(options: DelayedTierOptions, times: DeliveryTimes): LoadParts | undefined {
   const { sharing, routers, engines, clock, scheduler } = options;
   if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
-  const board = new LoadBoard({ routers, targets: engines.length }, clock);
-  const channel = new LoadChannel(board, { times, clock, scheduler });
+  const table = new LoadTable({ routers, targets: engines.length }, clock);
+  const channel = new LoadChannel(table, { times, clock, scheduler });
   return {
-    board,
-    tellerOf(router, targets) {
-      const parts: LoadTellerOptions = { router, channel, clock, scheduler };
-      if (sharing === "mesh") return createMeshTeller(parts, targets);
-      return sharing === "oracle" ? createDirectTeller(parts) : createGossipTeller(parts);
+    table,
+    broadcasterOf(router, targets) {
+      const parts: LoadBroadcasterOptions = { router, channel, clock, scheduler };
+      if (sharing === "mesh") return createMeshBroadcaster(parts, targets);
+      return sharing === "oracle" ? createDirectBroadcaster(parts) : createGossipBroadcaster(parts);
     },
   };
 }
@@ -153,12 +153,12 @@ function createView(
   { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
   store: RouterStore,
   parts: {
-    readonly teller: LoadTeller;
+    readonly broadcaster: LoadBroadcaster;
     readonly usagePlane: UsagePlane | undefined;
     readonly notePlane: NotePlane | undefined;
   } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn" | "usage">,
 ): RouterView {
-  const { teller, usagePlane, notePlane, ...seen } = parts;
+  const { broadcaster, usagePlane, notePlane, ...seen } = parts;
   const standing: FeedStanding = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
     clock,
@@ -166,7 +166,7 @@ function createView(
     placementTokens,
     index: store.index,
     placements: store.placements,
-    // What was sent lately matters where events tell less than everything.
+    // Recent prompts matter where events are incomplete.
     recent: createRecentPrompts(),
     meters: createCacheMeters(silentMeter),
     standingOf: () => standing,
@@ -184,47 +184,47 @@ function createView(
     },
     isSettled: true,
     waitingFor: [],
-    loadChanged: (target) => teller.changed(target),
+    loadChanged: (target) => broadcaster.changed(target),
     setDraining() {},
     async start() {
       cancelUpkeep = scheduler.every(upkeepMs, () => store.maintain());
       usagePlane?.start();
       notePlane?.start();
-      await teller.start();
+      await broadcaster.start();
     },
     async stop() {
       cancelUpkeep();
       usagePlane?.stop();
       notePlane?.stop();
-      await teller.stop();
+      await broadcaster.stop();
     },
   };
 }
 
-interface NoteLinksOptions<Plane> {
-  /** Makes what a router that begins now has to tell others by frames. */
+interface BroadcastLinksOptions<Plane> {
+  /** Creates the plane of a router that starts now. */
   readonly createPlane: (self: () => Origin) => Plane;
-  /** When what is told at a moment is known to the other routers; later moments never arrive earlier. */
-  readonly dueMs: (toldMs: number) => number;
+  /** When a frame that is sent at a moment arrives at the other routers. Frames never overtake each other. */
+  readonly dueMs: (sentMs: number) => number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
 
-/** Routers that tell each other by the code that real routers run, over links that lose nothing. */
-interface NoteLinks<Plane> {
-  /** Of a router that begins now; its life before, if it had one, hears nothing more. */
+/** Connects the real broadcast planes of routers over lossless links. */
+interface BroadcastLinks<Plane> {
+  /** The plane of a router that starts now. An earlier plane of the same router receives nothing more. */
   planeOf(router: number): Plane;
 }
 
-export function createNoteLinks<Plane extends { readonly exchange: PlaneExchange }>(
-  options: NoteLinksOptions<Plane>,
-): NoteLinks<Plane> {
+export function createBroadcastLinks<Plane extends { readonly exchange: PlaneExchange }>(
+  options: BroadcastLinksOptions<Plane>,
+): BroadcastLinks<Plane> {
   const { createPlane, dueMs, clock, scheduler } = options;
   const planes = new Map<number, Plane>();
-  let lives = 0;
+  let epochs = 0;
   return {
     planeOf(router) {
-      const origin = { router: asRouterId(`router-${router}`), epoch: ++lives };
+      const origin = { router: asRouterId(`router-${router}`), epoch: ++epochs };
       const plane = createPlane(() => origin);
       planes.set(router, plane);
       for (const [other, { exchange }] of planes) {

@@ -1,13 +1,13 @@
 import type { Sharing, SimTiming } from "../run.ts";
 
-/** When what happens at a moment is known elsewhere. Virtual milliseconds; later moments never arrive earlier. */
+/** Arrival time by send time, in virtual milliseconds. Messages never overtake each other. */
 export interface DeliveryTimes {
-  /** Facts that an engine publishes, at every router; undefined where engines tell nothing. */
+  /** KV events of an engine, at every router; undefined where engines publish none. */
   readonly factsDueMs: ((publishedMs: number) => number) | undefined;
-  /** Guesses of a router, at the others. */
+  /** Placements of a router, at the others. */
   readonly placementsDueMs: (placedMs: number) => number;
-  /** Load that a router tells, at the others. */
-  readonly loadDueMs: (toldMs: number) => number;
+  /** Load of a router, at the others. */
+  readonly loadDueMs: (sentMs: number) => number;
 }
 
 const secondMs = 1_000;
@@ -15,7 +15,7 @@ const secondMs = 1_000;
 /** The first whole second after a moment. */
 export const nextSecondMs = (atMs: number): number => (Math.floor(atMs / secondMs) + 1) * secondMs;
 
-/** What `sharing` means for a fleet of so many routers: one alone has nothing to wait for but the engines' events. */
+/** The delays of a `sharing` mode. A lone router only waits for the engines' events. */
 export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTiming): DeliveryTimes {
   const { eventDelayMs, linkDelayMs, sharedFactsMs, sharedLoadMs } = timing;
   const atOnce = (atMs: number): number => atMs;
@@ -25,34 +25,34 @@ export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTimi
     return {
       factsDueMs: (publishedMs) => publishedMs + eventDelayMs + sharedFactsMs,
       placementsDueMs: (placedMs) => placedMs + sharedFactsMs,
-      loadDueMs: (toldMs) => toldMs + sharedLoadMs,
+      loadDueMs: (sentMs) => sentMs + sharedLoadMs,
     };
   }
   if (routers > 1 && sharing === "gossip-1s") {
     return {
       factsDueMs: (publishedMs) => nextSecondMs(publishedMs + eventDelayMs) + linkDelayMs,
       placementsDueMs: (placedMs) => nextSecondMs(placedMs) + linkDelayMs,
-      // It is told at whole seconds already.
-      loadDueMs: (toldMs) => toldMs + linkDelayMs,
+      // Load is broadcast at whole seconds already.
+      loadDueMs: (sentMs) => sentMs + linkDelayMs,
     };
   }
   return { factsDueMs: read, placementsDueMs: atOnce, loadDueMs: atOnce };
 }
 
-/** What is on its way, at most, in one queue; a fleet that has more under way is too large for one process. */
-export const maxOnTheWay = 4_194_304;
+/** Messages in transit in one queue at most; a fleet with more is too large for one process. */
+export const maxInTransit = 4_194_304;
 
 const firstCapacity = 1_024;
 
-/** Things that are under way and arrive in the order in which they were sent. */
-export class DueQueue<Item> {
+/** A FIFO of messages in transit, each with its arrival time. */
+export class DelayQueue<Item> {
   readonly #maxItems: number;
   #duesMs = new Float64Array(firstCapacity);
   #items = new Array<Item | undefined>(firstCapacity).fill(undefined);
   #first = 0;
   #count = 0;
 
-  constructor(maxItems = maxOnTheWay) {
+  constructor(maxItems = maxInTransit) {
     this.#maxItems = maxItems;
   }
 
@@ -65,7 +65,7 @@ export class DueQueue<Item> {
     return this.#count === 0 ? Number.POSITIVE_INFINITY : this.#duesMs[this.#first]!;
   }
 
-  /** @throws RangeError when too many are under way, or when it would arrive before what was sent earlier */
+  /** @throws RangeError when too many are in transit, or when it would overtake an earlier one */
   push(dueMs: number, item: Item): void {
     if (this.#count === this.#maxItems) throw new RangeError(`more than ${this.#maxItems} messages are on their way`);
     if (this.#count === this.#items.length) this.#grow();

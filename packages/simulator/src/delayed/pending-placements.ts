@@ -1,28 +1,28 @@
 import type { PrefixMatches } from "@espalier/prefix-index";
 
-/** What one router guesses of one target, on its way to the others. */
+/** A placement of one router at one target, in transit to the others. */
 export interface OwnPlacement {
   readonly router: number;
   readonly target: number;
   readonly kind: "place" | "confirm" | "refute";
   /** Chain hashes, two words each, low word first; not changed any more. */
   readonly chain: Uint32Array;
-  /** At least 1. Of a refutation, up to the block that the engine does not hold, that one included. */
+  /** At least 1. For a refutation, up to and including the first block that the engine does not have. */
   readonly blockCount: number;
   readonly atMs: number;
   /** 0 for a refutation. */
   readonly ttlMs: number;
 }
 
-/** What has arrived is dropped from the list when it is this long and more than half of the list. */
+/** Arrived entries are dropped once there are this many and they are more than half of the list. */
 const droppedAtOnce = 256;
 
-/** Stands for the first block of what is forgotten: no word is negative. */
+/** Replaces the first word of a forgotten placement: no word is negative. */
 const forgotten = -1;
 
 /**
- * What one router has guessed and the others have not heard yet, in the order of its guesses: they come after everything
- * that is in the shared copy. There are few, so they are looked through.
+ * Placements of one router that have not reached the others, in order. They are newer than everything in the shared copy.
+ * There are few, so they are searched linearly.
  */
 export class PendingPlacements {
   readonly #placements: OwnPlacement[] = [];
@@ -48,7 +48,7 @@ export class PendingPlacements {
     this.#first = 0;
   }
 
-  /** What was guessed of a target up to now does not hold for this router. */
+  /** Discards the placements at a target for this router. */
   forget(target: number): void {
     for (let index = this.#first; index < this.#lows.length; index++) {
       if (this.#placements[index]!.target === target) this.#lows[index] = forgotten;
@@ -56,8 +56,8 @@ export class PendingPlacements {
   }
 
   /**
-   * Adds them to what the shared copy says of a chain. News of an engine takes as long as a guess at least, so none of
-   * them is from before a life that is known of.
+   * Adds them to the matches of the shared copy. Engine updates take at least as long as placements, so none of these is
+   * older than the known epoch of its engine.
    */
   apply(words: Uint32Array, blockCount: number, nowMs: number, out: PrefixMatches): void {
     if (blockCount <= 0) return;

@@ -5,16 +5,16 @@ import type { SimEngine } from "../fleet/sim-engine.ts";
 import { type OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
 
-/** Told of a chain that this router or another one has placed at a target. */
+/** Receives each chain that this router or another one has placed at a target. */
 export type PlacedByRouter = (target: number, chain: Uint32Array, blockCount: number, isOwn: boolean) => void;
 
-/** What one router knows and guesses, and where its guesses go. */
+/** The prefix knowledge of one router: facts and placements, and where its placements go. */
 export interface RouterStore {
   readonly index: PrefixStore;
   readonly placements: PlacementWriter;
-  /** What targets have told of their blocks. */
+  /** Blocks that targets have reported. */
   readonly facts: PrefixIndex;
-  /** Sets who is told of every guess, the router's own and those of others when they arrive. */
+  /** Sets the listener for placements: the router's own, and those of others when they arrive. */
   onPlaced(listener: PlacedByRouter): void;
   /** Reclaims memory. */
   maintain(): void;
@@ -23,7 +23,7 @@ export interface RouterStore {
 /** The parts of an index that a private one visits once a second. */
 const upkeepSteps = 10_000;
 
-/** Guesses reach everybody at once: one router, or several that see all. */
+/** Placements reach all routers at once: one router, or several that see all. */
 export function createCommonStore(shared: SharedKnowledge, clock: Clock): RouterStore {
   const { index } = shared;
   return {
@@ -45,7 +45,7 @@ export function createCommonStore(shared: SharedKnowledge, clock: Clock): Router
         },
       },
     },
-    placements: afterNews(createLocalPlacements(index, clock), shared),
+    placements: afterUpdates(createLocalPlacements(index, clock), shared),
     facts: index,
     onPlaced: (listener) =>
       index.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true)),
@@ -53,13 +53,13 @@ export function createCommonStore(shared: SharedKnowledge, clock: Clock): Router
   };
 }
 
-/** Guesses reach nobody else, and where `shared` is left out nothing is known but them. */
+/** Placements stay private. Without `shared` nothing else is known. */
 export function createPrivateStore(
   engines: readonly SimEngine[],
   clock: Clock,
   shared: SharedKnowledge | undefined,
 ): RouterStore {
-  // There are no facts in it.
+  // It has no facts.
   const own = createPrefixIndex({ maxTargets: engines.length, maxBlocks: 1 });
   const maintain = (): void => {
     shared?.maintain();
@@ -69,32 +69,32 @@ export function createPrivateStore(
   const onPlaced = (listener: PlacedByRouter): void =>
     own.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true));
   if (!shared) {
-    // Metrics tell that an engine runs anew.
+    // Metrics show that an engine was restarted.
     for (const engine of engines) engine.onLife(() => own.placements.clear(engine.number));
     return { index: own, placements, facts: own, onPlaced, maintain };
   }
   shared.onForget((target) => own.placements.clear(target));
-  const guesses = createPrefixMatches(engines.length);
+  const ownMatches = createPrefixMatches(engines.length);
   return {
     index: {
       match(words, blockCount, nowMs, out) {
         shared.catchUp();
         shared.index.match(words, blockCount, nowMs, out);
-        own.match(words, blockCount, nowMs, guesses);
-        addGuesses(guesses, out);
+        own.match(words, blockCount, nowMs, ownMatches);
+        addPlacements(ownMatches, out);
       },
-      // What engines tell all routers is not for one of them to forget.
+      // One router cannot clear facts that all of them share.
       forgetTarget: (target) => own.placements.clear(target),
       placements: own.placements,
     },
-    placements: afterNews(placements, shared),
+    placements: afterUpdates(placements, shared),
     facts: shared.index,
     onPlaced,
     maintain,
   };
 }
 
-/** Guesses reach the others after a while. */
+/** Placements reach the others after a delay. */
 export function createDelayedStore(router: number, shared: SharedKnowledge, clock: Clock): RouterStore {
   const pending = new PendingPlacements();
   shared.attach(router, pending);
@@ -112,7 +112,7 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
     if (kind !== "refute") placed(target, chain, blockCount, true);
     shared.place(placement);
   };
-  // The shared copy is not for one router to clear: it hears of engines' lives by itself.
+  // One router cannot clear the shared copy, which follows engine epochs by itself.
   const forget = (target: number): void => pending.forget(target);
   const { index } = shared;
   return {
@@ -141,14 +141,14 @@ export function createDelayedStore(router: number, shared: SharedKnowledge, cloc
     facts: index,
     onPlaced(listener) {
       placed = listener;
-      shared.onBelieved(router, (target, words, blockCount) => listener(target, words, blockCount, false));
+      shared.onPlacement(router, (target, words, blockCount) => listener(target, words, blockCount, false));
     },
     maintain: () => shared.maintain(),
   };
 }
 
-/** What engines have told is older than what is guessed now. */
-function afterNews(placements: PlacementWriter, shared: SharedKnowledge): PlacementWriter {
+/** Applies due engine updates first: they are older than the new placement. */
+function afterUpdates(placements: PlacementWriter, shared: SharedKnowledge): PlacementWriter {
   return {
     place(target, prompt, ttlMs) {
       shared.catchUp();
@@ -165,16 +165,16 @@ function afterNews(placements: PlacementWriter, shared: SharedKnowledge): Placem
   };
 }
 
-/** Adds a router's own guesses to facts that have none beside them. */
-function addGuesses(guesses: PrefixMatches, out: PrefixMatches): void {
-  for (let index = 0; index < guesses.count; index++) {
-    const target = guesses.targets[index]!;
+/** Adds a router's own placements to matches that have only facts. */
+function addPlacements(ownMatches: PrefixMatches, out: PrefixMatches): void {
+  for (let index = 0; index < ownMatches.count; index++) {
+    const target = ownMatches.targets[index]!;
     if (out.isListed[target] === 0) {
       out.isListed[target] = 1;
       out.targets[out.count++] = target;
     }
-    out.placedBlocks[target] = guesses.placedBlocks[target]!;
-    out.placementAgeMs[target] = guesses.placementAgeMs[target]!;
-    out.confirmedBlocks[target] = guesses.confirmedBlocks[target]!;
+    out.placedBlocks[target] = ownMatches.placedBlocks[target]!;
+    out.placementAgeMs[target] = ownMatches.placementAgeMs[target]!;
+    out.confirmedBlocks[target] = ownMatches.confirmedBlocks[target]!;
   }
 }

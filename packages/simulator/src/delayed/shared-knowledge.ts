@@ -2,7 +2,7 @@ import type { Clock } from "@espalier/common";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";
-import { type DeliveryTimes, DueQueue } from "./delivery.ts";
+import { DelayQueue, type DeliveryTimes } from "./delivery.ts";
 import type { OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 
 export interface SharedKnowledgeOptions {
@@ -12,11 +12,11 @@ export interface SharedKnowledgeOptions {
   readonly clock: Clock;
 }
 
-/** What an engine has told, on its way to the routers. */
-interface EngineNews {
+/** An update from an engine, in transit to the routers. */
+interface EngineUpdate {
   readonly target: number;
   readonly atMs: number;
-  /** Undefined when a life of the engine began or ended. */
+  /** Undefined when the engine started or stopped. */
   readonly changes: BlockChanges | undefined;
 }
 
@@ -25,26 +25,26 @@ const upkeepMs = 1_000;
 const upkeepSteps = 10_000;
 
 /**
- * The one index that stands for those of all routers: it holds what has reached everybody. What is due is taken in when
- * somebody looks, in the order in which it came due, and so at no cost in timers.
+ * One index that serves all routers: it has what has reached all of them. Due messages are applied on access, in the order of
+ * their arrival times, so no timers are needed.
  */
 export class SharedKnowledge {
   readonly index: PrefixIndex;
   readonly #options: SharedKnowledgeOptions;
-  readonly #news = new DueQueue<EngineNews>();
-  readonly #placements = new DueQueue<OwnPlacement>();
+  readonly #updates = new DelayQueue<EngineUpdate>();
+  readonly #placements = new DelayQueue<OwnPlacement>();
   readonly #pending: (PendingPlacements | undefined)[] = [];
-  readonly #believers: ((target: number, chain: Uint32Array, blockCount: number) => void)[] = [];
+  readonly #placementListeners: ((target: number, chain: Uint32Array, blockCount: number) => void)[] = [];
   readonly #forgetListeners: ((target: number) => void)[] = [];
-  /** By target: when the life began or ended that is known of. Guesses from before it do not hold. */
-  readonly #lifeMs: Float64Array;
+  /** By target: when its known epoch began or ended. Older placements are invalid. */
+  readonly #epochMs: Float64Array;
   #maintainedMs = 0;
 
   constructor(options: SharedKnowledgeOptions) {
     const { engines } = options;
     this.#options = options;
     this.index = createPrefixIndex({ maxTargets: engines.length });
-    this.#lifeMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
+    this.#epochMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
     if (!options.times.factsDueMs) return;
     for (const engine of engines) {
       engine.onMessage(({ changes }) => this.#send(engine.number, changes));
@@ -52,40 +52,40 @@ export class SharedKnowledge {
     }
   }
 
-  /** Told when a target runs anew as far as the routers know: nothing that was guessed of it before holds. */
+  /** Called when the routers learn that a target was restarted, which invalidates its placements. */
   onForget(listener: (target: number) => void): void {
     this.#forgetListeners.push(listener);
   }
 
-  /** @param pending of this router, told when what it has guessed has reached the others */
+  /** @param pending of this router, notified when its placements reach the others */
   attach(router: number, pending: PendingPlacements): void {
     this.#pending[router] = pending;
   }
 
-  /** Sets who is told of what other routers than this one have guessed, when it arrives. */
-  onBelieved(router: number, listener: (target: number, chain: Uint32Array, blockCount: number) => void): void {
-    this.#believers[router] = listener;
+  /** Sets the listener for placements of other routers, called when they arrive. */
+  onPlacement(router: number, listener: (target: number, chain: Uint32Array, blockCount: number) => void): void {
+    this.#placementListeners[router] = listener;
   }
 
-  /** Sends a guess to the other routers. */
+  /** Sends a placement to the other routers. */
   place(placement: OwnPlacement): void {
     this.#placements.push(this.#options.times.placementsDueMs(placement.atMs), placement);
     this.catchUp();
   }
 
-  /** Takes in everything that has arrived by now. */
+  /** Applies everything that has arrived by now. */
   catchUp(): void {
     const nowMs = this.#options.clock.nowMs();
     for (;;) {
-      const newsMs = this.#news.nextDueMs;
+      const updateMs = this.#updates.nextDueMs;
       const placementMs = this.#placements.nextDueMs;
-      if (newsMs > nowMs && placementMs > nowMs) return;
-      if (newsMs <= placementMs) this.#hear(this.#news.take());
-      else this.#believe(this.#placements.take());
+      if (updateMs > nowMs && placementMs > nowMs) return;
+      if (updateMs <= placementMs) this.#applyUpdate(this.#updates.take());
+      else this.#applyPlacement(this.#placements.take());
     }
   }
 
-  /** Reclaims memory, not more often than once a second whoever asks. */
+  /** Reclaims memory, at most once a second. */
   maintain(): void {
     const nowMs = this.#options.clock.nowMs();
     if (nowMs - this.#maintainedMs < upkeepMs) return;
@@ -97,14 +97,14 @@ export class SharedKnowledge {
   #send(target: number, changes: BlockChanges | undefined): void {
     const { clock, times } = this.#options;
     const atMs = clock.nowMs();
-    this.#news.push(times.factsDueMs!(atMs), { target, atMs, changes });
+    this.#updates.push(times.factsDueMs!(atMs), { target, atMs, changes });
     this.catchUp();
   }
 
-  #hear({ target, atMs, changes }: EngineNews): void {
+  #applyUpdate({ target, atMs, changes }: EngineUpdate): void {
     if (!changes) {
       this.index.forgetTarget(target);
-      this.#lifeMs[target] = atMs;
+      this.#epochMs[target] = atMs;
       for (const listener of this.#forgetListeners) listener(target);
       return;
     }
@@ -119,18 +119,18 @@ export class SharedKnowledge {
     }
   }
 
-  #believe(placement: OwnPlacement): void {
+  #applyPlacement(placement: OwnPlacement): void {
     const { router, target, kind, chain, blockCount, atMs, ttlMs } = placement;
     this.#pending[router]?.arrived();
-    if (atMs < this.#lifeMs[target]!) return;
-    if (kind !== "refute") this.#tellOthers(placement);
+    if (atMs < this.#epochMs[target]!) return;
+    if (kind !== "refute") this.#notifyOthers(placement);
     if (kind === "refute") this.index.refute(target, chain, { from: blockCount - 1, blockCount, nowMs: atMs });
     else if (kind === "confirm") this.index.confirm(target, chain, blockCount, { nowMs: atMs, ttlMs });
     else this.index.place(target, chain, blockCount, { nowMs: atMs, ttlMs });
   }
 
-  #tellOthers({ router, target, chain, blockCount }: OwnPlacement): void {
-    for (const [other, listener] of this.#believers.entries()) {
+  #notifyOthers({ router, target, chain, blockCount }: OwnPlacement): void {
+    for (const [other, listener] of this.#placementListeners.entries()) {
       if (other !== router) listener?.(target, chain, blockCount);
     }
   }

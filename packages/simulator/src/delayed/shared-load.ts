@@ -1,9 +1,9 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/common";
 import type { LoadGauge, SharedLoad } from "@espalier/replication";
 import { createLoadPublisher, type RoutingTarget } from "@espalier/routing";
-import { type DeliveryTimes, DueQueue, nextSecondMs } from "./delivery.ts";
+import { DelayQueue, type DeliveryTimes, nextSecondMs } from "./delivery.ts";
 
-/** One router's load of one target, as it tells it. */
+/** One router's load on one target, as it broadcasts it. */
 interface LoadReport extends LoadGauge {
   readonly router: number;
   readonly target: number;
@@ -35,43 +35,43 @@ function loadColumns(targets: number): LoadColumns {
 }
 
 /**
- * What every router knows of the load that the others have sent: sums that change by what a report changes, for all
- * routers but the one it is of. Loads are whole numbers below 2^53, so that what was added and taken out leaves zero.
+ * For every router the sum of the load that the others have sent. A report changes the sums of all routers but its own.
+ * Loads are whole numbers below 2^53, so additions and subtractions cancel exactly.
  */
-export class LoadBoard {
+export class LoadTable {
   readonly #clock: Clock;
   readonly #sinceMs: number;
-  /** By router: what the others were told of it, and when they last heard of each target. */
-  readonly #told: readonly LoadColumns[];
-  readonly #heardMs: readonly Float64Array[];
-  /** By router: what the others have sent. */
+  /** By router: its last reports, and when they arrived at the others. */
+  readonly #reported: readonly LoadColumns[];
+  readonly #receivedMs: readonly Float64Array[];
+  /** By router: the sum over the others. */
   readonly #others: readonly LoadColumns[];
 
   constructor(size: { readonly routers: number; readonly targets: number }, clock: Clock) {
     const { routers, targets } = size;
     this.#clock = clock;
     this.#sinceMs = clock.nowMs();
-    this.#told = Array.from({ length: routers }, () => loadColumns(targets));
-    this.#heardMs = Array.from({ length: routers }, () => new Float64Array(targets));
+    this.#reported = Array.from({ length: routers }, () => loadColumns(targets));
+    this.#receivedMs = Array.from({ length: routers }, () => new Float64Array(targets));
     this.#others = Array.from({ length: routers }, () => loadColumns(targets));
   }
 
   /** A report has reached all other routers. */
-  heard(report: LoadReport): void {
+  receive(report: LoadReport): void {
     const { router, target } = report;
-    const told = this.#told[router]!;
-    const inFlight = report.inFlight - told.inFlight[target]!;
-    const pending = report.pendingPrefillTokens - told.pendingPrefillTokens[target]!;
-    const decode = report.decodeTokens - told.decodeTokens[target]!;
-    const work = report.pendingWorkMs - told.pendingWorkMs[target]!;
-    const active = report.activeTokens - told.activeTokens[target]!;
-    told.inFlight[target]! += inFlight;
-    told.pendingPrefillTokens[target]! += pending;
-    told.decodeTokens[target]! += decode;
-    told.pendingWorkMs[target]! += work;
-    told.activeTokens[target]! += active;
+    const reported = this.#reported[router]!;
+    const inFlight = report.inFlight - reported.inFlight[target]!;
+    const pending = report.pendingPrefillTokens - reported.pendingPrefillTokens[target]!;
+    const decode = report.decodeTokens - reported.decodeTokens[target]!;
+    const work = report.pendingWorkMs - reported.pendingWorkMs[target]!;
+    const active = report.activeTokens - reported.activeTokens[target]!;
+    reported.inFlight[target]! += inFlight;
+    reported.pendingPrefillTokens[target]! += pending;
+    reported.decodeTokens[target]! += decode;
+    reported.pendingWorkMs[target]! += work;
+    reported.activeTokens[target]! += active;
     const nowMs = this.#clock.nowMs();
-    this.#heardMs[router]![target] = nowMs;
+    this.#receivedMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
       if (other === router) continue;
       const sums = this.#others[other]!;
@@ -87,42 +87,42 @@ export class LoadBoard {
     }
   }
 
-  /** What a router knows that the others have sent. */
+  /** The load of the other routers, as one router sees it. */
   seenBy(router: number): SharedLoad {
-    const originCount = this.#told.length - 1;
+    const originCount = this.#reported.length - 1;
     const ageMs = (target: number): number => this.#ageMs(router, target);
     return { ...this.#others[router]!, sinceMs: this.#sinceMs, originCount, ageMs };
   }
 
   #ageMs(router: number, target: number): number {
     let oldestMs = Number.POSITIVE_INFINITY;
-    for (let other = 0; other < this.#told.length; other++) {
-      if (other === router || this.#told[other]!.inFlight[target] === 0) continue;
-      oldestMs = Math.min(oldestMs, this.#heardMs[other]![target]!);
+    for (let other = 0; other < this.#reported.length; other++) {
+      if (other === router || this.#reported[other]!.inFlight[target] === 0) continue;
+      oldestMs = Math.min(oldestMs, this.#receivedMs[other]![target]!);
     }
     return oldestMs === Number.POSITIVE_INFINITY ? 0 : this.#clock.nowMs() - oldestMs;
   }
 }
 
-/** What a router knows that nobody tells of load. */
+/** The shared load of a router that receives no reports. */
 export function createUnsharedLoad(): SharedLoad {
   return { ...loadColumns(0), sinceMs: 0, originCount: 0, ageMs: () => 0 };
 }
 
-/** Brings reports of load to the board when they are due, all that are due at a moment together. */
+/** Delivers load reports to the table when they are due; reports due at the same moment arrive together. */
 export class LoadChannel {
-  readonly #board: LoadBoard;
+  readonly #table: LoadTable;
   readonly #loadDueMs: DeliveryTimes["loadDueMs"];
   readonly #clock: Clock;
   readonly #scheduler: Scheduler;
-  readonly #queue = new DueQueue<LoadReport>();
+  readonly #queue = new DelayQueue<LoadReport>();
   #isArmed = false;
 
   constructor(
-    board: LoadBoard,
+    table: LoadTable,
     options: { readonly times: DeliveryTimes; readonly clock: Clock; readonly scheduler: Scheduler },
   ) {
-    this.#board = board;
+    this.#table = table;
     this.#loadDueMs = options.times.loadDueMs;
     this.#clock = options.clock;
     this.#scheduler = options.scheduler;
@@ -132,7 +132,7 @@ export class LoadChannel {
     const nowMs = this.#clock.nowMs();
     const dueMs = this.#loadDueMs(nowMs);
     if (dueMs <= nowMs) {
-      this.#board.heard(report);
+      this.#table.receive(report);
       return;
     }
     this.#queue.push(dueMs, report);
@@ -145,18 +145,18 @@ export class LoadChannel {
     this.#scheduler.after(this.#queue.nextDueMs - this.#clock.nowMs(), () => {
       this.#isArmed = false;
       const nowMs = this.#clock.nowMs();
-      while (this.#queue.nextDueMs <= nowMs) this.#board.heard(this.#queue.take());
+      while (this.#queue.nextDueMs <= nowMs) this.#table.receive(this.#queue.take());
       this.#arm();
     });
   }
 }
 
-/** Tells the others what one router has in flight. When it stops, the others hear that it has nothing any more. */
-export interface LoadTeller extends Startable {
+/** Broadcasts the load of one router. On stop it broadcasts that nothing is in flight any more. */
+export interface LoadBroadcaster extends Startable {
   changed(target: RoutingTarget): void;
 }
 
-export interface LoadTellerOptions {
+export interface LoadBroadcasterOptions {
   readonly router: number;
   readonly channel: LoadChannel;
   readonly clock: Clock;
@@ -165,82 +165,85 @@ export interface LoadTellerOptions {
 
 const idle: LoadGauge = { inFlight: 0, pendingPrefillTokens: 0, decodeTokens: 0, pendingWorkMs: 0, activeTokens: 0 };
 
-/** Every change, at once. */
-export function createDirectTeller(options: LoadTellerOptions): LoadTeller {
-  const book = new ToldLoads(options);
+/** Broadcasts every change at once. */
+export function createDirectBroadcaster(options: LoadBroadcasterOptions): LoadBroadcaster {
+  const announced = new AnnouncedLoads(options);
   return {
-    changed: (target) => book.tell(target),
+    changed: (target) => announced.announce(target),
     async start() {},
-    stop: async () => book.end(),
+    stop: async () => announced.end(),
   };
 }
 
-/** As routers of a mesh do. */
-export function createMeshTeller(options: LoadTellerOptions, targets: readonly RoutingTarget[]): LoadTeller {
-  const book = new ToldLoads(options);
+/** Broadcasts as routers of a mesh do. */
+export function createMeshBroadcaster(
+  options: LoadBroadcasterOptions,
+  targets: readonly RoutingTarget[],
+): LoadBroadcaster {
+  const announced = new AnnouncedLoads(options);
   const byKey = new Map(targets.map((target) => [target.key, target]));
   const plane = {
     set(key: string): void {
       const target = byKey.get(key);
-      if (target) book.tell(target);
+      if (target) announced.announce(target);
     },
   };
   const publisher = createLoadPublisher(plane, options.scheduler);
   return {
     changed(target) {
-      if (!book.hasEnded) publisher.changed(target);
+      if (!announced.hasEnded) publisher.changed(target);
     },
     start: () => publisher.start(),
     async stop() {
       await publisher.stop();
-      book.end();
+      announced.end();
     },
   };
 }
 
-/** What has changed, at each whole second. */
-export function createGossipTeller(options: LoadTellerOptions): LoadTeller {
+/** Broadcasts changes at each whole second. */
+export function createGossipBroadcaster(options: LoadBroadcasterOptions): LoadBroadcaster {
   const { clock, scheduler } = options;
-  const book = new ToldLoads(options);
+  const announced = new AnnouncedLoads(options);
   const changed = new Set<RoutingTarget>();
   let cancel: Cancel | undefined;
-  const tellAll = (): void => {
+  const announceAll = (): void => {
     cancel = undefined;
-    for (const target of changed) book.tell(target);
+    for (const target of changed) announced.announce(target);
     changed.clear();
   };
   return {
     changed(target) {
-      if (book.hasEnded) return;
+      if (announced.hasEnded) return;
       changed.add(target);
-      cancel ??= scheduler.after(nextSecondMs(clock.nowMs()) - clock.nowMs(), tellAll);
+      cancel ??= scheduler.after(nextSecondMs(clock.nowMs()) - clock.nowMs(), announceAll);
     },
     async start() {},
     async stop() {
       cancel?.();
-      book.end();
+      announced.end();
     },
   };
 }
 
-/** Nothing. */
-export const silentTeller: LoadTeller = {
+/** Broadcasts nothing. */
+export const silentBroadcaster: LoadBroadcaster = {
   changed() {},
   async start() {},
   async stop() {},
 };
 
-/** What a router has told of its targets, so that it can take it back. */
-class ToldLoads {
+/** The load that a router has broadcast, so that it can be withdrawn. */
+class AnnouncedLoads {
   hasEnded = false;
-  readonly #options: LoadTellerOptions;
+  readonly #options: LoadBroadcasterOptions;
   readonly #busy = new Set<number>();
 
-  constructor(options: LoadTellerOptions) {
+  constructor(options: LoadBroadcasterOptions) {
     this.#options = options;
   }
 
-  tell({ index, load }: RoutingTarget): void {
+  announce({ index, load }: RoutingTarget): void {
     if (this.hasEnded) return;
     const { router, channel } = this.#options;
     const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs, activeTokens } = load;

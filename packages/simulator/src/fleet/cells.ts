@@ -12,19 +12,19 @@ import { SimFleet, type SimFleetOptions } from "./sim-fleet.ts";
 export type Balancer = "dns" | "hash";
 
 export interface CellsOptions extends SimFleetOptions {
-  /** Engines and routers of the fleet are shared out among so many. */
+  /** Engines and routers are divided among this many cells. */
   readonly cells: number;
   readonly balancer: Balancer;
 }
 
-/** A fleet that is cut into cells: tiers of routers, each with engines of its own, that know nothing of each other. */
+/** A fleet of isolated cells: router tiers, each with its own engines. */
 export class Cells {
   readonly time: VirtualTime = createVirtualTime();
   readonly fleets: readonly SimFleet[];
   readonly engines: readonly SimEngine[];
   readonly #balancer: Balancer;
   readonly #random: Random;
-  /** By cell: engines and routers of those before it. */
+  /** By cell: the first numbers of its engines and routers. */
   readonly #first: readonly { readonly engine: number; readonly router: number }[];
 
   /** @throws RangeError when a cell would be without a router or an engine */
@@ -59,12 +59,12 @@ export class Cells {
     for (const fleet of this.fleets) await fleet.start();
   }
 
-  /** Lets time pass up to a moment. */
+  /** Runs up to a moment. */
   run(untilMs: number): Promise<void> {
     return this.fleets[0]!.run(untilMs);
   }
 
-  /** A client sends a request to the fleet. Engines and routers have the numbers that they have in the whole of it. */
+  /** Sends a client's request to the fleet. Engines and routers have fleet-wide numbers. */
   send(request: SimRequest, ended: (outcome: FrontOutcome, router: number) => void): void {
     const cell = this.#cellOf(request);
     const first = this.#first[cell]!;

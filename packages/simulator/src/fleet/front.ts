@@ -2,13 +2,13 @@ import type { Clock, Random } from "@espalier/common";
 import type { RequestOutcome, SimRequest } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
-/** An answer, and what is known of the way it took. */
+/** An answer and how it was routed. */
 export interface FrontOutcome extends RequestOutcome {
   /** -1 for none. */
   readonly engine: number;
   /** The engine that computed the prompt for it, where that was another one. */
   readonly prefillEngine?: number;
-  /** Prompt tokens that the engine was thought to hold. */
+  /** Predicted prompt tokens in the engine's cache. */
   readonly predictedTokens: number;
   readonly isSpill: boolean;
 }
@@ -25,10 +25,10 @@ interface ClusterIpOptions {
   readonly random: Random;
 }
 
-/** Ends with the process at its other end. */
+/** Valid for one epoch of the engine. */
 interface Connection {
   readonly engine: SimEngine;
-  readonly life: number;
+  readonly epoch: number;
 }
 
 /**
@@ -37,15 +37,15 @@ interface Connection {
  * clients do, and opens one when none is idle. Clients are one hop away from engines, which whoever calls adds.
  */
 export function createClusterIp({ engines, clock, random }: ClusterIpOptions): SimFront {
-  /** As many as requests were ever under way at once. */
+  /** At most as many as requests were ever in flight at once. */
   const idle: Connection[] = [];
   const connect = (): Connection | undefined => {
     for (let kept = idle.pop(); kept; kept = idle.pop()) {
-      if (kept.engine.isUp && kept.engine.lives === kept.life) return kept;
+      if (kept.engine.isUp && kept.engine.lives === kept.epoch) return kept;
     }
     const up = engines.filter(({ isUp }) => isUp);
     const engine = up[random.integer(Math.max(1, up.length))];
-    return engine && { engine, life: engine.lives };
+    return engine && { engine, epoch: engine.lives };
   };
   return {
     handle(request: SimRequest, ended: (outcome: FrontOutcome) => void) {

@@ -9,23 +9,23 @@ export interface NodeTime {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /**
-   * Both clocks and all timers run so much faster than virtual time from now on, as a share.
+   * From now on both clocks and all timers run faster than virtual time, by `rate` as a share.
    *
    * @throws RangeError when it is not between -`maxDriftRate` and `maxDriftRate`
    */
   setDrift(rate: number): void;
-  /** The wall clock is off by so much more. The monotonic one and timers do not notice. */
+  /** Moves the wall clock. The monotonic clock and timers are not affected. */
   jumpWall(byMs: number): void;
   /** SIGSTOP: no timer runs, while both clocks go on. */
   pause(): void;
   /** SIGCONT: timers that came due meanwhile run at once, in order of their due times. */
   resume(): void;
   readonly isPaused: boolean;
-  /** The process is gone: none of its timers runs, and none can be set. */
+  /** Kills the process: none of its timers runs, and none can be set. */
   kill(): void;
-  /** Timers that wait. */
+  /** Pending timers. */
   readonly pendingCount: number;
-  /** The time of the next process on the same machine: what is wrong with its clocks outlives processes. */
+  /** The time of the next process on the same machine: clock errors outlive processes. */
   next(): NodeTime;
 }
 
@@ -119,7 +119,7 @@ class ProcessTime implements NodeTime {
     return this.#leastMs;
   }
 
-  /** With a fractional part, which the wall clocks of machines do not tell. */
+  /** With a fractional part, unlike the wall clocks of machines. */
   #wallMs(): number {
     return this.#world.clock.wallMs() + (this.#nowMs() - this.#world.clock.nowMs()) + this.#wallOffsetMs;
   }

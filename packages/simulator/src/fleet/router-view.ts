@@ -40,41 +40,41 @@ import {
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
-/** What one router sees of caches and of load, and how it tells others of its own decisions. */
+/** The state of caches and load as one router sees it, and how it shares its own decisions. */
 export interface RouterView extends Startable {
   readonly knowledge: PrefixKnowledge;
   /** What other routers have in flight, by the index of a target. */
   readonly sharedLoad: SharedLoad;
   readonly sessions: SessionBindings;
-  /** What other routers have served to tenants. */
+  /** Tenant usage at other routers. */
   readonly usage: FleetUsage;
-  /** Begins to watch what engines have in memory. To be called once at most. */
+  /** Starts watching what engines have in memory. To be called once at most. */
   watchMemory(): MemoryWatch;
-  /** Where routers tell each other what they have learned; undefined where they do not. */
+  /** Carries shared estimates; undefined where routers share none. */
   readonly notes: NoteChannel | undefined;
-  /** Shares targets out among routers; see `SharedTier`. */
+  /** Whether this router owns a target; see `SharedTier`. */
   isOwn(target: TargetIndex): boolean;
-  /** The router's own load of a target has changed. */
+  /** The router's own load on a target has changed. */
   loadChanged(target: RoutingTarget): void;
-  /** It will end: others take over what it does for all. */
+  /** The router is about to end: others take over its targets. */
   setDraining(): void;
-  /** Whether it knows what every engine that runs has told. */
+  /** Whether it has received everything that the running engines have published. */
   readonly isSettled: boolean;
-  /** What it waits for before it should be used. */
+  /** What it waits for before it is ready. */
   readonly waitingFor: readonly string[];
 }
 
-/** What routers believe of prompts that no events confirm; the defaults of `prefix.placement-ttl` and `prefix.placement-tokens`. */
+/** Bounds of placements that no events confirm; the defaults of `prefix.placement-ttl` and `prefix.placement-tokens`. */
 export const knowledgeDefaults = { placementTtlMs: 10 * 60_000, placementTokens: 524_288 } as const;
 
 interface RealViewOptions {
-  /** The same in every life of the router. */
+  /** The same after every restart of the router. */
   readonly router: string;
   readonly engines: readonly SimEngine[];
   readonly transport: Transport;
-  /** Addresses of routers to find the others by. */
+  /** Seed addresses. */
   readonly seeds: readonly string[];
-  /** Makes this router's subscription to an engine. */
+  /** Creates this router's subscription to an engine. */
   readonly readEngine: (engine: SimEngine, output: FeedOutput) => EventReading;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -93,7 +93,7 @@ const upkeepSteps = 10_000;
 /** Settings that all routers of the fleet share. */
 const cluster = { cluster: "simulated", fleetSeed: "simulated", blockSizeTokens: blockTokens } as const;
 
-/** A router's view of the fleet by the code that real routers run: journals, links, membership, ownership, the fold. */
+/** A view made by the code that real routers run: journals, links, membership, ownership, the fold. */
 export class RealView implements RouterView {
   readonly index: PrefixIndex;
   readonly tier: SharedTier;

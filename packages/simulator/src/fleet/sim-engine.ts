@@ -19,14 +19,14 @@ export interface EngineMessage extends BatchMark {
   readonly changes: BlockChanges;
 }
 
-/** What becomes of the blocks of a run. */
+/** Where the blocks of a run are stored or removed. */
 export interface BlockMove {
   readonly tier: Tier;
-  /** Whether they come there, or go. */
+  /** Stored there, or removed from there. */
   readonly isStored: boolean;
 }
 
-/** What a run of one of the kinds of `blockChange` says; undefined for the one that clears everything. */
+/** The move of a kind of `blockChange`; undefined for the kind that clears everything. */
 export function blockMoveOf(kind: number): BlockMove | undefined {
   return moves.get(kind);
 }
@@ -38,20 +38,20 @@ const moves = new Map<number, BlockMove>([
   [blockChange.discarded, { tier: tier.cpu, isStored: false }],
 ]);
 
-/** Who waits for an answer. */
+/** Receives the answer of one request. */
 export interface AnswerObserver {
   firstToken(timeMs: number): void;
-  /** So many tokens more, the first one not counted. */
+  /** `tokens` more tokens; the first one is not counted. */
   progress(tokens: number): void;
   finished(report: BlockReport): void;
-  /** What was wanted from another engine is here. */
+  /** The KV import has arrived. */
   imported?(): void;
-  /** The engine is gone. */
+  /** The engine was killed. */
   lost(): void;
 }
 
-/** What a router tells an engine of a request besides what the client does: of its other leg, and where it stands. */
-export type LegWishes = Pick<BlockRequest, "imported" | "pinned" | "priority">;
+/** What a router adds to a request: the KV transfer of its other leg, and its priority. */
+export type LegOptions = Pick<BlockRequest, "imported" | "pinned" | "priority">;
 
 /** An engine of the simulated fleet: the model of one, driven by the virtual scheduler, with its KV events. */
 export interface SimEngine {
@@ -60,30 +60,30 @@ export interface SimEngine {
   /** Of its only target. */
   readonly key: string;
   readonly isUp: boolean;
-  /** Processes that it has been; 1 at first. */
+  /** Its epoch: 1 at first, one more with each restart. */
   readonly lives: number;
-  /** KV tokens that it holds. */
+  /** Capacity in KV tokens. */
   readonly kvTokens: number;
   stats(): EngineStats;
-  /** What its metrics say of LoRA adapters; undefined before its first request for one. */
+  /** The LoRA adapters in its metrics; undefined before its first request for one. */
   adapterReading(): AdapterReading | undefined;
-  /** LoRA adapters that it has loaded, in all its lives; NaN before its first request for one. */
+  /** LoRA adapter loads over all its epochs; NaN before its first request for one. */
   readonly adapterLoads: number;
-  /** @returns false when it is gone: the connection is refused */
-  submit(request: SimRequest, observer: AnswerObserver, wishes?: LegWishes): boolean;
-  /** Gives back the blocks of a request that was to be pinned. Nothing happens when it has none. */
+  /** @returns false when it is down: the connection is refused */
+  submit(request: SimRequest, observer: AnswerObserver, leg?: LegOptions): boolean;
+  /** Frees the blocks of a pinned request. Does nothing when there are none. */
   release(request: SimRequest): void;
-  /** The connection of a request is closed; its observer hears nothing more. */
+  /** Aborts a request whose connection was closed; its observer is not called any more. */
   abort(request: SimRequest): void;
-  /** Messages of the present life in order of their sequence, from 0. Each life has a list of its own. */
+  /** Messages of the current epoch in order of their sequence number, from 0. Each epoch has a list of its own. */
   readonly messages: readonly EngineMessage[];
-  /** Messages before this sequence are not told again: engines keep only the last ones for replay. */
+  /** The first message that is still replayed: engines keep only the last ones. */
   readonly firstReplayed: number;
-  /** Told of each message when the engine publishes it; whoever reads over a wire adds the wire's delay. */
+  /** Called when the engine publishes a message. The listener adds network delay itself. */
   onMessage(listener: (message: EngineMessage) => void): Cancel;
-  /** Told when a new life has begun, or the old one has ended. */
+  /** Called when the engine was started or stopped. */
   onLife(listener: () => void): Cancel;
-  /** Its steps take so many times as long, in this life and in later ones; 1 is as at first. */
+  /** Its steps take `factor` times as long, after restarts too; 1 is the initial speed. */
   slow(factor: number): void;
   kill(): void;
   start(): void;
@@ -94,27 +94,23 @@ interface ModelledEngineOptions {
   readonly parameters: EngineParameters;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** False where nobody listens, which spares the work of making events. */
+  /** False when there are no listeners, so that no events are made. */
   readonly hasEvents: boolean;
-  /** Whether messages are kept for those who come later. */
+  /** Whether messages are kept for later subscribers. */
   readonly keepsMessages: boolean;
 }
 
-/** Messages that vLLM keeps for replay unless told otherwise (`buffer_steps`). */
+/** Messages that vLLM keeps for replay by default (`buffer_steps`). */
 const replayedMessages = 10_000;
 
-/** Slots of an engine that never gives up an adapter. */
+/** Slots of an engine that never evicts an adapter. */
 const maxAdapterSlots = 65_536;
 
 /** In a millisecond. */
 const microseconds = 1_000;
 
-/** @throws RangeError when a parameter makes no sense */
-export function createSimEngine(options: ModelledEngineOptions): SimEngine {
-  return new ModelledEngine(options);
-}
-
-class ModelledEngine implements SimEngine {
+/** A `BlockEngine` driven by the virtual scheduler. The constructor throws a RangeError when a parameter is invalid. */
+export class ModelledEngine implements SimEngine {
   readonly number: number;
   readonly key: string;
   readonly kvTokens: number;
@@ -125,16 +121,16 @@ class ModelledEngine implements SimEngine {
   readonly #options: ModelledEngineOptions;
   readonly #answers = new Map<number, AnswerObserver>();
   readonly #messageListeners = new ListenerSet<EngineMessage>();
-  readonly #lifeListeners = new ListenerSet<void>();
+  readonly #epochListeners = new ListenerSet<void>();
   #model: BlockEngine;
   #cancel: Cancel | undefined;
   #dueMs = Number.NaN;
-  /** Whether a request for an adapter came: in this life, and ever. */
+  /** Whether there was a request for an adapter: in this epoch, and ever. */
   #usesAdapters = false;
   #hasUsedAdapters = false;
-  /** Of its machine, so that it outlives the process. */
+  /** Slowdown of its machine, which outlives the process. */
   #slowdown = 1;
-  /** In lives that are over. */
+  /** Adapter loads of earlier epochs. */
   #earlierLoads = 0;
   readonly #advance = (): void => {
     const dueMs = this.#dueMs;
@@ -172,15 +168,12 @@ class ModelledEngine implements SimEngine {
     return this.#hasUsedAdapters ? this.#earlierLoads + this.#model.stats().adapterLoads : Number.NaN;
   }
 
-  submit(request: SimRequest, observer: AnswerObserver, wishes: LegWishes = {}): boolean {
+  submit(request: SimRequest, observer: AnswerObserver, leg: LegOptions = {}): boolean {
     if (!this.isUp) return false;
     const { index, promptTokens, outputTokens, chain, adapter } = request;
     const named = adapter === undefined ? undefined : { adapter };
     if (named) this.#hasUsedAdapters = this.#usesAdapters = true;
-    this.#model.submit(
-      { id: index, promptTokens, outputTokens, chain, ...named, ...wishes },
-      this.#options.clock.nowMs(),
-    );
+    this.#model.submit({ id: index, promptTokens, outputTokens, chain, ...named, ...leg }, this.#options.clock.nowMs());
     this.#answers.set(index, observer);
     this.#reschedule();
     return true;
@@ -202,7 +195,7 @@ class ModelledEngine implements SimEngine {
   }
 
   onLife(listener: () => void): Cancel {
-    return this.#lifeListeners.add(listener);
+    return this.#epochListeners.add(listener);
   }
 
   slow(factor: number): void {
@@ -221,9 +214,9 @@ class ModelledEngine implements SimEngine {
     this.#answers.clear();
     this.#earlierLoads += this.#model.stats().adapterLoads;
     this.#usesAdapters = false;
-    // What is gone runs nothing and holds nothing.
+    // A stopped engine runs nothing and caches nothing.
     this.#model = this.#createModel();
-    this.#lifeListeners.tell();
+    this.#epochListeners.notify();
     for (const observer of lost) observer.lost();
   }
 
@@ -234,11 +227,11 @@ class ModelledEngine implements SimEngine {
     this.messages = [];
     this.#published = 0;
     this.#model = this.#createModel();
-    this.#lifeListeners.tell();
+    this.#epochListeners.notify();
   }
 
   #createModel(): BlockEngine {
-    const life = this.lives;
+    const epoch = this.lives;
     const { parameters, hasEvents } = this.#options;
     const model = createBlockEngine({
       parameters,
@@ -247,7 +240,7 @@ class ModelledEngine implements SimEngine {
         progress: (id, tokens) => this.#answers.get(id)?.progress(tokens),
         finished: (report) => this.#finished(report),
         imported: (id) => this.#answers.get(id)?.imported?.(),
-        ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(life, changes, timeMs) } : {}),
+        ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(epoch, changes, timeMs) } : {}),
       },
     });
     if (this.#slowdown !== 1) model.setSlowdown(this.#slowdown, this.#options.clock.nowMs());
@@ -260,16 +253,16 @@ class ModelledEngine implements SimEngine {
     observer?.finished(report);
   }
 
-  #publish(life: number, changes: BlockChanges, timeMs: number): void {
+  #publish(epoch: number, changes: BlockChanges, timeMs: number): void {
     const sequence = this.#published++;
     const message: EngineMessage = {
       sequence,
       timestampUs: Math.round(this.#options.clock.wallMs() * microseconds),
-      checksum: checksumOf(life, sequence, timeMs, changes),
+      checksum: checksumOf(epoch, sequence, timeMs, changes),
       changes,
     };
     if (this.#options.keepsMessages) this.messages.push(message);
-    this.#messageListeners.tell(message);
+    this.#messageListeners.notify(message);
   }
 
   #reschedule(): void {
@@ -282,24 +275,24 @@ class ModelledEngine implements SimEngine {
   }
 }
 
-/** Tells messages of one engine apart as a checksum over the bytes would; 32 bits. */
-function checksumOf(life: number, sequence: number, timeMs: number, { words, runs }: BlockChanges): number {
-  let sum = Math.imul(life, 0x9e37_79b1) ^ Math.imul(sequence + 1, 0x85eb_ca6b) ^ Math.imul(runs, 0xc2b2_ae35);
+/** Distinguishes messages of one engine as a checksum over their bytes would; 32 bits. */
+function checksumOf(epoch: number, sequence: number, timeMs: number, { words, runs }: BlockChanges): number {
+  let sum = Math.imul(epoch, 0x9e37_79b1) ^ Math.imul(sequence + 1, 0x85eb_ca6b) ^ Math.imul(runs, 0xc2b2_ae35);
   sum = Math.imul(sum ^ Math.floor(timeMs * microseconds), 0x2c1b_3c6d);
   for (let at = 0; at < words.length; at += 2) sum = Math.imul(sum ^ words[at]!, 0x01000193);
   return (sum ^ (sum >>> 15)) >>> 0;
 }
 
-/** Listeners of one kind of news, told in the order in which they came. One that is removed while others are told is not told. */
-export class ListenerSet<News> {
-  readonly #listeners = new Set<(news: News) => void>();
+/** Listeners of one kind of event, called in order of registration. One that is removed during a call is skipped. */
+export class ListenerSet<Event> {
+  readonly #listeners = new Set<(event: Event) => void>();
 
-  add(listener: (news: News) => void): Cancel {
+  add(listener: (event: Event) => void): Cancel {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  tell(news: News): void {
-    for (const listener of this.#listeners) listener(news);
+  notify(event: Event): void {
+    for (const listener of this.#listeners) listener(event);
   }
 }

@@ -18,7 +18,7 @@ import {
 } from "@espalier/routing";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome } from "./front.ts";
-import type { AnswerObserver, LegWishes } from "./sim-engine.ts";
+import type { AnswerObserver, LegOptions } from "./sim-engine.ts";
 import type { SimRouter } from "./sim-router.ts";
 import type { SimTarget } from "./sim-target.ts";
 
@@ -34,7 +34,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   readonly #routed: RoutedRequest;
   readonly #arrivedWallMs: number;
   #current: PlannedAttempt<SimTarget> | undefined;
-  /** Another engine computes the prompt, or has computed it, for the one that answers. */
+  /** The prefill leg, running or done. */
   #leg: SimPrefillLeg | undefined;
   #firstTokenMs = Number.NaN;
   /** Whether an engine failed it. */
@@ -60,7 +60,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     });
   }
 
-  /** Goes to an engine, or waits until one has room. */
+  /** Sends the request to an engine, or queues it. */
   enter(): void {
     this.#lifecycle.enter();
   }
@@ -101,7 +101,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     return true;
   }
 
-  /** Of protocols that ask both engines at once; here one is asked after the other. */
+  /** Only for protocols that send both legs at once. */
   withdraw(): void {}
 
   resume(): void {
@@ -125,7 +125,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   }
 
   finished(report: Pick<BlockReport, "cachedTokens">): void {
-    // Of what came from another engine, that much had been cached there.
+    // For an imported prompt: the tokens that were cached at the prefill engine.
     const cachedTokens = this.#isPrefilled ? (this.#leg?.cachedTokens ?? Number.NaN) : report.cachedTokens;
     this.#soon(() => this.#finish(cachedTokens, undefined));
   }
@@ -150,7 +150,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
       return;
     }
     this.#current = attempt;
-    // Held for an attempt that did not come about.
+    // Pinned for an attempt that did not happen.
     if (attempt.leg !== "decode") this.#leg?.cancel();
     this.#lifecycle.started();
     this.#send(attempt);
@@ -161,12 +161,12 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     const { target, workMs } = dispatch;
     const { adapter, promptTokens } = this.#request;
     if (adapter !== undefined) target.adapters.sent(adapter);
-    const wanted = {
+    const legOptions = {
       ...(leg === "decode" && split ? { imported: { tokens: promptTokens, ...options.split!.link } } : {}),
-      ...placeWish(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
+      ...enginePriority(options, this.#request, { arrivedWallMs: this.#arrivedWallMs, workMs }),
     };
     options.scheduler.after(options.hopDelayMs, () => {
-      if (this.#isOver || target.model.submit(this.#request, this, wanted)) return;
+      if (this.#isOver || target.model.submit(this.#request, this, legOptions)) return;
       this.#soon(() => {
         target.failed();
         this.#failed("connect");
@@ -193,7 +193,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     else this.#finish(Number.NaN, isAsked ? "no engine is available" : "it may go to no further engine");
   }
 
-  /** What an engine says takes its time to the router. */
+  /** Runs a task after the network delay from engine to router. */
   #soon(task: () => void): void {
     const { scheduler, hopDelayMs } = this.#router.options;
     scheduler.after(hopDelayMs, () => {
@@ -244,7 +244,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   }
 }
 
-/** Every request of a simulation has one prompt and one answer. */
+/** Simulated engines transfer KV by NIXL only. */
 const nixlAlone = { allows: ({ name }: { readonly name: string }): boolean => name === "nixl" };
 
 function routedRequest(router: SimRouter, request: SimRequest): RoutedRequest {
@@ -273,15 +273,15 @@ function prefixKeyOf({ promptTokens, chain }: SimRequest, tokens: number): numbe
 interface SimPrefillLegOptions {
   readonly request: SimRequest;
   readonly dispatch: Dispatch<SimTarget>;
-  /** When the request came to the router, by its wall clock. */
+  /** When the request reached the router, by its wall clock. */
   readonly arrivedWallMs: number;
   /** Called once, unless the leg is cancelled before. */
   readonly settled: (outcome: PrefillOutcome) => void;
 }
 
-/** An engine that computes a prompt for another one, and holds it until that one has fetched it. */
+/** The prefill leg: an engine computes a prompt and pins it until the decode engine has fetched it. */
 class SimPrefillLeg implements AnswerObserver {
-  /** Prompt tokens that the engine held; NaN before it is done. */
+  /** Cached prompt tokens at the engine; NaN before it is done. */
   cachedTokens = Number.NaN;
   readonly #router: SimRouter;
   readonly #options: SimPrefillLegOptions;
@@ -294,9 +294,9 @@ class SimPrefillLeg implements AnswerObserver {
     this.#router = router;
     this.#options = options;
     if (request.adapter !== undefined) target.adapters.sent(request.adapter);
-    const wishes = { pinned: true, ...placeWish(router.options, request, { arrivedWallMs, workMs }) };
+    const leg = { pinned: true, ...enginePriority(router.options, request, { arrivedWallMs, workMs }) };
     scheduler.after(hopDelayMs, () => {
-      if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, wishes)) this.lost();
+      if (!this.#isOver && !target.model.submit({ ...request, outputTokens: 1 }, this, leg)) this.lost();
     });
   }
 
@@ -317,12 +317,12 @@ class SimPrefillLeg implements AnswerObserver {
     this.#settle(false);
   }
 
-  /** Nobody will fetch what is held there any more. */
+  /** Frees the pinned prompt. */
   release(): void {
     this.#options.dispatch.target.model.release(this.#options.request);
   }
 
-  /** Ends it at once, wherever it stands. Safe to repeat. */
+  /** Ends the leg at once, in any state. Idempotent. */
   cancel(): void {
     this.release();
     if (this.#isOver) return;
@@ -341,7 +341,7 @@ class SimPrefillLeg implements AnswerObserver {
   }
 }
 
-/** How engines are told where requests stand. */
+/** The settings that determine engine priorities. */
 interface OrderingRouter {
   readonly engineOrder?: EngineOrder;
   readonly admission?: AdmissionSettings | undefined;
@@ -350,16 +350,16 @@ interface OrderingRouter {
 interface OrderedWork {
   /** By the router's wall clock. */
   readonly arrivedWallMs: number;
-  /** What the engine is expected to compute on the prompt, in milliseconds. */
+  /** Expected prefill time of the prompt, in milliseconds. */
   readonly workMs: number;
 }
 
-/** What an engine is told of where a request stands, as the real router does; nothing where it takes them as they come. */
-export function placeWish(
+/** The priority of a request at an engine, as the real router sets it; none where engines serve by arrival. */
+export function enginePriority(
   { engineOrder, admission }: OrderingRouter,
   { className }: Pick<SimRequest, "className">,
   work: OrderedWork,
-): Pick<LegWishes, "priority"> {
+): Pick<LegOptions, "priority"> {
   if (engineOrder !== "shortest") return {};
   return { priority: enginePlace({ classesBelow: classesBelow(admission, className), ...work }) };
 }

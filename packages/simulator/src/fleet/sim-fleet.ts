@@ -9,9 +9,9 @@ import type { FleetControls } from "../faults.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
-import { createSimRouter, type RouterFactoryOptions, RouterSeat, refused } from "./router-seat.ts";
+import { createSimRouter, type RouterFactoryOptions, RouterNode, refused } from "./router-node.ts";
 import { knowledgeDefaults } from "./router-view.ts";
-import { createSimEngine, type SimEngine } from "./sim-engine.ts";
+import { ModelledEngine, type SimEngine } from "./sim-engine.ts";
 import type { SplitSettings } from "./sim-router.ts";
 
 /** The policy of a fleet that has no router. */
@@ -20,35 +20,35 @@ export const clusterIp = "clusterip";
 export interface SimFleetOptions {
   readonly engines: number;
   readonly parameters: EngineParameters;
-  /** What differs from them, in turns: engine n has what stands at n modulo their number. Nothing when left out. */
+  /** Overrides, cyclic: engine n has those at n modulo their number. None by default. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
   readonly routers: number;
-  /** Routers beyond these have a place, and are started later. All when left out. */
+  /** Routers that `start` starts; further ones are started later. All by default. */
   readonly startedRouters?: number;
   /** A policy by name, or `clusterip`. */
   readonly policy: string;
   readonly policyOptions?: Readonly<Record<string, number | string>>;
-  /** How requests wait in routers while engines are busy; they go at once when left out. */
+  /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings;
-  /** In which order engines are told to take what waits in them; `arrival` when left out. */
+  /** The order in which engines serve their queues; `arrival` by default. */
   readonly engineOrder?: EngineOrder;
   /** Of the engines by their number; `both` for those beyond. */
   readonly roles?: readonly EngineRole[];
-  /** How two engines serve a request together; one always does when left out. */
+  /** Disaggregation settings; one engine serves each request when absent. */
   readonly split?: SplitSettings;
   readonly sharing: Sharing;
   readonly links: LinkModel;
   readonly timing: SimTiming;
   readonly seed: number;
-  /** Shared with other fleets; its own when left out. */
+  /** Shared with other fleets; its own by default. */
   readonly time?: VirtualTime;
   /** Stands between a replica and what carries its state. */
   readonly wrapPorts?: (ports: ReplicaPorts, router: number) => ReplicaPorts;
-  /** Where routers with links of their own write logs and metrics. Nowhere when left out. */
+  /** Logs and metrics of routers with real links. None by default. */
   readonly observe?: (router: number) => { readonly logger: Logger; readonly meter: Meter };
 }
 
-/** What one engine of a fleet is, by its number. */
+/** Parameters of one engine of a fleet, by its number. */
 export function parametersOfEngine(
   { parameters, perEngine = [] }: Pick<SimFleetOptions, "parameters" | "perEngine">,
   number: number,
@@ -56,18 +56,18 @@ export function parametersOfEngine(
   return { ...parameters, ...perEngine[number % perEngine.length] };
 }
 
-/** Virtual time that passes between two moments in which promises may go on. */
+/** Virtual time between two points at which promises may continue. */
 const sliceMs = 20;
-/** Promises that wait for each other, at most, where a router starts or stops. */
+/** Longest chain of promises in the start or stop of a router. */
 const promiseDepth = 40;
-/** Only to end a start that hangs. */
+/** Ends a start that hangs. */
 const startDeadlineMs = 30_000;
 
-/** Routers and engines in virtual time. Nothing passes but in `start` and `run`. */
+/** Routers and engines in virtual time. Time passes only in `start` and `run`. */
 export class SimFleet implements FleetControls {
   readonly time: VirtualTime;
   readonly engines: readonly SimEngine[];
-  readonly seats: readonly RouterSeat[];
+  readonly seats: readonly RouterNode[];
   readonly network: MemoryNetwork;
   readonly events: EventFaults;
   readonly #options: SimFleetOptions;
@@ -82,14 +82,16 @@ export class SimFleet implements FleetControls {
     this.#options = options;
     this.#random = createSeededRandom(seed);
     const hasLinks = sharing === "mesh" && options.links === "real";
-    this.engines = Array.from({ length: options.engines }, (_, number) =>
-      createSimEngine({
-        ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
-        hasEvents: sharing !== "none" && policy !== clusterIp,
-      }),
+    this.engines = Array.from(
+      { length: options.engines },
+      (_, number) =>
+        new ModelledEngine({
+          ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
+          hasEvents: sharing !== "none" && policy !== clusterIp,
+        }),
     );
     this.events = createEventFaults(this.engines);
-    this.seats = Array.from({ length: options.routers }, (_, number) => new RouterSeat(number, this.time));
+    this.seats = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
     const delayed = hasLinks
@@ -108,7 +110,7 @@ export class SimFleet implements FleetControls {
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;
   }
 
-  /** Starts the routers, and lets time pass until all are ready. @throws Error when they do not become so */
+  /** Starts the routers and runs until all are ready. @throws Error when they do not become ready */
   async start(): Promise<void> {
     if (this.#service) return;
     const first = this.seats.slice(0, this.#options.startedRouters ?? this.seats.length);
@@ -119,7 +121,7 @@ export class SimFleet implements FleetControls {
     }
   }
 
-  /** Lets time pass up to a moment. */
+  /** Runs up to a moment. */
   async run(untilMs: number): Promise<void> {
     const { clock } = this.time;
     for (;;) {
@@ -144,15 +146,15 @@ export class SimFleet implements FleetControls {
         return;
       }
       const serving = this.seats.filter(({ isServing }) => isServing);
-      const seat = serving[this.#random.integer(Math.max(1, serving.length))];
-      if (!seat) back(refused(clock.nowMs(), "no router is ready"), -1);
-      else seat.handle(request, (outcome) => back(outcome, seat.number));
+      const node = serving[this.#random.integer(Math.max(1, serving.length))];
+      if (!node) back(refused(clock.nowMs(), "no router is ready"), -1);
+      else node.handle(request, (outcome) => back(outcome, node.number));
     });
   }
 
   /** Ends all processes. */
   async stop(): Promise<void> {
-    for (const seat of this.seats) seat.end(this.time.clock.nowMs());
+    for (const node of this.seats) node.end(this.time.clock.nowMs());
     for (const engine of this.engines) engine.kill();
     await this.run(this.time.clock.nowMs() + sliceMs);
   }
@@ -166,19 +168,19 @@ export class SimFleet implements FleetControls {
   }
 
   partition(groups: readonly (readonly number[])[]): void {
-    this.network.partition(groups.map((group) => group.map((number) => this.#seat(number).address)));
+    this.network.partition(groups.map((group) => group.map((number) => this.#node(number).address)));
   }
 
   cutLink(from: number, to: number): void {
-    this.network.cut({ from: this.#seat(from).address, to: this.#seat(to).address });
+    this.network.cut({ from: this.#node(from).address, to: this.#node(to).address });
   }
 
   mendLink(from: number, to: number): void {
-    this.network.mend({ from: this.#seat(from).address, to: this.#seat(to).address });
+    this.network.mend({ from: this.#node(from).address, to: this.#node(to).address });
   }
 
   resetLink(one: number, other: number): void {
-    this.network.reset(this.#seat(one).address, this.#seat(other).address);
+    this.network.reset(this.#node(one).address, this.#node(other).address);
   }
 
   setLinkSpeed(speed: { readonly delayMs: number; readonly jitterMs: number }): void {
@@ -192,63 +194,63 @@ export class SimFleet implements FleetControls {
   }
 
   isRouterUp(router: number): boolean {
-    return this.#seat(router).router !== undefined;
+    return this.#node(router).router !== undefined;
   }
 
   killRouter(router: number): void {
-    const seat = this.#seat(router);
-    this.network.kill(seat.address);
-    seat.end(this.time.clock.nowMs());
+    const node = this.#node(router);
+    this.network.kill(node.address);
+    node.end(this.time.clock.nowMs());
   }
 
   leaveRouter(router: number): void {
-    const seat = this.#seat(router);
-    if (!seat.router || seat.isLeaving) return;
-    seat.isLeaving = true;
-    const leaving = seat.router;
+    const node = this.#node(router);
+    if (!node.router || node.isLeaving) return;
+    node.isLeaving = true;
+    const leaving = node.router;
     const { view } = leaving;
     view.setDraining();
     const endWhenIdle = (): void => {
-      if (seat.router !== leaving) return;
+      if (node.router !== leaving) return;
       if (leaving.inFlight > 0) {
-        seat.time.scheduler.after(sliceMs, endWhenIdle);
+        node.time.scheduler.after(sliceMs, endWhenIdle);
         return;
       }
       void leaving.stop().then(() => {
-        if (seat.router === leaving) this.killRouter(router);
+        if (node.router === leaving) this.killRouter(router);
       });
     };
-    seat.time.scheduler.after(sliceMs, endWhenIdle);
+    node.time.scheduler.after(sliceMs, endWhenIdle);
   }
 
   startRouter(router: number): void {
-    const seat = this.#seat(router);
-    if (seat.router) return;
-    seat.begin();
-    seat.router = createSimRouter(this.#factory, seat);
-    void seat.router.start();
+    const node = this.#node(router);
+    if (node.router) return;
+    node.begin();
+    node.router = createSimRouter(this.#factory, node);
+    void node.router.start();
   }
 
   pauseRouter(router: number): void {
-    const seat = this.#seat(router);
-    if (!seat.router) return;
-    seat.time.pause();
-    this.network.freeze(seat.address);
+    const node = this.#node(router);
+    if (!node.router) return;
+    node.time.pause();
+    this.network.freeze(node.address);
   }
 
   resumeRouter(router: number): void {
-    const seat = this.#seat(router);
-    if (!seat.time.isPaused) return;
-    this.network.thaw(seat.address);
-    seat.time.resume();
+    const node = this.#node(router);
+    if (!node.time.isPaused) return;
+    this.network.thaw(node.address);
+    node.time.resume();
   }
 
   jumpClock(router: number, byMs: number): void {
-    this.#seat(router).time.jumpWall(byMs);
+    this.#node(router).time.jumpWall(byMs);
   }
 
   setDrift(router: number, rate: number): void {
-    this.#seat(router).time.setDrift(rate);
+    this.#node(router).time.setDrift(rate);
   }
 
   isEngineUp(engine: number): boolean {
@@ -275,10 +277,10 @@ export class SimFleet implements FleetControls {
     this.events.setReplay(engine, isOn);
   }
 
-  #seat(number: number): RouterSeat {
-    const seat = this.seats[number];
-    if (!seat) throw new RangeError(`there is no router ${number}`);
-    return seat;
+  #node(number: number): RouterNode {
+    const node = this.seats[number];
+    if (!node) throw new RangeError(`there is no router ${number}`);
+    return node;
   }
 
   #engine(number: number): SimEngine {

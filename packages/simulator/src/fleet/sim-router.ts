@@ -43,18 +43,18 @@ interface SimRouterOptions {
   readonly policy: Policy;
   /** The router's own. */
   readonly clock: Clock;
-  /** What outcomes are timed by: clients do not share the clock of a router. */
+  /** Times outcomes: clients do not share the clock of a router. */
   readonly trueClock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** One way to an engine. */
+  /** One-way delay to an engine. */
   readonly hopDelayMs: number;
   readonly scrapeMs: number;
-  /** How requests wait while engines are busy; they go at once when left out. */
+  /** Admission control; requests are sent at once when absent. */
   readonly admission?: AdmissionSettings | undefined;
-  /** In which order engines are told to take what waits in them; as it came when left out. */
+  /** The order in which engines serve their queues; by arrival when absent. */
   readonly engineOrder?: EngineOrder;
-  /** How two engines serve a request together; one always does when left out. */
+  /** Disaggregation settings; one engine serves each request when absent. */
   readonly split?: SplitSettings | undefined;
 }
 
@@ -74,7 +74,7 @@ export class SimRouter implements SimFront {
   readonly readsPrefixes: boolean;
   readonly admission: Admission<SimTarget> | undefined;
   readonly split: PairPlanner<SimTarget> | undefined;
-  /** Undefined where no class has patience. */
+  /** Undefined when no class may wait for a cold prompt. */
   readonly coldPrompts: ColdPromptParts | undefined;
   readonly #exchanges = new Set<SimExchange>();
   readonly #learning: FleetLearning;
@@ -135,7 +135,7 @@ export class SimRouter implements SimFront {
     await this.view.stop();
   }
 
-  /** Requests that are on their way through this router. */
+  /** Requests in flight through this router. */
   get inFlight(): number {
     return this.#exchanges.size;
   }
@@ -154,7 +154,7 @@ export class SimRouter implements SimFront {
     exchange.enter();
   }
 
-  /** The process is gone: connections to engines and to clients break. */
+  /** Kills the process: connections to engines and to clients break. */
   die(): void {
     for (const end of this.#ends) end();
     for (const exchange of [...this.#exchanges]) exchange.cut();
@@ -171,13 +171,13 @@ function admissionOf({ admission: settings, view, clock, scheduler }: SimRouterO
   return createAdmission({ settings, clock, scheduler, ...parts });
 }
 
-/** What moving KV blocks from any engine to any other one takes. */
+/** Transfer times of KV blocks between any two engines. */
 type KvLink = Pick<ImportedPrompt, "setupMs" | "msPerToken">;
 
-/** How requests are split between two engines: in two legs one after the other, as NIXL does. */
+/** Disaggregated serving: a prefill leg, then a decode leg, as with NIXL. */
 export interface SplitSettings extends SplitThresholdOptions {
   readonly link: KvLink;
-  /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+  /** Whether engines of role `both` are assigned to one role each, in proportion to the mix of requests. */
   readonly appliesBalance?: boolean;
 }
 
@@ -185,9 +185,9 @@ interface SimPlannerOptions {
   readonly settings: SplitSettings;
   readonly clock: Clock;
   readonly selector: TargetSelector;
-  /** One whose choices nothing is expected to follow from. */
+  /** A selector without side effects. */
   readonly quietSelector: TargetSelector;
-  /** Where routers tell each other of the work of roles; undefined where they do not. */
+  /** Carries the estimated work per role; undefined where routers share none. */
   readonly notes: NoteChannel | undefined;
 }
 

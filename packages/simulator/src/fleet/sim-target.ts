@@ -12,15 +12,15 @@ import { createTargetAdapters, createTargetLoad, type OwnedTargetAdapters, type 
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
-/** Places of what a router has read of one engine. */
+/** Columns of the readings of one engine. */
 const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, atMs: 4, count: 5 } as const;
 
-/** Room for what one router reads of so many engines, side by side as decisions go through them. */
+/** The readings of one router, engine by engine, contiguous because decisions scan them. */
 export function createReadings(engines: number): Float64Array {
   return new Float64Array(engines * column.count);
 }
 
-/** What engines' own metrics said when a router last read them. */
+/** The last scraped metrics of one engine. */
 class SimSignals {
   readonly blockSize = blockTokens;
   readonly blockCount: number;
@@ -80,7 +80,7 @@ class SimSignals {
   }
 }
 
-/** How engines hand KV blocks over, where requests are split at all. */
+/** How engines transfer KV blocks in disaggregated serving. */
 const nixl: KvTransferSpec = { protocol: "nixl", host: undefined, port: undefined };
 
 /** An engine as one router sees it. */
@@ -109,7 +109,7 @@ export class SimTarget implements RoutingTarget {
     /** From `createReadings`, of all targets of one router. */
     readonly readings: Float64Array;
     readonly onChange: (target: SimTarget) => void;
-    /** `both` when left out. */
+    /** `both` by default. */
     readonly role?: EngineRole | undefined;
   }) {
     const { model, index, clock, readings, onChange, role = "both" } = options;

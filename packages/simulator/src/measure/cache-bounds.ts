@@ -1,7 +1,7 @@
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import type { RunRecord } from "../run.ts";
 
-/** Sums up what no fleet could exceed, while a run goes on. */
+/** Computes upper bounds of the cached share during a run. */
 export interface BoundsMeter {
   /** Of every request, in order of sending. */
   add(request: SimRequest): void;
@@ -11,16 +11,16 @@ export interface BoundsMeter {
 
 /**
  * Upper bounds of the cached share, over requests in order of sending. `infiniteCache`: all engines share one cache that
- * never evicts; `infiniteCacheFollowup` is the same over the requests of a session but its first. `pooledLru`: they share
- * one cache of the size of all theirs together. Both hold an answer from the moment its request is sent, though an
- * engine has not yet made it then; that only raises the first bound, and keeps both independent of the fleet.
+ * never evicts; `infiniteCacheFollowup` is the same without the first request of each session. `pooledLru`: they share one
+ * cache of their total size. Both contain an answer from the moment its request is sent, before an engine has generated it;
+ * that only raises the first bound, and keeps both independent of the fleet.
  *
  * @param options.capacityBlocks KV blocks of all engines together, at least 1
  * @throws RangeError when there is no capacity
  */
 export function createBoundsMeter(options: {
   readonly capacityBlocks: number;
-  /** Blocks that each of the caches keeps at most. */
+  /** Blocks in each of the caches at most. */
   readonly maxBlocks?: number;
 }): BoundsMeter {
   const infinite = createInfiniteCache(options);
@@ -51,7 +51,7 @@ export function createBoundsMeter(options: {
   };
 }
 
-/** Distinct blocks that a cache without eviction holds at most: 0.4 GB of them in long chains, 1 GB in single ones. */
+/** Distinct blocks in a cache without eviction at most: 0.4 GB of them in long chains, 1 GB in single ones. */
 const maxInfiniteBlocks = 50_000_000;
 
 /** Blocks whose hashes are kept in one array; there are as many arrays as needed, so that none is ever copied. */
@@ -59,7 +59,7 @@ const pageBlocks = 65_536;
 const firstRuns = 1_024;
 /** Used slots at most. */
 const maxRunFill = 0.75;
-/** Keeps what is not yet used small, and a table beside the one that takes its place. */
+/** Keeps unused memory small, also while a table is copied. */
 const growth = 1.25;
 const none = -1;
 
@@ -104,9 +104,9 @@ export function createInfiniteCache({ maxBlocks = maxInfiniteBlocks } = {}): Inf
         if (run === none) break;
         known += runs.matching(run, chain, known);
       }
-      const room = maxBlocks - runs.blocks();
-      if (blocks - known > room) isComplete = false;
-      runs.append(chain, known, Math.min(blocks, known + room));
+      const capacity = maxBlocks - runs.blocks();
+      if (blocks - known > capacity) isComplete = false;
+      runs.append(chain, known, Math.min(blocks, known + capacity));
       return blockTokens * Math.min(known, reusableBlocks(request));
     },
   };
@@ -162,7 +162,7 @@ function createRuns() {
       const end = run + 1 < runs ? starts[run + 1]! : blocks;
       const shared = Math.min(end - start, (chain.length >>> 1) - from);
       if (isAt(start + shared - 1, chain, from + shared - 1)) return shared;
-      return firstNotHeld(1, shared - 1, (block) => isAt(start + block, chain, from + block));
+      return firstMissing(1, shared - 1, (block) => isAt(start + block, chain, from + block));
     },
     /** Adds blocks of which none is there. */
     append(chain: Uint32Array, from: number, to: number): void {
@@ -182,7 +182,7 @@ function createRuns() {
   };
 }
 
-/** Blocks that a pooled cache holds at most, whatever the fleet: 0.8 GB of them in long chains. */
+/** Blocks in a pooled cache at most, whatever the fleet: 0.8 GB of them in long chains. */
 const maxPooledBlocks = 50_000_000;
 
 /** Used slots at most. */
@@ -210,7 +210,7 @@ interface PooledCache {
  *
  * Later requests take blocks over from the beginning of a chain, and eviction takes them from its end. So the blocks
  * that one request was the last to touch are one stretch of its chain, and the order of use is that of the requests.
- * Where a chain leaves a stretch, its next block is nobody's or the first of another stretch: whoever has a block in the
+ * Where a chain leaves a stretch, its next block is in no stretch or the first of another stretch: a chain with a block in the
  * middle of a stretch has the one before it, too. So a chain is followed from stretch to stretch, one look-up for each.
  *
  * 8 bytes a block, 16 at most where a stretch has become shorter.
@@ -231,7 +231,7 @@ export function createPooledCache(options: {
   let used = 0;
   let isComplete = true;
 
-  /** Takes the blocks over that a chain finds. @returns how many */
+  /** Removes the blocks of a chain from earlier stretches. @returns how many */
   const takeOver = (chain: Uint32Array): number => {
     let known = 0;
     while (2 * known < chain.length) {
@@ -303,7 +303,7 @@ class Stretch {
     this.end = words.length >>> 1;
   }
 
-  /** A place in a table of so many slots, by the hash of the first block. */
+  /** Its home in a table of `slots` slots, by the hash of the first block. */
   homeIn(slots: number): number {
     const at = 2 * (this.first - this.#start);
     return slotOf(mixWords(this.#words[at]!, this.#words[at + 1]!), slots);
@@ -319,7 +319,7 @@ class Stretch {
     const { first } = this;
     const shared = Math.min(this.end, chain.length >>> 1) - first;
     if (this.holds(chain, first + shared - 1)) return shared;
-    return firstNotHeld(1, shared - 1, (block) => this.holds(chain, first + block));
+    return firstMissing(1, shared - 1, (block) => this.holds(chain, first + block));
   }
 
   shorten(first: number, end: number): void {
@@ -406,13 +406,13 @@ function createUseOrder() {
   };
 }
 
-/** The first of the numbers from `from` to below `to` that is not held, or `to`; none is held after one that is not. */
-function firstNotHeld(from: number, to: number, isHeld: (number: number) => boolean): number {
+/** Bisects for the first number from `from` to below `to` that is absent, or `to`; after it all are absent. */
+function firstMissing(from: number, to: number, isPresent: (number: number) => boolean): number {
   let low = from;
   let high = to;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (isHeld(middle)) low = middle + 1;
+    if (isPresent(middle)) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -4,7 +4,7 @@ import { sendingSpan } from "./results.ts";
 /** Runs of one search at most. */
 export const maxKneeRuns = 14;
 
-/** What must be answered of what is offered, within the same time. */
+/** Least share of the offered requests that must be answered within the same time. */
 const minCompletedShare = 0.97;
 /** The mean TTFT of the later half of a run over that of the earlier one. */
 const maxTtftGrowth = 2;
@@ -32,9 +32,9 @@ interface KneeSearchOptions {
   /** Bounds of the search, both above 0. */
   readonly lowScale: number;
   readonly highScale: number;
-  /** How near the knee is wanted, as a share. */
+  /** Wanted precision, as a share. */
   readonly relativeError?: number;
-  /** Told of each run; `expectedRuns` is how many there will be, or one less. */
+  /** Called after each run; `expectedRuns` is the number of runs, or one less. */
   onRun?(run: KneeRun, progress: { readonly runs: number; readonly expectedRuns: number }): void;
 }
 
@@ -86,7 +86,7 @@ export async function findKnee(options: KneeSearchOptions): Promise<Knee> {
   return { scale: sustained, position: "between", relativeError: overloaded / sustained - 1, runs };
 }
 
-/** Halvings of a ratio until it is near 1, leaving room for a run at a bound. */
+/** Halvings of a ratio until it is near 1, with one run left for a bound. */
 function bisectionsFor(ratio: number, relativeError: number): number {
   const halvings = Math.ceil(Math.log2(Math.log(ratio) / Math.log1p(relativeError)));
   return Math.min(maxKneeRuns - 1, Math.max(0, halvings));

@@ -28,7 +28,7 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly bytes_per_s_per_router?: number;
   /** Share of requests whose prompt another engine computed than the one that answered; absent where none was. */
   readonly split_share?: number;
-  /** Requests that went elsewhere because their first choice was overloaded or gone. */
+  /** Requests that were rerouted because their first choice was overloaded or down. */
   readonly spills: number;
   /** Ratios to what the same policy does in one all-knowing router: see `withOracleGaps`. */
   readonly oracle_gap_ttft?: number;
@@ -43,7 +43,7 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly realtime_factor?: number;
 }
 
-/** What a row tells of the run that it is of. */
+/** The labels of a row. */
 export type RowOptions = Pick<
   RunOptions,
   "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "seed"

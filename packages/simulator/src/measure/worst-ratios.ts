@@ -1,14 +1,14 @@
 import type { SimulateRow } from "./rows.ts";
 
-/** What policies are judged by. */
+/** The figures by which policies are compared. */
 export const judgedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;
 
 export type JudgedFigure = (typeof judgedFigures)[number];
 
 /** Requests that must have been answered, or the figures of a run say nothing. */
-export const minJudgedRequests = 100;
+export const minComparedRequests = 100;
 
-/** A client cannot tell shorter times from each other: they count as this. */
+/** Shorter times count as this: clients cannot distinguish them. */
 const leastTimeS = 0.001;
 
 /** A policy that fails more of a case's requests than this has no figures there, for the rest had it easier. */
@@ -36,7 +36,7 @@ export interface JudgedCase {
   readonly seeds: readonly number[];
   readonly requests: number;
   readonly errors: number;
-  /** It failed so many requests that its figures would flatter it; it has none. */
+  /** It failed so many requests that its figures would be too good; it has none. */
   readonly isFailed: boolean;
   /** Medians over the seeds. */
   readonly figures: Figures;
@@ -65,7 +65,7 @@ export interface Judgement {
    */
   readonly rows: readonly WorstRatio[];
   readonly cases: readonly JudgedCase[];
-  /** Whether runs are missing, so that cases or seeds are left out. */
+  /** Whether runs are missing, so that cases or seeds are omitted. */
   readonly isPartial: boolean;
 }
 
@@ -116,7 +116,7 @@ function summarize(runs: readonly JudgedRun[]): Omit<JudgedCase, "ratios"> {
   const rows = runs.flatMap(({ row }) => (row === undefined ? [] : [row]));
   const figures: Figures = {};
   const isFailed = rows.some(({ requests, errors }) => errors > maxFailedShare * requests);
-  if (!isFailed && rows.every(({ requests, errors }) => requests - errors >= minJudgedRequests)) {
+  if (!isFailed && rows.every(({ requests, errors }) => requests - errors >= minComparedRequests)) {
     for (const figure of judgedFigures) {
       const values = rows.flatMap((row) => row[figure] ?? []);
       if (values.length === rows.length) figures[figure] = medianOf(values);

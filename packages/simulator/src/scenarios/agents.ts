@@ -40,8 +40,8 @@ export const agents300: Scenario = {
   policies: ["clusterip", "epp_weighted", "least_work", "predicted_latency"],
   variants: [
     { name: "1-engine", engines: 1 },
-    { name: "patient", admission: true, patienceS: 300 },
-    { name: "1-engine-patient", engines: 1, admission: true, patienceS: 300 },
+    { name: "patient", admission: true, maxColdWaitS: 300 },
+    { name: "1-engine-patient", engines: 1, admission: true, maxColdWaitS: 300 },
   ],
   published: [
     compared("cached_share", 0.95, 0.62),

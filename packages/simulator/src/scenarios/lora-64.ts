@@ -26,7 +26,7 @@ export const lora64Parameters = {
   loadMs: 200,
   /**
    * At 10 a second routers that know of no adapters still get through: every second request then loads one, for which an
-   * engine spends an eighth of its time beside 0.3 of it on prefill. At twice the rate they do not.
+   * engine spends an eighth of its time, and another 0.3 on prefill. At twice the rate they do not.
    */
   ratePerS: 10,
   /** Multiples of that. */

@@ -8,7 +8,7 @@ import { limitsOf, type PublishedResult, type Scenario, type ScenarioVariant } f
 /** The fleets of Dynamo 1.6.1's own offline replay of the file, and twice its speed. */
 export const mooncakeParameters = {
   engines: [8, 4],
-  /** KV tokens of an engine, in thousands, by the name that they have here; the preset holds the first. */
+  /** KV tokens of an engine, in thousands, by variant name; the preset has the first. */
   kvKilotokens: { "3.15M": 3_150, "1.05M": 1_050 },
   speeds: [1, 2],
 } as const;

@@ -9,7 +9,7 @@ interface OnePromptKnee {
   readonly preset: PresetName;
   /** Of the one system prompt. */
   readonly sharedTokens: number;
-  /** Requests that run at once in an engine; the preset's own number when left out. */
+  /** Requests that run at once in an engine; the preset's own number by default. */
   readonly slots?: number;
   /** Requests a second of eight engines that least_connections sustains. */
   readonly perS: number;

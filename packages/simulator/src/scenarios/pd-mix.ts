@@ -44,7 +44,7 @@ export const pdMixParameters = {
     never: Number.POSITIVE_INFINITY,
   } as Readonly<Record<string, number | undefined>>,
   /** Engines without a side, and fixed numbers of those that only prefill. */
-  duties: {
+  roleSplits: {
     flexible: 0,
     "1-to-7": 1,
     "2-to-6": 2,
@@ -59,10 +59,10 @@ export const pdMixParameters = {
   durationS: 300,
 } as const;
 
-const { mixes, roles, split, thresholds, duties, loads, durationS } = pdMixParameters;
+const { mixes, roles, split, thresholds, roleSplits, loads, durationS } = pdMixParameters;
 
-const dutyRoles: Readonly<Record<string, readonly EngineRole[]>> = Object.fromEntries(
-  Object.entries(duties).map(([name, prefill]) => [
+const rolesBySplit: Readonly<Record<string, readonly EngineRole[]>> = Object.fromEntries(
+  Object.entries(roleSplits).map(([name, prefill]) => [
     name,
     Array.from(roles, (_, at): EngineRole => (prefill === 0 ? "both" : at < prefill ? "prefill" : "decode")),
   ]),
@@ -73,7 +73,7 @@ const variants: readonly ScenarioVariant[] = loads.flatMap((scale) => [
     ...{ name: `${name}-${scale}`, scale },
     ...(splitTokens !== undefined && { splitTokens }),
   })),
-  ...Object.entries(dutyRoles).map(([name, roles]) => ({ name: `${name}-${scale}`, scale, roles })),
+  ...Object.entries(rolesBySplit).map(([name, roles]) => ({ name: `${name}-${scale}`, scale, roles })),
   { name: `applied-${scale}`, scale, roles: [], appliesBalance: true },
   // Eight engines that all do everything.
   { name: `unsplit-${scale}`, scale, roles: [], splitTokens: Number.POSITIVE_INFINITY },

@@ -120,7 +120,7 @@ export const longAndShortParameters = {
   durationS: 600,
 } as const;
 
-/** Of `predicted_latency`, beside its default: this is where they differ. */
+/** Objectives of `predicted_latency` besides its default: they differ in this scenario. */
 const objectives = ["ttft", "e2e", "throughput"] as const;
 
 export const longAndShort: Scenario = {

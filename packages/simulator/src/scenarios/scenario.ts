@@ -8,7 +8,7 @@ import type { FaultName } from "../faults.ts";
 import type { Balancer } from "../fleet/cells.ts";
 import type { Sharing } from "../run.ts";
 
-/** What shapes one run's workload. */
+/** The parameters of one run's workload. */
 export interface WorkloadOptions {
   readonly seed: number;
   /** Engines of the run, for workloads whose size goes with the fleet's. */
@@ -17,31 +17,31 @@ export interface WorkloadOptions {
   readonly kvTokens: number;
   /** Multiplies arrival rates, or clients of a closed loop. 1 is the scenario as it is published. */
   readonly scale: number;
-  /** Ends sending after so many requests. */
+  /** Ends sending after this many requests. */
   readonly requests?: number;
-  /** Ends sending after so many virtual seconds, in place of the scenario's own duration. */
+  /** Ends sending after this many virtual seconds, instead of the scenario's own duration. */
   readonly durationS?: number;
   /** The rows of a trace, for scenarios that replay one. */
   readonly trace?: readonly TraceRequest[];
 }
 
-/** Tiers that know nothing of each other, and how a request comes to one of them. */
+/** Isolated router tiers, and how a request reaches one of them. */
 export interface ScenarioCells {
   readonly count: number;
   readonly balancer: Balancer;
 }
 
-/** The fleet that a scenario is published with. */
+/** The fleet of a scenario. */
 export interface ScenarioFleet {
   readonly preset: PresetName;
-  /** What differs from the preset. */
+  /** Overrides of the preset. */
   readonly parameters: Partial<EngineParameters>;
-  /** What differs from these, in turns: engine n has what stands at n modulo their number. */
+  /** Overrides, cyclic: engine n has those at n modulo their number. */
   readonly perEngine?: readonly Partial<EngineParameters>[];
   /** Of all cells together. */
   readonly engines: number;
   readonly routers: number;
-  /** One when left out. */
+  /** One by default. */
   readonly cells?: ScenarioCells;
 }
 
@@ -60,15 +60,15 @@ export interface PublishedResult {
   /** What the routers of the policy and of the baseline share; `mesh` when absent. */
   readonly sharing?: Sharing;
   readonly baselineSharing?: Sharing;
-  /** Why it comes out differently, as far as that is known: what the source leaves open. Printed beside it. */
+  /** Why the result differs, as far as known: what the source leaves open. Printed beside it. */
   readonly note?: string;
 }
 
-/** A fleet in which one engine may compute a prompt for another one. */
+/** Disaggregated serving: one engine may compute a prompt for another one. */
 interface ScenarioSplit {
   /** Of the engines by their number; `both` for those beyond. */
   readonly roles: readonly EngineRole[];
-  /** What every transfer of KV blocks takes, and how fast it is. */
+  /** Fixed time of each KV transfer, and its bandwidth. */
   readonly setupMs: number;
   readonly bytesPerS: number;
 }
@@ -85,15 +85,15 @@ export interface ScenarioVariant {
   readonly parameters?: Partial<EngineParameters>;
   /** In place of the scenario's own. */
   readonly admission?: boolean;
-  /** How long requests of every class may wait for memory; not at all when left out. Needs admission. */
-  readonly patienceS?: number;
-  /** In which order engines are told to take what waits in them; `arrival` when left out. */
+  /** How long requests of every class may wait for a cold prompt; 0 by default. Needs admission. */
+  readonly maxColdWaitS?: number;
+  /** The order in which engines serve their queues; `arrival` by default. */
   readonly engineOrder?: EngineOrder;
   /** In place of the scenario's own. */
   readonly roles?: readonly EngineRole[];
-  /** Whether engines of role `both` keep to one side each, as many as the mix of requests asks for. */
+  /** Whether engines of role `both` are assigned to one role each, in proportion to the mix of requests. */
   readonly appliesBalance?: boolean;
-  /** Uncached tokens from which on two engines serve a request, in place of a number that follows the load. */
+  /** Uncached tokens from which on two engines serve a request, instead of a dynamic threshold. */
   readonly splitTokens?: number;
   /** For the policies that have them. */
   readonly policyOptions?: Readonly<Record<string, number | string>>;
@@ -101,8 +101,10 @@ export interface ScenarioVariant {
   createWorkload?(options: WorkloadOptions): Workload;
 }
 
-/** A fleet, its clients, and what others have published of them. Everything but `createWorkload` is data. No policy is told
- * how long an answer becomes: it knows the `max_tokens` of a request that has one, and what is usual of others. */
+/**
+ * A fleet, its clients, and published results. Everything but `createWorkload` is data. Policies do not know the length of
+ * an answer in advance: only the `max_tokens` of a request that has one, and the typical length of others.
+ */
 export interface Scenario {
   readonly name: string;
   /** For people, in one or two sentences. */
@@ -118,11 +120,11 @@ export interface Scenario {
   readonly isOpenLoop: boolean;
   /** Name of the trace file that it replays, which the user gives. */
   readonly trace?: string;
-  /** Whether requests wait in routers, by class, while engines are busy; they go at once when left out. */
+  /** Whether routers have admission control by class; requests are sent at once when absent. */
   readonly admission?: boolean;
-  /** How two engines serve a request; one always does when left out. */
+  /** Disaggregated serving; one engine serves each request when absent. */
   readonly split?: ScenarioSplit;
-  /** The fault in the middle of the run; see `faults/`. */
+  /** The fault in the middle of the run; see `faults.ts`. */
   readonly fault?: FaultName;
   createWorkload(options: WorkloadOptions): Workload;
 }

@@ -5,7 +5,7 @@ import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 /**
  * Chats without anything in common. What the published factors were measured with is not said: llm-d's account of a
  * deployment at Tesla (April 2026) has the same two, for Llama 3.1 70B on four MI300X, read off a dashboard. Lengths,
- * think time and the share that is held are this scenario's own. All chats begin at once, as those of load generators do.
+ * think time and the cached share are this scenario's own. All chats begin at once, as those of load generators do.
  */
 const chats = {
   groups: 0,
@@ -22,8 +22,8 @@ const chats = {
 export const sessionAffinityParameters = {
   chats,
   clients: 400,
-  /** Share of the live chats that one engine holds when every engine sees all of them. */
-  heldShare: 0.5,
+  /** Share of the live chats that fit into one engine, when every engine sees all of them. */
+  keptShare: 0.5,
 } as const;
 
 /** A chat halfway: its first message and answer, and half of the seven turns after it. */
@@ -39,7 +39,7 @@ export const sessionAffinity: Scenario = {
     preset: "a10g-7b",
     parameters: {
       blockCount: Math.round(
-        (sessionAffinityParameters.heldShare * sessionAffinityParameters.clients * meanChatTokens) / 16,
+        (sessionAffinityParameters.keptShare * sessionAffinityParameters.clients * meanChatTokens) / 16,
       ),
     },
     engines: 8,

@@ -10,10 +10,10 @@ export const sglangPrefixGroupsParameters = {
   prefixTokens: 2_048,
   ownTokens: 128,
   outputTokens: 256,
-  /** All at once, as far as the fleet takes them: its benchmark keeps so many in flight. */
+  /** Requests in flight in the source's benchmark. */
   clients: 256,
   /**
-   * Prefixes that an engine has room for beside what its share of the clients runs on. Round robin then finds 12 of 64
+   * Prefixes that fit into an engine in addition to its running requests. Round robin then finds 12 of 64
    * prefixes, which is the published 20 %.
    */
   keptPrefixes: 12,
@@ -35,7 +35,7 @@ export const sglangPrefixGroups: Scenario = {
     routers: 1,
   },
   policies: ["round_robin", "cache_aware", "least_work", "predicted_latency"],
-  // A prompt that no cache has went where the cache held least.
+  // The source sent a prompt without a cache hit to the engine with the least cached content.
   variants: [{ name: "v0.4", policyOptions: { "miss-to-free-cache": 1 } }],
   published: [
     {

@@ -5,8 +5,8 @@ import { limitsOf, type Scenario, scaledClients } from "./scenario.ts";
 const stage = (ratePerS: number, durationS: number): LoadStage => ({ ratePerS, durationS });
 
 /**
- * llm-d's benchmark of precise prefix-cache-aware routing (inference-perf, data `shared_prefix`, 2025). Its report, with what the
- * schedulers were told and figures of each stage: llm-d/llm-d-kv-cache, benchmarking/73-capacity/README.md.
+ * llm-d's benchmark of precise prefix-cache-aware routing (inference-perf, data `shared_prefix`, 2025). Its report, with the
+ * configuration of the schedulers and figures of each stage: llm-d/llm-d-kv-cache, benchmarking/73-capacity/README.md.
  */
 export const sharedPrefixParameters = {
   groups: 150,

@@ -3,7 +3,7 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario } from "./scenario.ts";
 
-/** People who chat. */
+/** Interactive chats. */
 const interactive = {
   groups: 1,
   sharedTokens: 1_000,
@@ -16,7 +16,7 @@ const interactive = {
   thinksFirst: false,
 } satisfies ChatParameters;
 
-/** Jobs of 10,000 tokens that nobody waits for. */
+/** Batch jobs of 10,000 tokens. */
 const batch = {
   groups: 0,
   sharedTokens: 0,
@@ -40,7 +40,7 @@ export const sloMixParameters = {
   jobsPerS: 4,
   /** Shares of the knee. */
   loads: [0.7, 0.85, 1, 1.1],
-  /** At which people's requests meet nobody. */
+  /** Load at which requests do not queue. */
   unloaded: 0.05,
   durationS: 300,
 } as const;

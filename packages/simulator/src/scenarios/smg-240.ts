@@ -55,7 +55,7 @@ function smg240With({ isPerEngine, engines: fleetEngines, ...plan }: Smg240Plan)
 const ofOneIndex = { source: "SMG mesh", policy: "cache_aware", sharing: "oracle", baseline: "cache_aware" } as const;
 
 const published: readonly PublishedResult[] = [
-  // A tree in each of eight routers that hears of nothing but its own requests; the middle of 0.873 to 0.878.
+  // A tree in each of eight routers that sees only its own requests; the middle of 0.873 to 0.878.
   {
     ...ofOneIndex,
     metric: "followup_cached_share",

@@ -3,7 +3,7 @@ import { createOpenLoop } from "../clients/loops.ts";
 import { type ChatParameters, chatScripts } from "../clients/scripts.ts";
 import { limitsOf, type Scenario } from "./scenario.ts";
 
-/** Conversations behind a few system prompts, which are worth coming back for, and which engines must make room for. */
+/** Conversations behind a few system prompts: cache hits are valuable, and engines have to evict. */
 const chats = {
   groups: 20,
   sharedTokens: 2_000,

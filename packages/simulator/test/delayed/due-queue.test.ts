@@ -1,10 +1,10 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { DueQueue, maxOnTheWay } from "../../src/delayed/delivery.ts";
+import { DelayQueue, maxInTransit } from "../../src/delayed/delivery.ts";
 
 describe("things on their way", () => {
   test("arrive in the order in which they were sent", () => {
-    const queue = new DueQueue<string>();
+    const queue = new DelayQueue<string>();
     expect(queue.nextDueMs).toBe(Number.POSITIVE_INFINITY);
     queue.push(5, "first");
     queue.push(5, "second");
@@ -16,7 +16,7 @@ describe("things on their way", () => {
   });
 
   test("do not overtake each other", () => {
-    const queue = new DueQueue<string>();
+    const queue = new DelayQueue<string>();
     queue.push(5, "first");
     expect(() => queue.push(4.9, "second")).toThrow(RangeError);
     expect(() => queue.push(Number.NaN, "second")).toThrow(RangeError);
@@ -27,7 +27,7 @@ describe("things on their way", () => {
   });
 
   test("nothing can be taken where nothing is", () => {
-    const queue = new DueQueue<number>();
+    const queue = new DelayQueue<number>();
     expect(() => queue.take()).toThrow(RangeError);
     queue.push(1, 1);
     queue.take();
@@ -35,18 +35,18 @@ describe("things on their way", () => {
   });
 
   test("are refused one past the bound, and are taken again once one has arrived", () => {
-    const queue = new DueQueue<number>(3_000);
+    const queue = new DelayQueue<number>(3_000);
     for (let item = 0; item < 3_000; item++) queue.push(item, item);
     expect(() => queue.push(3_000, 3_000)).toThrow(RangeError);
     expect(queue.take()).toBe(0);
     queue.push(3_000, 3_000);
     expect(queue.size).toBe(3_000);
-    expect(maxOnTheWay).toBeGreaterThan(3_000);
+    expect(maxInTransit).toBeGreaterThan(3_000);
   });
 
   test("equal a plain list, whatever comes and goes", () => {
     const random = createSeededRandom(11);
-    const queue = new DueQueue<number>();
+    const queue = new DelayQueue<number>();
     const list: { dueMs: number; item: number }[] = [];
     let lastMs = 0;
     for (let step = 0; step < 30_000; step++) {

@@ -25,7 +25,7 @@ export const hashesOf = (words: Uint32Array, blocks: number): string[] =>
  */
 export class NaiveTier {
   readonly #times: DeliveryTimes;
-  readonly #news: NaiveNews[] = [];
+  readonly #updates: NaiveNews[] = [];
   readonly #placements: { readonly placement: OwnPlacement; readonly hashes: readonly string[] }[] = [];
 
   constructor(times: DeliveryTimes) {
@@ -33,7 +33,7 @@ export class NaiveTier {
   }
 
   told(news: NaiveNews): void {
-    this.#news.push(news);
+    this.#updates.push(news);
   }
 
   placed(placement: OwnPlacement): void {
@@ -70,7 +70,7 @@ export class NaiveTier {
   #arrivals(target: number, nowMs: number): readonly Arrival[] {
     const { factsDueMs, placementsDueMs } = this.#times;
     const arrivals: Arrival[] = [];
-    for (const news of this.#news) arrivals.push({ dueMs: factsDueMs!(news.atMs), news, known: undefined });
+    for (const news of this.#updates) arrivals.push({ dueMs: factsDueMs!(news.atMs), news, known: undefined });
     for (const known of this.#placements) {
       arrivals.push({ dueMs: placementsDueMs(known.placement.atMs), news: undefined, known });
     }

@@ -2,13 +2,13 @@ import { silentMeter } from "@espalier/common";
 import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createNoteLinks } from "../../src/delayed/delayed-tier.ts";
+import { createBroadcastLinks } from "../../src/delayed/delayed-tier.ts";
 
 function makeLinks(delayMs: number) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const createPlane = (self: () => Origin) => new NotePlane({ self, clock, scheduler, meter: silentMeter });
-  return { time, links: createNoteLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
+  return { time, links: createBroadcastLinks({ createPlane, dueMs: (toldMs) => toldMs + delayMs, clock, scheduler }) };
 }
 
 /** What a board has had, as `router text`. */

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import type { LoadTicket } from "@espalier/workers";
 import { describe, expect, test } from "vitest";
-import { LoadBoard } from "../../src/delayed/shared-load.ts";
+import { LoadTable } from "../../src/delayed/shared-load.ts";
 import { type RouterRig, routerRig, type TierRig, tierRig } from "./tier-rig.ts";
 
 const size = { promptTokens: 100, expectedOutputTokens: 40, workMs: 25 };
@@ -202,7 +202,7 @@ describe("load under random traffic", () => {
 test("sums of reports are what each router but one's own last said", () => {
   const { clock } = createVirtualTime();
   const random = createSeededRandom(21);
-  const board = new LoadBoard({ routers: 3, targets: 2 }, clock);
+  const board = new LoadTable({ routers: 3, targets: 2 }, clock);
   const last = Array.from({ length: 3 }, () => [0, 0]);
   const wrong: number[] = [];
   for (let step = 0; step < 2_000; step++) {
@@ -218,7 +218,7 @@ test("sums of reports are what each router but one's own last said", () => {
       pendingWorkMs: 0,
       activeTokens: inFlight * 16,
     };
-    board.heard(report);
+    board.receive(report);
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
       const expected = last.reduce((sum, said, other) => sum + (other === reader ? 0 : said[target]!), 0);
@@ -231,11 +231,11 @@ test("sums of reports are what each router but one's own last said", () => {
 
 test("work of others is pending since it was first heard of, and computed when some of it was last heard to be gone", () => {
   const time = createVirtualTime();
-  const board = new LoadBoard({ routers: 3, targets: 1 }, time.clock);
+  const board = new LoadTable({ routers: 3, targets: 1 }, time.clock);
   const seen = board.seenBy(2);
   const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
   const say = (router: number, pendingWorkMs: number) => {
-    board.heard({
+    board.receive({
       router,
       target: 0,
       inFlight: 3,

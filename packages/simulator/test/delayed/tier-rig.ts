@@ -52,20 +52,20 @@ export class ScriptedEngine implements SimEngine {
   }
 
   publish(changes: BlockChanges): void {
-    this.#messageListeners.tell({ sequence: 0, timestampUs: -1, checksum: 0, changes });
+    this.#messageListeners.notify({ sequence: 0, timestampUs: -1, checksum: 0, changes });
   }
 
   slow(): void {}
 
   kill(): void {
     this.isUp = false;
-    this.#lifeListeners.tell();
+    this.#lifeListeners.notify();
   }
 
   start(): void {
     this.isUp = true;
     this.lives++;
-    this.#lifeListeners.tell();
+    this.#lifeListeners.notify();
   }
 
   stats(): EngineStats {

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createClusterIp, type FrontOutcome } from "../../src/fleet/front.ts";
-import { createSimEngine } from "../../src/fleet/sim-engine.ts";
+import { ModelledEngine } from "../../src/fleet/sim-engine.ts";
 import { engineParameters, requestOf } from "./requests.ts";
 
 const second = 1_000;
@@ -10,10 +10,12 @@ const second = 1_000;
 function createRig(count = 8) {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
-  const engines = Array.from({ length: count }, (_, number) =>
-    createSimEngine({
-      ...{ number, parameters: engineParameters, clock, scheduler, hasEvents: false, keepsMessages: false },
-    }),
+  const engines = Array.from(
+    { length: count },
+    (_, number) =>
+      new ModelledEngine({
+        ...{ number, parameters: engineParameters, clock, scheduler, hasEvents: false, keepsMessages: false },
+      }),
   );
   const service = createClusterIp({ engines, clock, random: createSeededRandom(5) });
   const outcomes: FrontOutcome[] = [];

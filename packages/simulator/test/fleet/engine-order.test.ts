@@ -1,6 +1,6 @@
 import { defaultAdmissionSettings, type EngineOrder, enginePlace } from "@espalier/admission";
 import { expect, test } from "vitest";
-import { placeWish } from "../../src/fleet/sim-exchange.ts";
+import { enginePriority } from "../../src/fleet/sim-exchange.ts";
 import { kvLinkOf, type SplitSettings } from "../../src/fleet/sim-router.ts";
 import { type RequestShape, requestOf } from "./requests.ts";
 import { createRouterRig, idleLoad, type RouterRigOptions } from "./router-rig.ts";
@@ -54,10 +54,10 @@ test("engines that compute prompts for others go by it as well", async () => {
 test("an engine is told what a real one is, and nothing where it takes requests as they come", () => {
   const work = { arrivedWallMs, workMs: 40 };
   const admission = defaultAdmissionSettings;
-  expect(placeWish({}, {}, work)).toEqual({});
-  expect(placeWish({ engineOrder: "arrival", admission }, { className: "batch" }, work)).toEqual({});
-  expect(placeWish({ engineOrder: "shortest" }, { className: "batch" }, work)).toEqual({ priority: 1_000_800 });
-  expect(placeWish({ engineOrder: "shortest", admission }, { className: "background" }, work)).toEqual({
+  expect(enginePriority({}, {}, work)).toEqual({});
+  expect(enginePriority({ engineOrder: "arrival", admission }, { className: "batch" }, work)).toEqual({});
+  expect(enginePriority({ engineOrder: "shortest" }, { className: "batch" }, work)).toEqual({ priority: 1_000_800 });
+  expect(enginePriority({ engineOrder: "shortest", admission }, { className: "background" }, work)).toEqual({
     priority: enginePlace({ classesBelow: 2, ...work }),
   });
 });

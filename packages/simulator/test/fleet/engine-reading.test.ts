@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { createEngineReading, createEventFaults } from "../../src/fleet/kv-events.ts";
+import { createEventFaults, EventSubscription } from "../../src/fleet/kv-events.ts";
 import { createNodeTime } from "../../src/fleet/node-time.ts";
 import { createEngineRig, type EngineRigOptions } from "./engine-rig.ts";
 import { heldAfter } from "./held-blocks.ts";
@@ -31,7 +31,7 @@ function createRig(options: EngineRigOptions = small) {
     /** @param scheduler of a reader that has one of its own */
     async read(scheduler = time.scheduler) {
       const output = recordedOutput();
-      const reading = createEngineReading({
+      const reading = new EventSubscription({
         ...{ engine, output, scheduler, delayMs },
         isLost: ({ sequence }) => faults.isLost(0, sequence),
         canReplay: () => faults.canReplay(0),

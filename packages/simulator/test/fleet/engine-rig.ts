@@ -1,6 +1,6 @@
 import type { EngineParameters } from "@espalier/engine-model";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { createSimEngine, type EngineMessage, type SimEngine } from "../../src/fleet/sim-engine.ts";
+import { type EngineMessage, ModelledEngine, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import { engineParameters } from "./requests.ts";
 
 export interface EngineRig {
@@ -24,7 +24,7 @@ export function createEngineRig({
 }: EngineRigOptions = {}): EngineRig {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
-  const engine = createSimEngine({
+  const engine = new ModelledEngine({
     ...{ number: 0, parameters: { ...engineParameters, ...parameters }, clock, scheduler, hasEvents, keepsMessages },
   });
   const told: EngineMessage[] = [];

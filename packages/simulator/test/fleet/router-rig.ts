@@ -6,7 +6,7 @@ import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createDelayedTier } from "../../src/delayed/delayed-tier.ts";
 import type { FrontOutcome } from "../../src/fleet/front.ts";
 import { knowledgeDefaults, type RouterView } from "../../src/fleet/router-view.ts";
-import { createSimEngine, type SimEngine } from "../../src/fleet/sim-engine.ts";
+import { ModelledEngine, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import { SimRouter, type SplitSettings } from "../../src/fleet/sim-router.ts";
 import { createReadings, SimTarget } from "../../src/fleet/sim-target.ts";
 import { defaultTiming } from "../../src/run.ts";
@@ -51,10 +51,12 @@ export async function createRouterRig({
 }: RouterRigOptions = {}): Promise<RouterRig> {
   const time = createVirtualTime();
   const { clock, scheduler } = time;
-  const engines = Array.from({ length: count }, (_, number) =>
-    createSimEngine({
-      ...{ number, parameters: engineParameters, clock, scheduler, hasEvents: true, keepsMessages: false },
-    }),
+  const engines = Array.from(
+    { length: count },
+    (_, number) =>
+      new ModelledEngine({
+        ...{ number, parameters: engineParameters, clock, scheduler, hasEvents: true, keepsMessages: false },
+      }),
   );
   const view: { value?: RouterView } = {};
   const readings = createReadings(count);

@@ -7,9 +7,9 @@ import { chainOf, randomRequest, requestOf } from "./chains.ts";
 const keysOf = ({ chain }: SimRequest): string[] =>
   Array.from({ length: chain.length / 2 }, (_, block) => `${chain[2 * block]}:${chain[2 * block + 1]}`);
 
-const leading = (request: SimRequest, isHeld: (key: string) => boolean): number => {
+const leading = (request: SimRequest, isPresent: (key: string) => boolean): number => {
   const keys = keysOf(request).slice(0, Math.floor((request.promptTokens - 1) / blockTokens));
-  const missing = keys.findIndex((key) => !isHeld(key));
+  const missing = keys.findIndex((key) => !isPresent(key));
   return blockTokens * (missing < 0 ? keys.length : missing);
 };
 

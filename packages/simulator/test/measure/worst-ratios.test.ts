@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type JudgedRun, judgePolicies, minJudgedRequests } from "../../src/measure/worst-ratios.ts";
+import { type JudgedRun, judgePolicies, minComparedRequests } from "../../src/measure/worst-ratios.ts";
 
 interface Given {
   readonly name?: string;
@@ -84,8 +84,8 @@ test("seeds of which a run is missing do not count, and cases without one that i
 
 test("figures of too few requests say nothing", () => {
   const of = (requests: number) => judgePolicies([run("a", { requests }), run("b", { ttft: 2 })]);
-  expect(of(minJudgedRequests).rows.find(({ policy }) => policy === "b")?.worst_ratio).toBe(2);
-  const few = of(minJudgedRequests - 1);
+  expect(of(minComparedRequests).rows.find(({ policy }) => policy === "b")?.worst_ratio).toBe(2);
+  const few = of(minComparedRequests - 1);
   expect(few.cases[0]).toMatchObject({ policy: "a", figures: {}, ratios: {}, isFailed: false });
   expect(few.rows.map(({ policy, worst_ratio }) => [policy, worst_ratio])).toEqual(Array(4).fill(["b", 1]));
 });

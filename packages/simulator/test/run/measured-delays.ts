@@ -3,7 +3,7 @@ import { createPrefixMatches } from "@espalier/prefix-index";
 import type { PromptBlocks } from "@espalier/routing";
 import { createChainBuilder } from "../../src/clients/conversation.ts";
 import { blockTokens } from "../../src/clients/workload.ts";
-import type { RouterSeat } from "../../src/fleet/router-seat.ts";
+import type { RouterNode } from "../../src/fleet/router-node.ts";
 import type { RealView } from "../../src/fleet/router-view.ts";
 import { SimFleet } from "../../src/fleet/sim-fleet.ts";
 import { defaultTiming, type RunOptions } from "../../src/run.ts";
@@ -90,7 +90,7 @@ function watchFacts(fleet: SimFleet, facts: number[]): void {
 
 interface Way {
   readonly fleet: SimFleet;
-  readonly seat: RouterSeat;
+  readonly seat: RouterNode;
   readonly engine: number;
   readonly mark: number;
 }
@@ -127,7 +127,7 @@ function loadDelays({ fleet, seat, engine }: Way): Promise<number[]> {
 }
 
 /** Lets time pass until all other routers see something. @returns how long each took */
-async function untilSeen(fleet: SimFleet, from: RouterSeat, isSeen: (view: RealView) => boolean): Promise<number[]> {
+async function untilSeen(fleet: SimFleet, from: RouterNode, isSeen: (view: RealView) => boolean): Promise<number[]> {
   const { clock } = fleet.time;
   const fromMs = clock.nowMs();
   const waiting = new Map([...viewsOf(fleet)].filter(([router]) => router !== from.number));

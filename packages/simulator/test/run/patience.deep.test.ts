@@ -19,7 +19,7 @@ const crowded: Scenario = {
   fleet: { preset: "smg-generic", parameters: { blockCount: 8_000 }, engines: 1, routers: 1 },
   variants: [
     { name: "at-once", admission: true },
-    { name: "patient", admission: true, patienceS: 300 },
+    { name: "patient", admission: true, maxColdWaitS: 300 },
   ],
   isOpenLoop: false,
   createWorkload: ({ seed }) =>

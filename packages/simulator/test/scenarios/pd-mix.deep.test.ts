@@ -6,7 +6,7 @@ import { pdMixes, pdMixParameters } from "../../src/scenarios/pd-mix.ts";
 import { simulate } from "../../src/simulate.ts";
 import { recordRun, sharedBlocks } from "../clients/recorded-run.ts";
 
-const { mixes, roles, thresholds, duties, loads } = pdMixParameters;
+const { mixes, roles, thresholds, roleSplits, loads } = pdMixParameters;
 const [, longIn] = pdMixes;
 
 describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) => {
@@ -30,7 +30,9 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
   });
 
   test("each threshold stands at each load, beside engines that all do everything", () => {
-    expect(one.variants).toHaveLength(loads.length * (Object.keys(thresholds).length + Object.keys(duties).length + 2));
+    expect(one.variants).toHaveLength(
+      loads.length * (Object.keys(thresholds).length + Object.keys(roleSplits).length + 2),
+    );
     expect(one.split!.roles).toHaveLength(one.fleet.engines);
     expect(roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
     expect(one.variants.find((variant) => variant.name === "8192-0.5")).toEqual({

@@ -1,8 +1,8 @@
 import { type Clock, RecencyMap } from "@espalier/common";
 import type { BindingStore } from "@espalier/routing";
-import { DueQueue } from "./delivery.ts";
+import { DelayQueue } from "./delivery.ts";
 
-/** Bindings that are kept, as many as real routers keep. */
+/** As many as real routers keep. */
 const maxKnownBindings = 100_000;
 
 interface Binding {
@@ -14,27 +14,27 @@ interface Binding {
   readonly router: number;
 }
 
-export interface SessionBoardOptions {
+export interface SessionTableOptions {
   readonly clock: Clock;
-  /** When what is bound at a moment is known to the other routers; later moments never arrive earlier. */
+  /** When a binding that is made at a moment arrives at the other routers. Bindings never overtake each other. */
   readonly dueMs: (boundMs: number) => number;
-  /** Bindings that everybody has heard of: beyond, those that arrived the longest ago go. Default: 100,000. */
+  /** Bindings that have reached all routers at most; the oldest are evicted. Default: 100,000. */
   readonly capacity?: number;
 }
 
 /**
- * What sessions are bound to, for routers that hear of each other late. One table stands for those of all: it holds what
- * has reached everybody, the latest word on each session. A router sees its own words at once.
+ * Session bindings of routers that exchange them with a delay. One table serves all routers: it has the latest binding of
+ * each session that has reached all of them. A router sees its own bindings at once.
  */
-export class SessionBoard {
-  readonly #options: SessionBoardOptions;
+export class SessionTable {
+  readonly #options: SessionTableOptions;
   readonly #known = new RecencyMap<string, Binding>();
-  /** By router: its last word on each session, until the others have it. */
+  /** By router: its last binding of each session, until it has reached the others. */
   readonly #own: Map<string, Binding>[] = [];
-  readonly #underWay = new DueQueue<Binding>();
+  readonly #inTransit = new DelayQueue<Binding>();
   #stamp = 0;
 
-  constructor(options: SessionBoardOptions) {
+  constructor(options: SessionTableOptions) {
     this.#options = options;
   }
 
@@ -60,7 +60,7 @@ export class SessionBoard {
         const nowMs = clock.nowMs();
         const binding = { key, value, expiresMs: nowMs + ttlMs, stamp: ++this.#stamp, router };
         own.set(key, binding);
-        this.#underWay.push(dueMs(nowMs), binding);
+        this.#inTransit.push(dueMs(nowMs), binding);
         this.#catchUp();
       },
     };
@@ -68,7 +68,7 @@ export class SessionBoard {
 
   #catchUp(): void {
     const nowMs = this.#options.clock.nowMs();
-    while (this.#underWay.nextDueMs <= nowMs) this.#arrive(this.#underWay.take());
+    while (this.#inTransit.nextDueMs <= nowMs) this.#arrive(this.#inTransit.take());
   }
 
   /** They arrive in the order of their stamps. */

@@ -1,11 +1,11 @@
 import { createSeededRandom } from "@espalier/common";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { SessionBoard } from "../../src/delayed/session-board.ts";
+import { SessionTable } from "../../src/delayed/session-table.ts";
 
 function rig(routers = 2, capacity?: number) {
   const { clock, ...time } = createVirtualTime();
-  const board = new SessionBoard({
+  const board = new SessionTable({
     clock,
     dueMs: (atMs) => atMs + 20,
     ...(capacity === undefined ? {} : { capacity }),

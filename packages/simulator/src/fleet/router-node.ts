@@ -15,7 +15,7 @@ import type { SimRequest } from "../clients/workload.ts";
 import type { DelayedTier } from "../delayed/delayed-tier.ts";
 import { type SimTiming, scrapeMsOf } from "../run.ts";
 import type { FrontOutcome } from "./front.ts";
-import { createEngineReading, type EventFaults } from "./kv-events.ts";
+import { type EventFaults, EventSubscription } from "./kv-events.ts";
 import { createNodeTime, type NodeTime } from "./node-time.ts";
 import { RealView, type RouterView } from "./router-view.ts";
 import type { SimEngine } from "./sim-engine.ts";
@@ -24,18 +24,18 @@ import { createReadings, SimTarget } from "./sim-target.ts";
 
 type Ended = (outcome: FrontOutcome) => void;
 
-/** The place of one router: its process comes and goes, its number and its address stay. */
-export class RouterSeat {
+/** A router node: its number and address stay, its process is started and stopped. */
+export class RouterNode {
   readonly number: number;
   readonly id: string;
   readonly address: string;
-  /** Requests that wait in the socket of a process that is stopped. */
+  /** Requests in the socket of a paused process. */
   readonly #waiting = new Set<Ended>();
-  /** Of the process that runs, or ran last. */
+  /** Clocks and timers of the current or last process. */
   time: NodeTime;
   router: SimRouter | undefined;
   lives = 0;
-  /** It says goodbye: what runs is answered, and nothing new is taken. */
+  /** It drains: running requests are answered, new ones are not accepted. */
   isLeaving = false;
 
   constructor(number: number, world: { readonly clock: Clock; readonly scheduler: Scheduler }) {
@@ -50,7 +50,7 @@ export class RouterSeat {
     return this.router !== undefined && !this.isLeaving && this.router.view.waitingFor.length === 0;
   }
 
-  /** A process that nothing runs in yet. */
+  /** Begins a new, empty process. */
   begin(): void {
     this.time = this.time.next();
     this.lives++;
@@ -68,7 +68,7 @@ export class RouterSeat {
     });
   }
 
-  /** The process is gone. */
+  /** Kills the process. */
   end(nowMs: number): void {
     const { router } = this;
     this.router = undefined;
@@ -80,7 +80,7 @@ export class RouterSeat {
   }
 }
 
-/** A request that nobody answered. */
+/** The outcome of a request without an answer. */
 export function refused(endMs: number, error: string): FrontOutcome {
   return {
     ...{ firstTokenMs: Number.NaN, endMs, cachedTokens: Number.NaN, error },
@@ -91,11 +91,11 @@ export function refused(endMs: number, error: string): FrontOutcome {
 export interface RouterFactoryOptions {
   readonly policy: string;
   readonly policyOptions: Readonly<Record<string, number | string>>;
-  /** How requests wait while engines are busy; they go at once when undefined. */
+  /** Admission control; requests are sent at once when undefined. */
   readonly admission: AdmissionSettings | undefined;
-  /** In which order engines are told to take what waits in them. */
+  /** The order in which engines serve their queues. */
   readonly engineOrder: EngineOrder;
-  /** How two engines serve a request together; one always does when undefined. */
+  /** Disaggregation settings; one engine serves each request when undefined. */
   readonly split: SplitSettings | undefined;
   readonly engines: readonly SimEngine[];
   /** Of the engines by their number; `both` for those beyond. */
@@ -103,29 +103,29 @@ export interface RouterFactoryOptions {
   readonly events: EventFaults;
   readonly timing: SimTiming;
   readonly seed: number;
-  /** Virtual time, whatever a router's own clock shows. */
+  /** Virtual time, whatever a router's own clock says. */
   readonly trueClock: Clock;
   /** Undefined where routers have links of their own. */
   readonly delayed: DelayedTier | undefined;
   readonly network: MemoryNetwork;
-  /** Addresses of routers to find the others by. */
+  /** Seed addresses. */
   readonly seeds: readonly string[];
   readonly wrapPorts: ((ports: ReplicaPorts, router: number) => ReplicaPorts) | undefined;
   readonly observe: ((router: number) => { readonly logger: Logger; readonly meter: Meter }) | undefined;
 }
 
-/** Makes the router of a seat's process, which is not started. */
-export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat): SimRouter {
+/** Creates the router of a node's process, without starting it. */
+export function createSimRouter(options: RouterFactoryOptions, node: RouterNode): SimRouter {
   const { policy, policyOptions, engines, timing, seed, delayed, trueClock } = options;
-  const { clock, scheduler } = seat.time;
-  const random = createSeededRandom(seed * 65_537 + seat.number * 257 + seat.lives);
+  const { clock, scheduler } = node.time;
+  const random = createSeededRandom(seed * 65_537 + node.number * 257 + node.lives);
   const readings = createReadings(engines.length);
   const onChange = (target: SimTarget): void => view.loadChanged(target);
   const targets = engines.map(
     (model) =>
       new SimTarget({ model, index: model.number, clock, readings, onChange, role: options.roles[model.number] }),
   );
-  const view: RouterView = delayed ? delayed.viewOf(seat.number, targets) : realView(options, seat, random);
+  const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
   const { hopDelayMs } = timing;
   const decides = createPolicy(policy, policyOptions);
   const scrapeMs = scrapeMsOf(timing, decides.name);
@@ -138,20 +138,20 @@ export function createSimRouter(options: RouterFactoryOptions, seat: RouterSeat)
   });
 }
 
-function realView(options: RouterFactoryOptions, seat: RouterSeat, random: Random): RealView {
+function realView(options: RouterFactoryOptions, node: RouterNode, random: Random): RealView {
   const { engines, events, timing, network, seeds, wrapPorts, observe } = options;
-  const { clock, scheduler } = seat.time;
+  const { clock, scheduler } = node.time;
   return new RealView({
-    ...{ engines, clock, scheduler, random, ...observe?.(seat.number) },
-    router: seat.id,
-    transport: network.transport(seat.address),
-    seeds: seeds.filter((address) => address !== seat.address),
+    ...{ engines, clock, scheduler, random, ...observe?.(node.number) },
+    router: node.id,
+    transport: network.transport(node.address),
+    seeds: seeds.filter((address) => address !== node.address),
     readEngine: (engine, output) =>
-      createEngineReading({
+      new EventSubscription({
         ...{ engine, output, scheduler, delayMs: timing.eventDelayMs },
         isLost: ({ sequence }) => events.isLost(engine.number, sequence),
         canReplay: () => events.canReplay(engine.number),
       }),
-    ...(wrapPorts && { wrapPorts: (ports) => wrapPorts(ports, seat.number) }),
+    ...(wrapPorts && { wrapPorts: (ports) => wrapPorts(ports, node.number) }),
   });
 }

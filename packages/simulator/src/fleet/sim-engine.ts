@@ -19,25 +19,6 @@ export interface EngineMessage extends BatchMark {
   readonly changes: BlockChanges;
 }
 
-/** Where the blocks of a run are stored or removed. */
-export interface BlockMove {
-  readonly tier: Tier;
-  /** Stored there, or removed from there. */
-  readonly isStored: boolean;
-}
-
-/** The move of a kind of `blockChange`; undefined for the kind that clears everything. */
-export function blockMoveOf(kind: number): BlockMove | undefined {
-  return moves.get(kind);
-}
-
-const moves = new Map<number, BlockMove>([
-  [blockChange.stored, { tier: tier.gpu, isStored: true }],
-  [blockChange.removed, { tier: tier.gpu, isStored: false }],
-  [blockChange.offloaded, { tier: tier.cpu, isStored: true }],
-  [blockChange.discarded, { tier: tier.cpu, isStored: false }],
-]);
-
 /** Receives the answer of one request. */
 export interface AnswerObserver {
   firstToken(timeMs: number): void;
@@ -296,3 +277,22 @@ export class ListenerSet<Event> {
     for (const listener of this.#listeners) listener(event);
   }
 }
+
+/** Where the blocks of a run are stored or removed. */
+export interface BlockMove {
+  readonly tier: Tier;
+  /** Stored there, or removed from there. */
+  readonly isStored: boolean;
+}
+
+/** The move of a kind of `blockChange`; undefined for the kind that clears everything. */
+export function blockMoveOf(kind: number): BlockMove | undefined {
+  return moves.get(kind);
+}
+
+const moves = new Map<number, BlockMove>([
+  [blockChange.stored, { tier: tier.gpu, isStored: true }],
+  [blockChange.removed, { tier: tier.gpu, isStored: false }],
+  [blockChange.offloaded, { tier: tier.cpu, isStored: true }],
+  [blockChange.discarded, { tier: tier.cpu, isStored: false }],
+]);

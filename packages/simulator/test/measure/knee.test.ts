@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { findKnee, isSustained, type KneeLoad, type KneeRun, kneeLoad, maxKneeRuns } from "../../src/measure/knee.ts";
 import type { SimResult } from "../../src/run.ts";
-import { simResult } from "../measure/records.ts";
+import { simResult } from "./records.ts";
 
 interface Queue {
   readonly ratePerS: number;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
-import { waitFor } from "./wait-for.ts";
+import { waitFor } from "./test-environment.ts";
 
 /** What an engine of a test saw of one request. */
 export interface SeenRequest {

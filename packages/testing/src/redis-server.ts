@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { waitFor } from "./wait-for.ts";
+import { freePort, waitFor } from "./test-environment.ts";
 
 const program = "redis-server";
 const startTimeoutMs = 10_000;
@@ -82,12 +82,4 @@ function answers(port: number): Promise<boolean> {
     socket.on("error", () => resolve(false));
     socket.on("close", () => resolve(false));
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return port;
 }

@@ -1,6 +1,4 @@
 import type { Clock, Scheduler } from "@espalier/common";
-import { schedulerOf } from "./scheduler-of.ts";
-import { TimerHeap } from "./timer-heap.ts";
 
 /** A clock and a scheduler that move only when told to. */
 export interface VirtualTime {
@@ -59,7 +57,220 @@ export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime 
   };
 }
 
+/** A scheduler whose periodic tasks are single ones that schedule themselves again before they run. */
+export function schedulerOf(after: Scheduler["after"]): Scheduler {
+  return {
+    after,
+    every(periodMs, task) {
+      let cancel = after(periodMs, tick);
+      function tick(): void {
+        cancel = after(periodMs, tick);
+        task();
+      }
+      return () => cancel();
+    },
+  };
+}
+
 /** Lets promise callbacks that are ready run, including those they make ready in turn. */
 async function settle(): Promise<void> {
   for (let round = 0; round < 3; round++) await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
+/** Tasks of one heap, cancelled ones that are not yet swept out included. Whoever has more forgets to cancel. */
+export const maxPendingTasks = 2 ** 22;
+const firstCapacity = 64;
+
+/** Children of a node: wider than binary, so that a heap is shallower and its children share cache lines. */
+const arity = 4;
+
+/** Order of a slot whose task was cancelled or taken. */
+const noOrder = -1;
+
+/**
+ * Tasks by due time, then by order of adding. Adding and taking cost O(log n); cancelling costs nothing at once, and the
+ * cancelled are swept out when they outnumber the others. Tasks lie in slots and do not move; what moves is numbers.
+ */
+export class TimerHeap {
+  /** The heap: due time, order of adding, and slot of each. */
+  #dueMs = new Float64Array(firstCapacity);
+  #order = new Float64Array(firstCapacity);
+  #slot = new Int32Array(firstCapacity);
+  #count = 0;
+  /** By slot. */
+  readonly #tasks: ((() => void) | undefined)[] = [];
+  #orderOfSlot = new Float64Array(firstCapacity);
+  readonly #freeSlots: number[] = [];
+  #nextOrder = 0;
+  #cancelled = 0;
+  #takenDueMs = 0;
+
+  /** Tasks that will run, the cancelled ones not counted. */
+  get size(): number {
+    return this.#count - this.#cancelled;
+  }
+
+  /** When the first task is due; Infinity when there is none. */
+  get nextDueMs(): number {
+    this.#dropCancelled();
+    return this.#count > 0 ? this.#dueMs[0]! : Number.POSITIVE_INFINITY;
+  }
+
+  /** How many tasks were added so far. */
+  get added(): number {
+    return this.#nextOrder;
+  }
+
+  /** The place of the first task in the order of adding; Infinity when there is none. */
+  get nextOrder(): number {
+    this.#dropCancelled();
+    return this.#count > 0 ? this.#order[0]! : Number.POSITIVE_INFINITY;
+  }
+
+  /**
+   * @returns cancels it, unless it was taken already
+   * @throws RangeError when there are too many, or when it is never due
+   */
+  add(dueMs: number, task: () => void): () => void {
+    if (this.#count >= maxPendingTasks) throw new RangeError(`more than ${maxPendingTasks} tasks wait`);
+    if (Number.isNaN(dueMs)) throw new RangeError("a task needs a time at which it is due");
+    if (this.#count >= this.#dueMs.length) this.#grow();
+    const slot = this.#freeSlots.pop() ?? this.#tasks.length;
+    const order = this.#nextOrder++;
+    this.#tasks[slot] = task;
+    this.#orderOfSlot[slot] = order;
+    this.#rise(this.#count++, dueMs, order, slot);
+    return () => this.#cancel(slot, order);
+  }
+
+  /** When the last task that was taken was due. */
+  get takenDueMs(): number {
+    return this.#takenDueMs;
+  }
+
+  /** Takes the first task when it is due at this time or before. */
+  take(untilMs: number): (() => void) | undefined {
+    if (this.#cancelled > 0) this.#dropCancelled();
+    const dueMs = this.#dueMs[0]!;
+    if (this.#count === 0 || dueMs > untilMs) return undefined;
+    this.#takenDueMs = dueMs;
+    const task = this.#tasks[this.#slot[0]!];
+    this.#removeFirst();
+    return task;
+  }
+
+  clear(): void {
+    this.#tasks.length = 0;
+    this.#freeSlots.length = 0;
+    this.#orderOfSlot.fill(noOrder);
+    this.#count = 0;
+    this.#cancelled = 0;
+  }
+
+  #cancel(slot: number, order: number): void {
+    if (this.#orderOfSlot[slot] !== order) return;
+    this.#orderOfSlot[slot] = noOrder;
+    this.#tasks[slot] = undefined;
+    this.#cancelled++;
+    if (this.#cancelled > firstCapacity && this.#cancelled * 2 > this.#count) this.#sweep();
+  }
+
+  #dropCancelled(): void {
+    while (this.#cancelled > 0 && this.#count > 0 && !this.#tasks[this.#slot[0]!]) {
+      this.#cancelled--;
+      this.#removeFirst();
+    }
+  }
+
+  #free(slot: number): void {
+    this.#tasks[slot] = undefined;
+    this.#orderOfSlot[slot] = noOrder;
+    this.#freeSlots.push(slot);
+  }
+
+  #removeFirst(): void {
+    this.#free(this.#slot[0]!);
+    const last = --this.#count;
+    if (last > 0) this.#sink(0, this.#dueMs[last]!, this.#order[last]!, this.#slot[last]!);
+  }
+
+  /** Takes the cancelled ones out, and orders the others anew. */
+  #sweep(): void {
+    let kept = 0;
+    for (let at = 0; at < this.#count; at++) {
+      const slot = this.#slot[at]!;
+      if (this.#tasks[slot]) this.#put(kept++, this.#dueMs[at]!, this.#order[at]!, slot);
+      else this.#free(slot);
+    }
+    this.#count = kept;
+    this.#cancelled = 0;
+    for (let at = Math.floor((kept - 2) / arity); at >= 0; at--) {
+      this.#sink(at, this.#dueMs[at]!, this.#order[at]!, this.#slot[at]!);
+    }
+  }
+
+  #grow(): void {
+    const capacity = this.#dueMs.length * 2;
+    const larger = (from: Float64Array): Float64Array<ArrayBuffer> => {
+      const to = new Float64Array(capacity);
+      to.set(from);
+      return to;
+    };
+    this.#dueMs = larger(this.#dueMs);
+    this.#order = larger(this.#order);
+    this.#orderOfSlot = larger(this.#orderOfSlot);
+    const slot = new Int32Array(capacity);
+    slot.set(this.#slot);
+    this.#slot = slot;
+  }
+
+  #put(at: number, dueMs: number, order: number, slot: number): void {
+    this.#dueMs[at] = dueMs;
+    this.#order[at] = order;
+    this.#slot[at] = slot;
+  }
+
+  #rise(from: number, dueMs: number, order: number, slot: number): void {
+    const dues = this.#dueMs;
+    const orders = this.#order;
+    const slots = this.#slot;
+    let at = from;
+    while (at > 0) {
+      const parent = Math.floor((at - 1) / arity);
+      const parentDue = dues[parent]!;
+      if (parentDue < dueMs || (parentDue === dueMs && orders[parent]! < order)) break;
+      dues[at] = parentDue;
+      orders[at] = orders[parent]!;
+      slots[at] = slots[parent]!;
+      at = parent;
+    }
+    this.#put(at, dueMs, order, slot);
+  }
+
+  #sink(from: number, dueMs: number, order: number, slot: number): void {
+    const dues = this.#dueMs;
+    const orders = this.#order;
+    const slots = this.#slot;
+    const count = this.#count;
+    let at = from;
+    for (;;) {
+      const first = at * arity + 1;
+      if (first >= count) break;
+      const end = Math.min(first + arity, count);
+      let least = first;
+      let leastDue = dues[first]!;
+      for (let child = first + 1; child < end; child++) {
+        const due = dues[child]!;
+        if (due > leastDue || (due === leastDue && orders[child]! > orders[least]!)) continue;
+        least = child;
+        leastDue = due;
+      }
+      if (leastDue > dueMs || (leastDue === dueMs && orders[least]! > order)) break;
+      dues[at] = leastDue;
+      orders[at] = orders[least]!;
+      slots[at] = slots[least]!;
+      at = least;
+    }
+    this.#put(at, dueMs, order, slot);
+  }
 }

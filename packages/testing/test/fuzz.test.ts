@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { fuzzTarget } from "../src/fuzz/fuzz-file.ts";
-import { readFuzzRequest } from "../src/fuzz/fuzz-request.ts";
+import { fuzzTarget, readFuzzRequest } from "../src/fuzz-decoder.ts";
 import { type FuzzTarget, fuzzDecoder, fuzzInFile, maxCaseBytes, mutateBytes } from "../src/index.ts";
 
 const seeds = [new TextEncoder().encode('{"a":1}'), Uint8Array.of(1, 2, 3, 250)];

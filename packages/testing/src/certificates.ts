@@ -9,15 +9,6 @@ export interface Certificate {
   readonly key: string;
 }
 
-export interface Authority {
-  /** Its own certificate, as PEM text. */
-  readonly ca: string;
-  /** Signs a new certificate. */
-  issue(): Certificate;
-  /** Removes its files; what it has signed stays good. */
-  close(): void;
-}
-
 /** Whether the openssl program is there to make certificates with. */
 export function hasOpenssl(): boolean {
   try {
@@ -26,6 +17,15 @@ export function hasOpenssl(): boolean {
   } catch {
     return false;
   }
+}
+
+export interface Authority {
+  /** Its own certificate, as PEM text. */
+  readonly ca: string;
+  /** Signs a new certificate. */
+  issue(): Certificate;
+  /** Removes its files; what it has signed stays good. */
+  close(): void;
 }
 
 /**
@@ -53,3 +53,22 @@ export function createAuthority(subject = "IP:127.0.0.1"): Authority {
     close: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
+
+/** A self-signed certificate for `localhost` and 127.0.0.1, and its key, for tests alone. */
+export const certificate = `-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUBxNwe1hpjuMLWQYTRwX8iW3OGNQwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTA0NDIzNVoYDzIxMjYxMDI4
+MDQ0MjM1WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAT2idhYVj8OtZpPJZl+2XMlBdTZYYVnXOpuQ1sofgMfo4FtsFj2RrxV
+e6T6U3YvYGB1bSHCRjBYib7RxMi/kkIzo28wbTAdBgNVHQ4EFgQUjgP4YNrr3shC
+4guEkgSNK4EoiwcwHwYDVR0jBBgwFoAUjgP4YNrr3shC4guEkgSNK4EoiwcwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIgQ2tlD+WlWoDOJGQ8gLObFR/nvIASw2Fy82XKQNyDYLgCIQDA
+ceMIdk4Ep94NUern65KVnHef/q1E9nrZuV6cB+NXmQ==
+-----END CERTIFICATE-----`;
+
+export const privateKey = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgCG3LubsSD3hvoSUq
+1VPGlmFzeDuKPBeK18+fPrcen3WhRANCAAT2idhYVj8OtZpPJZl+2XMlBdTZYYVn
+XOpuQ1sofgMfo4FtsFj2RrxVe6T6U3YvYGB1bSHCRjBYib7RxMi/kkIz
+-----END PRIVATE KEY-----`;

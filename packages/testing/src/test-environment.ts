@@ -1,0 +1,90 @@
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { systemClock } from "@espalier/common";
+
+/**
+ * How deep property tests go: `full` in `npm run test:all`, a tenth of it in `npm test`. What a tenth does not find is found
+ * before a change lands all the same; what it does find is found twenty times a day.
+ */
+const isFull = process.env.TEST_DEPTH === "full";
+const quickShare = 0.1;
+const fewestRuns = 3;
+
+/** Random runs that a property test makes.
+ * @param full in `npm run test:all` */
+export function randomRuns(full: number): number {
+  return isFull ? full : Math.min(full, Math.max(fewestRuns, Math.round(full * quickShare)));
+}
+
+/** Fixed seeds from `first` on, as many as `randomRuns(full)`. */
+export function fixedSeeds(full: number, first = 0): readonly number[] {
+  return Array.from({ length: randomRuns(full) }, (_, at) => first + at);
+}
+
+const repository = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
+
+/**
+ * The path of a file or folder under `shared/`, which stands beside the repository where real traces and real
+ * engines' captures are at hand. `ESPALIER_SHARED` names another place.
+ *
+ * @returns the path, or undefined (after saying so in one line) when it is absent, so that the test can be skipped
+ */
+export function sharedPath(...segments: string[]): string | undefined {
+  const path = join(process.env.ESPALIER_SHARED ?? join(repository, "..", "shared"), ...segments);
+  if (existsSync(path)) return path;
+  process.stderr.write(`NOT RUN: tests that need shared/${segments.join("/")}, which is absent\n`);
+  return undefined;
+}
+
+export interface WaitOptions {
+  /** What is awaited, for the message of the failure. */
+  readonly what: string;
+  readonly deadlineMs?: number;
+}
+
+/**
+ * Waits until `probe` gives something other than `undefined` or `false`, looking every few milliseconds.
+ *
+ * @throws Error naming `what` when the deadline passes
+ */
+export async function waitFor<T>(
+  probe: () => T | undefined | false | Promise<T | undefined | false>,
+  { what, deadlineMs = 15_000 }: WaitOptions,
+): Promise<T> {
+  const startMs = systemClock.nowMs();
+  for (;;) {
+    const found = await probe();
+    if (found !== undefined && found !== false) return found;
+    if (systemClock.nowMs() - startMs > deadlineMs) throw new Error(`no ${what} within ${deadlineMs} ms`);
+    await new Promise<void>((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Below the ports that systems give to clients, any of which may be taken again as soon as it is free. */
+const firstPort = 15_000;
+const portCount = 15_000;
+const attempts = 200;
+
+/** Where this process looks next: processes that test side by side begin at places of their own. */
+let next = (process.pid * 7_919) % portCount;
+
+/**
+ * A port that nothing listens on at any of these addresses, and that this process has not been given before: no other test
+ * and no outgoing connection takes it before whoever asked listens there.
+ *
+ * @throws Error when two hundred in a row are taken
+ */
+export async function freePort(hosts: readonly string[] = ["127.0.0.1"]): Promise<number> {
+  for (let attempt = 0; attempt < attempts; attempt++) {
+    const port = firstPort + next;
+    next = (next + 1) % portCount;
+    const servers = hosts.map((host) => createServer().listen(port, host));
+    const outcomes = await Promise.allSettled(servers.map((server) => once(server, "listening")));
+    await Promise.all(servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))));
+    if (outcomes.every(({ status }) => status === "fulfilled")) return port;
+  }
+  throw new Error("no port is free");
+}

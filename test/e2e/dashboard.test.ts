@@ -96,7 +96,9 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await expect
       .poll(() => page.locator(".decisions time").first().textContent(), { timeout: 10_000 })
       .not.toBe(newest);
-    await page.getByText(/^router-1 went at .* sessions [1-9]\d* have come back elsewhere, [1-9]/).waitFor();
+    await page
+      .getByText(/^router-1 went down at .* [1-9]\d* of its \d+ sessions have come back elsewhere, [1-9]/)
+      .waitFor();
     expect(faultsOf(watched, url)).toEqual([]);
     expect(await page.evaluate(placesOfPanels)).toEqual(places);
 

@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
+
+import { followDocument, pageTime } from "./follow/browser-ports.ts";
 import { createFleetFollower } from "./follow/fleet-follower.ts";
-import { followDocument } from "./follow/follow-document.ts";
-import { pageTime } from "./follow/page-time.ts";
 import { type PrefixRow, prefixRows } from "./model/prefixes.ts";
 import { createKeyForm, keptKey } from "./view/key-form.ts";
 import { createPage } from "./view/page.ts";
@@ -20,10 +20,10 @@ let isDue = false;
 const fleet = createFleetFollower({
   ...{ home: location.origin, others, key: keptKey.get, ports },
   onChange: () => show(),
-  onLocked: () => keyForm.ask(),
+  onUnauthorized: () => keyForm.ask(),
 });
 
-/** At most once for each picture that the browser draws. */
+/** Updates the page, at most once per animation frame. */
 function show(): void {
   if (isDue) return;
   isDue = true;
@@ -42,7 +42,7 @@ async function askPrefixes(): Promise<void> {
     const answer = await ports.fetch(`${source.origin}/admin/prefixes`, { headers, cache: "no-store" });
     if (answer.ok) prefixes = prefixRows(await answer.json());
   } catch {
-    // Whether the router is there is found out elsewhere.
+    // The follower notices a router that is gone.
   }
 }
 

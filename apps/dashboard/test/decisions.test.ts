@@ -2,12 +2,14 @@ import { expect, test } from "vitest";
 import {
   type Decision,
   freshDecisions,
+  matchedShare,
+  matchedText,
   maxDecisions,
   mergeDecisions,
   readDecisions,
+  reasonText,
   skippedOf,
 } from "../src/model/decisions.ts";
-import { matchedShare, matchedText, reasonText } from "../src/model/reasons.ts";
 import {
   followSessions,
   latestTrails,
@@ -16,8 +18,9 @@ import {
   maxSteps,
   type Sessions,
   takeoverOf,
+  takeoverOutcome,
+  takeoverText,
 } from "../src/model/sessions.ts";
-import { takeoverOutcome, takeoverText } from "../src/view/sessions-text.ts";
 import { decision } from "./fixtures.ts";
 
 test("events are read, and what is no decision counts as one without anything", () => {
@@ -47,12 +50,12 @@ test("so many are kept, and not one more: the oldest goes", () => {
 });
 
 test.each<readonly [Partial<Decision>, string]>([
-  [{ matchedTokens: 750 }, "soonest answer · has 750 of 1,000 tokens"],
-  [{}, "soonest answer · cold: 1,000 tokens to compute"],
-  [{ reason: "session_bound", promptTokens: 0 }, "where the session is at home"],
+  [{ matchedTokens: 750 }, "shortest time to the answer · 750 of 1,000 tokens cached"],
+  [{}, "shortest time to the answer · cold: 1,000 tokens to compute"],
+  [{ reason: "session_bound", promptTokens: 0 }, "the session's engine"],
   [{ reason: "a_new_reason", promptTokens: 0 }, "a new reason"],
-  [{ queuedMs: 40, attempt: 2, promptTokens: 0 }, "soonest answer · waited 40 ms · attempt 2"],
-  [{ promptTokens: 0, prefillWorker: "engine-c" }, "soonest answer · prompt computed by engine-c"],
+  [{ queuedMs: 40, attempt: 2, promptTokens: 0 }, "shortest time to the answer · waited 40 ms · attempt 2"],
+  [{ promptTokens: 0, prefillWorker: "engine-c" }, "shortest time to the answer · prompt computed by engine-c"],
 ])("%j reads: %s", (changes, text) => {
   expect(reasonText(decision(changes))).toBe(text);
 });
@@ -117,11 +120,9 @@ test("of a router that is gone it is told how many of its sessions came back, an
 
 test("what became of them is told in a sentence", () => {
   const lost = { router: "r1", goneMs: 0, sessions: 9, cameBack: 4, keptEngine: 3 };
-  expect(takeoverText(lost)).toBe(
-    "Of its 9 sessions 4 have come back elsewhere, 3 of these to the engine that they were on.",
-  );
-  expect(takeoverText({ ...lost, cameBack: 0 })).toBe("Of its 9 sessions 0 have come back elsewhere so far.");
-  expect(takeoverText({ ...lost, sessions: 0 })).toBe("It had served no session that was seen here.");
+  expect(takeoverText(lost)).toBe("4 of its 9 sessions have come back elsewhere, 3 of these to the same engine.");
+  expect(takeoverText({ ...lost, cameBack: 0 })).toBe("0 of its 9 sessions have come back elsewhere so far.");
+  expect(takeoverText({ ...lost, sessions: 0 })).toBe("It served no session seen here.");
   // That none has come back, as after the loss of all routers, stood there in green.
   const outcomes = [lost, { ...lost, cameBack: 0 }, { ...lost, sessions: 0, cameBack: 0 }].map(takeoverOutcome);
   expect(outcomes).toEqual(["back", "waiting", "none"]);

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { chooseSource, maxFollowed, retryDelayMs, whomToFollow } from "../src/follow/choose-source.ts";
-import { createEventReader, maxEventLength } from "../src/follow/event-stream.ts";
+import { chooseSource, maxFollowed, routersToFollow } from "../src/follow/fleet-follower.ts";
+import { createEventReader, maxEventLength, retryDelayMs } from "../src/follow/follower.ts";
 
 const stream =
   ': here\n\nevent: decisions\ndata: {"a":1}\n\ndata: one\ndata:two\n\nevent: empty\n\nevent: decisions\r\ndata: x\r\n\r\n';
@@ -41,10 +41,10 @@ test("the source stays the same as long as it lives, and is the next one that li
 
 test("followed are those that are named, once, as far as the page may talk to them, and so many", () => {
   const allowed = new Set(["a", "b", "c", ...Array.from({ length: maxFollowed }, (_, at) => `r${at}`)]);
-  expect(whomToFollow({ followed: ["a"], named: ["a", "b", "b", "x"], allowed })).toEqual(["b"]);
+  expect(routersToFollow({ followed: ["a"], named: ["a", "b", "b", "x"], allowed })).toEqual(["b"]);
   const named = Array.from({ length: maxFollowed }, (_, at) => `r${at}`);
-  expect(whomToFollow({ followed: ["a"], named, allowed })).toHaveLength(maxFollowed - 1);
-  expect(whomToFollow({ followed: [...named, "a"], named: ["b"], allowed })).toEqual([]);
+  expect(routersToFollow({ followed: ["a"], named, allowed })).toHaveLength(maxFollowed - 1);
+  expect(routersToFollow({ followed: [...named, "a"], named: ["b"], allowed })).toEqual([]);
 });
 
 test("a router that does not answer is tried ever more rarely", () => {

@@ -1,8 +1,7 @@
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createFleetFollower, type FleetFollower } from "../src/follow/fleet-follower.ts";
-import type { DocumentListener } from "../src/follow/follow-document.ts";
-import { silentMs } from "../src/follow/follower.ts";
+import { type DocumentListener, silenceTimeoutMs } from "../src/follow/follower.ts";
 import { link, sections } from "./fixtures.ts";
 
 /** A router as the page sees it, with everything that can happen to it. */
@@ -78,7 +77,7 @@ function startPage(names: readonly string[], others: readonly string[] = names.s
     key: () => key,
     ports: world.ports,
     onChange: () => {},
-    onLocked: () => locked++,
+    onUnauthorized: () => locked++,
   });
   const at = (name: string): FakeRouter => world.routers.get(`http://${name}:9090`)!;
   return {
@@ -171,7 +170,7 @@ test("a router that is silent counts as gone, whatever its socket says", async (
   const page = startPage(["a", "b"]);
   await page.settle();
   await page.settle();
-  for (let second = 0; second * 1_000 < silentMs + 2_000; second++) {
+  for (let second = 0; second * 1_000 < silenceTimeoutMs + 2_000; second++) {
     page.at("b").stream?.enqueue(encoder.encode(": here\n\n"));
     await page.time.advanceAsync(1_000);
   }

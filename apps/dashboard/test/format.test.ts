@@ -8,7 +8,7 @@ import {
   formatShort,
   formatTime,
 } from "../src/model/format.ts";
-import { noticeText } from "../src/view/notice-text.ts";
+import { noticeText } from "../src/model/rows.ts";
 
 test.each([
   [formatCount(12_345.6), "12,346"],

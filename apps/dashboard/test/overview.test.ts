@@ -1,8 +1,6 @@
 import { expect, test } from "vitest";
-import { countHealthy, engineRows } from "../src/model/engines.ts";
 import { readOverview } from "../src/model/overview.ts";
-import { queueRows, queuesNote } from "../src/model/queues.ts";
-import { countAlive, routerRows } from "../src/model/routers.ts";
+import { countAlive, countHealthy, engineRows, queueRows, queuesNote, routerRows } from "../src/model/rows.ts";
 import { link, sections } from "./fixtures.ts";
 
 test("an overview of another version, or none, is one in which things are absent", () => {
@@ -29,9 +27,9 @@ test("a row of an engine has the load of all routers, what it holds, and its sha
 
 test.each([
   [{ state: "down", reason: "refused" }, "down", "refused"],
-  [{ state: "starting" }, "starting", "not heard of yet"],
+  [{ state: "starting" }, "starting", "not probed yet"],
   [{ breaker: "open" }, "open", "circuit breaker open"],
-  [{ draining: true }, "draining", "an operator has drained it"],
+  [{ draining: true }, "draining", "drained by an operator"],
   [{}, "up", ""],
 ])("an engine with %j is %s", (changes, health, note) => {
   const { engines, load } = sections() as { engines: object[]; load: unknown };
@@ -97,8 +95,8 @@ test("queues: admission is off where a router says so, and nothing is said where
   expect(queuesNote([])).toBe("");
   expect(queuesNote([readOverview({}).queues, null])).toBe("");
   expect(queuesNote([readOverview({ queues: [] }).queues])).toBe("admission is off");
-  expect(queuesNote([null, [], [{ ...queue, queued: 0 }]])).toBe("nobody waits");
-  expect(queuesNote([[queue], null, [queue]])).toBe("4 wait");
+  expect(queuesNote([null, [], [{ ...queue, queued: 0 }]])).toBe("queue empty");
+  expect(queuesNote([[queue], null, [queue]])).toBe("4 queued");
 });
 
 /** What the last router had said of the others stood there, in green, when all were dead. */

@@ -1,7 +1,7 @@
 import { type Decision, freshDecisions, mergeDecisions } from "../model/decisions.ts";
 import type { Overview } from "../model/overview.ts";
 import { addPoint, emptySeries, type Rates, ratesOf, type Series } from "../model/rates.ts";
-import type { FollowedRouter } from "../model/routers.ts";
+import type { FollowedRouter } from "../model/rows.ts";
 import {
   followSessions,
   type LostRouter,
@@ -10,35 +10,34 @@ import {
   type Takeover,
   takeoverOf,
 } from "../model/sessions.ts";
-import { chooseSource, whomToFollow } from "./choose-source.ts";
 import { createFollower, type Follower, type FollowerPorts } from "./follower.ts";
 
-export interface FleetFollowerOptions {
+interface FleetFollowerOptions {
   /** Where the page came from. */
   readonly home: string;
-  /** Other origins to which its policy lets it talk. */
+  /** Other origins that its content security policy allows. */
   readonly others: readonly string[];
   readonly key: () => string | undefined;
   readonly ports: FollowerPorts;
-  /** Something that is shown has changed; called often. */
+  /** The state has changed; called often. */
   readonly onChange: () => void;
-  readonly onLocked: () => void;
+  readonly onUnauthorized: () => void;
 }
 
-/** Everything that the page knows, as it is now. */
+/** Everything that the page shows. */
 export interface FleetState {
   /** The router whose view of the fleet is shown; undefined when none answers. */
   readonly source: Follower | undefined;
-  /** The view itself: the latest there is, even when nobody answers any more. */
+  /** Its latest view, kept when no router answers any more. */
   readonly overview: Overview | undefined;
-  /** When the page went over to another router, and from which. */
+  /** The last change of the source, and when. */
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   readonly followed: readonly FollowedRouter[];
   readonly live: readonly Overview[];
   readonly rates: Rates;
   readonly series: Series;
   readonly decisions: readonly Decision[];
-  /** Decisions that routers made and did not tell, because there were too many. */
+  /** Decisions that routers made and did not send, because there were too many. */
   readonly skipped: number;
   readonly sessions: Sessions;
   readonly takeovers: readonly Takeover[];
@@ -47,9 +46,9 @@ export interface FleetState {
 /** Follows one router and, through it, the others. */
 export interface FleetFollower {
   state(): FleetState;
-  /** To be called once a second: adds a point to the plots. */
+  /** Adds a point to the plots; call it once a second. */
   tick(): void;
-  /** Begins anew, with another key. */
+  /** Starts over, with another key. */
   restart(): void;
 }
 
@@ -127,9 +126,9 @@ class Fleet implements FleetFollower {
   }
 
   #follow(origin: string): void {
-    const { key, ports, onLocked } = this.#options;
+    const { key, ports, onUnauthorized } = this.#options;
     const follower = createFollower({
-      ...{ origin, key, ports, onLocked },
+      ...{ origin, key, ports, onUnauthorized },
       mayRetry: () => this.#mayRetry(origin),
       onChange: () => this.#changed(),
       onDecisions: (decisions, skipped) => this.#decided(decisions, skipped),
@@ -138,7 +137,7 @@ class Fleet implements FleetFollower {
     this.#followers.set(origin, follower);
   }
 
-  /** Not as long as a router that answers says that it is gone. */
+  /** No, while the live source reports that the router is gone. */
   #mayRetry(origin: string): boolean {
     const source = this.#source === undefined ? undefined : this.#followers.get(this.#source);
     if (!source?.isLive || !source.overview) return true;
@@ -154,14 +153,18 @@ class Fleet implements FleetFollower {
       const from = this.#followers.get(before)?.router ?? before;
       this.#moved = { from, to: source.router ?? source.origin, atMs: this.#options.ports.time.wallMs() };
     }
-    // What was seen last stays on the page when nobody answers.
+    // The last view stays when no router answers.
     this.#overview = source?.overview ?? this.#overview;
     const named = source?.overview?.links.links.flatMap(({ admin, state }) =>
       state === "alive" && admin ? [admin] : [],
     );
-    const fresh = whomToFollow({ followed: [...this.#followers.keys()], named: named ?? [], allowed: this.#allowed });
+    const fresh = routersToFollow({
+      followed: [...this.#followers.keys()],
+      named: named ?? [],
+      allowed: this.#allowed,
+    });
     for (const origin of fresh) this.#follow(origin);
-    // A source that was lost is not forgotten: the next one that lives is another one, and that is worth saying.
+    // The lost source is kept, so that the change to the next one is shown.
     this.#source ??= before;
     this.#options.onChange();
   }
@@ -181,4 +184,39 @@ class Fleet implements FleetFollower {
     const lost = loseRouter(this.#sessions, router, this.#options.ports.time.wallMs());
     this.#lost = [lost, ...this.#lost.filter((one) => one.router !== router)].slice(0, maxLost);
   }
+}
+
+/** A router that may be the source. */
+interface Candidate {
+  readonly origin: string;
+  /** It is connected and has sent its overview. */
+  readonly isLive: boolean;
+}
+
+/**
+ * The router whose view of the fleet the page shows. The current one stays while it is live, so that the page does not jump.
+ *
+ * @returns undefined when none is live
+ */
+export function chooseSource(current: string | undefined, candidates: readonly Candidate[]): string | undefined {
+  const live = candidates.filter(({ isLive }) => isLive);
+  return (live.find(({ origin }) => origin === current) ?? live[0])?.origin;
+}
+
+/** Routers that are followed at a time. */
+export const maxFollowed = 8;
+
+interface FollowChoice {
+  /** Followed now, oldest first. */
+  readonly followed: readonly string[];
+  /** Named by routers that are followed. */
+  readonly named: readonly string[];
+  /** Origins that the page's content security policy allows. */
+  readonly allowed: ReadonlySet<string>;
+}
+
+/** The routers to follow in addition. */
+export function routersToFollow({ followed, named, allowed }: FollowChoice): readonly string[] {
+  const fresh = [...new Set(named)].filter((origin) => allowed.has(origin) && !followed.includes(origin));
+  return fresh.slice(0, Math.max(0, maxFollowed - followed.length));
 }

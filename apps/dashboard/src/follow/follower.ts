@@ -3,28 +3,37 @@ import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
 import { type Overview, readOverview } from "../model/overview.ts";
 import { addSample, type TrafficSample } from "../model/rates.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
-import { retryDelayMs } from "./choose-source.ts";
-import { createEventReader } from "./event-stream.ts";
-import type { FollowDocument } from "./follow-document.ts";
 
-/** What following takes of its surroundings. */
+/** Time, network and shared documents, as the page has them. */
 export interface FollowerPorts {
   readonly time: Clock & Scheduler;
   readonly fetch: (url: string, options: RequestInit) => Promise<Response>;
   readonly followDocument: FollowDocument;
 }
 
-export interface FollowerOptions {
+/** Follows the map `overview` of a document at a router. */
+export type FollowDocument = (
+  at: { readonly origin: string; readonly name: string; readonly key: string | undefined },
+  listener: DocumentListener,
+) => { close(): void };
+
+export interface DocumentListener {
+  /** The whole map of the document, whenever it has changed. */
+  sections(sections: unknown): void;
+  closed(): void;
+}
+
+interface FollowerOptions {
   readonly origin: string;
   /** The admin key; undefined while none is known. */
   readonly key: () => string | undefined;
   readonly ports: FollowerPorts;
-  /** Whether it is worth trying again: others may say that the router is gone. */
+  /** Whether to try again: other routers may report that it is gone. */
   readonly mayRetry: () => boolean;
   readonly onChange: () => void;
   readonly onDecisions: (decisions: readonly Decision[], skipped: number) => void;
-  /** The router wants a key, or another one. */
-  readonly onLocked: () => void;
+  /** The router rejected the key, or wants one. */
+  readonly onUnauthorized: () => void;
   readonly onLost: () => void;
 }
 
@@ -40,15 +49,15 @@ export interface Follower {
   stop(): void;
 }
 
-/** A router whose stream is silent for so long is gone, whatever its socket says; it shows a sign of life each 2 s. */
-export const silentMs = 6_000;
-const watchMs = 1_000;
-
 export function createFollower(options: FollowerOptions): Follower {
   const follower = new RouterFollower(options);
   void follower.connect();
   return follower;
 }
+
+/** A router whose stream is silent for so long counts as gone, even if its socket is open. It sends something every 2 s. */
+export const silenceTimeoutMs = 6_000;
+const watchMs = 1_000;
 
 class RouterFollower implements Follower {
   readonly origin: string;
@@ -59,7 +68,7 @@ class RouterFollower implements Follower {
   killCommand: string | null = null;
   readonly #options: FollowerOptions;
   #failures = 0;
-  #heardMs = 0;
+  #lastDataMs = 0;
   #isStopped = false;
   #cancels: Cancel[] = [];
 
@@ -72,13 +81,13 @@ class RouterFollower implements Follower {
     const { time, followDocument } = this.#options.ports;
     const key = this.#options.key();
     const controller = new AbortController();
-    this.#heardMs = time.nowMs();
+    this.#lastDataMs = time.nowMs();
     this.#cancels = [() => controller.abort(), time.every(watchMs, () => this.#watch(controller.signal))];
     try {
       const answer = await this.#ask("/admin/dashboard", controller.signal);
       if (answer.status === 401) {
         this.#close();
-        this.#options.onLocked();
+        this.#options.onUnauthorized();
         return;
       }
       if (!answer.ok) throw new Error(`status ${answer.status}`);
@@ -93,7 +102,7 @@ class RouterFollower implements Follower {
       this.#cancels.push(() => followed.close());
       await this.#readDecisions(controller.signal);
     } catch {
-      // However it failed, it is tried again.
+      // Every failure is retried.
     }
     this.#fail(controller.signal);
   }
@@ -117,16 +126,16 @@ class RouterFollower implements Follower {
     const readEvents = createEventReader();
     const decoder = new TextDecoder();
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      this.#heardMs = this.#options.ports.time.nowMs();
+      this.#lastDataMs = this.#options.ports.time.nowMs();
       for (const { data } of readEvents(decoder.decode(piece.value, { stream: true }))) {
-        const told: unknown = JSON.parse(data);
-        this.#options.onDecisions(readDecisions(this.router ?? "", told), skippedOf(told));
+        const batch: unknown = JSON.parse(data);
+        this.#options.onDecisions(readDecisions(this.router ?? "", batch), skippedOf(batch));
       }
     }
   }
 
   #take(sections: unknown): void {
-    // A document that has not come yet is empty.
+    // The document is empty until it has synced.
     if (!("traffic" in asObject(sections))) return;
     this.overview = readOverview(sections);
     this.samples = addSample(this.samples, { atMs: this.#options.ports.time.nowMs(), counts: this.overview.traffic });
@@ -136,10 +145,10 @@ class RouterFollower implements Follower {
   }
 
   #watch(signal: AbortSignal): void {
-    if (this.#options.ports.time.nowMs() - this.#heardMs > silentMs) this.#fail(signal);
+    if (this.#options.ports.time.nowMs() - this.#lastDataMs > silenceTimeoutMs) this.#fail(signal);
   }
 
-  /** @param signal of the attempt that failed: what is left of an earlier one says nothing */
+  /** @param signal of the attempt that failed; a late failure of an earlier attempt is ignored */
   #fail(signal: AbortSignal): void {
     if (signal.aborted || this.#isStopped) return;
     const wasLive = this.isLive;
@@ -163,4 +172,49 @@ class RouterFollower implements Follower {
   #close(): void {
     for (const cancel of this.#cancels.splice(0)) cancel();
   }
+}
+
+const firstRetryMs = 1_000;
+const lastRetryMs = 15_000;
+
+/** How long to wait before a router that did not answer `failures` times in a row is tried again. */
+export function retryDelayMs(failures: number): number {
+  return Math.min(lastRetryMs, firstRetryMs * 2 ** Math.max(0, failures - 1));
+}
+
+/** One server-sent event. */
+interface StreamEvent {
+  readonly event: string;
+  readonly data: string;
+}
+
+/** Characters of an event that has not ended. A longer one is an error of the stream. */
+export const maxEventLength = 1_048_576;
+
+/**
+ * Splits a stream of server-sent events, whatever the pieces it arrives in. Comments are skipped.
+ *
+ * @returns takes a piece, returns the events that end in it; throws RangeError for an event that does not end
+ */
+export function createEventReader(): (piece: string) => readonly StreamEvent[] {
+  let rest = "";
+  return (piece) => {
+    const parts = (rest + piece).replaceAll("\r\n", "\n").split("\n\n");
+    rest = parts.pop() ?? "";
+    if (rest.length > maxEventLength) throw new RangeError("an event does not end");
+    return parts.flatMap(readEvent);
+  };
+}
+
+function readEvent(text: string): readonly StreamEvent[] {
+  let event = "message";
+  const data: string[] = [];
+  for (const line of text.split("\n")) {
+    const colon = line.indexOf(":");
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    if (name === "event") event = value;
+    if (name === "data") data.push(value);
+  }
+  return data.length > 0 ? [{ event, data: data.join("\n") }] : [];
 }

@@ -1,6 +1,7 @@
+import { formatCount, formatShare } from "./format.ts";
 import { asList, asNumber, asObject, asText, asTextOrNull, type JsonObject } from "./read-json.ts";
 
-/** A choice of a target, with the router that made it. */
+/** A choice of a target, and the router that made it. */
 export interface Decision {
   readonly router: string;
   readonly number: number;
@@ -18,7 +19,7 @@ export interface Decision {
   readonly prefillWorker: string | null;
 }
 
-/** Decisions that are kept, of all routers together. */
+/** Decisions kept, over all routers. */
 export const maxDecisions = 200;
 
 /** @param data of an event of `GET /admin/decisions` */
@@ -26,27 +27,9 @@ export function readDecisions(router: string, data: unknown): readonly Decision[
   return asList(asObject(data).decisions).map((one) => readDecision(router, asObject(one)));
 }
 
-/** How many decisions an event only counts. */
+/** How many decisions an event counts without sending them. */
 export function skippedOf(data: unknown): number {
   return asNumber(asObject(data).skipped);
-}
-
-/** Those that are not there yet: a router that is asked again begins with its latest. */
-export function freshDecisions(known: readonly Decision[], more: readonly Decision[]): readonly Decision[] {
-  const keys = new Set(known.map(keyOf));
-  return more.filter((decision) => !keys.has(keyOf(decision)));
-}
-
-/** Puts fresh decisions among those that are there, the newest first. */
-export function mergeDecisions(known: readonly Decision[], fresh: readonly Decision[]): readonly Decision[] {
-  return [...fresh, ...known]
-    .sort((one, other) => other.atMs - one.atMs || other.number - one.number)
-    .slice(0, maxDecisions);
-}
-
-/** Tells a decision from all others. */
-export function keyOf({ router, number, atMs }: Decision): string {
-  return `${router} ${number} ${atMs}`;
 }
 
 function readDecision(router: string, decision: JsonObject): Decision {
@@ -66,4 +49,72 @@ function readDecision(router: string, decision: JsonObject): Decision {
     attempt: asNumber(decision.attempt, 1),
     prefillWorker: asTextOrNull(decision.prefillWorker),
   };
+}
+
+/** Those that are not known yet: a router sends its latest again after a reconnect. */
+export function freshDecisions(known: readonly Decision[], more: readonly Decision[]): readonly Decision[] {
+  const keys = new Set(known.map(decisionKey));
+  return more.filter((decision) => !keys.has(decisionKey(decision)));
+}
+
+/** Merges fresh decisions into the known ones, newest first. */
+export function mergeDecisions(known: readonly Decision[], fresh: readonly Decision[]): readonly Decision[] {
+  return [...fresh, ...known]
+    .sort((one, other) => other.atMs - one.atMs || other.number - one.number)
+    .slice(0, maxDecisions);
+}
+
+/** Identifies a decision. */
+export function decisionKey({ router, number, atMs }: Decision): string {
+  return `${router} ${number} ${atMs}`;
+}
+
+/** The reasons of the policies. */
+const reasonWords: Readonly<Record<string, string>> = {
+  only_candidate: "the only candidate",
+  random: "drawn at random",
+  rotation: "its turn",
+  least_load: "least loaded",
+  better_of_two: "less loaded of two drawn",
+  hash: "the session's place on the hash ring",
+  hash_overflow: "next on the hash ring: the session's own engine is full",
+  no_session_key: "no session key: least loaded",
+  session_new: "a new session: least work",
+  session_bound: "the session's engine",
+  session_moved: "the session's engine is gone: least work",
+  session_overflow: "the session's engine is overloaded: least work",
+  no_prefix_key: "no prefix key: least loaded",
+  imbalanced: "loads too far apart: least loaded",
+  prefix_match: "longest match in a cache",
+  no_match: "no match long enough: least loaded",
+  most_free_cache: "no match long enough: most free cache",
+  best_score: "best score",
+  affinity: "least loaded of the engines that hold the prompt",
+  affinity_too_slow: "engines that hold the prompt are too busy: least loaded",
+  least_cost: "lowest cost",
+  softmax: "sampled by cost",
+  least_work: "least work before the first token",
+  least_time: "shortest time to the answer",
+};
+
+/** One line on a decision: its reason, the cached part of the prompt, and the waits and attempts before it. */
+export function reasonText(decision: Decision): string {
+  const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker } = decision;
+  const parts = [reasonWords[reason] ?? reason.replaceAll("_", " ")];
+  if (matchedTokens > 0) parts.push(`${formatCount(matchedTokens)} of ${formatCount(promptTokens)} tokens cached`);
+  else if (promptTokens > 0) parts.push(`cold: ${formatCount(promptTokens)} tokens to compute`);
+  if (queuedMs > 0) parts.push(`waited ${formatCount(queuedMs)} ms`);
+  if (attempt > 1) parts.push(`attempt ${attempt}`);
+  if (prefillWorker !== null) parts.push(`prompt computed by ${prefillWorker}`);
+  return parts.join(" · ");
+}
+
+/** The cached share of the prompt, from 0 to 1. */
+export function matchedShare({ promptTokens, matchedTokens }: Decision): number {
+  return promptTokens > 0 ? Math.min(1, matchedTokens / promptTokens) : 0;
+}
+
+/** The same for screen readers. */
+export function matchedText(decision: Decision): string {
+  return `${formatShare(matchedShare(decision))} of the prompt is cached there`;
 }

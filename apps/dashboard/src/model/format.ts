@@ -1,7 +1,7 @@
 const counts = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** Shown where nothing is known. */
+/** Shown where a value is unknown. */
 export const unknown = "–";
 
 /** 12,345 */
@@ -38,7 +38,7 @@ export function formatAge(milliseconds: number): string {
   return seconds < 120 ? `${seconds} s ago` : `${Math.round(seconds / 60)} min ago`;
 }
 
-/** 14:03:59, by the clock of whoever looks. */
+/** 14:03:59, in the viewer's time zone. */
 export function formatTime(wallMs: number): string {
   const date = new Date(wallMs);
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");

@@ -1,11 +1,11 @@
 import { asList, asNumber, asNumberOrNull, asObject, asText, asTextOrNull, type JsonObject } from "./read-json.ts";
 
-/** What one router tells of itself and of what it sees: its document `overview/<router>`, read. */
+/** One router's view of itself and the fleet: its document `overview/<router>`. */
 export interface Overview {
   readonly engines: readonly EngineFacts[];
   readonly load: readonly TargetLoad[];
   readonly links: Links;
-  /** Empty where admission is off; null where the router has not told. */
+  /** Empty where admission is off; null where the router has sent none. */
   readonly queues: readonly QueueCounts[] | null;
   readonly traffic: TrafficCounts;
 }
@@ -24,14 +24,14 @@ export interface EngineFacts {
 /** A rank of an engine. Null where there is no signal. */
 export interface TargetFacts {
   readonly target: string;
-  /** What is known of its cache by its own word: `complete`, `partial`, or null where no events are shared. */
+  /** Quality of its event feed: `complete`, `partial`, or null where no events are shared. */
   readonly worth: string | null;
   /** The router that reads its events for all. */
   readonly owner: string | null;
-  /** Blocks that it has announced: in its KV memory, and in slower memory. */
+  /** Blocks that it has reported: in its KV memory, and in slower memory. */
   readonly held: number;
   readonly slower: number;
-  /** Blocks that routers have lately sent there. */
+  /** Blocks of requests that routers have lately sent there. */
   readonly placed: number;
   readonly kvUse: number | null;
   readonly running: number | null;

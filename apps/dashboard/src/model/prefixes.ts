@@ -15,7 +15,7 @@ export interface PrefixRow {
 
 export interface PrefixHolder {
   readonly target: string;
-  /** By the engine's own word, by what was sent there, or both. */
+  /** Reported by the engine, estimated from requests sent there, or both. */
   readonly source: "fact" | "placement" | "both";
 }
 

@@ -1,12 +1,12 @@
 import type { TrafficCounts } from "./overview.ts";
 
-/** What one router had counted at a time of the page's clock. */
+/** The counters of one router at a time of the page's clock. */
 export interface TrafficSample {
   readonly atMs: number;
   readonly counts: TrafficCounts;
 }
 
-/** What happened lately, per second or as a share; null where nothing did that tells. */
+/** Rates over the last seconds; null where nothing was counted. */
 export interface Rates {
   readonly requestsPerS: number;
   readonly failedPerS: number;
@@ -16,12 +16,12 @@ export interface Rates {
   readonly outputTokensPerS: number;
 }
 
-/** Rates are over this time: routers tell once a second, not at the same moment as the page looks. */
+/** The window of the rates. Routers report once a second, out of step with the page. */
 const windowMs = 5_000;
 /** Samples of a router that are kept. */
 export const maxSamples = 64;
 
-/** Adds a sample. After a restart a router counts from zero: what it had counted before is let go. */
+/** Adds a sample. A restarted router counts from zero: its earlier samples are dropped. */
 export function addSample(samples: readonly TrafficSample[], sample: TrafficSample): readonly TrafficSample[] {
   const last = samples.at(-1);
   const isRestart = last !== undefined && sample.counts.requests < last.counts.requests;

@@ -1,7 +1,7 @@
 import type { Decision } from "./decisions.ts";
 
 /** One decision of a session, as its trail shows it. */
-export interface Step {
+interface Step {
   readonly router: string;
   readonly target: string;
   readonly atMs: number;
@@ -30,7 +30,7 @@ export function followSessions(sessions: Sessions, decisions: readonly Decision[
   for (const decision of [...named].sort((one, other) => one.atMs - other.atMs)) {
     const session = decision.session ?? "";
     const trail = extend(next.get(session), session, decision);
-    // Moved to the end, so that those heard of longest ago come first.
+    // Moved to the end: the least recent come first.
     next.delete(session);
     next.set(session, trail);
   }
@@ -50,49 +50,66 @@ function extend(trail: SessionTrail | undefined, session: string, { router, targ
   return { session, lastMs: atMs, steps: [...(trail?.steps ?? []), step].slice(-maxSteps) };
 }
 
-/** The sessions heard of last, the newest first, of those with at least two steps where there are any. */
+/** The latest sessions, newest first; only those of two or more steps where there are any. */
 export function latestTrails(sessions: Sessions, limit: number): readonly SessionTrail[] {
   const newest = [...sessions.values()].reverse();
   const long = newest.filter(({ steps }) => steps.length > 1);
   return (long.length > 0 ? long : newest).slice(0, limit);
 }
 
-/** What became of the sessions that a router served last when it went. */
+/** What became of the sessions of a router that was lost. */
 export interface Takeover {
   readonly router: string;
   readonly goneMs: number;
-  /** Sessions that it had served last. */
+  /** Sessions whose latest step it had served. */
   readonly sessions: number;
-  /** Of them those that have come back at another router, and those of these that met the same engine. */
+  /** Those that have come back at another router, and those of them that went to the same engine. */
   readonly cameBack: number;
   readonly keptEngine: number;
 }
 
-/** Sessions that are waited for when a router is gone: session -> the target that it was on. */
+/** A router that is gone, and the target of each of its sessions. */
 export interface LostRouter {
   readonly router: string;
   readonly goneMs: number;
-  readonly homes: ReadonlyMap<string, string>;
+  readonly targets: ReadonlyMap<string, string>;
 }
 
-/** Notes which sessions a router had served last. */
+/** The sessions whose latest step a router served. */
 export function loseRouter(sessions: Sessions, router: string, goneMs: number): LostRouter {
   const served = [...sessions.values()].filter(({ steps }) => steps.at(-1)?.router === router);
-  return { router, goneMs, homes: new Map(served.map(({ session, steps }) => [session, steps.at(-1)?.target ?? ""])) };
+  return {
+    router,
+    goneMs,
+    targets: new Map(served.map(({ session, steps }) => [session, steps.at(-1)?.target ?? ""])),
+  };
 }
 
-export function takeoverOf({ router, goneMs, homes }: LostRouter, sessions: Sessions): Takeover {
+/** Decisions carry their router's clock, the loss that of the page. */
+const clockSlackMs = 250;
+
+export function takeoverOf({ router, goneMs, targets }: LostRouter, sessions: Sessions): Takeover {
   let [cameBack, keptEngine] = [0, 0];
-  for (const [session, home] of homes) {
+  for (const [session, target] of targets) {
     const next = sessions
       .get(session)
       ?.steps.find((step) => step.router !== router && step.atMs >= goneMs - clockSlackMs);
     if (!next) continue;
     cameBack += 1;
-    if (next.target === home) keptEngine += 1;
+    if (next.target === target) keptEngine += 1;
   }
-  return { router, goneMs, sessions: homes.size, cameBack, keptEngine };
+  return { router, goneMs, sessions: targets.size, cameBack, keptEngine };
 }
 
-/** Decisions carry their router's clock, the loss that of the page. */
-const clockSlackMs = 250;
+/** Whether any session of a lost router has come back; `none` where it had none. */
+export function takeoverOutcome({ sessions, cameBack }: Takeover): "none" | "waiting" | "back" {
+  if (sessions === 0) return "none";
+  return cameBack === 0 ? "waiting" : "back";
+}
+
+/** What became of the sessions of a router that is gone. */
+export function takeoverText({ sessions, cameBack, keptEngine }: Takeover): string {
+  if (sessions === 0) return "It served no session seen here.";
+  const back = `${cameBack} of its ${sessions} sessions have come back elsewhere`;
+  return cameBack === 0 ? `${back} so far.` : `${back}, ${keptEngine} of these to the same engine.`;
+}

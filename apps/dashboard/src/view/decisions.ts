@@ -1,6 +1,5 @@
-import { type Decision, keyOf } from "../model/decisions.ts";
+import { type Decision, decisionKey, matchedShare, matchedText, reasonText } from "../model/decisions.ts";
 import { formatTime } from "../model/format.ts";
-import { matchedShare, matchedText, reasonText } from "../model/reasons.ts";
 import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
 
 export interface DecisionsState {
@@ -11,26 +10,26 @@ export interface DecisionsState {
 /** Rows on the page. */
 const shownDecisions = 60;
 
-/** Decisions as they happen. They stand still while somebody points at them or has the focus in them. */
+/** Decisions as they happen. The list pauses while the pointer or the focus is in it. */
 export function createDecisions(hueOf: (name: string) => string): Part<DecisionsState> {
   const list = element("ol", { class: "decisions" });
   const box = { class: "scroll tall", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Decisions" };
   const scroll = element("div", box, list);
   const { node, aside } = panel("Decisions", "wide", scroll);
-  const show = keyedList<Decision>(list, keyOf, createRow(hueOf));
-  let isHeld = false;
-  const hold = (held: boolean) => () => {
-    isHeld = held;
+  const show = keyedList<Decision>(list, decisionKey, createRow(hueOf));
+  let isPaused = false;
+  const pause = (paused: boolean) => () => {
+    isPaused = paused;
   };
-  scroll.addEventListener("mouseenter", hold(true));
-  scroll.addEventListener("mouseleave", hold(false));
-  scroll.addEventListener("focusin", hold(true));
-  scroll.addEventListener("focusout", hold(false));
+  scroll.addEventListener("mouseenter", pause(true));
+  scroll.addEventListener("mouseleave", pause(false));
+  scroll.addEventListener("focusin", pause(true));
+  scroll.addEventListener("focusout", pause(false));
   return {
     node,
     update({ decisions, skipped }) {
-      setText(aside, isHeld ? "held while you look" : skipped > 0 ? `${skipped} more were not told` : "newest first");
-      if (!isHeld) show(decisions.slice(0, shownDecisions));
+      setText(aside, isPaused ? "paused while you look" : skipped > 0 ? `${skipped} skipped` : "newest first");
+      if (!isPaused) show(decisions.slice(0, shownDecisions));
     },
   };
 }

@@ -78,9 +78,22 @@ export function panel(title: string, className: string, ...children: readonly Ch
   return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside, body };
 }
 
-export interface PanelParts {
+interface PanelParts {
   readonly node: HTMLElement;
-  /** One line beside the heading. */
+  /** One line next to the heading. */
   readonly aside: HTMLElement;
   readonly body: HTMLElement;
+}
+
+/** Colours by which engines and routers are told apart; the style sheet has one for each number. */
+const hueCount = 10;
+
+/** Gives each name the next colour, and keeps it. */
+export function createHues(): (name: string) => string {
+  const numbers = new Map<string, number>();
+  return (name) => {
+    const known = numbers.get(name) ?? numbers.size;
+    numbers.set(name, known);
+    return `hue-${known % hueCount}`;
+  };
 }

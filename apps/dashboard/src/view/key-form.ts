@@ -50,7 +50,7 @@ export function createKeyForm(onKey: () => void): KeyForm {
   return {
     ask() {
       if (dialog.open) return;
-      setText(wrong, keptKey.get() === undefined ? "" : "That was not the key.");
+      setText(wrong, keptKey.get() === undefined ? "" : "Wrong key.");
       dialog.showModal();
     },
   };

@@ -1,23 +1,17 @@
-/// <reference lib="dom" />
 import type { FleetState } from "../follow/fleet-follower.ts";
-import { countHealthy, engineRows } from "../model/engines.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { queueRows } from "../model/queues.ts";
-import { countAlive, routerRows } from "../model/routers.ts";
-import { createBar } from "./bar.ts";
+import { countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
-import { setText } from "./dom.ts";
-import { createEngines } from "./engines.ts";
-import { createHues } from "./hues.ts";
-import { noticeText } from "./notice-text.ts";
+import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
 import { createPlots } from "./plots.ts";
 import { createPrefixes } from "./prefixes.ts";
-import { createQueues } from "./queues.ts";
-import { createRouters } from "./routers.ts";
 import { createSessions } from "./sessions.ts";
+import { createEngines, createQueues, createRouters } from "./tables.ts";
 import { createTiles } from "./tiles.ts";
 
-export interface PageState {
+/// <reference lib="dom" />
+
+interface PageState {
   readonly fleet: FleetState;
   readonly prefixes: readonly PrefixRow[];
   /** Milliseconds since the Unix epoch. */
@@ -25,7 +19,7 @@ export interface PageState {
 }
 
 /** Everything below `body`. */
-export interface Page {
+interface Page {
   update(state: PageState): void;
   /** Once a second: it is drawn anew. */
   updatePlots(state: FleetState): void;
@@ -56,7 +50,7 @@ export function createPage(): Page {
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
-      const told = live.map(({ queues }) => queues);
+      const queues = live.map(({ queues }) => queues);
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
         ...{ source: source?.router, isLive, policy: decisions[0]?.policy ?? "" },
@@ -66,28 +60,106 @@ export function createPage(): Page {
       parts.tiles.update({
         ...{ isLive, rates, engines: countHealthy(engines) },
         inFlight: engines.reduce((sum, { inFlight }) => sum + inFlight, 0),
-        queued: queueRows(told).reduce((sum, { queued }) => sum + queued, 0),
+        queued: queueRows(queues).reduce((sum, { queued }) => sum + queued, 0),
         routers: countAlive(routers),
         blocks: engines.reduce((sum, { blocks }) => sum + blocks, 0),
       });
       parts.engines.update(engines);
       parts.routers.update(routers);
-      // Engines get their colours in the order of the fleet, whatever is decided before that is known.
+      // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
-      if (overview) parts.sessions.update({ sessions, takeovers, letterOf });
+      if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });
       parts.prefixes.update(prefixes);
-      parts.queues.update(told);
+      parts.queues.update(queues);
     },
   };
-}
-
-/** What tells routers apart in little room: the end of the name, which is its number as a rule. */
-function letterOf(router: string): string {
-  return /\d{1,2}$/.exec(router)?.[0] ?? router.slice(0, 1).toUpperCase();
 }
 
 function byId(id: string): HTMLElement {
   const found = document.getElementById(id);
   if (!found) throw new Error(`the page has no ${id}`);
   return found;
+}
+
+/** A short name of a router: the number at its end, or its first letter. */
+function shortNameOf(router: string): string {
+  return /\d{1,2}$/.exec(router)?.[0] ?? router.slice(0, 1).toUpperCase();
+}
+
+interface BarState {
+  /** The router that is read; undefined while none answers. */
+  readonly source: string | undefined;
+  readonly isLive: boolean;
+  readonly policy: string;
+  readonly models: readonly string[];
+}
+
+/** The top of the page: its source, and whether that is live. */
+function createBar(node: HTMLElement): Part<BarState> {
+  const light = element("span", { class: "light", "aria-hidden": "true" });
+  const text = element("span", { id: "live" });
+  const about = element("span", { class: "about" });
+  node.append(
+    element("h1", {}, logo(), "Espalier"),
+    about,
+    element("p", { class: "live", role: "status" }, light, text),
+    createThemeButton(),
+  );
+  return {
+    node,
+    update({ source, isLive, policy, models }) {
+      setAttribute(node, "data-live", isLive ? "yes" : "no");
+      setText(
+        text,
+        isLive ? `live from ${source ?? "?"}` : source === undefined ? "connecting …" : "no router answers",
+      );
+      setText(about, [models.slice(0, 3).join(", "), policy].filter(Boolean).join(" · "));
+    },
+  };
+}
+
+function logo(): Element {
+  const space = "http://www.w3.org/2000/svg";
+  const picture = document.createElementNS(space, "svg");
+  for (const [name, value] of [
+    ["viewBox", "0 0 32 32"],
+    ["aria-hidden", "true"],
+    ["class", "logo"],
+  ] as const) {
+    picture.setAttribute(name, value);
+  }
+  const path = document.createElementNS(space, "path");
+  path.setAttribute("d", "M16 29V4M16 25H8q-3 0-3-3V6M16 25h8q3 0 3-3V6M16 17h-5M16 17h5");
+  picture.append(path);
+  return picture;
+}
+
+/// <reference lib="dom" />
+
+const themes = ["auto", "light", "dark"] as const;
+
+type Theme = (typeof themes)[number];
+
+const themeStorageKey = "espalier-theme";
+const labels: Readonly<Record<Theme, string>> = { auto: "Auto", light: "Light", dark: "Dark" };
+
+/** A button that cycles through the themes: that of the system, light, dark. The choice is stored. */
+function createThemeButton(): HTMLButtonElement {
+  let theme = themes.find((name) => name === localStorage.getItem(themeStorageKey)) ?? "auto";
+  const button = element("button", { type: "button", class: "theme", title: "Light, dark, or the system's theme" });
+  const show = (): void => {
+    const root = document.documentElement;
+    setAttribute(root, "data-theme", theme === "auto" ? false : theme);
+    setText(button, labels[theme]);
+    setAttribute(button, "aria-label", `Theme: ${labels[theme]}`);
+    root.dispatchEvent(new Event("themechange"));
+  };
+  button.addEventListener("click", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto";
+    localStorage.setItem(themeStorageKey, theme);
+    show();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+  show();
+  return button;
 }

@@ -35,7 +35,7 @@ const kinds: readonly PlotKind[] = [
 
 const heightPx = 150;
 
-/** Both plots, beside each other. */
+/** Both plots, side by side. */
 export function createPlots(): Part<Series> {
   const node = element("div", { class: "plots" });
   const plots = kinds.map(createPlot);

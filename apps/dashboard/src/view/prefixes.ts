@@ -3,9 +3,9 @@ import type { PrefixHolder, PrefixRow } from "../model/prefixes.ts";
 import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
 
 const sourceWords: Readonly<Record<PrefixHolder["source"], string>> = {
-  fact: "announced by the engine",
-  placement: "sent there, not announced",
-  both: "sent there, and announced by the engine",
+  fact: "reported by the engine",
+  placement: "sent there, not reported yet",
+  both: "sent there, and reported by the engine",
 };
 
 const maxIndent = 8;
@@ -22,10 +22,7 @@ export function createPrefixes(hueOf: (name: string) => string): Part<readonly P
   return {
     node,
     update(rows) {
-      setText(
-        aside,
-        rows.length === 0 ? "no two prompts have begun alike yet" : `the ${rows.length} largest that are shared`,
-      );
+      setText(aside, rows.length === 0 ? "no shared prefixes yet" : `the ${rows.length} largest`);
       show(rows);
     },
   };
@@ -37,8 +34,8 @@ function legend(): HTMLElement {
   return element(
     "p",
     { class: "soft legend" },
-    entry("both", "announced by the engine"),
-    entry("placement", "sent there, not announced yet"),
+    entry("both", "reported by the engine"),
+    entry("placement", "sent there, not reported yet"),
   );
 }
 
@@ -61,10 +58,10 @@ const createRow = (hueOf: (name: string) => string) => (): Part<PrefixRow> => {
         size,
         row.depth > 0 ? `${formatShort(row.tokens)} (+${formatShort(row.ownTokens)})` : formatShort(row.tokens),
       );
-      setAttribute(size, "title", "tokens of the whole prefix, and beyond the one above");
+      setAttribute(size, "title", "tokens of the whole prefix (and beyond its parent)");
       setText(
         branches,
-        row.continuations === 0 ? "" : row.continuations === 1 ? "1 way on" : `${row.continuations} ways on`,
+        row.continuations === 0 ? "" : row.continuations === 1 ? "1 branch" : `${row.continuations} branches`,
       );
       showHolders(row.holders);
     },

@@ -1,41 +1,43 @@
 import { formatTime } from "../model/format.ts";
-import { latestTrails, type Sessions, type SessionTrail, type Takeover } from "../model/sessions.ts";
+import {
+  latestTrails,
+  type Sessions,
+  type SessionTrail,
+  type Takeover,
+  takeoverOutcome,
+  takeoverText,
+} from "../model/sessions.ts";
 import { element, keyedList, type Part, panel, setAttribute, setText } from "./dom.ts";
-import { takeoverOutcome, takeoverText } from "./sessions-text.ts";
 
 export interface SessionsState {
   readonly sessions: Sessions;
   readonly takeovers: readonly Takeover[];
   /** A short name of each router. */
-  readonly letterOf: (router: string) => string;
+  readonly shortNameOf: (router: string) => string;
 }
 
 const shownSessions = 14;
 
-/** Where sessions go, step by step, and what became of those whose router is gone. */
+/** The steps of sessions, and what became of those whose router is gone. */
 export function createSessions(hueOf: (name: string) => string): Part<SessionsState> {
   const takeovers = element("ul", { class: "takeovers", role: "status" });
   const list = element("ul", { class: "trails" });
-  const legend = element(
-    "p",
-    { class: "soft legend" },
-    "Colour: engine. Number: router. Framed: another engine than before.",
-  );
+  const legend = element("p", { class: "soft legend" }, "Colour: engine. Number: router. Framed: a change of engine.");
   const scroll = element("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Sessions" });
   scroll.append(takeovers, list, legend);
   const { node, aside } = panel("Sessions", "narrow", scroll);
   const showTakeovers = keyedList<Takeover>(takeovers, ({ router }) => router, createTakeover);
-  let letterOf: SessionsState["letterOf"] = (router) => router;
+  let shortNameOf: SessionsState["shortNameOf"] = (router) => router;
   const showTrails = keyedList<SessionTrail>(
     list,
     ({ session }) => session,
-    () => createTrail(hueOf, (router) => letterOf(router)),
+    () => createTrail(hueOf, (router) => shortNameOf(router)),
   );
   return {
     node,
     update(state) {
-      letterOf = state.letterOf;
-      setText(aside, state.sessions.size === 0 ? "none named yet" : `${state.sessions.size} seen`);
+      shortNameOf = state.shortNameOf;
+      setText(aside, state.sessions.size === 0 ? "none yet" : `${state.sessions.size} seen`);
       showTakeovers(state.takeovers);
       showTrails(latestTrails(state.sessions, shownSessions));
     },
@@ -44,7 +46,7 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
 
 function createTakeover({ router, goneMs }: Takeover): Part<Takeover> {
   const text = element("span");
-  const strong = element("strong", {}, `${router} went at ${formatTime(goneMs)}. `);
+  const strong = element("strong", {}, `${router} went down at ${formatTime(goneMs)}. `);
   const node = element("li", {}, strong, text);
   return {
     node,
@@ -55,7 +57,7 @@ function createTakeover({ router, goneMs }: Takeover): Part<Takeover> {
   };
 }
 
-function createTrail(hueOf: (name: string) => string, letterOf: (router: string) => string): Part<SessionTrail> {
+function createTrail(hueOf: (name: string) => string, shortNameOf: (router: string) => string): Part<SessionTrail> {
   const name = element("span", { class: "soft session" });
   const steps = element("ol", { class: "steps" });
   const show = keyedList<SessionTrail["steps"][number]>(
@@ -63,8 +65,8 @@ function createTrail(hueOf: (name: string) => string, letterOf: (router: string)
     ({ atMs, target, router }) => `${atMs} ${target} ${router}`,
     ({ router, target, hasChangedTarget }) => {
       const changed = hasChangedTarget ? " switched" : "";
-      const text = `${target} by way of ${router}`;
-      const node = element("li", { class: `step ${hueOf(target)}${changed}`, title: text }, letterOf(router));
+      const text = `${target} via ${router}`;
+      const node = element("li", { class: `step ${hueOf(target)}${changed}`, title: text }, shortNameOf(router));
       return { node, update() {} };
     },
   );

@@ -22,7 +22,7 @@ const tiles: readonly Tile[] = [
   {
     name: "Requests / s",
     value: ({ rates }) => formatRate(rates.requestsPerS),
-    note: ({ rates }) => `${formatShort(rates.outputTokensPerS)} tokens/s written`,
+    note: ({ rates }) => `${formatShort(rates.outputTokensPerS)} output tokens/s`,
   },
   {
     name: "Cached share",
@@ -32,26 +32,26 @@ const tiles: readonly Tile[] = [
   {
     name: "First byte",
     value: ({ rates }) => formatMs(rates.firstByteMs),
-    note: () => "mean of 5 s",
+    note: () => "mean over 5 s",
   },
   {
     name: "In flight",
     value: ({ inFlight }) => formatShort(inFlight),
-    note: ({ queued }) => (queued > 0 ? `${formatShort(queued)} wait in routers` : "nobody waits in a router"),
+    note: ({ queued }) => (queued > 0 ? `${formatShort(queued)} queued` : "queue empty"),
   },
   {
     name: "Engines",
     value: ({ engines }) => `${engines.healthy} / ${engines.all}`,
-    note: ({ blocks }) => `${formatShort(blocks)} blocks known of`,
+    note: ({ blocks }) => `${formatShort(blocks)} known blocks`,
   },
   {
     name: "Routers",
     value: ({ routers }) => String(routers),
-    note: ({ rates }) => (rates.failedPerS > 0 ? `${formatRate(rates.failedPerS)} failures/s` : "no request fails"),
+    note: ({ rates }) => (rates.failedPerS > 0 ? `${formatRate(rates.failedPerS)} failures/s` : "no failures"),
   },
 ];
 
-/** The figures that matter most. */
+/** The key figures. */
 export function createTiles(): Part<TilesState> {
   const node = element("section", { class: "tiles", "aria-label": "Figures" });
   const shown = tiles.map((tile) => {

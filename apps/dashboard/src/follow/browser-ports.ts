@@ -1,21 +1,25 @@
+import type { Clock, Scheduler } from "@espalier/common";
 import { WebsocketProvider } from "y-websocket";
 import { Doc } from "yjs";
+import type { FollowDocument } from "./follower.ts";
 
-export interface DocumentListener {
-  /** The whole map of the document, whenever it has changed. */
-  sections(sections: unknown): void;
-  closed(): void;
-}
-
-/** Follows the map `overview` of a document at a router. */
-export type FollowDocument = (
-  at: { readonly origin: string; readonly name: string; readonly key: string | undefined },
-  listener: DocumentListener,
-) => { close(): void };
+/** Time and timers of a browser. */
+export const pageTime: Clock & Scheduler = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  after(delayMs, task) {
+    const timer = setTimeout(task, delayMs);
+    return () => clearTimeout(timer);
+  },
+  every(periodMs, task) {
+    const timer = setInterval(task, periodMs);
+    return () => clearInterval(timer);
+  },
+};
 
 /**
- * Through the stock provider of y-websocket. It does not connect again by itself: when to try again is decided for all that
- * is asked of a router together.
+ * Follows a document with the stock provider of y-websocket. It does not reconnect by itself: the follower retries the
+ * document and the event stream together.
  */
 export const followDocument: FollowDocument = ({ origin, name, key }, listener) => {
   const doc = new Doc();
@@ -25,7 +29,7 @@ export const followDocument: FollowDocument = ({ origin, name, key }, listener) 
     disableBc: true,
     shouldReconnect: () => false,
   });
-  // Nobody is to be told who looks.
+  // Viewers are not shown to each other.
   provider.awareness.setLocalState(null);
   const map = doc.getMap("overview");
   let isOpen = true;

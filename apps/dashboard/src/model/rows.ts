@@ -1,0 +1,196 @@
+import { formatAge, formatTime } from "./format.ts";
+import type { EngineFacts, Links, Overview, QueueCounts } from "./overview.ts";
+
+/** One target as the table of engines shows it. */
+export interface EngineRow {
+  readonly key: string;
+  readonly models: string;
+  readonly health: "up" | "draining" | "open" | "starting" | "down";
+  readonly note: string;
+  /** Requests of all routers. */
+  readonly inFlight: number;
+  readonly waiting: number | null;
+  readonly pendingPrefillTokens: number;
+  readonly kvUse: number | null;
+  readonly blocks: number;
+  readonly capacity: number | null;
+  /** Share of all known blocks, from 0 to 1. */
+  readonly share: number;
+  /** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
+  readonly source: "facts" | "placements" | "nothing";
+  /** The router that reads its events. */
+  readonly owner: string | null;
+}
+
+/** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
+export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">): readonly EngineRow[] {
+  const loads = new Map(load.map((one) => [one.target, one]));
+  const rows = engines.flatMap((engine) =>
+    engine.targets.map((target) => {
+      const sent = loads.get(target.target);
+      const facts = target.held + target.slower;
+      const blocks = facts > 0 ? facts : target.placed;
+      return {
+        ...{ key: target.target, models: engine.models.join(", "), ...healthOf(engine) },
+        inFlight: (sent?.own ?? 0) + (sent?.others ?? 0),
+        waiting: target.waiting,
+        pendingPrefillTokens: sent?.pendingPrefillTokens ?? 0,
+        ...{ kvUse: target.kvUse, blocks, capacity: target.capacity, owner: target.owner },
+        source: sourceOf(facts, target.placed),
+      };
+    }),
+  );
+  const all = rows.reduce((sum, { blocks }) => sum + blocks, 0);
+  return rows.map((row) => ({ ...row, share: all > 0 ? row.blocks / all : 0 }));
+}
+
+function sourceOf(facts: number, placed: number): EngineRow["source"] {
+  if (facts > 0) return "facts";
+  return placed > 0 ? "placements" : "nothing";
+}
+
+function healthOf({ state, reason, draining, breaker }: EngineFacts): Pick<EngineRow, "health" | "note"> {
+  if (state === "starting") return { health: "starting", note: reason || "not probed yet" };
+  if (state !== "up") return { health: "down", note: reason || state };
+  if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
+  return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
+}
+
+/** Engines that take requests, and how many there are. */
+export function countHealthy(rows: readonly EngineRow[]): { readonly healthy: number; readonly all: number } {
+  return { healthy: rows.filter(({ health }) => health === "up").length, all: rows.length };
+}
+
+/** A router that the page follows itself. */
+export interface FollowedRouter {
+  readonly router: string;
+  readonly origin: string;
+  readonly isLive: boolean;
+  readonly requestsPerS: number;
+  readonly inFlight: number;
+  readonly killCommand: string | null;
+}
+
+/** One router as the list shows it. */
+export interface RouterRow {
+  readonly router: string;
+  readonly state: "live" | "linked" | "draining" | "silent" | "gone";
+  /** Whether the page reads what it shows of the fleet from this one. */
+  readonly isSource: boolean;
+  /** Lag of its updates at the source; null for the source itself, and where it is unknown. */
+  readonly lagMs: number | null;
+  readonly roundTripMs: number | null;
+  readonly requestsPerS: number | null;
+  readonly inFlight: number | null;
+  /** Where its own dashboard is. */
+  readonly origin: string | null;
+  readonly killCommand: string | null;
+  /** Whether any router answers at all. */
+  readonly hasOthers: boolean;
+}
+
+/**
+ * All routers: the source, those that it is linked with, and those that the page followed before.
+ *
+ * @param links of the source, the last known ones where no router answers; undefined before the first
+ * @param source the router that is read now; undefined when none answers, and then its links no longer count
+ */
+export function routerRows(
+  links: Links | undefined,
+  followed: readonly FollowedRouter[],
+  source: string | undefined,
+): readonly RouterRow[] {
+  const byName = new Map(followed.map((one) => [one.router, one]));
+  const linkOf = new Map(links?.links.map((link) => [link.router, link]));
+  const names = new Set([...byName.keys(), ...linkOf.keys(), ...(links?.router ? [links.router] : [])]);
+  return [...names].sort(inOrder).map((router) => {
+    const own = byName.get(router);
+    const link = linkOf.get(router);
+    const isLive = own?.isLive === true;
+    return {
+      router,
+      state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(isLive, link),
+      isSource: router === source,
+      lagMs: link?.lagMs ?? null,
+      roundTripMs: link?.roundTripMs ?? null,
+      requestsPerS: isLive ? own.requestsPerS : null,
+      inFlight: isLive ? own.inFlight : null,
+      origin: own?.origin ?? link?.admin ?? null,
+      killCommand: isLive ? own.killCommand : null,
+      hasOthers: source !== undefined,
+    };
+  });
+}
+
+export const countAlive = (rows: readonly RouterRow[]): number =>
+  rows.filter(({ state }) => state !== "gone" && state !== "silent").length;
+
+const stateWithoutSource = (own: FollowedRouter | undefined): RouterRow["state"] => (own ? "gone" : "silent");
+
+function stateOf(isLive: boolean, link: Links["links"][number] | undefined): RouterRow["state"] {
+  if (link?.isDraining && link.state === "alive") return "draining";
+  if (isLive) return "live";
+  if (!link || link.state === "down" || link.state === "left") return "gone";
+  return link.state === "alive" && link.isLinked ? "linked" : "silent";
+}
+
+/** router-2 before router-10. */
+function inOrder(one: string, other: string): number {
+  return one.localeCompare(other, "en", { numeric: true });
+}
+
+/** One class, over all routers that are followed. */
+export interface QueueRow {
+  readonly name: string;
+  readonly queued: number;
+  readonly shed: number;
+  /** Mean of those that had to wait; null when none had to. */
+  readonly waitMs: number | null;
+}
+
+/** The queues of the routers that are followed, one entry each; null where a router has sent none. */
+export type RouterQueues = readonly (readonly QueueCounts[] | null)[];
+
+/** One line on the queues. Admission counts as off only where a router says so. */
+export function queuesNote(routers: RouterQueues): string {
+  if (routers.every((queues) => queues === null)) return "";
+  const rows = queueRows(routers);
+  if (rows.length === 0) return "admission is off";
+  const queued = rows.reduce((sum, row) => sum + row.queued, 0);
+  return queued === 0 ? "queue empty" : `${queued} queued`;
+}
+
+/** Classes in the order in which routers name them. */
+export function queueRows(routers: RouterQueues): readonly QueueRow[] {
+  const sums = new Map<string, { queued: number; shed: number; waited: number; waitedMs: number }>();
+  for (const { name, queued, shed, waited, waitedMs } of routers.flatMap((queues) => queues ?? [])) {
+    const sum = sums.get(name) ?? { queued: 0, shed: 0, waited: 0, waitedMs: 0 };
+    sum.queued += queued;
+    sum.shed += shed;
+    sum.waited += waited;
+    sum.waitedMs += waitedMs;
+    sums.set(name, sum);
+  }
+  return [...sums].map(([name, { queued, shed, waited, waitedMs }]) => ({
+    ...{ name, queued, shed },
+    waitMs: waited > 0 ? waitedMs / waited : null,
+  }));
+}
+
+interface NoticeState {
+  readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
+  readonly isLive: boolean;
+  readonly hasBeenLive: boolean;
+  readonly nowMs: number;
+}
+
+/** How long a change of the source is shown. */
+const noticedMs = 60_000;
+
+/** One line on a source that was lost. */
+export function noticeText({ moved, isLive, hasBeenLive, nowMs }: NoticeState): string {
+  if (!isLive && hasBeenLive) return "No router answers. This is the last known state; the page keeps trying.";
+  if (!moved || nowMs - moved.atMs > noticedMs) return "";
+  const age = formatAge(nowMs - moved.atMs);
+  return `${moved.from} is gone: reading from ${moved.to} since ${formatTime(moved.atMs)} (${age}).`;
+}

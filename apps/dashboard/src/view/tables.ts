@@ -1,0 +1,218 @@
+import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import {
+  countAlive,
+  type EngineRow,
+  type QueueRow,
+  queueRows,
+  queuesNote,
+  type RouterQueues,
+  type RouterRow,
+} from "../model/rows.ts";
+import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
+
+const engineColumns = ["Engine", "Load", "KV memory", "Cached blocks", "Share"] as const;
+
+/** Engines: load, memory, cached blocks. */
+export function createEngines(hueOf: (name: string) => string): Part<readonly EngineRow[]> {
+  const body = element("tbody");
+  const head = element("tr", {}, ...engineColumns.map((name) => element("th", { scope: "col" }, name)));
+  const table = element("table", { class: "engines" }, element("thead", {}, head), body);
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
+  const { node, aside } = panel("Engines", "wide engines-panel", scroll);
+  const show = keyedList<EngineRow>(body, ({ key }) => key, createEngineRow(hueOf));
+  return {
+    node,
+    update(rows) {
+      const up = rows.filter(({ health }) => health === "up").length;
+      setText(aside, rows.length === 0 ? "" : `${up} of ${rows.length} up`);
+      show(rows);
+    },
+  };
+}
+
+const createEngineRow =
+  (hueOf: (name: string) => string) =>
+  (row: EngineRow): Part<EngineRow> => {
+    const name = element("span", { class: "name" }, row.key);
+    const state = element("span", { class: "state" });
+    const load = element("span", { class: "figure strong" });
+    const waiting = element("span", { class: "soft" });
+    const memory = meter("KV memory in use");
+    const blocks = element("span", { class: "figure" });
+    const source = element("span", { class: "soft" });
+    const share = meter("Share of known blocks");
+    const node = element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, state),
+      element("td", {}, load, waiting),
+      element("td", {}, memory.node),
+      element("td", {}, blocks, source),
+      element("td", {}, share.node),
+    );
+    return {
+      node,
+      update(now) {
+        setAttribute(node, "data-health", now.health);
+        setText(state, healthText[now.health]);
+        setAttribute(state, "title", now.note || now.models);
+        setText(load, formatCount(now.inFlight));
+        setText(waiting, now.waiting === null || now.waiting === 0 ? "in flight" : `in flight, ${now.waiting} waiting`);
+        memory.set(now.kvUse, now.kvUse === null ? unknown : formatShare(now.kvUse));
+        setText(blocks, formatShort(now.blocks));
+        setText(source, now.source === "placements" ? "blocks, estimated" : "blocks");
+        setAttribute(source, "title", blockSourceText[now.source]);
+        share.set(now.share, formatShare(now.share));
+      },
+    };
+  };
+
+const healthText: Readonly<Record<EngineRow["health"], string>> = {
+  up: "up",
+  draining: "draining",
+  open: "circuit open",
+  starting: "starting",
+  down: "down",
+};
+
+const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
+  facts: "reported by the engine",
+  placements: "estimated from requests sent there",
+  nothing: "no data yet",
+};
+
+/** A bar and its figure. */
+function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
+  const fill = element("span", { class: "fill" });
+  const track = element("span", { class: "track", role: "img", "aria-label": label }, fill);
+  const text = element("span", { class: "figure" });
+  return {
+    node: element("span", { class: "meter" }, track, text),
+    set(share, figure) {
+      setFill(fill, share ?? 0);
+      setText(text, figure);
+      setAttribute(track, "aria-label", `${label}: ${figure}`);
+    },
+  };
+}
+
+/** Routers: state, rates and lag, and how to kill one in a demonstration. */
+export function createRouters(): Part<readonly RouterRow[]> {
+  const list = element("ul", { class: "routers" });
+  const { node, aside } = panel("Routers", "narrow routers-panel", list);
+  const show = keyedList<RouterRow>(list, ({ router }) => router, createRouterRow);
+  return {
+    node,
+    update(rows) {
+      setText(aside, rows.length === 0 ? "" : `${countAlive(rows)} of ${rows.length} alive`);
+      show(rows);
+    },
+  };
+}
+
+function createRouterRow({ router }: RouterRow): Part<RouterRow> {
+  const link = element("a", { class: "name" }, router);
+  const state = element("span", { class: "state" });
+  const figures = element("span", { class: "soft figures" });
+  const kill = createKillHelp(router);
+  const line = element(
+    "div",
+    { class: "line" },
+    element("span", { class: "light", "aria-hidden": "true" }),
+    link,
+    state,
+  );
+  const node = element("li", {}, line, figures, kill.node);
+  return {
+    node,
+    update(row) {
+      setAttribute(node, "data-state", row.state);
+      setAttribute(node, "data-source", row.isSource);
+      setAttribute(link, "href", row.origin !== null && row.state !== "gone" ? `${row.origin}/dashboard/` : false);
+      setText(state, row.isSource && row.state === "live" ? "source of this page" : stateText[row.state]);
+      setText(figures, figuresOf(row));
+      kill.update(row.killCommand);
+    },
+  };
+}
+
+/// <reference lib="dom" />
+
+const stateText: Readonly<Record<RouterRow["state"], string>> = {
+  live: "live",
+  linked: "linked",
+  draining: "draining",
+  silent: "silent",
+  gone: "gone",
+};
+
+function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers }: RouterRow): string {
+  if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
+  const parts: string[] = [];
+  if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
+  if (inFlight !== null) parts.push(`${formatCount(inFlight)} in flight`);
+  if (lagMs !== null) parts.push(`lag ${lagMs === 0 ? "< 3 ms" : formatMs(lagMs)}`);
+  else if (roundTripMs !== null) parts.push(`round trip ${roundTripMs === 0 ? "< 3 ms" : formatMs(roundTripMs)}`);
+  return parts.join(" · ") || "not followed by this page";
+}
+
+/** The command that kills a router of a demonstration. */
+function createKillHelp(router: string): Part<string | null> {
+  const code = element("code");
+  const copy = element("button", { type: "button", class: "copy" }, "Copy");
+  const summary = element("summary", {}, "Kill it");
+  const text = element("p", { class: "soft" }, "In a shell on this machine; then watch its sessions:");
+  const node = element("details", { class: "kill" }, summary, text, element("div", { class: "command" }, code, copy));
+  setAttribute(summary, "aria-label", `How to kill ${router}`);
+  copy.addEventListener("click", () => {
+    void navigator.clipboard.writeText(code.textContent ?? "").then(() => setText(copy, "Copied"));
+  });
+  return {
+    node,
+    update(command) {
+      node.hidden = command === null;
+      setText(code, command ?? "");
+    },
+  };
+}
+
+/** Requests at which a bar is full. */
+const fullAt = 64;
+
+/** Queues of the routers, by class. */
+export function createQueues(): Part<RouterQueues> {
+  const body = element("tbody");
+  const names = ["Class", "Queued", "Mean wait", "Rejected"];
+  const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
+  const { node, aside } = panel(
+    "Queues",
+    "narrow",
+    element("table", { class: "queues" }, element("thead", {}, head), body),
+  );
+  const show = keyedList<QueueRow>(body, ({ name }) => name, createQueueRow);
+  return {
+    node,
+    update(queues) {
+      setText(aside, queuesNote(queues));
+      show(queueRows(queues));
+    },
+  };
+}
+
+function createQueueRow({ name }: QueueRow): Part<QueueRow> {
+  const fill = element("span", { class: "fill" });
+  const queued = element("span", { class: "figure" });
+  const wait = element("td", { class: "figure" });
+  const shed = element("td", { class: "figure" });
+  const meter = element("span", { class: "meter" }, element("span", { class: "track" }, fill), queued);
+  const node = element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, meter), wait, shed);
+  return {
+    node,
+    update(row) {
+      setFill(fill, row.queued / fullAt);
+      setText(queued, formatCount(row.queued));
+      setText(wait, formatMs(row.waitMs));
+      setText(shed, formatCount(row.shed));
+    },
+  };
+}

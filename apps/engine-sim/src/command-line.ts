@@ -1,10 +1,15 @@
 import { parseArgs } from "node:util";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
-import { dialectNames, type KvEventOptions } from "./events/kv-event-options.ts";
-import { defaultPreset, type EngineSimOptions } from "./options.ts";
+import {
+  defaultPreset,
+  dialectNames,
+  type EngineSimOptions,
+  engineRoles,
+  type KvEventOptions,
+  type TransferOptions,
+  transferProtocols,
+} from "./options.ts";
 import { shippedModelName } from "./text/model-text.ts";
-import { transferProtocols } from "./transfer/transfer-options.ts";
-import { transferFlags, transferOptionsOf } from "./transfer-flags.ts";
 
 /** What the program was asked to do. */
 interface Command {
@@ -13,6 +18,21 @@ interface Command {
   readonly json: boolean;
   readonly options: EngineSimOptions;
 }
+
+/** The flags about prefill and decode on different engines. */
+const transferFlags = {
+  role: { type: "string" },
+  "kv-transfer": { type: "string" },
+  "kv-transfer-port": { type: "string" },
+  "kv-transfer-bytes-per-token": { type: "string" },
+  "kv-transfer-bytes-per-second": { type: "string" },
+  "kv-transfer-setup-ms": { type: "string" },
+  "kv-transfer-timeout-ms": { type: "string" },
+  "kv-transfer-failure": { type: "string" },
+  "kv-storage": { type: "string" },
+  "kv-pool-events": { type: "string" },
+  "kv-pool-events-port": { type: "string" },
+} as const;
 
 const flags = {
   engines: { type: "string" },
@@ -79,7 +99,7 @@ export function parseCommandLine(args: readonly string[]): Command {
     tokenizer: values.tokenizer,
     adapters: values.lora,
     kvEvents: kvEventFlags(values),
-    transfer: transferOptionsOf(values, numberFlag),
+    transfer: transferOptionsOf(values),
   });
   return { showHelp: values.help ?? false, json: values.json ?? false, options };
 }
@@ -124,6 +144,46 @@ function kvEventFlags(values: KvEventFlags): KvEventOptions | undefined {
     bufferSteps: numberFlag(values["kv-events-buffer"], "kv-events-buffer"),
     topic: values["kv-events-topic"],
   });
+}
+
+type TransferFlags = { readonly [Flag in keyof typeof transferFlags]?: string | undefined };
+
+function transferOptionsOf(values: TransferFlags): TransferOptions | undefined {
+  const { "kv-transfer": name, "kv-transfer-failure": failure, role: roleName } = values;
+  if (name === undefined) {
+    const stray = Object.keys(transferFlags).find((flag) => values[flag as keyof TransferFlags] !== undefined);
+    if (stray !== undefined) throw new RangeError(`--${stray} needs --kv-transfer`);
+    return undefined;
+  }
+  const protocol = transferProtocols.find((known) => known === name);
+  if (!protocol) throw new RangeError(`--kv-transfer is one of ${transferProtocols.join(", ")}, not "${name}"`);
+  const role = engineRoles.find((known) => known === roleName);
+  if (roleName !== undefined && !role) throw new RangeError(`--role is one of ${engineRoles.join(", ")}`);
+  if (failure !== undefined && failure !== "fail" && failure !== "recompute") {
+    throw new RangeError(`--kv-transfer-failure is fail or recompute, not "${failure}"`);
+  }
+  const { "kv-pool-events": poolDialect, "kv-pool-events-port": poolPort } = values;
+  if (poolDialect === undefined && poolPort !== undefined) {
+    throw new RangeError("--kv-pool-events-port needs --kv-pool-events");
+  }
+  const numbers = {
+    port: numberFlag(values["kv-transfer-port"], "kv-transfer-port"),
+    bytesPerToken: numberFlag(values["kv-transfer-bytes-per-token"], "kv-transfer-bytes-per-token"),
+    linkBytesPerSecond: numberFlag(values["kv-transfer-bytes-per-second"], "kv-transfer-bytes-per-second"),
+    setupMs: numberFlag(values["kv-transfer-setup-ms"], "kv-transfer-setup-ms"),
+    timeoutMs: numberFlag(values["kv-transfer-timeout-ms"], "kv-transfer-timeout-ms"),
+  };
+  const poolEvents =
+    poolDialect === undefined ? undefined : poolEventsOf(poolDialect, numberFlag(poolPort, "kv-pool-events-port"));
+  const storageUrl = values["kv-storage"];
+  const given = Object.entries({ role, onFailure: failure, storageUrl, poolEvents, ...numbers });
+  return { protocol, ...Object.fromEntries(given.filter(([, value]) => value !== undefined)) };
+}
+
+function poolEventsOf(name: string, port: number | undefined): KvEventOptions {
+  const dialect = dialectNames.find((known) => known === name);
+  if (!dialect) throw new RangeError(`--kv-pool-events is one of ${dialectNames.join(", ")}, not "${name}"`);
+  return { dialect, ...(port === undefined ? {} : { port }) };
 }
 
 type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };

@@ -1,6 +1,6 @@
+import type { LogFields, Logger } from "@espalier/common";
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
-import { createStderrLogger } from "./stderr-logger.ts";
 
 /** Wrong flags, as opposed to an address that is taken. */
 const usageExitCode = 2;
@@ -42,4 +42,24 @@ function announce({ engines }: RunningEngineSim): void {
   const text = command.json ? `${JSON.stringify({ engines })}\n` : engines.map(({ url }) => `${url}\n`).join("");
   process.stdout.write(text);
   process.send?.({ type: "listening", engines });
+}
+
+/** Writes warnings and errors to the standard error output, a line each. */
+function createStderrLogger(common: LogFields = {}): Logger {
+  const write = (message: string, fields: LogFields = {}): void => {
+    const all = Object.entries({ ...common, ...fields }).map(([name, value]) => ` ${name}=${textOf(value)}`);
+    process.stderr.write(`espalier-engine-sim: ${message}${all.join("")}\n`);
+  };
+  const ignore = (): void => {};
+  return {
+    debug: ignore,
+    info: ignore,
+    warn: write,
+    error: write,
+    child: (fields) => createStderrLogger({ ...common, ...fields }),
+  };
+}
+
+function textOf(value: unknown): string {
+  return value instanceof Error ? value.message : typeof value === "string" ? value : JSON.stringify(value);
 }

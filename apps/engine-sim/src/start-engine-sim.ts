@@ -1,18 +1,27 @@
 import { createSeededRandom, systemRandom } from "@espalier/common";
-import { createFaultBoard, type FaultBoard } from "./admin/faults.ts";
-import { createStoredResponses } from "./api/stored-responses.ts";
-import { createAdapterRegistry } from "./engine/adapter-registry.ts";
+import { createStoredResponses } from "./api/responses.ts";
+import { createAdapterRegistry } from "./engine/adapters.ts";
 import { createRequestLog } from "./engine/request-log.ts";
-import { createSimulatedEngine, type SimulatedEngine } from "./engine/simulated-engine.ts";
-import { createEventChannel, type EventChannel } from "./events/event-channel.ts";
-import { portsPerEngine, type ResolvedKvEvents } from "./events/kv-event-options.ts";
+import {
+  createSimulatedEngine,
+  createTimeDriver,
+  type SimulatedEngine,
+  type TimeDriver,
+} from "./engine/simulated-engine.ts";
+import { createEventChannel, type EventChannel } from "./event-channel.ts";
+import { createFaultBoard, type FaultBoard } from "./faults.ts";
 import type { EngineContext } from "./http/engine-context.ts";
 import { createListener, type Listener } from "./http/listener.ts";
 import { createRequestHandler } from "./http/request-handler.ts";
-import { type EngineSimOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
+import {
+  type EngineSimOptions,
+  portsPerEngine,
+  type ResolvedKvEvents,
+  type ResolvedOptions,
+  resolveOptions,
+} from "./options.ts";
 import { byteText } from "./text/byte-text.ts";
 import type { ModelText } from "./text/model-text.ts";
-import { createTimeDriver, type TimeDriver } from "./time-driver.ts";
 import { createTransfers, type Transfers } from "./transfer/transfers.ts";
 
 /** Where one simulated engine listens. */

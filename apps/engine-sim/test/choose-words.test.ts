@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { chooseWords, type WordProbe } from "../src/text/choose-words.ts";
+import { chooseWords, type WordProbe } from "../src/text/generated-text.ts";
 
 const letters = "abcdefghijklmnopqrstuvwxyz";
 

@@ -1,8 +1,7 @@
 import type { EngineSimOptions } from "@espalier/engine-sim";
 import type { StoredEvent } from "@espalier/kv-events";
 import { describe, expect, test } from "vitest";
-import { blockNames } from "../src/transfer/block-store.ts";
-import { poolEventsOf } from "../src/transfer/pool-events.ts";
+import { blockNames, poolEventsOf } from "../src/transfer/block-store.ts";
 import { followEvents, type PlainEvent } from "./event-feed.ts";
 import { lastImport, longPrompt, type PdSim, startPd } from "./pd-client.ts";
 

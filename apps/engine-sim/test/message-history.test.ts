@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createMessageHistory } from "../src/events/message-history.ts";
+import { createMessageHistory } from "../src/event-channel.ts";
 
 const message = (sequence: number) => ({ sequence, payload: Uint8Array.of(sequence % 256) });
 

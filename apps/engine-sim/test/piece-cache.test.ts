@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { createTextTokenizer, hardTexts, loadTokenizerFiles, shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
-import { createPieceCache } from "../src/text/piece-cache.ts";
+import { createPieceCache } from "../src/text/tokenizer-text.ts";
 
 const tokenizer = createTextTokenizer(await loadTokenizerFiles(shippedModelFolder()));
 

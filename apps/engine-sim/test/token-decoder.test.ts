@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createTokenDecoder } from "../src/text/token-decoder.ts";
-import { readTokenNames } from "../src/text/token-names.ts";
+import { createTokenDecoder, readTokenNames } from "../src/text/tokenizer-text.ts";
 
 const named = (...names: string[]): Map<number, string> => new Map(names.map((name, id) => [id, name]));
 

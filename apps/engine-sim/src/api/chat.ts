@@ -1,9 +1,8 @@
-import { deliver } from "../http/delivery.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { ChatPrompt } from "../text/chat-template.ts";
-import { type JsonObject, jsonText, optionalBoolean } from "./body-fields.ts";
-import { messagesOf } from "./messages-of.ts";
+import type { ChatPrompt } from "../text/model-text.ts";
+import { type JsonObject, jsonText, messagesOf, optionalBoolean } from "./body-fields.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 

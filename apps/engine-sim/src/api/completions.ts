@@ -1,7 +1,7 @@
-import { wrongField } from "../http/api-error.ts";
-import { deliver } from "../http/delivery.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { wrongField } from "../http/exchange.ts";
 import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
 import { type OpenAiShape, openAiFormat, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";

@@ -1,9 +1,20 @@
+import type { EventChannelDescription } from "../event-channel.ts";
 import type { EngineContext } from "../http/engine-context.ts";
-import { type Exchange, jsonType, send, sendJson, textType } from "../http/exchange.ts";
-import { sglangMetrics } from "../metrics/sglang-metrics.ts";
-import { vllmMetrics } from "../metrics/vllm-metrics.ts";
-import { sglangEventFields } from "./kv-event-sources.ts";
-import { sglangTransferFields, vllmTransferFields } from "./transfer-info.ts";
+import {
+  ApiError,
+  type Exchange,
+  jsonType,
+  missingField,
+  send,
+  sendJson,
+  textType,
+  wrongField,
+} from "../http/exchange.ts";
+import type { TransferProtocol } from "../options.ts";
+import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "./body-fields.ts";
+import { chatPromptOf } from "./chat.ts";
+import { sglangMetrics, vllmMetrics } from "./metrics-page.ts";
+import { modelOf } from "./planning.ts";
 
 /** The versions whose interfaces are imitated, marked as a simulation. */
 const versions = { vllm: "0.32.0+simulated", sglang: "0.5.23+simulated" } as const;
@@ -28,6 +39,59 @@ export function health(_context: EngineContext, exchange: Exchange): void {
 /** `GET /version` */
 export function version({ flavour }: EngineContext, exchange: Exchange): void {
   sendJson(exchange, 200, { version: versions[flavour] });
+}
+
+/** `GET /metrics` */
+export function metrics({ flavour, models, adapters, engine, clock }: EngineContext, exchange: Exchange): void {
+  const source = {
+    engine,
+    model: models[0],
+    pretendsIdle: exchange.fault?.kind === "metrics-lie",
+    adapterCount: adapters.names.length,
+    nowS: clock.wallMs() / 1_000,
+  };
+  const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);
+  send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
+}
+
+/** `POST /reset_prefix_cache` of vLLM, which says so when running requests prevent it. */
+export function resetPrefixCache({ engine }: EngineContext, exchange: Exchange): void {
+  const success = engine.resetPrefixCache();
+  send(exchange, success ? 200 : 500, jsonType, JSON.stringify({ success }));
+}
+
+/** `POST /flush_cache` of SGLang. */
+export function flushCache({ engine }: EngineContext, exchange: Exchange): void {
+  const done = engine.resetPrefixCache();
+  send(exchange, done ? 200 : 400, textType, done ? "Cache flushed.\n" : "Requests are running: cache not flushed.\n");
+}
+
+/** `POST /tokenize`: the tokens of a `prompt`, or of `messages` as the chat endpoint would see them. */
+export function tokenize(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  modelOf(context, body);
+  const prompt = optionalString(body, "prompt");
+  if (prompt === undefined && (body.messages ?? undefined) === undefined) throw missingField("prompt");
+  const tokens =
+    prompt === undefined
+      ? context.text.chat(chatPromptOf(body), optionalBoolean(body, "add_generation_prompt") ?? true)
+      : context.text.text(prompt, optionalBoolean(body, "add_special_tokens") ?? true);
+  sendJson(exchange, 200, {
+    count: tokens.length,
+    max_model_len: context.engine.parameters.maxModelLength,
+    tokens: Array.from(tokens),
+    token_strs: null,
+  });
+}
+
+/** `POST /detokenize`: the text of `tokens`. */
+export function detokenize(context: EngineContext, exchange: Exchange, body: JsonObject): void {
+  modelOf(context, body);
+  const ids = body.tokens;
+  if (ids === undefined) throw missingField("tokens");
+  const tokens = Array.isArray(ids) && ids.length === 0 ? new Uint32Array() : tokenIds(ids);
+  if (!tokens) throw wrongField("tokens", "a list of token ids");
+  const text = context.text.decode(tokens);
+  sendJson(exchange, 200, context.flavour === "sglang" ? { text } : { prompt: text });
 }
 
 /** `GET /server_info` */
@@ -59,27 +123,79 @@ export function serverInfo(context: EngineContext, exchange: Exchange): void {
   sendJson(exchange, 200, info);
 }
 
-/** `GET /metrics` */
-export function metrics({ flavour, models, adapters, engine, clock }: EngineContext, exchange: Exchange): void {
-  const source = {
-    engine,
-    model: models[0],
-    pretendsIdle: exchange.fault?.kind === "metrics-lie",
-    adapterCount: adapters.names.length,
-    nowS: clock.wallMs() / 1_000,
+/** What vLLM tells of its connector. */
+function vllmTransferFields({ transfers }: EngineContext): JsonObject {
+  const connector = transfers && connectors[transfers.transfer.protocol];
+  if (!transfers || connector === undefined) return {};
+  const { role, onFailure } = transfers.transfer;
+  return {
+    kv_transfer_config: {
+      kv_connector: connector,
+      kv_role: kvRoles[role],
+      kv_port: transfers.port,
+      kv_load_failure_policy: onFailure,
+    },
   };
-  const page = flavour === "sglang" ? sglangMetrics(source) : vllmMetrics(source);
-  send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
 }
 
-/** `POST /reset_prefix_cache` of vLLM, which says so when running requests prevent it. */
-export function resetPrefixCache({ engine }: EngineContext, exchange: Exchange): void {
-  const success = engine.resetPrefixCache();
-  send(exchange, success ? 200 : 500, jsonType, JSON.stringify({ success }));
+/** What SGLang tells of its role. */
+function sglangTransferFields({ transfers }: EngineContext): JsonObject {
+  if (transfers?.transfer.protocol !== "sglang-bootstrap") return {};
+  const { role } = transfers.transfer;
+  return { disaggregation_mode: role === "both" ? "null" : role, disaggregation_bootstrap_port: transfers.port };
 }
 
-/** `POST /flush_cache` of SGLang. */
-export function flushCache({ engine }: EngineContext, exchange: Exchange): void {
-  const done = engine.resetPrefixCache();
-  send(exchange, done ? 200 : 400, textType, done ? "Cache flushed.\n" : "Requests are running: cache not flushed.\n");
+/** Names of vLLM's connectors. The other two are no engines of vLLM. */
+const connectors: Readonly<Partial<Record<TransferProtocol, string>>> = {
+  nixl: "NixlConnector",
+  mooncake: "MooncakeConnector",
+  "shared-storage": "ExampleConnector",
+  "p2p-nccl": "P2pNcclConnector",
+};
+
+const kvRoles = { prefill: "kv_producer", decode: "kv_consumer", both: "kv_both" } as const;
+
+/**
+ * `GET /kv_event_sources` of vLLM 0.32: the publisher's configuration by data-parallel rank, and nothing when none is on.
+ * Version 0.23 and other engines have no such path.
+ */
+export function kvEventSources({ flavour, kvEvents }: EngineContext, exchange: Exchange): void {
+  const events = kvEvents?.describe();
+  if (flavour === "sglang" || (events && events.dialect !== "vllm-0.32")) throw new ApiError(404, "Not Found");
+  sendJson(exchange, 200, events ? { 0: vllmConfiguration(events) } : {});
+}
+
+/** Bounds of vLLM's publisher that play no part here, at their defaults. */
+const vllmQueues = { hwm: 100_000, max_queue_size: 100_000 };
+const anyHost = (port: number): string => `tcp://*:${port}`;
+
+function vllmConfiguration({ port, replayPort, bufferSteps, topic }: EventChannelDescription) {
+  return {
+    enable_kv_cache_events: true,
+    publisher: "zmq",
+    endpoint: anyHost(port),
+    replay_endpoint: replayPort === null ? null : anyHost(replayPort),
+    buffer_steps: bufferSteps,
+    ...vllmQueues,
+    topic,
+  };
+}
+
+/** What SGLang 0.5.23 says in `/server_info` about its publisher. */
+function sglangEventFields({ kvEvents, engine }: EngineContext) {
+  if (!kvEvents) return { kv_events_config: null, kv_events: null };
+  const { port, replayPort, bufferSteps, topic } = kvEvents.describe();
+  const replayed = replayPort === null ? {} : { replay_endpoint: anyHost(replayPort), buffer_steps: bufferSteps };
+  return {
+    kv_events_config: JSON.stringify({ publisher: "zmq", endpoint: anyHost(port), ...replayed, topic }),
+    kv_events: {
+      publisher: "zmq",
+      endpoint_host: "*",
+      endpoint_port_base: port,
+      topic,
+      block_size: engine.parameters.blockSize,
+      dp_size: 1,
+      ...(replayPort === null ? {} : { replay_endpoint_port_base: replayPort }),
+    },
+  };
 }

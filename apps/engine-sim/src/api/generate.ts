@@ -1,10 +1,10 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer-format.ts";
-import { missingField, wrongField } from "../http/api-error.ts";
-import { deliver } from "../http/delivery.ts";
+import type { AnswerFormat } from "../http/answer.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { missingField, wrongField } from "../http/exchange.ts";
 import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "./body-fields.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 

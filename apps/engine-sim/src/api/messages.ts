@@ -1,11 +1,10 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer-format.ts";
-import { deliver } from "../http/delivery.ts";
+import type { AnswerFormat } from "../http/answer.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import { type Exchange, sendJson } from "../http/exchange.ts";
-import { type JsonObject, jsonText, optionalBoolean, required } from "./body-fields.ts";
-import { messagesOf, partsOf } from "./messages-of.ts";
+import { type JsonObject, jsonText, messagesOf, optionalBoolean, partsOf, required } from "./body-fields.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
 
 /** `POST /v1/messages`, the API of Anthropic. */

@@ -1,10 +1,8 @@
-import type { RequestReport } from "@espalier/engine-model";
+import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer-format.ts";
+import type { AnswerFormat } from "../http/answer.ts";
 import type { EngineContext } from "../http/engine-context.ts";
-import { unquoteLongIntegers } from "../transfer/exact-integers.ts";
-import { type JsonObject, optionalBoolean, optionalObject } from "./body-fields.ts";
-import { countTokens, createdTokens, usageObject } from "./usage.ts";
+import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
 
 /**
  * What the answers of the OpenAI endpoints differ in. Parts of chunks are JSON from inside `choices` up to where the
@@ -123,4 +121,57 @@ export function sglangTail(completionTokens: number): JsonObject {
   return {
     metadata: { weight_version, weight_versions: [{ version: weight_version, start: 0, end: completionTokens }] },
   };
+}
+
+/** Tokens of one answer as callers are billed for them. */
+interface TokenCounts {
+  readonly prompt: number;
+  readonly cached: number;
+  readonly completion: number;
+}
+
+/** Adds up the sequences of a request: each prompt counts once, however many answers it got. */
+function countTokens(reports: readonly RequestReport[], choicesPerPrompt: number): TokenCounts {
+  let prompt = 0;
+  let cached = 0;
+  let completion = 0;
+  for (const [at, report] of reports.entries()) {
+    completion += report.outputTokens;
+    if (at % choicesPerPrompt !== 0) continue;
+    prompt += report.promptTokens;
+    cached += report.cachedTokens;
+  }
+  return { prompt, cached, completion };
+}
+
+/**
+ * The `usage` object of the OpenAI endpoints, with the fields that vLLM 0.32 and SGLang 0.5 fill.
+ *
+ * @param createdCacheTokens prompt tokens that are in the cache since this request; vLLM tells it for chats only
+ */
+function usageObject(flavour: CacheFlavour, counts: TokenCounts, createdCacheTokens: number | null) {
+  const { prompt, cached, completion } = counts;
+  const totals = { prompt_tokens: prompt, total_tokens: prompt + completion, completion_tokens: completion };
+  if (flavour === "sglang") {
+    return {
+      ...totals,
+      prompt_tokens_details: { cached_tokens: cached },
+      reasoning_tokens: 0,
+      completion_tokens_details: null,
+    };
+  }
+  return {
+    ...totals,
+    prompt_tokens_details: {
+      cached_tokens: cached,
+      created_cache_tokens: createdCacheTokens,
+      multimodal_tokens: null,
+    },
+    completion_tokens_details: null,
+  };
+}
+
+/** Full blocks of a prompt that its request put into the cache. */
+function createdTokens({ prompt, cached }: TokenCounts, blockSize: number): number {
+  return Math.max(0, prompt - (prompt % blockSize) - cached);
 }

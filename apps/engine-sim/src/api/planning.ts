@@ -1,10 +1,9 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { ApiError, wrongField } from "../http/api-error.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { createGeneratedText, naturalLength } from "../text/generated-text.ts";
-import { hashTokens } from "../text/token-hash.ts";
+import { ApiError, wrongField } from "../http/exchange.ts";
+import { createGeneratedText, hashTokens, naturalLength } from "../text/generated-text.ts";
 import type { Leg } from "../transfer/leg.ts";
 import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
 

@@ -1,9 +1,9 @@
 import type { RequestReport } from "@espalier/engine-model";
-import { wrongField } from "../http/api-error.ts";
-import { deliver } from "../http/delivery.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hashTokens, unitDraw } from "../text/token-hash.ts";
+import { wrongField } from "../http/exchange.ts";
+import { hashTokens, unitDraw } from "../text/generated-text.ts";
 import {
   isObject,
   type JsonObject,

@@ -1,13 +1,19 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer-format.ts";
-import { ApiError, wrongField } from "../http/api-error.ts";
-import { deliver } from "../http/delivery.ts";
+import type { AnswerFormat } from "../http/answer.ts";
+import { deliver } from "../http/deliver.ts";
 import type { EngineContext } from "../http/engine-context.ts";
-import { type Exchange, jsonType, send, sendJson } from "../http/exchange.ts";
-import type { ChatMessage } from "../text/chat-template.ts";
-import { isObject, type JsonObject, jsonText, optionalBoolean, optionalString, required } from "./body-fields.ts";
-import { messageOf } from "./messages-of.ts";
+import { ApiError, type Exchange, jsonType, send, sendJson, wrongField } from "../http/exchange.ts";
+import type { ChatMessage } from "../text/model-text.ts";
+import {
+  isObject,
+  type JsonObject,
+  jsonText,
+  messageOf,
+  optionalBoolean,
+  optionalString,
+  required,
+} from "./body-fields.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
 
 /** `POST /v1/responses`, with answers that are kept unless `store` is false. */
@@ -45,8 +51,20 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
   });
 }
 
-const textMessage = (role: string, text: string): ChatMessage => ({ role, parts: [{ text }] });
+/** `GET /v1/responses/{id}` */
+export function readResponse(context: EngineContext, exchange: Exchange, id: string): void {
+  const stored = context.storedResponses.get(id);
+  if (!stored) throw notFound(id);
+  send(exchange, 200, jsonType, stored.body);
+}
 
+/** `DELETE /v1/responses/{id}` */
+export function deleteResponse(context: EngineContext, exchange: Exchange, id: string): void {
+  if (!context.storedResponses.remove(id)) throw notFound(id);
+  sendJson(exchange, 200, { id, object: "response", deleted: true });
+}
+
+const textMessage = (role: string, text: string): ChatMessage => ({ role, parts: [{ text }] });
 const notFound = (id: string): ApiError => new ApiError(404, `Response with id '${id}' not found.`);
 
 /** Everything before this answer: what was stored, then the input. */
@@ -62,19 +80,6 @@ function conversationOf(context: EngineContext, body: JsonObject, previousId: st
       : messageOf(item, `input.${at}`),
   );
   return [...(previous?.messages ?? []), ...items];
-}
-
-/** `GET /v1/responses/{id}` */
-export function readResponse(context: EngineContext, exchange: Exchange, id: string): void {
-  const stored = context.storedResponses.get(id);
-  if (!stored) throw notFound(id);
-  send(exchange, 200, jsonType, stored.body);
-}
-
-/** `DELETE /v1/responses/{id}` */
-export function deleteResponse(context: EngineContext, exchange: Exchange, id: string): void {
-  if (!context.storedResponses.remove(id)) throw notFound(id);
-  sendJson(exchange, 200, { id, object: "response", deleted: true });
 }
 
 function usageOf(reports: readonly RequestReport[]) {
@@ -147,3 +152,31 @@ function createWording(
 
 const event = (type: string, sequenceNumber: number, data: JsonObject): string =>
   `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: sequenceNumber, ...data })}\n\n`;
+
+/** An answer of the Responses API that can be read, deleted, or continued from. */
+interface StoredResponse {
+  readonly body: string;
+  /** The conversation up to and with this answer. */
+  readonly messages: readonly ChatMessage[];
+}
+
+export interface StoredResponses {
+  get(id: string): StoredResponse | undefined;
+  add(id: string, response: StoredResponse): void;
+  remove(id: string): boolean;
+  clear(): void;
+}
+
+/** @param capacity answers that are kept; the oldest gives way */
+export function createStoredResponses(capacity: number): StoredResponses {
+  const responses = new Map<string, StoredResponse>();
+  return {
+    get: (id) => responses.get(id),
+    add(id, response) {
+      responses.set(id, response);
+      if (responses.size > capacity) responses.delete(responses.keys().next().value as string);
+    },
+    remove: (id) => responses.delete(id),
+    clear: () => responses.clear(),
+  };
+}

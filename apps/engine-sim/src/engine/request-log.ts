@@ -1,5 +1,5 @@
 import type { RequestReport } from "@espalier/engine-model";
-import type { FaultKind } from "../admin/faults.ts";
+import type { FaultKind } from "../faults.ts";
 
 /** How a request to a model ended, as the server saw it. */
 export type Outcome = "finished" | "aborted" | "rejected" | "faulted" | "dropped-slow-client";

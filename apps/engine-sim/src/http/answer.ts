@@ -1,18 +1,27 @@
+import type { ServerResponse } from "node:http";
+import type { Cancel, Clock, Scheduler } from "@espalier/common";
 import type { RequestReport } from "@espalier/engine-model";
 import type { Outcome } from "../engine/request-log.ts";
 import type { SequenceListener, SequenceRequest } from "../engine/simulated-engine.ts";
+import type { Fault } from "../faults.ts";
 import type { AnswerExtra } from "../transfer/leg.ts";
-import type { AnswerFormat } from "./answer-format.ts";
-import { ApiError, errorBody } from "./api-error.ts";
 import type { EngineContext, LiveRequest } from "./engine-context.ts";
-import { type Exchange, headersForLog, jsonType, send } from "./exchange.ts";
-import { type Sink, streamSink, wholeSink } from "./sinks.ts";
+import { ApiError, type Exchange, errorBody, headersForLog, jsonType, send } from "./exchange.ts";
 
-/** Sequences that an engine has queued or running at once; requests beyond are answered 503. */
-const maxActiveSequences = 4_096;
+/** How an endpoint words its answer. */
+export interface AnswerFormat {
+  /** The answer as one body. */
+  whole(reports: readonly RequestReport[], extra: AnswerExtra): string;
+  /** The events for one token of one sequence. */
+  token(sequence: number, index: number): string;
+  /** The events after the last token. */
+  end(reports: readonly RequestReport[]): string;
+  /** An answer without a token, of endpoints that can be generation for what may end so. */
+  readonly nothing?: (finishReason: string) => { readonly whole: string; readonly events: string };
+}
 
 /** What a request asks of the engine, and how it is answered. */
-interface Asked {
+export interface Generation {
   readonly model: string;
   readonly stream: boolean;
   readonly sequences: readonly SequenceRequest[];
@@ -31,11 +40,14 @@ interface Hooks {
   unwanted?(report: RequestReport): void;
 }
 
+/** Sequences that an engine has queued or running at once; requests beyond are answered 503. */
+const maxActiveSequences = 4_096;
+
 /** The answer to one request to the model, from its arrival to its last byte. */
 export class Answer {
   readonly #context: EngineContext;
   readonly #exchange: Exchange;
-  readonly #asked: Asked;
+  readonly #generation: Generation;
   readonly #sink: Sink;
   readonly #live: LiveRequest;
   readonly #settledListeners: (() => void)[] = [];
@@ -48,14 +60,14 @@ export class Answer {
   #outcome: Outcome | undefined;
   #flushing = false;
 
-  constructor(context: EngineContext, exchange: Exchange, asked: Asked) {
+  constructor(context: EngineContext, exchange: Exchange, generation: Generation) {
     this.#context = context;
     this.#exchange = exchange;
-    this.#asked = asked;
+    this.#generation = generation;
     const settle = (as: Outcome): void => this.#settle(as);
-    const { format, stream } = asked;
+    const { format, stream } = generation;
     this.#sink = stream ? streamSink(context, exchange, format, settle) : wholeSink(exchange, format, settle);
-    this.#live = liveRequest(exchange, asked, settle);
+    this.#live = liveRequest(exchange, generation, settle);
   }
 
   get isOver(): boolean {
@@ -121,7 +133,7 @@ export class Answer {
         if (attempt === this.#attempt) hooks.imported?.(tokens);
       },
       token: (index) => {
-        if (!this.#asked.stream || this.isOver || attempt !== this.#attempt) return;
+        if (!this.#generation.stream || this.isOver || attempt !== this.#attempt) return;
         this.#sink.token(sequence, index);
         this.#touch();
       },
@@ -139,7 +151,7 @@ export class Answer {
 
   #complete({ computed }: Hooks): void {
     const reports = this.#reports;
-    this.#asked.completed?.(reports);
+    this.#generation.completed?.(reports);
     if (!computed) {
       this.#sink.complete(reports, {});
       this.#touch();
@@ -179,7 +191,7 @@ export class Answer {
 
   #log(): void {
     const { path, requestId, receivedWallMs, request, response, fault } = this.#exchange;
-    const { model, stream } = this.#asked;
+    const { model, stream } = this.#generation;
     this.#context.log.add({
       path,
       requestId,
@@ -197,7 +209,7 @@ export class Answer {
 
 function liveRequest(
   { path, requestId, response }: Exchange,
-  { model, stream, sequences }: Asked,
+  { model, stream, sequences }: Generation,
   settle: (as: Outcome) => void,
 ): LiveRequest {
   return {
@@ -207,4 +219,175 @@ function liveRequest(
       response.socket?.resetAndDestroy();
     },
   };
+}
+
+/** Where the tokens of a request go. */
+interface Sink {
+  /** Called before anything else, when the caller may be told that there will be an answer. */
+  begin(): void;
+  token(sequence: number, index: number): void;
+  complete(reports: readonly RequestReport[], extra: AnswerExtra): void;
+  /** Ends without a token. */
+  nothing(finishReason: string): void;
+  flush(): void;
+  stop(): void;
+}
+
+type Settle = (as: Outcome) => void;
+
+/** Sends tokens as they come. */
+function streamSink(
+  { clock, scheduler }: EngineContext,
+  { response, fault }: Exchange,
+  format: AnswerFormat,
+  settle: Settle,
+): Sink {
+  const writer = createEventWriter({ response, fault, clock, scheduler, ended: settle });
+  return {
+    begin() {
+      response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
+      response.flushHeaders();
+    },
+    token: (sequence, index) => writer.add(format.token(sequence, index)),
+    complete: (reports) => writer.close(format.end(reports)),
+    nothing: (finishReason) => writer.close(format.nothing?.(finishReason).events ?? ""),
+    flush: writer.flush,
+    stop: writer.stop,
+  };
+}
+
+/** Sends everything in one body. */
+function wholeSink({ response, fault }: Exchange, format: AnswerFormat, settle: Settle): Sink {
+  let body: string | undefined;
+  return {
+    begin() {},
+    token() {},
+    complete(reports, extra) {
+      body = format.whole(reports, extra);
+    },
+    nothing(finishReason) {
+      body = format.nothing?.(finishReason).whole;
+    },
+    flush() {
+      if (body === undefined) return;
+      response.writeHead(200, { "content-type": jsonType, "content-length": Buffer.byteLength(body) });
+      if (breakPoint(fault) !== Number.POSITIVE_INFINITY) {
+        breakAnswer(response, fault, body.slice(0, body.length / 2));
+        return;
+      }
+      response.end(body);
+      settle("finished");
+    },
+    stop() {},
+  };
+}
+
+/** A client with more bytes than this still to read is behind. */
+const maxBufferedBytes = 1024 * 1024;
+
+/**
+ * How long a client may be behind before it loses its connection, in real milliseconds. A burst after the process was
+ * held up is no reason to drop a client that reads.
+ */
+const maxBehindMs = 2_000;
+
+/** Streams an answer, with the faults that happen in mid-stream. */
+interface EventWriter {
+  /** Queues the events of one token. */
+  add(events: string): void;
+  /** Queues the last events. */
+  close(events: string): void;
+  /** Sends what is queued, in one write. */
+  flush(): void;
+  stop(): void;
+}
+
+interface EventWriterOptions {
+  readonly response: ServerResponse;
+  readonly fault: Fault | undefined;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  /** Called once, when the answer is complete or the client was dropped. Not called after a fault broke the stream. */
+  readonly ended: (how: "finished" | "dropped-slow-client") => void;
+}
+
+function createEventWriter(options: EventWriterOptions): EventWriter {
+  const { response, fault, clock, scheduler, ended } = options;
+  const breaksAfter = breakPoint(fault);
+  const slowsAfter =
+    fault?.kind === "slow" ? (fault.afterTokens ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
+  let tokens = 0;
+  let pending = "";
+  /** Events that `slow` holds back, to be sent one by one. */
+  const held: string[] = [];
+  let cancelHeld: Cancel | undefined;
+  let last: string | undefined;
+  let over = false;
+  let behindSinceMs = Number.POSITIVE_INFINITY;
+
+  const isTooSlow = (): boolean => {
+    if (response.writableLength <= maxBufferedBytes) behindSinceMs = Number.POSITIVE_INFINITY;
+    else behindSinceMs = Math.min(behindSinceMs, clock.nowMs());
+    return clock.nowMs() - behindSinceMs >= maxBehindMs;
+  };
+  const releaseHeld = (): void => {
+    cancelHeld = undefined;
+    pending += held.shift() ?? "";
+    flush();
+  };
+  function flush(): void {
+    if (over) return;
+    if (isTooSlow()) {
+      over = true;
+      response.destroy();
+      ended("dropped-slow-client");
+    } else if (tokens >= breaksAfter) {
+      over = true;
+      breakAnswer(response, fault, pending);
+    } else {
+      if (pending !== "") response.write(pending);
+      pending = "";
+      if (held.length > 0) cancelHeld ??= scheduler.after(fault?.delayMs ?? 0, releaseHeld);
+      else if (last !== undefined) {
+        over = true;
+        response.end(last);
+        ended("finished");
+      }
+    }
+  }
+  return {
+    add(events) {
+      if (tokens >= breaksAfter) return;
+      if (tokens++ < slowsAfter) pending += events;
+      else held.push(events);
+    },
+    close(events) {
+      last = events;
+    },
+    flush,
+    stop() {
+      over = true;
+      cancelHeld?.();
+    },
+  };
+}
+
+/** After how many tokens a fault in mid-stream happens: never without one. */
+function breakPoint(fault: Fault | undefined): number {
+  return fault?.kind.endsWith("-mid-stream") ? (fault.afterTokens ?? 1) : Number.POSITIVE_INFINITY;
+}
+
+/** Sends `rest` and then hangs, resets the connection, or closes it without the end of the answer. */
+function breakAnswer(response: ServerResponse, fault: Fault | undefined, rest: string): void {
+  const { socket } = response;
+  const act = (): void => {
+    if (fault?.kind === "reset-mid-stream") socket?.resetAndDestroy();
+    else if (fault?.kind === "cut-mid-stream") socket?.destroySoon();
+  };
+  if (rest === "") {
+    response.flushHeaders();
+    act();
+  } else {
+    response.write(rest, act);
+  }
 }

@@ -1,11 +1,11 @@
 import type { Clock, Scheduler } from "@espalier/common";
 import type { CacheFlavour } from "@espalier/engine-model";
-import type { FaultBoard } from "../admin/faults.ts";
-import type { StoredResponses } from "../api/stored-responses.ts";
-import type { AdapterRegistry } from "../engine/adapter-registry.ts";
+import type { StoredResponses } from "../api/responses.ts";
+import type { AdapterRegistry } from "../engine/adapters.ts";
 import type { RequestLog } from "../engine/request-log.ts";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
-import type { EventChannel } from "../events/event-channel.ts";
+import type { EventChannel } from "../event-channel.ts";
+import type { FaultBoard } from "../faults.ts";
 import type { ModelText } from "../text/model-text.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 

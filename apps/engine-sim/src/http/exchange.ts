@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Fault } from "../admin/faults.ts";
-import { ApiError } from "./api-error.ts";
+import type { CacheFlavour } from "@espalier/engine-model";
+import type { Fault } from "../faults.ts";
 
 /** One HTTP request and its answer. */
 export interface Exchange {
@@ -14,6 +14,9 @@ export interface Exchange {
   /** What shall go wrong with it. */
   readonly fault: Fault | undefined;
 }
+
+export const jsonType = "application/json";
+export const textType = "text/plain; charset=utf-8";
 
 /** Answers with a whole body. */
 export function send(
@@ -31,11 +34,55 @@ export function send(
   response.end(body);
 }
 
-export const jsonType = "application/json";
-export const textType = "text/plain; charset=utf-8";
-
 export function sendJson(exchange: Exchange, status: number, body: unknown): void {
   send(exchange, status, jsonType, JSON.stringify(body));
+}
+
+/** An answer other than success, before it has the shape of a flavour or an API. */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+  readonly status: number;
+  /** The field at fault. */
+  readonly param: string | undefined;
+
+  constructor(status: number, message: string, param?: string) {
+    super(message);
+    this.status = status;
+    this.param = param;
+  }
+}
+
+export const missingField = (param: string): ApiError =>
+  new ApiError(400, `[{'type': 'missing', 'loc': ('body', '${param}'), 'msg': 'Field required'}]`, param);
+
+export const wrongField = (param: string, expectation: string): ApiError =>
+  new ApiError(400, `[{'loc': ('body', '${param}'), 'msg': 'Input should be ${expectation}'}]`, param);
+
+const types: Readonly<Record<number, string>> = {
+  400: "BadRequestError",
+  404: "NotFoundError",
+  405: "Method Not Allowed",
+  413: "Request Entity Too Large",
+  429: "Too Many Requests",
+  500: "InternalServerError",
+  503: "Service Unavailable",
+};
+
+interface ErrorFacts {
+  readonly status: number;
+  readonly message: string;
+  readonly param?: string | null | undefined;
+}
+
+/**
+ * The body of an error as vLLM 0.32 (nested) or SGLang 0.5 (flat) write it, or as Anthropic does on its own path.
+ * `code` repeats the HTTP status.
+ */
+export function errorBody(flavour: CacheFlavour, path: string, { status, message, param = null }: ErrorFacts): string {
+  const type = types[status] ?? "Error";
+  if (path.startsWith("/v1/messages")) return JSON.stringify({ type: "error", error: { type, message } });
+  if (flavour === "sglang") return JSON.stringify({ object: "error", message, type, param, code: status });
+  return JSON.stringify({ error: { message, type, param, code: status } });
 }
 
 /** Bytes of a request body that are read; a longer one is refused. */

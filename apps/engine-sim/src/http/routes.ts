@@ -1,19 +1,33 @@
 import type { CacheFlavour } from "@espalier/engine-model";
-import { addFault, clearFaults, readState, restart } from "../admin/admin-routes.ts";
-import { kvEventMethods, kvPoolMethods } from "../admin/kv-events-routes.ts";
-import { readTransfers } from "../admin/transfer-routes.ts";
+import {
+  addFault,
+  clearFaults,
+  kvEventMethods,
+  kvPoolMethods,
+  readState,
+  readTransfers,
+  restart,
+} from "../api/admin-routes.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import { chatCompletions } from "../api/chat.ts";
 import { completions } from "../api/completions.ts";
-import { flushCache, health, listModels, metrics, resetPrefixCache, serverInfo, version } from "../api/engine-info.ts";
+import {
+  detokenize,
+  flushCache,
+  health,
+  kvEventSources,
+  listModels,
+  metrics,
+  resetPrefixCache,
+  serverInfo,
+  tokenize,
+  version,
+} from "../api/engine-info.ts";
 import { generate } from "../api/generate.ts";
-import { kvEventSources } from "../api/kv-event-sources.ts";
-import { loadAdapter, unloadAdapter } from "../api/lora-adapters.ts";
+import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } from "../api/lora-adapters.ts";
 import { countTokens, messages } from "../api/messages.ts";
 import { embeddings, rerank, score } from "../api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
-import { loadSglangAdapter, unloadSglangAdapter } from "../api/sglang-adapters.ts";
-import { detokenize, tokenize } from "../api/tokenize.ts";
 import type { EngineContext } from "./engine-context.ts";
 import type { Exchange } from "./exchange.ts";
 

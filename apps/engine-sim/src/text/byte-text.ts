@@ -1,8 +1,5 @@
-import { createTokenWriter, decodeTokens, encodeText } from "./byte-tokens.ts";
-import { renderChat } from "./chat-template.ts";
-import { byteWords } from "./generated-text.ts";
-import type { ModelText } from "./model-text.ts";
-import { specialTokenIds } from "./special-tokens.ts";
+import { byteWords, hashText, mixBits } from "./generated-text.ts";
+import type { ChatPrompt, ContentPart, ModelText } from "./model-text.ts";
 
 /** Tokens of four bytes each, for engines without a model's tokenizer. */
 export const byteText: ModelText = {
@@ -18,3 +15,157 @@ export const byteText: ModelText = {
   decode: decodeTokens,
   words: byteWords,
 };
+
+const roles: Readonly<Record<string, SpecialToken>> = {
+  system: "system",
+  developer: "system",
+  user: "user",
+  assistant: "assistant",
+  tool: "tool",
+  function: "tool",
+};
+
+/**
+ * The tokens of a conversation: tools and documents first, then each message between its role and an end. Texts are
+ * segments of their own, so an answer that comes back as an assistant's turn gives the tokens that were generated.
+ *
+ * @param openTurn whether the assistant's next turn is opened at the end
+ */
+function renderChat({ messages, tools, documents }: ChatPrompt, openTurn = true): Uint32Array {
+  const writer = createTokenWriter();
+  writeTurn(writer, "tools", tools);
+  writeTurn(writer, "documents", documents);
+  for (const { role, parts, toolCalls } of messages) {
+    writer.token(specialTokenIds[(Object.hasOwn(roles, role) ? roles[role] : undefined) ?? "unknown"]);
+    writeParts(writer, parts);
+    if (toolCalls !== undefined) writer.text(toolCalls);
+    writer.token(specialTokenIds.end);
+  }
+  if (openTurn) writer.token(specialTokenIds.assistant);
+  return writer.finish();
+}
+
+function writeTurn(writer: TokenWriter, name: SpecialToken, text: string | undefined): void {
+  if (text === undefined) return;
+  writer.token(specialTokenIds[name]);
+  writer.text(text);
+  writer.token(specialTokenIds.end);
+}
+
+/** Neighbouring texts are one segment. */
+function writeParts(writer: TokenWriter, parts: readonly ContentPart[]): void {
+  let text = "";
+  for (const part of parts) {
+    if ("text" in part) {
+      text += part.text;
+      continue;
+    }
+    writer.text(text);
+    text = "";
+    writeImage(writer, hashText(part.image));
+  }
+  writer.text(text);
+}
+
+/** Tokens that one image stands for. */
+const tokensPerImage = 256;
+
+/** Placeholders that depend on the image only, as an engine's hashes of multimodal inputs do. */
+function writeImage(writer: TokenWriter, hash: number): void {
+  for (let index = 0; index < tokensPerImage; index++) {
+    const id = mixBits(hash + index);
+    writer.token(id < firstPieceToken ? id + firstPieceToken : id);
+  }
+}
+
+/**
+ * Builds a prompt of tokens from texts and special tokens. A text is cut into pieces of four UTF-8 bytes counted from
+ * its start; a piece is the token whose id is those bytes as a big-endian number. What is left over at the end, and
+ * pieces whose number would collide with the ids below 512, become tokens of one byte each.
+ */
+interface TokenWriter {
+  text(text: string): void;
+  token(id: number): void;
+  /** The tokens so far. */
+  finish(): Uint32Array;
+}
+
+const pieceBytes = 4;
+
+function createTokenWriter(): TokenWriter {
+  let tokens = new Uint32Array(256);
+  let length = 0;
+
+  const reserve = (more: number): void => {
+    if (length + more <= tokens.length) return;
+    const grown = new Uint32Array(Math.max(tokens.length * 2, length + more));
+    grown.set(tokens.subarray(0, length));
+    tokens = grown;
+  };
+  const token = (id: number): void => {
+    reserve(1);
+    tokens[length++] = id;
+  };
+  return {
+    token,
+    text(text) {
+      const bytes = Buffer.from(text, "utf8");
+      const wholeBytes = bytes.length - (bytes.length % pieceBytes);
+      // Room for the common case; a colliding piece takes four tokens and reserves them itself.
+      reserve(wholeBytes / pieceBytes + pieceBytes);
+      for (let at = 0; at < wholeBytes; at += pieceBytes) {
+        const high = ((bytes[at] as number) << 8) | (bytes[at + 1] as number);
+        const id = ((high << 16) | ((bytes[at + 2] as number) << 8) | (bytes[at + 3] as number)) >>> 0;
+        if (id >= firstPieceToken) tokens[length++] = id;
+        else {
+          reserve((wholeBytes - at) / pieceBytes + 2 * pieceBytes);
+          for (let byte = at; byte < at + pieceBytes; byte++) tokens[length++] = bytes[byte] as number;
+        }
+      }
+      for (let at = wholeBytes; at < bytes.length; at++) token(bytes[at] as number);
+    },
+    finish: () => tokens.slice(0, length),
+  };
+}
+
+/** The tokens of one text. */
+function encodeText(text: string): Uint32Array {
+  const writer = createTokenWriter();
+  writer.text(text);
+  return writer.finish();
+}
+
+/**
+ * The text of tokens. For the tokens of a text this is exactly that text; for any other ids it is what their bytes say,
+ * with U+FFFD where they are not UTF-8, and with special tokens by name.
+ */
+function decodeTokens(tokens: Iterable<number>): string {
+  const parts: Buffer[] = [];
+  for (const id of tokens) {
+    if (id < firstSpecialToken) parts.push(Buffer.of(id));
+    else if (id < firstPieceToken) parts.push(Buffer.from(specialTokenText(id), "utf8"));
+    else parts.push(Buffer.of(id >>> 24, id >>> 16, id >>> 8, id));
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+/** First id of the special tokens; the ids below it are single bytes. */
+const firstSpecialToken = 256;
+
+/** Ids from here on are pieces of four bytes. */
+const firstPieceToken = 512;
+
+/** What the chat template puts between texts, in order of id. */
+const specialTokenNames = ["system", "user", "assistant", "tool", "tools", "documents", "unknown", "end"] as const;
+
+type SpecialToken = (typeof specialTokenNames)[number];
+
+/** The id of each special token. */
+const specialTokenIds = Object.fromEntries(
+  specialTokenNames.map((name, index) => [name, firstSpecialToken + index]),
+) as Readonly<Record<SpecialToken, number>>;
+
+/** How a special token shows in decoded text. Ids without a name show as numbers. */
+function specialTokenText(id: number): string {
+  return `<|${specialTokenNames[id - firstSpecialToken] ?? id}|>`;
+}

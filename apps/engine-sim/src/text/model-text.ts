@@ -1,8 +1,4 @@
-import type { ChatPrompt } from "./chat-template.ts";
 import type { WordList } from "./generated-text.ts";
-
-/** The name that stands for the folder of the model that the tokenizer package ships. */
-export const shippedModelName = "espalier-tiny";
 
 /** What the model of an engine makes of texts, and which ones it generates. */
 export interface ModelText {
@@ -25,3 +21,27 @@ export interface ModelText {
   decode(tokens: Uint32Array): string;
   readonly words: WordList;
 }
+
+export interface ChatPrompt {
+  readonly messages: readonly ChatMessage[];
+  /** JSON of the tools. */
+  readonly tools?: string;
+  /** JSON of the documents. */
+  readonly documents?: string;
+  /** The body of the request that all of it came in, and the endpoint's id; a chat completion unless that is given. */
+  readonly body?: Readonly<Record<string, unknown>>;
+  readonly endpoint?: "messages" | "responses";
+}
+
+export interface ChatMessage {
+  readonly role: string;
+  readonly parts: readonly ContentPart[];
+  /** JSON of the tool calls of an assistant's turn. */
+  readonly toolCalls?: string;
+}
+
+/** A part of a message: text, or anything else by its bytes (an image as URL or base64). */
+export type ContentPart = { readonly text: string } | { readonly image: string };
+
+/** The name that stands for the folder of the model that the tokenizer package ships. */
+export const shippedModelName = "espalier-tiny";

@@ -8,14 +8,10 @@ import {
   type TextTokenizer,
   type TokenizerFiles,
 } from "@espalier/tokenizer";
-import { ApiError } from "../http/api-error.ts";
-import { chatFields } from "./chat-fields.ts";
-import type { ChatPrompt } from "./chat-template.ts";
-import { chooseWords } from "./choose-words.ts";
-import { type ModelText, shippedModelName } from "./model-text.ts";
-import { createPieceCache } from "./piece-cache.ts";
-import { createTokenDecoder } from "./token-decoder.ts";
-import { readTokenNames } from "./token-names.ts";
+import { isObject, type JsonObject } from "../api/body-fields.ts";
+import { ApiError } from "../http/exchange.ts";
+import { chooseWords } from "./generated-text.ts";
+import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } from "./model-text.ts";
 
 interface TokenizerTextOptions {
   readonly clock: Clock;
@@ -97,4 +93,234 @@ function surrounded(tokens: Uint32Array, { surroundings }: TextTokenizer): Uint3
   all.set(tokens, before.length);
   all.set(after, before.length + tokens.length);
   return all;
+}
+
+/**
+ * The body of a chat completion with a conversation in it, for chats that came in through another API.
+ *
+ * @param openTurn whether the assistant's next turn is opened at the end
+ */
+export function chatFields({ messages, tools, documents }: ChatPrompt, openTurn: boolean): JsonObject {
+  return {
+    messages: messages.map(messageFields),
+    ...(tools !== undefined && { tools: JSON.parse(tools) as unknown }),
+    ...(documents !== undefined && { documents: JSON.parse(documents) as unknown }),
+    add_generation_prompt: openTurn,
+  };
+}
+
+function messageFields({ role, parts, toolCalls }: ChatMessage): JsonObject {
+  const content = parts.map((part) =>
+    "text" in part ? { type: "text", text: part.text } : { type: "image_url", image_url: { url: part.image } },
+  );
+  return { role, content, ...(toolCalls !== undefined && { tool_calls: JSON.parse(toolCalls) as unknown }) };
+}
+
+/** Tokenizes texts of which most was seen before: turns of long conversations, shared system prompts. */
+export interface PieceCache {
+  /** The tokens of a text, without tokens around it. */
+  encode(text: string): Uint32Array;
+  /** What is kept, in bytes: two for each character, four for each token, and what an entry costs. */
+  readonly sizeBytes: number;
+}
+
+const defaultCapacityBytes = 64 * 1024 * 1024;
+
+/** Of an entry beside its text and tokens, roughly. */
+const entryBytes = 160;
+
+/**
+ * Texts are cut at the ends of special tokens, where nothing before depends on what follows, so that a message costs its
+ * tokens once.
+ *
+ * @param capacityBytes the pieces that were not used for longest give way
+ */
+export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defaultCapacityBytes): PieceCache {
+  /** In order of use. */
+  const pieces = new Map<string, Uint32Array>();
+  let sizeBytes = 0;
+
+  const costOf = (key: string, tokens: Uint32Array): number => 2 * key.length + tokens.byteLength + entryBytes;
+  const remember = (key: string, tokens: Uint32Array): void => {
+    const cost = costOf(key, tokens);
+    if (cost > capacityBytes) return;
+    pieces.set(key, tokens);
+    sizeBytes += cost;
+    for (const [oldest, row] of pieces) {
+      if (sizeBytes <= capacityBytes) return;
+      pieces.delete(oldest);
+      sizeBytes -= costOf(oldest, row);
+    }
+  };
+  const tokensOf = (piece: string, isFirst: boolean): Uint32Array => {
+    // Some tokenizers treat the start of a text in a way of its own.
+    const key = isFirst ? `^${piece}` : `+${piece}`;
+    const known = pieces.get(key);
+    if (known) {
+      pieces.delete(key);
+      pieces.set(key, known);
+      return known;
+    }
+    const tokens = tokenizer.encodePiece(piece, isFirst);
+    remember(key, tokens);
+    return tokens;
+  };
+  return {
+    get sizeBytes() {
+      return sizeBytes;
+    },
+    encode(text) {
+      const rows: Uint32Array[] = [];
+      let start = 0;
+      for (const end of [...tokenizer.cuts(text), text.length]) {
+        if (end > start) rows.push(tokensOf(text.slice(start, end), start === 0));
+        start = end;
+      }
+      return joined(rows);
+    },
+  };
+}
+
+function joined(rows: readonly Uint32Array[]): Uint32Array {
+  const tokens = new Uint32Array(rows.reduce((sum, row) => sum + row.length, 0));
+  let at = 0;
+  for (const row of rows) {
+    tokens.set(row, at);
+    at += row.length;
+  }
+  return tokens;
+}
+
+/** One step from the names of tokens to text, as Hugging Face's tokenizers chain them. */
+type Step = (parts: readonly string[]) => readonly string[];
+
+/** The text of token ids; ids without a name are nothing. */
+export type TokenDecoder = (tokens: Iterable<number>) => string;
+
+/**
+ * Reads the `decoder` of a tokenizer.json.
+ *
+ * @param names of all tokens, by id
+ * @throws RangeError for a decoder of another kind than byte-level and SentencePiece tokenizers have
+ */
+export function createTokenDecoder(decoder: unknown, names: ReadonlyMap<number, string>): TokenDecoder {
+  // Without a decoder the library joins tokens as if they were words.
+  const step: Step = isObject(decoder) ? stepOf(decoder) : (parts) => [parts.join(" ")];
+  return (tokens) => {
+    const parts = Array.from(tokens, (token) => names.get(token)).filter((name) => name !== undefined);
+    return step(parts).join("");
+  };
+}
+
+function stepOf(decoder: JsonObject): Step {
+  switch (decoder.type) {
+    case "ByteLevel":
+      return (parts) => [fromByteAlphabet(parts)];
+    case "Metaspace": {
+      const replacement = String(decoder.replacement ?? "▁");
+      const dropsFirst = decoder.prepend_scheme !== "never" && decoder.add_prefix_space !== false;
+      return (parts) =>
+        parts.map((part, at) => {
+          const rest = at === 0 && dropsFirst && part.startsWith(replacement) ? part.slice(replacement.length) : part;
+          return rest.replaceAll(replacement, " ");
+        });
+    }
+    case "Replace":
+      return replacing(decoder);
+    case "ByteFallback":
+      return fromBytePieces;
+    case "Fuse":
+      return (parts) => [parts.join("")];
+    case "Strip":
+      return stripping(decoder);
+    case "Sequence": {
+      const steps = (Array.isArray(decoder.decoders) ? decoder.decoders : []).map(stepOf);
+      return (parts) => steps.reduce((found, step) => step(found), parts);
+    }
+    default:
+      throw new RangeError(`the decoder ${decoder.type} of the tokenizer is not supported`);
+  }
+}
+
+function replacing({ pattern, content }: JsonObject): Step {
+  const { String: text, Regex: source } = isObject(pattern) ? pattern : {};
+  const search = typeof source === "string" ? new RegExp(source, "gu") : String(text);
+  return (parts) => parts.map((part) => part.replaceAll(search, () => String(content)));
+}
+
+function stripping({ content, start, stop }: JsonObject): Step {
+  const mark = String(content);
+  return (parts) =>
+    parts.map((part) => {
+      let [from, to] = [0, part.length];
+      while (from < Number(start) && part.startsWith(mark, from)) from += mark.length;
+      for (let cut = 0; cut < Number(stop) && to > from && part.endsWith(mark, to); cut++) to -= mark.length;
+      return part.slice(from, to);
+    });
+}
+
+/** Runs of pieces like `<0xE2>` are bytes; where they are no UTF-8 each becomes U+FFFD. */
+function fromBytePieces(parts: readonly string[]): readonly string[] {
+  const found: string[] = [];
+  let bytes: number[] = [];
+  const flush = (): void => {
+    const text = Buffer.from(bytes).toString("utf8");
+    if (bytes.length > 0) found.push(text.includes("\uFFFD") ? "\uFFFD".repeat(bytes.length) : text);
+    bytes = [];
+  };
+  for (const part of parts) {
+    const [, digits] = /^<0x([0-9A-Fa-f]{2})>$/.exec(part) ?? [];
+    if (digits !== undefined) bytes.push(Number.parseInt(digits, 16));
+    else {
+      flush();
+      found.push(part);
+    }
+  }
+  flush();
+  return found;
+}
+
+/** The byte of each character in a byte-level vocabulary (Radford et al., GPT-2, `bytes_to_unicode`). */
+const byteOf: ReadonlyMap<string, number> = (() => {
+  const bytes = new Map<string, number>();
+  let next = 0x100;
+  for (let byte = 0; byte < 0x100; byte++) {
+    const isPrinted = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    bytes.set(String.fromCharCode(isPrinted ? byte : next++), byte);
+  }
+  return bytes;
+})();
+
+/** A part with a character outside the alphabet is an added token, which is text already. */
+function fromByteAlphabet(parts: readonly string[]): string {
+  const rows = parts.map((part) => {
+    const bytes = Array.from(part, (character) => byteOf.get(character));
+    return bytes.includes(undefined) ? Buffer.from(part, "utf8") : Buffer.from(bytes as number[]);
+  });
+  return Buffer.concat(rows).toString("utf8");
+}
+
+interface TokenFiles {
+  /** `tokenizer.json` */
+  readonly tokenizer: JsonObject;
+  /** `tokenizer_config.json` */
+  readonly config: JsonObject;
+}
+
+/** The names of all tokens of a model, by id, as its files spell them. */
+export function readTokenNames({ tokenizer, config }: TokenFiles): Map<number, string> {
+  const names = new Map<number, string>();
+  const vocabulary = isObject(tokenizer.model) ? tokenizer.model.vocab : undefined;
+  if (Array.isArray(vocabulary)) {
+    // Unigram models list pairs of name and score.
+    for (const [id, entry] of vocabulary.entries()) if (Array.isArray(entry)) names.set(id, String(entry[0]));
+  } else if (isObject(vocabulary)) {
+    for (const [name, id] of Object.entries(vocabulary)) names.set(Number(id), name);
+  }
+  const added = isObject(config.added_tokens_decoder) ? Object.entries(config.added_tokens_decoder) : [];
+  const listed = Array.isArray(tokenizer.added_tokens) ? tokenizer.added_tokens : [];
+  for (const [id, token] of [...listed.filter(isObject).map((token) => [token.id, token] as const), ...added]) {
+    if (isObject(token) && typeof token.content === "string") names.set(Number(id), token.content);
+  }
+  return names;
 }

@@ -1,13 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Scheduler } from "@espalier/common";
-import { type FaultBoard, transferPath } from "../admin/faults.ts";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
-import { ApiError } from "../http/api-error.ts";
-import { readBody } from "../http/exchange.ts";
-import type { BlockStore, StoreChange } from "./block-store.ts";
-import type { ExportBoard } from "./export-board.ts";
-import type { Inbox } from "./inbox.ts";
-import type { PutPrompt } from "./pool-events.ts";
+import { type FaultBoard, transferPath } from "../faults.ts";
+import { ApiError, readBody } from "../http/exchange.ts";
+import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
+import type { ExportBoard, Inbox } from "./ticket-tables.ts";
 
 /** What stands behind an engine's side channel. */
 export interface SideChannelParts {

@@ -1,27 +1,19 @@
 import type { Clock, Scheduler } from "@espalier/common";
-import type { FaultBoard } from "../admin/faults.ts";
 import type { JsonObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
-import type { EventChannel } from "../events/event-channel.ts";
-import { ApiError } from "../http/api-error.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { EventChannel } from "../event-channel.ts";
+import type { FaultBoard } from "../faults.ts";
+import { ApiError, type Exchange } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
-import { type BlockStore, createBlockStore, maxStoredBlocks } from "./block-store.ts";
-import { ExportBoard } from "./export-board.ts";
-import { createImportTallies, type ImportTallies } from "./import-tallies.ts";
-import { createInbox } from "./inbox.ts";
-import { createKvLinks } from "./kv-link.ts";
-import type { Leg } from "./leg.ts";
-import type { LegInput, LegParts } from "./leg-input.ts";
-import { poolEventsOf } from "./pool-events.ts";
-import { mooncakeLeg } from "./protocols/mooncake.ts";
-import { nixlLeg } from "./protocols/nixl.ts";
-import { p2pNcclLeg } from "./protocols/p2p-nccl.ts";
+import type { ResolvedTransfer, TransferProtocol } from "../options.ts";
+import { type BlockStore, createBlockStore, maxStoredBlocks, poolEventsOf } from "./block-store.ts";
+import type { Leg, LegInput, LegParts } from "./leg.ts";
+import { createKvLinks } from "./peer-client.ts";
 import { sglangLeg } from "./protocols/sglang-bootstrap.ts";
-import { sharedStorageLeg } from "./protocols/shared-storage.ts";
 import { trtllmLeg } from "./protocols/trtllm.ts";
+import { mooncakeLeg, nixlLeg, p2pNcclLeg, sharedStorageLeg } from "./protocols/vllm-connectors.ts";
 import { createSideChannel, type SideChannelParts } from "./side-channel.ts";
-import type { ResolvedTransfer, TransferProtocol } from "./transfer-options.ts";
+import { createInbox, ExportBoard } from "./ticket-tables.ts";
 
 /** What an engine has to do with the requests of others. */
 export interface Transfers {
@@ -44,6 +36,22 @@ export interface Transfers {
   readonly poolEvents: EventChannel | undefined;
   /** What `/sim/transfers` tells. */
   describe(): JsonObject;
+}
+
+/** What became of prompts that were computed elsewhere. */
+interface ImportTallies {
+  /** Requests whose blocks are being fetched or waited for. */
+  fetching: number;
+  /** Requests that got blocks, and the tokens of those. */
+  imported: number;
+  importedTokens: number;
+  /** Requests whose blocks were for another prompt from some token on. */
+  mismatched: number;
+  /** Requests whose blocks did not come: those that were computed here instead, and those that failed. */
+  recomputed: number;
+  failed: number;
+  /** Requests that ended with `cache_threshold`. */
+  belowThreshold: number;
 }
 
 const legs: Readonly<Record<TransferProtocol, (input: LegInput) => Leg>> = {
@@ -146,5 +154,17 @@ function publishPuts(channel: EventChannel | undefined): SideChannelParts["onPut
   return (change, prompt) => {
     const events = channel ? poolEventsOf(change, prompt) : [];
     if (events.length > 0) channel?.publish(events);
+  };
+}
+
+function createImportTallies(): ImportTallies {
+  return {
+    fetching: 0,
+    imported: 0,
+    importedTokens: 0,
+    mismatched: 0,
+    recomputed: 0,
+    failed: 0,
+    belowThreshold: 0,
   };
 }

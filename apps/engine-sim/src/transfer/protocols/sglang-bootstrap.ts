@@ -1,8 +1,7 @@
 import { optionalInteger, optionalString } from "../../api/body-fields.ts";
-import { ApiError } from "../../http/api-error.ts";
-import { offerOf } from "../held-export.ts";
-import type { Exporter, Importer, Leg } from "../leg.ts";
-import type { LegInput } from "../leg-input.ts";
+import { ApiError } from "../../http/exchange.ts";
+import type { Exporter, Importer, Leg, LegInput } from "../leg.ts";
+import { offerOf } from "../leg.ts";
 
 /** SGLang's own default (`--disaggregation-bootstrap-port`). */
 const defaultBootstrapPort = 8_998;

@@ -1,8 +1,7 @@
 import { isObject, type JsonObject, optionalObject } from "../../api/body-fields.ts";
-import { ApiError, wrongField } from "../../http/api-error.ts";
-import { offerOf, ownHost } from "../held-export.ts";
-import type { Exporter, Importer, Leg } from "../leg.ts";
-import type { LegInput } from "../leg-input.ts";
+import { ApiError, wrongField } from "../../http/exchange.ts";
+import type { Exporter, Importer, Leg, LegInput } from "../leg.ts";
+import { offerOf, ownHost } from "../leg.ts";
 
 /**
  * The `disaggregated_params` of trtllm-serve (`openai_disagg_service.py`, context first): a `context_only` request

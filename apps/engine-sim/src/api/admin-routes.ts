@@ -1,7 +1,10 @@
-import type { JsonObject } from "../api/body-fields.ts";
+import type { EventChannel } from "../event-channel.ts";
+import { parseEventFault } from "../event-faults.ts";
+import { parseFault } from "../faults.ts";
 import type { EngineContext } from "../http/engine-context.ts";
-import { type Exchange, sendJson } from "../http/exchange.ts";
-import { parseFault } from "./faults.ts";
+import { ApiError, type Exchange, sendJson } from "../http/exchange.ts";
+import type { Route } from "../http/routes.ts";
+import type { JsonObject } from "./body-fields.ts";
 
 /** `GET /sim/state`: everything a test may want to know. */
 export function readState(context: EngineContext, exchange: Exchange): void {
@@ -21,6 +24,12 @@ export function readState(context: EngineContext, exchange: Exchange): void {
     kvEvents: kvEvents?.describe() ?? null,
     requests: log.entries(),
   });
+}
+
+/** `GET /sim/transfers`: what is held for other engines, what is fetched from them, and what became of it so far. */
+export function readTransfers({ transfers }: EngineContext, exchange: Exchange): void {
+  if (!transfers) throw new ApiError(404, "this engine hands no blocks to others");
+  sendJson(exchange, 200, transfers.describe());
 }
 
 /** `POST /sim/faults`. Refusing for a time closes the listening socket; everything else waits for its requests. */
@@ -55,4 +64,32 @@ export async function restart(context: EngineContext, exchange: Exchange): Promi
   adapters.reset();
   await reopened;
   sendJson(exchange, 200, { life: engine.life });
+}
+
+/** `/sim/kv-events`: where an engine's events go, and what goes wrong with them. */
+export const kvEventMethods = methodsOf(({ kvEvents }) => {
+  if (!kvEvents) throw new ApiError(404, "this engine publishes no KV events");
+  return kvEvents;
+});
+
+/** `/sim/kv-pool`: the same of the events of the pool that is here. */
+export const kvPoolMethods = methodsOf(({ transfers }) => {
+  if (!transfers?.poolEvents) throw new ApiError(404, "there is no pool here that publishes KV events");
+  return transfers.poolEvents;
+});
+
+function methodsOf(channelOf: (context: EngineContext) => EventChannel): Route["methods"] {
+  return {
+    GET: (context, exchange) => sendJson(exchange, 200, channelOf(context).describe()),
+    async POST(context, exchange, body) {
+      const channel = channelOf(context);
+      await channel.inject(parseEventFault(body));
+      sendJson(exchange, 200, channel.describe());
+    },
+    async DELETE(context, exchange) {
+      const channel = channelOf(context);
+      await channel.clearFaults();
+      sendJson(exchange, 200, channel.describe());
+    },
+  };
 }

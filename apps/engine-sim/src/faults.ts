@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/common";
-import { ApiError, missingField, wrongField } from "../http/api-error.ts";
+import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 
 const faultKinds = [
   "refuse",

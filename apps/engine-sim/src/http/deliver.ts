@@ -2,10 +2,34 @@ import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { AnswerExtra, Arrival, Exporter, Importer, Leg } from "../transfer/leg.ts";
 import type { Transfers } from "../transfer/transfers.ts";
-import type { Answer } from "./answer.ts";
-import type { AnswerFormat } from "./answer-format.ts";
-import { ApiError } from "./api-error.ts";
+import { Answer, type AnswerFormat, type Generation } from "./answer.ts";
 import type { EngineContext } from "./engine-context.ts";
+import { ApiError, type Exchange } from "./exchange.ts";
+
+/** A request, and the part of this engine in it where several engines work on it. */
+interface Delivery extends Generation {
+  /** Only with one sequence. */
+  readonly leg?: Leg | undefined;
+}
+
+/**
+ * Has the engine compute a request and sends the answer as it comes. The engine forgets the request when the client
+ * goes away.
+ *
+ * @throws ApiError 400 when the engine can never hold the request, 503 when too many are active; nothing was sent then
+ */
+export function deliver(context: EngineContext, exchange: Exchange, generation: Delivery): void {
+  const { leg, sequences, format } = generation;
+  const [sequence] = sequences;
+  const answer = new Answer(context, exchange, generation);
+  if (leg && sequence && context.transfers) {
+    answer.begin();
+    void runLeg({ context, transfers: context.transfers, answer, leg, sequence, format });
+    return;
+  }
+  answer.submit(sequences);
+  answer.begin();
+}
 
 interface LegRun {
   readonly context: EngineContext;
@@ -17,7 +41,7 @@ interface LegRun {
 }
 
 /** Computes a request that other engines have a part in: waits for them, fetches from them, offers to them. */
-export async function runLeg(run: LegRun): Promise<void> {
+async function runLeg(run: LegRun): Promise<void> {
   const { answer, leg, transfers } = run;
   const over = new AbortController();
   const state = { isComputed: false };

@@ -1,10 +1,9 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { quoteLongIntegers, unquoteLongIntegers } from "../src/api/body-fields.ts";
 import { blockNames, createBlockStore, maxStoredBlocks } from "../src/transfer/block-store.ts";
-import { quoteLongIntegers, unquoteLongIntegers } from "../src/transfer/exact-integers.ts";
-import { ExportBoard, maxExports } from "../src/transfer/export-board.ts";
-import { createInbox, type Inbox, maxInbox } from "../src/transfer/inbox.ts";
-import { createKvLinks, maxKvLinks } from "../src/transfer/kv-link.ts";
+import { createKvLinks, maxKvLinks } from "../src/transfer/peer-client.ts";
+import { createInbox, ExportBoard, type Inbox, maxExports, maxInbox } from "../src/transfer/ticket-tables.ts";
 
 const tokens = Uint32Array.of(1, 2, 3);
 

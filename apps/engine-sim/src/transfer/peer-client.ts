@@ -1,18 +1,6 @@
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { Arrival } from "./leg.ts";
 
-/** Which blocks to fetch, and where. */
-export interface KvSource {
-  readonly host: string;
-  /** Of the side channel. */
-  readonly port: number;
-  readonly ticket: string;
-  /** The engine that is expected there, when it is known. */
-  readonly engineId: string | undefined;
-  /** Whether to wait for blocks that are not computed yet. */
-  readonly waits: boolean;
-}
-
 /** The connections of an engine to those that it fetches from. */
 export interface KvLinks {
   /**
@@ -26,6 +14,18 @@ export interface KvLinks {
   readonly size: () => number;
   /** Breaks all of them without a word, as the death of the engine's process does. */
   cut(): void;
+}
+
+/** Which blocks to fetch, and where. */
+interface KvSource {
+  readonly host: string;
+  /** Of the side channel. */
+  readonly port: number;
+  readonly ticket: string;
+  /** The engine that is expected there, when it is known. */
+  readonly engineId: string | undefined;
+  /** Whether to wait for blocks that are not computed yet. */
+  readonly waits: boolean;
 }
 
 /** Connections at a time. */
@@ -137,4 +137,42 @@ function dismiss({ host, port, ticket }: KvSource, over: () => void): void {
   request.on("error", () => {});
   request.on("close", over);
   request.end();
+}
+
+/** Bytes of an answer that are read. */
+const maxAnswerBytes = 65_536;
+
+interface PeerCall {
+  /** `http://host:port/path` */
+  readonly url: string;
+  readonly method: "POST" | "PUT";
+  readonly body: unknown;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Asks another engine's side channel for something.
+ *
+ * @returns the answer's JSON
+ * @throws (rejects) Error when there is no answer, or another one than 200
+ */
+export function callPeer({ url, method, body, signal }: PeerCall): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(url, { method, agent: false, ...(signal && { signal }) });
+    request.on("error", reject);
+    request.on("close", () => reject(new Error("the other engine did not answer")));
+    request.on("response", (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        if (text.length < maxAnswerBytes) text += chunk;
+      });
+      response.on("error", reject);
+      response.on("end", () => {
+        if (response.statusCode !== 200) reject(new Error(text));
+        else resolve(JSON.parse(text));
+      });
+    });
+    request.end(JSON.stringify(body));
+  });
 }

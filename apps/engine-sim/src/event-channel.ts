@@ -1,0 +1,254 @@
+import type { Cancel, Clock, Logger, Scheduler, Startable } from "@espalier/common";
+import {
+  createKvEventPublisher,
+  type Delivery,
+  type EventDialect,
+  encodeEventMessage,
+  type WireEvent,
+} from "@espalier/kv-events";
+import type { EventFault } from "./event-faults.ts";
+import { createMessageFaults, type MessageFault } from "./event-faults.ts";
+import type { ResolvedKvEvents } from "./options.ts";
+
+/** Where and how an engine's KV events are published. */
+export interface EventChannelDescription {
+  readonly dialect: EventDialect;
+  readonly topic: string;
+  readonly port: number;
+  /** Null without replay. */
+  readonly replayPort: number | null;
+  readonly bufferSteps: number;
+  /** The number that the next message will have. */
+  readonly nextSequence: number;
+  readonly subscriptions: number;
+  /** Replays answered since the socket was opened last. */
+  readonly replays: number;
+  readonly replaySilent: boolean;
+  readonly faults: readonly MessageFault[];
+}
+
+/** Publishes the KV events of one simulated engine, with faults on demand. */
+export interface EventChannel extends Startable {
+  /** Ports are known once the channel is started. */
+  describe(): EventChannelDescription;
+  /** Publishes the events of one step as one message. */
+  publish(events: readonly WireEvent[]): void;
+  /**
+   * A process that starts again: numbers from 0, nothing to replay, every connection lost. Resolves when its sockets are
+   * open again.
+   */
+  restart(): Promise<void>;
+  /**
+   * Makes something go wrong; resolves when it does.
+   *
+   * @throws ApiError 400 when too many faults are on
+   */
+  inject(fault: EventFault): Promise<void>;
+  /** No more faults. */
+  clearFaults(): Promise<void>;
+}
+
+interface EventChannelOptions extends EventStreamOptions {
+  readonly scheduler: Scheduler;
+}
+
+/** A byte that msgpack never uses. */
+const junk = Uint8Array.of(0xc1);
+
+/** Data-parallel rank: a simulated engine is the only one. */
+const rank = 0;
+
+export function createEventChannel(options: EventChannelOptions): EventChannel {
+  const { dialect, topic, bufferSteps, clock, scheduler, logger } = options;
+  const stream = createEventStream(options);
+  const faults = createMessageFaults(scheduler);
+  let replaySilent = false;
+  let endSilence: Cancel | undefined;
+  let work: Promise<void> = Promise.resolve();
+
+  /** Sockets are opened and closed by one task after the other. */
+  const queued = (task: () => Promise<void>): Promise<void> => {
+    const done = work.then(task);
+    work = done.catch(() => {});
+    return done;
+  };
+  const setReplaySilent = (silent: boolean): Promise<void> => {
+    endSilence?.();
+    endSilence = undefined;
+    return queued(async () => {
+      if (silent === replaySilent) return;
+      replaySilent = silent;
+      await (silent ? stream.closeReplay() : stream.openReplay());
+    });
+  };
+  const speakAgain = (): void => {
+    setReplaySilent(false).catch((error: unknown) => logger.error("the replay socket was not opened", { error }));
+  };
+  const publishPayload = (payload: Uint8Array): void => stream.publish(payload, faults.take());
+
+  return {
+    start: stream.start,
+    stop() {
+      endSilence?.();
+      faults.clear();
+      return queued(stream.stop);
+    },
+    describe() {
+      const { port, replayPort = null, nextSequence, subscriptions, replays } = stream;
+      const place = { dialect, topic, port, replayPort, bufferSteps };
+      return { ...place, nextSequence, subscriptions, replays, replaySilent, faults: faults.list() };
+    },
+    publish: (events) =>
+      publishPayload(encodeEventMessage(events, dialect, { timestampS: clock.wallMs() / 1_000, rank })),
+    restart() {
+      stream.beginLife();
+      return queued(() => stream.reopen({ replay: !replaySilent }));
+    },
+    async inject(fault) {
+      if (fault.kind === "gap") stream.skip(fault.count);
+      else if (fault.kind === "replay-truncated") stream.forgetAllBut(fault.keep);
+      else if (fault.kind === "junk") {
+        for (let index = 0; index < fault.count; index++) publishPayload(junk);
+      } else if (fault.kind === "replay-silent") {
+        await setReplaySilent(true);
+        if (fault.delayMs !== undefined) endSilence = scheduler.after(fault.delayMs, speakAgain);
+      } else faults.add(fault);
+    },
+    clearFaults() {
+      faults.clear();
+      return setReplaySilent(false);
+    },
+  };
+}
+
+/** Numbered messages of one engine, sent to subscribers and kept for replay. Ports are known once it is started. */
+interface EventStream extends Startable {
+  readonly port: number;
+  /** Undefined without replay. */
+  readonly replayPort: number | undefined;
+  readonly nextSequence: number;
+  readonly subscriptions: number;
+  /** Replays answered since the socket was opened last. */
+  readonly replays: number;
+  publish(payload: Uint8Array, delivery: Delivery): void;
+  /** Uses up numbers without messages. */
+  skip(count: number): void;
+  /** What is older than the newest `count` messages cannot be replayed any more. */
+  forgetAllBut(count: number): void;
+  /** Numbers begin at 0 again, and nothing can be replayed. */
+  beginLife(): void;
+  closeReplay(): Promise<void>;
+  openReplay(): Promise<void>;
+  /** Breaks every connection and listens on the same ports again. */
+  reopen(which: { readonly replay: boolean }): Promise<void>;
+}
+
+interface EventStreamOptions extends ResolvedKvEvents {
+  /** Name among the streams of this process. */
+  readonly name: string;
+  readonly replayPort: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * Live messages and replay are two publishers with the same numbers, so that the replay socket can fall silent, and forget,
+ * while live messages go on.
+ */
+function createEventStream(options: EventStreamOptions): EventStream {
+  const { name, dialect, topic, host, port, replay, replayPort, bufferSteps, clock, logger } = options;
+  const common = { host, topic, dialect, clock, logger };
+  const live = createKvEventPublisher({ ...common, port, bufferSteps: 1 });
+  // What it sends goes nowhere: nobody binds what it dials.
+  const history = replay
+    ? createKvEventPublisher({ ...common, connect: `inproc://${name}-history`, replayPort, bufferSteps })
+    : undefined;
+  const newest = createMessageHistory(replay ? bufferSteps : 1);
+  return {
+    get port() {
+      return portOf(live.endpoint);
+    },
+    get replayPort() {
+      return history?.replayEndpoint === undefined ? undefined : portOf(history.replayEndpoint);
+    },
+    get nextSequence() {
+      return live.nextSequence;
+    },
+    get subscriptions() {
+      return live.subscriptions;
+    },
+    get replays() {
+      return history?.replays ?? 0;
+    },
+    async start() {
+      await live.start();
+      await history?.start();
+    },
+    async stop() {
+      await Promise.all([live.stop(), history?.stop()]);
+    },
+    publish(payload, delivery) {
+      const sequence = live.publishPayload(payload, delivery);
+      history?.publishPayload(payload, "lost");
+      newest.add({ sequence, payload });
+    },
+    skip(count) {
+      live.skipSequences(count);
+      history?.skipSequences(count);
+    },
+    forgetAllBut(count) {
+      if (!history) return;
+      const kept = newest.newest(count);
+      newest.clear();
+      history.restart();
+      for (const message of kept) {
+        history.skipSequences(message.sequence - history.nextSequence);
+        history.publishPayload(message.payload, "lost");
+        newest.add(message);
+      }
+      history.skipSequences(live.nextSequence - history.nextSequence);
+    },
+    beginLife() {
+      live.restart();
+      history?.restart();
+      newest.clear();
+    },
+    closeReplay: async () => history?.stop(),
+    openReplay: async () => history?.reconnect(),
+    async reopen(which) {
+      await Promise.all([live.reconnect(), which.replay ? history?.reconnect() : undefined]);
+    },
+  };
+}
+
+const portOf = (endpoint: string): number => Number(endpoint.slice(endpoint.lastIndexOf(":") + 1));
+
+/** A message that was published. */
+interface PublishedMessage {
+  readonly sequence: number;
+  readonly payload: Uint8Array;
+}
+
+/** The newest messages of one life, oldest first. */
+interface MessageHistory {
+  add(message: PublishedMessage): void;
+  /** The last `count`, or all that are kept. */
+  newest(count: number): readonly PublishedMessage[];
+  clear(): void;
+}
+
+/** @param capacity messages that are kept; the oldest gives way */
+export function createMessageHistory(capacity: number): MessageHistory {
+  let messages: PublishedMessage[] = [];
+  return {
+    add(message) {
+      messages.push(message);
+      // Trimmed seldom, so that a message costs no move of all the others.
+      if (messages.length >= 2 * capacity) messages = messages.slice(-capacity);
+    },
+    newest: (count) => messages.slice(messages.length - Math.min(count, capacity, messages.length)),
+    clear() {
+      messages = [];
+    },
+  };
+}

@@ -11,7 +11,7 @@ import {
 } from "./options.ts";
 import { shippedModelName } from "./text/model-text.ts";
 
-/** What the program was asked to do. */
+/** The parsed command line. */
 interface Command {
   readonly showHelp: boolean;
   /** Whether to print one JSON object in place of lines. */
@@ -191,13 +191,13 @@ type Loose<T> = { readonly [Key in keyof T]: T[Key] | undefined };
 const dropUndefined = <T extends object>(values: Loose<T>): T =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 
-/** What `--help` prints. */
+/** The text of `--help`. */
 export function helpText(): string {
   const presets = presetNames.map((name) => `  ${name.padEnd(15)}${enginePresets[name].description}`).join("\n");
   return `Usage: espalier-engine-sim [flags]
 
 Simulated LLM engines behind HTTP servers like vLLM's or SGLang's.
-Faults are switched and state is read under /sim/ of each engine.
+Faults are injected and state is read under /sim/ of each engine.
 
 Where
   --engines N              engines in this process, each on its own port (1)
@@ -206,49 +206,49 @@ Where
 
 What
   --preset NAME            parameters of a real engine (${defaultPreset}), see below
-  --model NAME             name that the model goes by; may be repeated (sim-model)
+  --model NAME             served name of the model; may be repeated (sim-model)
   --flavour vllm|sglang    whose cache and HTTP interface (that of the preset)
   --blocks N               KV blocks
   --block-size N           tokens per block
-  --cpu-blocks N           blocks of CPU memory that take what KV memory gives up (0)
-  --cpu-load-ms N          engine time that one of them takes on its way back (0)
-  --max-running N          sequences that run at once
+  --cpu-blocks N           blocks of CPU memory for blocks evicted from KV memory (0)
+  --cpu-load-ms N          engine time to load one of them back (0)
+  --max-running N          most running sequences
   --max-batched-tokens N   tokens per step
-  --natural-length-mean N  mean tokens of an answer that may end before its limit; 0 for never (0)
-  --api-key K              asks callers for Authorization: Bearer K
-  --tokenizer DIR          folder of a model whose tokenizer and chat template are used, or ${shippedModelName};
+  --natural-length-mean N  mean tokens of an answer without a limit; 0 to always reach the limit (0)
+  --api-key K              requires Authorization: Bearer K
+  --tokenizer DIR          folder of a model with tokenizer and chat template, or ${shippedModelName};
                            without it a token is four bytes
   --lora NAME              LoRA adapter of the model, served under its name; may be repeated
-  --lora-slots N           adapters that are loaded, and that requests run for, at once (all)
-  --lora-load-ms N         engine time that loading one takes, while all wait (0)
+  --lora-slots N           adapters loaded, and in use by running requests, at once (all)
+  --lora-load-ms N         engine time to load one, while all requests wait (0)
 
 KV events
-  --kv-events DIALECT      publishes them over ZMQ as this engine spells them: auto (that of the flavour),
+  --kv-events DIALECT      publishes them over ZMQ in this encoding: auto (that of the flavour),
                            ${dialectNames.slice(1).join(", ")}
   --kv-events-port P       port of the first engine's events, its replay on the next one, the other
                            engines two ports on; 0 for free ports (0)
-  --kv-events-replay on|off  whether what was published can be asked for again (on)
+  --kv-events-replay on|off  whether messages can be replayed (on)
   --kv-events-buffer N     messages kept for replay (10000)
   --kv-events-topic TOPIC  first frame of every message (empty)
 
-Prefill and decode apart
-  --kv-transfer PROTOCOL   how blocks go from one engine to another: ${transferProtocols.slice(0, 3).join(", ")},
+Disaggregated prefill and decode
+  --kv-transfer PROTOCOL   protocol that transfers KV blocks: ${transferProtocols.slice(0, 3).join(", ")},
                            ${transferProtocols.slice(3).join(", ")}
-  --role ROLE              what these engines are for: prefill, decode or both (both)
+  --role ROLE              role of these engines: prefill, decode or both (both)
   --kv-transfer-port P     side channel of the first engine, and its bootstrap server, counting up; 0 for free
                            ports (0)
-  --kv-transfer-bytes-per-token N   bytes of KV (those of the preset)
-  --kv-transfer-bytes-per-second N  of the link between engines (12.5e9)
+  --kv-transfer-bytes-per-token N   bytes of KV per token (those of the preset)
+  --kv-transfer-bytes-per-second N  bandwidth between engines (12.5e9)
   --kv-transfer-setup-ms N          engine time before the first byte (5)
-  --kv-transfer-timeout-ms N        real time that blocks, and engines, wait for each other (480000)
-  --kv-transfer-failure fail|recompute  what vLLM does when blocks do not come (fail)
-  --kv-storage URL         side channel of the engine that keeps shared-storage's blocks (the first one here)
-  --kv-pool-events DIALECT publishes what shared-storage keeps here over ZMQ, as a pool of its own does
+  --kv-transfer-timeout-ms N        real time until unfetched blocks and waiting engines give up (480000)
+  --kv-transfer-failure fail|recompute  reaction of vLLM to blocks that do not arrive (fail)
+  --kv-storage URL         side channel of the engine with the blocks of shared-storage (the first one here)
+  --kv-pool-events DIALECT publishes the blocks of shared-storage over ZMQ, like a separate pool
   --kv-pool-events-port P  port of these events, their replay on the next one; 0 for free ports (0)
 
 How
   --speed X                engine time per real time (1)
-  --seed N                 what hashes and random faults start from (0)
+  --seed N                 seed of hashes and random faults (0)
   --json                   print one JSON object with the URLs
   -h, --help               print this
 

@@ -10,7 +10,7 @@ import type { EventFault } from "./event-faults.ts";
 import { createMessageFaults, type MessageFault } from "./event-faults.ts";
 import type { ResolvedKvEvents } from "./options.ts";
 
-/** Where and how an engine's KV events are published. */
+/** Addresses and state of a channel. */
 export interface EventChannelDescription {
   readonly dialect: EventDialect;
   readonly topic: string;
@@ -18,7 +18,7 @@ export interface EventChannelDescription {
   /** Null without replay. */
   readonly replayPort: number | null;
   readonly bufferSteps: number;
-  /** The number that the next message will have. */
+  /** Sequence number of the next message. */
   readonly nextSequence: number;
   readonly subscriptions: number;
   /** Replays answered since the socket was opened last. */
@@ -34,17 +34,16 @@ export interface EventChannel extends Startable {
   /** Publishes the events of one step as one message. */
   publish(events: readonly WireEvent[]): void;
   /**
-   * A process that starts again: numbers from 0, nothing to replay, every connection lost. Resolves when its sockets are
-   * open again.
+   * The engine restarts: numbers from 0, an empty replay, all connections broken. Resolves when the sockets are open again.
    */
   restart(): Promise<void>;
   /**
-   * Makes something go wrong; resolves when it does.
+   * Injects a fault; resolves when it is active.
    *
-   * @throws ApiError 400 when too many faults are on
+   * @throws ApiError 400 when too many faults are active
    */
   inject(fault: EventFault): Promise<void>;
-  /** No more faults. */
+  /** Clears all faults. */
   clearFaults(): Promise<void>;
 }
 
@@ -52,10 +51,10 @@ interface EventChannelOptions extends EventStreamOptions {
   readonly scheduler: Scheduler;
 }
 
-/** A byte that msgpack never uses. */
+/** A byte that is never valid in msgpack. */
 const junk = Uint8Array.of(0xc1);
 
-/** Data-parallel rank: a simulated engine is the only one. */
+/** Data-parallel rank of a simulated engine. */
 const rank = 0;
 
 export function createEventChannel(options: EventChannelOptions): EventChannel {
@@ -66,7 +65,7 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
   let endSilence: Cancel | undefined;
   let work: Promise<void> = Promise.resolve();
 
-  /** Sockets are opened and closed by one task after the other. */
+  /** Serializes opening and closing of sockets. */
   const queued = (task: () => Promise<void>): Promise<void> => {
     const done = work.then(task);
     work = done.catch(() => {});
@@ -81,7 +80,7 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
       await (silent ? stream.closeReplay() : stream.openReplay());
     });
   };
-  const speakAgain = (): void => {
+  const endReplaySilence = (): void => {
     setReplaySilent(false).catch((error: unknown) => logger.error("the replay socket was not opened", { error }));
   };
   const publishPayload = (payload: Uint8Array): void => stream.publish(payload, faults.take());
@@ -101,7 +100,7 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
     publish: (events) =>
       publishPayload(encodeEventMessage(events, dialect, { timestampS: clock.wallMs() / 1_000, rank })),
     restart() {
-      stream.beginLife();
+      stream.beginEpoch();
       return queued(() => stream.reopen({ replay: !replaySilent }));
     },
     async inject(fault) {
@@ -111,7 +110,7 @@ export function createEventChannel(options: EventChannelOptions): EventChannel {
         for (let index = 0; index < fault.count; index++) publishPayload(junk);
       } else if (fault.kind === "replay-silent") {
         await setReplaySilent(true);
-        if (fault.delayMs !== undefined) endSilence = scheduler.after(fault.delayMs, speakAgain);
+        if (fault.delayMs !== undefined) endSilence = scheduler.after(fault.delayMs, endReplaySilence);
       } else faults.add(fault);
     },
     clearFaults() {
@@ -131,12 +130,12 @@ interface EventStream extends Startable {
   /** Replays answered since the socket was opened last. */
   readonly replays: number;
   publish(payload: Uint8Array, delivery: Delivery): void;
-  /** Uses up numbers without messages. */
+  /** Skips sequence numbers. */
   skip(count: number): void;
-  /** What is older than the newest `count` messages cannot be replayed any more. */
+  /** Drops all but the newest `count` messages from the replay. */
   forgetAllBut(count: number): void;
-  /** Numbers begin at 0 again, and nothing can be replayed. */
-  beginLife(): void;
+  /** Restarts the numbers at 0, and empties the replay. */
+  beginEpoch(): void;
   closeReplay(): Promise<void>;
   openReplay(): Promise<void>;
   /** Breaks every connection and listens on the same ports again. */
@@ -152,14 +151,13 @@ interface EventStreamOptions extends ResolvedKvEvents {
 }
 
 /**
- * Live messages and replay are two publishers with the same numbers, so that the replay socket can fall silent, and forget,
- * while live messages go on.
+ * Live messages and replay are two publishers with the same numbers, so that faults of the replay do not affect live messages.
  */
 function createEventStream(options: EventStreamOptions): EventStream {
   const { name, dialect, topic, host, port, replay, replayPort, bufferSteps, clock, logger } = options;
   const common = { host, topic, dialect, clock, logger };
   const live = createKvEventPublisher({ ...common, port, bufferSteps: 1 });
-  // What it sends goes nowhere: nobody binds what it dials.
+  // Its live socket dials an address that nothing binds.
   const history = replay
     ? createKvEventPublisher({ ...common, connect: `inproc://${name}-history`, replayPort, bufferSteps })
     : undefined;
@@ -208,7 +206,7 @@ function createEventStream(options: EventStreamOptions): EventStream {
       }
       history.skipSequences(live.nextSequence - history.nextSequence);
     },
-    beginLife() {
+    beginEpoch() {
       live.restart();
       history?.restart();
       newest.clear();
@@ -229,21 +227,21 @@ interface PublishedMessage {
   readonly payload: Uint8Array;
 }
 
-/** The newest messages of one life, oldest first. */
+/** The newest messages of one epoch, oldest first. */
 interface MessageHistory {
   add(message: PublishedMessage): void;
-  /** The last `count`, or all that are kept. */
+  /** The last `count`, or all kept ones. */
   newest(count: number): readonly PublishedMessage[];
   clear(): void;
 }
 
-/** @param capacity messages that are kept; the oldest gives way */
+/** @param capacity messages kept; the oldest is dropped */
 export function createMessageHistory(capacity: number): MessageHistory {
   let messages: PublishedMessage[] = [];
   return {
     add(message) {
       messages.push(message);
-      // Trimmed seldom, so that a message costs no move of all the others.
+      // Trimmed rarely, so that adding stays O(1).
       if (messages.length >= 2 * capacity) messages = messages.slice(-capacity);
     },
     newest: (count) => messages.slice(messages.length - Math.min(count, capacity, messages.length)),

@@ -4,23 +4,23 @@ import { type JsonObject, optionalInteger } from "./api/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 
 /**
- * Something that shall go wrong with KV events. Counts are messages, `delayMs` is real milliseconds; a fault without an
- * end lasts until it is cleared.
+ * An injected fault of KV events. Counts are messages, `delayMs` is real milliseconds; a fault without either lasts until it
+ * is cleared.
  */
 export type EventFault =
-  /** Uses up numbers without messages: a hole that no replay can fill. */
+  /** Skips sequence numbers: a gap that no replay can fill. */
   | { readonly kind: "gap"; readonly count: number }
   /** Publishes messages that cannot be decoded. */
   | { readonly kind: "junk"; readonly count: number }
   /** Sends each of the next messages twice. */
   | { readonly kind: "duplicate"; readonly count: number }
-  /** Sends the next message after the one that follows it, as many times over. */
+  /** Swaps the next message with the one after it, `count` times. */
   | { readonly kind: "disorder"; readonly count: number }
-  /** Numbers and keeps messages, but does not send them. */
+  /** Numbers and keeps messages, without sending them. */
   | { readonly kind: "silence"; readonly count: number | undefined; readonly delayMs: number | undefined }
-  /** Does not answer who asks for a replay. */
+  /** Does not answer replay requests. */
   | { readonly kind: "replay-silent"; readonly delayMs: number | undefined }
-  /** Forgets all messages but the newest. */
+  /** Drops all kept messages but the newest. */
   | { readonly kind: "replay-truncated"; readonly keep: number };
 
 const eventFaultKinds = [
@@ -33,9 +33,9 @@ const eventFaultKinds = [
   "replay-truncated",
 ] as const satisfies readonly EventFault["kind"][];
 
-/** Messages that one fault may be about. */
+/** Largest count of a fault. */
 const maxCount = 1_000_000;
-/** Messages of junk at a time; each is published at once. */
+/** Largest count of `junk`, whose messages are published at once. */
 const maxJunk = 1_000;
 const maxDelayMs = 600_000;
 
@@ -61,16 +61,16 @@ export function parseEventFault(body: JsonObject): EventFault {
   }
 }
 
-/** Faults that wait for the messages they are about. */
+/** Faults that apply to coming messages. */
 export type MessageFault = Extract<EventFault, { kind: "duplicate" | "disorder" | "silence" }>;
 
-/** Faults of messages that are on. The first one hits until it is used up. */
+/** The active faults of messages. The first one applies until it is used up. */
 interface MessageFaults {
-  /** @throws ApiError 400 when `maxMessageFaults` are on already */
+  /** @throws ApiError 400 when `maxMessageFaults` are active */
   add(fault: MessageFault): void;
   clear(): void;
   list(): readonly MessageFault[];
-  /** How the next message leaves, counted down. */
+  /** The delivery of the next message; counts the fault down. */
   take(): Delivery;
 }
 
@@ -89,8 +89,8 @@ interface Entry {
 
 export function createMessageFaults(scheduler: Scheduler): MessageFaults {
   const entries = new Set<Entry>();
-  /** Whether the last message waits for one to overtake it. */
-  let holding = false;
+  /** Whether the last message is sent after the next one. */
+  let isSwapping = false;
 
   const remove = (entry: Entry): void => {
     entry.cancel?.();
@@ -109,15 +109,15 @@ export function createMessageFaults(scheduler: Scheduler): MessageFaults {
     },
     list: () => Array.from(entries, ({ fault }) => fault),
     take() {
-      if (holding) {
-        holding = false;
+      if (isSwapping) {
+        isSwapping = false;
         return "sent";
       }
       for (const entry of entries) {
         const { kind, count } = entry.fault;
         if (count === 1) remove(entry);
         else if (count !== undefined) entry.fault = { ...entry.fault, count: count - 1 };
-        holding = kind === "disorder";
+        isSwapping = kind === "disorder";
         return deliveries[kind];
       }
       return "sent";

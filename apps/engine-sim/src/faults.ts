@@ -24,40 +24,40 @@ const faultKinds = [
 
 export type FaultKind = (typeof faultKinds)[number];
 
-/** Something that shall go wrong with requests. */
+/** An injected fault of requests. */
 export interface Fault {
   readonly kind: FaultKind;
-  /** How many requests it still hits; undefined for all until cleared. */
+  /** Requests that it still hits; undefined for all until cleared. */
   readonly count: number | undefined;
   /** Share of the matching requests that it hits, 0..1. */
   readonly probability: number;
-  /** Streamed tokens that pass before a fault in mid-stream, or before `slow` slows down. */
+  /** Streamed tokens before a mid-stream fault, or before `slow` begins. */
   readonly afterTokens: number | undefined;
   /** Real milliseconds. */
   readonly delayMs: number | undefined;
   /** HTTP status of `status` and `garbage-body`. */
   readonly status: number;
-  /** Beginning of the paths that it hits; undefined for what its kind is about. */
+  /** Prefix of the paths that it hits; undefined for the default paths of its kind. */
   readonly path: string | undefined;
 }
 
-/** Faults that are on. The first that matches a request and whose probability comes up hits it. */
-export interface FaultBoard {
-  /** @throws ApiError 400 when `maxFaults` are on already */
+/** The active faults. The first that matches a request, and whose probability comes up, hits it. */
+export interface FaultTable {
+  /** @throws ApiError 400 when `maxFaults` are active */
   add(fault: Fault): void;
   clear(): void;
   list(): readonly Fault[];
-  /** The fault that hits a request to `path`, counted down. */
+  /** The fault that hits a request to `path`; counts it down. */
   take(path: string, isModelRequest: boolean): Fault | undefined;
 }
 
 const maxFaults = 16;
 
-/** Where other engines fetch blocks, on the side channel. */
+/** The path at which other engines fetch blocks, on the side channel. */
 export const transferPath = "/kv/claim";
 
 /** @param random draws for `probability` */
-export function createFaultBoard(random: Random): FaultBoard {
+export function createFaultTable(random: Random): FaultTable {
   let faults: Fault[] = [];
   return {
     add(fault) {

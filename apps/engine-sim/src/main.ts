@@ -2,7 +2,7 @@ import type { LogFields, Logger } from "@espalier/common";
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
 
-/** Wrong flags, as opposed to an address that is taken. */
+/** Exit code of invalid flags. */
 const usageExitCode = 2;
 
 const fail = (error: unknown, code: number): never => {
@@ -28,7 +28,7 @@ if (command.showHelp) {
 async function run(): Promise<void> {
   process.on("SIGINT", () => process.exit(0));
   process.on("SIGTERM", () => process.exit(0));
-  // A parent that is gone cannot stop this process any more.
+  // Without its parent, nothing else stops this process.
   process.on("disconnect", () => process.exit(0));
   // Keeps the process up while a fault has closed the only listening socket.
   new MessageChannel().port1.ref();
@@ -44,7 +44,7 @@ function announce({ engines }: RunningEngineSim): void {
   process.send?.({ type: "listening", engines });
 }
 
-/** Writes warnings and errors to the standard error output, a line each. */
+/** Writes warnings and errors to standard error, one line each. */
 function createStderrLogger(common: LogFields = {}): Logger {
   const write = (message: string, fields: LogFields = {}): void => {
     const all = Object.entries({ ...common, ...fields }).map(([name, value]) => ` ${name}=${textOf(value)}`);

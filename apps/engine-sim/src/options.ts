@@ -10,7 +10,7 @@ import {
 import { type EventDialect, eventDialects } from "@espalier/kv-events";
 import { maxAdapters } from "./engine/adapters.ts";
 
-/** What simulated engines are asked to be. */
+/** Options of simulated engines. */
 export interface EngineSimOptions {
   /** How many, each on its own port; 1 by default. */
   readonly engines?: number;
@@ -18,7 +18,7 @@ export interface EngineSimOptions {
   readonly host?: string;
   /** Port of the first engine, the others count up from it; 0, the default, for any free ports. */
   readonly port?: number;
-  /** Where the parameters come from; `a10g-7b` by default. */
+  /** Parameters of a real engine; `a10g-7b` by default. */
   readonly preset?: PresetName;
   /** Names that the model goes by; `sim-model` by default. */
   readonly models?: readonly string[];
@@ -26,18 +26,18 @@ export interface EngineSimOptions {
   readonly parameters?: Partial<EngineParameters>;
   /** Engine milliseconds per real millisecond; 1 by default. */
   readonly speed?: number;
-  /** What hashes and random faults start from; 0 by default. */
+  /** Seed of hashes and random faults; 0 by default. */
   readonly seed?: number;
-  /** Mean number of tokens of an answer that nothing limits; 0, the default, for answers that reach their limit. */
+  /** Mean tokens of an answer without a limit; 0, the default, for answers that reach their limit. */
   readonly naturalLengthMean?: number;
-  /** What callers must send as `Authorization: Bearer`; by default nothing. */
+  /** The expected `Authorization: Bearer`; none by default. */
   readonly apiKey?: string;
   /** KV events over ZMQ; none by default. */
   readonly kvEvents?: KvEventOptions;
-  /** Prefill and decode on different engines; by default each request is computed by one. */
+  /** Disaggregated prefill and decode; none by default. */
   readonly transfer?: TransferOptions;
   /**
-   * Folder of a model whose tokenizer and chat template are used, or `espalier-tiny` for the small one that comes along; by
+   * Folder of a model whose tokenizer and chat template are used, or `espalier-tiny` for the shipped one; by
    * default tokens are four bytes each.
    */
   readonly tokenizer?: string;
@@ -45,17 +45,17 @@ export interface EngineSimOptions {
   readonly adapters?: readonly string[];
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
-  /** Hears of sockets that fail; silent by default. */
+  /** Logs failed sockets; silent by default. */
   readonly logger?: Logger;
 }
 
-/** How simulated engines publish their KV events. */
+/** Options of the KV events of simulated engines. */
 export interface KvEventOptions {
-  /** How the events are spelled; `auto` as the newest engine of the flavour spells them. */
+  /** Encoding of the events; `auto` for that of the newest engine of the flavour. */
   readonly dialect: EventDialect | "auto";
   /** Port of the first engine's events, its replay on the next one, the other engines two ports on; 0, the default, for any free ports. */
   readonly port?: number;
-  /** Whether what was published can be asked for again; true by default. */
+  /** Whether messages can be replayed; true by default. */
   readonly replay?: boolean;
   /** Messages kept for replay; 10,000 by default, as in vLLM. */
   readonly bufferSteps?: number;
@@ -63,7 +63,7 @@ export interface KvEventOptions {
   readonly topic?: string;
 }
 
-/** How the engines of a process hand KV blocks to others. */
+/** Options of the transfer of KV blocks between engines. */
 export interface TransferOptions {
   readonly protocol: TransferProtocol;
   /** `both` by default. SGLang and P2P-NCCL know no such engines. */
@@ -74,16 +74,16 @@ export interface TransferOptions {
   readonly bytesPerToken?: number;
   /** Of the link between engines; 12.5e9 by default, 100 Gbit/s. */
   readonly linkBytesPerSecond?: number;
-  /** What every transfer takes before the first byte, in milliseconds of engine time; 5 by default. */
+  /** Engine time before the first byte of a transfer; 5 by default. */
   readonly setupMs?: number;
-  /** How long blocks wait to be fetched, and engines for each other, in real milliseconds; 480,000 by default. */
+  /** How long blocks wait to be fetched, and engines wait for each other, real time; 480,000 by default. */
   readonly timeoutMs?: number;
   /** Of the protocols of vLLM; `fail` by default, as there. */
   readonly onFailure?: LoadFailurePolicy;
   /** Side channel of an engine that keeps the blocks of `shared-storage`; by default the first one of this process. */
   readonly storageUrl?: string;
   /**
-   * Has the first engine of the process publish what `shared-storage` keeps there, as a pool outside the engines does:
+   * KV events of the blocks in `shared-storage`, published by the first engine like those of a pool outside the engines:
    * blocks with their tokens, of the medium EXTERNAL. None by default.
    */
   readonly poolEvents?: KvEventOptions;
@@ -91,7 +91,7 @@ export interface TransferOptions {
 
 export type TransferProtocol = (typeof transferProtocols)[number];
 
-/** How KV blocks go from one engine to another. */
+/** Protocols that transfer KV blocks between engines. */
 export const transferProtocols = [
   "nixl",
   "sglang-bootstrap",
@@ -103,10 +103,10 @@ export const transferProtocols = [
 
 type EngineRole = (typeof engineRoles)[number];
 
-/** What an engine is for, where prefill and decode are apart. */
+/** Roles of engines in disaggregated serving. */
 export const engineRoles = ["prefill", "decode", "both"] as const;
 
-/** What becomes of a request whose blocks do not come: vLLM's `kv_load_failure_policy`. */
+/** The reaction to blocks that do not arrive: vLLM's `kv_load_failure_policy`. */
 type LoadFailurePolicy = "fail" | "recompute";
 
 /** What `dialect` may be. */
@@ -149,7 +149,7 @@ export interface ResolvedTransfer {
   readonly role: EngineRole;
   readonly port: number;
   readonly setupMs: number;
-  /** What a token takes on its way, in milliseconds of engine time. */
+  /** Transfer time of a token, engine time. */
   readonly msPerToken: number;
   readonly timeoutMs: number;
   readonly onFailure: LoadFailurePolicy;
@@ -163,7 +163,7 @@ export const defaultPreset: PresetName = "a10g-7b";
 const defaultModel = "sim-model";
 const defaultHost = "127.0.0.1";
 
-/** @throws RangeError naming the option that makes no sense */
+/** @throws RangeError naming the invalid option */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
   const { engines = 1, port = 0, preset = defaultPreset, speed = 1, seed = 0, naturalLengthMean = 0 } = options;
   check(isWhole(engines, 1, maxEngines), `engines must be a whole number from 1 to ${maxEngines}`);
@@ -209,16 +209,16 @@ export const portsPerEngine = 2;
 const defaultBufferSteps = 10_000;
 const maxBufferSteps = 1_000_000;
 
-interface EngineFacts {
+interface EngineDefaults {
   readonly flavour: CacheFlavour;
   readonly engines: number;
   readonly host: string;
-  /** What the flag is called that asks for them; `kv-events` by default. */
+  /** Name of the flag, for errors; `kv-events` by default. */
   readonly flag?: string;
 }
 
-/** @throws RangeError naming the option that makes no sense */
-function resolveKvEvents(options: KvEventOptions, facts: EngineFacts): ResolvedKvEvents {
+/** @throws RangeError naming the invalid option */
+function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): ResolvedKvEvents {
   const { flavour, engines, host, flag = "kv-events" } = facts;
   const { dialect, port = 0, replay = true, bufferSteps = defaultBufferSteps, topic = "" } = options;
   check(dialectNames.includes(dialect), `${flag} must be one of ${dialectNames.join(", ")}`);
@@ -234,7 +234,7 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineFacts): ResolvedK
   return { dialect: dialect === "auto" ? ownDialect : dialect, port, replay, bufferSteps, topic, host: address };
 }
 
-/** As long as vLLM keeps blocks that nobody fetches (`VLLM_NIXL_ABORT_REQUEST_TIMEOUT`). */
+/** vLLM's timeout of blocks that are not fetched (`VLLM_NIXL_ABORT_REQUEST_TIMEOUT`). */
 const defaultTimeoutMs = 480_000;
 const maxTimeoutMs = 86_400_000;
 
@@ -245,7 +245,7 @@ interface TransferDefaults {
   readonly host: string;
 }
 
-/** @throws RangeError naming the option that makes no sense */
+/** @throws RangeError naming the invalid option */
 function resolveTransfer(options: TransferOptions, defaults: TransferDefaults): ResolvedTransfer {
   const { engines, preset, flavour, host } = defaults;
   const { protocol, role = "both", port = 0, setupMs = 5, timeoutMs = defaultTimeoutMs, onFailure = "fail" } = options;

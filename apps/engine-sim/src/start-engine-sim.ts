@@ -9,7 +9,7 @@ import {
   type TimeDriver,
 } from "./engine/simulated-engine.ts";
 import { createEventChannel, type EventChannel } from "./event-channel.ts";
-import { createFaultBoard, type FaultBoard } from "./faults.ts";
+import { createFaultTable, type FaultTable } from "./faults.ts";
 import type { EngineContext } from "./http/engine-context.ts";
 import { createListener, type Listener } from "./http/listener.ts";
 import { createRequestHandler } from "./http/request-handler.ts";
@@ -29,23 +29,23 @@ export interface RunningEngine {
   readonly id: string;
   /** `http://host:port` */
   readonly url: string;
-  /** Port of its side channel, of SGLang's and Mooncake's bootstrap server; only of engines that hand blocks to others. */
+  /** Port of its side channel, of SGLang's and Mooncake's bootstrap server; only with `transfer`. */
   readonly transferPort?: number;
 }
 
 export interface RunningEngineSim {
   readonly engines: readonly RunningEngine[];
-  /** Closes every socket and forgets every request. */
+  /** Closes all sockets and drops all requests. */
   stop(): Promise<void>;
 }
 
-/** Requests that an engine's log keeps. */
+/** Requests kept in an engine's log. */
 const logCapacity = 1_000;
 
-/** Answers of the Responses API that an engine keeps. */
+/** Stored answers of the Responses API. */
 const storedResponseCapacity = 1_000;
 
-/** How far the hash seeds of neighbouring engines are apart: each life takes the next one. */
+/** Distance between the hash seeds of two engines: each restart takes the next one. */
 const seedStride = 1_000_003;
 
 /**
@@ -55,7 +55,7 @@ const seedStride = 1_000_003;
  * const sim = await startEngineSim({ engines: 2, speed: 50, models: ["tiny"] });
  * await fetch(`${sim.engines[0].url}/v1/models`);
  * await sim.stop();
- * @throws RangeError when an option makes no sense; the error of the socket when an address cannot be listened on
+ * @throws RangeError when an option is invalid; the error of the socket when an address cannot be listened on
  */
 export async function startEngineSim(options: EngineSimOptions = {}): Promise<RunningEngineSim> {
   const resolved = resolveOptions(options);
@@ -92,7 +92,7 @@ interface Part {
   readonly listener: Listener;
 }
 
-/** Events can be heard before the first request can be made. */
+/** Event sockets open before the first request is possible. */
 async function startPart({ engine, kvEvents, transfers, listener }: Part): Promise<void> {
   await kvEvents?.start();
   await transfers?.start();
@@ -100,7 +100,7 @@ async function startPart({ engine, kvEvents, transfers, listener }: Part): Promi
   await listener.listen();
 }
 
-/** Tokenizers take long to load, so only those who use one do. */
+/** Tokenizers are slow to load, so they are imported on demand. */
 async function loadText(options: ResolvedOptions): Promise<ModelText> {
   if (options.tokenizer === undefined) return byteText;
   const [{ chatDialectOf }, { loadTokenizerText }] = await Promise.all([
@@ -111,7 +111,7 @@ async function loadText(options: ResolvedOptions): Promise<ModelText> {
   return loadTokenizerText(options.tokenizer, { ...options, dialect });
 }
 
-/** What the engines of one process have in common. */
+/** Shared by the engines of one process. */
 interface SharedParts {
   readonly driver: TimeDriver;
   readonly text: ModelText;
@@ -127,7 +127,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
   const kvEvents = createChannel(options, options.kvEvents, index);
   const onEvents = kvEvents?.publish;
   const engine = createSimulatedEngine({ parameters, seed, driver, onEvents });
-  const faults = createFaultBoard(createSeededRandom(seed));
+  const faults = createFaultTable(createSeededRandom(seed));
   const transfers = createPartTransfers(options, shared, { engine, faults, index });
   const context: EngineContext = {
     id,
@@ -159,7 +159,7 @@ function createPart(options: ResolvedOptions, shared: SharedParts, index: number
 
 interface PartTransfers {
   readonly engine: SimulatedEngine;
-  readonly faults: FaultBoard;
+  readonly faults: FaultTable;
   readonly index: number;
 }
 
@@ -171,7 +171,7 @@ function createPartTransfers(
   const { transfer, clock, scheduler, host } = options;
   if (!transfer) return undefined;
   const port = transfer.port === 0 ? 0 : transfer.port + index;
-  // The store of a process is that of its first engine.
+  // The first engine has the store of the process.
   const poolEvents = index === 0 ? createChannel(options, transfer.poolEvents, index) : undefined;
   return createTransfers({ transfer, engine, faults, clock, scheduler, host, port, storageUrl, newId, poolEvents });
 }

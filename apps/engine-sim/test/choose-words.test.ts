@@ -29,21 +29,21 @@ const chatOf = (turns: readonly string[], turn: (text: string) => string): strin
   turns.map((text) => `[${turn(text)}]\n`).join("") + (turns.length % 2 === 1 ? "[" : "");
 
 test("words keep the space before them where the template leaves answers alone", () => {
-  const { words, comesBack } = chooseWords(
+  const { words, isRoundTrip } = chooseWords(
     names(50),
     wordModel((turns) => chatOf(turns, (text) => text)),
   );
-  expect(comesBack).toBe(true);
+  expect(isRoundTrip).toBe(true);
   expect(words.next.map(({ text }) => text)).toEqual(names(50).map((name) => name.replace("\u0120", " ")));
   expect(words.first).toEqual(words.next);
 });
 
 test("the first word has no space where the template trims answers", () => {
-  const { words, comesBack } = chooseWords(
+  const { words, isRoundTrip } = chooseWords(
     names(50),
     wordModel((turns) => chatOf(turns, (text) => text.trim())),
   );
-  expect(comesBack).toBe(true);
+  expect(isRoundTrip).toBe(true);
   expect(words.first.map(({ text }) => text)).toEqual(names(50).map((name) => name.slice(1)));
   expect(words.next[0]?.text).toBe(" aa");
 });
@@ -52,8 +52,8 @@ test("the first word's text has no space where the template writes one, its toke
   const render = (turns: readonly string[]): string =>
     turns.map((text) => `[: ${text}]\n`).join("") + (turns.length % 2 === 1 ? "[:" : "");
   const model = wordModel(render);
-  const { words, comesBack } = chooseWords(names(50), model);
-  expect(comesBack).toBe(true);
+  const { words, isRoundTrip } = chooseWords(names(50), model);
+  expect(isRoundTrip).toBe(true);
   expect(words.first[0]?.text).toBe("aa");
   expect(model.decode([words.first[0]?.token ?? 0])).toBe(" aa");
 });
@@ -71,8 +71,8 @@ test.each([
   ["writes answers backwards", (turns: readonly string[]) => chatOf(turns, (text) => [...text].reverse().join(""))],
   ["joins what follows to the last word", (turns: readonly string[]) => `${turns.join("z")}z`],
 ])("a template that %s gives words all the same", (_what, render) => {
-  const { words, comesBack } = chooseWords(names(50), wordModel(render));
-  expect(comesBack).toBe(false);
+  const { words, isRoundTrip } = chooseWords(names(50), wordModel(render));
+  expect(isRoundTrip).toBe(false);
   expect(words.first).toBe(words.next);
   expect(words.next).toHaveLength(50);
 });
@@ -81,7 +81,7 @@ test("a model without chats gives words all the same", () => {
   const model = wordModel(() => {
     throw new Error("no template");
   });
-  expect(chooseWords(names(50), model)).toMatchObject({ comesBack: false });
+  expect(chooseWords(names(50), model)).toMatchObject({ isRoundTrip: false });
 });
 
 test("at most 512 names are tried and 256 words taken", () => {

@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { quoteLongIntegers, unquoteLongIntegers } from "../src/api/body-fields.ts";
 import { blockNames, createBlockStore, maxStoredBlocks } from "../src/transfer/block-store.ts";
 import { createKvLinks, maxKvLinks } from "../src/transfer/peer-client.ts";
-import { createInbox, ExportBoard, type Inbox, maxExports, maxInbox } from "../src/transfer/ticket-tables.ts";
+import { createInbox, ExportTable, type Inbox, maxExports, maxInbox } from "../src/transfer/ticket-tables.ts";
 
 const tokens = Uint32Array.of(1, 2, 3);
 
 function createBoard(timeoutMs = 1_000) {
   const time = createVirtualTime();
-  const board = new ExportBoard({ clock: time.clock, scheduler: time.scheduler, timeoutMs });
+  const board = new ExportTable({ clock: time.clock, scheduler: time.scheduler, timeoutMs });
   const released: string[] = [];
   const offer = (name: string) => ({ tokens, release: () => void released.push(name) });
   return { time, board, released, offer };

@@ -9,7 +9,7 @@ export interface Certificate {
   readonly key: string;
 }
 
-/** Whether the openssl program is there to make certificates with. */
+/** Whether the openssl program is installed. */
 export function hasOpenssl(): boolean {
   try {
     execFileSync("openssl", ["version"], { stdio: "ignore" });
@@ -24,14 +24,14 @@ export interface Authority {
   readonly ca: string;
   /** Signs a new certificate. */
   issue(): Certificate;
-  /** Removes its files; what it has signed stays good. */
+  /** Removes its files; issued certificates stay valid. */
   close(): void;
 }
 
 /**
- * An authority with a folder of its own. Certificates are good for two days.
+ * A certificate authority in a temporary folder. Its certificates are valid for two days.
  *
- * @param subject whom its certificates are for, as openssl writes it: `IP:127.0.0.1`, `DNS:router.test`
+ * @param subject of its certificates, as openssl writes it: `IP:127.0.0.1`, `DNS:router.test`
  * @throws Error when openssl is absent
  */
 export function createAuthority(subject = "IP:127.0.0.1"): Authority {

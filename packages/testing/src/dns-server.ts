@@ -5,16 +5,16 @@ import { createServer, isIP, type Socket } from "node:net";
 /** `fail`: SERVFAIL; `silent`: no answer at all. */
 export type DnsMode = "answer" | "fail" | "silent";
 
-/** A real name server on loopback, by datagrams and, for long answers, by TCP on the same port. */
+/** A DNS server on loopback, over UDP and, for long answers, over TCP on the same port. */
 export interface DnsServer {
   /** `127.0.0.1:PORT` */
   readonly address: string;
-  /** Questions that have come, answered or not. */
+  /** Received queries, answered or not. */
   readonly queryCount: number;
-  /** Those that came by TCP. */
+  /** Queries over TCP. */
   readonly tcpCount: number;
   mode: DnsMode;
-  /** What a name stands for from now on; undefined: the name does not exist. */
+  /** Sets the records of a name; undefined: the name does not exist. */
   set(name: string, records: DnsRecords | undefined): void;
   stop(): Promise<void>;
 }
@@ -34,7 +34,7 @@ export async function startDnsServer(): Promise<DnsServer> {
     try {
       return await listen();
     } catch (error) {
-      // The port that was free for datagrams may be taken for TCP.
+      // The port that is free for UDP may be taken for TCP.
       if (attempt === attempts || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
     }
   }
@@ -115,7 +115,7 @@ function tryRead(message: Buffer): DnsQuery | undefined {
   }
 }
 
-/** Over TCP, two bytes before each message tell its length. */
+/** Over TCP, two bytes before each message are its length. */
 function readFrames(socket: Socket, answer: (message: Buffer) => Buffer | undefined): void {
   let unread = Buffer.alloc(0);
   socket.on("data", (chunk: Buffer) => {
@@ -137,7 +137,7 @@ interface DnsQuery {
   /** In lower case, without a dot at the end. */
   readonly name: string;
   readonly type: number;
-  /** The question as it came, to be repeated in the answer. */
+  /** The raw question, repeated in the answer. */
   readonly question: Buffer;
   /** The longest answer that fits a datagram, in bytes. */
   readonly maxBytes: number;
@@ -147,7 +147,7 @@ const recordTypes = { a: 1, aaaa: 28, srv: 33 } as const;
 const headerBytes = 12;
 const ttlSeconds = 1;
 
-/** Reads the one question of a query (RFC 1035, section 4.1). @throws RangeError for what is cut short */
+/** Reads the one question of a query (RFC 1035, section 4.1). @throws RangeError when it is truncated */
 function readQuery(message: Buffer): DnsQuery {
   const labels: string[] = [];
   let at = headerBytes;
@@ -156,7 +156,7 @@ function readQuery(message: Buffer): DnsQuery {
     at += 1 + length;
   }
   const end = at + 5;
-  // Whoever adds an OPT record (RFC 6891) takes longer datagrams; 1,232 bytes pass everywhere.
+  // An OPT record (RFC 6891) allows longer datagrams; 1,232 bytes fit every path.
   const maxBytes = message.readUInt16BE(10) > 0 ? 1_232 : 512;
   return {
     id: message.readUInt16BE(0),
@@ -168,15 +168,15 @@ function readQuery(message: Buffer): DnsQuery {
 }
 
 /** @param code 0 without an error, 2 for a failed server, 3 for a name that does not exist */
-function writeAnswer(query: DnsQuery, code: number, datas: readonly Buffer[], isCut = false): Buffer {
+function writeAnswer(query: DnsQuery, code: number, records: readonly Buffer[], isTruncated = false): Buffer {
   const header = Buffer.alloc(headerBytes);
   header.writeUInt16BE(query.id, 0);
   // A response, authoritative, recursion asked for and available.
-  header.writeUInt16BE(0x8580 | (isCut ? 0x0200 : 0) | code, 2);
+  header.writeUInt16BE(0x8580 | (isTruncated ? 0x0200 : 0) | code, 2);
   header.writeUInt16BE(1, 4);
-  header.writeUInt16BE(isCut ? 0 : datas.length, 6);
-  if (isCut) return Buffer.concat([header, query.question]);
-  return Buffer.concat([header, query.question, ...datas.map((data) => writeRecord(query.type, data))]);
+  header.writeUInt16BE(isTruncated ? 0 : records.length, 6);
+  if (isTruncated) return Buffer.concat([header, query.question]);
+  return Buffer.concat([header, query.question, ...records.map((data) => writeRecord(query.type, data))]);
 }
 
 /** The data of the records of one type. */

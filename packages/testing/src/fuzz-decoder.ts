@@ -2,19 +2,19 @@ import { appendFileSync } from "node:fs";
 import { createSeededRandom, type Random, systemClock } from "@espalier/common";
 import { mutateBytes } from "./mutate-bytes.ts";
 
-/** One decoder of bytes that others write. */
+/** A decoder of untrusted bytes. */
 export interface FuzzTarget {
   readonly name: string;
-  /** Bytes that it reads, to be changed; at least one. */
+  /** Valid inputs to mutate; at least one. */
   readonly seeds: readonly Uint8Array[];
   /**
-   * Reads the bytes and checks what comes out, such as that it is within its bounds.
+   * Decodes the bytes and checks the result, such as its bounds.
    *
    * @param random for choices of the test's own, such as where a stream is cut into chunks; the same for the same case
-   * @throws what `refuses` knows, for bytes that are refused; anything else is a finding
+   * @throws an error that `refuses` accepts, for refused bytes; any other error is a finding
    */
   readonly read: (bytes: Uint8Array, random: Random) => unknown;
-  /** Whether what was thrown is the documented error; `RangeError` unless given. */
+  /** Whether the error is the documented one; `RangeError` by default. */
   readonly refuses?: (thrown: unknown) => boolean;
 }
 
@@ -22,9 +22,9 @@ export interface FuzzTarget {
 export type DeclareTest = (name: string, run: () => Promise<void>, timeoutMs: number) => void;
 
 /**
- * Declares a test for each decoder of a file. They run shortly, or as `npm run test:fuzz` asks for.
+ * Declares a test for each decoder of a file. They run briefly, or as `npm run test:fuzz` configures.
  *
- * @param outcome what becomes of whatever comes, for the tests' names
+ * @param outcome the expected outcome, for the tests' names
  */
 export function fuzzInFile(test: DeclareTest, outcome: string, targets: readonly FuzzTarget[]): void {
   const request = readFuzzRequest(process.env.ESPALIER_FUZZ);
@@ -34,15 +34,15 @@ export function fuzzInFile(test: DeclareTest, outcome: string, targets: readonly
   }
 }
 
-/** The runner ends a test by its own bound: `npm run test:fuzz` says how long decoders run. */
+/** Above any run: `npm run test:fuzz` bounds the time of decoders. */
 const timeoutMs = 86_400_000;
 
-/** What `npm run test:fuzz` asks for. */
+/** A run of `npm run test:fuzz`. */
 interface FuzzRequest {
   readonly seed: number;
-  /** For each decoder of a file together with the others of it, in milliseconds. */
+  /** Time for all decoders of a file together. */
   readonly fileMs: number;
-  /** Takes a line of JSON when a decoder's turn begins, and one when it ends. */
+  /** Gets a line of JSON at the begin and at the end of each decoder. */
   readonly reportFile: string;
   /** The only decoder to be run. */
   readonly decoder?: string;
@@ -54,15 +54,15 @@ interface FuzzRequest {
 export const readFuzzRequest = (text: string | undefined): FuzzRequest | undefined =>
   text === undefined ? undefined : (JSON.parse(text) as FuzzRequest);
 
-/** In `npm test`: so many cases of each decoder, or so long, whichever ends first. */
+/** In `npm test`: the bounds of each decoder. */
 const shortCases = 1_500;
 const shortMs = 400;
 const shortSeed = 1;
 
 /**
- * Runs one decoder of a file, for as long as the request gives it, or shortly where there is none.
+ * Runs one decoder of a file, for the time of the request, or briefly without one.
  *
- * @param decoders how many of the file are to share its time
+ * @param decoders that share the time of the file
  * @returns cases run; 0 when another decoder was asked for
  * @throws FuzzFinding
  */
@@ -77,14 +77,14 @@ export async function fuzzTarget(
   }
   const { decoder, reportFile } = request;
   if (decoder !== undefined && decoder !== target.name) return 0;
-  const tell = (line: object): void => appendFileSync(reportFile, `${JSON.stringify(line)}\n`);
-  tell({ began: target.name });
+  const report = (line: object): void => appendFileSync(reportFile, `${JSON.stringify(line)}\n`);
+  report({ began: target.name });
   try {
-    const report = await fuzzDecoder(target, runOf(request, decoders));
-    tell(report);
-    return report.cases;
+    const result = await fuzzDecoder(target, runOf(request, decoders));
+    report(result);
+    return result.cases;
   } catch (error) {
-    tell({ name: target.name, finding: error instanceof Error ? error.message : String(error) });
+    report({ name: target.name, finding: error instanceof Error ? error.message : String(error) });
     throw error;
   }
 }
@@ -96,38 +96,38 @@ function runOf({ seed, fileMs, decoder, case: firstCase }: FuzzRequest, decoders
 
 export interface FuzzRun {
   readonly seed: number;
-  /** Ends the run after so many cases, */
+  /** Ends the run after so many cases. */
   readonly maxCases: number;
-  /** or after so long. */
+  /** Ends the run after this time. */
   readonly maxMs: number;
-  /** Begins with this case; 0 unless given. */
+  /** The first case; 0 by default. */
   readonly firstCase?: number;
 }
 
-/** How one decoder fared. */
+/** The result of one decoder. */
 export interface FuzzReport {
   readonly name: string;
   readonly seed: number;
   readonly cases: number;
   /** Cases that were refused with the documented error. */
   readonly refused: number;
-  /** The longest that one case took. */
+  /** The slowest case. */
   readonly slowestMs: number;
 }
 
-/** Something that a decoder must not do. */
+/** A defect of a decoder. */
 class FuzzFinding extends Error {
   override readonly name = "FuzzFinding";
 }
 
-/** What a case takes is microseconds to milliseconds; a busy machine may take the processor away for long. */
+/** A case takes at most milliseconds; the bound allows for a busy machine. */
 const maxCaseMs = 10_000;
 
-/** The clock is read once in so many cases. */
+/** Cases between two looks at the clock. */
 const casesPerLook = 16;
 
 /**
- * Feeds a decoder changed bytes. A case depends on the seed, its number and the decoder's own seeds alone.
+ * Feeds a decoder mutated bytes. A case depends only on the seed, its number and the decoder's own seeds.
  *
  * @throws FuzzFinding with the command that runs the case again, when a case ends with an error that the decoder does not
  *   document, or takes too long
@@ -161,7 +161,7 @@ export async function fuzzDecoder(target: FuzzTarget, run: FuzzRun): Promise<Fuz
 
 const isRangeError = (thrown: unknown): boolean => thrown instanceof RangeError && !isStackOverflow(thrown);
 
-/** An exhausted stack is a RangeError too, and never what a decoder means to say. */
+/** A stack overflow is a RangeError too, and never a documented error. */
 const isStackOverflow = (thrown: unknown): boolean =>
   thrown instanceof RangeError && thrown.message.startsWith("Maximum call stack");
 

@@ -3,7 +3,7 @@ import { createServer as createHttpServer, type IncomingMessage, type ServerResp
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { waitFor } from "./test-environment.ts";
 
-/** What an engine of a test saw of one request. */
+/** A request that a test's engine received. */
 export interface SeenRequest {
   readonly method: string;
   readonly path: string;
@@ -27,23 +27,23 @@ export interface HttpEngine extends Engine {
   readonly requests: SeenRequest[];
 }
 
-/** Servers on 127.0.0.1 that stand for engines. They close, sockets included, when the test is over. */
+/** Servers on 127.0.0.1 that stand for engines. They and their sockets close when the test ends. */
 export interface HttpEngines {
   /** @param host 127.0.0.1 unless given @param port a free one unless given */
   listen(server: Server, host?: string, port?: number): Promise<Engine>;
-  /** An engine on node:http. `answer` is called when the request has arrived whole. */
+  /** An engine on node:http. `answer` is called with the complete request. */
   httpEngine(answer: (request: SeenRequest) => void, listenAt?: { host?: string; port?: number }): Promise<HttpEngine>;
   /** An engine that answers with JSON of its own name, in the shape of a completion. */
   namedEngine(name: string): Promise<HttpEngine>;
-  /** An engine that speaks bytes: `answer` is called on each request head, with the number of requests before it. */
+  /** An engine that writes raw bytes: `answer` is called for each request, with the number of requests before it. */
   rawEngine(answer: (socket: Socket, index: number) => void): Promise<Engine>;
-  /** The URL of a port on which nobody listens. */
+  /** The URL of a closed port. */
   deadUrl(): Promise<string>;
   /** Resolves when the other side has closed the socket. */
   closed(socket: Socket | undefined): Promise<void>;
 }
 
-/** @param atEnd has something done when the test is over, such as vitest's `onTestFinished` */
+/** @param atEnd registers a cleanup, such as vitest's `onTestFinished` */
 export function createHttpEngines(atEnd: (close: () => void) => void): HttpEngines {
   const listen: HttpEngines["listen"] = async (server, host = "127.0.0.1", port = 0) => {
     const sockets: Socket[] = [];

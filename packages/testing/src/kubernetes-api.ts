@@ -7,17 +7,17 @@ export interface ApiObject {
   readonly [key: string]: unknown;
 }
 
-/** Where an answer goes. */
+/** The answer to a request. */
 export interface ApiReply {
   head(status: number, headers: Readonly<Record<string, string>>): void;
   data(text: string): void;
-  /** Ends it in order, */
+  /** Ends it normally. */
   end(): void;
-  /** or by breaking the connection. */
+  /** Breaks the connection. */
   drop(): void;
 }
 
-/** What the next request meets instead of an answer. `hang`: nothing at all; `drop`: the connection breaks. */
+/** A fault in place of an answer. `hang`: no answer; `drop`: the connection breaks. */
 export type ApiFault =
   | "hang"
   | "drop"
@@ -31,35 +31,35 @@ export interface ApiRequest {
   readonly authorization: string | undefined;
 }
 
-/** A watch under way. What is sent by hand reaches the client as it is. */
+/** An open watch. Data that a test sends reaches the client unchanged. */
 export interface ApiWatch extends Pick<ApiReply, "data" | "end" | "drop"> {
   readonly request: ApiRequest;
-  /** Set to keep what happens from it. */
+  /** Set to suppress its events. */
   isSilent: boolean;
 }
 
 /**
  * The part of the Kubernetes API that lists and watches: collections with versions, pages, selectors and bookmarks,
- * and a way to make each request go wrong. It knows of no transport.
+ * and faults for each request. It has no transport.
  */
 export interface KubernetesApi {
-  /** Makes a collection known; others are not found. */
+  /** Adds a collection; others answer 404. */
   serve(collection: string): void;
   put(collection: string, object: ApiObject): void;
   remove(collection: string, name: string): void;
-  /** Forgets what happened up to now: who was somewhere before has to list anew. */
+  /** Drops the history: clients with an older version must list again. */
   compact(): void;
-  /** Tells all watches where they are. */
+  /** Sends a bookmark to all watches. */
   bookmark(): void;
   /** The only token that is accepted; undefined accepts everyone. */
   token: string | undefined;
   /** The most objects of a page, whatever the client asks for. */
   maxPage: number;
-  /** What the next requests of a kind meet, one each. */
+  /** Faults of the next requests of each kind, one each. */
   readonly faults: Record<"list" | "watch", ApiFault[]>;
   readonly requests: readonly ApiRequest[];
   readonly watches: ReadonlySet<ApiWatch>;
-  /** Answers a request. @returns what to call when the client goes away */
+  /** Answers a request. @returns a function to call when the client disconnects */
   answer(url: string, headers: Readonly<Record<string, unknown>>, reply: ApiReply): () => void;
 }
 
@@ -167,7 +167,7 @@ class FakeApi implements KubernetesApi {
     };
     this.watches.add(watch);
     const from = Number(request.query.get("resourceVersion"));
-    for (const change of this.#changes) if (change.version > from) tell(watch, change);
+    for (const change of this.#changes) if (change.version > from) notify(watch, change);
     return () => this.watches.delete(watch);
   }
 
@@ -178,11 +178,11 @@ class FakeApi implements KubernetesApi {
     else if (before) objects?.delete(before.metadata.name);
     const change = { version: this.#version, collection, before, after };
     this.#changes.push(change);
-    for (const watch of this.watches) if (!watch.isSilent) tell(watch, change);
+    for (const watch of this.watches) if (!watch.isSilent) notify(watch, change);
   }
 }
 
-function tell(watch: ApiWatch, { version, collection, before, after }: Change): void {
+function notify(watch: ApiWatch, { version, collection, before, after }: Change): void {
   const { path, query } = watch.request;
   if (collection !== path) return;
   const isSelected = selectorOf(query);

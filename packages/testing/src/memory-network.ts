@@ -16,38 +16,38 @@ interface MemoryNetworkOptions {
   readonly scheduler: Scheduler;
   /** Draws the jitter. */
   readonly random: Random;
-  /** How long a dial waits for an answer. */
+  /** Timeout of a dial. */
   readonly connectTimeoutMs?: number;
-  /** Largest frame that any transport of the network takes. */
+  /** Largest frame. */
   readonly maxFrameBytes?: number;
 }
 
 /**
- * A network in memory with faults to order. As with TCP, what is cut off is not lost: it arrives, in order, when the
- * network is mended, unless the connection was ended meanwhile.
+ * A network in memory with faults. As with TCP, frames on a cut link are not lost: they arrive in order when the link is
+ * mended, unless the connection ended meanwhile.
  */
 export interface MemoryNetwork {
-  /** Of all frames that were sent. */
+  /** Bytes of all sent frames. */
   readonly bytesSent: number;
-  /** The transport of a process that listens at this address once started. */
+  /** A transport that listens at this address once started. */
   transport(address: string): Transport;
-  /** @param direction all directions without a speed of their own when left out */
+  /** @param direction default: all directions without their own speed */
   setSpeed(speed: Partial<PipeSpeed>, direction?: Direction): void;
-  /** Nothing gets through in one direction, and no dial succeeds in either. */
+  /** Cuts one direction; no dial succeeds in either. */
   cut(direction: Direction): void;
   mend(direction: Direction): void;
-  /** Groups hear nothing of each other. An address in none of them hears all. */
+  /** Cuts all links between groups. An address in no group reaches all. */
   partition(groups: readonly (readonly string[])[]): void;
   /** A stopped process: it neither sends nor receives. */
   freeze(address: string): void;
   thaw(address: string): void;
-  /** Dials to the address are refused, though connections live on. */
+  /** Dials to the address are refused; open connections stay. */
   refuse(address: string): void;
   /** Undoes all cuts, partitions, freezes and refusals. */
   heal(): void;
   /** Breaks all connections between two addresses. */
   reset(one: string, other: string): void;
-  /** The process is gone: others hear resets, it hears nothing. A new transport may take its address. */
+  /** Kills a process: its peers see resets. A new transport may take its address. */
   kill(address: string): void;
 }
 
@@ -57,13 +57,13 @@ interface Direction {
   readonly to: string;
 }
 
-/** How fast a direction between two addresses is. */
+/** Speed of a direction between two addresses. */
 interface PipeSpeed {
   /** One way. */
   readonly delayMs: number;
-  /** Added to the delay of each frame, evenly from 0; frames keep their order. */
+  /** Added to the delay of each frame, uniform from 0; frames keep their order. */
   readonly jitterMs: number;
-  /** Bytes that leave in a millisecond; what does not leave waits with the sender. */
+  /** Bandwidth; excess bytes are buffered at the sender. */
   readonly bytesPerMs: number;
 }
 
@@ -145,7 +145,7 @@ class Network implements MemoryNetwork {
   kill(address: string): void {
     this.thaw(address);
     this.listeners.get(address)?.die();
-    // A process may end before it has come to start its transport, and what it has begun still runs to its end.
+    // A process may be killed before it starts its transport, and its code still runs.
     for (const transport of this.#unstarted) if (transport.place === address) transport.die();
     for (const end of this.endsOf(address)) end.vanish();
   }
@@ -198,7 +198,7 @@ class MemoryTransport implements Transport {
     throw new TypeError("the transport was started before onConnection");
   };
   #state: "new" | "running" | "stopped" = "new";
-  /** Its process is gone. */
+  /** Its process was killed. */
   #isDead = false;
 
   constructor(network: Network, address: string) {
@@ -227,7 +227,7 @@ class MemoryTransport implements Transport {
     }
   }
 
-  /** Neither listens nor dials any more, and says nothing of it. */
+  /** Stops listening and dialing, without notice. */
   die(): void {
     this.#isDead = true;
     this.#network.started(this);
@@ -284,7 +284,7 @@ class MemoryTransport implements Transport {
 
 const keyOf = ({ from, to }: Direction): string => `${from}>${to}`;
 
-/** What is wrong with a network in memory at the moment. */
+/** The active faults of a network in memory. */
 class MemoryFaults {
   readonly #speeds = new Map<string, PipeSpeed>();
   readonly #cuts = new Set<string>();
@@ -332,7 +332,7 @@ interface PipeDeps {
   readonly scheduler: Scheduler;
   readonly random: Random;
   speed(): PipeSpeed;
-  /** Nothing leaves and nothing arrives now. */
+  /** Whether the direction is cut now. */
   isCut(): boolean;
   deliver(item: PipeItem): void;
   drained(): void;
@@ -363,13 +363,13 @@ class MemoryPipe {
     if (this.bufferedBytes >= drainMarkBytes) this.#isAboveMark = true;
   }
 
-  /** Goes on after a cut. */
+  /** Continues after a cut. */
   resume(): void {
     this.#leave();
     this.#awaitArrival();
   }
 
-  /** Forgets what has not left. */
+  /** Drops frames that have not left. */
   discard(): void {
     this.#cancelLeaving?.();
     this.#cancelLeaving = undefined;
@@ -377,7 +377,7 @@ class MemoryPipe {
     this.bufferedBytes = 0;
   }
 
-  /** Nothing leaves or arrives any more. */
+  /** Drops all frames, those in flight included. */
   close(): void {
     this.#isClosed = true;
     this.discard();
@@ -498,14 +498,14 @@ class MemoryEnd implements Connection {
     this.#finish({ kind: "reset", code: 1006, reason: "terminated" });
   }
 
-  /** As a process that is gone: its own observer hears nothing, the other end hears a reset when it can be reached. */
+  /** Ends like a killed process: without notice to its own observer, with a reset at the other end if it is reachable. */
   vanish(): void {
     this.#out.discard();
     this.#observer = undefined;
-    this.#finish({ kind: "reset", code: 1006, reason: "the process is gone" });
+    this.#finish({ kind: "reset", code: 1006, reason: "the process was killed" });
   }
 
-  /** Both directions can go on after a cut. */
+  /** Continues both directions after a cut. */
   resume(): void {
     this.#out.resume();
     if (this.#peer) this.#peer.#out.resume();

@@ -1,12 +1,12 @@
 import type { Random } from "@espalier/common";
 
-/** No case is longer; decoders' bounds beyond it have tests of their own. */
+/** Largest case; larger bounds of decoders have their own tests. */
 export const maxCaseBytes = 65_536;
 const maxChanges = 6;
 const maxRunBytes = 4_096;
 
 /**
- * Changes one of the seeds a little: single bytes, numbers at the edges of their types, runs cut out, repeated or taken
+ * Mutates one of the seeds: single bytes, numbers at the edges of their types, runs cut out, repeated or taken
  * from another seed, pieces of syntax; of JSON texts also values. One case in sixteen is random bytes alone.
  *
  * @returns new bytes, at most `maxCaseBytes`
@@ -18,7 +18,7 @@ export function mutateBytes(random: Random, seeds: readonly Uint8Array[]): Uint8
   const structural = random.integer(2) === 0 ? mutateJson(random, seed) : undefined;
   if (structural && random.integer(4) > 0) return structural.subarray(0, maxCaseBytes);
   let bytes = structural ?? Uint8Array.from(seed.subarray(0, maxCaseBytes));
-  // Mostly one change: what is changed in many places is refused at the first of them.
+  // Mostly one change: decoders refuse an input at its first error.
   for (let change = 1 + random.integer(1 + random.integer(maxChanges)); change > 0; change--) {
     bytes = changes[random.integer(changes.length)]!(random, bytes, pick).subarray(0, maxCaseBytes);
   }
@@ -52,7 +52,7 @@ const changes: readonly Change[] = [
   (random, bytes) => insert(random, bytes, randomBytes(random, 1 + random.integer(8))),
 ];
 
-/** Pieces that readers of texts stumble over. */
+/** Pieces of syntax and odd values that break text parsers. */
 const pieces = [
   ..."{}[]\"'\\:,%#\n\r\t\0 ",
   ...["\r\n", "\r\n\r\n", "\n\n", "data:", "null", "true", "NaN", "1e999", "-0", "9007199254740993", "-1", "0x"],
@@ -110,7 +110,7 @@ function joined(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 const randomBytes = (random: Random, length: number): Uint8Array<ArrayBuffer> =>
   Uint8Array.from({ length }, () => random.integer(256));
 
-/** Values that readers of JSON forget. */
+/** Values that JSON readers mishandle. */
 const oddValues: readonly unknown[] = [
   ...[
     null,
@@ -136,7 +136,7 @@ const oddValues: readonly unknown[] = [
 ];
 
 /**
- * Changes values of a JSON text and leaves it JSON: values become odd ones, move elsewhere, or go.
+ * Mutates values of a JSON text, which stays JSON: values are replaced, copied or removed.
  *
  * @returns undefined when the bytes are no JSON, or hold no object and no list
  */
@@ -170,9 +170,9 @@ function changeOne(random: Random, root: object): void {
       path.push(value as Container);
       continue;
     }
-    const way = random.integer(6);
-    if (way === 0) delete container[key];
-    else if (way === 1) container[`${key}${random.integer(10)}`] = structuredClone(value);
+    const action = random.integer(6);
+    if (action === 0) delete container[key];
+    else if (action === 1) container[`${key}${random.integer(10)}`] = structuredClone(value);
     else container[key] = structuredClone(oddValues[random.integer(oddValues.length)]);
     return;
   }

@@ -6,7 +6,7 @@ export interface LogLine {
   readonly fields: LogFields;
 }
 
-/** A logger that keeps its lines, and the lines of its children, for assertions. */
+/** A logger that keeps its lines, and those of its children, for assertions. */
 export function createRecordingLogger(): Logger & { readonly lines: readonly LogLine[] } {
   const lines: LogLine[] = [];
   const at = (base: LogFields): Logger => {
@@ -32,7 +32,7 @@ export interface SeriesMeter extends Meter {
   value(name: string, ...labels: readonly string[]): number | undefined;
 }
 
-/** Nothing has a value before it is used. What is observed by histograms is not kept. */
+/** A series has no value before its first use. Observations of histograms are not kept. */
 export function createSeriesMeter(): SeriesMeter {
   const values = new Map<string, number>();
   const keyOf = (name: string, labels: readonly string[]): string => `${name}{${labels.join(",")}}`;

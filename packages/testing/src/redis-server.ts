@@ -9,13 +9,13 @@ const program = "redis-server";
 const startTimeoutMs = 10_000;
 const pingTimeoutMs = 500;
 
-/** A Redis server of a test's own, on a free port, which keeps nothing on disk. */
+/** A Redis server for one test, on a free port, without persistence. */
 export interface RedisServer {
   readonly port: number;
   readonly url: string;
-  /** Kills it, and with it all that it held. */
+  /** Kills it; its data is lost. */
   kill(): Promise<void>;
-  /** Starts it anew on the same port, empty; one that runs is killed before. */
+  /** Restarts it on the same port, empty. */
   restart(): Promise<void>;
   /** It stops answering without closing connections, until `thaw`. */
   freeze(): void;
@@ -24,7 +24,7 @@ export interface RedisServer {
 }
 
 /**
- * Whether a Redis server is installed; says in one line that tests did not run where none is.
+ * Whether a Redis server is installed; where none is, prints one line that tests did not run.
  *
  * @param what the tests that need it
  */
@@ -34,7 +34,7 @@ export function hasRedisServer(what: string): boolean {
   return false;
 }
 
-/** @param flags for the program, beside those that this needs */
+/** @param flags additional flags of the program */
 export async function startRedisServer(...flags: readonly string[]): Promise<RedisServer> {
   const port = await freePort();
   const folder = mkdtempSync(join(tmpdir(), "espalier-redis-"));
@@ -70,7 +70,7 @@ export async function startRedisServer(...flags: readonly string[]): Promise<Red
   };
 }
 
-/** A server with a password answers too, if only that it wants one. */
+/** A server with a password answers `-NOAUTH`. */
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1", () => socket.write("PING\r\n"));

@@ -6,8 +6,7 @@ import { fileURLToPath } from "node:url";
 import { systemClock } from "@espalier/common";
 
 /**
- * How deep property tests go: `full` in `npm run test:all`, a tenth of it in `npm test`. What a tenth does not find is found
- * before a change lands all the same; what it does find is found twenty times a day.
+ * How deep property tests go: `full` in `npm run test:all`, a tenth of it in `npm test`, which runs far more often.
  */
 const isFull = process.env.TEST_DEPTH === "full";
 const quickShare = 0.1;
@@ -27,8 +26,8 @@ export function fixedSeeds(full: number, first = 0): readonly number[] {
 const repository = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
 
 /**
- * The path of a file or folder under `shared/`, which stands beside the repository where real traces and real
- * engines' captures are at hand. `ESPALIER_SHARED` names another place.
+ * The path of a file or folder under `shared/`, which holds real traces and captures of real engines and is next to the
+ * repository. `ESPALIER_SHARED` overrides its place.
  *
  * @returns the path, or undefined (after saying so in one line) when it is absent, so that the test can be skipped
  */
@@ -40,13 +39,13 @@ export function sharedPath(...segments: string[]): string | undefined {
 }
 
 export interface WaitOptions {
-  /** What is awaited, for the message of the failure. */
+  /** The condition, for the error message. */
   readonly what: string;
   readonly deadlineMs?: number;
 }
 
 /**
- * Waits until `probe` gives something other than `undefined` or `false`, looking every few milliseconds.
+ * Polls `probe` every few milliseconds until it returns something other than `undefined` or `false`.
  *
  * @throws Error naming `what` when the deadline passes
  */
@@ -63,19 +62,19 @@ export async function waitFor<T>(
   }
 }
 
-/** Below the ports that systems give to clients, any of which may be taken again as soon as it is free. */
+/** Below the ephemeral ports, any of which an outgoing connection may take at any time. */
 const firstPort = 15_000;
 const portCount = 15_000;
 const attempts = 200;
 
-/** Where this process looks next: processes that test side by side begin at places of their own. */
+/** The next candidate. Parallel test processes begin at different ports. */
 let next = (process.pid * 7_919) % portCount;
 
 /**
- * A port that nothing listens on at any of these addresses, and that this process has not been given before: no other test
- * and no outgoing connection takes it before whoever asked listens there.
+ * A port that is free at all these addresses, and that this process has not returned before: no other test and no outgoing
+ * connection takes it before the caller listens.
  *
- * @throws Error when two hundred in a row are taken
+ * @throws Error when no port of 200 is free
  */
 export async function freePort(hosts: readonly string[] = ["127.0.0.1"]): Promise<number> {
   for (let attempt = 0; attempt < attempts; attempt++) {

@@ -1,24 +1,24 @@
 import type { Clock, Scheduler } from "@espalier/common";
 
-/** A clock and a scheduler that move only when told to. */
+/** A clock and a scheduler that advance only on demand. */
 export interface VirtualTime {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   /** Moves time forward by `durationMs`, running every task that comes due, in order of due time. */
   advance(durationMs: number): void;
-  /** Like `advance`, but to a moment. One that is past changes nothing. */
+  /** Like `advance`, but to a time. A past time has no effect. */
   runUntil(untilMs: number): void;
   /** Like `advance`, but lets promises settle after each task, for code that awaits between timers. */
   advanceAsync(durationMs: number): Promise<void>;
-  /** When the next task is due; Infinity when none waits. */
+  /** When the next task is due; Infinity when none is pending. */
   readonly nextDueMs: number;
-  /** How many tasks wait, so that a test can assert that nothing was left behind. */
+  /** Pending tasks, so that a test can assert that none is left. */
   readonly pendingCount: number;
 }
 
 /**
  * @param startWallMs wall-clock time at virtual time 0, in milliseconds since the Unix epoch
- * @throws RangeError from its scheduler when more tasks wait than `maxPendingTasks`
+ * @throws RangeError from its scheduler when more than `maxPendingTasks` are pending
  */
 export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime {
   let nowMs = 0;
@@ -57,7 +57,7 @@ export function createVirtualTime(startWallMs = 1_700_000_000_000): VirtualTime 
   };
 }
 
-/** A scheduler whose periodic tasks are single ones that schedule themselves again before they run. */
+/** A scheduler made of `after`: a periodic task reschedules itself before each run. */
 export function schedulerOf(after: Scheduler["after"]): Scheduler {
   return {
     after,
@@ -77,7 +77,7 @@ async function settle(): Promise<void> {
   for (let round = 0; round < 3; round++) await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-/** Tasks of one heap, cancelled ones that are not yet swept out included. Whoever has more forgets to cancel. */
+/** Most tasks of a heap, cancelled ones that are not yet swept included. More is a leak of the caller. */
 export const maxPendingTasks = 2 ** 22;
 const firstCapacity = 64;
 
@@ -88,8 +88,8 @@ const arity = 4;
 const noOrder = -1;
 
 /**
- * Tasks by due time, then by order of adding. Adding and taking cost O(log n); cancelling costs nothing at once, and the
- * cancelled are swept out when they outnumber the others. Tasks lie in slots and do not move; what moves is numbers.
+ * Tasks by due time, then by order of adding. Adding and taking cost O(log n); cancelling costs O(1), and cancelled tasks are
+ * swept when they outnumber the others. Tasks stay in their slots; only numbers move.
  */
 export class TimerHeap {
   /** The heap: due time, order of adding, and slot of each. */
@@ -105,7 +105,7 @@ export class TimerHeap {
   #cancelled = 0;
   #takenDueMs = 0;
 
-  /** Tasks that will run, the cancelled ones not counted. */
+  /** Tasks that will run, without cancelled ones. */
   get size(): number {
     return this.#count - this.#cancelled;
   }
@@ -121,7 +121,7 @@ export class TimerHeap {
     return this.#nextOrder;
   }
 
-  /** The place of the first task in the order of adding; Infinity when there is none. */
+  /** The first task's position in the order of adding; Infinity when there is none. */
   get nextOrder(): number {
     this.#dropCancelled();
     return this.#count > 0 ? this.#order[0]! : Number.POSITIVE_INFINITY;
@@ -194,7 +194,7 @@ export class TimerHeap {
     if (last > 0) this.#sink(0, this.#dueMs[last]!, this.#order[last]!, this.#slot[last]!);
   }
 
-  /** Takes the cancelled ones out, and orders the others anew. */
+  /** Removes the cancelled tasks, and rebuilds the heap. */
   #sweep(): void {
     let kept = 0;
     for (let at = 0; at < this.#count; at++) {

@@ -6,7 +6,7 @@ import { ApiError, type Exchange, sendJson } from "../http/exchange.ts";
 import type { Route } from "../http/routes.ts";
 import type { JsonObject } from "./body-fields.ts";
 
-/** `GET /sim/state`: everything a test may want to know. */
+/** `GET /sim/state`: statistics, active requests, faults and the request log. */
 export function readState(context: EngineContext, exchange: Exchange): void {
   const { id, flavour, models, adapters, engine, kvEvents, live, log, faults } = context;
   sendJson(exchange, 200, {
@@ -14,7 +14,7 @@ export function readState(context: EngineContext, exchange: Exchange): void {
     flavour,
     models,
     adapters: adapters.names,
-    life: engine.life,
+    life: engine.epoch,
     engineMs: engine.nowMs(),
     parameters: engine.parameters,
     stats: engine.stats(),
@@ -26,13 +26,13 @@ export function readState(context: EngineContext, exchange: Exchange): void {
   });
 }
 
-/** `GET /sim/transfers`: what is held for other engines, what is fetched from them, and what became of it so far. */
+/** `GET /sim/transfers`: exports to and imports from other engines, and their counters. */
 export function readTransfers({ transfers }: EngineContext, exchange: Exchange): void {
-  if (!transfers) throw new ApiError(404, "this engine hands no blocks to others");
+  if (!transfers) throw new ApiError(404, "this engine transfers no KV blocks");
   sendJson(exchange, 200, transfers.describe());
 }
 
-/** `POST /sim/faults`. Refusing for a time closes the listening socket; everything else waits for its requests. */
+/** `POST /sim/faults`. `refuse` with a delay closes the listening socket at once; other faults hit coming requests. */
 export function addFault(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const fault = parseFault(body);
   if (fault.kind === "refuse" && fault.delayMs !== undefined) {
@@ -50,31 +50,31 @@ export function clearFaults({ faults }: EngineContext, exchange: Exchange): void
   sendJson(exchange, 200, { faults: [] });
 }
 
-/** `POST /sim/reset`: the engine's process dies and starts again at once, on the same port. */
+/** `POST /sim/reset`: the engine crashes and restarts at once, on the same port. */
 export async function restart(context: EngineContext, exchange: Exchange): Promise<void> {
   const { engine, kvEvents, live, log, storedResponses, adapters, transfers } = context;
-  // The dead tell nobody that they want nothing any more.
+  // First, so that requests that are killed release nothing at other engines: a crashed process sends nothing.
   transfers?.restart();
   for (const request of [...live]) request.kill();
-  // The new life has its numbers before it says anything.
+  // Sequence numbers restart before the new process publishes.
   const reopened = kvEvents?.restart();
   engine.restart();
   log.clear();
   storedResponses.clear();
   adapters.reset();
   await reopened;
-  sendJson(exchange, 200, { life: engine.life });
+  sendJson(exchange, 200, { life: engine.epoch });
 }
 
-/** `/sim/kv-events`: where an engine's events go, and what goes wrong with them. */
+/** `/sim/kv-events`: addresses and faults of an engine's KV events. */
 export const kvEventMethods = methodsOf(({ kvEvents }) => {
   if (!kvEvents) throw new ApiError(404, "this engine publishes no KV events");
   return kvEvents;
 });
 
-/** `/sim/kv-pool`: the same of the events of the pool that is here. */
+/** `/sim/kv-pool`: the same for the pool's events. */
 export const kvPoolMethods = methodsOf(({ transfers }) => {
-  if (!transfers?.poolEvents) throw new ApiError(404, "there is no pool here that publishes KV events");
+  if (!transfers?.poolEvents) throw new ApiError(404, "this engine has no pool that publishes KV events");
   return transfers.poolEvents;
 });
 

@@ -6,7 +6,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Clients may send null for "not given". */
+/** Clients may send null for an absent field. */
 const given = (body: JsonObject, name: string): unknown => body[name] ?? undefined;
 
 /** @throws ApiError 400 when the field is present and not a whole number from `min` to `max` */
@@ -115,7 +115,7 @@ export function partsOf(content: unknown, where: string): readonly ContentPart[]
   });
 }
 
-/** Text parts by their text, results of tools by their content, calls of tools as JSON, all else by its bytes. */
+/** Text parts by their text, tool results by their content, tool calls as JSON, anything else by its bytes. */
 function partOf(part: JsonObject, where: string): readonly ContentPart[] {
   switch (part.type) {
     case "text":
@@ -136,18 +136,18 @@ function partOf(part: JsonObject, where: string): readonly ContentPart[] {
   }
 }
 
-/** Fields whose numbers have up to 19 digits, which JavaScript's numbers do not hold. */
+/** Fields with numbers of up to 19 digits, beyond JavaScript's safe integers. */
 const longIntegerFields = "bootstrap_room|ctx_request_id|disagg_request_id";
 
 /**
- * Puts the long numbers of these fields between quotes, so that parsing the JSON keeps every digit. A name is followed by
- * a colon only where it is a key: inside a text its quotes would be escaped.
+ * Quotes the long numbers of these fields, so that parsing keeps every digit. Only keys match: inside a string the quotes
+ * around a name are escaped.
  */
 export function quoteLongIntegers(json: string): string {
   return json.replace(new RegExp(`"(${longIntegerFields})"(\\s*:\\s*)(\\d{16,})(?=\\s*[,}])`, "g"), '"$1"$2"$3"');
 }
 
-/** Takes the quotes off again. */
+/** Removes the quotes again. */
 export function unquoteLongIntegers(json: string): string {
   return json.replace(new RegExp(`"(${longIntegerFields})":"(\\d{16,})"`, "g"), '"$1":$2');
 }

@@ -44,7 +44,7 @@ const vllmShape: OpenAiShape = {
     ec_transfer_params: null,
     metrics: null,
   }),
-  tellsCreatedTokens: true,
+  reportsCreatedTokens: true,
 };
 
 const sglangShape: OpenAiShape = {
@@ -65,7 +65,7 @@ const sglangShape: OpenAiShape = {
     matched_stop: null,
   }),
   tail: sglangTail,
-  tellsCreatedTokens: false,
+  reportsCreatedTokens: false,
 };
 
 function sglangDelta(index: number, delta: string, finishReason: string): string {

@@ -28,7 +28,7 @@ const vllmShape: OpenAiShape = {
     routed_experts: null,
   }),
   tail: () => ({ kv_transfer_params: null, ec_transfer_params: null, metrics: null }),
-  tellsCreatedTokens: false,
+  reportsCreatedTokens: false,
 };
 
 const sglangShape: OpenAiShape = {
@@ -48,7 +48,7 @@ const sglangShape: OpenAiShape = {
     matched_stop: null,
   }),
   tail: sglangTail,
-  tellsCreatedTokens: false,
+  reportsCreatedTokens: false,
 };
 
 /** `POST /v1/completions` */

@@ -54,7 +54,7 @@ export function metrics({ flavour, models, adapters, engine, clock }: EngineCont
   send(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", page);
 }
 
-/** `POST /reset_prefix_cache` of vLLM, which says so when running requests prevent it. */
+/** `POST /reset_prefix_cache` of vLLM; 500 when running requests prevent it. */
 export function resetPrefixCache({ engine }: EngineContext, exchange: Exchange): void {
   const success = engine.resetPrefixCache();
   send(exchange, success ? 200 : 500, jsonType, JSON.stringify({ success }));
@@ -123,7 +123,7 @@ export function serverInfo(context: EngineContext, exchange: Exchange): void {
   sendJson(exchange, 200, info);
 }
 
-/** What vLLM tells of its connector. */
+/** vLLM's description of its connector. */
 function vllmTransferFields({ transfers }: EngineContext): JsonObject {
   const connector = transfers && connectors[transfers.transfer.protocol];
   if (!transfers || connector === undefined) return {};
@@ -138,14 +138,14 @@ function vllmTransferFields({ transfers }: EngineContext): JsonObject {
   };
 }
 
-/** What SGLang tells of its role. */
+/** SGLang's description of its role. */
 function sglangTransferFields({ transfers }: EngineContext): JsonObject {
   if (transfers?.transfer.protocol !== "sglang-bootstrap") return {};
   const { role } = transfers.transfer;
   return { disaggregation_mode: role === "both" ? "null" : role, disaggregation_bootstrap_port: transfers.port };
 }
 
-/** Names of vLLM's connectors. The other two are no engines of vLLM. */
+/** Names of vLLM's connectors. The other two protocols are not vLLM's. */
 const connectors: Readonly<Partial<Record<TransferProtocol, string>>> = {
   nixl: "NixlConnector",
   mooncake: "MooncakeConnector",
@@ -156,7 +156,7 @@ const connectors: Readonly<Partial<Record<TransferProtocol, string>>> = {
 const kvRoles = { prefill: "kv_producer", decode: "kv_consumer", both: "kv_both" } as const;
 
 /**
- * `GET /kv_event_sources` of vLLM 0.32: the publisher's configuration by data-parallel rank, and nothing when none is on.
+ * `GET /kv_event_sources` of vLLM 0.32: the publisher's configuration by data-parallel rank, empty when none is on.
  * Version 0.23 and other engines have no such path.
  */
 export function kvEventSources({ flavour, kvEvents }: EngineContext, exchange: Exchange): void {
@@ -165,7 +165,7 @@ export function kvEventSources({ flavour, kvEvents }: EngineContext, exchange: E
   sendJson(exchange, 200, events ? { 0: vllmConfiguration(events) } : {});
 }
 
-/** Bounds of vLLM's publisher that play no part here, at their defaults. */
+/** Bounds of vLLM's publisher that have no effect here, at their defaults. */
 const vllmQueues = { hwm: 100_000, max_queue_size: 100_000 };
 const anyHost = (port: number): string => `tcp://*:${port}`;
 
@@ -181,7 +181,7 @@ function vllmConfiguration({ port, replayPort, bufferSteps, topic }: EventChanne
   };
 }
 
-/** What SGLang 0.5.23 says in `/server_info` about its publisher. */
+/** SGLang 0.5.23's description of its publisher, in `/server_info`. */
 function sglangEventFields({ kvEvents, engine }: EngineContext) {
   if (!kvEvents) return { kv_events_config: null, kv_events: null };
   const { port, replayPort, bufferSteps, topic } = kvEvents.describe();

@@ -40,7 +40,7 @@ function promptsOf(
   return { prompts: several, isBatch: true };
 }
 
-/** SGLang repeats in each event what was generated so far. */
+/** Each event of SGLang repeats the text so far. */
 function generateFormat(ids: readonly string[], sequences: readonly SequenceRequest[], asList: boolean): AnswerFormat {
   const texts = sequences.map(() => "");
   const answer = (at: number, count: number, text: string, report: RequestReport | undefined) => {
@@ -71,7 +71,7 @@ function generateFormat(ids: readonly string[], sequences: readonly SequenceRequ
     token(at, index) {
       const { text, outputTokens } = sequences[at] as SequenceRequest;
       texts[at] += text.word(index);
-      // The last event tells what the cache held, which is known when the request is over.
+      // The last event has the cached tokens, which are known when the request is over.
       return index === outputTokens - 1 ? "" : event(at, answer(at, index + 1, texts[at] as string, undefined));
     },
     end: (reports) => `${reports.map((report, at) => event(at, complete(report, at))).join("")}data: [DONE]\n\n`,

@@ -20,7 +20,7 @@ export function loadAdapter({ models, adapters }: EngineContext, exchange: Excha
   send(exchange, 200, textType, `Success: LoRA adapter '${name}' added successfully.`);
 }
 
-/** `POST /v1/unload_lora_adapter` of vLLM: the adapter is a model no more. Requests for it that came before go on. */
+/** `POST /v1/unload_lora_adapter` of vLLM: the adapter is no longer a model. Earlier requests for it continue. */
 export function unloadAdapter({ adapters }: EngineContext, exchange: Exchange, body: JsonObject): void {
   const name = optionalString(body, "lora_name") ?? "";
   if (name === "") throw new ApiError(400, "'lora_name' needs to be provided.");
@@ -48,8 +48,8 @@ export function loadSglangAdapter({ adapters }: EngineContext, exchange: Exchang
 }
 
 /**
- * `POST /unload_lora_adapter` of SGLang: requests for the adapter that come from now on are refused; the answer comes
- * when those that came before have ended.
+ * `POST /unload_lora_adapter` of SGLang: new requests for the adapter are refused; the answer is sent when the
+ * earlier ones have ended.
  */
 export async function unloadSglangAdapter(
   { adapters, engine }: EngineContext,

@@ -37,7 +37,7 @@ function promptOf({ text }: EngineContext, body: JsonObject): Uint32Array {
 const event = (type: string, data: JsonObject = {}): string =>
   `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 
-/** Anthropic counts as input only what did not come from the cache. */
+/** Anthropic counts only uncached tokens as input. */
 function usageOf(reports: readonly RequestReport[]) {
   const { promptTokens = 0, cachedTokens = 0, outputTokens = 0 } = reports[0] ?? {};
   return {
@@ -58,7 +58,7 @@ function anthropicFormat(id: string, model: string, sequence: SequenceRequest): 
     token(_sequence, index) {
       const delta = `${before}${text.word(index)}"}}\n\n`;
       if (index > 0) return delta;
-      // What the cache held is told at the end; until then the whole prompt counts as input.
+      // Cached tokens are reported at the end; until then the whole prompt counts as input.
       const usage = { input_tokens: prompt.length, output_tokens: 0 };
       const start = { ...message, content: [], stop_reason: null, stop_sequence: null, usage };
       return (

@@ -1,11 +1,11 @@
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { Histogram } from "../engine/tallies.ts";
 
-/** What a metrics page shows of an engine. */
+/** Where a metrics page takes its values from. */
 interface MetricsSource {
   readonly engine: SimulatedEngine;
   readonly model: string;
-  /** Whether it pretends that nothing runs and nothing waits. */
+  /** Whether it reports no running and no waiting requests. */
   readonly pretendsIdle: boolean;
   /** LoRA adapters that the engine has. */
   readonly adapterCount: number;
@@ -26,12 +26,12 @@ export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }:
   page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.prefixHits);
   if (parameters.cpuBlocks) {
     const missed = stats.prefixQueries - stats.prefixHits;
+    page.counter("vllm:external_prefix_cache_queries_total", "Prompt tokens looked up in the external cache.", missed);
     page.counter(
-      "vllm:external_prefix_cache_queries_total",
-      "Prompt tokens looked up behind the prefix cache.",
-      missed,
+      "vllm:external_prefix_cache_hits_total",
+      "Prompt tokens found in the external cache.",
+      stats.loadedTokens,
     );
-    page.counter("vllm:external_prefix_cache_hits_total", "Prompt tokens found behind it.", stats.loadedTokens);
   }
   page.counter("vllm:num_preemptions_total", "Cumulative number of preemptions.", stats.preemptions);
   page.counter("vllm:prompt_tokens_total", "Number of prefill tokens processed.", stats.promptTokens);
@@ -50,7 +50,7 @@ export function vllmMetrics({ engine, model, pretendsIdle, adapterCount, nowS }:
   config.gauge("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", 1, {
     block_size: String(parameters.blockSize),
     enable_prefix_caching: parameters.prefixCaching ? "True" : "False",
-    // vLLM keeps one block for itself, which the model does not count.
+    // vLLM reserves one block, which the model does not count.
     num_gpu_blocks: String(parameters.blockCount + 1),
   });
   const lora = createExposition({});
@@ -90,7 +90,11 @@ export function sglangMetrics({ engine, model, pretendsIdle }: MetricsSource): s
   if (parameters.cpuBlocks) {
     const hostTokens = (blocks: number): number => blocks * blockSize;
     page.gauge("sglang:hicache_host_used_tokens", "Tokens in host memory.", hostTokens(stats.cpuBlocks));
-    page.gauge("sglang:hicache_host_total_tokens", "Tokens that fit there.", hostTokens(parameters.cpuBlocks));
+    page.gauge(
+      "sglang:hicache_host_total_tokens",
+      "Capacity of host memory in tokens.",
+      hostTokens(parameters.cpuBlocks),
+    );
   }
   page.gauge("sglang:page_size", "KV cache page size in tokens.", blockSize);
   page.gauge("sglang:num_pages", "Number of KV cache pages.", blockCount);

@@ -5,25 +5,25 @@ import type { EngineContext } from "../http/engine-context.ts";
 import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
 
 /**
- * What the answers of the OpenAI endpoints differ in. Parts of chunks are JSON from inside `choices` up to where the
- * usage or the end of the chunk follows.
+ * The differences between the answers of the OpenAI endpoints. Parts of chunks are JSON from inside `choices` up to the
+ * usage or the end of the chunk.
  */
 export interface OpenAiShape {
   readonly objectName: string;
   readonly chunkObjectName: string;
   /** The first chunk of a sequence; empty for none. */
   opening(index: number): string;
-  /** What stands around the text of a token. */
+  /** The JSON around the text of a token. */
   chunk(index: number, finishReason: string | null): readonly [before: string, after: string];
   /** A separate last chunk, for engines that send the reason after the last text. */
   readonly closing?: (index: number, finishReason: string) => string;
-  /** The end of a chunk that tells no usage. */
+  /** The end of a chunk without usage. */
   readonly chunkEnd: string;
   /** An element of `choices` of a whole answer. */
   choice(index: number, text: string, finishReason: string): JsonObject;
-  /** Fields after `usage` of a whole answer with so many generated tokens. */
+  /** Fields after `usage` of a whole answer. */
   tail(completionTokens: number): JsonObject;
-  readonly tellsCreatedTokens: boolean;
+  readonly reportsCreatedTokens: boolean;
 }
 
 interface OpenAiAnswer {
@@ -39,7 +39,7 @@ interface OpenAiAnswer {
 const systemFingerprint = "vllm-0.32.0-simulated";
 
 /**
- * Words the answer of a chat or text completion. Strings around the generated word are made once per request.
+ * The format of a chat or text completion. Strings around the generated words are made once per request.
  *
  * @throws ApiError 400 when `stream_options` is malformed
  */
@@ -47,8 +47,8 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
   const { context, id, model, body, sequences, choicesPerPrompt, shape } = answer;
   const { flavour, clock, engine } = context;
   const options = optionalObject(body, "stream_options") ?? {};
-  const tellsUsage = optionalBoolean(options, "include_usage") ?? false;
-  const tellsAlways = tellsUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);
+  const includesUsage = optionalBoolean(options, "include_usage") ?? false;
+  const continuousUsage = includesUsage && (optionalBoolean(options, "continuous_usage_stats") ?? false);
   const created = Math.floor(clock.wallMs() / 1000);
   const origin = flavour === "vllm" ? { service_tier: null, system_fingerprint: systemFingerprint } : {};
   const identity = { id, object: shape.objectName, created, model };
@@ -62,11 +62,11 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
     return usageObject(
       flavour,
       counts,
-      shape.tellsCreatedTokens ? createdTokens(counts, engine.parameters.blockSize) : null,
+      shape.reportsCreatedTokens ? createdTokens(counts, engine.parameters.blockSize) : null,
     );
   };
   const chunkEnd = ({ prompt }: SequenceRequest, tokens: number): string =>
-    tellsAlways
+    continuousUsage
       ? `,"usage":{"prompt_tokens":${prompt.length},"total_tokens":${prompt.length + tokens},"completion_tokens":${tokens}}}\n\n`
       : shape.chunkEnd;
 
@@ -83,39 +83,39 @@ export function openAiFormat(answer: OpenAiAnswer): AnswerFormat {
       return events;
     },
     end(reports) {
-      if (!tellsUsage) return "data: [DONE]\n\n";
-      const told =
+      if (!includesUsage) return "data: [DONE]\n\n";
+      const finalUsage =
         flavour === "vllm"
           ? `${JSON.stringify(usage(reports), withoutNull)},"system_fingerprint":"${systemFingerprint}"`
           : JSON.stringify(usage(reports));
-      return `${head}],"usage":${told}}\n\ndata: [DONE]\n\n`;
+      return `${head}],"usage":${finalUsage}}\n\ndata: [DONE]\n\n`;
     },
     whole(reports, { top, choice }) {
       const choices = sequences.map(({ text, outputTokens, finishReason }, index) => ({
         ...shape.choice(index, text.text(outputTokens), finishReason),
         ...choice,
       }));
-      const told = usage(reports);
-      const body = { ...identity, choices, ...origin, usage: told, ...shape.tail(told.completion_tokens), ...top };
+      const total = usage(reports);
+      const body = { ...identity, choices, ...origin, usage: total, ...shape.tail(total.completion_tokens), ...top };
       return choice ? unquoteLongIntegers(JSON.stringify(body)) : JSON.stringify(body);
     },
-    nothing(finishReason) {
+    empty(finishReason) {
       const { prompt } = sequences[0] as SequenceRequest;
-      const told = usageObject(flavour, { prompt: prompt.length, cached: 0, completion: 0 }, null);
+      const total = usageObject(flavour, { prompt: prompt.length, cached: 0, completion: 0 }, null);
       const choices = [shape.choice(0, "", finishReason)];
       const [before, after] = shape.chunk(0, finishReason);
       return {
-        whole: JSON.stringify({ ...identity, choices, ...origin, usage: told, ...shape.tail(0) }),
+        whole: JSON.stringify({ ...identity, choices, ...origin, usage: total, ...shape.tail(0) }),
         events: `${head}${before}${after}${shape.chunkEnd}data: [DONE]\n\n`,
       };
     },
   };
 }
 
-/** vLLM leaves empty fields out of what it streams. */
+/** vLLM omits null fields in streams. */
 const withoutNull = (_key: string, value: unknown): unknown => value ?? undefined;
 
-/** What SGLang says about the weights that made each run of tokens. */
+/** SGLang's versions of the weights that made each run of tokens. */
 export function sglangTail(completionTokens: number): JsonObject {
   const weight_version = "default";
   return {
@@ -123,7 +123,7 @@ export function sglangTail(completionTokens: number): JsonObject {
   };
 }
 
-/** Tokens of one answer as callers are billed for them. */
+/** Tokens of one answer, as usage counts them. */
 interface TokenCounts {
   readonly prompt: number;
   readonly cached: number;
@@ -147,7 +147,7 @@ function countTokens(reports: readonly RequestReport[], choicesPerPrompt: number
 /**
  * The `usage` object of the OpenAI endpoints, with the fields that vLLM 0.32 and SGLang 0.5 fill.
  *
- * @param createdCacheTokens prompt tokens that are in the cache since this request; vLLM tells it for chats only
+ * @param createdCacheTokens prompt tokens that this request put into the cache; vLLM reports it for chats only
  */
 function usageObject(flavour: CacheFlavour, counts: TokenCounts, createdCacheTokens: number | null) {
   const { prompt, cached, completion } = counts;

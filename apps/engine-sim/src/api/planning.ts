@@ -7,7 +7,7 @@ import { createGeneratedText, hashTokens, naturalLength } from "../text/generate
 import type { Leg } from "../transfer/leg.ts";
 import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
 
-/** Tokens of an answer whose length the caller does not limit. */
+/** Limit of an answer when the caller gives none. */
 const defaultOutputTokens = 128;
 
 /** Answers to one prompt. */
@@ -25,7 +25,7 @@ interface PlanInput {
 }
 
 /**
- * What the engine shall compute: `n` sequences for each prompt, all of the first prompt first.
+ * The sequences to compute: `n` for each prompt, in order of the prompts.
  *
  * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
  */
@@ -52,15 +52,15 @@ export function planSequences({ context, headers, body, prompts, outputLimit, sa
   return sequences;
 }
 
-/** What the engine shall compute, and what other engines have to do with it. */
+/** The sequences to compute, and the part of this engine where several engines work on them. */
 interface PlannedLeg {
   readonly sequences: readonly SequenceRequest[];
   readonly leg: Leg | undefined;
 }
 
 /**
- * The part that this engine has in a request. One that only computes the prompt for another engine generates one token,
- * whatever was asked for.
+ * The part of this engine in a request. An engine that only computes the prompt for another one generates one token,
+ * whatever the request asks for.
  *
  * @throws ApiError 400 when its fields make no sense
  */
@@ -108,7 +108,7 @@ function priorityOf({ flavour }: EngineContext, body: JsonObject): number | unde
   return priority !== undefined && flavour === "sglang" ? -priority : priority;
 }
 
-/** The header by which a replayed trace says how long an answer was. It wins over every limit. */
+/** The header with which a replayed trace sets the length of an answer. It overrides every limit. */
 function forcedLength(headers: IncomingHttpHeaders): number | undefined {
   const value = headers["x-sim-output-tokens"];
   if (value === undefined) return undefined;
@@ -143,9 +143,9 @@ function outputLength(
   forced: boolean,
 ): Pick<SequenceRequest, "outputTokens" | "finishReason"> {
   const { maxModelLength } = engine.parameters;
-  const roomTokens = maxModelLength - promptTokens;
+  const availableTokens = maxModelLength - promptTokens;
   const asked = forced ? wantedTokens : limit;
-  if (asked !== undefined && asked > roomTokens) {
+  if (asked !== undefined && asked > availableTokens) {
     throw new ApiError(
       400,
       `'max_tokens' or 'max_completion_tokens' is too large: ${asked}. This model's maximum context length is ` +
@@ -154,7 +154,7 @@ function outputLength(
       "max_tokens",
     );
   }
-  const most = limit ?? Math.min(defaultOutputTokens, roomTokens);
+  const most = limit ?? Math.min(defaultOutputTokens, availableTokens);
   if (forced) return { outputTokens: wantedTokens, finishReason: wantedTokens < most ? "stop" : "length" };
   return wantedTokens < most
     ? { outputTokens: wantedTokens, finishReason: "stop" }
@@ -175,8 +175,8 @@ export function outputLimit(body: JsonObject, ...names: readonly string[]): numb
 }
 
 /**
- * The LoRA adapter that the caller asks for. vLLM knows it by the model's name; SGLang by what stands behind a colon there,
- * else by `lora_path` (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`).
+ * The LoRA adapter of a request. vLLM takes it from the model's name; SGLang from the part after a colon there,
+ * else from `lora_path` (`_resolve_lora_path` of `entrypoints/openai/serving_base.py`).
  *
  * @throws ApiError 400 when SGLang has not loaded it
  */

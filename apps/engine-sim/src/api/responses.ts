@@ -16,7 +16,7 @@ import {
 } from "./body-fields.ts";
 import { modelOf, outputLimit, planSequences } from "./planning.ts";
 
-/** `POST /v1/responses`, with answers that are kept unless `store` is false. */
+/** `POST /v1/responses`; answers are stored unless `store` is false. */
 export function createResponse(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const previousId = optionalString(body, "previous_response_id");
@@ -34,17 +34,17 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
   const sequence = sequences[0] as SequenceRequest;
   const store = optionalBoolean(body, "store") ?? true;
   const fields = { model, instructions: instructions ?? null, previous_response_id: previousId ?? null, store };
-  const words = createWording(context, fields, sequence);
+  const { id, format } = createResponseFormat(context, fields, sequence);
   deliver(context, exchange, {
     model,
     stream: optionalBoolean(body, "stream") ?? false,
     sequences,
-    format: words.format,
+    format,
     completed(reports) {
       if (!store) return;
       const answer = textMessage("assistant", sequence.text.text(sequence.outputTokens));
-      context.storedResponses.add(words.id, {
-        body: words.format.whole(reports, {}),
+      context.storedResponses.add(id, {
+        body: format.whole(reports, {}),
         messages: [...conversation, answer],
       });
     },
@@ -67,7 +67,7 @@ export function deleteResponse(context: EngineContext, exchange: Exchange, id: s
 const textMessage = (role: string, text: string): ChatMessage => ({ role, parts: [{ text }] });
 const notFound = (id: string): ApiError => new ApiError(404, `Response with id '${id}' not found.`);
 
-/** Everything before this answer: what was stored, then the input. */
+/** The stored conversation, then the input. */
 function conversationOf(context: EngineContext, body: JsonObject, previousId: string | undefined): ChatMessage[] {
   const previous = previousId === undefined ? undefined : context.storedResponses.get(previousId);
   if (previousId !== undefined && !previous) throw notFound(previousId);
@@ -93,15 +93,15 @@ function usageOf(reports: readonly RequestReport[]) {
   };
 }
 
-function createWording(
+function createResponseFormat(
   context: EngineContext,
   fields: JsonObject,
   { text, outputTokens, finishReason }: SequenceRequest,
 ): { readonly id: string; readonly format: AnswerFormat } {
   const id = `resp_${context.newId()}`;
   const itemId = `msg_${context.newId()}`;
-  const cut = finishReason === "length";
-  const status = cut ? "incomplete" : "completed";
+  const isCut = finishReason === "length";
+  const status = isCut ? "incomplete" : "completed";
   const base = { id, object: "response", created_at: Math.floor(context.clock.wallMs() / 1000), ...fields };
   const running = { ...base, status: "in_progress", output: [], usage: null, incomplete_details: null };
   const place = { item_id: itemId, output_index: 0, content_index: 0 };
@@ -116,7 +116,7 @@ function createWording(
     status,
     output: [outputItem()],
     usage: usageOf(reports),
-    incomplete_details: cut ? { reason: "max_output_tokens" } : null,
+    incomplete_details: isCut ? { reason: "max_output_tokens" } : null,
   });
   const beforeDelta = `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"${itemId}","output_index":0,"content_index":0,"logprobs":[],"sequence_number":`;
   const openingEvents = 4;
@@ -167,7 +167,7 @@ export interface StoredResponses {
   clear(): void;
 }
 
-/** @param capacity answers that are kept; the oldest gives way */
+/** @param capacity answers kept; the oldest is dropped */
 export function createStoredResponses(capacity: number): StoredResponses {
   const responses = new Map<string, StoredResponse>();
   return {

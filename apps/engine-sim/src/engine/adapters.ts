@@ -3,13 +3,13 @@ export const maxAdapters = 64;
 
 /** The LoRA adapters that an engine serves. */
 export interface AdapterRegistry {
-  /** In the order in which they came. */
+  /** In order of loading. */
   readonly names: readonly string[];
   /** @returns false when there are `maxAdapters` already */
   add(name: string): boolean;
   /** @returns whether there was one of this name */
   remove(name: string): boolean;
-  /** A new process knows those that it was started with. */
+  /** Back to the initial ones. */
   reset(): void;
 }
 
@@ -37,13 +37,13 @@ export function createAdapterRegistry(initial: readonly string[]): AdapterRegist
   };
 }
 
-/** How many sequences there are for each LoRA adapter, and who waits until there are none. */
+/** Reference counts of the LoRA adapters in use. */
 export interface AdapterLeases {
-  taken(adapter: string): void;
-  released(adapter: string): void;
-  /** Settled when no sequence is for the adapter. */
+  acquire(adapter: string): void;
+  release(adapter: string): void;
+  /** Resolves when no sequence uses the adapter. */
   untilFree(adapter: string): Promise<void>;
-  /** All sequences are gone. */
+  /** The engine restarts: all sequences are gone. */
   clear(): void;
 }
 
@@ -59,12 +59,12 @@ export function createAdapterLeases(): AdapterLeases {
     for (const settle of waiting) settle();
   };
   return {
-    taken(adapter) {
+    acquire(adapter) {
       const lease = leases.get(adapter) ?? { count: 0, waiting: [] };
       lease.count += 1;
       leases.set(adapter, lease);
     },
-    released(adapter) {
+    release(adapter) {
       const lease = leases.get(adapter);
       if (!lease) return;
       lease.count -= 1;
@@ -80,7 +80,7 @@ export function createAdapterLeases(): AdapterLeases {
   };
 }
 
-/** Which LoRA adapters had requests at some moment. */
+/** The LoRA adapters with requests at one time. */
 export interface LoraSample {
   /** Names with commas between, as vLLM's label has them. */
   readonly running: string;
@@ -89,20 +89,20 @@ export interface LoraSample {
   readonly seenS: number;
 }
 
-/** The series of `vllm:lora_requests_info`: one for each combination that was seen, with the time it was seen last. */
+/** The series of `vllm:lora_requests_info`: one for each combination, with the time it was seen last. */
 export interface LoraSeries {
-  note(sample: LoraSample): void;
+  add(sample: LoraSample): void;
   /** Oldest first. */
   samples(): readonly LoraSample[];
 }
 
-/** Combinations that are kept; the one that was not seen for longest gives way. A real engine keeps all. */
+/** Combinations kept; the least recently seen is evicted. A real engine keeps all. */
 const maxLoraSamples = 32;
 
 export function createLoraSeries(): LoraSeries {
   const series = new Map<string, LoraSample>();
   return {
-    note(sample) {
+    add(sample) {
       const key = `${sample.running}\n${sample.waiting}`;
       series.delete(key);
       series.set(key, sample);

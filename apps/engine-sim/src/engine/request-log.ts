@@ -1,7 +1,7 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { FaultKind } from "../faults.ts";
 
-/** How a request to a model ended, as the server saw it. */
+/** How a request to a model ended at the server. */
 export type Outcome = "finished" | "aborted" | "rejected" | "faulted" | "dropped-slow-client";
 
 interface LogEntry {
@@ -29,7 +29,7 @@ export interface RequestLog {
   clear(): void;
 }
 
-/** @param capacity entries that are kept; the oldest gives way */
+/** @param capacity entries kept; the oldest is dropped */
 export function createRequestLog(capacity: number): RequestLog {
   let entries: LogEntry[] = [];
   let totals = noOutcomes();
@@ -37,7 +37,7 @@ export function createRequestLog(capacity: number): RequestLog {
     add(entry) {
       totals[entry.outcome]++;
       entries.push(entry);
-      // Trimmed seldom, so that an entry costs no move of all the others.
+      // Trimmed rarely, so that adding stays O(1).
       if (entries.length >= capacity * 2) entries = entries.slice(-capacity);
     },
     entries: () => entries.slice(-capacity),

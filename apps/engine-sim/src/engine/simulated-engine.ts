@@ -31,15 +31,15 @@ export interface SequenceRequest {
   /** Name of the LoRA adapter that computes it. */
   readonly adapter: string | undefined;
   readonly priority: number | undefined;
-  /** What comes of its prompt from another engine or a store. */
+  /** The part of its prompt that comes from another engine or a store. */
   readonly imported?: ImportedPrompt;
-  /** Whether its blocks stay held, when it is complete, until `release`. */
+  /** Whether its blocks stay pinned after it is complete, until `release`. */
   readonly pinned?: boolean;
 }
 
-/** Told while the engine advances; must not call the engine, but may ask to be flushed. */
+/** Called while the engine advances. It must not call the engine, except for `flushLater`. */
 export interface SequenceListener {
-  /** What it wanted from outside is here: so many tokens. */
+  /** This many imported tokens have arrived. */
   imported?(tokens: number): void;
   token(index: number): void;
   finished(report: RequestReport): void;
@@ -49,53 +49,53 @@ interface Flushable {
   flush(): void;
 }
 
-/** An engine of the model on real (scaled) time, over many lives. */
+/** An engine of the model on real (scaled) time, across restarts. */
 export interface SimulatedEngine {
   readonly parameters: EngineParameters;
   /** Counts from 0; one more after each `restart`. */
-  readonly life: number;
+  readonly epoch: number;
   readonly tallies: EngineTallies;
   nowMs(): number;
   /** Sequences that are queued or run. */
   activeCount(): number;
   /**
-   * Hands in sequences that arrive together.
+   * Submits sequences that arrive together.
    *
    * @returns their ids, for `abort`
-   * @throws RangeError when the engine can never hold one of them; it has none of them then
+   * @throws RangeError when one of them can never fit; then none is submitted
    */
   submit(requests: readonly SequenceRequest[], listenerOf: (sequence: number) => SequenceListener): string[];
-  /** The listener hears the report at once or, while a step runs, at its end. Unknown ids are ignored. */
+  /** The listener gets the report at once, or at the end of the running step. Unknown ids are ignored. */
   abort(sequenceId: string): void;
-  /** Gives back the blocks of a sequence that was to be pinned. Those of an earlier life are gone. */
+  /** Unpins the blocks of a sequence. Those of an earlier epoch are gone. */
   release(sequenceId: string): void;
   /** Tokens of a prompt that are cached. */
   cachedTokens(request: SequenceRequest): number;
-  /** Has `part` flushed once, after the engine has gone as far as it can. */
+  /** Flushes `part` once, at the end of the current advance. */
   flushLater(part: Flushable): void;
   /** @returns false when running requests prevent it */
   resetPrefixCache(): boolean;
   stats(): EngineStats;
   /**
-   * What was seen of LoRA adapters in this life, now included; nothing before the first request for one.
+   * LoRA adapters in use, now and before in this epoch; empty before the first request for one.
    *
    * @param nowS Unix seconds
    */
   loraSamples(nowS: number): readonly LoraSample[];
-  /** Settled when no sequence of this life is for the LoRA adapter. */
+  /** Resolves when no sequence of this epoch uses the LoRA adapter. */
   untilFreeOf(adapter: string): Promise<void>;
-  /** Says what an engine says when it starts. */
+  /** Publishes the events of an engine that starts. */
   begin(): void;
-  /** Drops all requests without a report and starts over as a new process would: empty cache, counters at zero, other engine hashes. */
+  /** Restarts as a new process: drops all requests without a report, empties the cache, zeroes the counters, changes the hashes. */
   restart(): void;
 }
 
 interface SimulatedEngineOptions {
   readonly parameters: EngineParameters;
-  /** Life number `k` hashes with `seed + k`. */
+  /** Epoch `k` hashes with `seed + k`. */
   readonly seed: number;
   readonly driver: TimeDriver;
-  /** Told the KV events of each step. Without it none are made. */
+  /** Called with the KV events of each step. Without it none are made. */
   readonly onEvents: ((events: readonly KvEvent[]) => void) | undefined;
 }
 
@@ -105,23 +105,23 @@ interface Running {
   lastTokenMs: number;
 }
 
-/** What one process of an engine would hold. */
-interface Life {
+/** The state that ends with a process of the engine. */
+interface EngineProcess {
   readonly engine: Engine;
   readonly tallies: EngineTallies;
   readonly running: Map<string, Running>;
   readonly lora: LoraSeries;
   readonly leases: AdapterLeases;
-  /** Whether a request for an adapter was handed in. */
+  /** Whether any request was for an adapter. */
   knowsAdapters: boolean;
 }
 
 export function createSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
   const { parameters, seed, driver } = options;
   let touched: Flushable[] = [];
-  let lives = 0;
+  let epoch = 0;
   let nextId = 0;
-  let life = createLife(options, seed);
+  let current = createProcess(options, seed);
 
   const flush = (): void => {
     const parts = touched;
@@ -129,16 +129,16 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
     for (const part of parts) part.flush();
   };
   const driven: Driven = {
-    advanceTo: (ms) => life.engine.advanceTo(ms),
-    nextEventMs: () => life.engine.nextEventMs(),
+    advanceTo: (ms) => current.engine.advanceTo(ms),
+    nextEventMs: () => current.engine.nextEventMs(),
     flush,
   };
-  /** Brings the engine to the present, acts, and sends what either brought forth. */
+  /** Advances the engine to now, acts, and flushes. */
   const act = <T>(action: (engine: Engine, nowMs: number) => T): T => {
     const nowMs = driver.nowMs();
-    life.engine.advanceTo(nowMs);
+    current.engine.advanceTo(nowMs);
     try {
-      return action(life.engine, nowMs);
+      return action(current.engine, nowMs);
     } finally {
       flush();
       driver.changed(driven);
@@ -149,22 +149,22 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
 
   return {
     parameters,
-    get life() {
-      return lives;
+    get epoch() {
+      return epoch;
     },
     get tallies() {
-      return life.tallies;
+      return current.tallies;
     },
     nowMs: driver.nowMs,
-    activeCount: () => life.running.size,
+    activeCount: () => current.running.size,
     submit: (requests, listenerOf) =>
       act((engine, nowMs) => {
-        const ids = requests.map(() => `${lives}-${nextId++}`);
+        const ids = requests.map(() => `${epoch}-${nextId++}`);
         submitAll(engine, ids, requests, nowMs);
         for (const [at, id] of ids.entries()) {
           const request = requests[at] as SequenceRequest;
-          noteAdapter(life, request);
-          life.running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
+          countAdapter(current, request);
+          current.running.set(id, { request, listener: listenerOf(at), lastTokenMs: Number.NaN });
         }
         return ids;
       }),
@@ -174,19 +174,19 @@ export function createSimulatedEngine(options: SimulatedEngineOptions): Simulate
     flushLater: (part) => touched.push(part),
     resetPrefixCache: () => act((engine, nowMs) => engine.resetPrefixCache(nowMs)),
     stats: () => act((engine) => engine.stats()),
-    loraSamples: (nowS) => act((engine) => samplesOf(life.lora, life.knowsAdapters && engine.adapterUse(), nowS)),
-    untilFreeOf: (adapter) => life.leases.untilFree(adapter),
+    loraSamples: (nowS) => act((engine) => samplesOf(current.lora, current.knowsAdapters && engine.adapterUse(), nowS)),
+    untilFreeOf: (adapter) => current.leases.untilFree(adapter),
     begin,
     restart() {
-      lives++;
-      life.leases.clear();
-      life = createLife(options, seed + lives);
+      epoch++;
+      current.leases.clear();
+      current = createProcess(options, seed + epoch);
       begin();
     },
   };
 }
 
-function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: number): Life {
+function createProcess({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: number): EngineProcess {
   const running = new Map<string, Running>();
   const tallies = createEngineTallies(parameters.flavour);
   const leases = createAdapterLeases();
@@ -205,7 +205,7 @@ function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: 
       running.delete(report.id);
       tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
       sequence.listener.finished(report);
-      if (sequence.request.adapter !== undefined) leases.released(sequence.request.adapter);
+      if (sequence.request.adapter !== undefined) leases.release(sequence.request.adapter);
     },
     ...(onEvents && { events: onEvents }),
   };
@@ -213,24 +213,24 @@ function createLife({ parameters, onEvents }: SimulatedEngineOptions, hashSeed: 
   return { engine, tallies, running, lora: createLoraSeries(), leases, knowsAdapters: false };
 }
 
-function noteAdapter(life: Life, { adapter }: SequenceRequest): void {
+function countAdapter(current: EngineProcess, { adapter }: SequenceRequest): void {
   if (adapter === undefined) return;
-  life.knowsAdapters = true;
-  life.leases.taken(adapter);
+  current.knowsAdapters = true;
+  current.leases.acquire(adapter);
 }
 
-/** Notes the adapters in use, if there ever were any. */
+/** Adds the adapters in use now, if there ever were any. */
 function samplesOf(lora: LoraSeries, use: AdapterUse | false, nowS: number): readonly LoraSample[] {
-  if (use) lora.note({ running: use.running.join(","), waiting: use.waiting.join(","), seenS: nowS });
+  if (use) lora.add({ running: use.running.join(","), waiting: use.waiting.join(","), seenS: nowS });
   return lora.samples();
 }
 
-/** Hands in all requests or, when one of them is refused, none. */
+/** Submits all requests or, when one is refused, none. */
 function submitAll(engine: Engine, ids: readonly string[], requests: readonly SequenceRequest[], nowMs: number): void {
   try {
     for (const [at, request] of requests.entries()) engine.submit(modelRequest(ids[at] as string, request), nowMs);
   } catch (error) {
-    // Those that were not handed in are unknown to the engine, which ignores them.
+    // The engine ignores ids that were not submitted.
     for (const id of ids) engine.abort(id, nowMs);
     throw error;
   }
@@ -251,22 +251,22 @@ function modelRequest(id: string, request: SequenceRequest) {
   };
 }
 
-/** Something that lives on engine time. */
+/** Something that runs on engine time. */
 interface Driven {
   /** Runs everything up to `engineMs`. */
   advanceTo(engineMs: number): void;
-  /** When there is something to do next, in engine milliseconds; undefined when idle. */
+  /** The next event, in engine milliseconds; undefined when idle. */
   nextEventMs(): number | undefined;
-  /** Sends what the advance brought forth. */
+  /** Sends the output of the advance. */
   flush(): void;
 }
 
-/** Maps real time to engine time and moves the engines of this process along it, with one timer for all. */
+/** Maps real time to engine time and advances the engines of this process, with one timer for all. */
 export interface TimeDriver {
   /** Engine time: real milliseconds since the driver was made, times the speed. */
   nowMs(): number;
   add(part: Driven): void;
-  /** To be called when a part got work. */
+  /** Call this when a part got work. */
   changed(part: Driven): void;
   stop(): void;
 }
@@ -278,10 +278,7 @@ interface TimeDriverOptions {
   readonly speed: number;
 }
 
-/**
- * Engines compute on exact engine times; what they bring forth is handed on as late as the real timer fires. What came
- * due together is flushed together.
- */
+/** Engines compute on exact engine times; their output is sent when the real timer fires, all due parts together. */
 export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions): TimeDriver {
   const parts: Driven[] = [];
   const startMs = clock.nowMs();
@@ -293,7 +290,7 @@ export function createTimeDriver({ clock, scheduler, speed }: TimeDriverOptions)
     if (dueMs === undefined || dueMs >= armedMs) return;
     cancel?.();
     armedMs = dueMs;
-    // Rounded up, because a timer that fires a fraction early would find nothing to do.
+    // Rounded up: a timer that fires a fraction early finds nothing to do.
     cancel = scheduler.after(Math.max(0, Math.ceil((dueMs - nowMs()) / speed)), tick);
   };
   function tick(): void {

@@ -3,7 +3,7 @@ import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 /** Why a request ended, as the engines' metrics name it. */
 type OutcomeReason = "stop" | "length" | "abort";
 
-/** What the metrics page shows beside the model's own statistics. Seconds are seconds of engine time. */
+/** Counters and histograms of the metrics page, in addition to the model's statistics. Seconds are engine time. */
 export interface EngineTallies {
   readonly timeToFirstTokenSeconds: Histogram;
   readonly interTokenLatencySeconds: Histogram;

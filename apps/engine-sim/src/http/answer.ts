@@ -8,7 +8,7 @@ import type { AnswerExtra } from "../transfer/leg.ts";
 import type { EngineContext, LiveRequest } from "./engine-context.ts";
 import { ApiError, type Exchange, errorBody, headersForLog, jsonType, send } from "./exchange.ts";
 
-/** How an endpoint words its answer. */
+/** The format of an endpoint's answers. */
 export interface AnswerFormat {
   /** The answer as one body. */
   whole(reports: readonly RequestReport[], extra: AnswerExtra): string;
@@ -16,11 +16,11 @@ export interface AnswerFormat {
   token(sequence: number, index: number): string;
   /** The events after the last token. */
   end(reports: readonly RequestReport[]): string;
-  /** An answer without a token, of endpoints that can be generation for what may end so. */
-  readonly nothing?: (finishReason: string) => { readonly whole: string; readonly events: string };
+  /** An answer without a token, of endpoints where a request may end so. */
+  readonly empty?: (finishReason: string) => { readonly whole: string; readonly events: string };
 }
 
-/** What a request asks of the engine, and how it is answered. */
+/** The sequences that a request needs, and the format of its answer. */
 export interface Generation {
   readonly model: string;
   readonly stream: boolean;
@@ -30,9 +30,9 @@ export interface Generation {
   readonly completed?: (reports: readonly RequestReport[]) => void;
 }
 
-/** What else is to be done while the engine computes. */
+/** Callbacks of the exchange of blocks with other engines. */
 interface Hooks {
-  /** What was wanted from outside is here. */
+  /** The imported tokens have arrived. */
   imported?(tokens: number): void;
   /** All sequences are complete. The end is sent when it resolves; an ApiError is sent in its place. */
   computed?(reports: readonly RequestReport[]): Promise<AnswerExtra>;
@@ -53,9 +53,9 @@ export class Answer {
   readonly #settledListeners: (() => void)[] = [];
   #ids: readonly string[] = [];
   #reports: RequestReport[] = [];
-  /** Sequences that the engine works on. */
+  /** Sequences that the engine still computes. */
   #open = 0;
-  /** How often sequences were handed in. What the engine says of earlier ones is of no interest. */
+  /** Count of submits. Events of earlier ones are ignored. */
   #attempt = 0;
   #outcome: Outcome | undefined;
   #flushing = false;
@@ -74,12 +74,12 @@ export class Answer {
     return this.#outcome !== undefined;
   }
 
-  /** Called once, when the answer was sent, or never will be. */
+  /** Called once, when the answer was sent or given up. */
   whenSettled(listener: () => void): void {
     this.#settledListeners.push(listener);
   }
 
-  /** The request is taken in: from here on its caller may go away. */
+  /** Admits the request: from here on, its client may disconnect. */
   begin(): void {
     const { response, fault } = this.#exchange;
     this.#context.live.add(this.#live);
@@ -89,9 +89,9 @@ export class Answer {
   }
 
   /**
-   * Has the engine compute the sequences, in place of those that it may have already.
+   * Submits the sequences to the engine, in place of earlier ones.
    *
-   * @throws ApiError 400 when it can never hold them, 503 when too many are active
+   * @throws ApiError 400 when they can never fit, 503 when too many are active
    */
   submit(sequences: readonly SequenceRequest[], hooks: Hooks = {}): void {
     const { engine } = this.#context;
@@ -110,7 +110,7 @@ export class Answer {
     if (this.#exchange.fault?.kind === "reset-mid-prefill") this.#exchange.response.socket?.resetAndDestroy();
   }
 
-  /** Sends an error in place of what is missing of the answer: after the head of a stream, as an event. */
+  /** Ends the answer with an error; as an event when the stream has begun. */
   fail(error: ApiError): void {
     if (this.isOver) return;
     const { response, path } = this.#exchange;
@@ -122,8 +122,8 @@ export class Answer {
   }
 
   /** Ends the answer without a token. */
-  endWithout(finishReason: string): void {
-    this.#sink.nothing(finishReason);
+  endEmpty(finishReason: string): void {
+    this.#sink.empty(finishReason);
     this.#flush();
   }
 
@@ -135,7 +135,7 @@ export class Answer {
       token: (index) => {
         if (!this.#generation.stream || this.isOver || attempt !== this.#attempt) return;
         this.#sink.token(sequence, index);
-        this.#touch();
+        this.#flushLater();
       },
       finished: (report) => {
         const isDropped = this.isOver || attempt !== this.#attempt;
@@ -154,7 +154,7 @@ export class Answer {
     this.#generation.completed?.(reports);
     if (!computed) {
       this.#sink.complete(reports, {});
-      this.#touch();
+      this.#flushLater();
       return;
     }
     const send = (extra: AnswerExtra): void => {
@@ -167,8 +167,8 @@ export class Answer {
     );
   }
 
-  /** Has what is queued sent once the engine has gone as far as it can. */
-  #touch(): void {
+  /** Sends the queued output at the end of the current advance. */
+  #flushLater(): void {
     if (this.#flushing) return;
     this.#flushing = true;
     this.#context.engine.flushLater({ flush: () => this.#flush() });
@@ -223,19 +223,19 @@ function liveRequest(
 
 /** Where the tokens of a request go. */
 interface Sink {
-  /** Called before anything else, when the caller may be told that there will be an answer. */
+  /** Called first, when the head of the answer may be sent. */
   begin(): void;
   token(sequence: number, index: number): void;
   complete(reports: readonly RequestReport[], extra: AnswerExtra): void;
   /** Ends without a token. */
-  nothing(finishReason: string): void;
+  empty(finishReason: string): void;
   flush(): void;
   stop(): void;
 }
 
 type Settle = (as: Outcome) => void;
 
-/** Sends tokens as they come. */
+/** Streams tokens. */
 function streamSink(
   { clock, scheduler }: EngineContext,
   { response, fault }: Exchange,
@@ -250,7 +250,7 @@ function streamSink(
     },
     token: (sequence, index) => writer.add(format.token(sequence, index)),
     complete: (reports) => writer.close(format.end(reports)),
-    nothing: (finishReason) => writer.close(format.nothing?.(finishReason).events ?? ""),
+    empty: (finishReason) => writer.close(format.empty?.(finishReason).events ?? ""),
     flush: writer.flush,
     stop: writer.stop,
   };
@@ -265,8 +265,8 @@ function wholeSink({ response, fault }: Exchange, format: AnswerFormat, settle: 
     complete(reports, extra) {
       body = format.whole(reports, extra);
     },
-    nothing(finishReason) {
-      body = format.nothing?.(finishReason).whole;
+    empty(finishReason) {
+      body = format.empty?.(finishReason).whole;
     },
     flush() {
       if (body === undefined) return;
@@ -282,16 +282,16 @@ function wholeSink({ response, fault }: Exchange, format: AnswerFormat, settle: 
   };
 }
 
-/** A client with more bytes than this still to read is behind. */
+/** A client with more unread bytes than this is behind. */
 const maxBufferedBytes = 1024 * 1024;
 
 /**
- * How long a client may be behind before it loses its connection, in real milliseconds. A burst after the process was
- * held up is no reason to drop a client that reads.
+ * Real time that a client may be behind before its connection is closed. It outlasts a burst after the process was stalled,
+ * so that a client that reads is not dropped.
  */
 const maxBehindMs = 2_000;
 
-/** Streams an answer, with the faults that happen in mid-stream. */
+/** Streams an answer, with the mid-stream faults. */
 interface EventWriter {
   /** Queues the events of one token. */
   add(events: string): void;
@@ -318,9 +318,9 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     fault?.kind === "slow" ? (fault.afterTokens ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
   let tokens = 0;
   let pending = "";
-  /** Events that `slow` holds back, to be sent one by one. */
-  const held: string[] = [];
-  let cancelHeld: Cancel | undefined;
+  /** Events that the fault `slow` delays, sent one by one. */
+  const delayed: string[] = [];
+  let cancelDelayed: Cancel | undefined;
   let last: string | undefined;
   let over = false;
   let behindSinceMs = Number.POSITIVE_INFINITY;
@@ -330,9 +330,9 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     else behindSinceMs = Math.min(behindSinceMs, clock.nowMs());
     return clock.nowMs() - behindSinceMs >= maxBehindMs;
   };
-  const releaseHeld = (): void => {
-    cancelHeld = undefined;
-    pending += held.shift() ?? "";
+  const releaseDelayed = (): void => {
+    cancelDelayed = undefined;
+    pending += delayed.shift() ?? "";
     flush();
   };
   function flush(): void {
@@ -347,7 +347,7 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     } else {
       if (pending !== "") response.write(pending);
       pending = "";
-      if (held.length > 0) cancelHeld ??= scheduler.after(fault?.delayMs ?? 0, releaseHeld);
+      if (delayed.length > 0) cancelDelayed ??= scheduler.after(fault?.delayMs ?? 0, releaseDelayed);
       else if (last !== undefined) {
         over = true;
         response.end(last);
@@ -359,7 +359,7 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     add(events) {
       if (tokens >= breaksAfter) return;
       if (tokens++ < slowsAfter) pending += events;
-      else held.push(events);
+      else delayed.push(events);
     },
     close(events) {
       last = events;
@@ -367,12 +367,12 @@ function createEventWriter(options: EventWriterOptions): EventWriter {
     flush,
     stop() {
       over = true;
-      cancelHeld?.();
+      cancelDelayed?.();
     },
   };
 }
 
-/** After how many tokens a fault in mid-stream happens: never without one. */
+/** The token after which a mid-stream fault happens; Infinity without one. */
 function breakPoint(fault: Fault | undefined): number {
   return fault?.kind.endsWith("-mid-stream") ? (fault.afterTokens ?? 1) : Number.POSITIVE_INFINITY;
 }

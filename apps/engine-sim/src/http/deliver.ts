@@ -13,10 +13,9 @@ interface Delivery extends Generation {
 }
 
 /**
- * Has the engine compute a request and sends the answer as it comes. The engine forgets the request when the client
- * goes away.
+ * Computes a request on the engine and sends the answer. The request is aborted when the client disconnects.
  *
- * @throws ApiError 400 when the engine can never hold the request, 503 when too many are active; nothing was sent then
+ * @throws ApiError 400 when the request can never fit, 503 when too many are active; nothing was sent then
  */
 export function deliver(context: EngineContext, exchange: Exchange, generation: Delivery): void {
   const { leg, sequences, format } = generation;
@@ -40,7 +39,7 @@ interface LegRun {
   readonly format: AnswerFormat;
 }
 
-/** Computes a request that other engines have a part in: waits for them, fetches from them, offers to them. */
+/** Computes a request together with other engines: waits for them, fetches blocks from them, offers blocks to them. */
 async function runLeg(run: LegRun): Promise<void> {
   const { answer, leg, transfers } = run;
   const over = new AbortController();
@@ -60,7 +59,7 @@ async function runLeg(run: LegRun): Promise<void> {
     if (isBelowThreshold(run, shared)) {
       arrival?.done();
       transfers.tallies.belowThreshold++;
-      answer.endWithout("cache_threshold");
+      answer.endEmpty("cache_threshold");
       return;
     }
     submitLeg(run, { arrival, shared, state });
@@ -70,9 +69,9 @@ async function runLeg(run: LegRun): Promise<void> {
 }
 
 /**
- * What was computed elsewhere; undefined when it is to be computed here.
+ * Fetches the blocks of the prompt from another engine; undefined when the prompt must be computed here.
  *
- * @throws (rejects) ApiError when the request fails without
+ * @throws (rejects) ApiError when the request fails without them
  */
 async function fetchPrompt(
   { transfers: { tallies }, answer }: LegRun,
@@ -100,19 +99,19 @@ function failOrRecompute(importer: Importer, tallies: Transfers["tallies"], reas
 
 function isBelowThreshold({ leg, context, sequence, format }: LegRun, sharedCount: number): boolean {
   const { cacheHitThreshold: threshold } = leg;
-  if (threshold === undefined || !format.nothing) return false;
+  if (threshold === undefined || !format.empty) return false;
   const cached = Math.max(sharedCount, context.engine.cachedTokens(sequence));
   return cached / sequence.prompt.length < threshold;
 }
 
 interface Fetched {
   readonly arrival: Arrival | undefined;
-  /** How many tokens of the prompt it is for. */
+  /** Tokens of the prompt that it matches. */
   readonly shared: number;
   readonly state: { isComputed: boolean };
 }
 
-/** Hands the request in, and looks after its blocks until they are here. */
+/** Submits the request, and fails or resubmits it when its blocks do not arrive. */
 function submitLeg(run: LegRun, { arrival, shared, state }: Fetched): void {
   const { context, answer, leg, sequence, transfers } = run;
   const { engine } = context;
@@ -123,7 +122,7 @@ function submitLeg(run: LegRun, { arrival, shared, state }: Fetched): void {
     ...(exporter && {
       computed: (reports: readonly RequestReport[]) => offerPrompt({ engine, exporter, state }, reports),
     }),
-    // The engine is telling of a step, and can be called only after that.
+    // The engine is inside a step and can be called only after it.
     unwanted: ({ id }: RequestReport) => queueMicrotask(() => engine.release(id)),
   };
   if (arrival && shared < Math.min(arrival.tokens.length, sequence.prompt.length)) tallies.mismatched++;
@@ -132,17 +131,17 @@ function submitLeg(run: LegRun, { arrival, shared, state }: Fetched): void {
     answer.submit([plain], hooks);
     return;
   }
-  let isHere = false;
+  let hasArrived = false;
   const imported = (tokens: number): void => {
-    isHere = true;
+    hasArrived = true;
     tallies.imported++;
     tallies.importedTokens += tokens;
     arrival.done();
   };
   answer.whenSettled(() => arrival.done());
   arrival.whenBroken((reason) => {
-    if (isHere || answer.isOver) return;
-    isHere = true;
+    if (hasArrived || answer.isOver) return;
+    hasArrived = true;
     try {
       failOrRecompute(importer, tallies, reason);
       answer.submit([plain], hooks);
@@ -164,13 +163,13 @@ async function offerPrompt(
   { engine, exporter, state }: Offer,
   reports: readonly RequestReport[],
 ): Promise<AnswerExtra> {
-  // The engine is telling of a step, and can be called only after that.
+  // The engine is inside a step and can be called only after it.
   await Promise.resolve();
   const report = reports[0] as RequestReport;
   try {
     return await exporter.computed(report);
   } catch (error) {
-    // What could not be offered is held for nobody.
+    // Blocks that could not be offered are released.
     engine.release(report.id);
     throw error;
   } finally {
@@ -178,7 +177,7 @@ async function offerPrompt(
   }
 }
 
-/** How many tokens two prompts have in common from the first on. */
+/** The length of the common prefix of two prompts. */
 function sharedTokens(a: Uint32Array, b: Uint32Array): number {
   const most = Math.min(a.length, b.length);
   let at = 0;

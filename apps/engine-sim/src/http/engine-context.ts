@@ -5,20 +5,20 @@ import type { AdapterRegistry } from "../engine/adapters.ts";
 import type { RequestLog } from "../engine/request-log.ts";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../event-channel.ts";
-import type { FaultBoard } from "../faults.ts";
+import type { FaultTable } from "../faults.ts";
 import type { ModelText } from "../text/model-text.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 
-/** A request that the engine works on. */
+/** A request under way. */
 export interface LiveRequest {
   describe(): Readonly<Record<string, unknown>>;
-  /** Tears its connection down, as the death of the engine's process would. */
+  /** Resets its connection, as a crash of the engine does. */
   kill(): void;
 }
 
 /** Everything that the routes of one simulated engine share. */
 export interface EngineContext {
-  /** Name among the engines of this process. */
+  /** Unique in this process. */
   readonly id: string;
   readonly flavour: CacheFlavour;
   /** Names that the one model goes by; at least one. */
@@ -26,17 +26,17 @@ export interface EngineContext {
   /** LoRA adapters of the first model. */
   readonly adapters: AdapterRegistry;
   readonly engine: SimulatedEngine;
-  /** How it makes tokens of texts. */
+  /** Tokenizer, chat template and vocabulary. */
   readonly text: ModelText;
-  /** Where its KV events go; undefined when they go nowhere. */
+  /** Undefined when it publishes no KV events. */
   readonly kvEvents: EventChannel | undefined;
-  /** What it has to do with the requests of other engines; undefined when nothing. */
+  /** Undefined when it exchanges no blocks with other engines. */
   readonly transfers: Transfers | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** Mean number of tokens of an answer that nothing limits; 0 for answers that always reach their limit. */
+  /** Mean tokens of an answer without a limit; 0 for answers that always reach their limit. */
   readonly naturalLengthMean: number;
-  readonly faults: FaultBoard;
+  readonly faults: FaultTable;
   readonly log: RequestLog;
   readonly live: Set<LiveRequest>;
   readonly storedResponses: StoredResponses;

@@ -11,7 +11,7 @@ export interface Exchange {
   readonly receivedWallMs: number;
   /** The caller's `X-Request-Id`, or one made here. */
   readonly requestId: string;
-  /** What shall go wrong with it. */
+  /** The fault that hits it. */
   readonly fault: Fault | undefined;
 }
 
@@ -38,7 +38,7 @@ export function sendJson(exchange: Exchange, status: number, body: unknown): voi
   send(exchange, status, jsonType, JSON.stringify(body));
 }
 
-/** An answer other than success, before it has the shape of a flavour or an API. */
+/** An error answer, independent of the flavour and the API. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
@@ -85,13 +85,13 @@ export function errorBody(flavour: CacheFlavour, path: string, { status, message
   return JSON.stringify({ error: { message, type, param, code: status } });
 }
 
-/** Bytes of a request body that are read; a longer one is refused. */
+/** Largest request body. */
 const maxBodyBytes = 32 * 1024 * 1024;
 
 /**
  * Reads the body as text.
  *
- * @throws ApiError 413 when it is longer than `maxBodyBytes`; Error when the client goes away meanwhile
+ * @throws ApiError 413 when it is longer than `maxBodyBytes`; Error when the client disconnects
  */
 export function readBody(request: IncomingMessage): Promise<string> {
   return new Promise((resolve, reject) => {
@@ -106,11 +106,11 @@ export function readBody(request: IncomingMessage): Promise<string> {
       else
         resolve(chunks.length === 1 ? (chunks[0] as Buffer).toString("utf8") : Buffer.concat(chunks).toString("utf8"));
     });
-    request.on("close", () => reject(new Error("the client went away")));
+    request.on("close", () => reject(new Error("the client disconnected")));
   });
 }
 
-/** Headers that are reported as present only. */
+/** Headers whose values are not logged. */
 const secretHeaders = new Set(["authorization", "x-api-key", "cookie", "proxy-authorization"]);
 const maxHeaderValueLength = 256;
 

@@ -2,7 +2,7 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Cancel, Scheduler } from "@espalier/common";
 
-/** A listening socket that can go away for a while. */
+/** An HTTP server that can close its port for a while. */
 export interface Listener {
   /** The port, once `listen` has resolved. */
   readonly port: number;
@@ -21,7 +21,7 @@ interface ListenerOptions {
   readonly onRequest: RequestListener;
 }
 
-/** How long to wait before trying again when the port was taken while it was given up, in milliseconds. */
+/** Delay before another attempt when the port was taken meanwhile. */
 const retryMs = 50;
 
 export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions): Listener {

@@ -6,11 +6,11 @@ import { type Handler, type Method, type Route, routeFor } from "./routes.ts";
 
 interface RequestHandlerOptions {
   readonly context: EngineContext;
-  /** What callers must send as `Authorization: Bearer`, if anything. */
+  /** The expected `Authorization: Bearer`, if any. */
   readonly apiKey: string | undefined;
 }
 
-/** Answers every request to one simulated engine, with the faults that are on. */
+/** Answers all requests to one simulated engine, with the active faults. */
 export function createRequestHandler({ context, apiKey }: RequestHandlerOptions) {
   return (request: IncomingMessage, response: ServerResponse): void => {
     const path = (request.url ?? "/").split("?", 1)[0] as string;
@@ -35,15 +35,15 @@ export function createRequestHandler({ context, apiKey }: RequestHandlerOptions)
   };
 }
 
-/** Body of `garbage-body`, more than a router reads of an answer that it throws away; of `huge-body`. */
+/** Sizes of `garbage-body` (more than a router reads of an answer that it discards) and `huge-body`. */
 const garbageBytes = 1024 * 1024;
 const hugeBytes = 32 * 1024 * 1024;
 
 /**
- * Does what a fault asks for before anything is sent.
+ * Applies a fault that happens before the headers.
  *
- * @param answer is called later by a fault that only delays
- * @returns whether the request is dealt with
+ * @param answer called later by a fault that only delays
+ * @returns whether the fault has handled the request
  */
 function breakBeforeHeaders(context: EngineContext, exchange: Exchange, answer: () => void): boolean {
   const { request, response, fault } = exchange;
@@ -121,7 +121,7 @@ function parseBody(text: string, { isModelRequest }: Route): JsonObject {
   return body;
 }
 
-/** Answers with an error, unless the client is gone or the answer has begun. */
+/** Answers with an error, unless the client has disconnected or the answer has begun. */
 function refuse(context: EngineContext, exchange: Exchange, route: Route | undefined, error: unknown): void {
   const { response, path, request } = exchange;
   if (response.headersSent || response.destroyed || request.socket.destroyed) {
@@ -129,10 +129,10 @@ function refuse(context: EngineContext, exchange: Exchange, route: Route | undef
     return;
   }
   const { status, message, param } = error instanceof ApiError ? error : new ApiError(500, String(error));
-  // vLLM and SGLang check the key before anything that knows the shape of their errors.
+  // vLLM and SGLang check the key before their error format applies.
   const body =
     status === 401 ? '{"error":"Unauthorized"}' : errorBody(context.flavour, path, { status, message, param });
-  // A body that was not read to its end would be taken for the next request.
+  // The unread rest of a body would be parsed as the next request.
   send(exchange, status, jsonType, body, request.complete ? {} : { connection: "close" });
   if (route?.isModelRequest) logWithoutReports(context, exchange, "rejected");
 }
@@ -158,10 +158,10 @@ interface Garbage {
 }
 
 const pieceBytes = 64 * 1024;
-/** Neither text nor JSON, and no line ends in it. */
+/** Neither text nor JSON, and without a line end. */
 const piece = Buffer.alloc(pieceBytes, Buffer.from([0x7b, 0x22, 0xff, 0x00, 0xc3, 0x28]));
 
-/** Answers with bytes that mean nothing, as fast as they are taken. */
+/** Answers with garbage, as fast as the client reads. */
 function sendGarbage(response: ServerResponse, { status, contentType, sizeBytes }: Garbage): void {
   let leftBytes = sizeBytes;
   const pump = (): void => {

@@ -33,16 +33,16 @@ import type { Exchange } from "./exchange.ts";
 
 export type Method = "GET" | "POST" | "DELETE";
 
-/** Answers a request; may throw an ApiError before it sent anything. */
+/** Answers a request. @throws ApiError before anything was sent */
 export type Handler = (context: EngineContext, exchange: Exchange, body: JsonObject) => void | Promise<void>;
 
 export interface Route {
   readonly methods: Readonly<Partial<Record<Method, Handler>>>;
-  /** Whether it makes the model work: faults hit these unless they name a path, and the log keeps them. */
+  /** Whether it runs the model: faults without a path hit these, and the log keeps them. */
   readonly isModelRequest: boolean;
-  /** Whether it asks for the API key, when there is one. */
+  /** Whether it needs the API key, if one is set. */
   readonly isGuarded: boolean;
-  /** Whose engines have it; all unless given. */
+  /** The only flavour that has it; both unless given. */
   readonly onlyFor?: CacheFlavour;
 }
 
@@ -87,7 +87,7 @@ const routes: Readonly<Record<string, Route>> = {
 
 const storedResponsePath = "/v1/responses/";
 
-/** What an engine serves at a path, if anything. */
+/** The route of a path, if the engine has one. */
 export function routeFor(path: string, flavour: CacheFlavour): Route | undefined {
   const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
   if (route) return route.onlyFor === undefined || route.onlyFor === flavour ? route : undefined;

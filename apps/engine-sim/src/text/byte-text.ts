@@ -52,7 +52,7 @@ function writeTurn(writer: TokenWriter, name: SpecialToken, text: string | undef
   writer.token(specialTokenIds.end);
 }
 
-/** Neighbouring texts are one segment. */
+/** Adjacent texts are one segment. */
 function writeParts(writer: TokenWriter, parts: readonly ContentPart[]): void {
   let text = "";
   for (const part of parts) {
@@ -70,7 +70,7 @@ function writeParts(writer: TokenWriter, parts: readonly ContentPart[]): void {
 /** Tokens that one image stands for. */
 const tokensPerImage = 256;
 
-/** Placeholders that depend on the image only, as an engine's hashes of multimodal inputs do. */
+/** Placeholders that depend on the image only, like an engine's hashes of multimodal inputs. */
 function writeImage(writer: TokenWriter, hash: number): void {
   for (let index = 0; index < tokensPerImage; index++) {
     const id = mixBits(hash + index);
@@ -111,7 +111,7 @@ function createTokenWriter(): TokenWriter {
     text(text) {
       const bytes = Buffer.from(text, "utf8");
       const wholeBytes = bytes.length - (bytes.length % pieceBytes);
-      // Room for the common case; a colliding piece takes four tokens and reserves them itself.
+      // Capacity for the common case; a colliding piece takes four tokens and reserves them itself.
       reserve(wholeBytes / pieceBytes + pieceBytes);
       for (let at = 0; at < wholeBytes; at += pieceBytes) {
         const high = ((bytes[at] as number) << 8) | (bytes[at + 1] as number);
@@ -155,7 +155,7 @@ const firstSpecialToken = 256;
 /** Ids from here on are pieces of four bytes. */
 const firstPieceToken = 512;
 
-/** What the chat template puts between texts, in order of id. */
+/** Tokens that the chat template puts between texts, in order of id. */
 const specialTokenNames = ["system", "user", "assistant", "tool", "tools", "documents", "unknown", "end"] as const;
 
 type SpecialToken = (typeof specialTokenNames)[number];
@@ -165,7 +165,7 @@ const specialTokenIds = Object.fromEntries(
   specialTokenNames.map((name, index) => [name, firstSpecialToken + index]),
 ) as Readonly<Record<SpecialToken, number>>;
 
-/** How a special token shows in decoded text. Ids without a name show as numbers. */
+/** A special token in decoded text. Ids without a name appear as numbers. */
 function specialTokenText(id: number): string {
   return `<|${specialTokenNames[id - firstSpecialToken] ?? id}|>`;
 }

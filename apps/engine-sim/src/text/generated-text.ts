@@ -1,10 +1,10 @@
-/** A word as it is generated, and the one token that it is. The text is letters and spaces, which JSON takes as they are. */
+/** A generated word and its token. The text is letters and spaces, which JSON needs no escapes for. */
 interface Word {
   readonly text: string;
   readonly token: number;
 }
 
-/** What an engine has to say; neither list is empty. */
+/** The words that an engine generates; neither list is empty. */
 export interface WordList {
   /** Words that may start an answer. */
   readonly first: readonly Word[];
@@ -12,7 +12,7 @@ export interface WordList {
   readonly next: readonly Word[];
 }
 
-/** What a simulated engine answers: a word for each position, always the same for the same prompt and seed. */
+/** The answer of a simulated engine: a word for each position, the same for the same prompt and seed. */
 export interface GeneratedText {
   word(index: number): string;
   /** The token of that word. */
@@ -77,14 +77,14 @@ const fourByteWords = commonWords.split(" ").map((word): Word => {
 
 export const byteWords: WordList = { first: fourByteWords, next: fourByteWords };
 
-/** What is asked of a model to find out what it can say. */
+/** The functions of a model that the choice of words needs. */
 export interface WordProbe {
   /** The tokens of a text alone. */
   text(text: string): Uint32Array;
   /**
    * The tokens of a chat of these turns, the user's first; with the next turn opened when the user's is the last.
    *
-   * @throws ApiError when the model cannot take chats
+   * @throws ApiError when the model has no chat template
    */
   chat(...turns: readonly string[]): Uint32Array;
   decode(tokens: Iterable<number>): string;
@@ -92,8 +92,8 @@ export interface WordProbe {
 
 interface ChosenWords {
   readonly words: WordList;
-  /** Whether an answer made of them, when it comes back as the assistant's turn, gives the very tokens that were generated. */
-  readonly comesBack: boolean;
+  /** Whether an answer made of them has the generated tokens again when it comes back as the assistant's turn. */
+  readonly isRoundTrip: boolean;
 }
 
 /** Words that are tried. */
@@ -102,15 +102,15 @@ const maxCandidates = 512;
 /** Words in either list. */
 const maxWords = 256;
 
-/** With fewer words than this answers would hardly differ. */
+/** With fewer words, answers would hardly differ. */
 const minWords = 8;
 
 /** A small word with the mark of a space before it, in byte-level and in SentencePiece vocabularies. */
 const wordPattern = /^[\u0120\u2581]([a-z]{2,12})$/;
 
 /**
- * Chooses words that are one token each with the space before them. With what an answer may start (some templates trim it)
- * is found out by rendering.
+ * Chooses words that are one token each, with the space before them. The words that may start an answer are found by
+ * rendering, because some templates trim it.
  *
  * @param names of the vocabulary, in order of preference
  * @throws RangeError when the vocabulary has too few such words
@@ -128,10 +128,10 @@ export function chooseWords(names: Iterable<string>, probe: WordProbe): ChosenWo
   for (const isExact of [true, false]) {
     for (const space of [" ", ""]) {
       const first = firstWords(candidates, { space, isExact, next, probe }).slice(0, maxWords);
-      if (first.length >= minWords) return { words: { first, next }, comesBack: true };
+      if (first.length >= minWords) return { words: { first, next }, isRoundTrip: true };
     }
   }
-  return { words: { first: next, next }, comesBack: false };
+  return { words: { first: next, next }, isRoundTrip: false };
 }
 
 /** Words that are one token of their own after another word. */
@@ -149,9 +149,9 @@ function followingWords(candidates: readonly string[], probe: WordProbe): Word[]
 }
 
 interface FirstWordOptions {
-  /** What stands before the first word of an answer. */
+  /** The text before the first word of an answer. */
   readonly space: string;
-  /** Whether the token of the first word must say what its text says. */
+  /** Whether the token of the first word must decode to its text. */
   readonly isExact: boolean;
   readonly next: readonly Word[];
   readonly probe: WordProbe;
@@ -163,7 +163,7 @@ function firstWords(candidates: readonly string[], options: FirstWordOptions): W
   let prompt: Uint32Array;
   try {
     prompt = options.probe.chat(question);
-    // Some templates put up with the user's turns only.
+    // Some templates accept turns of the user only.
     options.probe.chat(question, "so", question);
   } catch {
     return [];
@@ -191,7 +191,7 @@ function firstWord(
   if (isExact && probe.decode([second.token, token]) !== probe.decode([second.token]) + text) return undefined;
   const long = probe.chat(question, text + second.text + third.text, question);
   if (!startsWith(long, [...prompt, token, second.token, third.token])) return undefined;
-  // What comes after the answer is the same however long it is, so the last word took nothing of it.
+  // The text after the answer has the same tokens for both lengths, so the last word merged with none of it.
   const rest = short.subarray(prompt.length + 1);
   const fits = long.length === prompt.length + 3 + rest.length && endsWith(long, rest);
   return fits ? { text, token } : undefined;

@@ -1,21 +1,21 @@
 import type { WordList } from "./generated-text.ts";
 
-/** What the model of an engine makes of texts, and which ones it generates. */
+/** Tokenizer, chat template and generated words of an engine's model. */
 export interface ModelText {
   /**
    * The prompt of a chat.
    *
    * @param openTurn whether the assistant's next turn is opened at the end
-   * @throws ApiError 400 when the model cannot take it
+   * @throws ApiError 400 when the template rejects it
    */
   chat(prompt: ChatPrompt, openTurn?: boolean): Uint32Array;
   /**
-   * The prompt that a text is.
+   * The tokens of a text.
    *
-   * @param addSpecialTokens whether the tokens that the model wants around it are added; true by default
+   * @param addSpecialTokens whether the model's surrounding special tokens are added; true by default
    */
   text(text: string, addSpecialTokens?: boolean): Uint32Array;
-  /** The prompt of two texts that are compared. */
+  /** The tokens of two texts that are compared. */
   pair(first: string, second: string): Uint32Array;
   /** The text of any token ids, special tokens by name. */
   decode(tokens: Uint32Array): string;
@@ -43,5 +43,5 @@ export interface ChatMessage {
 /** A part of a message: text, or anything else by its bytes (an image as URL or base64). */
 export type ContentPart = { readonly text: string } | { readonly image: string };
 
-/** The name that stands for the folder of the model that the tokenizer package ships. */
+/** The name of the model that the tokenizer package ships. */
 export const shippedModelName = "espalier-tiny";

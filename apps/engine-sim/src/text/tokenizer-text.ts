@@ -15,9 +15,9 @@ import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } f
 
 interface TokenizerTextOptions {
   readonly clock: Clock;
-  /** Whose rules turn chats into prompts. */
+  /** The engine whose rules render chats. */
   readonly dialect: ChatDialect;
-  /** Told when answers cannot be such that they give the same tokens when they come back. */
+  /** Warns when answers have other tokens when they come back. */
   readonly logger: Logger;
 }
 
@@ -70,8 +70,11 @@ function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: 
     text: (source: string) => pieces.encode(source),
     chat: (...turns: readonly string[]) => chat(conversationOf(turns), turns.length % 2 === 1),
   };
-  const { words, comesBack } = chooseWords(names.values(), probe);
-  if (!comesBack) logger.warn("answers will not give the same tokens when they come back: the template changes them");
+  const { words, isRoundTrip } = chooseWords(names.values(), probe);
+  if (!isRoundTrip)
+    logger.warn(
+      "the chat template changes answers: they have other tokens when they come back as the assistant's turn",
+    );
   return {
     chat,
     text,
@@ -96,7 +99,7 @@ function surrounded(tokens: Uint32Array, { surroundings }: TextTokenizer): Uint3
 }
 
 /**
- * The body of a chat completion with a conversation in it, for chats that came in through another API.
+ * The body of a chat completion with a conversation in it, for chats of another API.
  *
  * @param openTurn whether the assistant's next turn is opened at the end
  */
@@ -116,24 +119,24 @@ function messageFields({ role, parts, toolCalls }: ChatMessage): JsonObject {
   return { role, content, ...(toolCalls !== undefined && { tool_calls: JSON.parse(toolCalls) as unknown }) };
 }
 
-/** Tokenizes texts of which most was seen before: turns of long conversations, shared system prompts. */
+/** Caches the tokens of pieces of text: turns of long conversations, shared system prompts. */
 export interface PieceCache {
-  /** The tokens of a text, without tokens around it. */
+  /** The tokens of a text, without surrounding special tokens. */
   encode(text: string): Uint32Array;
-  /** What is kept, in bytes: two for each character, four for each token, and what an entry costs. */
+  /** Size of the cache: two bytes per character, four per token, and the overhead of each entry. */
   readonly sizeBytes: number;
 }
 
 const defaultCapacityBytes = 64 * 1024 * 1024;
 
-/** Of an entry beside its text and tokens, roughly. */
+/** Approximate overhead of an entry. */
 const entryBytes = 160;
 
 /**
- * Texts are cut at the ends of special tokens, where nothing before depends on what follows, so that a message costs its
- * tokens once.
+ * Texts are split after special tokens, where tokenization is independent on both sides, so that a message is tokenized
+ * once.
  *
- * @param capacityBytes the pieces that were not used for longest give way
+ * @param capacityBytes the least recently used pieces are evicted
  */
 export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defaultCapacityBytes): PieceCache {
   /** In order of use. */
@@ -153,7 +156,7 @@ export function createPieceCache(tokenizer: TextTokenizer, capacityBytes = defau
     }
   };
   const tokensOf = (piece: string, isFirst: boolean): Uint32Array => {
-    // Some tokenizers treat the start of a text in a way of its own.
+    // Some tokenizers treat the start of a text differently.
     const key = isFirst ? `^${piece}` : `+${piece}`;
     const known = pieces.get(key);
     if (known) {
@@ -191,10 +194,10 @@ function joined(rows: readonly Uint32Array[]): Uint32Array {
   return tokens;
 }
 
-/** One step from the names of tokens to text, as Hugging Face's tokenizers chain them. */
+/** A decoder step of Hugging Face's tokenizers, from names of tokens to text. */
 type Step = (parts: readonly string[]) => readonly string[];
 
-/** The text of token ids; ids without a name are nothing. */
+/** The text of token ids; ids without a name are skipped. */
 export type TokenDecoder = (tokens: Iterable<number>) => string;
 
 /**

@@ -1,55 +1,55 @@
 import { createHash } from "node:crypto";
 import type { WireEvent } from "@espalier/kv-events";
 
-/** Which blocks a store outside the engines holds. Only their names are kept: what is in them follows from the content. */
+/** The blocks of a store outside the engines. Only names are kept: a name is a hash of the content. */
 export interface BlockStore {
   /** @param blocks of one prompt, in their order */
   put(blocks: readonly string[]): StoreChange;
-  /** How many of these blocks, from the first one on, are there. */
+  /** The number of leading blocks that are stored. */
   countFirst(blocks: readonly string[]): number;
   readonly size: () => number;
 }
 
-/** What came of blocks that were put into a store. */
+/** The effect of a put. */
 export interface StoreChange {
-  /** Places in the list of those that were not there. */
+  /** Positions of the new blocks. */
   readonly added: readonly number[];
-  /** Names of those that gave way, after the others had come. */
+  /** Names of the blocks evicted for them. */
   readonly removed: readonly string[];
 }
 
-/** Names of blocks that an engine's store keeps. */
+/** Largest number of blocks in a store. */
 export const maxStoredBlocks = 262_144;
 
-/** @param capacity blocks that are kept; the one used longest ago gives way */
+/** @param capacity blocks kept; the least recently used is evicted */
 export function createBlockStore(capacity: number): BlockStore {
-  const held = new Set<string>();
+  const stored = new Set<string>();
   const touch = (block: string): void => {
-    held.delete(block);
-    held.add(block);
+    stored.delete(block);
+    stored.add(block);
   };
   return {
     put(blocks) {
-      const added = Array.from(blocks.keys()).filter((place) => !held.has(blocks[place] as string));
+      const added = Array.from(blocks.keys()).filter((place) => !stored.has(blocks[place] as string));
       for (const block of blocks) touch(block);
       const removed: string[] = [];
-      for (const oldest of held) {
-        if (held.size <= capacity) break;
-        held.delete(oldest);
+      for (const oldest of stored) {
+        if (stored.size <= capacity) break;
+        stored.delete(oldest);
         removed.push(oldest);
       }
       return { added, removed };
     },
     countFirst(blocks) {
       let count = 0;
-      while (count < blocks.length && held.has(blocks[count] as string)) touch(blocks[count++] as string);
+      while (count < blocks.length && stored.has(blocks[count] as string)) touch(blocks[count++] as string);
       return count;
     },
-    size: () => held.size,
+    size: () => stored.size,
   };
 }
 
-/** What a prompt's blocks are made of. */
+/** The content that a prompt's blocks are named by. */
 interface PromptContent {
   readonly prompt: Uint32Array;
   readonly adapter: string | undefined;
@@ -69,16 +69,16 @@ export function blockNames({ prompt, adapter, cacheSalt }: PromptContent, blockS
   return names;
 }
 
-/** What a change of a store is about: the blocks of one prompt. */
+/** A prompt whose blocks are put into a store. */
 export interface PutPrompt extends PromptContent {
   readonly names: readonly string[];
   readonly blockSize: number;
 }
 
-/** What the pool calls memory that belongs to no engine. */
+/** The medium of memory outside the engines. */
 const medium = "EXTERNAL";
 
-/** How a pool that tells its blocks by their tokens announces a change: runs of blocks that came, then those that went. */
+/** KV events of a change of the pool: runs of stored blocks with their tokens, then removed blocks. */
 export function poolEventsOf({ added, removed }: StoreChange, prompt: PutPrompt): WireEvent[] {
   const events: WireEvent[] = runsOf(added).map(([from, to]) => storedEvent(prompt, from, to));
   if (removed.length > 0) events.push({ type: "removed", hashes: removed.map(hashOfName), medium });
@@ -98,7 +98,7 @@ function storedEvent({ names, prompt, blockSize, adapter, cacheSalt }: PutPrompt
   };
 }
 
-/** Places that follow one another, as ranges with an exclusive end. */
+/** Runs of consecutive positions, with an exclusive end. */
 function runsOf(places: readonly number[]): [number, number][] {
   const runs: [number, number][] = [];
   for (const place of places) {
@@ -109,7 +109,7 @@ function runsOf(places: readonly number[]): [number, number][] {
   return runs;
 }
 
-/** The first 64 bits of what is written in the name. */
+/** The first 64 bits of the name. */
 function hashOfName(name: string): bigint {
   return Buffer.from(name, "base64url").readBigUInt64BE();
 }

@@ -4,45 +4,44 @@ import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engin
 import { ApiError, type Exchange } from "../http/exchange.ts";
 import type { ResolvedTransfer } from "../options.ts";
 import type { KvLinks } from "./peer-client.ts";
-import type { ExportBoard, Inbox, KvOffer } from "./ticket-tables.ts";
+import type { ExportTable, Inbox, KvOffer } from "./ticket-tables.ts";
 
 /** The part of one engine in a request that several engines work on. */
 export interface Leg {
   readonly importer?: Importer;
   readonly exporter?: Exporter;
-  /** Whether one token is generated, whatever the request says. */
+  /** Whether one token is generated, whatever the request asks for. */
   readonly onlyPrompt?: boolean;
-  /** The request ends with `cache_threshold` unless this share of its prompt, 0..1, need not be computed. */
+  /** The request ends with `cache_threshold` unless at least this share of its prompt, 0..1, is cached. */
   readonly cacheHitThreshold?: number;
 }
 
-/** Where a request has its prompt computed. */
+/** The side of a leg that gets the prompt from another engine. */
 export interface Importer {
   /**
    * Waits until the prompt is computed.
    *
-   * @param signal the request is over: nothing is wanted any more
-   * @returns undefined when nobody has computed any of it
-   * @throws (rejects) Error when it cannot be had
+   * @param signal aborted when the request is over
+   * @returns undefined when no part of it was computed
+   * @throws (rejects) Error when it is not available
    */
   open(signal: AbortSignal): Promise<Arrival | undefined>;
-  /** The error for the caller when it cannot be had; undefined to compute it here. */
+  /** The error for the client when it is not available; undefined to compute the prompt here. */
   failure(reason: string): ApiError | undefined;
 }
 
-/** A prompt that was computed elsewhere. */
+/** A prompt that another engine computed. */
 export interface Arrival {
-  /** What it is. */
   readonly tokens: Uint32Array;
-  /** Everything is here, or is not wanted any more. */
+  /** The blocks have arrived, or are no longer wanted. */
   done(): void;
   /** Called when it can no longer be fetched. Not called after `done`. */
   whenBroken(listener: (reason: string) => void): void;
 }
 
-/** For whom a request computes its prompt. */
+/** The side of a leg that computes the prompt for another engine. */
 export interface Exporter {
-  /** Whether the engine holds the blocks after the request is over. */
+  /** Whether the engine pins the blocks beyond the request. */
   readonly pins: boolean;
   /**
    * Waits until the prompt is wanted.
@@ -51,17 +50,17 @@ export interface Exporter {
    */
   ready(): Promise<void>;
   /**
-   * The prompt is computed and, if the exporter pins, its blocks are held.
+   * The prompt is computed and, if the exporter pins, its blocks are pinned.
    *
-   * @returns what the answer says besides, once it may be sent
+   * @returns additional fields of the answer, once it may be sent
    * @throws (rejects) ApiError when the request fails after all
    */
   computed(report: RequestReport): Promise<AnswerExtra>;
-  /** The request failed, or its caller went away, before it was answered. */
+  /** The request failed, or its client disconnected, before the answer. */
   cancelled(): void;
 }
 
-/** What an answer says besides, because its request is a part of another one. */
+/** Additional fields of the answer of a leg. */
 export interface AnswerExtra {
   /** Fields of the answer itself. */
   readonly top?: JsonObject;
@@ -69,7 +68,7 @@ export interface AnswerExtra {
   readonly choice?: JsonObject;
 }
 
-/** A request with one prompt and one answer that may be a part of another one. */
+/** A request with one prompt and one answer that may be a leg. */
 export interface LegInput {
   readonly parts: LegParts;
   readonly exchange: Exchange;
@@ -81,10 +80,10 @@ export interface LegInput {
 export interface LegParts {
   readonly transfer: ResolvedTransfer;
   readonly engine: SimulatedEngine;
-  readonly exports: ExportBoard;
+  readonly exports: ExportTable;
   readonly inbox: Inbox;
   readonly links: KvLinks;
-  /** Name of the engine's process, another one in each life. */
+  /** Name of the engine's process; each restart changes it. */
   readonly engineId: () => string;
   /** Port of its side channel. */
   readonly port: () => number;
@@ -99,12 +98,12 @@ export function offerOf({ parts, sequence }: LegInput, report: RequestReport): K
   return { tokens: sequence.prompt, release: () => parts.engine.release(report.id) };
 }
 
-/** The address under which this engine is known to the caller, IPv4 where that is hidden in IPv6. */
+/** The address at which the client reached this engine; mapped IPv4 as plain IPv4. */
 export function ownHost({ exchange }: LegInput): string {
   return (exchange.request.socket.localAddress ?? "127.0.0.1").replace(/^::ffff:/, "");
 }
 
-/** What vLLM does when blocks do not come: it says no more than this, or computes them. */
+/** vLLM's reaction to blocks that do not arrive: this error, or undefined to compute the prompt. */
 export function loadFailure({ onFailure }: ResolvedTransfer): ApiError | undefined {
   return onFailure === "recompute" ? undefined : new ApiError(500, "Internal server error");
 }

@@ -1,30 +1,30 @@
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { Arrival } from "./leg.ts";
 
-/** The connections of an engine to those that it fetches from. */
+/** Connections to the engines that an engine fetches from. */
 export interface KvLinks {
   /**
-   * Fetches blocks from another engine's side channel. What passes is the prompt's tokens, which stand for the blocks; how
-   * long those take is a matter of the engine's time. The connection stays open until everything has come.
+   * Fetches blocks from another engine's side channel. The prompt's tokens stand for the blocks; the transfer takes engine
+   * time, which the engine model counts. The connection stays open until the transfer is complete.
    *
-   * @param signal nothing is wanted any more, which the other engine is told
-   * @throws (rejects) Error saying why there are no blocks
+   * @param signal aborted when the blocks are no longer wanted; the other engine is notified
+   * @throws (rejects) Error with the reason when there are no blocks
    */
   open(source: KvSource, signal: AbortSignal): Promise<Arrival>;
   readonly size: () => number;
-  /** Breaks all of them without a word, as the death of the engine's process does. */
+  /** Breaks all of them without notice, as a crash does. */
   cut(): void;
 }
 
-/** Which blocks to fetch, and where. */
+/** The blocks to fetch, and where. */
 interface KvSource {
   readonly host: string;
-  /** Of the side channel. */
+  /** Port of the side channel. */
   readonly port: number;
   readonly ticket: string;
   /** The engine that is expected there, when it is known. */
   readonly engineId: string | undefined;
-  /** Whether to wait for blocks that are not computed yet. */
+  /** Whether to wait for blocks that are not yet computed. */
   readonly waits: boolean;
 }
 
@@ -47,25 +47,25 @@ export function createKvLinks(): KvLinks {
   };
 }
 
-interface LinkLife {
+interface LinkEvents {
   readonly signal: AbortSignal;
-  /** The engine's process is dead. */
+  /** The engine has crashed. */
   readonly death: AbortSignal;
   /** The connection is closed. */
   over(): void;
 }
 
-/** Bytes of a refusal that are read. */
+/** Bytes read of an error answer. */
 const maxReasonBytes = 1_024;
 
-async function openKvLink(source: KvSource, { signal, death, over }: LinkLife): Promise<Arrival> {
+async function openKvLink(source: KvSource, { signal, death, over }: LinkEvents): Promise<Arrival> {
   const { host, port, ticket, engineId, waits } = source;
   const request = httpRequest({ host, port, path: "/kv/claim", method: "POST", agent: false });
   let isDone = false;
   const done = (): void => {
     if (isDone) return;
     isDone = true;
-    dismiss(source, () => request.destroy());
+    releaseAtPeer(source, () => request.destroy());
   };
   const die = (): void => {
     isDone = true;
@@ -104,7 +104,7 @@ function responseTo(request: ClientRequest, body: string): Promise<IncomingMessa
   });
 }
 
-/** Reads as many tokens as the answer promises, and leaves it open. */
+/** Reads the announced number of tokens, and leaves the answer open. */
 function readTokens(response: IncomingMessage): Promise<Uint32Array> {
   return new Promise((resolve, reject) => {
     const isGood = response.statusCode === 200;
@@ -128,18 +128,18 @@ function readTokens(response: IncomingMessage): Promise<Uint32Array> {
   });
 }
 
-/** Tells the other engine that its blocks are free. */
-function dismiss({ host, port, ticket }: KvSource, over: () => void): void {
+/** Releases the blocks at the other engine. */
+function releaseAtPeer({ host, port, ticket }: KvSource, over: () => void): void {
   const path = `/kv/claim/${encodeURIComponent(ticket)}`;
   const request = httpRequest({ host, port, path, method: "DELETE", agent: false });
   request.on("response", (response) => response.resume());
-  // An engine that is gone holds no blocks.
+  // An engine that has crashed holds no blocks.
   request.on("error", () => {});
   request.on("close", over);
   request.end();
 }
 
-/** Bytes of an answer that are read. */
+/** Bytes read of an answer. */
 const maxAnswerBytes = 65_536;
 
 interface PeerCall {
@@ -151,10 +151,10 @@ interface PeerCall {
 }
 
 /**
- * Asks another engine's side channel for something.
+ * Calls another engine's side channel.
  *
  * @returns the answer's JSON
- * @throws (rejects) Error when there is no answer, or another one than 200
+ * @throws (rejects) Error when there is no answer, or its status is not 200
  */
 export function callPeer({ url, method, body, signal }: PeerCall): Promise<unknown> {
   return new Promise((resolve, reject) => {

@@ -1,27 +1,27 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Scheduler } from "@espalier/common";
 import { isObject, type JsonObject } from "../api/body-fields.ts";
-import { type FaultBoard, transferPath } from "../faults.ts";
+import { type FaultTable, transferPath } from "../faults.ts";
 import { ApiError, readBody } from "../http/exchange.ts";
 import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
-import type { ExportBoard, Inbox } from "./ticket-tables.ts";
+import type { ExportTable, Inbox } from "./ticket-tables.ts";
 
-/** What stands behind an engine's side channel. */
+/** The tables behind an engine's side channel. */
 export interface SideChannelParts {
-  /** Name of the engine's process, another one in each life. */
+  /** Name of the engine's process; each restart changes it. */
   readonly engineId: () => string;
-  readonly exports: ExportBoard;
+  readonly exports: ExportTable;
   readonly inbox: Inbox;
   readonly store: BlockStore;
-  /** Told what came of the blocks of a prompt that were put into the store. */
+  /** Called with the effect of each put into the store. */
   readonly onPut: (change: StoreChange, prompt: PutPrompt) => void;
-  readonly faults: FaultBoard;
+  readonly faults: FaultTable;
   readonly scheduler: Scheduler;
 }
 
 const pushPath = "/kv/push/";
 
-/** What other engines ask of this one, and what SGLang's and Mooncake's bootstrap servers tell. */
+/** Serves the requests of other engines, and those to SGLang's and Mooncake's bootstrap servers. */
 export function createSideChannel(parts: SideChannelParts) {
   return (request: IncomingMessage, response: ServerResponse): void => {
     answer(parts, request, response).catch((error: unknown) => {
@@ -69,7 +69,7 @@ async function answer(parts: SideChannelParts, request: IncomingMessage, respons
   throw new ApiError(404, "Not Found");
 }
 
-/** Sends the tokens of a prompt, and leaves the answer open until the other engine is done. */
+/** Sends the tokens of a prompt, and keeps the answer open until the other engine is done. */
 async function answerClaim(
   { exports, engineId, faults, scheduler }: SideChannelParts,
   request: IncomingMessage,
@@ -89,7 +89,7 @@ async function answerClaim(
   if (fault?.kind === "transfer-slow") {
     await new Promise<void>((resolve) => scheduler.after(fault.delayMs ?? 0, resolve));
   }
-  // Who has gone by now would keep the blocks for ever.
+  // A claim of a client that has disconnected would never be released.
   if (isOver) return;
   isClaimed = true;
   const { tokens, over } = await exports.claim(ticket, waits === true).catch((error: unknown) => {

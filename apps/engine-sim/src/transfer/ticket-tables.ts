@@ -1,45 +1,45 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/common";
 
-/** Blocks that another engine may fetch. */
+/** Blocks for another engine. */
 export interface KvOffer {
-  /** What they were computed for: the prompt. */
+  /** Their prompt. */
   readonly tokens: Uint32Array;
-  /** Gives the blocks back. */
+  /** Unpins the blocks. */
   release(): void;
 }
 
 /** A prompt that is computed here for another engine. */
 interface KvExport {
-  /** Resolves when the other engine has asked; rejects when it did not in time, or this engine lost interest. */
+  /** Resolves when the other engine has claimed it; rejects when it did not in time, or the export was cancelled. */
   readonly joined: Promise<void>;
   /** Resolves when the other engine has fetched everything; rejects when it never will. */
   readonly fetched: Promise<void>;
-  /** The blocks are there. */
+  /** The blocks are computed. */
   offer(offer: KvOffer): void;
-  /** There will be no blocks, or no more. Nothing happens when they were fetched already. */
+  /** There are no blocks, or no longer. No effect when they were fetched already. */
   cancel(reason: string): void;
 }
 
-/** The hold of another engine on blocks that it fetches. */
+/** Another engine's claim on blocks. */
 interface KvClaim {
   readonly tokens: Uint32Array;
-  /** Resolves when they are fetched; rejects when they are gone before. */
+  /** Resolves when they are fetched; rejects when they are released before. */
   readonly over: Promise<void>;
 }
 
-/** What happens when the engine that fetches goes away: the blocks wait for it, or nobody wants them any more. */
+/** When the fetching engine disconnects: keep the blocks until the timeout, or release them. */
 type AfterLoss = "hold" | "drop";
 
 interface ExportState {
   readonly ticket: string;
-  /** Asked for but not begun, being computed, or held for whoever fetches it. */
+  /** Claimed but not begun, being computed, or held until fetched. */
   readonly phase: "asked" | "computing" | "held";
   readonly isClaimed: boolean;
   readonly tokens: number;
   readonly ageMs: number;
 }
 
-/** Tickets at a time. */
+/** Most tickets at a time. */
 export const maxExports = 4_096;
 
 interface Entry {
@@ -49,7 +49,7 @@ interface Entry {
   afterLoss: AfterLoss;
   offer: KvOffer | undefined;
   isClaimed: boolean;
-  /** The other engine said that it wants nothing, before there was anything. */
+  /** The other engine released it before it was computed. */
   isUnwanted: boolean;
   cancelTimer: Cancel | undefined;
   readonly joined: Deferred<void>;
@@ -57,28 +57,28 @@ interface Entry {
   readonly fetched: Deferred<void>;
 }
 
-interface ExportBoardOptions {
+interface ExportTableOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
-  /** How long a ticket waits for the other engine, in real milliseconds. */
+  /** How long a ticket waits for the other engine, real time. */
   readonly timeoutMs: number;
 }
 
-/** Prompts that are, or shall be, computed here for other engines, each under a ticket that both engines know. */
-export class ExportBoard {
+/** Prompts computed here for other engines, each under a ticket that both engines know. */
+export class ExportTable {
   /** Since the engine's process began. */
   readonly totals = {
     offered: 0,
     fetched: 0,
-    /** Given back because nobody fetched them in time. */
+    /** Released because nobody fetched them in time. */
     expired: 0,
-    /** Times that an engine was lost that fetched. */
+    /** Fetching engines that disconnected. */
     lost: 0,
   };
-  readonly #options: ExportBoardOptions;
+  readonly #options: ExportTableOptions;
   readonly #entries = new Map<string, Entry>();
 
-  constructor(options: ExportBoardOptions) {
+  constructor(options: ExportTableOptions) {
     this.#options = options;
   }
 
@@ -98,10 +98,9 @@ export class ExportBoard {
   }
 
   /**
-   * Asks for blocks, and waits for them if `waits`.
+   * Claims blocks, and waits for them if `waits`.
    *
-   * @returns what they were computed for, and what resolves or rejects when there is nothing more to fetch
-   * @throws (rejects) Error when they are not there, do not come in time, or are fetched by somebody else
+   * @throws (rejects) Error when they are absent, late, or claimed by another engine
    */
   async claim(ticket: string, waits: boolean): Promise<KvClaim> {
     const known = this.#entries.get(ticket);
@@ -115,14 +114,14 @@ export class ExportBoard {
     return { tokens, over: entry.fetched.promise };
   }
 
-  /** The other engine has what it wants, or wants nothing. */
+  /** The other engine has fetched the blocks, or does not want them. */
   done(ticket: string): void {
     const entry = this.#entries.get(ticket);
     if (entry?.phase === "held") this.#end(entry, undefined);
     else if (entry) entry.isUnwanted = true;
   }
 
-  /** The engine that asked is gone, before it was done. */
+  /** The engine that claimed it has disconnected before it was done. */
   lost(ticket: string): void {
     const entry = this.#entries.get(ticket);
     if (!entry?.isClaimed) return;
@@ -133,7 +132,7 @@ export class ExportBoard {
     else this.#restartTimer(entry);
   }
 
-  /** Forgets everything without giving anything back: the engine's memory is gone. */
+  /** Drops everything without releasing blocks: the engine has restarted. */
   clear(): void {
     for (const entry of [...this.#entries.values()]) {
       entry.offer = undefined;
@@ -172,7 +171,7 @@ export class ExportBoard {
     const { scheduler, timeoutMs } = this.#options;
     entry.cancelTimer?.();
     entry.cancelTimer = scheduler.after(timeoutMs, () => {
-      // What is computed for an engine that has asked takes as long as it takes.
+      // No timeout while a claimed prompt is being computed.
       if (entry.phase === "computing" && entry.isClaimed) return;
       if (entry.offer) this.totals.expired++;
       this.#end(entry, `timed out after ${timeoutMs} ms`);
@@ -196,7 +195,7 @@ export class ExportBoard {
     entry.offered.resolve(offer);
   }
 
-  /** @param reason why it was not fetched; undefined when it was, or was not wanted */
+  /** @param reason why it was not fetched; undefined when it was fetched or not wanted */
   #end(entry: Entry, reason: string | undefined): void {
     if (this.#entries.get(entry.ticket) !== entry) return;
     this.#entries.delete(entry.ticket);
@@ -214,27 +213,27 @@ export class ExportBoard {
   }
 }
 
-/** Prompts that other engines computed and sent here, as vLLM's P2P-NCCL does, each under the id of its request. */
+/** Prompts that other engines computed and pushed here, as vLLM's P2P-NCCL does, each under the id of its request. */
 export interface Inbox {
-  /** Takes in what was sent. When too much waits, the oldest gives way. */
+  /** Stores a pushed prompt. When there are too many, the oldest is dropped. */
   put(ticket: string, tokens: Uint32Array): void;
   /**
-   * Waits for what is to be sent, and takes it out.
+   * Waits for a pushed prompt, and removes it.
    *
-   * @throws (rejects) Error when it does not come in time or is not wanted any more
+   * @throws (rejects) Error when it does not arrive in time or is no longer wanted
    */
   take(ticket: string, signal: AbortSignal): Promise<Uint32Array>;
-  /** Prompts that nobody has asked for yet. */
+  /** Prompts without a request. */
   readonly size: () => number;
-  /** Requests that wait for one. */
+  /** Requests without a prompt. */
   readonly waiting: () => number;
   clear(): void;
 }
 
-/** Prompts that wait for their request, and requests that wait for their prompt. */
+/** Most prompts without a request, and most requests without a prompt. */
 export const maxInbox = 256;
 
-interface Parcel {
+interface PushedPrompt {
   readonly tokens: Uint32Array;
   readonly cancelTimer: Cancel;
 }
@@ -246,12 +245,12 @@ interface InboxOptions {
 }
 
 export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
-  const parcels = new Map<string, Parcel>();
+  const prompts = new Map<string, PushedPrompt>();
   const waiting = new Map<string, Deferred<Uint32Array>>();
 
   const drop = (ticket: string): void => {
-    parcels.get(ticket)?.cancelTimer();
-    parcels.delete(ticket);
+    prompts.get(ticket)?.cancelTimer();
+    prompts.delete(ticket);
   };
   return {
     put(ticket, tokens) {
@@ -261,14 +260,14 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
         return;
       }
       drop(ticket);
-      parcels.set(ticket, { tokens, cancelTimer: scheduler.after(timeoutMs, () => drop(ticket)) });
-      if (parcels.size > maxInbox) drop(parcels.keys().next().value as string);
+      prompts.set(ticket, { tokens, cancelTimer: scheduler.after(timeoutMs, () => drop(ticket)) });
+      if (prompts.size > maxInbox) drop(prompts.keys().next().value as string);
     },
     async take(ticket, signal) {
-      const parcel = parcels.get(ticket);
+      const prompt = prompts.get(ticket);
       drop(ticket);
-      if (parcel) return parcel.tokens;
-      if (waiting.size >= maxInbox) throw new Error(`more than ${maxInbox} requests wait for what is to be sent`);
+      if (prompt) return prompt.tokens;
+      if (waiting.size >= maxInbox) throw new Error(`more than ${maxInbox} requests wait for a pushed prompt`);
       if (waiting.has(ticket)) throw new Error(`${ticket} is waited for already`);
       const waiter = createDeferred<Uint32Array>();
       waiting.set(ticket, waiter);
@@ -283,10 +282,10 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions): Inbox {
         signal.removeEventListener("abort", stop);
       }
     },
-    size: () => parcels.size,
+    size: () => prompts.size,
     waiting: () => waiting.size,
     clear() {
-      for (const ticket of [...parcels.keys()]) drop(ticket);
+      for (const ticket of [...prompts.keys()]) drop(ticket);
       for (const waiter of waiting.values()) waiter.reject(new Error("the engine has started over"));
     },
   };
@@ -299,7 +298,7 @@ interface Deferred<T> {
   reject(error: Error): void;
 }
 
-/** Nobody need listen when it is rejected. */
+/** Its rejection needs no handler. */
 function createDeferred<T>(): Deferred<T> {
   let resolve: (value: T) => void = () => {};
   let reject: (error: Error) => void = () => {};

@@ -2,7 +2,7 @@ import type { Clock, Scheduler } from "@espalier/common";
 import type { JsonObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../event-channel.ts";
-import type { FaultBoard } from "../faults.ts";
+import type { FaultTable } from "../faults.ts";
 import { ApiError, type Exchange } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedTransfer, TransferProtocol } from "../options.ts";
@@ -13,9 +13,9 @@ import { sglangLeg } from "./protocols/sglang-bootstrap.ts";
 import { trtllmLeg } from "./protocols/trtllm.ts";
 import { mooncakeLeg, nixlLeg, p2pNcclLeg, sharedStorageLeg } from "./protocols/vllm-connectors.ts";
 import { createSideChannel, type SideChannelParts } from "./side-channel.ts";
-import { createInbox, ExportBoard } from "./ticket-tables.ts";
+import { createInbox, ExportTable } from "./ticket-tables.ts";
 
-/** What an engine has to do with the requests of others. */
+/** The exchange of KV blocks between this engine and others. */
 export interface Transfers {
   readonly transfer: ResolvedTransfer;
   /** Of the side channel, once `start` has resolved. */
@@ -23,31 +23,31 @@ export interface Transfers {
   /** Rejects when the address cannot be listened on. */
   start(): Promise<void>;
   stop(): Promise<void>;
-  /** The engine's process is another one: what it held is gone, and so is its name. */
+  /** The engine restarts: its exports and imports are gone, and its name changes. */
   restart(): void;
   /**
-   * The part of this engine in a request. One that has several prompts or answers has none.
+   * The leg of this engine in a request; none when it has several prompts or answers.
    *
-   * @throws ApiError 400 when its fields make no sense
+   * @throws ApiError 400 when its fields are invalid
    */
   legOf(exchange: Exchange, body: JsonObject, sequences: readonly SequenceRequest[]): Leg | undefined;
   readonly tallies: ImportTallies;
-  /** Tells what the store holds; undefined where it tells nobody. */
+  /** Publishes the store's changes; undefined when they are not published. */
   readonly poolEvents: EventChannel | undefined;
-  /** What `/sim/transfers` tells. */
+  /** The answer of `/sim/transfers`. */
   describe(): JsonObject;
 }
 
-/** What became of prompts that were computed elsewhere. */
+/** Counters of imported prompts. */
 interface ImportTallies {
-  /** Requests whose blocks are being fetched or waited for. */
+  /** Requests that fetch, or wait for, blocks now. */
   fetching: number;
-  /** Requests that got blocks, and the tokens of those. */
+  /** Requests that got blocks, and their tokens. */
   imported: number;
   importedTokens: number;
-  /** Requests whose blocks were for another prompt from some token on. */
+  /** Requests whose blocks matched only a part of the prompt. */
   mismatched: number;
-  /** Requests whose blocks did not come: those that were computed here instead, and those that failed. */
+  /** Requests whose blocks did not arrive: computed here instead, and failed. */
   recomputed: number;
   failed: number;
   /** Requests that ended with `cache_threshold`. */
@@ -66,13 +66,13 @@ const legs: Readonly<Record<TransferProtocol, (input: LegInput) => Leg>> = {
 interface TransfersOptions {
   readonly transfer: ResolvedTransfer;
   readonly engine: SimulatedEngine;
-  readonly faults: FaultBoard;
+  readonly faults: FaultTable;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly host: string;
   /** 0 for any free port. */
   readonly port: number;
-  /** Where shared blocks are when the options do not say. */
+  /** Default location of shared blocks. */
   readonly storageUrl: () => string;
   readonly newId: () => string;
   readonly poolEvents: EventChannel | undefined;
@@ -81,7 +81,7 @@ interface TransfersOptions {
 export function createTransfers(options: TransfersOptions): Transfers {
   const { transfer, engine, faults, clock, scheduler, host, newId } = options;
   const { timeoutMs, protocol, role } = transfer;
-  const exports = new ExportBoard({ clock, scheduler, timeoutMs });
+  const exports = new ExportTable({ clock, scheduler, timeoutMs });
   const inbox = createInbox({ scheduler, timeoutMs });
   const links = createKvLinks();
   const store: BlockStore = createBlockStore(maxStoredBlocks);
@@ -149,7 +149,7 @@ export function createTransfers(options: TransfersOptions): Transfers {
   };
 }
 
-/** Tells what comes of blocks that are put into a store, where there is anything to tell and somewhere to tell it. */
+/** Publishes the events of a put, if there are any. */
 function publishPuts(channel: EventChannel | undefined): SideChannelParts["onPut"] {
   return (change, prompt) => {
     const events = channel ? poolEventsOf(change, prompt) : [];

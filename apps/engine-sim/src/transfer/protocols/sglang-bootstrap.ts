@@ -7,9 +7,9 @@ import { offerOf } from "../leg.ts";
 const defaultBootstrapPort = 8_998;
 
 /**
- * SGLang's disaggregation (`disaggregation/prefill.py`, `decode.py`): both engines get the request at once, and meet in a
- * room. The prefill engine begins when the decode engine has called, and answers when everything was sent. Neither
- * computes a request alone. An engine without a role pays no attention to rooms.
+ * SGLang's disaggregation (`disaggregation/prefill.py`, `decode.py`): both engines get the request at once, under one
+ * `bootstrap_room`. The prefill engine begins when the decode engine has called, and answers when all blocks were fetched.
+ * Neither computes a request alone. An engine without a role ignores `bootstrap_room`.
  */
 export function sglangLeg(input: LegInput): Leg {
   const { parts, body } = input;
@@ -26,7 +26,7 @@ export function sglangLeg(input: LegInput): Leg {
 const maxRoom = 2n ** 63n - 1n;
 
 /**
- * The room of a request, which may be beyond the whole numbers of JavaScript: those come as text.
+ * The `bootstrap_room` of a request. Numbers beyond JavaScript's safe integers arrive as text.
  *
  * @throws ApiError 400 when it is not a whole number from 0 to 2^63 - 1
  */

@@ -5,7 +5,7 @@ import { offerOf, ownHost } from "../leg.ts";
 
 /**
  * The `disaggregated_params` of trtllm-serve (`openai_disagg_service.py`, context first): a `context_only` request
- * generates one token and answers with what a `generation_only` request must bring along.
+ * generates one token and answers with the parameters of the `generation_only` request.
  */
 export function trtllmLeg(input: LegInput): Leg {
   const params = optionalObject(input.body, "disaggregated_params");
@@ -28,7 +28,7 @@ function contextExporter(input: LegInput, asked: JsonObject): Exporter {
     pins: true,
     ready: () => Promise.resolve(),
     computed(report) {
-      // Beyond the whole numbers of JavaScript, as the real ones are: made of a time, a machine and a count.
+      // Beyond JavaScript's safe integers, like the real ids, which are made of a time, a machine and a count.
       const id = (2n ** 62n + (BigInt(`0x${parts.newId()}`) >> 3n)).toString();
       parts.exports.begin(id, "hold").offer(offerOf(input, report));
       const where = { host: ownHost(input), port: parts.port(), engineId: parts.engineId(), ticket: id };

@@ -15,7 +15,7 @@ import { callPeer } from "../peer-client.ts";
 
 /**
  * vLLM's NixlConnector, where the decode engine reads (`nixl/pull_scheduler.py`): the prefill engine answers with the
- * address of its blocks and holds them until they were read, or for a time. What is wanted stands in the request alone.
+ * address of its blocks and holds them until they were read, or until a timeout. The request alone has all parameters.
  */
 export function nixlLeg(input: LegInput): Leg {
   const params = optionalObject(input.body, "kv_transfer_params");
@@ -29,7 +29,7 @@ export function nixlLeg(input: LegInput): Leg {
 
 function nixlExporter(input: LegInput): Exporter {
   const { parts, sequence, exchange } = input;
-  // Only the blocks of a request that ended by its length are held.
+  // Only blocks of a request that ended by length are held.
   const pins = sequence.finishReason === "length";
   return {
     pins,
@@ -59,12 +59,12 @@ function nixlExporter(input: LegInput): Exporter {
   };
 }
 
-/** Numbers for blocks that have none in the model. Nobody looks inside. */
+/** Block numbers, which the model does not have. No client reads them. */
 function blockIds(tokens: number, blockSize: number): number[] {
   return Array.from({ length: Math.ceil(tokens / blockSize) }, (_, at) => at + 1);
 }
 
-/** Parameters that are not complete are passed over, as there. */
+/** Incomplete parameters are ignored, as in vLLM. */
 function nixlImporter({ parts }: LegInput, params: JsonObject): Importer | undefined {
   const { remote_host: host, remote_port: port, remote_request_id: ticket, remote_engine_id: engineId } = params;
   const blocks = params.remote_block_ids;
@@ -81,8 +81,8 @@ const isPort = (value: unknown): value is number =>
 
 /**
  * vLLM's MooncakeConnector: both engines get the request at once, under one `transfer_id`. The decode engine finds the
- * prefill engine through its bootstrap server; the prefill engine computes in any case, answers, and holds the blocks
- * until they were sent, or for a time.
+ * prefill engine through its bootstrap server; the prefill engine computes at once, answers, and holds the blocks
+ * until they were sent, or until a timeout.
  */
 export function mooncakeLeg(input: LegInput): Leg {
   const params = optionalObject(input.body, "kv_transfer_params");
@@ -118,7 +118,7 @@ function begin({ parts }: LegInput, transferId: string) {
   }
 }
 
-/** Parameters that are not complete are passed over, as there. */
+/** Incomplete parameters are ignored, as in vLLM. */
 function mooncakeImporter({ parts }: LegInput, params: JsonObject, ticket: string): Importer | undefined {
   const { remote_bootstrap_addr: address, remote_engine_id: engineId } = params;
   if (typeof address !== "string" || typeof engineId !== "string" || !URL.canParse(address)) return undefined;
@@ -131,8 +131,8 @@ function mooncakeImporter({ parts }: LegInput, params: JsonObject, ticket: strin
 }
 
 /**
- * Engines around a store of blocks: each reads what is there of a prompt, and writes what it computed. With
- * `cache_hit_threshold` (vLLM's RFC 24256) an engine sends a request back when too little of its prompt is to be had.
+ * Engines that share a store of blocks: each reads the stored prefix of a prompt, and writes the blocks it computed. With
+ * `cache_hit_threshold` (vLLM's RFC 24256) an engine rejects a request of which too little is cached.
  */
 export function sharedStorageLeg(input: LegInput): Leg {
   const { body, parts, sequence } = input;
@@ -158,7 +158,7 @@ function storeImporter({ parts, sequence }: LegInput, blocks: readonly string[])
       const tokens = sequence.prompt.subarray(0, found * parts.engine.parameters.blockSize);
       return tokens.length === 0 ? undefined : { tokens, done() {}, whenBroken() {} };
     },
-    // A store that does not answer holds nothing.
+    // A store that does not answer counts as empty.
     failure: () => undefined,
   };
 }
@@ -180,8 +180,8 @@ function storeExporter({ parts, sequence }: LegInput, blocks: readonly string[])
 }
 
 /**
- * vLLM's P2pNcclConnector: the prefill engine sends the blocks to the decode engine, whose address stands in the id of the
- * request, and holds nothing back. The decode engine waits for what comes under that id.
+ * vLLM's P2pNcclConnector: the prefill engine pushes the blocks to the decode engine, whose address is part of the
+ * request's id, and keeps none. The decode engine waits for the blocks of that id.
  */
 export function p2pNcclLeg(input: LegInput): Leg {
   const { parts, exchange } = input;
@@ -199,7 +199,7 @@ function pushExporter({ sequence, exchange }: LegInput, peerUrl: string): Export
     ready: () => Promise.resolve(),
     async computed() {
       const url = `${peerUrl}/kv/push/${encodeURIComponent(exchange.requestId)}`;
-      // Nobody hears of blocks that could not be sent; the decode engine waits for them in vain.
+      // A failed push is not reported; the decode engine times out.
       await callPeer({ url, method: "PUT", body: Array.from(sequence.prompt) }).catch(() => {});
       return {};
     },

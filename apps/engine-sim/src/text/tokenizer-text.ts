@@ -103,7 +103,7 @@ function surrounded(tokens: Uint32Array, { surroundings }: TextTokenizer): Uint3
  *
  * @param openTurn whether the assistant's next turn is opened at the end
  */
-export function chatFields({ messages, tools, documents }: ChatPrompt, openTurn: boolean): JsonObject {
+function chatFields({ messages, tools, documents }: ChatPrompt, openTurn: boolean): JsonObject {
   return {
     messages: messages.map(messageFields),
     ...(tools !== undefined && { tools: JSON.parse(tools) as unknown }),

@@ -178,7 +178,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
       await page.getByRole("button", { name: "Open the dashboard" }).click();
     };
     await answer("another key");
-    await page.getByText("That was not the key.").waitFor();
+    await page.getByText("Wrong key.").waitFor();
     await answer("the operators' key");
     await page.locator(live).waitFor();
     await page.reload();

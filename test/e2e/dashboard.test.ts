@@ -211,7 +211,9 @@ if (pictures !== undefined) {
     const first = opened[0]?.page;
     const command = (await first?.locator(".kill code").nth(1).textContent()) ?? "";
     spawnSync("sh", ["-c", command]);
-    await first?.getByText(/router-2 went at .* [2-9]\d have come back/).waitFor({ timeout: 60_000 });
+    await first
+      ?.getByText(/router-2 went down at .* [2-9]\d of its \d+ sessions have come back/)
+      .waitFor({ timeout: 60_000 });
     await first?.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
     for (const { name, page } of opened) {
       await page.screenshot({ path: join(folder, `dashboard-${name}.png`), fullPage: true });

@@ -1,0 +1,70 @@
+// `npm run docs:site`, `docs:check` and `spell`. Their tools are installed in docs/site, and by nothing else: a site generator and a
+// spell checker are twice as many packages as the rest of the repository needs.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { root } from "./ensure-built.mjs";
+
+const usage = `usage: npm run docs:site
+       npm run docs:check
+       npm run spell [-- FILE...]
+
+docs:site builds the documents into docs/site/dist, with search; no page loads anything from elsewhere. Links that lead nowhere
+end it. docs:check does that, and checks the spelling. spell checks the spelling of documents, sources, scripts and tests, or of
+these files; words of the field and names of ours are in docs/site/words.txt.
+
+Exit codes: 0 all is well, 1 it is not, 2 it was called wrongly.`;
+
+const site = join(root, "docs", "site");
+/** Documents, and whatever has comments, names and messages. What is made by programs or quotes other projects is left out in cspell.json. */
+const spelled = ["*.md", "docs/**/*.md", "{packages,apps,bench}/*/src/**/*.ts", "bench/src/**/*.ts", "scripts/*.mjs"];
+
+const { isCheck, isSpell, files } = readFlags();
+install();
+const results = [];
+if (isSpell || isCheck) results.push(spell(files.length === 0 ? spelled : files));
+if (!isSpell) results.push(build());
+process.exit(results.every(Boolean) ? 0 : 1);
+
+/** Installs what the lock file says, once. */
+function install() {
+  const stamp = join(site, "node_modules", ".cache", "espalier-installed");
+  const lock = join(site, "package-lock.json");
+  if ((statSync(stamp, { throwIfNoEntry: false })?.mtimeMs ?? 0) >= statSync(lock).mtimeMs) return;
+  process.stderr.write("espalier: installing the tools of the documents (once, about a minute) ...\n");
+  if (!run("npm", ["ci", "--loglevel=error"])) process.exit(1);
+  mkdirSync(join(site, "node_modules", ".cache"), { recursive: true });
+  writeFileSync(stamp, "");
+  utimesSync(stamp, new Date(), new Date());
+}
+
+function spell(paths) {
+  const options = ["--config", join(site, "cspell.json"), "--root", root, "--no-progress", "--no-must-find-files"];
+  return run(join(site, "node_modules", ".bin", "cspell"), ["lint", ...options, ...paths], root);
+}
+
+function build() {
+  if (!run(join(site, "node_modules", ".bin", "vitepress"), ["build"])) return false;
+  console.log(`docs/site/dist/index.html${existsSync(join(site, "dist", "index.html")) ? "" : " is missing"}`);
+  return true;
+}
+
+function run(command, args, cwd = site) {
+  return spawnSync(command, args, { cwd, stdio: "inherit" }).status === 0;
+}
+
+function readFlags() {
+  try {
+    const { values, positionals } = parseArgs({
+      options: { check: { type: "boolean" }, spell: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+      allowPositionals: true,
+    });
+    if (!values.help) return { isCheck: values.check, isSpell: values.spell, files: positionals };
+    console.log(usage);
+    return process.exit(0);
+  } catch (error) {
+    console.error(`error: ${error.message.split(/[.\n]/)[0]}; --help lists the flags`);
+    return process.exit(2);
+  }
+}

@@ -3,21 +3,35 @@
  * the engines, what moving KV blocks costs, and how many engines each of the two roles needs. Pure and synchronous.
  */
 
-export { cacheVerdict } from "./cache-verdict.ts";
-export { type ChosenSignals, type ProbedPolicy, probePolicy } from "./chosen-signals.ts";
-export { decideSplit, type SplitChoices, type SplitDecision } from "./decide-split.ts";
-export { createDecodePolicy } from "./decode-policy.ts";
+export { cacheVerdict, transferVerdict } from "./answer-verdicts.ts";
+export {
+  decideSplit,
+  isSplittable,
+  type SplitChoices,
+  type SplitDecision,
+  type SplitSituation,
+  type SplitThresholdOptions,
+  splitThreshold,
+} from "./decide-split.ts";
+export {
+  type ChosenSignals,
+  createDecodePolicy,
+  createPrefillPolicy,
+  type ProbedPolicy,
+  probePolicy,
+} from "./pair-policies.ts";
 export {
   createDutyCount,
+  createRoleDuties,
   type DutyCount,
   type DutyDecision,
+  type DutyEngine,
   dutyBand,
   dutyHoldMs,
   dutySettleMs,
-} from "./duty-count.ts";
-export { isSplittable } from "./is-splittable.ts";
-export { type DutyEngine, prefillDuties } from "./prefill-duties.ts";
-export { createPrefillPolicy } from "./prefill-policy.ts";
+  prefillDuties,
+  type RoleDuties,
+} from "./role-assignment.ts";
 export {
   balanceHalfLifeMs,
   createRoleBalance,
@@ -27,17 +41,17 @@ export {
   type RoleWork,
   type ServedTokens,
 } from "./role-balance.ts";
-export { createRoleDuties, type RoleDuties } from "./role-duties.ts";
-export { type SplitSituation, type SplitThresholdOptions, splitThreshold } from "./split-threshold.ts";
 export {
+  addTransfers,
   createTransferCost,
   defaultTransferCost,
+  isPlausibleTransfers,
   maxToldTransfers,
+  noTransfers,
   type TransferCost,
   type TransferCostOptions,
+  type TransferSums,
 } from "./transfer-cost.ts";
 export { findTransferField, namesEngines, withoutTransferHeaders } from "./transfer-fields.ts";
-export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocol.ts";
+export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocols.ts";
 export { transferProtocols } from "./transfer-protocols.ts";
-export { addTransfers, isPlausibleTransfers, noTransfers, type TransferSums } from "./transfer-sums.ts";
-export { transferVerdict } from "./transfer-verdict.ts";

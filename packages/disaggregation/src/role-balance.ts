@@ -1,5 +1,5 @@
 import { type Clock, DecayedSum } from "@espalier/common";
-import type { ChosenSignals } from "./chosen-signals.ts";
+import type { ChosenSignals } from "./pair-policies.ts";
 
 /** What a finished request made engines do. */
 export interface ServedTokens {

@@ -1,11 +1,223 @@
-import type { KvTransferProtocol } from "@espalier/common";
-import { mooncake } from "./protocols/mooncake.ts";
-import { nixl } from "./protocols/nixl.ts";
-import { p2pNccl } from "./protocols/p2p-nccl.ts";
-import { sglang } from "./protocols/sglang.ts";
-import { sharedStorage } from "./protocols/shared-storage.ts";
-import { trtllm } from "./protocols/trtllm.ts";
-import type { TransferProtocol } from "./transfer-protocol.ts";
+import type { KvTransferProtocol, KvTransferSpec, Random } from "@espalier/common";
+import { type Endpoint, type JsonObject, readJsonMember } from "@espalier/openai";
+
+/** One engine of a pair. */
+export interface LegEngine {
+  readonly url: string;
+  readonly transfer: KvTransferSpec;
+  /** Data-parallel rank that gets the leg, of so many. */
+  readonly rank: number;
+  readonly rankCount: number;
+}
+
+/** What a leg says beyond the client's request. */
+export interface LegEdits {
+  /** Top-level keys of the body and their values as JSON text. */
+  readonly set: Readonly<Record<string, string>>;
+  /** Flat pairs, names in lower case. */
+  readonly headers: readonly string[];
+}
+
+/** One request and the pair of engines that is to serve it. */
+export interface PairRequest {
+  readonly prefill: LegEngine;
+  readonly decode: LegEngine;
+  readonly endpoint: Endpoint["id"];
+  /** The client's body, parsed. */
+  readonly fields: JsonObject;
+  readonly random: Random;
+  /** What the prefill engine calls itself in the protocol, where that has to be asked for. */
+  readonly peerId: string | undefined;
+  /** Share of the prompt, 0 to 1, that the decode engine must find in a cache to do without the prefill engine. */
+  readonly cachedShare: number;
+}
+
+/** The legs of one request. */
+export interface PairLegs {
+  readonly prefill: LegEdits;
+  /**
+   * @param answer of the prefill engine, where `order` is not `concurrent`
+   * @returns undefined when the answer holds nothing that a decode engine could fetch
+   */
+  decode(answer: Buffer | undefined): LegEdits | undefined;
+  /** What the decode engine is asked first, where `order` is `decode_first`. */
+  readonly probe?: LegEdits;
+}
+
+/** How two engines serve one request, on the wire. Pure. */
+export interface TransferProtocol {
+  readonly name: KvTransferProtocol;
+  /**
+   * - `serial`: the decode engine is told what the prefill engine has answered.
+   * - `concurrent`: both are asked at once and find each other.
+   * - `decode_first`: the decode engine is asked whether caches hold enough of the prompt; if not, as `serial`.
+   */
+  readonly order: "serial" | "concurrent" | "decode_first";
+  readonly endpoints: ReadonlySet<Endpoint["id"]>;
+  /** Whether an engine whose role is `decode` can serve a request alone. */
+  readonly decodesAlone: boolean;
+  /** Whether an engine whose role is `both` can be one of a pair. */
+  readonly pairsBoth: boolean;
+  /** Whether what the prefill engine answered serves with another decode engine than the one it was asked for. */
+  readonly isPortable: boolean;
+  /** Where to ask for `peerId`, in the protocols that need it. */
+  readonly peerQueryUrl?: (prefill: LegEngine) => string;
+  pair(request: PairRequest): PairLegs;
+}
+
+/** What vLLM's NIXL connector wants to see in the first leg, in its second version. */
+const remoteDecode =
+  '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
+
+/**
+ * vLLM's NIXL connector: the prefill engine keeps the blocks and answers where they are; the decode engine gets that
+ * very object and fetches them. An answer that did not end by its length limit has no blocks to fetch.
+ */
+const nixl: TransferProtocol = {
+  name: "nixl",
+  order: "serial",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: true,
+  pairsBoth: true,
+  isPortable: true,
+  pair: ({ endpoint, fields }) => ({
+    prefill: { set: { ...shortPrefill(endpoint, fields), kv_transfer_params: remoteDecode }, headers: [] },
+    decode(answer) {
+      if (!answer || readJsonMember(answer, ["choices", "finish_reason"]) !== '"length"') return undefined;
+      const params = readJsonMember(answer, ["kv_transfer_params"]);
+      return params?.startsWith("{") ? { set: { kv_transfer_params: params }, headers: [] } : undefined;
+    },
+  }),
+};
+
+/**
+ * SGLang: both engines get the same request at the same time and meet in a room at the prefill engine's bootstrap server.
+ * An engine is started for one of the roles and can do nothing else.
+ */
+const sglang: TransferProtocol = {
+  name: "sglang",
+  order: "concurrent",
+  endpoints: new Set(["chat", "completions", "generate"]),
+  decodesAlone: false,
+  pairsBoth: false,
+  isPortable: false,
+  pair({ prefill, random }) {
+    const edits = {
+      set: {
+        bootstrap_host: JSON.stringify(transferHost(prefill)),
+        bootstrap_port: String(prefill.transfer.port ?? bootstrapPort),
+        bootstrap_room: bootstrapRoom(random, prefill.rank, prefill.rankCount),
+      },
+      headers: [],
+    };
+    return { prefill: edits, decode: () => edits };
+  },
+};
+
+/**
+ * vLLM's Mooncake connector: both legs carry an id of the transfer, and the decode leg says whose bootstrap server knows
+ * the prefill engine, and by which name.
+ */
+const mooncake: TransferProtocol = {
+  name: "mooncake",
+  order: "concurrent",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: true,
+  pairsBoth: true,
+  isPortable: false,
+  peerQueryUrl: (prefill) => `${bootstrapUrl(prefill)}/query`,
+  pair({ prefill, endpoint, fields, random, peerId }) {
+    const transferId = `xfer-${randomId(random)}`;
+    const sending = { do_remote_decode: true, do_remote_prefill: false, transfer_id: transferId };
+    const receiving = {
+      do_remote_decode: false,
+      do_remote_prefill: true,
+      remote_bootstrap_addr: bootstrapUrl(prefill),
+      remote_engine_id: peerId ?? null,
+      transfer_id: transferId,
+    };
+    return {
+      prefill: {
+        set: { ...shortPrefill(endpoint, fields), kv_transfer_params: JSON.stringify(sending) },
+        headers: ["x-data-parallel-rank", String(prefill.rank)],
+      },
+      decode: () => ({ set: { kv_transfer_params: JSON.stringify(receiving) }, headers: [] }),
+    };
+  },
+};
+
+/**
+ * Engines over one store of blocks (llm-d): the decode engine ends at once, with the reason `cache_threshold`, when the
+ * caches in its reach hold less of the prompt than the threshold says. Then a prefill engine fills the store.
+ */
+const sharedStorage: TransferProtocol = {
+  name: "shared-storage",
+  order: "decode_first",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: true,
+  pairsBoth: true,
+  isPortable: true,
+  pair: ({ endpoint, fields, cachedShare }) => ({
+    probe: { set: { cache_hit_threshold: String(cachedShare) }, headers: [] },
+    prefill: { set: shortPrefill(endpoint, fields), headers: [] },
+    decode: () => ({ set: { cache_hit_threshold: "0" }, headers: [] }),
+  }),
+};
+
+const unfinished = new Set(['"length"', '"not_finished"']);
+const requestType = /"request_type"\s*:\s*"[a-z_]*"/;
+
+/**
+ * TensorRT-LLM: the context server answers with parameters, among them an opaque state and the first token; the
+ * generation server gets them with another type of request. A prompt whose answer ends with that token needs no second leg.
+ */
+const trtllm: TransferProtocol = {
+  name: "trtllm",
+  order: "serial",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: true,
+  pairsBoth: true,
+  isPortable: true,
+  pair: ({ endpoint, fields }) => ({
+    prefill: {
+      set: { ...shortPrefill(endpoint, fields), disaggregated_params: '{"request_type":"context_only"}' },
+      headers: [],
+    },
+    decode(answer) {
+      if (!answer || !unfinished.has(readJsonMember(answer, ["choices", "finish_reason"]) ?? "")) return undefined;
+      const params = readJsonMember(answer, ["choices", "disaggregated_params"]);
+      if (!params || !requestType.test(params)) return undefined;
+      return {
+        set: { disaggregated_params: params.replace(requestType, '"request_type":"generation_only"') },
+        headers: [],
+      };
+    },
+  }),
+};
+
+/** vLLM's `kv_port` where the engine was started without one. */
+const usualPort = 14_579;
+
+/**
+ * vLLM's P2P-NCCL connector: both engines read each other's address out of the request's id. An engine of either role
+ * refuses a request whose id names nobody.
+ */
+const p2pNccl: TransferProtocol = {
+  name: "p2p-nccl",
+  order: "serial",
+  endpoints: new Set(["chat", "completions"]),
+  decodesAlone: false,
+  pairsBoth: false,
+  isPortable: false,
+  pair({ prefill, decode, endpoint, fields, random }) {
+    const id = `___prefill_addr_${addressOf(prefill)}___decode_addr_${addressOf(decode)}_${randomId(random)}`;
+    const headers = ["x-request-id", id];
+    return {
+      prefill: { set: shortPrefill(endpoint, fields), headers },
+      decode: () => ({ set: {}, headers }),
+    };
+  },
+};
 
 /** Every protocol, by the name that the configuration has for it. */
 export const transferProtocols: Readonly<Record<KvTransferProtocol, TransferProtocol>> = {
@@ -16,3 +228,62 @@ export const transferProtocols: Readonly<Record<KvTransferProtocol, TransferProt
   trtllm,
   "p2p-nccl": p2pNccl,
 };
+
+function bootstrapUrl(prefill: LegEngine): string {
+  return `http://${transferHost(prefill)}:${prefill.transfer.port ?? bootstrapPort}`;
+}
+
+const lowBits = 32n;
+const lowBound = 2 ** 32;
+/** A room is a signed 64-bit integer that is not negative. */
+const highBound = 2 ** 31;
+
+/**
+ * A random room for two engines of SGLang to meet in. The prefill engine's rank is the room modulo its number of ranks,
+ * so a room chooses a rank.
+ *
+ * @returns decimal digits: the number does not fit into a double
+ */
+function bootstrapRoom(random: Random, rank: number, rankCount: number): string {
+  const drawn = (BigInt(random.integer(highBound)) << lowBits) | BigInt(random.integer(lowBound));
+  const ranks = BigInt(rankCount);
+  // Rounding down keeps it below the bound; a rank is less than what was cut off or than one whole step.
+  const base = drawn - (drawn % ranks);
+  const room = base + BigInt(rank);
+  return String(room < BigInt(highBound) << lowBits ? room : room - ranks);
+}
+
+/** The first rank has the port that was given, each other one the next. */
+function addressOf(engine: LegEngine): string {
+  return `${transferHost(engine)}:${(engine.transfer.port ?? usualPort) + engine.rank}`;
+}
+
+/**
+ * Makes a request end with its first token and in one piece: an engine that computes a prompt for another one is asked
+ * for that token only because the API has no smaller answer.
+ */
+function shortPrefill(endpoint: Endpoint["id"], fields: JsonObject): Record<string, string> {
+  const set: Record<string, string> = { stream: "false", max_tokens: "1" };
+  if (endpoint === "chat") set.max_completion_tokens = "1";
+  // Engines refuse options of a stream where there is none, and a lower bound above the upper one.
+  if (fields.stream_options !== undefined) set.stream_options = "null";
+  if (fields.min_tokens !== undefined) set.min_tokens = "0";
+  return set;
+}
+
+/** Where other engines reach an engine's side of a transfer. IPv6 addresses are in brackets. */
+function transferHost({ url, transfer }: LegEngine): string {
+  const host = transfer.host ?? new URL(url).hostname;
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
+
+/** Port of SGLang's bootstrap server, and of Mooncake's in vLLM, unless the engine was started with another one. */
+const bootstrapPort = 8_998;
+
+const wordBound = 2 ** 32;
+
+/** 128 random bits as 32 hexadecimal digits. */
+function randomId(random: Random): string {
+  const word = (): string => random.integer(wordBound).toString(16).padStart(8, "0");
+  return word() + word() + word() + word();
+}

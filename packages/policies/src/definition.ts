@@ -1,3 +1,4 @@
+import { defaultTierCredits, type TierCredits } from "./match.ts";
 import type { Policy } from "./policy.ts";
 
 /** A number that shapes a policy. */
@@ -41,4 +42,72 @@ export interface PolicyDefinition extends PolicyEntry {
   readonly options: readonly (PolicyOption & { readonly accepts: (value: number) => boolean })[];
   /** @param option gives the value of the option with this name, checked or by default */
   create(option: (name: string) => number): Policy;
+}
+
+/** An option with the check of its range. */
+export type CheckedOption = PolicyDefinition["options"][number];
+
+type Described = Pick<CheckedOption, "name" | "default" | "meaning">;
+
+/** An option that may be any number that is not negative. */
+export function amount(option: Described): CheckedOption {
+  return { ...option, range: "0 or more", accepts: (value) => value >= 0 && value < Number.POSITIVE_INFINITY };
+}
+
+/** An option between nothing and all. */
+export function share(option: Described): CheckedOption {
+  return { ...option, range: "a number from 0 to 1", accepts: (value) => value >= 0 && value <= 1 };
+}
+
+/** For policies that count in tokens. */
+export const foreignRequestTokens = amount({
+  name: "foreign-request-tokens",
+  default: 1_024,
+  meaning: "What a queued request of a client outside the fleet is taken to weigh, in tokens.",
+});
+
+/** For policies that hash to a ring. */
+export const ringOptions: readonly CheckedOption[] = [
+  {
+    name: "load-factor",
+    default: 1.25,
+    range: "0, or 1 or more",
+    accepts: (value) => value === 0 || (value >= 1 && value < Number.POSITIVE_INFINITY),
+    meaning: "How far above its even share of the requests in flight an engine may go; 0 removes the bound.",
+  },
+  {
+    name: "points-per-weight",
+    default: 160,
+    range: "a whole number from 1 to 4096",
+    accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 4_096,
+    meaning: "Points on the ring of an engine of weight 1. More points spread the keys more evenly.",
+  },
+];
+
+/**
+ * For policies that look at matches. Blocks of slower tiers have to be brought back, which takes a part of the time
+ * that computing them would.
+ */
+export const tierCreditOptions: readonly CheckedOption[] = [
+  share({
+    name: "cpu-credit",
+    default: defaultTierCredits.cpu,
+    meaning: "What a matched token in an engine's CPU memory is worth, as a share of one in its GPU.",
+  }),
+  share({ name: "disk-credit", default: defaultTierCredits.disk, meaning: "The same for one on an engine's disk." }),
+  share({
+    name: "external-credit",
+    default: defaultTierCredits.external,
+    meaning: "The same for one in a pool outside the engine.",
+  }),
+];
+
+/** The same for policies that learn what bringing blocks back takes. */
+export const believedCreditOptions: readonly CheckedOption[] = tierCreditOptions.map((option) => ({
+  ...option,
+  meaning: `${option.meaning} Believed until it is learned.`,
+}));
+
+export function tierCredits(option: (name: string) => number): TierCredits {
+  return { cpu: option("cpu-credit"), disk: option("disk-credit"), external: option("external-credit") };
 }

@@ -2,8 +2,13 @@
  * Pure scorers, pickers and the named routing policies built of them. A decision goes through filters, which narrow the
  * candidates, scorers, whose weighted sum is the cost of each, and a picker, which takes one.
  */
-export { adapterState } from "./adapter-state.ts";
-export { type CandidateColumn, type CandidateSet, createCandidateSet, maxCandidates } from "./candidates.ts";
+export {
+  adapterState,
+  type CandidateColumn,
+  type CandidateSet,
+  createCandidateSet,
+  maxCandidates,
+} from "./candidates.ts";
 export { composePolicy, type PolicyParts } from "./compose-policy.ts";
 export { createPolicy, policyCatalogue, policyNames } from "./create-policy.ts";
 export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
@@ -11,10 +16,9 @@ export { type PolicyEntry, type PolicyOption, writtenDefault } from "./definitio
 export { hashString } from "./hash.ts";
 export { requestLoad } from "./load.ts";
 export { defaultTierCredits, matchedInAll } from "./match.ts";
-export { betterOfTwo } from "./pickers/better-of-two.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
 export { createLeastCostPicker } from "./pickers/least-cost.ts";
-export { maxRotationSlots } from "./pickers/rotation.ts";
+export { betterOfTwo, maxRotationSlots } from "./policies/basic-policies.ts";
 export type {
   Choice,
   ChoiceReason,

@@ -1,6 +1,5 @@
 import type { Decision, Scorer } from "./decision.ts";
-import { fillUnknown, freshSignalMs } from "./signals.ts";
-import { countingWeight } from "./weights.ts";
+import { countingWeight, weightOf } from "./weights.ts";
 
 /**
  * Estimates the requests at every eligible candidate, by candidate index: the caller's own, counted at once, plus those
@@ -118,4 +117,63 @@ function estimateForeignTokens(decision: Decision, requestTokens: number, out: F
     out[index] = signalAgeMs[index]! <= freshSignalMs ? tokens : Number.NaN;
   }
   fillUnknown(decision, out);
+}
+
+/**
+ * Writes, by candidate index, how many requests each eligible candidate may have:
+ * ceil(loadFactor x (requests in flight + 1) x own share of the weight). As the bounds add up to more than all the
+ * requests, somebody is always below theirs (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads",
+ * 2016).
+ *
+ * @param loads requests by candidate index
+ * @param loadFactor at least 1, or 0 for no bound
+ */
+export function writeLoadBounds(decision: Decision, loads: Float64Array, loadFactor: number, out: Float64Array): void {
+  const { candidates, eligible, eligibleCount } = decision;
+  let totalLoad = 0;
+  let totalWeight = 0;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    totalLoad += loads[index]!;
+    totalWeight += weightOf(candidates, index);
+  }
+  const boundPerWeight = (loadFactor * (totalLoad + 1)) / totalWeight;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    out[index] = loadFactor === 0 ? Number.POSITIVE_INFINITY : Math.ceil(boundPerWeight * weightOf(candidates, index));
+  }
+}
+
+/** Engine signals older than this, or of unknown age, say nothing about now. */
+export const freshSignalMs = 2_000;
+
+/**
+ * Replaces NaN among the eligible candidates' amounts by what the known ones have on average for the weight: unknown is
+ * not zero. Where nobody is known it writes 0, which is then the same for all.
+ *
+ * @returns whether anybody is known
+ */
+export function fillUnknown({ candidates, eligible, eligibleCount }: Decision, amounts: Float64Array): boolean {
+  const { weight } = candidates;
+  let knownAmount = 0;
+  let knownWeight = 0;
+  let unknownCount = 0;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    const amount = amounts[index]!;
+    if (Number.isNaN(amount)) {
+      unknownCount += 1;
+      continue;
+    }
+    knownAmount += amount;
+    knownWeight += countingWeight(weight[index]!);
+  }
+  const amountPerWeight = knownWeight > 0 ? knownAmount / knownWeight : 0;
+  for (let place = 0; place < eligibleCount && unknownCount > 0; place++) {
+    const index = eligible[place]!;
+    if (!Number.isNaN(amounts[index]!)) continue;
+    amounts[index] = amountPerWeight * countingWeight(weight[index]!);
+    unknownCount -= 1;
+  }
+  return knownWeight > 0;
 }

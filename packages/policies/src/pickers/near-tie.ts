@@ -1,10 +1,10 @@
 import type { Random } from "@espalier/common";
 import type { Decision, Picker, Scorer } from "../decision.ts";
 import type { ChoiceReason } from "../policy.ts";
-import { drawLowest, explainLowest, type Order } from "./ordered-draw.ts";
+import { countingWeight, weightOf } from "../weights.ts";
 import type { UnseenWork } from "./unseen-work.ts";
 
-export interface NearTiePickerOptions {
+interface NearTiePickerOptions {
   readonly reason: ChoiceReason;
   /** Costs this close to the lowest count as equal to it. */
   readonly tolerance: number;
@@ -42,4 +42,60 @@ export function createNearTiePicker({ reason, tolerance, tieBreaker, unseen }: N
       return tieBreaker === undefined ? { reason } : { reason, terms: { [tieBreaker.name]: order.second.slice() } };
     },
   };
+}
+
+/** Two measures by candidate index, lower is better. The second decides between those whom the first leaves equal. */
+export interface Order {
+  first: Float64Array;
+  /** How far above the lowest first measure still counts as equal to it. */
+  tolerance: number;
+  second: Float64Array;
+}
+
+/** Takes the lowest of an order; those whom it leaves equal with a probability in proportion to their weights. */
+export function drawLowest(decision: Decision, order: Order, random: Random): number {
+  const { candidates, eligible, eligibleCount } = decision;
+  const { weight } = candidates;
+  const { first, second } = order;
+  const limit = lowestFirst(decision, order) + order.tolerance;
+  let best = -1;
+  let least = Number.POSITIVE_INFINITY;
+  let weights = 0;
+  for (let place = 0; place < eligibleCount; place++) {
+    const index = eligible[place]!;
+    if (first[index]! > limit) continue;
+    const measure = second[index]!;
+    if (best !== -1 && measure > least) continue;
+    const share = countingWeight(weight[index]!);
+    if (best === -1 || measure < least) {
+      best = index;
+      least = measure;
+      weights = share;
+      continue;
+    }
+    // A newcomer that takes over with its share of the weight so far leaves everybody with theirs.
+    weights += share;
+    if (random.float() * weights < share) best = index;
+  }
+  return best;
+}
+
+/** Writes, by candidate index, the probability with which `drawLowest` takes each; `out` comes zeroed. */
+export function explainLowest(decision: Decision, order: Order, out: Float64Array): void {
+  const limit = lowestFirst(decision, order) + order.tolerance;
+  const near = decision.eligible.subarray(0, decision.eligibleCount).filter((index) => order.first[index]! <= limit);
+  const least = near.reduce((lowest, index) => Math.min(lowest, order.second[index]!), Number.POSITIVE_INFINITY);
+  const best = near.filter((index) => order.second[index]! <= least);
+  const weights = best.reduce((sum, index) => sum + weightOf(decision.candidates, index), 0);
+  for (const index of best) out[index] = weightOf(decision.candidates, index) / weights;
+}
+
+/** The lowest first measure of the eligible candidates. */
+export function lowestFirst({ eligible, eligibleCount }: Decision, { first }: Order): number {
+  let lowest = Number.POSITIVE_INFINITY;
+  for (let place = 0; place < eligibleCount; place++) {
+    const measure = first[eligible[place]!]!;
+    if (measure < lowest) lowest = measure;
+  }
+  return lowest;
 }

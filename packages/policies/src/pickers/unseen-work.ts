@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/common";
 import type { Decision } from "../decision.ts";
 import { hashString } from "../hash.ts";
-import { lowestFirst, type Order } from "./ordered-draw.ts";
+import { lowestFirst, type Order } from "./near-tie.ts";
 
 /**
  * What to expect of routers that decide at the same time with the same knowledge: without more, all would send what is

@@ -1,11 +1,10 @@
 import { composePolicy } from "../compose-policy.ts";
-import type { PolicyDefinition } from "../definition.ts";
+import { createScratch, type Decision, type Picker, type Scorer } from "../decision.ts";
+import { amount, foreignRequestTokens, type PolicyDefinition, tierCreditOptions, tierCredits } from "../definition.ts";
+import { type TierCredits, writeCredits } from "../match.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { createSoftmaxPicker } from "../pickers/softmax.ts";
-import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
-import { createDecodeBlocks } from "../scorers/decode-blocks.ts";
-import { createPrefillBlocks } from "../scorers/prefill-blocks.ts";
-import { weightedOnly } from "../weights.ts";
+import { createQueuedPrefill } from "../scorers/prefill-work.ts";
+import { countingWeight, weightedOnly, weightOf } from "../weights.ts";
 
 /** Sums of equal blocks differ by less than this, whatever the order in which they were rounded. */
 const roundingErrorBlocks = 1e-6;
@@ -73,3 +72,130 @@ export const dynamo: PolicyDefinition = {
     });
   },
 };
+
+/**
+ * Draws a candidate with a probability that falls exponentially with its cost, as NVIDIA Dynamo's router does. Costs
+ * are measured in the distance between the lowest and the highest, so that a temperature means the same whatever their
+ * size: the dearest is exp(1 / temperature) times less likely than the cheapest. Weights multiply the probabilities.
+ *
+ * @param temperature above 0; near it the lowest cost is taken, far above it everybody is as likely as its weight
+ */
+function createSoftmaxPicker(temperature: number): Picker {
+  const scratch = createScratch();
+
+  /** Writes what the candidates' probabilities are in proportion to. @returns the sum */
+  const judge = (decision: Decision, out: Float64Array): number => {
+    const { candidates, costs, eligible, eligibleCount } = decision;
+    let lowest = Number.POSITIVE_INFINITY;
+    let highest = Number.NEGATIVE_INFINITY;
+    for (let place = 0; place < eligibleCount; place++) {
+      const cost = costs[eligible[place]!]!;
+      if (cost < lowest) lowest = cost;
+      if (cost > highest && cost < Number.POSITIVE_INFINITY) highest = cost;
+    }
+    const scale = highest > lowest ? 1 / ((highest - lowest) * temperature) : 0;
+    let sum = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const cost = costs[index]!;
+      // What cannot be judged is taken only where nobody can be.
+      const isLastResort = cost === Number.POSITIVE_INFINITY && lowest < cost;
+      const merit = isLastResort ? 0 : cost === lowest ? 1 : Math.exp((lowest - cost) * scale);
+      out[index] = merit * weightOf(candidates, index);
+      sum += out[index]!;
+    }
+    return sum;
+  };
+
+  return {
+    pick(decision, random, choice) {
+      const shares = scratch.of(decision);
+      let left = random.float() * judge(decision, shares);
+      const { eligible, eligibleCount } = decision;
+      // Rounding may leave a crumb after the last subtraction: the last candidate that can be drawn then stands.
+      for (let place = 0; place < eligibleCount && left >= 0; place++) {
+        const index = eligible[place]!;
+        if (!(shares[index]! > 0)) continue;
+        choice.index = index;
+        left -= shares[index]!;
+      }
+      choice.reason = "softmax";
+    },
+    explain(decision, out) {
+      const sum = judge(decision, out);
+      const { eligible, eligibleCount } = decision;
+      for (const index of eligible.subarray(0, eligibleCount)) out[index] = out[index]! / sum;
+      return { reason: "softmax" };
+    },
+  };
+}
+
+interface PrefillBlocksOptions {
+  /** Tokens in a block. */
+  readonly blockTokens: number;
+  readonly credits: TierCredits;
+  /** What a queued request of another client is taken to weigh, in tokens. */
+  readonly foreignRequestTokens: number;
+}
+
+/**
+ * Blocks of prefill with the request in hand, per unit of weight: what is queued and the whole prompt, less the blocks
+ * that the candidate is credited with for its caches, at least 0.
+ */
+function createPrefillBlocks({ blockTokens, credits, foreignRequestTokens }: PrefillBlocksOptions): Scorer {
+  const queued = createQueuedPrefill(foreignRequestTokens);
+  const credit = createCreditBlocks(blockTokens, credits);
+  const scratch = createScratch();
+  return {
+    name: "prefill_blocks",
+    parts: [...(queued.parts ?? []), credit],
+    score(decision, out) {
+      const { request, candidates, eligible, eligibleCount } = decision;
+      const credited = scratch.of(decision);
+      queued.score(decision, out);
+      credit.score(decision, credited);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        const prompt = request.promptTokens / countingWeight(candidates.weight[index]!);
+        out[index] = Math.max(0, (out[index]! + prompt) / blockTokens - credited[index]!);
+      }
+    },
+  };
+}
+
+/** Blocks of the prompt that the candidate need not compute, those of slower tiers at their credit, per unit of weight. */
+function createCreditBlocks(blockTokens: number, credits: TierCredits): Scorer {
+  return {
+    name: "credit_blocks",
+    score(decision, out) {
+      writeCredits(decision, credits, out);
+      const { candidates, eligible, eligibleCount } = decision;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = out[index]! / blockTokens / countingWeight(candidates.weight[index]!);
+      }
+    },
+  };
+}
+
+/**
+ * Blocks of prompts that requests in flight would use if the request in hand went there, each block once, per unit of weight.
+ * Where no account of blocks is kept, all full ones of the prompt are new.
+ *
+ * @param blockTokens tokens in a block
+ */
+function createDecodeBlocks(blockTokens: number): Scorer {
+  return {
+    name: "decode_blocks",
+    score({ request, candidates, eligible, eligibleCount }, out) {
+      const { weight, activeTokens, newActiveTokens } = candidates;
+      const promptBlocks = Math.floor(request.promptTokens / blockTokens);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        const added = newActiveTokens[index]!;
+        const newBlocks = Number.isNaN(added) ? promptBlocks : added / blockTokens;
+        out[index] = (activeTokens[index]! / blockTokens + newBlocks) / countingWeight(weight[index]!);
+      }
+    },
+  };
+}

@@ -1,16 +1,13 @@
 import { composePolicy } from "../compose-policy.ts";
-import type { Picker, Term } from "../decision.ts";
-import type { PolicyDefinition } from "../definition.ts";
-import { createMatchShare } from "../match.ts";
+import { createScratch, type Picker, type Scorer, type Term } from "../decision.ts";
+import { amount, foreignRequestTokens, type PolicyDefinition, tierCreditOptions, tierCredits } from "../definition.ts";
+import { estimateRequests, fillUnknown, freshSignalMs } from "../load.ts";
+import { createMatchShare, type TierCredits } from "../match.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
-import { activeRequestScore } from "../scorers/active-requests.ts";
+import { loraAffinityScore } from "../scorers/adapter-load.ts";
 import { type ColdOrder, createColdOrder } from "../scorers/cold-order.ts";
-import { kvUtilizationScore } from "../scorers/kv-utilization.ts";
-import { loraAffinityScore } from "../scorers/lora-affinity.ts";
-import { queueScore } from "../scorers/queue.ts";
-import { createTokenLoadScore } from "../scorers/token-load.ts";
-import { weightedOnly } from "../weights.ts";
+import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
+import { countingWeight, weightedOnly } from "../weights.ts";
 
 /** Sums of equal scores differ by less than this, whatever the order in which they were rounded. */
 const roundingError = 1e-9;
@@ -126,5 +123,114 @@ function remembering(picker: Picker, coldOrder: ColdOrder): Picker {
       coldOrder.took(decision, choice.index);
     },
     explain: (decision, out) => picker.explain(decision, out),
+  };
+}
+
+/** 1 for an engine without requests, 0 for the one with the most for its weight, in between in proportion. */
+const activeRequestScore: Scorer = {
+  name: "active_request",
+  score(decision, out) {
+    estimateRequests(decision, out);
+    const { candidates, eligible, eligibleCount } = decision;
+    const { weight } = candidates;
+    let most = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const load = out[index]! / countingWeight(weight[index]!);
+      out[index] = load;
+      if (load > most) most = load;
+    }
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = most > 0 ? 1 - out[index]! / most : 1;
+    }
+  },
+};
+
+/**
+ * The share of the KV blocks that is free, 0 to 1, as an engine reports it. Who does not report is taken to have the
+ * mean of those that do; 0.5 for all when nobody does.
+ */
+const kvUtilizationScore: Scorer = {
+  name: "kv_cache_utilization",
+  score({ candidates, eligible, eligibleCount }, out) {
+    const { kvUse, signalAgeMs } = candidates;
+    let free = 0;
+    let known = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const share = signalAgeMs[index]! <= freshSignalMs ? 1 - Math.min(1, Math.max(0, kvUse[index]!)) : Number.NaN;
+      out[index] = share;
+      if (Number.isNaN(share)) continue;
+      free += share;
+      known += 1;
+    }
+    const neutral = known > 0 ? free / known : 0.5;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (Number.isNaN(out[index]!)) out[index] = neutral;
+    }
+  },
+};
+
+/**
+ * 1 for the shortest queue that an engine reports, for its weight, 0 for the longest, in between in proportion; 1 for
+ * all when they are equally long, as the Gateway API's queue-scorer has it. Who does not report is taken to have the
+ * mean; 0.5 for all when nobody does.
+ */
+const queueScore: Scorer = {
+  name: "queue",
+  score(decision, out) {
+    const { candidates, eligible, eligibleCount } = decision;
+    const { weight, waiting, signalAgeMs } = candidates;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = signalAgeMs[index]! <= freshSignalMs ? waiting[index]! : Number.NaN;
+    }
+    const known = fillUnknown(decision, out);
+    let shortest = Number.POSITIVE_INFINITY;
+    let longest = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const length = out[index]! / countingWeight(weight[index]!);
+      out[index] = length;
+      if (length < shortest) shortest = length;
+      if (length > longest) longest = length;
+    }
+    const range = longest - shortest;
+    const whenEqual = known ? 1 : 0.5;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      out[index] = range > 0 ? (longest - out[index]!) / range : whenEqual;
+    }
+  },
+};
+
+interface TokenLoadScoreOptions {
+  /** The tokens at an engine of weight 1 from which on it scores nothing. */
+  readonly thresholdTokens: number;
+  readonly credits: TierCredits;
+  /** What a queued request of another client is taken to weigh. */
+  readonly foreignRequestTokens: number;
+}
+
+/** 1 without prefill, that of the request in hand included, falling to 0 at the threshold. */
+function createTokenLoadScore(options: TokenLoadScoreOptions): Scorer {
+  const { thresholdTokens, credits, foreignRequestTokens } = options;
+  const queued = createQueuedPrefill(foreignRequestTokens);
+  const uncached = createUncachedTokens(credits);
+  const scratch = createScratch();
+  return {
+    name: "token_load",
+    score(decision, out) {
+      const own = scratch.of(decision);
+      queued.score(decision, out);
+      uncached.score(decision, own);
+      const { eligible, eligibleCount } = decision;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = 1 - Math.min(1, (out[index]! + own[index]!) / thresholdTokens);
+      }
+    },
   };
 }

@@ -1,9 +1,9 @@
 import { composePolicy, type PolicyParts } from "../compose-policy.ts";
 import type { PolicyDefinition } from "../definition.ts";
+import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
 import { createAdapterLoad } from "../scorers/adapter-load.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";

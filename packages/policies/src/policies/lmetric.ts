@@ -1,8 +1,10 @@
 import { composePolicy } from "../compose-policy.ts";
-import type { PolicyDefinition } from "../definition.ts";
+import { createScratch, type Scorer } from "../decision.ts";
+import { foreignRequestTokens, type PolicyDefinition, tierCreditOptions, tierCredits } from "../definition.ts";
+import { requestLoad } from "../load.ts";
+import type { TierCredits } from "../match.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { foreignRequestTokens, tierCreditOptions, tierCredits } from "../policy-options.ts";
-import { createPrefillTimesBatch } from "../scorers/prefill-times-batch.ts";
+import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 
 /** Products of equal work differ by less than this, whatever the order in which they were rounded. */
@@ -31,3 +33,39 @@ export const lmetric: PolicyDefinition = {
       picker: createNearTiePicker({ reason: "least_cost", tolerance: roundingError }),
     }),
 };
+
+interface PrefillTimesBatchOptions {
+  readonly credits: TierCredits;
+  /** What a queued request of another client is taken to weigh, in tokens. */
+  readonly foreignRequestTokens: number;
+}
+
+/**
+ * The prefill that there would be with the request in hand, in tokens, times the requests that there would be, each per
+ * unit of weight. Neither factor is ever 0, so that neither can hide the other: the request itself is counted, and of a
+ * prompt that is cached in full the last token.
+ */
+function createPrefillTimesBatch({ credits, foreignRequestTokens }: PrefillTimesBatchOptions): Scorer {
+  const queued = createQueuedPrefill(foreignRequestTokens);
+  const uncached = createUncachedTokens(credits);
+  const scratch = createScratch();
+  return {
+    name: "prefill_times_batch",
+    parts: [...(queued.parts ?? []), uncached, requestLoad],
+    score(decision, out) {
+      const { eligible, eligibleCount } = decision;
+      const other = scratch.of(decision);
+      queued.score(decision, out);
+      uncached.score(decision, other);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = out[index]! + other[index]!;
+      }
+      requestLoad.score(decision, other);
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = out[index]! * other[index]!;
+      }
+    },
+  };
+}

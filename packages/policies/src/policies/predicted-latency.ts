@@ -1,12 +1,16 @@
 import { composePolicy } from "../compose-policy.ts";
-import type { Decision } from "../decision.ts";
-import type { PolicyDefinition } from "../definition.ts";
-import { belowHotspot, shortQueue } from "../guard-rails.ts";
-import { requestLoad } from "../load.ts";
+import type { Decision, Filter, Scorer } from "../decision.ts";
+import {
+  believedCreditOptions,
+  type CheckedOption,
+  foreignRequestTokens,
+  type PolicyDefinition,
+  tierCredits,
+} from "../definition.ts";
+import { estimateRequests, requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { believedCreditOptions, type CheckedOption, foreignRequestTokens, tierCredits } from "../policy-options.ts";
 import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
 import {
   backlog,
@@ -17,8 +21,7 @@ import {
   ownMsOf,
   tokenMsOf,
 } from "../scorers/prefill-time.ts";
-import { slotWait } from "../scorers/slot-wait.ts";
-import { weightedOnly } from "../weights.ts";
+import { countingWeight, weightedOnly } from "../weights.ts";
 
 /** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
 const nearTieMs = 8;
@@ -91,3 +94,77 @@ function unseenMs(decision: Decision): number {
   for (let place = 0; place < eligibleCount; place++) sum += tokenMsOf(decision, eligible[place]!);
   return (unseenTokens * sum) / eligibleCount;
 }
+
+/**
+ * A candidate may have so many times the mean of requests in flight: near their knee engines that compute the long prompts and
+ * those that write the answers part by themselves, which is worth a quarter of the time to first token ...
+ */
+const mostOverMean = 3;
+/** ... and so many more: where few are in flight, who has what a prompt begins with may well have all of them. */
+const freeRequests = 16;
+
+/**
+ * Leaves out who has far more requests in flight than the mean, for its weight: whatever is believed of caches and times, no
+ * hotspot grows past that, for somebody is always at or below the mean (the bound of Mirrokni, Thorup and Zadimoghaddam,
+ * "Consistent hashing with bounded loads", 2016, with some slack for small numbers).
+ */
+const belowHotspot: Filter = {
+  name: "below_hotspot",
+  keep({ candidates: { inFlight, weight }, eligible, eligibleCount }) {
+    let requests = 0;
+    let weights = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      requests += inFlight[index]!;
+      weights += countingWeight(weight[index]!);
+    }
+    const bound = (mostOverMean * (requests + 1)) / weights + freeRequests;
+    let kept = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (inFlight[index]! <= bound * countingWeight(weight[index]!)) eligible[kept++] = index;
+    }
+    return kept;
+  },
+};
+
+/**
+ * An engine may have so many times what it runs at once: the wait for a place is short where many answer at once, far shorter than
+ * computing a long prompt elsewhere, and is a part of the cost.
+ */
+const mostOfBatch = 1.25;
+
+/**
+ * Leaves out who has a queue: what its cache has is worth less than it seems. An engine that has no KV blocks left is not meant: to
+ * send what it holds elsewhere takes blocks there, and drives out what others come back for.
+ */
+const shortQueue: Filter = {
+  name: "short_queue",
+  keep({ candidates: { inFlight, batchLimit }, eligible, eligibleCount }) {
+    let kept = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      if (!(inFlight[index]! >= mostOfBatch * batchLimit[index]!)) eligible[kept++] = index;
+    }
+    return kept;
+  },
+};
+
+/**
+ * Milliseconds that the request waits for a place in the engine's batch: as many answers have to end before it as are there
+ * beyond the limit, and each place is free again after the time of an answer. 0 where no limit is known.
+ */
+const slotWait: Scorer = {
+  name: "slot_wait_ms",
+  score(decision, out) {
+    const { request, candidates, eligible, eligibleCount } = decision;
+    const { batchLimit } = candidates;
+    const answerMs = request.expectedOutputTokens * (request.msPerOutputToken ?? 0);
+    estimateRequests(decision, out);
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const limit = batchLimit[index]!;
+      out[index] = Number.isNaN(limit) ? 0 : (Math.max(0, out[index]! + 1 - limit) * answerMs) / limit;
+    }
+  },
+};

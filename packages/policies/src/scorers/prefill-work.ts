@@ -1,4 +1,4 @@
-import type { Scorer } from "../decision.ts";
+import { createScratch, type Scorer } from "../decision.ts";
 import { estimateForeignQueue } from "../load.ts";
 import { type TierCredits, writeCredits } from "../match.ts";
 import { countingWeight } from "../weights.ts";
@@ -51,6 +51,31 @@ export function createForeignPrefill(requestTokens: number): Scorer {
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
         out[index] = out[index]! / countingWeight(weight[index]!);
+      }
+    },
+  };
+}
+
+/**
+ * Prompt tokens that wait for prefill at the candidate or are in it, per unit of weight: ours, and those of other
+ * clients in the engine's queue.
+ *
+ * @param requestTokens what a queued request of another client is taken to weigh
+ */
+export function createQueuedPrefill(requestTokens: number): Scorer {
+  const foreign = createForeignPrefill(requestTokens);
+  const scratch = createScratch();
+  return {
+    name: "queued_prefill_tokens",
+    parts: [pendingPrefill, foreign],
+    score(decision, out) {
+      const others = scratch.of(decision);
+      pendingPrefill.score(decision, out);
+      foreign.score(decision, others);
+      const { eligible, eligibleCount } = decision;
+      for (let place = 0; place < eligibleCount; place++) {
+        const index = eligible[place]!;
+        out[index] = out[index]! + others[index]!;
       }
     },
   };

@@ -1,11 +1,73 @@
+import { composePolicy } from "../compose-policy.ts";
 import type { Decision, Picker } from "../decision.ts";
-import { estimateRequests } from "../load.ts";
-import { writeLoadBounds } from "../load-bounds.ts";
+import { type PolicyDefinition, ringOptions } from "../definition.ts";
+import { hashString, mixBits } from "../hash.ts";
+import { estimateRequests, requestLoad, writeLoadBounds } from "../load.ts";
+import { createHashRing } from "../pickers/hash-ring.ts";
+import { createLeastCostPicker } from "../pickers/least-cost.ts";
 import type { ChoiceReason, RequestFeatures } from "../policy.ts";
-import { createHashRing } from "./hash-ring.ts";
-import { createLeastCostPicker } from "./least-cost.ts";
+import { weightedOnly } from "../weights.ts";
 
-export interface RingPickerOptions {
+/** Keeps the seeds of session keys apart from those of ring points, which count from 0. */
+const sessionSeed = 0x5e551047;
+
+export const consistentHashing: PolicyDefinition = {
+  summary:
+    "The engine at the session key's place on a hash ring, or the next one that is not above its share of the load; " +
+    "without a session key the engine with the fewest requests in flight.",
+  source: "vLLM Router session affinity; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
+  readsPrefixes: false,
+  options: ringOptions,
+  create: (option) =>
+    composePolicy({
+      name: "consistent_hashing",
+      filters: [weightedOnly],
+      terms: [{ scorer: requestLoad, weight: 1 }],
+      picker: createRingPicker({
+        loadFactor: option("load-factor"),
+        pointsPerWeight: option("points-per-weight"),
+        placeOf: ({ sessionKey }) => (sessionKey ? hashString(sessionKey, sessionSeed) : -1),
+        reasonWithoutKey: "no_session_key",
+      }),
+    }),
+};
+
+/** Makes places on the ring independent of the other uses of the bits of a chain hash. */
+const prefixSeed = 0x9e11ad2f;
+
+export const prefixHash: PolicyDefinition = {
+  summary:
+    "The engine at the place of the prompt's beginning on a hash ring, or the next one that is not above its share " +
+    "of the load; for a prompt shorter than a block the engine with the fewest requests in flight.",
+  source: "KubeAI's PrefixHash; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
+  readsPrefixes: true,
+  options: [
+    {
+      name: "prefix-tokens",
+      default: 256,
+      range: "a whole number from 1 to 65536",
+      accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 65_536,
+      meaning:
+        "How many tokens at the start of a prompt are hashed, in full blocks: prompts that share them share an engine.",
+    },
+    ...ringOptions,
+  ],
+  create: (option) =>
+    composePolicy({
+      name: "prefix_hash",
+      prefixKeyTokens: option("prefix-tokens"),
+      filters: [weightedOnly],
+      terms: [{ scorer: requestLoad, weight: 1 }],
+      picker: createRingPicker({
+        loadFactor: option("load-factor"),
+        pointsPerWeight: option("points-per-weight"),
+        placeOf: ({ prefixKey }) => (prefixKey === undefined ? -1 : mixBits(prefixKey ^ prefixSeed)),
+        reasonWithoutKey: "no_prefix_key",
+      }),
+    }),
+};
+
+interface RingPickerOptions {
   /** Points on the ring of a candidate of weight 1. */
   readonly pointsPerWeight: number;
   /** How far above its even share of the requests a candidate may go; 0 removes the bound. */
@@ -21,7 +83,7 @@ export interface RingPickerOptions {
  * ceil(loadFactor x (requests in flight + 1) x own share of the weight) requests (Mirrokni, Thorup, Zadimoghaddam,
  * "Consistent hashing with bounded loads", 2016). Without a key it takes the lowest cost.
  */
-export function createRingPicker(options: RingPickerOptions): Picker {
+function createRingPicker(options: RingPickerOptions): Picker {
   const { pointsPerWeight, loadFactor, placeOf, reasonWithoutKey } = options;
   const ring = createHashRing(pointsPerWeight);
   const withoutKey = createLeastCostPicker(reasonWithoutKey);

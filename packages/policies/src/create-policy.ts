@@ -1,14 +1,14 @@
 import { EspalierError } from "@espalier/common";
 import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
 import { affinityFilter } from "./policies/affinity-filter.ts";
+import { leastConnections, leastTokens, powerOfTwo, random, roundRobin } from "./policies/basic-policies.ts";
 import { cacheAware } from "./policies/cache-aware.ts";
-import { consistentHashing, prefixHash } from "./policies/hash-ring-policies.ts";
 import { dynamo } from "./policies/dynamo.ts";
 import { eppWeighted } from "./policies/epp-weighted.ts";
+import { consistentHashing, prefixHash } from "./policies/hash-ring-policies.ts";
 import { leastWork } from "./policies/least-work.ts";
 import { lmetric } from "./policies/lmetric.ts";
 import { predictedLatency } from "./policies/predicted-latency.ts";
-import { leastConnections, leastTokens, powerOfTwo, random, roundRobin } from "./policies/basic-policies.ts";
 import { sticky } from "./policies/sticky.ts";
 import type { Policy, PolicyName } from "./policy.ts";
 

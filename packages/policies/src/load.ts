@@ -1,6 +1,9 @@
 import type { Decision, Scorer } from "./decision.ts";
 import { countingWeight, weightOf } from "./weights.ts";
 
+/** Engine signals older than this, or of unknown age, say nothing about now. */
+export const freshSignalMs = 2_000;
+
 /**
  * Estimates the requests at every eligible candidate, by candidate index: the caller's own, counted at once, plus those
  * of clients that do not come through this fleet of routers.
@@ -143,9 +146,6 @@ export function writeLoadBounds(decision: Decision, loads: Float64Array, loadFac
     out[index] = loadFactor === 0 ? Number.POSITIVE_INFINITY : Math.ceil(boundPerWeight * weightOf(candidates, index));
   }
 }
-
-/** Engine signals older than this, or of unknown age, say nothing about now. */
-export const freshSignalMs = 2_000;
 
 /**
  * Replaces NaN among the eligible candidates' amounts by what the known ones have on average for the weight: unknown is

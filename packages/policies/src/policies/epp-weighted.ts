@@ -4,7 +4,7 @@ import { amount, foreignRequestTokens, type PolicyDefinition, tierCreditOptions,
 import { estimateRequests, fillUnknown, freshSignalMs } from "../load.ts";
 import { createMatchShare, type TierCredits } from "../match.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { loraAffinityScore } from "../scorers/adapter-load.ts";
+import { loraAffinityScore } from "../scorers/adapters.ts";
 import { type ColdOrder, createColdOrder } from "../scorers/cold-order.ts";
 import { createQueuedPrefill, createUncachedTokens } from "../scorers/prefill-work.ts";
 import { countingWeight, weightedOnly } from "../weights.ts";

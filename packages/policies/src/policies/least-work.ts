@@ -4,7 +4,7 @@ import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "..
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { createAdapterLoad } from "../scorers/adapter-load.ts";
+import { createAdapterLoad } from "../scorers/adapters.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
 

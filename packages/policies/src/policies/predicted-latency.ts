@@ -11,7 +11,7 @@ import { estimateRequests, requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
 import { createUnseenWork } from "../pickers/unseen-work.ts";
-import { createAdapterLoadMs } from "../scorers/adapter-load.ts";
+import { createAdapterLoadMs } from "../scorers/adapters.ts";
 import {
   backlog,
   createFetchTime,

@@ -3,23 +3,26 @@
  * turns an engine's own event stream into changes of that index. Pure and synchronous.
  */
 export { type EngineEventBatch, type EventDetail, eventKind } from "./engine-events.ts";
+export type { ExportLimits, FactsChunk, FactsGroup } from "./export-targets.ts";
+export type { ByteRun, ContentRun, TextRun, TokenRun } from "./hash/block-hasher.ts";
 export { type BlockHasher, createBlockHasher } from "./hash/block-hasher.ts";
-export type { ByteRun, ContentRun, TextRun, TokenRun } from "./hash/block-run.ts";
-export { type ChainRoot, type ChainRootParts, chainRoot } from "./hash/chain-root.ts";
-export { hashOf } from "./hash/hash-of.ts";
-export type { Hash64 } from "./hash/hash64.ts";
-export type { KernelName } from "./hash/kernel-memory.ts";
-export { createTextHasher, type TextHasher } from "./hash/text-hasher.ts";
+export type { KernelName } from "./hash/hash-kernel.ts";
+export type { Hash64 } from "./hash/text-hasher.ts";
+export {
+  type ChainRoot,
+  type ChainRootParts,
+  chainRoot,
+  createTextHasher,
+  hashOf,
+  type TextHasher,
+} from "./hash/text-hasher.ts";
 export { AttachHints, type AttachHintsOptions, type ChainPath } from "./ledger/attach-hints.ts";
 export type { BlockDigests } from "./ledger/block-digests.ts";
+export { createHasherDigests } from "./ledger/block-digests.ts";
 export { FeedLedger, type FeedLedgerOptions, type LedgerStats } from "./ledger/feed-ledger.ts";
-export { createHasherDigests } from "./ledger/hasher-digests.ts";
 export type { LedgerReport } from "./ledger/ledger-report.ts";
 export type { LedgerSink } from "./ledger/ledger-sink.ts";
+export type { PrefixIndexOptions } from "./prefix-index.ts";
 export { createPrefixIndex, type PrefixIndex } from "./prefix-index.ts";
-export type { PrefixIndexOptions } from "./prefix-index-options.ts";
 export { createPrefixMatches, type PrefixMatches } from "./prefix-matches.ts";
 export { type Tier, type TierName, tier, tierNames } from "./tiers.ts";
-export type { ExportLimits } from "./transfer/export-targets.ts";
-export type { FactsChunk } from "./transfer/facts-chunk.ts";
-export type { FactsGroup } from "./transfer/facts-group.ts";

@@ -1,3 +1,4 @@
+import { type ExportLimits, exportTarget, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
 import {
   createPlacementDepths,
   type PlacementDepths,
@@ -6,26 +7,38 @@ import {
   type RefutedBlocks,
 } from "./placements/placements.ts";
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
-import { completeOptions, type PrefixIndexOptions } from "./prefix-index-options.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
 import { SlowTierWalk, slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
-import { createHolderDepths, type HolderDepths } from "./table/holder-depths.ts";
-import { HolderMatcher } from "./table/holder-matcher.ts";
+import { createHolderDepths, type HolderDepths, HolderMatcher } from "./table/holder-matcher.ts";
 import { HolderTable } from "./table/holder-table.ts";
 import { type Tier, tier } from "./tiers.ts";
-import { exportTarget } from "./transfer/export-target.ts";
-import { type ExportLimits, exportTargets } from "./transfer/export-targets.ts";
-import type { FactsChunk } from "./transfer/facts-chunk.ts";
-import type { FactsGroup } from "./transfer/facts-group.ts";
 
-/** More are not believed: room that is made is written to all over, be there ever so few blocks. */
-const maxExpectedBlocks = 16_777_216;
+/** The bounds of an index. Address space is reserved for them; memory is taken as it is needed. */
+export interface PrefixIndexOptions {
+  /** Targets are 0 to this, exclusive. Default and maximum: 4,096. */
+  readonly maxTargets?: number;
+  /** Distinct blocks that targets have on GPUs, and as many in slower tiers. Default: 67,108,864. */
+  readonly maxBlocks?: number;
+  /** Distinct sets of two or more targets that have a block. Default: 262,144. */
+  readonly maxSets?: number;
+  /** Holes of one target; with more it is walked block by block. Default: 65,536. */
+  readonly maxHoles?: number;
+  /** Placed blocks of one target. Default: 65,536. */
+  readonly maxPlacedBlocksPerTarget?: number;
+  /** Placed blocks of all targets. Default: 16,777,216. */
+  readonly maxPlacedBlocks?: number;
+  /** Stretches between the points where placed chains part. Default: 1,048,576. */
+  readonly maxPlacedSegments?: number;
+}
 
 /** A block by its place in `words`, and its depth in its chain, 0 for a first block. */
-export interface OrphaningBlock {
+interface OrphaningBlock {
   readonly index: number;
   readonly depth: number;
 }
+
+/** More are not believed: room that is made is written to all over, be there ever so few blocks. */
+const maxExpectedBlocks = 16_777_216;
 
 /** @throws RangeError when there can be no such index */
 export function createPrefixIndex(options: PrefixIndexOptions = {}): PrefixIndex {
@@ -295,4 +308,24 @@ export class PrefixIndex {
     }
     this.#slowTargets.delete(target);
   }
+}
+
+/** The most targets that one index can be made for. */
+export const maxPrefixTargets = 4_096;
+
+/** @throws RangeError when there can be no such index */
+function completeOptions(options: PrefixIndexOptions): Required<PrefixIndexOptions> {
+  const maxTargets = options.maxTargets ?? maxPrefixTargets;
+  if (!Number.isInteger(maxTargets) || maxTargets < 1 || maxTargets > maxPrefixTargets) {
+    throw new RangeError(`maxTargets must be a whole number from 1 to ${maxPrefixTargets}`);
+  }
+  return {
+    maxTargets,
+    maxBlocks: options.maxBlocks ?? 67_108_864,
+    maxSets: options.maxSets ?? 262_144,
+    maxHoles: options.maxHoles ?? 65_536,
+    maxPlacedBlocksPerTarget: options.maxPlacedBlocksPerTarget ?? 65_536,
+    maxPlacedBlocks: options.maxPlacedBlocks ?? 16_777_216,
+    maxPlacedSegments: options.maxPlacedSegments ?? 1_048_576,
+  };
 }

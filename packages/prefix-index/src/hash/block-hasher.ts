@@ -1,14 +1,5 @@
-import {
-  type BlockTarget,
-  type ByteRun,
-  type ContentRun,
-  maxBlockBytes,
-  type TextRun,
-  type TokenRun,
-} from "./block-run.ts";
-import { type ChainWriter, createChainWriter } from "./chain-writer.ts";
-import { hashKernel } from "./hash-kernel.ts";
-import { type HashKernel, type KernelName, kernelMemory } from "./kernel-memory.ts";
+import { type HashKernel, hashKernel, type KernelName, kernelMemory } from "./hash-kernel.ts";
+import type { Hash64 } from "./text-hasher.ts";
 
 const { inputBytes } = kernelMemory;
 const tokenBytes = 4;
@@ -57,6 +48,53 @@ export function createBlockHasher(options: { readonly kernel?: KernelName } = {}
     },
   };
 }
+
+/**
+ * Where a chain starts and where its hashes go, two words for each block, the low one first. The room in `chain` bounds
+ * the work: blocks for which there is none are not hashed.
+ */
+export interface ChainTarget {
+  /** The hash of the prefix before the first block: that of the block before it, or the root. */
+  readonly parent: Hash64;
+  readonly chain: Uint32Array;
+}
+
+/** A chain, and room for the digests of the blocks by themselves when they are wanted: as much as in `chain`. */
+export interface BlockTarget extends ChainTarget {
+  readonly contents?: Uint32Array | undefined;
+}
+
+/** Tokens from `start` (0) up to `end` (the length), `blockSize` (1 to 4,096) to a block. */
+export interface TokenRun extends BlockTarget {
+  readonly tokens: Uint32Array;
+  readonly start?: number;
+  readonly end?: number;
+  readonly blockSize: number;
+}
+
+/** Bytes from `start` (0) up to `end` (the length), `blockBytes` (1 to 16,384) to a block. */
+export interface ByteRun extends BlockTarget {
+  readonly bytes: Uint8Array;
+  readonly start?: number;
+  readonly end?: number;
+  readonly blockBytes: number;
+}
+
+/** The UTF-8 of a text, `blockBytes` (1 to 16,384) to a block. A surrogate without its other half counts as U+FFFD. */
+export interface TextRun extends BlockTarget {
+  readonly text: string;
+  readonly blockBytes: number;
+}
+
+/** Digests of blocks that are known already, two words each. */
+export interface ContentRun extends ChainTarget {
+  readonly contents: Uint32Array;
+  /** How many of them to mix. */
+  readonly blocks: number;
+}
+
+/** The longest block, in bytes: 4,096 tokens. */
+export const maxBlockBytes = 16_384;
 
 function tokenHashing(kernel: HashKernel, writer: ChainWriter): BlockHasher["hashTokens"] {
   const input = kernel.words.subarray(0, inputBytes / tokenBytes);
@@ -156,4 +194,59 @@ function requireRange(start: number, end: number, length: number): void {
 function requireCount(name: string, count: number, most: number): void {
   if (Number.isInteger(count) && count >= 0 && count <= most) return;
   throw new RangeError(`${name} must be a whole number up to ${most}, and is ${count}`);
+}
+
+const { contentsAt, chainAt, valueAt, maxBlocks } = kernelMemory;
+const hashBytes = 8;
+
+/** Carries hashes between a kernel's memory and the arrays of callers. */
+export interface ChainWriter {
+  /** Starts a chain after `parent`. */
+  begin(parent: Hash64): void;
+  /** Hashes `count` blocks of the input that start at `at`, and writes them behind the `done` first ones of the target. */
+  hashBlocks(at: number, blockBytes: number, count: number, target: BlockTarget, done: number): void;
+  /** Mixes `count` of the given contents into the chain. */
+  mixContents(contents: Uint32Array, count: number, chain: Uint32Array): void;
+}
+
+/** @param kernel in whose memory this keeps a window for each number of blocks, so as to copy without allocating */
+export function createChainWriter(kernel: HashKernel): ChainWriter {
+  const { words } = kernel;
+  const contentWindow = windowsFrom(kernel.memory, contentsAt);
+  const chainWindow = windowsFrom(kernel.memory, chainAt);
+  return {
+    begin({ low, high }) {
+      words[valueAt / 4] = low;
+      words[valueAt / 4 + 1] = high;
+    },
+    hashBlocks(at, blockBytes, count, { chain, contents }, done) {
+      for (let first = 0; first < count; first += maxBlocks) {
+        const blocks = Math.min(count - first, maxBlocks);
+        kernel.hashBlocks(at + first * blockBytes, blockBytes, blocks);
+        chain.set(chainWindow(blocks), 2 * (done + first));
+        contents?.set(contentWindow(blocks), 2 * (done + first));
+      }
+    },
+    mixContents(contents, count, chain) {
+      for (let first = 0; first < count; first += maxBlocks) {
+        const blocks = Math.min(count - first, maxBlocks);
+        words.set(contents.subarray(2 * first, 2 * (first + blocks)), contentsAt / 4);
+        kernel.mixContents(blocks);
+        chain.set(chainWindow(blocks), 2 * first);
+      }
+    },
+  };
+}
+
+/** Views of the first 0 to `maxBlocks` hashes at a place in memory, each made when it is first asked for. */
+function windowsFrom(memory: ArrayBuffer, at: number): (blocks: number) => Uint32Array {
+  const windows: (Uint32Array | undefined)[] = new Array(maxBlocks + 1).fill(undefined);
+  return (blocks) => {
+    let window = windows[blocks];
+    if (window === undefined) {
+      window = new Uint32Array(memory, at, (blocks * hashBytes) / Uint32Array.BYTES_PER_ELEMENT);
+      windows[blocks] = window;
+    }
+    return window;
+  };
 }

@@ -1,6 +1,10 @@
-import { hashKernel } from "./hash-kernel.ts";
-import type { Hash64 } from "./hash64.ts";
-import { type HashKernel, type KernelName, kernelMemory } from "./kernel-memory.ts";
+import { type HashKernel, hashKernel, type KernelName, kernelMemory } from "./hash-kernel.ts";
+
+/** 64 bits in two halves, both unsigned 32-bit integers. In arrays the low half comes first ("hash words"). */
+export interface Hash64 {
+  readonly low: number;
+  readonly high: number;
+}
 
 /**
  * The hash of a content that arrives in pieces, known after each of them. It depends only on the bytes so far, not on
@@ -89,3 +93,49 @@ class StreamHasher implements TextHasher {
     this.high = words[valueAt / 4 + 1]!;
   }
 }
+
+let shared: TextHasher | undefined;
+
+/**
+ * The hash of one content, the same in every process. A string counts as its UTF-8, in which a surrogate without its
+ * other half is U+FFFD.
+ *
+ * @throws Error when the processor is not little-endian
+ */
+export function hashOf(content: string | Uint8Array): Hash64 {
+  shared ??= createTextHasher();
+  shared.reset();
+  shared.update(content);
+  return { low: shared.low, high: shared.high };
+}
+
+/** What sets chains apart from the start. Chains of different roots share no hash. */
+export interface ChainRootParts {
+  /** The same in every router of a fleet. */
+  readonly seed: string;
+  readonly model?: string | undefined;
+  /** The name of a LoRA adapter. */
+  readonly adapter?: string | undefined;
+  readonly cacheSalt?: string | undefined;
+  /** In units: tokens, or bytes of text. */
+  readonly blockSize: number;
+  readonly unit: "tokens" | "bytes";
+}
+
+/** The parent of the first block of a chain. */
+export type ChainRoot = Hash64;
+
+/**
+ * The root of all chains over blocks of this kind. It is the same in every process and on every machine. An absent part
+ * differs from an empty one. It takes about a microsecond: callers with few different roots keep them.
+ *
+ * @throws RangeError when the block size is not a positive whole number
+ */
+export function chainRoot({ seed, model, adapter, cacheSalt, blockSize, unit }: ChainRootParts): ChainRoot {
+  if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
+  const names = field(seed) + field(model) + field(adapter) + field(cacheSalt);
+  return hashOf(`espalier chain 1 ${unit} ${blockSize} ${names}`);
+}
+
+/** With the length in front (in UTF-16 units), so that no field can run into the next one. */
+const field = (value: string | undefined): string => (value === undefined ? "-" : `${value.length}:${value}`);

@@ -1,4 +1,7 @@
-import type { Hash64 } from "../hash/hash64.ts";
+import type { BlockHasher } from "../hash/block-hasher.ts";
+import { hashKernel, kernelMemory } from "../hash/hash-kernel.ts";
+import type { Hash64 } from "../hash/text-hasher.ts";
+import { hashOf } from "../hash/text-hasher.ts";
 
 /**
  * The hashing that a ledger needs. Hashes are two words each, low word first.
@@ -12,4 +15,56 @@ export interface BlockDigests {
   keyed(contents: Uint32Array, block: number, key: string): void;
   /** Where the chains of an adapter and a cache salt begin. */
   root(adapter: string | undefined, cacheSalt: string | undefined): Hash64;
+}
+
+/** The digests of blocks by themselves do not depend on what is before them. */
+const noParent: Hash64 = { low: 0, high: 0 };
+
+export interface HasherDigestsOptions {
+  readonly hasher: BlockHasher;
+  /** The root of the chains of an adapter and a cache salt; both undefined for most. */
+  readonly root: (adapter: string | undefined, cacheSalt: string | undefined) => Hash64;
+}
+
+/** The digests of the router's own hashing. */
+export function createHasherDigests({ hasher, root }: HasherDigestsOptions): BlockDigests {
+  let unused = new Uint32Array(0);
+  return {
+    contents(tokens, start, end, blockSize, out) {
+      if (unused.length < out.length) unused = new Uint32Array(out.length);
+      const chain = unused.length === out.length ? unused : unused.subarray(0, out.length);
+      hasher.hashTokens({ tokens, start, end, blockSize, parent: noParent, chain, contents: out });
+    },
+    mix(parent, contents, from, count, out) {
+      const run = from === 0 ? contents : contents.subarray(from, from + 2 * count);
+      hasher.mixContents({ parent, contents: run, blocks: count, chain: out });
+    },
+    keyed: addContentKey,
+    root,
+  };
+}
+
+const { contentsAt, chainAt, valueAt } = kernelMemory;
+
+/**
+ * Mixes an extra key into the digest of one block, in place: the identifier of an image whose placeholder tokens the
+ * block holds, say. Every key makes another digest, the empty one included; of several keys the order counts.
+ *
+ * @param contents digests, two words each, the low one first
+ * @param block whose digest to change, from 0
+ * @throws RangeError when `contents` has no such block
+ */
+export function addContentKey(contents: Uint32Array, block: number, key: string): void {
+  if (!Number.isInteger(block) || block < 0 || 2 * block + 1 >= contents.length) {
+    throw new RangeError(`there is no block ${block} in ${contents.length} words`);
+  }
+  const { low, high } = hashOf(key);
+  const { words, mixContents } = hashKernel();
+  words[valueAt / 4] = contents[2 * block]!;
+  words[valueAt / 4 + 1] = contents[2 * block + 1]!;
+  words[contentsAt / 4] = low;
+  words[contentsAt / 4 + 1] = high;
+  mixContents(1);
+  contents[2 * block] = words[chainAt / 4]!;
+  contents[2 * block + 1] = words[chainAt / 4 + 1]!;
 }

@@ -1,16 +1,15 @@
 import { type EngineEventBatch, eventKind } from "../engine-events.ts";
-import type { Hash64 } from "../hash/hash64.ts";
-import { tier, tierNames } from "../tiers.ts";
+import type { Hash64 } from "../hash/text-hasher.ts";
+import { type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import type { BlockDigests } from "./block-digests.ts";
-import { blockShapeOf } from "./block-shape.ts";
-import { CacheGroups } from "./cache-groups.ts";
-import { HeldBlocks, type NamedRun } from "./held-blocks.ts";
+import { nodeFlag } from "./block-tree.ts";
+import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";
 import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
 import type { LedgerSink } from "./ledger-sink.ts";
+import { SinkRuns } from "./ledger-sink.ts";
+import { nodeField } from "./node-table.ts";
 import { type SharedPrefix, sharedPrefixesOf } from "./shared-prefixes.ts";
-import { SinkRuns } from "./sink-runs.ts";
-import { tellHeld } from "./tell-held.ts";
 
 /** Bounds of one feed's ledger. */
 export interface LedgerLimits {
@@ -40,7 +39,7 @@ export interface FeedLedgerOptions {
  * Why a feed cannot be followed: the engine's blocks are neither a multiple nor a fraction of the router's, or their
  * size in the GPU has changed in the middle of a life.
  */
-export type UnusableReason = "block-size-ratio" | "block-size-changed";
+type UnusableReason = "block-size-ratio" | "block-size-changed";
 
 export interface LedgerStats {
   /** Tokens of an engine block, 0 while that is not known. */
@@ -274,5 +273,67 @@ export class FeedLedger {
       this.#cacheSalt = cacheSalt;
     }
     return this.#root;
+  }
+}
+
+/** Models with more groups than this are not known. */
+export const maxCacheGroups = 256;
+
+const seen = { never: 0, full: 1, partial: 2 } as const;
+
+/**
+ * Which KV-cache groups of a hybrid model say that a prefix is there. Removals carry nothing but the group's number, so
+ * what was stored with it is remembered.
+ */
+class CacheGroups {
+  readonly #seen = new Uint8Array(maxCacheGroups);
+  #fullGroups = 0;
+
+  /** Notes what a stored event says. Groups out of bounds cannot be noted. */
+  note(group: number, partial: boolean): void {
+    if (group < 0 || group >= maxCacheGroups) return;
+    const now = partial ? seen.partial : seen.full;
+    if (this.#seen[group] === now) return;
+    if (this.#seen[group] === seen.full) this.#fullGroups--;
+    if (now === seen.full) this.#fullGroups++;
+    this.#seen[group] = now;
+  }
+
+  /** Whether a removal of this group (-1 when it does not say) ends what full attention has stored. */
+  countsForRemoval(group: number): boolean {
+    if (group < 0) return true;
+    const known = group < maxCacheGroups ? this.#seen[group] : seen.never;
+    return known === seen.full || (known === seen.never && this.#fullGroups === 0);
+  }
+}
+
+/** Tells all that is held: blocks tier by tier, parents before children, then the holes of each tier. */
+function tellHeld(held: HeldBlocks, runs: SinkRuns): void {
+  for (let tier = 0; tier < tierNames.length; tier++) {
+    if (held.presence.blocks[tier]! > 0) tellTier(held, tier, runs);
+  }
+  if (held.presence.holes > 0) held.presence.tellHoles(runs);
+  runs.flush();
+}
+
+/**
+ * Numbers of nodes say nothing about who is above whom, as they are used again: from each node on it is climbed to the
+ * first that was told already, and told on the way back.
+ */
+function tellTier({ tree, presence, isTold }: HeldBlocks, tier: Tier | number, runs: SinkRuns): void {
+  const { words, stride, end } = tree.table;
+  const done = new Uint8Array(end);
+  done[0] = 1;
+  const path: number[] = [];
+  for (let id = 1; id < end; id++) {
+    if (done[id] === 1 || !tree.table.isLive(id) || tree.hasFlag(id, nodeFlag.alias)) continue;
+    for (let node = id; done[node] === 0; node = tree.parentOf(node)) {
+      done[node] = 1;
+      path.push(node);
+    }
+    for (let node = path.pop(); node !== undefined; node = path.pop()) {
+      if (((presence.tiersOf(node) >>> tier) & 1) === 0 || !isTold(node)) continue;
+      runs.add("stored", tier, words, node * stride + nodeField.chain);
+    }
   }
 }

@@ -1,20 +1,20 @@
-import type { Hash64 } from "../hash/hash64.ts";
+import type { Hash64 } from "../hash/text-hasher.ts";
 import { tierNames } from "../tiers.ts";
 import type { BlockDigests } from "./block-digests.ts";
-import type { BlockShape } from "./block-shape.ts";
 import { BlockTree } from "./block-tree.ts";
-import { type BlockRun, type ChainBuilder, maxRunBlocks } from "./chain-builder.ts";
+import {
+  type BlockRun,
+  type ChainBuilder,
+  createPartChainBuilder,
+  createSpanChainBuilder,
+  maxRunBlocks,
+} from "./chain-builder.ts";
 import { FactTree } from "./fact-tree.ts";
-import { FloatingAttachment } from "./floating-attachment.ts";
-import { FloatingBlocks } from "./floating-blocks.ts";
-import { createWholeHoldings, type Holdings } from "./holdings.ts";
+import { FloatingAttachment, FloatingBlocks } from "./floating-blocks.ts";
+import { createPartHoldings, createWholeHoldings, type Holdings, SpanHoldings } from "./holdings.ts";
 import type { LedgerReport } from "./ledger-report.ts";
+import type { SinkRuns } from "./ledger-sink.ts";
 import { maxWarmKeys } from "./node-map.ts";
-import { createPartChainBuilder } from "./part-chain-builder.ts";
-import { createPartHoldings } from "./part-holdings.ts";
-import type { SinkRuns } from "./sink-runs.ts";
-import { createSpanChainBuilder } from "./span-chain-builder.ts";
-import { SpanHoldings } from "./span-holdings.ts";
 import { TierPresence } from "./tier-presence.ts";
 
 /** No table reserves more addresses than this. */
@@ -23,7 +23,7 @@ const wordBytes = 4;
 const spanWordsBesideTokens = 7;
 const noRoot: Hash64 = { low: 0, high: 0 };
 
-export interface HeldBlocksOptions {
+interface HeldBlocksOptions {
   readonly shape: BlockShape;
   /** Tokens of an engine block. */
   readonly engineBlockSize: number;
@@ -255,4 +255,26 @@ export class HeldBlocks {
       if ((tiers & (1 << tier)) !== 0) this.facts.addTier(low, high, tier);
     }
   }
+}
+
+/** How an engine's blocks and the router's go together. */
+export type BlockShape =
+  /** An engine's block is so many blocks of the router, one or more. */
+  | { readonly kind: "parts"; readonly partsPerBlock: number }
+  /** So many blocks of the engine are a block of the router, two or more. */
+  | { readonly kind: "span"; readonly nodesPerBlock: number };
+
+/** The larger block is at most this many of the smaller. */
+export const maxBlockRatio = 256;
+
+/** @returns undefined when neither size is a multiple of the other, or the ratio is above `maxBlockRatio` */
+export function blockShapeOf(sizes: { readonly engine: number; readonly router: number }): BlockShape | undefined {
+  const { engine, router } = sizes;
+  if (engine % router === 0 && engine / router <= maxBlockRatio) {
+    return { kind: "parts", partsPerBlock: engine / router };
+  }
+  if (router % engine === 0 && router / engine <= maxBlockRatio) {
+    return { kind: "span", nodesPerBlock: router / engine };
+  }
+  return undefined;
 }

@@ -1,4 +1,9 @@
+import type { Hash64 } from "../hash/text-hasher.ts";
+import { GrowableWords } from "../table/word-pool.ts";
+import { tierNames } from "../tiers.ts";
+import type { BlockTree } from "./block-tree.ts";
 import type { TierPresence } from "./tier-presence.ts";
+import { TierCounts } from "./tier-presence.ts";
 
 /** What an engine holds, node by node, and how that shows in the router's blocks. */
 export interface Holdings {
@@ -25,4 +30,227 @@ export function createWholeHoldings(presence: TierPresence): Holdings {
     add: (id, tier) => presence.gain(id, tier),
     remove: (id, tier) => presence.lose(id, tier),
   };
+}
+
+interface PartHoldingsOptions {
+  readonly tree: BlockTree;
+  readonly presence: TierPresence;
+  readonly maxNodes: number;
+  /** Nodes that are one block of the engine, two or more. */
+  readonly partsPerBlock: number;
+}
+
+/**
+ * Holdings where several nodes on a path are one block of the engine, which has its name at the last of them. Blocks
+ * that begin alike share nodes, so a node before the last is there as long as some block through it is.
+ */
+export function createPartHoldings({ tree, presence, maxNodes, partsPerBlock }: PartHoldingsOptions): Holdings {
+  const counts = tierNames.map(() => new TierCounts(maxNodes));
+  return {
+    get byteLength() {
+      return counts.reduce((total, count) => total + count.byteLength, 0);
+    },
+    tiersOf: (id) => presence.tiersOf(id),
+    enter() {},
+    leave() {},
+    add(id, tier) {
+      const blocks = counts[tier]!;
+      const path = [id];
+      for (let node = tree.parentOf(id); path.length < partsPerBlock; node = tree.parentOf(node)) path.push(node);
+      for (let node = path.pop(); node !== undefined; node = path.pop()) {
+        if (node === id || blocks.of(node) === 0) presence.gain(node, tier);
+        if (node !== id) blocks.change(node, 1);
+      }
+    },
+    remove(id, tier) {
+      const blocks = counts[tier]!;
+      presence.lose(id, tier);
+      let node = id;
+      for (let part = 1; part < partsPerBlock; part++) {
+        node = tree.parentOf(node);
+        blocks.change(node, -1);
+        if (blocks.of(node) === 0) presence.lose(node, tier);
+      }
+    },
+  };
+}
+
+const allTiers = (1 << tierNames.length) - 1;
+const wholeShift = 4;
+const keyedBit = 0x100;
+/**
+ * Words of a node: tiers and flags, place in its span, first child, next and previous sibling, the chain hash before its
+ * span (low, high), then the tokens.
+ */
+const field = { tiers: 0, place: 1, child: 2, next: 3, previous: 4, base: 5, tokens: 7 } as const;
+const minNodes = 256;
+
+interface SpanOptions {
+  readonly tree: BlockTree;
+  readonly maxNodes: number;
+  readonly tokensPerNode: number;
+  /** Nodes that make one block of the router, two or more. */
+  readonly nodesPerBlock: number;
+}
+
+interface NodeContent {
+  readonly tokens: Uint32Array;
+  readonly start: number;
+  readonly base: Hash64;
+  readonly keyed: boolean;
+}
+
+/**
+ * Holdings where several nodes on a path make one block of the router, a span. The block is in a tier when all of them
+ * are. It is told by its last node; what a node loses or gains is carried down to the last nodes of its span.
+ */
+export class SpanHoldings implements Holdings {
+  readonly #options: SpanOptions;
+  readonly #stride: number;
+  readonly #memory: GrowableWords;
+  #words: Uint32Array;
+  #presence: TierPresence | undefined;
+  readonly #stack: number[] = [];
+
+  constructor(options: SpanOptions) {
+    this.#options = options;
+    this.#stride = field.tokens + options.tokensPerNode;
+    this.#memory = new GrowableWords((options.maxNodes + 1) * this.#stride, minNodes * this.#stride);
+    this.#words = this.#memory.words;
+  }
+
+  /** The one to tell; it needs this one to be made. */
+  attach(presence: TierPresence): void {
+    this.#presence = presence;
+  }
+
+  get byteLength(): number {
+    return this.#words.byteLength;
+  }
+
+  isLast(id: number): boolean {
+    return this.placeOf(id) === this.#options.nodesPerBlock - 1;
+  }
+
+  /** How many nodes of the same span are before a node. */
+  placeOf(id: number): number {
+    return this.#words[id * this.#stride + field.place]!;
+  }
+
+  /** The place of a node whose parent this is. */
+  placeBelow(parent: number): number {
+    return parent === 0 ? 0 : (this.placeOf(parent) + 1) % this.#options.nodesPerBlock;
+  }
+
+  /** Whether a node or one before it in its span has a key beside its tokens. */
+  isKeyed(id: number): boolean {
+    return (this.#words[id * this.#stride + field.tiers]! & keyedBit) !== 0;
+  }
+
+  /** The chain hash before the span of a node. */
+  baseOf(id: number): Hash64 {
+    const at = id * this.#stride + field.base;
+    return { low: this.#words[at]!, high: this.#words[at + 1]! };
+  }
+
+  /** Notes what a node consists of: its tokens, from `start` on, what is before its span, and whether it has a key. */
+  describe(id: number, { tokens, start, base, keyed }: NodeContent): void {
+    const at = id * this.#stride;
+    const words = this.#words;
+    const { tokensPerNode, tree } = this.#options;
+    words[at + field.base] = base.low;
+    words[at + field.base + 1] = base.high;
+    for (let token = 0; token < tokensPerNode; token++) words[at + field.tokens + token] = tokens[start + token]!;
+    const inherits = words[at + field.place] !== 0 && this.isKeyed(tree.parentOf(id));
+    if (keyed || inherits) words[at + field.tiers]! |= keyedBit;
+  }
+
+  /** Writes the tokens of a node and of those before it in its span to `out`, so that they end at `end`. */
+  copyTokens(id: number, out: Uint32Array, end: number): void {
+    const { tokensPerNode, tree } = this.#options;
+    let node = id;
+    for (let to = end - tokensPerNode; ; to -= tokensPerNode) {
+      const at = node * this.#stride;
+      for (let token = 0; token < tokensPerNode; token++) {
+        out[to + token] = this.#words[at + field.tokens + token]!;
+      }
+      if (this.#words[at + field.place] === 0) return;
+      node = tree.parentOf(node);
+    }
+  }
+
+  tiersOf(id: number): number {
+    return this.#words[id * this.#stride + field.tiers]! & allTiers;
+  }
+
+  enter(id: number, parent: number): void {
+    const stride = this.#stride;
+    if ((id + 1) * stride > this.#words.length) {
+      this.#memory.ensure(Math.min(this.#memory.maxWords, (id + minNodes + (id >> 6)) * stride));
+      this.#words = this.#memory.words;
+    }
+    const words = this.#words;
+    const at = id * stride;
+    words[at + field.place] = this.placeBelow(parent);
+    const childAt = parent * stride + field.child;
+    const next = words[childAt]!;
+    words[at + field.next] = next;
+    if (next !== 0) words[next * stride + field.previous] = id;
+    words[childAt] = id;
+  }
+
+  leave(id: number): void {
+    const words = this.#words;
+    const stride = this.#stride;
+    const at = id * stride;
+    const next = words[at + field.next]!;
+    const previous = words[at + field.previous]!;
+    if (next !== 0) words[next * stride + field.previous] = previous;
+    if (previous !== 0) words[previous * stride + field.next] = next;
+    else words[this.#options.tree.parentOf(id) * stride + field.child] = next;
+    words.fill(0, at, at + stride);
+  }
+
+  add(id: number, tier: number): void {
+    this.#words[id * this.#stride + field.tiers]! |= 1 << tier;
+    this.#carryDown(id);
+  }
+
+  remove(id: number, tier: number): void {
+    this.#words[id * this.#stride + field.tiers]! &= ~(1 << tier);
+    this.#carryDown(id);
+  }
+
+  /** Works out anew in which tiers the span is whole up to a node, and then up to those below it in the same span. */
+  #carryDown(from: number): void {
+    const words = this.#words;
+    const stride = this.#stride;
+    const stack = this.#stack;
+    stack.push(from);
+    for (let id = stack.pop(); id !== undefined; id = stack.pop()) {
+      const at = id * stride;
+      const state = words[at + field.tiers]!;
+      const place = words[at + field.place]!;
+      const before =
+        place === 0 ? allTiers : words[this.#options.tree.parentOf(id) * stride + field.tiers]! >>> wholeShift;
+      const whole = state & before & allTiers;
+      const was = (state >>> wholeShift) & allTiers;
+      if (whole === was) continue;
+      words[at + field.tiers] = (state & ~(allTiers << wholeShift)) | (whole << wholeShift);
+      if (place === this.#options.nodesPerBlock - 1) this.#tell(id, was, whole);
+      else
+        for (let child = words[at + field.child]!; child !== 0; ) {
+          stack.push(child);
+          child = words[child * stride + field.next]!;
+        }
+    }
+  }
+
+  #tell(id: number, was: number, is: number): void {
+    for (let tier = 0; tier < tierNames.length; tier++) {
+      const bit = 1 << tier;
+      if ((is & ~was & bit) !== 0) this.#presence?.gain(id, tier);
+      else if ((was & ~is & bit) !== 0) this.#presence?.lose(id, tier);
+    }
+  }
 }

@@ -20,3 +20,58 @@ export interface LedgerSink {
   /** Nothing is left, holes neither. */
   cleared(): void;
 }
+
+const runHashes = 1_024;
+
+type RunKind = "stored" | "removed";
+
+/** Gathers blocks that follow each other with the same news into runs, which is what a sink gets. */
+export class SinkRuns {
+  readonly #sink: LedgerSink;
+  readonly #words = new Uint32Array(2 * runHashes);
+  #count = 0;
+  #kind: RunKind = "stored";
+  #tier: Tier = 0;
+
+  constructor(sink: LedgerSink) {
+    this.#sink = sink;
+  }
+
+  /** Adds the hash that is in `source` at word `at`. */
+  add(kind: RunKind, tier: number, source: Uint32Array, at: number): void {
+    if (this.#count === runHashes || kind !== this.#kind || tier !== this.#tier) this.flush();
+    this.#kind = kind;
+    this.#tier = tier as Tier;
+    const words = this.#words;
+    const word = 2 * this.#count++;
+    words[word] = source[at]!;
+    words[word + 1] = source[at + 1]!;
+  }
+
+  orphaned(tier: number, words: Uint32Array, word: number, depthBlocks: number): void {
+    this.flush();
+    this.#words[0] = words[word]!;
+    this.#words[1] = words[word + 1]!;
+    this.#sink.orphaned(tier as Tier, this.#words, 0, depthBlocks);
+  }
+
+  holeGone(tier: number, words: Uint32Array, word: number): void {
+    this.flush();
+    this.#words[0] = words[word]!;
+    this.#words[1] = words[word + 1]!;
+    this.#sink.holeGone(tier as Tier, this.#words, 0);
+  }
+
+  flush(): void {
+    const count = this.#count;
+    if (count === 0) return;
+    this.#count = 0;
+    this.#sink[this.#kind](this.#tier, this.#words, 0, count);
+  }
+
+  /** Everything is gone, what was not told yet too. */
+  cleared(): void {
+    this.#count = 0;
+    this.#sink.cleared();
+  }
+}

@@ -1,4 +1,4 @@
-import { GrowableWords } from "../table/growable-words.ts";
+import { GrowableWords } from "../table/word-pool.ts";
 
 /** Node numbers have 24 bits, so that a byte of flags fits beside them in a word. */
 const maxNodes = 0xff_ffff;

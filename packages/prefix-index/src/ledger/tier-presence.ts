@@ -1,13 +1,13 @@
+import { GrowableWords } from "../table/word-pool.ts";
 import { type Tier, tierNames } from "../tiers.ts";
 import { type BlockTree, nodeFlag } from "./block-tree.ts";
+import type { SinkRuns } from "./ledger-sink.ts";
 import { nodeField } from "./node-table.ts";
-import type { SinkRuns } from "./sink-runs.ts";
-import { TierCounts } from "./tier-counts.ts";
 
 const allTiers = (1 << tierNames.length) - 1;
 const toldShift = 4;
 
-export interface PresenceOptions {
+interface PresenceOptions {
   readonly tree: BlockTree;
   readonly runs: SinkRuns;
   readonly maxNodes: number;
@@ -186,5 +186,37 @@ export class TierPresence {
       if (difference > 0 ? present > 1 : present > 0) return;
       this.suspect(id);
     }
+  }
+}
+
+const minCounts = 1_024;
+
+/** A counter per node, zero at first. Takes no memory until one is changed. */
+export class TierCounts {
+  readonly #maxNodes: number;
+  #memory: GrowableWords | undefined;
+  #words: Uint32Array = new Uint32Array(0);
+
+  constructor(maxNodes: number) {
+    this.#maxNodes = maxNodes;
+  }
+
+  get byteLength(): number {
+    return this.#words.byteLength;
+  }
+
+  of(id: number): number {
+    return id < this.#words.length ? this.#words[id]! : 0;
+  }
+
+  change(id: number, difference: number): void {
+    if (id >= this.#words.length) this.#grow(id);
+    this.#words[id]! += difference;
+  }
+
+  #grow(id: number): void {
+    this.#memory ??= new GrowableWords(this.#maxNodes + 1, minCounts);
+    this.#memory.ensure(Math.min(this.#maxNodes + 1, id + minCounts + (id >> 6)));
+    this.#words = this.#memory.words;
   }
 }

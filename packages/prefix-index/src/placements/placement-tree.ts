@@ -1,7 +1,5 @@
 import type { HolderTable } from "../table/holder-table.ts";
-import { ExpiryHeap } from "./expiry-heap.ts";
-import { RecencyList } from "./recency-list.ts";
-import type { SegmentEdges } from "./segment-edges.ts";
+import type { SegmentEdges } from "./segments.ts";
 import { maxSegmentBlocks, noSegment, type Segments } from "./segments.ts";
 
 /** When a use happens, and until when what it touches counts. Monotonic milliseconds of the caller. */
@@ -294,5 +292,129 @@ export class PlacementTree {
     if (previous !== noSegment) nextSibling[previous] = next;
     else if (parent[segment] !== noSegment) firstChild[parent[segment]!] = next;
     this.#storage.edges.remove(segment);
+  }
+}
+
+const minPlaces = 8;
+
+/**
+ * The segments of one tree by the time at which they expire. A segment whose expiry moves away stays where it is filed
+ * until it comes to the top, so that a use of a segment costs nothing here.
+ */
+class ExpiryHeap {
+  readonly #segments: Segments;
+  #places = new Uint32Array(minPlaces);
+  #count = 0;
+
+  constructor(segments: Segments) {
+    this.#segments = segments;
+  }
+
+  get byteLength(): number {
+    return this.#places.byteLength;
+  }
+
+  add(segment: number): void {
+    if (this.#count === this.#places.length) this.#resize(this.#count * 2);
+    this.#segments.filedMs[segment] = this.#segments.expiryMs[segment]!;
+    this.#rise(this.#count++, segment);
+  }
+
+  remove(segment: number): void {
+    const place = this.#segments.heapPlace[segment]!;
+    const last = this.#places[--this.#count]!;
+    if (last !== segment) {
+      this.#sink(place, last);
+      if (this.#places[place] === last) this.#rise(place, last);
+    }
+    if (this.#places.length > minPlaces && this.#count * 4 < this.#places.length) this.#resize(this.#places.length / 2);
+  }
+
+  /** @returns a segment that has expired, or `noSegment` */
+  expiredAt(nowMs: number): number {
+    const { filedMs, expiryMs } = this.#segments;
+    while (this.#count > 0) {
+      const segment = this.#places[0]!;
+      if (filedMs[segment]! > nowMs) return noSegment;
+      if (expiryMs[segment]! <= nowMs) return segment;
+      filedMs[segment] = expiryMs[segment]!;
+      this.#sink(0, segment);
+    }
+    return noSegment;
+  }
+
+  #rise(from: number, segment: number): void {
+    const { filedMs, heapPlace } = this.#segments;
+    const places = this.#places;
+    let place = from;
+    while (place > 0) {
+      const above = (place - 1) >>> 1;
+      if (filedMs[places[above]!]! <= filedMs[segment]!) break;
+      places[place] = places[above]!;
+      heapPlace[places[place]!] = place;
+      place = above;
+    }
+    places[place] = segment;
+    heapPlace[segment] = place;
+  }
+
+  #sink(from: number, segment: number): void {
+    const { filedMs, heapPlace } = this.#segments;
+    const places = this.#places;
+    let place = from;
+    for (;;) {
+      let below = place * 2 + 1;
+      if (below >= this.#count) break;
+      if (below + 1 < this.#count && filedMs[places[below + 1]!]! < filedMs[places[below]!]!) below++;
+      if (filedMs[places[below]!]! >= filedMs[segment]!) break;
+      places[place] = places[below]!;
+      heapPlace[places[place]!] = place;
+      place = below;
+    }
+    places[place] = segment;
+    heapPlace[segment] = place;
+  }
+
+  #resize(length: number): void {
+    const places = new Uint32Array(length);
+    places.set(this.#places.subarray(0, this.#count));
+    this.#places = places;
+  }
+}
+
+/** The segments of one tree in the order of last use. */
+class RecencyList {
+  newest = noSegment;
+  oldest = noSegment;
+  readonly #segments: Segments;
+
+  constructor(segments: Segments) {
+    this.#segments = segments;
+  }
+
+  insertNewest(segment: number): void {
+    this.insertNewerThan(this.newest, segment);
+  }
+
+  /** @param neighbour a listed segment, or `noSegment` when none is listed */
+  insertNewerThan(neighbour: number, segment: number): void {
+    const { newer, older } = this.#segments;
+    const above = neighbour === noSegment ? noSegment : newer[neighbour]!;
+    older[segment] = neighbour;
+    newer[segment] = above;
+    if (neighbour === noSegment) this.oldest = segment;
+    else newer[neighbour] = segment;
+    if (above === noSegment) this.newest = segment;
+    else older[above] = segment;
+  }
+
+  remove(segment: number): void {
+    const { newer, older } = this.#segments;
+    const above = newer[segment]!;
+    const below = older[segment]!;
+    if (above === noSegment) this.newest = below;
+    else older[above] = below;
+    if (below === noSegment) this.oldest = above;
+    else newer[below] = above;
   }
 }

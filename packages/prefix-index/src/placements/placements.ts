@@ -1,7 +1,6 @@
 import { HolderTable } from "../table/holder-table.ts";
 import { type PlacementStorage, PlacementTree, type PlacementUse } from "./placement-tree.ts";
-import { SegmentEdges } from "./segment-edges.ts";
-import { noSegment, Segments } from "./segments.ts";
+import { noSegment, SegmentEdges, Segments } from "./segments.ts";
 
 export interface PlacementsOptions {
   /** Targets are 0 to this, exclusive. */

@@ -1,8 +1,18 @@
-import { bitCount } from "./bit-count.ts";
-import { findSlot, slotWords } from "./find-slot.ts";
-import { createHolderDepths, type HolderDepths } from "./holder-depths.ts";
+import { bitCount, createSetPairs, pairWords, type SetPairs } from "./holder-sets.ts";
 import type { HolderTable } from "./holder-table.ts";
-import { createSetPairs, pairWords, type SetPairs } from "./set-pairs.ts";
+import { findSlot, slotWords } from "./slot-table.ts";
+
+/** Holders and how many leading blocks each of them has, as a structure of arrays that is reused between queries. */
+export interface HolderDepths {
+  count: number;
+  readonly holders: Int32Array;
+  readonly depths: Int32Array;
+}
+
+/** @param maxHolders as the table was made with */
+export function createHolderDepths(maxHolders: number): HolderDepths {
+  return { count: 0, holders: new Int32Array(maxHolders), depths: new Int32Array(maxHolders) };
+}
 
 /**
  * Words of a stretch of the chain at whose ends different numbers of the group are present: first block, last block,

@@ -1,8 +1,23 @@
-import { bitCount } from "./bit-count.ts";
-import { GrowableWords } from "./growable-words.ts";
-import { createSetPairs, pairWords, type SetPairs } from "./set-pairs.ts";
-import { TransitionCache } from "./transition-cache.ts";
-import { maxRecordWords, WordPool } from "./word-pool.ts";
+import { GrowableWords, maxRecordWords, WordPool } from "./word-pool.ts";
+
+/** A set is pairs of {index of a word of 32 holders, bits}, by rising index; words without bits are left out. */
+export const pairWords = 2;
+
+/** A view of the pairs of a set, good until the next change of any set. */
+export interface SetPairs {
+  words: Uint32Array;
+  /** Index of the first word of the first pair. */
+  at: number;
+  /** In pairs. */
+  count: number;
+  /** Where the pair of a set of one holder is written. */
+  readonly own: Uint32Array;
+}
+
+export function createSetPairs(): SetPairs {
+  const own = new Uint32Array(pairWords);
+  return { words: own, at: 0, count: 0, own };
+}
 
 /** More holder ids than this cannot be told apart in one set. */
 export const maxSetHolders = (maxRecordWords / pairWords) * 32;
@@ -296,4 +311,54 @@ export class HolderSets {
   #versionOf(set: number): number {
     return set < this.firstShared ? 0 : this.#records.words[(set - this.firstShared) * recordWords + recordVersion]!;
   }
+}
+
+/** Words of an entry: set, its version, operation, result, its version. */
+const entryWords = 5;
+const entries = 2_048;
+
+/**
+ * Remembers which set comes of another one by adding or removing a holder. Numbers of sets are used again, so each goes
+ * with its version.
+ */
+class TransitionCache {
+  /** The version that the result had which `find` returned. */
+  resultVersion = 0;
+  readonly #words = new Uint32Array(entries * entryWords).fill(none);
+
+  get byteLength(): number {
+    return this.#words.byteLength;
+  }
+
+  /** @returns the remembered result, which may be out of date by its version; 0 for none */
+  find(set: number, version: number, operation: number): number {
+    const words = this.#words;
+    const at = placeOf(set, operation);
+    if (words[at] !== set || words[at + 1] !== version || words[at + 2] !== operation) return 0;
+    this.resultVersion = words[at + 4]!;
+    return words[at + 3]!;
+  }
+
+  /** Remembers a result of a transition in place of any other at the same place. */
+  remember(set: number, version: number, operation: number, result: { set: number; version: number }): void {
+    const words = this.#words;
+    const at = placeOf(set, operation);
+    words[at] = set;
+    words[at + 1] = version;
+    words[at + 2] = operation;
+    words[at + 3] = result.set;
+    words[at + 4] = result.version;
+  }
+}
+
+function placeOf(set: number, operation: number): number {
+  const hash = Math.imul(Math.imul(set, 0x9e3779b1) ^ operation, 0x85ebca6b) >>> 0;
+  return (hash >>> 21) * entryWords;
+}
+
+/** The bits that are set in a word of 32. */
+export function bitCount(bits: number): number {
+  let sums = bits - ((bits >>> 1) & 0x5555_5555);
+  sums = (sums & 0x3333_3333) + ((sums >>> 2) & 0x3333_3333);
+  return Math.imul((sums + (sums >>> 4)) & 0x0f0f_0f0f, 0x0101_0101) >>> 24;
 }

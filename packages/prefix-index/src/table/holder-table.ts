@@ -1,10 +1,7 @@
-import { BatchWriter } from "./batch-writer.ts";
-import { slotWords } from "./find-slot.ts";
+import { BatchWriter, Sweeper } from "./batch-writer.ts";
 import { HolderIds } from "./holder-ids.ts";
-import { HolderSets } from "./holder-sets.ts";
-import { createSetPairs, pairWords } from "./set-pairs.ts";
-import { SlotTable } from "./slot-table.ts";
-import { Sweeper } from "./sweeper.ts";
+import { createSetPairs, HolderSets, pairWords } from "./holder-sets.ts";
+import { SlotTable, slotWords } from "./slot-table.ts";
 
 export interface HolderTableOptions {
   /** Holders are 0 to this, exclusive. */

@@ -1,7 +1,7 @@
-import { findSlot, insertSlot, slotWords } from "./find-slot.ts";
-import { firstLowIn } from "./first-low.ts";
-import { GrowableWords } from "./growable-words.ts";
-import { grownSlots } from "./grown-slots.ts";
+import { GrowableWords } from "./word-pool.ts";
+
+/** Words of a slot: low word of the hash, high word, and what is known of it, where zero marks an empty slot. */
+export const slotWords = 3;
 
 const twoTo32 = 0x1_0000_0000;
 const loadLimit = 0.8;
@@ -294,4 +294,75 @@ export class SlotTable {
     // Even if all keys were to begin at the last home they would fit behind it; only addresses are reserved for that.
     return new GrowableWords((2 * this.#maxSlots + 2 * tailSlots) * slotWords, (slots + tailSlots) * slotWords);
   }
+}
+
+/**
+ * Looks for a hash from its home onwards, in slots that are sorted by low word.
+ *
+ * @param home index of the first word of the home slot
+ * @returns the index of the slot's first word, or, when it is not there, `~index` of the slot that it belongs in front of
+ */
+export function findSlot(words: Uint32Array, home: number, low: number, high: number): number {
+  for (let at = home; ; at += slotWords) {
+    if (words[at + 2] === 0) return ~at;
+    const present = words[at]!;
+    if (present < low) continue;
+    if (present > low) return ~at;
+    if (words[at + 1] === high) return at;
+  }
+}
+
+/**
+ * Writes a key into a slot, and moves what is in it, and in the slots right behind it, up by one.
+ *
+ * @returns the index of the slot that is no longer empty
+ */
+export function insertSlot(words: Uint32Array, at: number, key: { low: number; high: number; value: number }): number {
+  let { low, high, value } = key;
+  for (let to = at; ; to += slotWords) {
+    const nextLow = words[to]!;
+    const nextHigh = words[to + 1]!;
+    const nextValue = words[to + 2]!;
+    words[to] = low;
+    words[to + 1] = high;
+    words[to + 2] = value;
+    if (nextValue === 0) return to;
+    low = nextLow;
+    high = nextHigh;
+    value = nextValue;
+  }
+}
+
+/** How homes are told from low words: by one scale below a boundary, by another from there on. */
+interface HomeScales {
+  readonly boundary: number;
+  readonly scaleLow: number;
+  readonly scaleHigh: number;
+}
+
+/** The smallest low word whose home is at or above a slot; 2^32 when there is none. */
+function firstLowIn({ boundary, scaleLow, scaleHigh }: HomeScales, slot: number): number {
+  const below = firstLow(slot, scaleLow);
+  return below < boundary ? below : Math.min(twoTo32, Math.max(boundary, firstLow(slot, scaleHigh)));
+}
+
+/**
+ * The smallest low word whose home, by a scale in slots per low word, is at or above a slot. It may be 2^32 or more, where
+ * there is none.
+ */
+function firstLow(slot: number, scale: number): number {
+  let low = Math.ceil(slot / scale);
+  while (low > 0 && Math.floor((low - 1) * scale) >= slot) low--;
+  while (Math.floor(low * scale) < slot) low++;
+  return low;
+}
+
+/** Below this many slots, 6 MB, a table grows in large steps; above, fine ones keep it below 18 bytes per key. */
+const fineGrowthSlots = 524_288;
+const largeGrowth = 1.5;
+const fineGrowth = 1.18;
+
+/** How many slots a table of this many grows to. */
+function grownSlots(slots: number): number {
+  return Math.ceil(slots * (slots < fineGrowthSlots ? largeGrowth : fineGrowth));
 }

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { expect, test } from "vitest";
+import type { BlockTarget } from "../../src/hash/block-hasher.ts";
 import { type BlockHasher, createBlockHasher } from "../../src/hash/block-hasher.ts";
-import type { BlockTarget } from "../../src/hash/block-run.ts";
 import { createTextHasher } from "../../src/hash/text-hasher.ts";
 
 const wasm = createBlockHasher({ kernel: "wasm" });

@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { type BlockHasher, createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { maxBlockBytes } from "../../src/hash/block-run.ts";
+import { type BlockHasher, createBlockHasher, maxBlockBytes } from "../../src/hash/block-hasher.ts";
 import { fromInteger, naiveBlocks, naiveMix, wordsToIntegers } from "./naive-hash.ts";
 
 const random = createSeededRandom(20);

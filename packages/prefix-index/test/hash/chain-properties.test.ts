@@ -1,10 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
-import { addContentKey } from "../../src/hash/add-content-key.ts";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { chainRoot } from "../../src/hash/chain-root.ts";
-import type { Hash64 } from "../../src/hash/hash64.ts";
-import { createHasherDigests } from "../../src/ledger/hasher-digests.ts";
+import type { Hash64 } from "../../src/hash/text-hasher.ts";
+import { chainRoot } from "../../src/hash/text-hasher.ts";
+import { addContentKey, createHasherDigests } from "../../src/ledger/block-digests.ts";
 import { fromInteger, naiveDigest, naiveMix, wordsToIntegers } from "./naive-hash.ts";
 
 const hasher = createBlockHasher();

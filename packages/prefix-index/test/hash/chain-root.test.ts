@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { type ChainRootParts, chainRoot } from "../../src/hash/chain-root.ts";
+import { type ChainRootParts, chainRoot } from "../../src/hash/text-hasher.ts";
 import { naiveDigest, toInteger } from "./naive-hash.ts";
 
 const parts: ChainRootParts = { seed: "orchard", blockSize: 16, unit: "tokens" };

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { requireLittleEndian } from "../../src/hash/little-endian.ts";
+import { requireLittleEndian } from "../../src/hash/hash-kernel.ts";
 
 afterEach(() => {
   vi.unstubAllGlobals();
@@ -12,16 +12,16 @@ async function withoutWebAssembly() {
   vi.resetModules();
   return {
     ...(await import("../../src/hash/block-hasher.ts")),
-    ...(await import("../../src/hash/hash-of.ts")),
-    ...(await import("../../src/hash/chain-root.ts")),
-    ...(await import("../../src/hash/add-content-key.ts")),
+    ...(await import("../../src/hash/text-hasher.ts")),
+    ...(await import("../../src/hash/text-hasher.ts")),
+    ...(await import("../../src/ledger/block-digests.ts")),
   };
 }
 
 test("without WebAssembly JavaScript hashes, with the same results", async () => {
   const { createBlockHasher: normal } = await import("../../src/hash/block-hasher.ts");
-  const { chainRoot: normalRoot } = await import("../../src/hash/chain-root.ts");
-  const { addContentKey: normalKey } = await import("../../src/hash/add-content-key.ts");
+  const { chainRoot: normalRoot } = await import("../../src/hash/text-hasher.ts");
+  const { addContentKey: normalKey } = await import("../../src/ledger/block-digests.ts");
   const root = normalRoot({ seed: "s", model: "m", blockSize: 16, unit: "tokens" });
   const tokens = Uint32Array.from({ length: 100 }, (_, index) => index * index);
   const [chain, contents] = [new Uint32Array(12), new Uint32Array(12)];

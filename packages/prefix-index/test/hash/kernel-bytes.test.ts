@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { kernelModule } from "@espalier/testing";
 import { expect, test } from "vitest";
 import wabt from "wabt";
-import { kernelMemory } from "../../src/hash/kernel-memory.ts";
+import { kernelMemory } from "../../src/hash/hash-kernel.ts";
 import { roundConstants } from "./naive-hash.ts";
 
 const text = new URL("../../src/hash/kernel.wat", import.meta.url);

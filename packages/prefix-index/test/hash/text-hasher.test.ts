@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { hashOf } from "../../src/hash/hash-of.ts";
-import { createTextHasher } from "../../src/hash/text-hasher.ts";
+import { createTextHasher, hashOf } from "../../src/hash/text-hasher.ts";
 import { fromInteger, naiveDigest, toInteger } from "./naive-hash.ts";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -1,10 +1,9 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
+import type { ExportLimits, FactsGroup } from "../../src/export-targets.ts";
 import { createPrefixIndex, type PrefixIndex } from "../../src/prefix-index.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";
 import { type Tier, tier } from "../../src/tiers.ts";
-import type { ExportLimits } from "../../src/transfer/export-targets.ts";
-import type { FactsGroup } from "../../src/transfer/facts-group.ts";
 import { type ChainForest, createChainForest, randomHashes } from "../random-chains.ts";
 
 const maxTargets = 40;

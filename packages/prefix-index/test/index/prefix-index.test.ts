@@ -1,10 +1,9 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createPrefixIndex } from "../../src/prefix-index.ts";
-import { maxPrefixTargets } from "../../src/prefix-index-options.ts";
+import { createPrefixIndex, maxPrefixTargets } from "../../src/prefix-index.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";
-import { slotWords } from "../../src/table/find-slot.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";
+import { slotWords } from "../../src/table/slot-table.ts";
 import { tier } from "../../src/tiers.ts";
 import { randomHashes } from "../random-chains.ts";
 

@@ -1,7 +1,7 @@
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
-import { maxBlockRatio } from "../../src/ledger/block-shape.ts";
 import { FeedLedger, type LedgerLimits } from "../../src/ledger/feed-ledger.ts";
+import { maxBlockRatio } from "../../src/ledger/held-blocks.ts";
 import { batchOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
 import { PromptFeed } from "./prompt-feed.ts";
 

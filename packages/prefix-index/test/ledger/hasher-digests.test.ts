@@ -2,9 +2,9 @@ import { createSeededRandom } from "@espalier/common";
 import { tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { createBlockHasher } from "../../src/hash/block-hasher.ts";
-import { chainRoot } from "../../src/hash/chain-root.ts";
+import { chainRoot } from "../../src/hash/text-hasher.ts";
+import { createHasherDigests } from "../../src/ledger/block-digests.ts";
 import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
-import { createHasherDigests } from "../../src/ledger/hasher-digests.ts";
 import { batchOf, FoldingSink, hashAt } from "./helpers.ts";
 
 const hasher = createBlockHasher();

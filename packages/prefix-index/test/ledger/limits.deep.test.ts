@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
 import { AttachHints } from "../../src/ledger/attach-hints.ts";
-import { maxCacheGroups } from "../../src/ledger/cache-groups.ts";
-import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
-import { maxOfferedTrees } from "../../src/ledger/floating-attachment.ts";
+import { FeedLedger, maxCacheGroups } from "../../src/ledger/feed-ledger.ts";
+import { maxOfferedTrees } from "../../src/ledger/floating-blocks.ts";
 import { maxSampledNodes } from "../../src/ledger/shared-prefixes.ts";
 import { batchOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
 

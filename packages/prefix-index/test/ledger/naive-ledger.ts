@@ -1,4 +1,4 @@
-import type { Hash64 } from "../../src/hash/hash64.ts";
+import type { Hash64 } from "../../src/hash/text-hasher.ts";
 import { hashAt, testDigests } from "./helpers.ts";
 
 const tiers = [0, 1, 2, 3];

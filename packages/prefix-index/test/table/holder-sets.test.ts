@@ -1,8 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { randomRuns } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { HolderSets, maxSetHolders } from "../../src/table/holder-sets.ts";
-import { createSetPairs, pairWords } from "../../src/table/set-pairs.ts";
+import { createSetPairs, HolderSets, maxSetHolders, pairWords } from "../../src/table/holder-sets.ts";
 
 function membersOf(sets: HolderSets, set: number): number[] {
   const pairs = createSetPairs();

@@ -1,7 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createHolderDepths } from "../../src/table/holder-depths.ts";
-import { HolderMatcher } from "../../src/table/holder-matcher.ts";
+import { createHolderDepths, HolderMatcher } from "../../src/table/holder-matcher.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";
 import { type ChainForest, createChainForest } from "../random-chains.ts";
 

@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { createHolderDepths } from "../../src/table/holder-depths.ts";
-import { HolderMatcher } from "../../src/table/holder-matcher.ts";
+import { createHolderDepths, HolderMatcher } from "../../src/table/holder-matcher.ts";
 import { HolderTable, type HolderTableOptions } from "../../src/table/holder-table.ts";
 import { randomHashes } from "../random-chains.ts";
 

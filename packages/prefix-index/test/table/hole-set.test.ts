@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { HoleSet } from "../../src/table/hole-set.ts";
+import { HoleSet } from "../../src/table/holder-ids.ts";
 import { randomHashes } from "../random-chains.ts";
 
 const maxHoles = 10_000;

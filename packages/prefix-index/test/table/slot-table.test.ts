@@ -1,7 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { findSlot, slotWords } from "../../src/table/find-slot.ts";
-import { SlotTable } from "../../src/table/slot-table.ts";
+import { findSlot, SlotTable, slotWords } from "../../src/table/slot-table.ts";
 import { randomHashes } from "../random-chains.ts";
 
 function put(table: SlotTable, low: number, high: number, value: number): void {

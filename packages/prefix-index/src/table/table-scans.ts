@@ -1,7 +1,6 @@
-import { slotWords } from "./find-slot.ts";
+import { createSetPairs, pairWords } from "./holder-sets.ts";
 import type { HolderTable } from "./holder-table.ts";
-import { KeyRanges, visitRange } from "./key-ranges.ts";
-import { createSetPairs, pairWords } from "./set-pairs.ts";
+import { type SlotTable, slotWords } from "./slot-table.ts";
 
 /** Slots visited, and blocks found, in one step, so that it takes about a millisecond. */
 const slotsPerStep = 16_384;
@@ -13,7 +12,7 @@ const unknown = -1;
 const ignored = -2;
 
 /** Blocks that some holders hold alike. */
-export interface HeldGroup {
+interface HeldGroup {
   readonly holders: readonly number[];
   /** Two words per block. */
   readonly words: Uint32Array;
@@ -164,4 +163,145 @@ export class SetScan {
     this.#pairs = 0;
     return groups;
   }
+}
+
+/** 256 KiB. */
+const blocksPerChunk = 32_768;
+/** Slots visited between two chunks, so that a step takes about a millisecond. */
+const holderSlotsPerStep = 32_768;
+
+/**
+ * Reads the blocks of a holder, in chunks of at most 256 KiB. First come empty chunks, one for every bounded stretch of
+ * the table that is searched. The table may change meanwhile: every block that is held all the while comes exactly once.
+ * It ends early when the holder is cleared before all is searched.
+ *
+ * The order jumps about all hashes: where another table is to take them, keys in the order of their homes would crowd in
+ * one part of it.
+ */
+export function* scanHolder(table: HolderTable, holder: number): Generator<Uint32Array, void, undefined> {
+  const id = table.ids.find(holder);
+  if (id < 0) return;
+  let found = new Uint32Array(table.ids.blocks[id]! * 2 + 2 * holderSlotsPerStep);
+  let length = 0;
+  for (let bound = twoTo32; bound > 0; ) {
+    if (table.ids.find(holder) !== id) return;
+    for (let visited = 0; bound > 0 && visited < holderSlotsPerStep; ) {
+      const { slots, sets } = table;
+      slots.runBelow(bound);
+      const { words, runStart, runEnd, runBound } = slots;
+      if (length + (runEnd - runStart) * 2 > found.length) found = lengthened(found, length + (runEnd - runStart) * 2);
+      for (let at = runStart * slotWords; at < runEnd * slotWords; at += slotWords) {
+        const low = words[at]!;
+        const set = words[at + 2]!;
+        if (set === 0 || low < runBound || low >= bound || !sets.has(set, id)) continue;
+        found[length++] = low;
+        found[length++] = words[at + 1]!;
+      }
+      visited += slots.homeOf(bound - 1) / slotWords - runStart + 1;
+      bound = runBound;
+    }
+    if (bound > 0) yield new Uint32Array();
+  }
+  yield* spreadOut(found, length / 2);
+}
+
+function lengthened(words: Uint32Array, length: number): Uint32Array<ArrayBuffer> {
+  const longer = new Uint32Array(length * 2);
+  longer.set(words);
+  return longer;
+}
+
+/** Yields all blocks in steps of about the golden ratio of their number, so that any part of them is spread evenly. */
+function* spreadOut(found: Uint32Array, blocks: number): Generator<Uint32Array, void, undefined> {
+  const stride = spreadingStride(blocks);
+  let from = 0;
+  for (let begin = 0; begin < blocks; begin += blocksPerChunk) {
+    const chunk = new Uint32Array(Math.min(blocksPerChunk, blocks - begin) * 2);
+    for (let to = 0; to < chunk.length; to += 2) {
+      chunk[to] = found[from * 2]!;
+      chunk[to + 1] = found[from * 2 + 1]!;
+      from = (from + stride) % blocks;
+    }
+    yield chunk;
+  }
+}
+
+const twoTo32 = 0x1_0000_0000;
+/**
+ * Keys that come from one range crowd where another table is to take them, so ranges are small; but each costs a cache
+ * miss.
+ */
+const slotsPerRange = 64;
+const goldenRatio = 0.618_033_988_75;
+
+/**
+ * All low words in ranges of about as many slots, in an order in which any number of successive ranges is spread evenly
+ * over all of them: in steps of about the golden ratio of their number.
+ */
+class KeyRanges {
+  /** The first low word of the present range, and the first behind it. */
+  from = 0;
+  to = 0;
+  readonly #count: number;
+  readonly #stride: number;
+  #next = 0;
+  #left: number;
+
+  /** @param slots of the table that is to be read; it may change its size meanwhile */
+  constructor(slots: number) {
+    this.#count = Math.ceil(slots / slotsPerRange);
+    this.#left = this.#count;
+    this.#stride = spreadingStride(this.#count);
+  }
+
+  get isDone(): boolean {
+    return this.#left === 0;
+  }
+
+  /** Goes on to a range that has not been the present one yet. */
+  advance(): void {
+    this.from = this.#boundOf(this.#next);
+    this.to = this.#boundOf(this.#next + 1);
+    this.#next = (this.#next + this.#stride) % this.#count;
+    this.#left--;
+  }
+
+  #boundOf(range: number): number {
+    return range === this.#count ? twoTo32 : Math.floor((range / this.#count) * twoTo32);
+  }
+}
+
+/** About the golden ratio of a number, with no divisor in common with it: steps of it pass every place once. */
+function spreadingStride(count: number): number {
+  let stride = Math.max(1, Math.round(count * goldenRatio));
+  while (greatestCommonDivisor(stride, count) > 1) stride++;
+  return stride;
+}
+
+function greatestCommonDivisor(one: number, other: number): number {
+  return other === 0 ? one : greatestCommonDivisor(other, one % other);
+}
+
+/**
+ * Calls back for every key with a low word in a range, with the index of its slot's first word.
+ *
+ * @returns slots visited
+ */
+function visitRange(table: SlotTable, from: number, to: number, visit: (at: number) => void): number {
+  // While the table changes its size there may be many empty slots where the layouts meet.
+  const { boundary } = table;
+  if (from < boundary && boundary < to) {
+    return visitRange(table, from, boundary, visit) + visitRange(table, boundary, to, visit);
+  }
+  const { words } = table;
+  const first = table.homeOf(from);
+  const lastHome = table.homeOf(to - 1);
+  let at = first;
+  for (; words[at + 2] !== 0 || at <= lastHome; at += slotWords) {
+    if (words[at + 2] === 0) continue;
+    const low = words[at]!;
+    if (low >= to) break;
+    if (low >= from) visit(at);
+  }
+  return (at - first) / slotWords + 1;
 }

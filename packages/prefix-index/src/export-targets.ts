@@ -1,0 +1,179 @@
+import { slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
+import type { HolderTable } from "./table/holder-table.ts";
+import { SetScan, scanHolder } from "./table/table-scans.ts";
+import { type Tier, tier } from "./tiers.ts";
+
+/** A part of what a target holds. `depths` are those of the holes. */
+export type FactsChunk =
+  | { readonly kind: "blocks"; readonly tier: Tier; readonly words: Uint32Array }
+  | { readonly kind: "holes"; readonly words: Uint32Array; readonly depths: Uint32Array }
+  | { readonly kind: "walked" };
+
+/** A part of what several targets hold alike. */
+export interface FactsGroup {
+  readonly targets: readonly number[];
+  readonly part: FactsChunk;
+}
+
+/** Bounds of a chunk of `PrefixIndex.exportAll`. */
+export interface ExportLimits {
+  /**
+   * Its size, counting 8 bytes per block, 12 per hole, 4 per target of a group and 16 for the group. At least 32,768;
+   * by default 262,144.
+   */
+  readonly maxChunkBytes: number;
+  /** Pairs of block and target, which is what importing it costs. At least 4,096; by default 32,768. */
+  readonly maxChunkPairs: number;
+}
+
+const defaultExportLimits: ExportLimits = { maxChunkBytes: 262_144, maxChunkPairs: 32_768 };
+
+/** One block that as many targets have as there can be has to fit. */
+const minExportLimits: ExportLimits = { maxChunkBytes: 32_768, maxChunkPairs: 4_096 };
+
+/** Reads what targets hold; see `PrefixIndex.exportAll`. */
+export function exportTargets(
+  tables: FactTables,
+  targets: readonly number[] | undefined,
+  limits: Partial<ExportLimits> = {},
+): Generator<readonly FactsGroup[], void, undefined> {
+  const { maxChunkBytes, maxChunkPairs } = { ...defaultExportLimits, ...limits };
+  if (!(maxChunkBytes >= minExportLimits.maxChunkBytes)) throw new RangeError(`maxChunkBytes is ${maxChunkBytes}`);
+  if (!(maxChunkPairs >= minExportLimits.maxChunkPairs)) throw new RangeError(`maxChunkPairs is ${maxChunkPairs}`);
+  const slowHolders = targets?.flatMap((target) =>
+    Array.from({ length: slowTiers }, (_, at) => target * slowTiers + at),
+  );
+  const scans = { gpu: new SetScan(tables.gpu, targets), slow: new SetScan(tables.slow, slowHolders) };
+  return readTargets(tables, scans, new GroupPacker({ maxChunkBytes, maxChunkPairs }));
+}
+
+function* readTargets(
+  tables: FactTables,
+  scans: { readonly gpu: SetScan; readonly slow: SetScan },
+  packer: GroupPacker,
+): Generator<readonly FactsGroup[], void, undefined> {
+  while (!scans.gpu.isDone) {
+    for (const { holders, words } of scans.gpu.step()) {
+      packer.add({ targets: holders, part: { kind: "blocks", tier: tier.gpu, words } });
+    }
+    yield* packer.take();
+  }
+  while (!scans.slow.isDone) {
+    for (const { holders, words } of scans.slow.step()) addSlow(packer, holders, words);
+    yield* packer.take();
+  }
+  for (const target of scans.gpu.survivors()) {
+    let hasHoles = false;
+    for (const part of exportHoles(tables.gpu, target)) {
+      packer.add({ targets: [target], part });
+      hasHoles = true;
+    }
+    if (hasHoles) yield* packer.take();
+  }
+}
+
+/** In the table of slow tiers a target is another holder for each tier. */
+function addSlow(packer: GroupPacker, holders: readonly number[], words: Uint32Array): void {
+  for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+    const ofTier = holders.filter((holder) => holder % slowTiers === slowTier - 1);
+    const targets = ofTier.map((holder) => Math.floor(holder / slowTiers));
+    if (targets.length > 0) packer.add({ targets, part: { kind: "blocks", tier: slowTier as Tier, words } });
+  }
+}
+
+/** The tables of an index: blocks on GPUs, and in slower tiers. */
+interface FactTables {
+  readonly gpu: HolderTable;
+  readonly slow: HolderTable;
+}
+
+/** Reads what one target holds; see `PrefixIndex.exportFacts`. */
+export function* exportTarget({ gpu, slow }: FactTables, target: number): Generator<FactsChunk, void, undefined> {
+  for (const words of scanHolder(gpu, target)) yield { kind: "blocks", tier: tier.gpu, words };
+  for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+    for (const words of scanHolder(slow, slowHolder(target, slowTier))) {
+      yield { kind: "blocks", tier: slowTier as Tier, words };
+    }
+  }
+  yield* exportHoles(gpu, target);
+}
+
+/** Reads what a target lacks although it holds what follows, or that this is not known. */
+function* exportHoles(gpu: HolderTable, target: number): Generator<FactsChunk, void, undefined> {
+  if (gpu.isWalked(target)) yield { kind: "walked" };
+  for (const { words, depths } of gpu.holeChunks(target)) yield { kind: "holes", words, depths };
+}
+
+const groupBytes = 16;
+const targetBytes = 4;
+const blockBytes = 8;
+const holeBytes = 12;
+
+/** Packs groups into chunks of bounded size and cost, and cuts those that do not fit. */
+class GroupPacker {
+  readonly #limits: ExportLimits;
+  #full: FactsGroup[][] = [];
+  #open: FactsGroup[] = [];
+  #bytes = 0;
+  #pairs = 0;
+
+  constructor(limits: ExportLimits) {
+    this.#limits = limits;
+  }
+
+  add({ targets, part }: FactsGroup): void {
+    const ofGroup = groupBytes + targets.length * targetBytes;
+    if (part.kind === "walked") {
+      this.#reserve(ofGroup, 0);
+      this.#push({ targets, part }, ofGroup, 0);
+      return;
+    }
+    const perBlock = part.kind === "blocks" ? blockBytes : holeBytes;
+    const blocks = part.words.length / 2;
+    for (let from = 0; from < blocks; ) {
+      this.#reserve(ofGroup + perBlock, targets.length);
+      const fitBytes = Math.floor((this.#limits.maxChunkBytes - this.#bytes - ofGroup) / perBlock);
+      const fitPairs = Math.floor((this.#limits.maxChunkPairs - this.#pairs) / targets.length);
+      const to = Math.min(blocks, from + fitBytes, from + fitPairs);
+      this.#push(
+        { targets, part: slice(part, from, to) },
+        ofGroup + (to - from) * perBlock,
+        (to - from) * targets.length,
+      );
+      from = to;
+    }
+  }
+
+  /** Takes what was packed: one chunk at least, be it empty. */
+  take(): FactsGroup[][] {
+    const chunks = [...this.#full, this.#open];
+    this.#full = [];
+    this.#begin();
+    return chunks;
+  }
+
+  /** Begins another chunk when there is no room for this in the present one. */
+  #reserve(bytes: number, pairs: number): void {
+    const { maxChunkBytes, maxChunkPairs } = this.#limits;
+    if (this.#bytes + bytes <= maxChunkBytes && this.#pairs + pairs <= maxChunkPairs) return;
+    this.#full.push(this.#open);
+    this.#begin();
+  }
+
+  #begin(): void {
+    this.#open = [];
+    this.#bytes = 0;
+    this.#pairs = 0;
+  }
+
+  #push(group: FactsGroup, bytes: number, pairs: number): void {
+    this.#open.push(group);
+    this.#bytes += bytes;
+    this.#pairs += pairs;
+  }
+}
+
+function slice(part: Exclude<FactsChunk, { kind: "walked" }>, from: number, to: number): FactsChunk {
+  const words = part.words.subarray(from * 2, to * 2);
+  return part.kind === "blocks" ? { ...part, words } : { ...part, words, depths: part.depths.subarray(from, to) };
+}

@@ -1,25 +1,25 @@
 import type { Random } from "@espalier/common";
 import {
+  adapterState,
   type CandidateSet,
   type ChoiceReason,
   createCandidateSet,
+  hashString,
   matchedInAll,
   type Policy,
   policyCatalogue,
   type RequestFeatures,
 } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/replication";
-import { addAdapter } from "./adapter-column.ts";
-import type { CopyRents } from "./copies/copy-rents.ts";
-import { rentKeyOf, sharedTokensOf } from "./copies/shared-prefix.ts";
+import type { CopyRents } from "./copy-rents.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
-import type { NamedSession, SessionBindings } from "./sessions/session-bindings.ts";
-import type { PoolMoment } from "./work/pool-moment.ts";
+import type { NamedSession, SessionBindings } from "./session-bindings.ts";
+import type { PoolMoment } from "./work/decision-snapshot.ts";
+import type { FetchedTokens } from "./work/learned-times.ts";
 import type { PoolWork, PromptWork } from "./work/pool-work.ts";
-import type { FetchedTokens } from "./work/slow-tiers.ts";
 
 /** A decision: the target and why. */
 export interface Selection<Target extends RoutingTarget> {
@@ -278,4 +278,31 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   candidates.signalAgeMs[index] = signals.ageMs();
   candidates.inFlightAtSignal[index] = signals.inFlightAtScrape;
   return index;
+}
+
+/** Writes how a target stands to the LoRA adapter that is asked for; nothing where nothing is known, or none is. */
+function addAdapter(
+  candidates: CandidateSet,
+  index: number,
+  target: Pick<RoutingTarget, "adapters">,
+  adapter: string | undefined,
+): void {
+  if (adapter === undefined) return;
+  const state = target.adapters.stateOf(adapter);
+  if (state !== undefined) candidates.adapterState[index] = adapterState[state];
+}
+
+/**
+ * Tokens of a prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits: prompts
+ * which part soon after the same beginning are known by the same one.
+ */
+function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: number): number {
+  const held = Math.min(blockCount, Math.floor(bestTokens / blockSize));
+  const dropped = Math.max(0, 28 - Math.clz32(held));
+  return ((held >>> dropped) << dropped) * blockSize;
+}
+
+/** The same for all prompts of a pool that begin so. */
+function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, model = ""): number {
+  return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }

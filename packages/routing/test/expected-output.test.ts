@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { expectedOutputTokens, usualOutputTokens } from "../src/expected-output.ts";
+import { expectedOutputTokens, usualOutputTokens } from "../src/work/answer-pace.ts";
 
 test.each([
   [{}, 256],

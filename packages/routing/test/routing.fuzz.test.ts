@@ -1,9 +1,8 @@
 import { noTransfers } from "@espalier/disaggregation";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { maxToldRents } from "../src/copies/copy-rents.ts";
-import { readRentNote, writeRentNote } from "../src/copies/rent-note.ts";
-import { readRoleNote, writeRoleNote } from "../src/pairs/role-note.ts";
+import { maxToldRents, readRentNote, writeRentNote } from "../src/copy-rents.ts";
+import { readRoleNote, writeRoleNote } from "../src/pairs/fleet-roles.ts";
 import { maxNotedTargets, readTimesNote, writeTimesNote } from "../src/work/learned-note.ts";
 import { sumsOfFetch, sumsOfFit } from "../src/work/learned-times.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/common";
+import { ByteReader, ByteWriter, type Clock } from "@espalier/common";
 import {
   addTransfers,
   balanceHalfLifeMs,
@@ -6,6 +6,8 @@ import {
   createRoleBalance,
   createRoleDuties,
   createTransferCost,
+  type DutyDecision,
+  isPlausibleTransfers,
   noTransfers,
   type RoleBalance,
   type RoleDuties,
@@ -15,7 +17,6 @@ import {
 } from "@espalier/disaggregation";
 import type { Policy } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
-import { type NotedTransfers, readRoleNote, writeRoleNote } from "./role-note.ts";
 
 /** The roles of the engines of one model. */
 export interface ModelRoles {
@@ -152,3 +153,70 @@ class OwnRoles implements ModelRoles {
     return { prefillMs, decodeMs };
   }
 }
+
+/** What a router tells the others of the roles of a model's engines. */
+interface RoleNote {
+  readonly work: RoleWork;
+  /** Undefined before the first one. */
+  readonly decision: DutyDecision | undefined;
+  /** Of KV blocks between engines. */
+  readonly transfers: NotedTransfers;
+}
+
+interface NotedTransfers {
+  readonly sums: TransferSums;
+  /** Since the latest of them. */
+  readonly ageMs: number;
+}
+
+const version = 1;
+/** More engines than that are taken for a mistake. */
+const maxCount = 65_536;
+
+/**
+ * Layout: version, a byte; milliseconds of prefill and of decode, as doubles; one more than the number of engines that
+ * compute prompts, or 0, as a varint; milliseconds since that was decided, as a varint. Of transfers, as doubles: how many,
+ * tokens, milliseconds, squares of tokens, tokens by milliseconds; milliseconds since the latest, as a varint.
+ */
+export function writeRoleNote({ work, decision, transfers }: RoleNote): Uint8Array {
+  const writer = new ByteWriter();
+  writer.u8(version);
+  writer.f64(work.prefillMs);
+  writer.f64(work.decodeMs);
+  writer.varint(decision ? decision.count + 1 : 0);
+  writer.varint(Math.round(decision?.ageMs ?? 0));
+  const { weight, tokens, ms, squareTokens, tokenMs } = transfers.sums;
+  for (const sum of [weight, tokens, ms, squareTokens, tokenMs]) writer.f64(sum);
+  writer.varint(Math.round(transfers.ageMs));
+  return writer.copy();
+}
+
+/**
+ * A note may end before the transfers. What follows them is left alone, so that a later version may add to a note.
+ *
+ * @returns undefined for a later version, and for what makes no sense
+ */
+export function readRoleNote(bytes: Uint8Array): RoleNote | undefined {
+  try {
+    const reader = new ByteReader(bytes);
+    if (reader.u8() !== version) return undefined;
+    const [prefillMs, decodeMs] = [reader.f64(), reader.f64()];
+    const [next, ageMs] = [reader.varint(), reader.varint()];
+    if (!isWork(prefillMs) || !isWork(decodeMs) || next > maxCount) return undefined;
+    const transfers = reader.remaining > 0 ? readTransfers(reader) : nothingMoved;
+    if (!isPlausibleTransfers(transfers.sums)) return undefined;
+    return { work: { prefillMs, decodeMs }, decision: next > 1 ? { count: next - 1, ageMs } : undefined, transfers };
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+const nothingMoved: NotedTransfers = { sums: noTransfers, ageMs: 0 };
+
+function readTransfers(reader: ByteReader): NotedTransfers {
+  const [weight, tokens, ms, squareTokens] = [reader.f64(), reader.f64(), reader.f64(), reader.f64()];
+  return { sums: { weight, tokens, ms, squareTokens, tokenMs: reader.f64() }, ageMs: reader.varint() };
+}
+
+const isWork = (ms: number): boolean => Number.isFinite(ms) && ms >= 0;

@@ -1,13 +1,16 @@
 import type { Clock, TargetIndex } from "@espalier/common";
 import type { CandidateSet } from "@espalier/policies";
-import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
+import {
+  createPrefixMatches,
+  type PrefixIndex,
+  type PrefixMatches,
+  type TierName,
+  tierNames,
+} from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { CacheMeters } from "./cache-meters.ts";
-import { noPools, type PoolReach } from "./pool-reach.ts";
-import { type PrefixEvidence, prefixEvidence } from "./prefix-evidence.ts";
-import type { PromptBlocks } from "./prompt-blocks.ts";
-import type { RecentPrompts } from "./recent-prompts.ts";
-import { createMatchWriter } from "./write-match.ts";
+import type { PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
+import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./write-match.ts";
 
 /**
  * What the events of a target are worth. `complete`: they tell everything that it holds. `partial`: what they told is so,
@@ -40,7 +43,7 @@ export interface PrefixKnowledge {
 }
 
 /** What is known of a prompt besides what its target has. */
-export interface BesideMatch {
+interface BesideMatch {
   /** Tokens that the target does not hold itself, but a pool does. */
   readonly pooledTokens: number;
   /** Tokens that the candidate has that holds most of it. */
@@ -238,4 +241,86 @@ class PlacedPrompt implements Placement {
     this.#expiresMs = clock.nowMs() + ttlMs;
     placements.place(this.#target, this.#prompt, ttlMs);
   }
+}
+
+/** Guesses that nobody else is told of. */
+export function createLocalPlacements(index: PrefixIndex, clock: Clock): PlacementWriter {
+  return {
+    place(target, { chain, blockCount }, ttlMs) {
+      index.place(target, chain, blockCount, { nowMs: clock.nowMs(), ttlMs });
+    },
+    confirm(target, { chain, blockCount }, ttlMs) {
+      index.confirm(target, chain, blockCount, { nowMs: clock.nowMs(), ttlMs });
+    },
+    refute(target, { chain, blockCount }, from) {
+      index.refute(target, chain, { from, blockCount, nowMs: clock.nowMs() });
+    },
+  };
+}
+
+/** What is known and guessed of a prompt at one target, as it is found in the index: in blocks, before it is judged. */
+export interface PrefixEvidence {
+  /** What the facts are worth: those of a standing of `void` or `none` are not believed. */
+  readonly standing: FeedStanding;
+  /** Leading blocks that the engine has announced, each in the fastest tier that has it. */
+  readonly factBlocks: Readonly<Record<TierName, number>>;
+  /** What pools hold that the target can fetch from. */
+  readonly pools: readonly PoolEvidence[];
+  /** Leading blocks that were sent there; null where none were. */
+  readonly placement: PlacementEvidence | null;
+}
+
+export interface PoolEvidence {
+  readonly pool: string;
+  readonly standing: FeedStanding;
+  /** Leading blocks of the prompt, in whatever memory of the pool. */
+  readonly blocks: number;
+}
+
+/** Where a target stands: its feed, and the pools in its reach with theirs. */
+interface EvidenceSources {
+  readonly pools: readonly KnownPool[];
+  readonly standingOf: (target: TargetIndex) => FeedStanding;
+}
+
+export interface PlacementEvidence {
+  readonly blocks: number;
+  /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
+  readonly confirmedBlocks: number;
+  /** Since the deepest of them was last used. */
+  readonly ageMs: number;
+  /** Who used it then, by the number in the index: 0 for this router. */
+  readonly by: number;
+}
+
+function prefixEvidence(
+  matches: PrefixMatches,
+  target: TargetIndex,
+  { pools, standingOf }: EvidenceSources,
+): PrefixEvidence {
+  const gpu = matches.gpuBlocks[target]!;
+  const blocksIn = (name: TierName, inTier: number): [TierName, number] => [
+    name,
+    // Behind a stretch in a slower tier the chain may go on on the GPU.
+    matches.tierBlocks[inTier]![target]! + (name === "gpu" ? gpu : 0),
+  ];
+  const blocks = matches.placedBlocks[target]!;
+  return {
+    standing: standingOf(target),
+    factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
+    pools: pools.map(({ name, index }) => ({
+      pool: name,
+      standing: standingOf(index),
+      blocks: matches.factBlocks[index]!,
+    })),
+    placement:
+      blocks === 0
+        ? null
+        : {
+            blocks,
+            confirmedBlocks: matches.confirmedBlocks[target]!,
+            ageMs: matches.placementAgeMs[target]!,
+            by: matches.placedBy[target]!,
+          },
+  };
 }

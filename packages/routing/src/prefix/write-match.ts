@@ -2,7 +2,6 @@ import type { TargetIndex } from "@espalier/common";
 import type { CandidateSet } from "@espalier/policies";
 import type { PrefixMatches } from "@espalier/prefix-index";
 import type { RoutingTarget } from "../routing-target.ts";
-import type { KnownPool, PoolReach } from "./pool-reach.ts";
 import type { FeedStanding } from "./prefix-knowledge.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
@@ -12,7 +11,7 @@ import type { PromptBlocks } from "./prompt-blocks.ts";
  *
  * @param standing what the facts of the target are worth
  */
-export type MatchWriter = (
+type MatchWriter = (
   target: RoutingTarget,
   prompt: PromptBlocks,
   standing: FeedStanding,
@@ -101,3 +100,21 @@ function usableTokens({ tokens, from }: PromptBlocks): number {
 function wholeBlocks(tokens: number, most: number, unit: number): number {
   return Math.max(0, Math.floor(Math.min(tokens, most) / unit) * unit);
 }
+
+/** A pool of KV blocks outside the engines: a target that announces what it holds and takes no requests. */
+export interface KnownPool {
+  readonly name: string;
+  /** By which the prefix index knows it. */
+  readonly index: TargetIndex;
+}
+
+/** Which pools engines can fetch from. Asked for every candidate of every request. */
+export interface PoolReach {
+  /** The same array until the engine or the configuration changes. */
+  poolsOf(target: TargetIndex): readonly KnownPool[];
+}
+
+const none: readonly KnownPool[] = [];
+
+/** Where no pool is configured. */
+export const noPools: PoolReach = { poolsOf: () => none };

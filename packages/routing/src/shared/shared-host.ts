@@ -1,11 +1,9 @@
+import type { Cancel, Scheduler } from "@espalier/common";
 import type { FeedRole, Ownership } from "@espalier/mesh";
 import type { TierName } from "@espalier/prefix-index";
 import type { FeedReader, Replica } from "@espalier/replication";
-import type { EventReading, FeedHost, FeedTarget, HostedFeed } from "../feeds/feed-host.ts";
-import type { FeedOutput } from "../feeds/feed-output.ts";
-import type { FeedStatus } from "../feeds/feed-status.ts";
+import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "../feed-host.ts";
 import type { FeedStanding } from "../prefix/prefix-knowledge.ts";
-import type { ReachWatch } from "./reach-watch.ts";
 
 /** Reads the events of those targets whose feeds fall to this router, for all routers. */
 export interface SharedHost extends FeedHost {
@@ -15,7 +13,7 @@ export interface SharedHost extends FeedHost {
   targets(): readonly string[];
 }
 
-export interface SharedHostParts {
+interface SharedHostParts {
   readonly replica: Replica;
   readonly ownership: () => Ownership;
   readonly reach: ReachWatch;
@@ -144,4 +142,49 @@ class SharedFeed implements HostedFeed {
     this.#parts.ownership().setQuality(this.#target.key, "none");
     await feed?.stop();
   }
+}
+
+/** A socket that is not connected after so long is taken for one that this router cannot reach. */
+const unreachedMs = 2_000;
+
+/** Which targets' event sockets this router cannot reach, so that another one reads them. */
+interface ReachWatch {
+  /** @param isConnected undefined when this router does not try */
+  note(target: string, isConnected: boolean | undefined): void;
+  /** The target is none of this router's any more. */
+  forget(target: string): void;
+}
+
+/** @param onChange told of all of them when one comes or goes */
+export function createReachWatch(scheduler: Scheduler, onChange: (targets: readonly string[]) => void): ReachWatch {
+  const pending = new Map<string, Cancel>();
+  const unreachable = new Set<string>();
+  const unwatch = (target: string): void => {
+    pending.get(target)?.();
+    pending.delete(target);
+  };
+  const noteReached = (target: string): void => {
+    if (unreachable.delete(target)) onChange([...unreachable]);
+  };
+  return {
+    note(target, isConnected) {
+      if (isConnected === false) {
+        if (pending.has(target) || unreachable.has(target)) return;
+        const cancel = scheduler.after(unreachedMs, () => {
+          pending.delete(target);
+          unreachable.add(target);
+          onChange([...unreachable]);
+        });
+        pending.set(target, cancel);
+        return;
+      }
+      unwatch(target);
+      // Whoever stops trying does not know that it could reach it now: it says so until it has tried again.
+      if (isConnected) noteReached(target);
+    },
+    forget(target) {
+      unwatch(target);
+      noteReached(target);
+    },
+  };
 }

@@ -1,4 +1,5 @@
 import {
+  asTargetIndex,
   type Clock,
   type Logger,
   type Meter,
@@ -10,14 +11,19 @@ import {
 } from "@espalier/common";
 import { type Backend, joinedBackend, Ownership } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
-import { createReplica, lifeId, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
+import {
+  createReplica,
+  lifeId,
+  type PlacementLog,
+  type Replica,
+  type SharedLoad,
+  type TargetSlots,
+} from "@espalier/replication";
 import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
-import { createGoneTargets } from "./gone-targets.ts";
+import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
-import { createReachWatch } from "./reach-watch.ts";
-import { createSharedHost, type SharedHost } from "./shared-host.ts";
-import { createSharedPlacements } from "./shared-placements.ts";
-import { createStandings } from "./standings.ts";
+import { createReachWatch, createSharedHost, type SharedHost } from "./shared-host.ts";
+import { createGoneTargets } from "./tombstones.ts";
 
 export interface SharedTierOptions {
   readonly router: RouterId;
@@ -159,4 +165,70 @@ function watchLives(replica: Replica, listener: (target: string) => void): void 
 function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierName, number>> {
   const counts = tierNames.map((name, inTier) => [name, slot < 0 ? 0 : index.factBlockCount(slot, inTier as Tier)]);
   return Object.fromEntries(counts) as Record<TierName, number>;
+}
+
+/**
+ * Guesses that all routers are told of. What this router guesses is in its own index at once. Of an engine that has left
+ * meanwhile, nothing is told.
+ */
+export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): PlacementWriter {
+  const place = (
+    index: TargetIndex,
+    { chain, blockCount }: PromptBlocks,
+    ttlMs: number,
+    isConfirmed: boolean,
+  ): void => {
+    const target = slots.keyOf(index);
+    if (target !== undefined) log.place(target, chain, blockCount, { ttlMs, isConfirmed });
+  };
+  return {
+    place: (index, prompt, ttlMs) => place(index, prompt, ttlMs, false),
+    confirm: (index, prompt, ttlMs) => place(index, prompt, ttlMs, true),
+    refute(index, { chain, blockCount }, from) {
+      const target = slots.keyOf(index);
+      if (target !== undefined) log.refute(target, chain, { from, blockCount });
+    },
+  };
+}
+
+/** What facts of targets are worth, for decisions: asked for every candidate of every request. */
+interface Standings {
+  of(target: TargetIndex): FeedStanding;
+}
+
+/** Remembers what the replica says until it may have changed. */
+export function createStandings(
+  replica: Pick<Replica, "qualityOf" | "onClaims">,
+  slots: Pick<TargetSlots, "keyOf" | "find">,
+): Standings {
+  /** By slot, with the key of the target that it was then. */
+  const known: ({ readonly key: string; readonly standing: FeedStanding } | undefined)[] = [];
+  replica.onClaims((target) => {
+    const slot = slots.find(target);
+    if (slot >= 0) known[slot] = undefined;
+  });
+  return {
+    of(target) {
+      const key = slots.keyOf(target);
+      if (key === undefined) return "none";
+      let entry = known[target];
+      if (entry?.key !== key) {
+        entry = { key, standing: replica.qualityOf(key) };
+        known[target] = entry;
+      }
+      return entry.standing;
+    },
+  };
+}
+
+/**
+ * Gives targets the numbers by which the prefix index and the shared load know them. Targets beyond those have numbers
+ * that nothing is known of.
+ */
+export function createTargetIndices(slots: TargetSlots): (targetKey: string) => TargetIndex {
+  let beyond = slots.capacity;
+  return (targetKey) => {
+    const slot = slots.slotOf(targetKey);
+    return asTargetIndex(slot >= 0 ? slot : beyond++);
+  };
 }

@@ -1,10 +1,9 @@
 import { NormalEquations } from "@espalier/common";
 import { defaultTierCredits } from "@espalier/policies";
 import { type FleetSums, leftOf } from "./fleet-sums.ts";
-import { errorFloorMs, outlierBound } from "./learned-times.ts";
+import { errorFloorMs, type FetchedTokens, outlierBound, type SlowTier, slowTiers } from "./learned-times.ts";
 import type { FitSums } from "./least-squares.ts";
 import type { RatedTarget } from "./prefill-rates.ts";
-import { type FetchedTokens, type SlowTier, slowTiers } from "./slow-tiers.ts";
 
 /** One first token before which an engine fetched blocks from slower tiers, and nothing else than this was in its way. */
 interface FetchSample {

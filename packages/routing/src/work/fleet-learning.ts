@@ -1,11 +1,10 @@
 import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/common";
 import type { Note, NoteChannel } from "@espalier/replication";
-import { createLearnedMeters, type LearnedMeters } from "./learned-meters.ts";
 import { readTimesNote, writeTimesNote } from "./learned-note.ts";
 import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";
 import { PoolWork } from "./pool-work.ts";
 
-export interface FleetLearningOptions {
+interface FleetLearningOptions {
   /** Where routers tell each other; undefined where they do not. */
   readonly board: NoteChannel | undefined;
   readonly clock: Clock;
@@ -152,4 +151,27 @@ function differ(now: LearnedTimes, told: LearnedTimes): boolean {
     const { log: logBefore = 0, known: knownBefore = 0 } = before.get(key) ?? {};
     return Math.abs(log - logBefore) > tellLog * known || hasGrown(known, 2 * knownBefore);
   });
+}
+
+/** `implausible`: it can be read, and cannot be so. */
+type LearnedAs = "taken" | "implausible" | "invalid";
+
+/** The metrics of what routers tell each other of the times that engines take. */
+interface LearnedMeters {
+  heard(as: LearnedAs): void;
+}
+
+/** Registers these metrics. */
+function createLearnedMeters(meter: Meter): LearnedMeters {
+  const heard = meter.counter({
+    name: "espalier_learned_times_received_total",
+    help: "What other routers told of the times that engines take, by whether it could be used.",
+    labels: ["outcome"],
+  });
+  const outcomes = {
+    taken: heard.series("taken"),
+    implausible: heard.series("implausible"),
+    invalid: heard.series("invalid"),
+  };
+  return { heard: (as) => outcomes[as].add() };
 }

@@ -1,8 +1,7 @@
 import type { Clock } from "@espalier/common";
-import { believedFit, isPlausible, type LearnedTimes } from "./learned-times.ts";
+import { believedFit, isPlausible, type LearnedTimes, type SlowTier, slowTiers } from "./learned-times.ts";
 import type { FitSums } from "./least-squares.ts";
 import { countedShares, type MergedSums, mergeSums } from "./merge-sums.ts";
-import { type SlowTier, slowTiers } from "./slow-tiers.ts";
 
 /** What other routers have seen of a pool, added up as of `learnedMs`. */
 export interface FleetSamples {

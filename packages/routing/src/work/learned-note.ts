@@ -4,11 +4,11 @@ import {
   type LearnedTarget,
   type LearnedTimes,
   maxSamples,
+  slowTiers,
   sumsOfFetch,
   sumsOfFit,
 } from "./learned-times.ts";
 import type { FitSums } from "./least-squares.ts";
-import { slowTiers } from "./slow-tiers.ts";
 
 /** Targets of a pool that a note tells of, those that differ most first. */
 export const maxNotedTargets = 256;

@@ -1,5 +1,4 @@
 import type { FitSums } from "./least-squares.ts";
-import { type SlowTier, slowTiers } from "./slow-tiers.ts";
 
 /** What a first token takes at any engine of a pool: a sum of three products. */
 export interface PrefillFit {
@@ -159,3 +158,11 @@ const maxLog = Math.log(100);
 function isAmount(value: number, most: number): boolean {
   return value >= 0 && value <= most;
 }
+
+/** Where blocks of a prompt may be instead of in the GPU's memory. */
+export const slowTiers = ["cpu", "disk", "external"] as const;
+
+export type SlowTier = (typeof slowTiers)[number];
+
+/** Tokens of a prompt that an engine has to bring back from each. */
+export type FetchedTokens = Readonly<Record<SlowTier, number>>;

@@ -4,15 +4,13 @@ import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
+import { PoolMoment, PoolTimes } from "./decision-snapshot.ts";
 import { FetchRates, usualFetch } from "./fetch-rates.ts";
 import { FleetSums } from "./fleet-sums.ts";
 import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
+import { slowTiers } from "./learned-times.ts";
 import { copyOf } from "./least-squares.ts";
-import { PoolMoment } from "./pool-moment.ts";
-import { PoolTimes } from "./pool-times.ts";
-import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
-import { SharedSteps } from "./shared-steps.ts";
-import { slowTiers } from "./slow-tiers.ts";
+import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget, SharedSteps } from "./prefill-rates.ts";
 
 /** Time that the engines of one pool need, as learned from what this router sees of its own requests, and others of theirs. */
 export class PoolWork {

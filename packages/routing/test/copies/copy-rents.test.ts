@@ -8,7 +8,7 @@ import {
   maxToldRents,
   RentLedger,
   rentMemoryMs,
-} from "../../src/copies/copy-rents.ts";
+} from "../../src/copy-rents.ts";
 
 const a = asTargetIndex(0);
 const b = asTargetIndex(1);

@@ -2,9 +2,16 @@ import { asRouterId, asTargetIndex, silentMeter } from "@espalier/common";
 import { NotePlane } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
-import { maxRentMs, maxToldRents } from "../../src/copies/copy-rents.ts";
-import { readRentNote, writeRentNote } from "../../src/copies/rent-note.ts";
-import { createSharedRents, quietRents, type SharedRents, tellRentsMs } from "../../src/copies/shared-rents.ts";
+import {
+  createSharedRents,
+  maxRentMs,
+  maxToldRents,
+  quietRents,
+  readRentNote,
+  type SharedRents,
+  tellRentsMs,
+  writeRentNote,
+} from "../../src/copy-rents.ts";
 
 const a = asTargetIndex(0);
 const b = asTargetIndex(1);

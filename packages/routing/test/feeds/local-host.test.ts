@@ -2,8 +2,7 @@ import { asTargetIndex } from "@espalier/common";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLocalHost, type FeedTarget } from "../../src/feeds/feed-host.ts";
-import { createLocalOutput } from "../../src/feeds/local-output.ts";
+import { createLocalHost, createLocalOutput, type FeedTarget } from "../../src/feed-host.ts";
 import { chainOf, connectMs, ScriptedEngine } from "../shared/scripted-engine.ts";
 
 function rig() {

@@ -1,7 +1,7 @@
 import { asTargetIndex } from "@espalier/common";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { createLocalOutput } from "../../src/feeds/local-output.ts";
+import { createLocalOutput } from "../../src/feed-host.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 test("what events come to is in the index of this router, and what ends with a life is forgotten", () => {

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/common";
 import { expect, test } from "vitest";
-import { ReuseGaps } from "../../src/memory/reuse-gaps.ts";
+import { ReuseGaps } from "../../src/memory/memory-watch.ts";
 
 test("what has been idle for longer than anybody ever was away is not expected back", () => {
   const gaps = new ReuseGaps();

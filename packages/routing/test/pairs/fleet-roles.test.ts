@@ -4,8 +4,14 @@ import { noTransfers, splitThreshold, type TransferSums } from "@espalier/disagg
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createFleetRoles, type ModelRoles, maxRoleModels, maxRoleRouters } from "../../src/pairs/fleet-roles.ts";
-import { readRoleNote, writeRoleNote } from "../../src/pairs/role-note.ts";
+import {
+  createFleetRoles,
+  type ModelRoles,
+  maxRoleModels,
+  maxRoleRouters,
+  readRoleNote,
+  writeRoleNote,
+} from "../../src/pairs/fleet-roles.ts";
 
 const nothingMoved = { sums: noTransfers, ageMs: 0 };
 const someMoved = {

@@ -2,16 +2,16 @@ import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
 import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
-import { createLocalPlacements } from "../../src/prefix/local-placements.ts";
-import type { KnownPool } from "../../src/prefix/pool-reach.ts";
 import {
+  createLocalPlacements,
   createPrefixKnowledge,
   type FeedStanding,
   maxKnownTargets,
   type PrefixKnowledge,
 } from "../../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
-import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
+import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/prompt-blocks.ts";
+import type { KnownPool } from "../../src/prefix/write-match.ts";
 import type { RoutingTarget } from "../../src/routing-target.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
 

@@ -2,7 +2,7 @@ import { asTargetIndex } from "@espalier/common";
 import { createPrefixIndex, createPrefixMatches } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLocalPlacements } from "../../src/prefix/local-placements.ts";
+import { createLocalPlacements } from "../../src/prefix/prefix-knowledge.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 test("guesses that are not shared are in the index at once, until they are refuted or too old", () => {

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
-import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/recent-prompts.ts";
+import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/prompt-blocks.ts";
 import { blockSize, join, promptOf, tokensOf } from "../prompts.ts";
 
 const ofBlocks = (letter: string, blocks: number): PromptBlocks => promptOf(tokensOf(letter, blocks * blockSize));

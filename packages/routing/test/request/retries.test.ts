@@ -1,8 +1,7 @@
 import { EspalierError } from "@espalier/common";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createRetryMeters, type FailureKind, Retries } from "../../src/request/retries.ts";
-import { createRetryBudget } from "../../src/request/retry-budget.ts";
+import { createRetryBudget, createRetryMeters, type FailureKind, Retries } from "../../src/request/retries.ts";
 
 function rig(budget = { budgetRatio: 0, budgetMinimum: 2 }) {
   const meter = createSeriesMeter();

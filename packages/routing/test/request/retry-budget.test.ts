@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createRetryBudget } from "../../src/request/retry-budget.ts";
+import { createRetryBudget } from "../../src/request/retries.ts";
 
 const options = { budgetMinimum: 1, budgetRatio: 0.5 } as Parameters<typeof createRetryBudget>[1];
 

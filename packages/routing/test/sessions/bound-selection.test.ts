@@ -3,8 +3,7 @@ import { createPolicy, type RequestFeatures } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { explainSelection } from "../../src/explain-selection.ts";
 import { createTargetSelector, type Restriction } from "../../src/select-target.ts";
-import { createLocalBindings } from "../../src/sessions/local-bindings.ts";
-import { createSessionBindings, quietSessions } from "../../src/sessions/session-bindings.ts";
+import { createLocalBindings, createSessionBindings, quietSessions } from "../../src/session-bindings.ts";
 import { knowledgeRig } from "../prefix/knowledge-rig.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
 

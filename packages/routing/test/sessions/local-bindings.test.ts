@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLocalBindings, maxLocalBindings } from "../../src/sessions/local-bindings.ts";
+import { createLocalBindings, maxLocalBindings } from "../../src/session-bindings.ts";
 
 test("a key is bound until its time is over, or to something else when it is set again", () => {
   const { clock, ...time } = createVirtualTime();

@@ -1,7 +1,11 @@
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLocalBindings } from "../../src/sessions/local-bindings.ts";
-import { type BindingStore, createSessionBindings, quietSessions } from "../../src/sessions/session-bindings.ts";
+import {
+  type BindingStore,
+  createLocalBindings,
+  createSessionBindings,
+  quietSessions,
+} from "../../src/session-bindings.ts";
 
 const ttlMs = 4_000;
 const session = { model: "tiny", key: "one" };

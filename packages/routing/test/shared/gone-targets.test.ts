@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { HostedFeed } from "../../src/feeds/feed-host.ts";
-import { goneAfterMs } from "../../src/shared/gone-targets.ts";
+import type { HostedFeed } from "../../src/feed-host.ts";
+import { goneAfterMs } from "../../src/shared/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { goneAfterMs } from "../../src/shared/gone-targets.ts";
+import { goneAfterMs } from "../../src/shared/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 

@@ -1,7 +1,6 @@
 import type { Scheduler } from "@espalier/common";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
-import type { EventReading } from "../../src/feeds/feed-host.ts";
-import type { FeedCondition, FeedOutput } from "../../src/feeds/feed-output.ts";
+import type { EventReading, FeedCondition, FeedOutput } from "../../src/feed-host.ts";
 
 /** How long after its start a reading is connected and has been told everything so far. */
 export const connectMs = 10;

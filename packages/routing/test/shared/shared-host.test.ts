@@ -4,10 +4,8 @@ import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
-import type { EventReading } from "../../src/feeds/feed-host.ts";
-import type { FeedOutput } from "../../src/feeds/feed-output.ts";
-import { createReachWatch } from "../../src/shared/reach-watch.ts";
-import { createSharedHost } from "../../src/shared/shared-host.ts";
+import type { EventReading, FeedOutput } from "../../src/feed-host.ts";
+import { createReachWatch, createSharedHost } from "../../src/shared/shared-host.ts";
 import { chainOf, connectMs, ScriptedEngine } from "./scripted-engine.ts";
 
 const ends: (() => Promise<void>)[] = [];

@@ -3,10 +3,8 @@ import { createTargetSlots, type PlacementLog } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
-import { createReachWatch } from "../../src/shared/reach-watch.ts";
-import { createSharedPlacements } from "../../src/shared/shared-placements.ts";
-import { createStandings } from "../../src/shared/standings.ts";
-import { createTargetIndices } from "../../src/shared/target-indices.ts";
+import { createReachWatch } from "../../src/shared/shared-host.ts";
+import { createSharedPlacements, createStandings, createTargetIndices } from "../../src/shared/shared-tier.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 describe("the numbers of targets", () => {

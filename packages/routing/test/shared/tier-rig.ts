@@ -3,9 +3,8 @@ import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { createTargetSlots, type TargetSlots } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
-import type { HostedFeed } from "../../src/feeds/feed-host.ts";
-import { createSharedTier, type SharedTier } from "../../src/shared/shared-tier.ts";
-import { createTargetIndices } from "../../src/shared/target-indices.ts";
+import type { HostedFeed } from "../../src/feed-host.ts";
+import { createSharedTier, createTargetIndices, type SharedTier } from "../../src/shared/shared-tier.ts";
 import type { ScriptedEngine } from "./scripted-engine.ts";
 
 /** One router's tier, with what it fills. */

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { describe, expect, test } from "vitest";
 import { FetchRates, maxFetchTargets, usualFetch } from "../../src/work/fetch-rates.ts";
-import type { SlowTier } from "../../src/work/slow-tiers.ts";
+import type { SlowTier } from "../../src/work/learned-times.ts";
 import { targetOf } from "./synthetic-engine.ts";
 
 const seeds = [1, 2, 3, 4, 5, 6];

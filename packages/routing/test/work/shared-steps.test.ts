@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { PrefillRates } from "../../src/work/prefill-rates.ts";
-import { maxBeside, SharedSteps } from "../../src/work/shared-steps.ts";
+import { maxBeside, PrefillRates, SharedSteps } from "../../src/work/prefill-rates.ts";
 
 const target = { index: 0, key: "engine-a" };
 const msPerToken = 0.05;

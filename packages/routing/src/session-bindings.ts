@@ -1,3 +1,5 @@
+import { type Clock, RecencyMap } from "@espalier/common";
+import { hashOf } from "@espalier/prefix-index";
 import type { Bindings } from "@espalier/replication";
 
 /** What keeps bindings: a replica's, which are the same in all routers, or a router's own. */
@@ -10,7 +12,7 @@ export interface NamedSession {
 }
 
 /** Where the next binding of a session is to, and how long it lasts without requests, in milliseconds. */
-export interface SessionBinding {
+interface SessionBinding {
   readonly target: string;
   readonly ttlMs: number;
 }
@@ -49,4 +51,45 @@ export function quietSessions(sessions: SessionBindings): SessionBindings {
 /** Nothing else that is bound begins like this. No model's name has a line break in it. */
 function textOf({ model, key }: NamedSession): string {
   return `session\n${model}\n${key}`;
+}
+
+/** Bindings that are kept, as many as routers share. */
+export const maxLocalBindings = 100_000;
+
+interface Held {
+  readonly value: string;
+  readonly expiresMs: number;
+}
+
+/**
+ * Bindings that no other router hears of.
+ *
+ * @param capacity beyond it the one that was set longest ago goes
+ */
+export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): BindingStore {
+  // Keys may be long, so their hashes are kept.
+  const held = new RecencyMap<string, Held>();
+  const find = (key: string): Held | undefined => {
+    const hash = hashed(key);
+    const found = held.get(hash);
+    if (!found || found.expiresMs > clock.nowMs()) return found;
+    held.delete(hash);
+    return undefined;
+  };
+  return {
+    get: (key) => find(key)?.value,
+    leftMs(key) {
+      const found = find(key);
+      return found ? found.expiresMs - clock.nowMs() : 0;
+    },
+    set(key, value, ttlMs) {
+      held.set(hashed(key), { value, expiresMs: clock.nowMs() + ttlMs });
+      if (held.size > capacity) held.deleteOldest();
+    },
+  };
+}
+
+function hashed(key: string): string {
+  const { low, high } = hashOf(key);
+  return `${high.toString(36)}.${low.toString(36)}`;
 }

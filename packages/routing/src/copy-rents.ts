@@ -1,4 +1,14 @@
-import type { TargetIndex } from "@espalier/common";
+import {
+  ByteReader,
+  ByteWriter,
+  type Cancel,
+  type Clock,
+  type Meter,
+  type Scheduler,
+  type Startable,
+  type TargetIndex,
+} from "@espalier/common";
+import type { Note, NoteChannel } from "@espalier/replication";
 
 /**
  * What prompts that begin alike have overpaid for going where their beginning is: rents, in milliseconds, by an unsigned
@@ -16,7 +26,7 @@ export interface CopyRents {
 }
 
 /** One router's part of a sum. A part may be negative: a router may spend what others have paid. */
-export interface RentPart {
+interface RentPart {
   readonly key: number;
   readonly paidMs: number;
 }
@@ -188,4 +198,108 @@ function smallestOf(parts: readonly RentPart[]): number {
     if (Math.abs(parts[at]!.paidMs) < Math.abs(parts[smallest]!.paidMs)) smallest = at;
   }
   return smallest;
+}
+
+interface SharedRentsOptions {
+  /** Where routers tell each other; undefined where they do not. */
+  readonly board: NoteChannel | undefined;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+}
+
+/** The rents of all routers. */
+export interface SharedRents extends CopyRents, Startable {}
+
+/** Rents are told together so often; that a copy is made is told at once, for others would make it again. */
+export const tellRentsMs = 25;
+/** What the note is about. */
+const noteKey = "rents";
+
+/** Tells and hears nothing before `start`, and nothing where there is no board. */
+export function createSharedRents({ board, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
+  const ledger = new RentLedger(() => clock.nowMs());
+  const received = meter.counter({
+    name: "espalier_copy_rents_received_total",
+    help: "Notes of other routers on what prompts that begin alike have overpaid, by whether they could be read.",
+    labels: ["outcome"],
+  });
+  const outcomes = { taken: received.series("taken"), invalid: received.series("invalid") };
+  let cancelTell: Cancel | undefined;
+  let cancels: readonly Cancel[] = [];
+  let isStarted = false;
+  let toldVersion = 0;
+  const tell = (): void => {
+    cancelTell?.();
+    cancelTell = undefined;
+    if (!board || ledger.version === toldVersion) return;
+    toldVersion = ledger.version;
+    board.post(noteKey, writeRentNote(ledger.parts()));
+  };
+  const hear = ({ key, bytes, ageMs, origin }: Note): void => {
+    if (key !== noteKey) return;
+    try {
+      ledger.tell(origin.router, readRentNote(bytes), ageMs);
+      outcomes.taken.add();
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      outcomes.invalid.add();
+    }
+  };
+  return {
+    paidMs: (key) => ledger.paidMs(key),
+    add(key: number, rentMs: number, target: TargetIndex) {
+      ledger.add(key, rentMs, target);
+      if (!board || !isStarted) return;
+      if (rentMs < 0) tell();
+      else cancelTell ??= scheduler.after(tellRentsMs, tell);
+    },
+    async start() {
+      isStarted = true;
+      if (board) cancels = [board.onNote(hear)];
+    },
+    async stop() {
+      isStarted = false;
+      cancelTell?.();
+      cancelTell = undefined;
+      for (const cancel of cancels) cancel();
+    },
+  };
+}
+
+/** Reads what was paid, and pays nothing. */
+export function quietRents(rents: CopyRents): CopyRents {
+  return { paidMs: (key) => rents.paidMs(key), add() {} };
+}
+
+const version = 1;
+
+/** Layout: version, a byte; number of parts as a varint; of each its key, four bytes, and whole milliseconds as a signed varint. */
+export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
+  const writer = new ByteWriter(2 + 8 * parts.length);
+  writer.u8(version);
+  writer.varint(parts.length);
+  for (const { key, paidMs } of parts) {
+    writer.u32(key);
+    writer.signedVarint(Math.round(paidMs));
+  }
+  return writer.copy();
+}
+
+/**
+ * Bytes behind the parts are left alone, so that a later version may add to it.
+ *
+ * @throws RangeError for bytes that are no such note
+ */
+export function readRentNote(bytes: Uint8Array): readonly RentPart[] {
+  const reader = new ByteReader(bytes);
+  const found = reader.u8();
+  if (found !== version) throw new RangeError(`version ${found} is not known`);
+  const count = reader.varint();
+  if (count > maxToldRents) throw new RangeError(`${count} rents are too many`);
+  return Array.from({ length: count }, () => {
+    const part = { key: reader.u32(), paidMs: reader.signedVarint() };
+    if (Math.abs(part.paidMs) > maxRentMs) throw new RangeError(`a rent of ${part.paidMs} ms is too large`);
+    return part;
+  });
 }

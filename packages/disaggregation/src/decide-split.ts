@@ -3,14 +3,14 @@ import type { ChosenSignals } from "./pair-policies.ts";
 import type { TransferCost } from "./transfer-cost.ts";
 import type { TransferProtocol } from "./transfer-protocols.ts";
 
-/** What could be done with one request. Asked in this order, and only as far as the decision depends on it. */
+/** The alternatives for one request. Evaluated in this order, and only as far as the decision depends on them. */
 export interface SplitChoices<Whole extends { readonly matchedTokens: number }, Pair extends object, Lack> {
   readonly promptTokens: number;
   /** Whether there is an engine that could serve it alone. */
   readonly canServeAlone: boolean;
-  /** The engine that would. What is known of it stands in `seenAlone` afterwards. */
+  /** That engine. Afterwards `seenAlone` has its signals. */
   whole(): Whole | undefined;
-  /** The two that would, or what there is none of. What is known of the first stands in `seenPrefill` afterwards. */
+  /** The pair, or what is missing for one. Afterwards `seenPrefill` has the signals of its prefill engine. */
   pair(): Pair | Lack;
   readonly seenAlone: ChosenSignals;
   readonly seenPrefill: ChosenSignals;
@@ -28,7 +28,7 @@ export type SplitDecision<Whole, Pair, Lack> =
       readonly pair: undefined;
       readonly whole: Whole | undefined;
       readonly reason: "below_threshold" | Lack;
-      /** Undefined where it was not reckoned. */
+      /** Undefined where it was not computed. */
       readonly thresholdTokens: number | undefined;
     };
 
@@ -67,7 +67,7 @@ function alone<Whole, Reason>(reason: Reason, whole: Whole | undefined) {
   return { pair: undefined, whole, reason, thresholdTokens: undefined };
 }
 
-/** What one request would do to the engine that served it alone, and to the pair that could serve it. */
+/** Signals of the engine that could serve a request alone, compared with the prefill engine of a pair. */
 export interface SplitSituation {
   /**
    * Answers that wait for the prefill at the engine that would serve alone, less those that would at the prefill engine.
@@ -82,7 +82,7 @@ export interface SplitSituation {
 }
 
 export interface SplitThresholdOptions {
-  /** Given, it is always this. */
+  /** Where given, the threshold is always this. */
   readonly fixedTokens: number | undefined;
   readonly minTokens: number;
   readonly maxTokens: number;
@@ -117,7 +117,7 @@ export function splitThreshold(
   return Math.min(maxTokens, Math.max(minTokens, Math.ceil(root)));
 }
 
-/** Keys by which a client, or a router in front of this one, says itself how a request is split. */
+/** Keys with which a client, or a router in front of this one, splits a request itself. */
 const ownKeys = [
   "kv_transfer_params",
   "disaggregated_params",

@@ -1,6 +1,6 @@
 /**
- * Requests that two engines serve together: when that is better than one, how the two are told in the wire protocols of
- * the engines, what moving KV blocks costs, and how many engines each of the two roles needs. Pure and synchronous.
+ * Requests that a pair of engines serves: when that is better than one, the wire protocols of KV transfer, its cost, and how
+ * many engines each of the two roles needs. Pure and synchronous.
  */
 
 export { cacheVerdict, transferVerdict } from "./answer-verdicts.ts";

@@ -5,14 +5,13 @@ import type { TransferCost } from "./transfer-cost.ts";
 const usualPrefillMsPerToken = 0.1;
 
 /**
- * What an answer that stands still counts beside a prompt that waits. In the simulator's `pd-mix`, answers end at the same
+ * The weight of a stalled answer relative to a prompt that waits. In the simulator's `pd-mix`, answers end at the same
  * time within 4 % of the mean from 0.05 to 0.2; at 1, engines that only prefill get queues of seconds.
  */
 const stallShare = 0.1;
 
 /**
- * Chooses who computes a prompt for another engine: where the least time passes for the request and for the answers that
- * stand still meanwhile. In milliseconds.
+ * The policy for prefill engines: the least time for the request and for the answers that stall meanwhile, in milliseconds.
  */
 export function createPrefillPolicy(): Policy {
   return composePolicy({
@@ -50,8 +49,8 @@ const stepMsPerContextToken = 0.000_04;
 const fullShare = 0.95;
 
 /**
- * Chooses who goes on after the prompt was computed elsewhere: what has to be moved there, what prefill stands before the
- * first step, how slow the steps are, and whether there is room. In milliseconds for this request.
+ * The policy for decode engines, in milliseconds of this request: the blocks to transfer, the prefill before its first step,
+ * the speed of the steps, and free KV blocks.
  */
 export function createDecodePolicy(cost: Pick<TransferCost, "msPerToken">): Policy {
   return composePolicy({
@@ -76,7 +75,7 @@ function createDecodeCost(cost: Pick<TransferCost, "msPerToken">): Scorer {
         const stepMs =
           stepMsPerAnswer * candidates.inFlight[at]! + stepMsPerContextToken * candidates.decodeTokens[at]!;
         const waitingMs = candidates.pendingPrefillTokens[at]! * prefillMs;
-        // What does not fit is recomputed later, at the cost of somebody's prefill.
+        // What does not fit evicts other blocks, which are computed again.
         const overflow = candidates.kvUse[at]! > fullShare ? moved * prefillMs : 0;
         out[at] =
           cost.msPerToken * moved + overflow + (waitingMs + stepMs * Math.max(1, expectedOutputTokens)) / weight;
@@ -85,9 +84,9 @@ function createDecodeCost(cost: Pick<TransferCost, "msPerToken">): Scorer {
   };
 }
 
-/** What was known, at the decision, of the engine that a policy chose. */
+/** Signals, at the decision, of the engine that a policy chose. */
 export interface ChosenSignals {
-  /** Requests that run there: those that were sent, or what the engine says when that is more. */
+  /** Requests that run there: those sent, or those the engine reports when that is more. */
   readonly running: number;
   /** Prefill that waits there, in milliseconds. */
   readonly backlogMs: number;
@@ -96,14 +95,14 @@ export interface ChosenSignals {
   readonly prefillMsPerTokenPair: number;
 }
 
-/** A policy that remembers what it saw of its last choice. */
+/** A policy that keeps the signals of its last choice. */
 export interface ProbedPolicy {
   readonly policy: Policy;
   /** Of the last choice. */
   readonly chosen: ChosenSignals;
 }
 
-/** Lets a policy choose as it does, and keeps what was known of the engine that it chose. */
+/** Wraps a policy so that the signals of its last choice are kept. */
 export function probePolicy(policy: Policy): ProbedPolicy {
   const chosen = { running: 0, backlogMs: 0, prefillMsPerToken: usualPrefillMsPerToken, prefillMsPerTokenPair: 0 };
   return {

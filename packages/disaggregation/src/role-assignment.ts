@@ -1,24 +1,24 @@
 import type { Clock, EngineRole } from "@espalier/common";
 import { hashString } from "@espalier/policies";
 
-/** Which side of pairs the engines of role `both` are on, by the mix of recent requests. */
+/** Assigns engines of role `both` to prefill or decode, by the mix of recent requests. */
 export interface RoleDuties {
   /**
-   * Looks again who is there and what is asked for; at most once a second, so it may be called for every request.
+   * Updates the assignment; at most once a second, so it may be called for every request.
    *
    * @param share of the work that is prefill, 0 to 1; NaN where it is not known
    */
   update(engines: () => readonly DutyEngine[], share: () => number): void;
-  /** Undefined for engines of the other roles, and as long as too little is known. */
+  /** Undefined for engines of other roles, and before the first assignment. */
   dutyOf(engine: DutyEngine): "prefill" | "decode" | undefined;
-  /** Whether an engine may be on a side, as far as duties go. */
+  /** Whether the assignment lets an engine take a side. */
   allows(engine: DutyEngine, side: "prefill" | "decode"): boolean;
-  /** Engines that compute prompts for others, those of role `prefill` included; undefined while there are no duties. */
+  /** Engines that prefill for others, those of role `prefill` included; undefined before the first assignment. */
   readonly prefillCount: number | undefined;
   readonly count: DutyCount;
 }
 
-/** An engine as far as its part in pairs goes. */
+/** An engine, as the assignment needs it. */
 export interface DutyEngine {
   readonly id: string;
   readonly role: EngineRole;
@@ -26,7 +26,7 @@ export interface DutyEngine {
 
 const refreshMs = 1_000;
 
-/** Every engine is on either side until the first duties are given. */
+/** Every engine may take either side until the first assignment. */
 export function createRoleDuties(clock: Clock): RoleDuties {
   const count = createDutyCount(clock);
   let updatedMs = Number.NEGATIVE_INFINITY;
@@ -55,12 +55,12 @@ export function createRoleDuties(clock: Clock): RoleDuties {
 }
 
 /**
- * Which engines of role `both` compute prompts for others, where so many of all engines should; the other ones answer. They
- * are the first ones of an order of hashes, in which names have the same places at every router: one engine more or less
- * changes one duty. Engines of the other roles count with what they are for, and one engine at least answers.
+ * Chooses the engines of role `both` that prefill, so that `prefillEngines` of all engines do; the others decode. They are the
+ * first in the order of their hashes, which is the same at every router: one engine more or less changes one assignment.
+ * Engines of other roles keep them, and at least one engine decodes.
  *
- * @param engines of one pool that can take work
- * @param prefillEngines how many should compute prompts
+ * @param engines usable ones of one pool
+ * @param prefillEngines how many should prefill
  * @returns their ids
  */
 export function prefillDuties(engines: readonly DutyEngine[], prefillEngines: number): ReadonlySet<string> {
@@ -78,38 +78,38 @@ export function prefillDuties(engines: readonly DutyEngine[], prefillEngines: nu
   );
 }
 
-/** Sets the order of engines apart from other uses of the hash. */
+/** Seed of the order of engines. */
 const orderSeed = 0x2545f491;
 
-/** How many engines compute prompts, following the share of the work that prefill is. */
+/** How many engines prefill: follows the share of prefill in the work. */
 export interface DutyCount {
   /**
-   * @param share of the work that is prefill, 0 to 1; NaN before the first request
-   * @returns from 1 to one less than there are engines; undefined as long as too little is known, or with fewer than two
+   * @param share of prefill in the work, 0 to 1; NaN before the first request
+   * @returns from 1 to one less than `engineCount`; undefined before the first decision, or with fewer than two engines
    */
   next(share: number, engineCount: number): number | undefined;
   /** Undefined before the first one. */
   decision(): DutyDecision | undefined;
-  /** Takes over what another router has decided, if that was later. */
+  /** Takes over a peer's decision, if that is later. */
   adopt(decision: DutyDecision): void;
 }
 
-/** How many engines compute prompts, and how long ago that was decided. */
+/** How many engines prefill, and how long ago that was decided. */
 export interface DutyDecision {
   readonly count: number;
   readonly ageMs: number;
 }
 
-/** The first number is decided when work has been seen for so long. */
+/** The first decision comes after so much time with work. */
 export const dutySettleMs = 30_000;
-/** What changed stays for so long. */
+/** A decision stands at least so long. */
 export const dutyHoldMs = 30_000;
-/** How far the share has to be from the number that is, in engines: a quarter beyond the middle to the next number. */
+/** Hysteresis in engines: the share must be a quarter beyond the middle to the next number. */
 export const dutyBand = 0.75;
 
 /**
- * Changes by one engine at a time, seldom, and not where the next request may change it back. Of what several routers have
- * decided the latest counts, so that they come to the same number.
+ * Changes by one engine at a time, with a hold time and hysteresis. Of the decisions of several routers the latest counts, so
+ * that they agree.
  */
 export function createDutyCount(clock: Clock): DutyCount {
   let seenMs: number | undefined;

@@ -1,7 +1,7 @@
 import { type Clock, DecayedSum } from "@espalier/common";
 import type { ChosenSignals } from "./pair-policies.ts";
 
-/** What a finished request made engines do. */
+/** The work of a finished request. */
 export interface ServedTokens {
   /** Prompt tokens that had to be computed. */
   readonly uncachedTokens: number;
@@ -15,14 +15,14 @@ export interface ServedTokens {
   readonly heldMs?: number | undefined;
 }
 
-/** How much of the work of a pool is prefill. */
+/** The share of prefill in the work of a pool. */
 export interface RoleBalance {
   observe(served: ServedTokens): void;
   /** The share of engines, 0 to 1, that should compute prompts; NaN before the first request. */
   prefillShare(): number;
-  /** How many of so many engines: at least one for each of the two roles where there are two engines. */
+  /** The same as a number of engines: at least one for each role where there are two engines. */
   prefillEngines(engineCount: number): number;
-  /** Milliseconds of engines, those of long ago counting less. */
+  /** Decayed work, in milliseconds of engines. */
   work(): RoleWork;
 }
 
@@ -41,7 +41,7 @@ export interface RoleBalanceOptions {
   readonly others?: () => RoleWork;
 }
 
-/** What came so long ago counts half. */
+/** Half-life of observed work. */
 export const balanceHalfLifeMs = 300_000;
 /** 10,000 prompt tokens, and 2,000 tokens of output in a batch of 64, a second. */
 const usual = { prefillMsPerToken: 0.1, decodeMsPerToken: 0.5 };
@@ -80,7 +80,7 @@ export function createRoleBalance({ clock, others = () => nothing, ...rates }: R
   };
 }
 
-/** What a prompt takes an engine, in milliseconds, by what is learned of one like it. */
+/** Prefill time of a prompt, in milliseconds, from learned rates. */
 export function promptWorkMs(
   { prefillMsPerToken, prefillMsPerTokenPair }: Pick<ChosenSignals, "prefillMsPerToken" | "prefillMsPerTokenPair">,
   { promptTokens, uncachedTokens }: { readonly promptTokens: number; readonly uncachedTokens: number },

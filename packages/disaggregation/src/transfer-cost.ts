@@ -1,16 +1,16 @@
 import { NormalEquations } from "@espalier/common";
 
-/** What moving the KV blocks of a prompt from one engine to another takes. */
+/** The time to transfer the KV blocks of a prompt from one engine to another. */
 export interface TransferCost {
   /** Milliseconds for so many tokens. */
   ms(tokens: number): number;
   readonly setupMs: number;
   readonly msPerToken: number;
-  /** Learns from one transfer. Nothing but finite numbers that are not negative counts. */
+  /** Learns from one transfer; ignores numbers that are negative or not finite. */
   observe(tokens: number, durationMs: number): void;
-  /** What was observed here, to be told to others. */
+  /** What was observed here, to be published. */
   observed(): TransferSums;
-  /** What others have observed is no longer what it was. */
+  /** The observations of peers have changed. */
   told(): void;
 }
 
@@ -26,21 +26,21 @@ export interface TransferCostOptions {
  */
 export const defaultTransferCost: TransferCostOptions = { setupMs: 20, msPerToken: 0.013 };
 
-/** Every observation keeps this share of its weight with each later one: about the last 50 count. */
+/** With each observation, earlier ones keep this share of their weight: about the last 50 count. */
 const memory = 0.98;
-/** What was assumed counts as so many observations at either end of `priorSpanTokens`; less with each one that is real. */
+/** Weight of the prior, in observations at either end of `priorSpanTokens`; it falls with each real one. */
 const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
 const priorSpanTokens = 8_192;
-/** Others count for no more transfers than these, however many they have seen: soon what is seen here counts for more. */
+/** Peers count for at most so many transfers, so that own observations soon count for more. */
 export const maxToldTransfers = 16;
-/** A single transfer is believed up to this many times as slow, or as fast, as expected. */
+/** Outliers are clipped to this factor of the expected time. */
 const outlierFactor = 4;
 
 /**
- * A line fitted to what transfers took by least squares with exponential forgetting. What was assumed stays in it with
- * a trace of weight, so that transfers of one size alone cannot turn the line.
+ * A line fitted to the times of transfers, by least squares with exponential forgetting. The prior keeps a trace of weight,
+ * so that transfers of one size alone cannot turn the line.
  *
- * @param others what other routers have observed; nothing by default
+ * @param others the observations of peers; none by default
  */
 export function createTransferCost(
   prior: TransferCostOptions = defaultTransferCost,
@@ -53,15 +53,15 @@ export function createTransferCost(
   const predict = (tokens: number): number => line.setupMs + line.msPerToken * Math.max(0, tokens);
 
   const fit = (): void => {
-    const told = others();
-    const counted = Math.min(1, maxToldTransfers / Math.max(least, told.weight));
-    const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * told.weight));
-    const w = matrix[0]! + counted * told.weight + 2 * prejudice;
-    const x = matrix[1]! + counted * told.tokens + prejudice * priorSpanTokens;
-    const xx = matrix[3]! + counted * told.squareTokens + prejudice * priorSpanTokens ** 2;
+    const peers = others();
+    const counted = Math.min(1, maxToldTransfers / Math.max(least, peers.weight));
+    const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * peers.weight));
+    const w = matrix[0]! + counted * peers.weight + 2 * prejudice;
+    const x = matrix[1]! + counted * peers.tokens + prejudice * priorSpanTokens;
+    const xx = matrix[3]! + counted * peers.squareTokens + prejudice * priorSpanTokens ** 2;
     const far = prior.setupMs + prior.msPerToken * priorSpanTokens;
-    const y = right[0]! + counted * told.ms + prejudice * (prior.setupMs + far);
-    const xy = right[1]! + counted * told.tokenMs + prejudice * priorSpanTokens * far;
+    const y = right[0]! + counted * peers.ms + prejudice * (prior.setupMs + far);
+    const xy = right[1]! + counted * peers.tokenMs + prejudice * priorSpanTokens * far;
     // The prior has two different sizes, so the determinant is above zero.
     const slope = (w * xy - x * y) / (w * xx - x * x);
     line.msPerToken = Math.max(0, slope);
@@ -97,7 +97,7 @@ export function createTransferCost(
 
 const least = 1e-9;
 
-/** What a router has seen of transfers, later ones counting more: enough to fit a line to those of several routers at once. */
+/** Decayed sums over the transfers that a router has seen; sums of several routers add up to one fit. */
 export interface TransferSums {
   /** Transfers. */
   readonly weight: number;
@@ -123,8 +123,8 @@ export function addTransfers(all: Iterable<{ readonly sums: TransferSums; readon
 }
 
 /**
- * Whether they can be so: no more than a router remembers, none longer than 100 s or of more than 100 million tokens, and
- * squares that go with their sums.
+ * Whether sums are possible: no more transfers than a router remembers, none longer than 100 s or of more than 100 million
+ * tokens, and squares that are consistent with their sums.
  */
 export function isPlausibleTransfers(sums: TransferSums): boolean {
   const { weight, tokens, ms, squareTokens } = sums;

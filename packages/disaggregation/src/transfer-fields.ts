@@ -1,8 +1,8 @@
 import type { RequestView } from "@espalier/openai";
 
 /**
- * What engines take for the word of a router: whose KV blocks to fetch, from which address, and which rank is asked. From
- * a client it would have engines connect to addresses of its choice, or answer with blocks of others.
+ * Fields that engines trust to come from a router: whose KV blocks to fetch, from which address, and which rank is asked. A
+ * client could use them to make engines connect to addresses of its choice, or answer with blocks of others.
  */
 const transferFields: readonly string[] = [
   // vLLM
@@ -16,7 +16,7 @@ const transferFields: readonly string[] = [
 /** vLLM takes further parameters of sampling from here, `kv_transfer_params` among them. */
 const extraArguments = "vllm_xargs";
 
-/** Of vLLM and SGLang, and of the sidecars that llm-d has beside engines. */
+/** Of vLLM and SGLang, and of llm-d's sidecars. */
 const transferHeaders: ReadonlySet<string> = new Set([
   ...["x-data-parallel-rank", "x-data-parallel-host-port"],
   ...["x-prefiller-host-port", "x-prefiller-url", "x-encoder-hosts-ports"],

@@ -10,7 +10,7 @@ export interface LegEngine {
   readonly rankCount: number;
 }
 
-/** What a leg says beyond the client's request. */
+/** What a leg changes in the client's request. */
 export interface LegEdits {
   /** Top-level keys of the body and their values as JSON text. */
   readonly set: Readonly<Record<string, string>>;
@@ -48,7 +48,7 @@ export interface PairLegs {
 export interface TransferProtocol {
   readonly name: KvTransferProtocol;
   /**
-   * - `serial`: the decode engine is told what the prefill engine has answered.
+   * - `serial`: the decode engine gets the answer of the prefill engine.
    * - `concurrent`: both are asked at once and find each other.
    * - `decode_first`: the decode engine is asked whether caches hold enough of the prompt; if not, as `serial`.
    */
@@ -65,7 +65,7 @@ export interface TransferProtocol {
   pair(request: PairRequest): PairLegs;
 }
 
-/** What vLLM's NIXL connector wants to see in the first leg, in its second version. */
+/** What the second version of vLLM's NIXL connector expects in the first leg. */
 const remoteDecode =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}';
 
@@ -219,7 +219,7 @@ const p2pNccl: TransferProtocol = {
   },
 };
 
-/** Every protocol, by the name that the configuration has for it. */
+/** Every protocol, by its name in the configuration. */
 export const transferProtocols: Readonly<Record<KvTransferProtocol, TransferProtocol>> = {
   nixl,
   sglang,

@@ -33,7 +33,7 @@ export interface Filter {
  */
 export interface Scorer {
   readonly name: string;
-  /** What its numbers are made of, where that is not plain from them; an explanation shows these beside it. */
+  /** What its numbers are made of, where that is not plain from them; an explanation shows these as well. */
   readonly parts?: readonly Scorer[];
   score(decision: Decision, out: Float64Array): void;
 }
@@ -66,9 +66,9 @@ export interface Picker {
   explain(decision: Decision, out: Float64Array): PickerExplanation;
 }
 
-/** Numbers by candidate index that a scorer or picker needs besides those it is given. */
+/** Working memory of a scorer or picker: numbers by candidate index. */
 interface Scratch {
-  /** An array with room for every candidate of the decision, the same one until there are more than ever before. */
+  /** An array for every candidate of the decision; the same one until there are more candidates than ever before. */
   of(decision: Decision): Float64Array;
 }
 

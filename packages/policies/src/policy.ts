@@ -87,7 +87,7 @@ export type ChoiceReason =
   | "prefix_match"
   /** No match was long enough: the least loaded. */
   | "no_match"
-  /** No match was long enough: the most room in the cache. */
+  /** No match was long enough: the emptiest cache. */
   | "most_free_cache"
   | "best_score"
   /** The least loaded of those that hold most of the prompt. */
@@ -102,7 +102,7 @@ export type ChoiceReason =
   | "least_work"
   /** The least time, that which it costs later requests counted in. */
   | "least_time"
-  /** Those that begin alike have paid for a copy of what they share elsewhere. */
+  /** Prompts with the same prefix have paid for a copy of it elsewhere. */
   | "second_copy";
 
 /** A decision. The object is reused: it is valid until the policy's next `choose`. */
@@ -113,8 +113,8 @@ export interface Choice {
   readonly target: number;
   readonly reason: ChoiceReason;
   /**
-   * Milliseconds by which the request overpays for going where what it shares with others is, in place of a candidate that
-   * does not have that yet; minus what a copy costs where one is made. 0 where neither is so.
+   * Milliseconds by which the request overpays for going where its shared prefix is cached, in place of a candidate without
+   * it; minus the price of a copy where one is made. 0 where neither is so.
    */
   readonly rentMs: number;
 }

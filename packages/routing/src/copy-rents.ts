@@ -11,11 +11,11 @@ import {
 import type { Note, NoteChannel } from "@espalier/replication";
 
 /**
- * What prompts that begin alike have overpaid for going where their beginning is: rents, in milliseconds, by an unsigned
- * 32-bit key of what they share. What was paid fades: caches keep what is used for about as long, where they are full.
+ * Rents: what prompts with a common prefix have overpaid for going where it is cached, in milliseconds, by an unsigned 32-bit
+ * key of the prefix. Rents decay, about as fast as full caches evict what is not used.
  */
 export interface CopyRents {
-  /** What all routers have on record for a key, never negative. */
+  /** The sum over all routers for a key, never negative. */
   paidMs(key: number): number;
   /**
    * A prompt was sent.
@@ -25,7 +25,7 @@ export interface CopyRents {
   add(key: number, rentMs: number, target: TargetIndex): void;
 }
 
-/** One router's part of a sum. A part may be negative: a router may spend what others have paid. */
+/** One router's part of a sum. It may be negative: a router may spend what peers have paid. */
 interface RentPart {
   readonly key: number;
   readonly paidMs: number;
@@ -35,15 +35,15 @@ interface RentPart {
 export const rentMemoryMs = 20_000;
 /** Keys that a router keeps a part for; of more, the one whose prompt came first is forgotten. */
 export const maxRentKeys = 4_096;
-/** Keys that others are told of at once: those for which most was paid, or spent. */
-export const maxToldRents = 32;
-/** Other routers whose parts are kept; of more, the one that told first is forgotten. */
-export const maxRentTellers = 256;
+/** Keys of one note: those for which most was paid, or spent. */
+export const maxReportedRents = 32;
+/** Routers whose parts are kept; of more, the one that was received first is forgotten. */
+export const maxRentReporters = 256;
 /** No part of one router is larger, whatever it says. */
 export const maxRentMs = 600_000;
 /** Less is as good as nothing. */
 const leastRentMs = 1;
-/** Parts of now may count so many memories more than those of the base before the base is moved. */
+/** The base is moved once so many memory spans have passed since it. */
 const maxMemories = 30;
 
 interface OwnPart {
@@ -53,24 +53,24 @@ interface OwnPart {
   target: TargetIndex;
 }
 
-interface TakenSum {
+interface ReceivedSum {
   paid: number;
   /** Parts that are in it. */
-  tellers: number;
+  reporters: number;
 }
 
 /**
- * The sums over all routers: each tells its parts, and takes those of the others. Parts are kept as of one moment, the base,
- * so that they can be added up whenever they are from; all fade alike.
+ * The sums over all routers: each publishes its parts and adds those of its peers. All parts are converted to one time, the
+ * base, so that they can be added up; all decay alike.
  */
 export class RentLedger implements CopyRents {
   readonly #nowMs: () => number;
   readonly #own = new Map<number, OwnPart>();
-  readonly #told = new Map<string, readonly RentPart[]>();
-  /** Sums of `#told`, as of the base. */
-  readonly #others = new Map<number, TakenSum>();
+  readonly #received = new Map<string, readonly RentPart[]>();
+  /** Sums of `#received`, as of the base. */
+  readonly #others = new Map<number, ReceivedSum>();
   #baseMs: number;
-  /** Rises with everything that others would want to know. */
+  /** Rises with every change that peers should know. */
   version = 0;
 
   /** @param nowMs the monotonic clock */
@@ -115,43 +115,44 @@ export class RentLedger implements CopyRents {
     for (const [key, { paid }] of this.#own) {
       const paidMs = paid / growth;
       if (Math.abs(paidMs) < least) continue;
-      if (largest.length < maxToldRents) largest.push({ key, paidMs });
+      if (largest.length < maxReportedRents) largest.push({ key, paidMs });
       else largest[leastAt] = { key, paidMs };
-      if (largest.length < maxToldRents) continue;
+      if (largest.length < maxReportedRents) continue;
       leastAt = smallestOf(largest);
       least = Math.abs(largest[leastAt]!.paidMs);
     }
     return largest;
   }
 
-  /** A router has told its parts, in place of what it told before. @param ageMs since it wrote them */
+  /** Replaces the parts of a router. @param ageMs since it wrote them */
   tell(router: string, parts: readonly RentPart[], ageMs: number): void {
     this.#moveBase();
     this.#forget(router);
-    if (this.#told.size >= maxRentTellers) for (const first of this.#told.keys()) if (this.#forget(first)) break;
+    if (this.#received.size >= maxRentReporters)
+      for (const first of this.#received.keys()) if (this.#forget(first)) break;
     const growth = this.#growth() * Math.exp(-Math.max(0, ageMs) / rentMemoryMs);
-    const bounded = parts.slice(0, maxToldRents).map(({ key, paidMs }) => ({
+    const bounded = parts.slice(0, maxReportedRents).map(({ key, paidMs }) => ({
       key,
       paidMs: Math.min(maxRentMs, Math.max(-maxRentMs, paidMs)) * growth,
     }));
-    this.#told.set(router, bounded);
+    this.#received.set(router, bounded);
     for (const { key, paidMs } of bounded) {
-      const sum = this.#others.get(key) ?? { paid: 0, tellers: 0 };
+      const sum = this.#others.get(key) ?? { paid: 0, reporters: 0 };
       sum.paid += paidMs;
-      sum.tellers += 1;
+      sum.reporters += 1;
       this.#others.set(key, sum);
     }
   }
 
   #forget(router: string): boolean {
-    for (const { key, paidMs } of this.#told.get(router) ?? []) {
+    for (const { key, paidMs } of this.#received.get(router) ?? []) {
       const sum = this.#others.get(key)!;
       sum.paid -= paidMs;
-      sum.tellers -= 1;
+      sum.reporters -= 1;
       // What rounding has left goes with the last one.
-      if (sum.tellers === 0) this.#others.delete(key);
+      if (sum.reporters === 0) this.#others.delete(key);
     }
-    return this.#told.delete(router);
+    return this.#received.delete(router);
   }
 
   /** Takes so much off what is on record for a key, as far as there is any. */
@@ -168,7 +169,7 @@ export class RentLedger implements CopyRents {
     this.#own.set(key, part);
   }
 
-  /** What something of now counts beside something of the base. */
+  /** The weight of a part of now relative to one of the base. */
   #growth(): number {
     return Math.exp((this.#nowMs() - this.#baseMs) / rentMemoryMs);
   }
@@ -182,8 +183,8 @@ export class RentLedger implements CopyRents {
       own.paid /= growth;
       if (Math.abs(own.paid) < leastRentMs) this.#own.delete(key);
     }
-    for (const [router, parts] of this.#told) {
-      this.#told.set(
+    for (const [router, parts] of this.#received) {
+      this.#received.set(
         router,
         parts.map(({ key, paidMs }) => ({ key, paidMs: paidMs / growth })),
       );
@@ -211,12 +212,12 @@ interface SharedRentsOptions {
 /** The rents of all routers. */
 export interface SharedRents extends CopyRents, Startable {}
 
-/** Rents are told together so often; that a copy is made is told at once, for others would make it again. */
-export const tellRentsMs = 25;
+/** Rents are published together, so often; a copy at once, or peers would make it again. */
+export const publishRentsMs = 25;
 /** What the note is about. */
 const noteKey = "rents";
 
-/** Tells and hears nothing before `start`, and nothing where there is no board. */
+/** Publishes and receives nothing before `start`, and nothing without a note channel. */
 export function createSharedRents({ board, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
   const ledger = new RentLedger(() => clock.nowMs());
   const received = meter.counter({
@@ -225,18 +226,18 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
     labels: ["outcome"],
   });
   const outcomes = { taken: received.series("taken"), invalid: received.series("invalid") };
-  let cancelTell: Cancel | undefined;
+  let cancelPublish: Cancel | undefined;
   let cancels: readonly Cancel[] = [];
   let isStarted = false;
-  let toldVersion = 0;
-  const tell = (): void => {
-    cancelTell?.();
-    cancelTell = undefined;
-    if (!board || ledger.version === toldVersion) return;
-    toldVersion = ledger.version;
+  let publishedVersion = 0;
+  const publish = (): void => {
+    cancelPublish?.();
+    cancelPublish = undefined;
+    if (!board || ledger.version === publishedVersion) return;
+    publishedVersion = ledger.version;
     board.post(noteKey, writeRentNote(ledger.parts()));
   };
-  const hear = ({ key, bytes, ageMs, origin }: Note): void => {
+  const receive = ({ key, bytes, ageMs, origin }: Note): void => {
     if (key !== noteKey) return;
     try {
       ledger.tell(origin.router, readRentNote(bytes), ageMs);
@@ -251,17 +252,17 @@ export function createSharedRents({ board, clock, scheduler, meter }: SharedRent
     add(key: number, rentMs: number, target: TargetIndex) {
       ledger.add(key, rentMs, target);
       if (!board || !isStarted) return;
-      if (rentMs < 0) tell();
-      else cancelTell ??= scheduler.after(tellRentsMs, tell);
+      if (rentMs < 0) publish();
+      else cancelPublish ??= scheduler.after(publishRentsMs, publish);
     },
     async start() {
       isStarted = true;
-      if (board) cancels = [board.onNote(hear)];
+      if (board) cancels = [board.onNote(receive)];
     },
     async stop() {
       isStarted = false;
-      cancelTell?.();
-      cancelTell = undefined;
+      cancelPublish?.();
+      cancelPublish = undefined;
       for (const cancel of cancels) cancel();
     },
   };
@@ -296,7 +297,7 @@ export function readRentNote(bytes: Uint8Array): readonly RentPart[] {
   const found = reader.u8();
   if (found !== version) throw new RangeError(`version ${found} is not known`);
   const count = reader.varint();
-  if (count > maxToldRents) throw new RangeError(`${count} rents are too many`);
+  if (count > maxReportedRents) throw new RangeError(`${count} rents are too many`);
   return Array.from({ length: count }, () => {
     const part = { key: reader.u32(), paidMs: reader.signedVarint() };
     if (Math.abs(part.paidMs) > maxRentMs) throw new RangeError(`a rent of ${part.paidMs} ms is too large`);

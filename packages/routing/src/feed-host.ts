@@ -14,14 +14,14 @@ export interface EventReading {
   readonly standing: FeedStanding;
   start(): Promise<void>;
   stop(): Promise<void>;
-  /** Gives floating blocks their place, where a prompt that was placed here shows it. */
+  /** Attaches floating blocks whose place a prompt that was placed here shows. */
   attach(): void;
-  /** Tells everything that is known of the target's blocks to a sink that knows nothing of them. */
+  /** Writes everything that is known of the target's blocks to an empty sink. */
   tellAll(sink: LedgerSink): void;
   describe(): FeedStatus;
 }
 
-/** A target's feed, as long as its engine and the place of its events stay the same. */
+/** A target's feed, as long as its engine and event endpoint stay the same. */
 export interface HostedFeed {
   readonly standing: FeedStanding;
   /** See `EventReading`. */
@@ -47,15 +47,15 @@ export function createLocalHost(outputOf: (target: FeedTarget) => FeedOutput): F
   };
 }
 
-/** What one message of an engine came to. */
+/** Outcome of one message of an engine. */
 export interface BatchOutcome {
-  /** Every message of the engine's life up to this one was read. */
+  /** Whether every message of the engine process up to this one was read. */
   readonly isComplete: boolean;
-  /** Blocks that it removed and nobody here had heard of. */
+  /** Removed blocks that were not known here. */
   readonly unknownRemovals: number;
 }
 
-/** What a feed is worth, and why, for those who do not see it themselves. */
+/** Confidence of a feed and the reason, published to routers that do not read it. */
 export interface FeedCondition {
   readonly standing: FeedStanding;
   readonly state: string;
@@ -64,26 +64,26 @@ export interface FeedCondition {
   readonly unusable: string | undefined;
 }
 
-/** Takes what a target's events come to: into the index of this router, or to all routers. */
+/** Where the changes from a target's events go: into this router's index, or to all routers. */
 export interface FeedOutput {
   /** Takes the changes of blocks; those before a `batch` belong to it. */
   readonly sink: LedgerSink;
   batch(mark: BatchMark, outcome: BatchOutcome): void;
   /** These messages were missed for good. */
   gap(from: number, to: number): void;
-  /** The engine is another process now. */
+  /** The engine process was restarted. */
   newLife(): void;
   /** The engine has emptied its cache. */
   emptied(): void;
   condition(condition: FeedCondition): void;
 }
 
-/** What is known of a target's feed, by whoever reads it. */
+/** Status of a target's feed, from the router that reads it. */
 export interface FeedStatus {
   readonly target: string;
   readonly state: string;
   readonly reason: string;
-  /** What this router has to do with it, and which router reads it; null where each reads for itself. */
+  /** This router's role, and the router that reads the feed; null where each router reads for itself. */
   readonly role: "owner" | "backup" | "none" | null;
   readonly owner: string | null;
   /** Blocks of the index that the target has announced, by tier. */
@@ -96,13 +96,13 @@ export interface FeedStatus {
 
 interface LocalOutputOptions {
   readonly index: PrefixIndex;
-  /** The target runs anew: nothing that was known of it holds. */
+  /** The target was restarted: forget its facts and placements. */
   readonly forget: (target: TargetIndex) => void;
-  /** The target has emptied its cache: what was guessed of it does not hold. */
+  /** The target has emptied its cache: forget its placements. */
   readonly forgetPlacements: (target: TargetIndex) => void;
 }
 
-/** Writes what a target's events come to into the index of this router. */
+/** Writes the changes from a target's events into this router's index. */
 export function createLocalOutput(
   { index, forget, forgetPlacements }: LocalOutputOptions,
   target: TargetIndex,

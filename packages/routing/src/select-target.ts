@@ -17,7 +17,7 @@ import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
 import type { RoutingTarget } from "./routing-target.ts";
 import type { NamedSession, SessionBindings } from "./session-bindings.ts";
-import type { PoolMoment } from "./work/decision-snapshot.ts";
+import type { DecisionSnapshot } from "./work/decision-snapshot.ts";
 import type { FetchedTokens } from "./work/learned-times.ts";
 import type { PoolWork, PromptWork } from "./work/pool-work.ts";
 
@@ -33,16 +33,16 @@ export interface Selection<Target extends RoutingTarget> {
   readonly bestTokens: number;
   /** What the prompt asks of the target; undefined in a pool that learns nothing. */
   readonly work: PromptWork | undefined;
-  /** What of the prompt the target's load is to keep account of; undefined in a pool whose policy does not look at that. */
+  /** Prompt blocks to count in the target's load; undefined where the policy does not read active blocks. */
   readonly activeBlocks: PromptBlocks | undefined;
 }
 
-/** The targets of one model, as decisions go about them. */
+/** The targets of one model, as a decision needs them. */
 export interface SelectablePool {
   readonly policy: Policy;
-  /** Tells its sessions from those of other pools; absent where there is one. */
+  /** Separates its sessions from those of other pools; absent where there is one pool. */
   readonly model?: string;
-  /** What is learned of its engines' times; nothing when absent. */
+  /** Learned times of its engines; absent where nothing is learned. */
   readonly work?: PoolWork;
 }
 
@@ -61,7 +61,7 @@ export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   readonly onlyEngine?: string | undefined;
   /** Whether a target can take what is to be sent; all but those whose role is `prefill` unless given. */
   readonly accepts?: (target: Target) => boolean;
-  /** Told when it is known what every candidate holds and has to do, before one is chosen. */
+  /** Called once the candidate set is complete, before the policy chooses. */
   readonly onMatched?: (() => void) | undefined;
 }
 
@@ -94,7 +94,7 @@ export function createTargetSelector(
       if (prompt) knowledge.match(prompt);
       const unseenTokens = traffic.unseenTokens();
       const isBurst = traffic.isBurst();
-      const moment = pool.work?.moment(shared);
+      const snapshot = pool.work?.snapshot(shared);
       const activeBlocks = policyCatalogue[pool.policy.name].readsActiveBlocks ? prompt : undefined;
       for (let i = 0; i < targets.length; i++) {
         const target = targets[i]!;
@@ -106,8 +106,8 @@ export function createTargetSelector(
         addAdapter(candidates, index, target, features.adapter);
         if (activeBlocks) addActive(candidates, index, target, activeBlocks, shared);
         if (prompt) knowledge.describe(target, prompt, candidates, index);
-        moment?.describe(candidates, index, target);
-        if (isBurst) addUnseen(candidates, index, traffic.unseenAt(target.index));
+        snapshot?.describe(candidates, index, target);
+        if (isBurst) addPeerEstimate(candidates, index, traffic.unseenAt(target.index));
         if (unseenTokens > 0) candidates.own[index] = traffic.isOwn(target.index) ? 1 : 0;
       }
       onMatched?.();
@@ -117,10 +117,10 @@ export function createTargetSelector(
       const isMeeting = prompt !== undefined && traffic.shouldMeet(features.promptTokens);
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
-      const sharedTokens = prompt && moment ? sharedTokensOf(prompt, bestTokens) : 0;
+      const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
       const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool.model) : undefined;
       const rentPaidMs = rentKey === undefined ? 0 : rents.paidMs(rentKey);
-      const request = withTraffic(features, moment, { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs });
+      const request = withTraffic(features, snapshot, { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs });
       const choice = pool.policy.choose(request, candidates, random);
       if (rentKey !== undefined && choice.rentMs !== 0) {
         rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
@@ -164,13 +164,13 @@ interface Surroundings {
   readonly rentPaidMs: number;
 }
 
-/** Adds what is known of the requests around this one. Written out, since V8 takes microseconds to spread an object. */
+/** Adds what is known of other requests. Written out: spreading an object costs V8 microseconds. */
 function withTraffic(
   features: RequestFeatures,
-  pool: PoolMoment | undefined,
+  snapshot: DecisionSnapshot | undefined,
   { boundKey, unseenTokens, coldKey, sharedTokens, rentPaidMs }: Surroundings,
 ): RequestFeatures {
-  if (!pool && unseenTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
+  if (!snapshot && unseenTokens === 0 && coldKey === undefined && boundKey === undefined) return features;
   return {
     promptTokens: features.promptTokens,
     expectedOutputTokens: features.expectedOutputTokens,
@@ -182,8 +182,8 @@ function withTraffic(
     coldKey: coldKey ?? features.coldKey,
     sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
     rentPaidMs,
-    busyShare: pool?.busyShare ?? features.busyShare,
-    msPerOutputToken: pool?.msPerOutputToken ?? features.msPerOutputToken,
+    busyShare: snapshot?.busyShare ?? features.busyShare,
+    msPerOutputToken: snapshot?.msPerOutputToken ?? features.msPerOutputToken,
   };
 }
 
@@ -215,7 +215,7 @@ const noTraffic: PeerTraffic = {
   isOwn: () => false,
 };
 
-/** Adds what other routers have sent to a target. */
+/** Adds the load that other routers have published for a target. */
 function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, target: number): void {
   candidates.inFlight[index]! += shared.inFlight[target]!;
   candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
@@ -223,8 +223,8 @@ function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, 
 }
 
 /**
- * Adds the blocks of requests in flight. Which blocks other routers have there they do not say, but how many: those that are
- * this router's too count once for each.
+ * Adds the blocks of requests in flight. Other routers publish how many blocks they have there, not which: a block that
+ * several routers have counts once for each.
  */
 function addActive(
   candidates: CandidateSet,
@@ -237,14 +237,14 @@ function addActive(
   candidates.newActiveTokens[index] = load.newActiveTokens(prompt);
 }
 
-/** Adds what other routers are expected to have sent to a target. */
-function addUnseen(candidates: CandidateSet, index: number, tokens: number): void {
+/** Adds the estimated load that peers have sent and not published yet. */
+function addPeerEstimate(candidates: CandidateSet, index: number, tokens: number): void {
   if (tokens === 0) return;
   candidates.pendingPrefillTokens[index]! += tokens;
   candidates.backlogMs[index]! += tokens * candidates.prefillMsPerToken[index]!;
 }
 
-/** What prompts that are cold in the same place have in common: the hash of the first block that no candidate holds. */
+/** The hash of the first block that no candidate holds: the same for all prompts that are cold from that block on. */
 function coldKeyOf({ chain, blockCount, blockSize }: PromptBlocks, bestTokens: number): number | undefined {
   const block = Math.floor(bestTokens / blockSize);
   return block < blockCount ? chain[2 * block] : undefined;
@@ -256,7 +256,7 @@ function mostMatched(candidates: CandidateSet): number {
   return most;
 }
 
-/** What of a prompt a candidate has to bring back to its GPU. */
+/** Tokens of the prompt that the candidate must fetch from slower memory to its GPU. */
 function fetchedOf(candidates: CandidateSet, index: number): FetchedTokens | undefined {
   const cpu = candidates.matchedCpuTokens[index]!;
   const disk = candidates.matchedDiskTokens[index]!;
@@ -280,7 +280,7 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   return index;
 }
 
-/** Writes how a target stands to the LoRA adapter that is asked for; nothing where nothing is known, or none is. */
+/** Writes the target's state of the requested LoRA adapter; nothing where none is requested or the state is unknown. */
 function addAdapter(
   candidates: CandidateSet,
   index: number,
@@ -293,8 +293,8 @@ function addAdapter(
 }
 
 /**
- * Tokens of a prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits: prompts
- * which part soon after the same beginning are known by the same one.
+ * Tokens of the prompt that some candidate holds, rounded down to a number of blocks with four leading binary digits, so
+ * that prompts which diverge soon after a common prefix get the same number.
  */
 function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: number): number {
   const held = Math.min(blockCount, Math.floor(bestTokens / blockSize));
@@ -302,7 +302,7 @@ function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: num
   return ((held >>> dropped) << dropped) * blockSize;
 }
 
-/** The same for all prompts of a pool that begin so. */
+/** A key that all prompts of a pool with this prefix have in common. */
 function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, model = ""): number {
   return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }

@@ -2,7 +2,7 @@ import type { Random } from "@espalier/common";
 import type { Decision, Picker, Scorer } from "../decision.ts";
 import type { ChoiceReason } from "../policy.ts";
 import { countingWeight, weightOf } from "../weights.ts";
-import type { UnseenWork } from "./unseen-work.ts";
+import type { PeerLoad } from "./peer-load.ts";
 
 interface NearTiePickerOptions {
   readonly reason: ChoiceReason;
@@ -10,24 +10,24 @@ interface NearTiePickerOptions {
   readonly tolerance: number;
   /** The lowest of its scores decides between equals; without it, or where it leaves equals, chance does by weight. */
   readonly tieBreaker?: Scorer;
-  /** What is done about other routers that decide at the same time; nothing when absent. */
-  readonly unseen?: UnseenWork;
+  /** The estimated load of routers that decide at the same time; none when absent. */
+  readonly peers?: PeerLoad;
 }
 
 /** Takes the lowest cost, or of several that are as good as lowest the one that the tie-breaker prefers. */
-export function createNearTiePicker({ reason, tolerance, tieBreaker, unseen }: NearTiePickerOptions): Picker {
+export function createNearTiePicker({ reason, tolerance, tieBreaker, peers }: NearTiePickerOptions): Picker {
   const order: Order = { first: new Float64Array(0), tolerance, second: new Float64Array(0) };
 
   const judge = (decision: Decision): Order => {
     order.first = decision.costs;
     if (order.second.length < decision.costs.length) order.second = new Float64Array(decision.costs.length);
     tieBreaker?.score(decision, order.second);
-    if (unseen?.level(decision)) order.first = unseen.costs;
+    if (peers?.level(decision)) order.first = peers.costs;
     return order;
   };
   const draw = (decision: Decision, random: Random): number => {
     judge(decision);
-    return order.first === decision.costs ? drawLowest(decision, order, random) : unseen!.draw(decision, order, random);
+    return order.first === decision.costs ? drawLowest(decision, order, random) : peers!.draw(decision, order, random);
   };
 
   return {
@@ -38,13 +38,13 @@ export function createNearTiePicker({ reason, tolerance, tieBreaker, unseen }: N
     explain(decision, out) {
       judge(decision);
       if (order.first === decision.costs) explainLowest(decision, order, out);
-      else unseen?.explain(decision, order, out);
+      else peers?.explain(decision, order, out);
       return tieBreaker === undefined ? { reason } : { reason, terms: { [tieBreaker.name]: order.second.slice() } };
     },
   };
 }
 
-/** Two measures by candidate index, lower is better. The second decides between those whom the first leaves equal. */
+/** Two measures by candidate index, lower is better. The second decides between candidates that the first leaves equal. */
 export interface Order {
   first: Float64Array;
   /** How far above the lowest first measure still counts as equal to it. */
@@ -52,7 +52,7 @@ export interface Order {
   second: Float64Array;
 }
 
-/** Takes the lowest of an order; those whom it leaves equal with a probability in proportion to their weights. */
+/** Takes the lowest of an order; equal candidates with a probability in proportion to their weights. */
 export function drawLowest(decision: Decision, order: Order, random: Random): number {
   const { candidates, eligible, eligibleCount } = decision;
   const { weight } = candidates;
@@ -73,7 +73,7 @@ export function drawLowest(decision: Decision, order: Order, random: Random): nu
       weights = share;
       continue;
     }
-    // A newcomer that takes over with its share of the weight so far leaves everybody with theirs.
+    // Replacing the choice with this probability leaves every candidate with its share (reservoir sampling).
     weights += share;
     if (random.float() * weights < share) best = index;
   }

@@ -12,20 +12,20 @@ export interface SecondCopyOptions {
 interface Offer {
   /** The cheapest candidate that lacks what the prompt shares with others; -1 where every one has it. */
   index: number;
-  /** What this prompt, and answers beside it, would pay less at that candidate if it had as much of it as the best one has. */
+  /** What this prompt and the answers of its batch would save at that candidate if it held as much of it as the best does. */
   rentMs: number;
-  /** What it pays more there as it is, and what others lose to what is kept of it there. */
+  /** What the prompt costs more there now, and what others lose to the blocks it takes there. */
   priceMs: number;
 }
 
 /**
- * Copies what many prompts begin with to another engine once it has paid. Costs are of one request: the first one to go
- * elsewhere would pay all of a copy that those after it profit from, so none ever would. Each prompt that goes where its
- * beginning is therefore pays rent, which is what it would have saved at the best of the others had that the same of it. As
- * soon as the rents of all that begin alike come to the price of a copy, the prompt in hand goes elsewhere and makes one.
- * Copies cost no more than what went without them did, and whatever comes, all together at most twice the best that could
- * have been done (ski rental: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is foretold.
- * Who calls the policy keeps the sums: it gives them with each request, and takes `Choice.rentMs`.
+ * Copies a shared prefix to another engine once that has paid. Costs are of one request: the first one to go elsewhere would
+ * pay all of a copy from which later ones profit, so none ever would. Each prompt that goes where its prefix is cached
+ * therefore pays rent: what it would have saved at the best other candidate, had that held the same. As soon as the rents of
+ * all prompts with the prefix reach the price of a copy, the next one goes elsewhere and makes it. Whatever comes, rents and
+ * copies together cost at most twice the best that could have been done (ski rental: Karlin, Manasse, Rudolph and Sleator,
+ * "Competitive snoopy caching", 1988). Nothing is predicted. The caller keeps the sums: it passes them with each request and
+ * adds `Choice.rentMs`.
  */
 export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: SecondCopyOptions): Picker {
   const offer: Offer = { index: -1, rentMs: 0, priceMs: 0 };
@@ -58,7 +58,7 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     const use =
       candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
     const scarcity = Number.isNaN(use) ? 1 : Math.min(1, use);
-    const displacedMs = displacedTwice * scarcity * (asItIsMs - asBestMs);
+    const displacedMs = displacementFactor * scarcity * (asItIsMs - asBestMs);
     const slowedMs = answerMs * (1 - scarcity) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
     offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
@@ -93,9 +93,9 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
 }
 
 /**
- * What a request in a batch costs the answers beside it: some 300 steps that take 0.03 ms longer each, the least there is. Costs
- * are of the first token and have next to nothing of that. It is no reason for a copy where blocks are scarce.
+ * What a request costs the other answers of its batch: some 300 steps that take 0.03 ms longer each, the least there is. Costs
+ * are of the first token and hardly count it. It does not justify a copy where blocks are scarce.
  */
 const answerMs = 8;
-/** Where blocks are scarce, a copy takes the place of others, which are computed again, and so are those that that displaces. */
-const displacedTwice = 2;
+/** Where blocks are scarce, a copy evicts others, which are computed again and evict more in turn. */
+const displacementFactor = 2;

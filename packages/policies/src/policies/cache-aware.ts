@@ -71,7 +71,7 @@ interface CacheAwarePickerOptions {
   readonly balanceAbsThreshold: number;
   /** ... and is more than this many times the lowest. */
   readonly balanceRelThreshold: number;
-  /** Without a match that decides: the most room in the cache, and not the lowest load. */
+  /** Without a match that decides: the emptiest cache, and not the lowest load. */
   readonly missesToFreeCache: boolean;
   /** The share of the prompt that a candidate has, 0 to 1. */
   readonly matchShare: Scorer;
@@ -79,7 +79,7 @@ interface CacheAwarePickerOptions {
 
 /**
  * The rule of the routers of SGLang and SMG over costs that are loads: the lowest while they are apart, else the longest match,
- * else the lowest again or the most room in the cache, which is where the least is held for the weight. Equals go to the
+ * else the lowest again or the emptiest cache: the fewest tokens held for the weight. Equals go to the
  * lowest load, then to chance.
  */
 function createCacheAwarePicker(options: CacheAwarePickerOptions): Picker {

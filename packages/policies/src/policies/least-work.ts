@@ -1,9 +1,8 @@
 import { composePolicy, type PolicyParts } from "../compose-policy.ts";
-import type { PolicyDefinition } from "../definition.ts";
-import { amount, foreignRequestTokens, tierCreditOptions, tierCredits } from "../definition.ts";
+import { amount, foreignRequestTokens, type PolicyDefinition, tierCreditOptions, tierCredits } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { createUnseenWork } from "../pickers/unseen-work.ts";
+import { createPeerLoad } from "../pickers/peer-load.ts";
 import { createAdapterLoad } from "../scorers/adapters.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
@@ -45,9 +44,9 @@ export const leastWork: PolicyDefinition = {
 };
 
 /**
- * What judges the engines by their work, and takes the one with the least.
+ * The terms and the picker of `least_work`, which `sticky` has too.
  *
- * @param option gives the values of the options of `leastWork`
+ * @param option the value of an option of `leastWork`
  */
 export function leastWorkParts(option: (name: string) => number): Pick<PolicyParts, "terms" | "picker"> {
   const loadTokens = option("adapter-load-tokens");
@@ -62,7 +61,7 @@ export function leastWorkParts(option: (name: string) => number): Pick<PolicyPar
       reason: "least_work",
       tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
       tieBreaker: requestLoad,
-      unseen: createUnseenWork({
+      peers: createPeerLoad({
         commonTerms: 2,
         amountOf: ({ request }) => request.unseenTokens ?? 0,
         tieCost: requestTokens,

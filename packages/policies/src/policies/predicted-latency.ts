@@ -9,8 +9,8 @@ import {
 } from "../definition.ts";
 import { estimateRequests, requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
+import { createPeerLoad } from "../pickers/peer-load.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
-import { createUnseenWork } from "../pickers/unseen-work.ts";
 import { createAdapterLoadMs } from "../scorers/adapters.ts";
 import {
   backlog,
@@ -26,12 +26,12 @@ import { countingWeight, weightedOnly } from "../weights.ts";
 /** Costs that differ by less are equal: it is less than a step of decoding takes. Routers that decide at once need equals. */
 const nearTieMs = 8;
 /**
- * What a request in flight costs the next one and those beside it: steps of a batch that is larger by one. Scores of terms that
+ * What a request in flight costs the next one and the others of its batch: steps of a batch that is larger by one. Scores of terms that
  * do not depend on the prompt have weight 1.
  */
 const requestMs = 1;
 
-/** What answers under way weigh beside first tokens: the share of a prompt's time that counts for each that it holds up. */
+/** The weight of running answers relative to first tokens: the share of a prompt's time that counts for each that it stalls. */
 const objective: CheckedOption = {
   name: "objective",
   default: 0.01,
@@ -77,7 +77,7 @@ export const predictedLatency: PolicyDefinition = {
           reason: "least_time",
           tolerance: nearTieMs,
           tieBreaker: requestLoad,
-          unseen: createUnseenWork({ commonTerms: 3, amountOf: unseenMs, tieCost: 0 }),
+          peers: createPeerLoad({ commonTerms: 3, amountOf: peerLoadMs, tieCost: 0 }),
         }),
         { ownTerm: 3, ownMs: ownMsOf },
       ),
@@ -85,8 +85,8 @@ export const predictedLatency: PolicyDefinition = {
   },
 };
 
-/** What other routers are expected to have sent unseen, in milliseconds of the mean candidate. */
-function unseenMs(decision: Decision): number {
+/** Estimated load that peers have sent and not published yet, in milliseconds of the mean candidate. */
+function peerLoadMs(decision: Decision): number {
   const { request, eligible, eligibleCount } = decision;
   const { unseenTokens = 0 } = request;
   if (!(unseenTokens > 0)) return 0;
@@ -96,16 +96,16 @@ function unseenMs(decision: Decision): number {
 }
 
 /**
- * A candidate may have so many times the mean of requests in flight: near their knee engines that compute the long prompts and
- * those that write the answers part by themselves, which is worth a quarter of the time to first token ...
+ * A candidate may have so many times the mean of requests in flight: near the saturation limit, engines that compute long
+ * prompts and engines that write answers separate by themselves, which saves a quarter of the time to first token ...
  */
 const mostOverMean = 3;
-/** ... and so many more: where few are in flight, who has what a prompt begins with may well have all of them. */
+/** ... and so many more: where few are in flight, the engine that holds the prefix may well have all of them. */
 const freeRequests = 16;
 
 /**
- * Leaves out who has far more requests in flight than the mean, for its weight: whatever is believed of caches and times, no
- * hotspot grows past that, for somebody is always at or below the mean (the bound of Mirrokni, Thorup and Zadimoghaddam,
+ * Leaves out candidates with far more requests in flight than the mean, for their weight. Whatever is believed of caches and
+ * times, no hotspot grows past that, and some candidate is always at or below the mean (the bound of Mirrokni, Thorup and Zadimoghaddam,
  * "Consistent hashing with bounded loads", 2016, with some slack for small numbers).
  */
 const belowHotspot: Filter = {
@@ -129,14 +129,14 @@ const belowHotspot: Filter = {
 };
 
 /**
- * An engine may have so many times what it runs at once: the wait for a place is short where many answer at once, far shorter than
- * computing a long prompt elsewhere, and is a part of the cost.
+ * An engine may have so many times its batch limit in flight: the wait for a slot of a large batch is far shorter than computing
+ * a long prompt elsewhere, and is a part of the cost.
  */
 const mostOfBatch = 1.25;
 
 /**
- * Leaves out who has a queue: what its cache has is worth less than it seems. An engine that has no KV blocks left is not meant: to
- * send what it holds elsewhere takes blocks there, and drives out what others come back for.
+ * Leaves out candidates with a queue: their cached blocks are worth less than they seem. Engines without free KV blocks stay:
+ * to send what they hold elsewhere takes blocks there and evicts what others come back for.
  */
 const shortQueue: Filter = {
   name: "short_queue",
@@ -151,8 +151,8 @@ const shortQueue: Filter = {
 };
 
 /**
- * Milliseconds that the request waits for a place in the engine's batch: as many answers have to end before it as are there
- * beyond the limit, and each place is free again after the time of an answer. 0 where no limit is known.
+ * Milliseconds that the request waits for a slot in the engine's batch: as many answers must end before as are beyond the
+ * limit, and each slot is free again after the time of an answer. 0 where no limit is known.
  */
 const slotWait: Scorer = {
   name: "slot_wait_ms",

@@ -6,7 +6,7 @@ import { countingWeight } from "../weights.ts";
 /** Milliseconds that an engine computes on a prompt token as long as nothing is learned: 8,000 tokens a second. */
 const believedMsPerToken = 0.125;
 /**
- * A prompt holds up every answer beside it while it is computed. One of many seconds makes them stand still, which counts for
+ * A prompt stalls every answer of its batch while it is computed. One of many seconds makes them stand still, which counts for
  * more: from so many milliseconds on in proportion to them, up to a bound.
  */
 const stallMs = 2_000;

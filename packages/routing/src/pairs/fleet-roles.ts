@@ -40,7 +40,7 @@ export interface FleetRoles {
 export const maxRoleModels = 1_024;
 /** Routers whose word on one model is kept; that of further ones is not. */
 export const maxRoleRouters = 256;
-const tellEveryMs = 2_000;
+const publishEveryMs = 2_000;
 /** What a note is about: this, and the model's name. */
 const keyPrefix = "roles/";
 /** UTF-8 bytes of a model's name that others are told of. */
@@ -112,7 +112,7 @@ class OwnRoles implements ModelRoles {
   }
 
   tell(): void {
-    if (!this.#notes || this.#clock.nowMs() - this.#toldMs < tellEveryMs) return;
+    if (!this.#notes || this.#clock.nowMs() - this.#toldMs < publishEveryMs) return;
     this.#toldMs = this.#clock.nowMs();
     this.#notes.post(
       this.#key,

@@ -71,7 +71,7 @@ export interface ServedRequest {
 export interface PairPlannerOptions {
   readonly limits: SplitThresholdOptions & { readonly appliesRoleBalance: boolean };
   readonly selector: TargetSelector;
-  /** Of decisions that are not carried out; see `explainSelection`. */
+  /** For decisions that are not carried out; see `explainSelection`. */
   readonly quietSelector: TargetSelector;
   readonly roles: FleetRoles;
   /** The model whose roles a pool has: of an adapter its parent; the pool's own unless given. */
@@ -95,8 +95,8 @@ export function takesSide(engine: EngineOf, side: "prefill" | "decode"): boolean
   return engine.role === side || (engine.role === "both" && (protocolOf(engine)?.pairsBoth ?? false));
 }
 
-/** Whether an engine is for one side of pairs, or may be told to be. */
-function hasDuty(engine: EngineOf): boolean {
+/** Whether an engine has one role of pairs, or can be assigned one. */
+function canBeAssigned(engine: EngineOf): boolean {
   return engine.role !== "both" ? engine.kvTransfer !== undefined : (protocolOf(engine)?.pairsBoth ?? false);
 }
 
@@ -107,9 +107,9 @@ function hasDuty(engine: EngineOf): boolean {
 export class PairPlanner<Target extends PairTarget> {
   readonly metrics: SplitMetrics;
   readonly #options: PairPlannerOptions;
-  /** Chooses who prefills for another engine, watched at its choices. */
+  /** The policy that chooses the prefill engine, probed. */
   readonly #prefill = probePolicy(createPrefillPolicy());
-  /** Pools' own policies, watched at their choices. */
+  /** The pools' own policies, probed. */
   readonly #probes = new WeakMap<Policy, ProbedPolicy>();
 
   constructor(options: PairPlannerOptions) {
@@ -117,7 +117,7 @@ export class PairPlanner<Target extends PairTarget> {
     this.metrics = options.metrics;
   }
 
-  /** The same decisions, from which nothing is expected to follow. @param metrics where they are counted */
+  /** The same decisions, not carried out. @param metrics where they are counted */
   quiet(metrics: SplitMetrics): PairPlanner<Target> {
     const { quietSelector } = this.#options;
     return new PairPlanner({ ...this.#options, selector: quietSelector, metrics });
@@ -133,7 +133,7 @@ export class PairPlanner<Target extends PairTarget> {
     const { targets, pool } = request;
     if (!request.split || request.onlyEngine !== undefined) return alone("unsupported");
     const probe = this.#probeOf(pool);
-    this.#assignDuties(pool, targets);
+    this.#assignRoles(pool, targets);
     const accepts = this.alonePredicate(pool, targets, tried.any);
     const probed = { ...pool, policy: probe.policy };
     const chosen = decideSplit<Selection<Target>, Sides<Target>, SplitReason>(
@@ -163,31 +163,34 @@ export class PairPlanner<Target extends PairTarget> {
     const accepts = ({ engine }: Target): boolean => {
       const spoken = protocolOf(engine);
       if (!spoken || (protocol && spoken !== protocol) || !takesSide(engine, "decode")) return false;
-      return this.#isOnDuty(pool, engine, "decode") && (split?.allows(spoken) ?? false);
+      return this.#isAssignedTo(pool, engine, "decode") && (split?.allows(spoken) ?? false);
     };
     const { decodePolicy } = this.rolesOf(pool);
     return this.#options.quietSelector.select({ ...pool, policy: decodePolicy }, targets, request, { tried, accepts });
   }
 
-  /** Who may serve a request alone: those whose duty it is, as long as there are any that have not been tried. */
+  /** Targets that may serve a request alone: those assigned to decode, as long as one of them has not been tried. */
   alonePredicate(
     pool: SelectablePool,
     targets: readonly Target[],
     tried: ReadonlySet<string>,
   ): (target: Target) => boolean {
     if (!this.#options.limits.appliesRoleBalance) return servesAlone;
-    const onDuty = (target: Target): boolean => servesAlone(target) && this.#isOnDuty(pool, target.engine, "decode");
-    return targets.some((target) => target.usable && onDuty(target) && !tried.has(target.key)) ? onDuty : servesAlone;
+    const isAssigned = (target: Target): boolean =>
+      servesAlone(target) && this.#isAssignedTo(pool, target.engine, "decode");
+    return targets.some((target) => target.usable && isAssigned(target) && !tried.has(target.key))
+      ? isAssigned
+      : servesAlone;
   }
 
-  /** Which side an engine of role `both` keeps to; undefined where it does not. @param model that it serves */
+  /** The role that an engine of role `both` is assigned; undefined where it has both. @param model that it serves */
   dutyOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
     const { limits, roles } = this.#options;
-    if (!limits.appliesRoleBalance || model === undefined || !hasDuty(engine)) return undefined;
+    if (!limits.appliesRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
     return roles.of(model).duties.dutyOf(engine);
   }
 
-  /** Takes in what an answered request made the engines of either role do, and says what follows for their number. */
+  /** Adds the work of an answered request to the role balance, and publishes the number of engines that each role needs. */
   served(
     { pool, targets }: Pick<PairedRequest<Target>, "pool" | "targets">,
     answering: Target | undefined,
@@ -219,7 +222,7 @@ export class PairPlanner<Target extends PairTarget> {
       target.engine !== engine &&
       protocolOf(target.engine) === protocol &&
       takesSide(target.engine, "prefill") &&
-      this.#isOnDuty(pool, target.engine, "prefill") &&
+      this.#isAssignedTo(pool, target.engine, "prefill") &&
       !tried.prefill.has(target.key);
     const choosing = { ...pool, policy: this.#prefill.policy };
     const prefill = this.#options.quietSelector.select(choosing, targets, request, { tried: tried.any, accepts });
@@ -232,25 +235,25 @@ export class PairPlanner<Target extends PairTarget> {
     return known;
   }
 
-  #isOnDuty(pool: SelectablePool, engine: PairTarget["engine"], side: "prefill" | "decode"): boolean {
+  #isAssignedTo(pool: SelectablePool, engine: PairTarget["engine"], side: "prefill" | "decode"): boolean {
     const { limits } = this.#options;
-    return !limits.appliesRoleBalance || !hasDuty(engine) || this.rolesOf(pool).duties.allows(engine, side);
+    return !limits.appliesRoleBalance || !canBeAssigned(engine) || this.rolesOf(pool).duties.allows(engine, side);
   }
 
-  /** Looks again which side engines of role `both` are on, where they keep to one. */
-  #assignDuties(pool: SelectablePool, targets: readonly Target[]): void {
+  /** Updates the role assignment of engines of role `both`. */
+  #assignRoles(pool: SelectablePool, targets: readonly Target[]): void {
     if (!this.#options.limits.appliesRoleBalance) return;
     const { duties, balance } = this.rolesOf(pool);
     const engines = (): PairTarget["engine"][] => {
       const usable = targets.filter((target) => target.usable);
-      return [...new Set(usable.map(({ engine }) => engine))].filter(hasDuty);
+      return [...new Set(usable.map(({ engine }) => engine))].filter(canBeAssigned);
     };
     duties.update(engines, balance.prefillShare);
     if (duties.prefillCount !== undefined) this.metrics.duties(pool.model ?? "", duties.prefillCount);
   }
 }
 
-/** Whether somebody is left who could serve a request alone. */
+/** Whether a usable target is left that could serve a request alone. */
 export function canServeAlone(targets: readonly PairTarget[], tried: ReadonlySet<string>): boolean {
   return targets.some((target) => target.usable && servesAlone(target) && !tried.has(target.key));
 }

@@ -13,37 +13,37 @@ import type { PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
 import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./write-match.ts";
 
 /**
- * What the events of a target are worth. `complete`: they tell everything that it holds. `partial`: what they told is so,
- * but it may hold more. `void`: what they told may no longer be so. `none`: there are none.
+ * How far a target's feed of events can be believed. `complete`: it covers everything that the target holds. `partial`: what
+ * it said is true, but the target may hold more. `void`: what it said may no longer be true. `none`: there is no feed.
  */
 export type FeedStanding = "complete" | "partial" | "void" | "none";
 
-/** What the router knows and guesses of the caches of its targets. */
+/** What the router knows (facts, from events) and predicts (placements) of the caches of its targets. */
 export interface PrefixKnowledge {
-  /** Looks a prompt up at every target. What `describe` tells is of the last one that was looked up. */
+  /** Looks a prompt up at every target. `describe` and `evidence` are about the last prompt looked up. */
   match(prompt: PromptBlocks): void;
   /** Writes what a target is thought to hold of the prompt into the candidate set. */
   describe(target: RoutingTarget, prompt: PromptBlocks, candidates: CandidateSet, index: number): void;
-  /** Where that comes from, for people; undefined for a target that nothing is kept of. */
+  /** The evidence behind it, for explanations; undefined for a target of which nothing is kept. */
   evidence(target: TargetIndex): PrefixEvidence | undefined;
   /**
    * The prompt is being sent to the target.
    *
    * @param matchedTokens of it, as predicted at the decision
-   * @param beside how many of them the target has to fetch from a pool, and how many the best candidate has; none, and as many
-   *   as the target, unless given
+   * @param context tokens that the target must fetch from a pool (0 by default), and tokens that the best candidate holds (by
+   *   default those of the target)
    */
-  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, beside?: BesideMatch): Placement;
-  /** Goes on believing in prompts that still wait to be computed; to be called more often than every five seconds. */
+  place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, context?: MatchContext): Placement;
+  /** Renews placements of prompts that still wait to be computed; call more often than every five seconds. */
   renew(): void;
-  /** The target runs anew, or is gone: nothing that is known or guessed of it holds. */
+  /** The target was restarted or has left: forgets its facts and placements. */
   forget(target: TargetIndex): void;
-  /** The target runs anew: nothing that is guessed of it holds. */
+  /** The target was restarted: forgets its placements. */
   forgetPlacements(target: TargetIndex): void;
 }
 
-/** What is known of a prompt besides what its target has. */
-interface BesideMatch {
+/** What else the index says of a prompt that is placed. */
+interface MatchContext {
   /** Tokens that the target does not hold itself, but a pool does. */
   readonly pooledTokens: number;
   /** Tokens that the candidate has that holds most of it. */
@@ -60,7 +60,7 @@ export interface Placement {
   answered(cachedTokens: number | undefined): void;
 }
 
-/** Where guesses go: into the index of this router, and to the other routers where there are any. */
+/** Where placements go: into this router's index, and to the other routers where there are any. */
 export interface PlacementWriter {
   place(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
   /** The engine has said itself that it holds the prompt. */
@@ -69,7 +69,7 @@ export interface PlacementWriter {
   refute(target: TargetIndex, prompt: PromptBlocks, fromBlock: number): void;
 }
 
-/** What is known and guessed of targets, as decisions read it. */
+/** Facts and placements, as decisions read them. */
 export interface PrefixStore extends Pick<PrefixIndex, "match" | "forgetTarget"> {
   readonly placements: Pick<PrefixIndex["placements"], "blockCount" | "setCapacity" | "clear">;
 }
@@ -83,24 +83,24 @@ export interface KnowledgeOptions {
   readonly standingOf: (target: TargetIndex) => FeedStanding;
   /** Pools whose blocks count for the targets that can fetch them; none unless given. */
   readonly pools?: PoolReach;
-  /** How long a guess is believed that no events will confirm. */
+  /** TTL of a placement that no events will confirm. */
   readonly placementTtlMs: number;
-  /** Capacity of a target whose metrics do not tell it. */
+  /** Capacity of a target that does not report it. */
   readonly placementTokens: number;
-  /** A prompt was placed at a target whose events do not tell everything. */
+  /** Called when a prompt was placed at a target whose feed is not complete. */
   readonly onPlaced: (target: TargetIndex) => void;
 }
 
-/** Targets of higher index have no knowledge kept of them; policies see them as holding nothing. */
+/** Nothing is kept of targets of higher index; policies see them as holding nothing. */
 export const maxKnownTargets = 4_096;
 
 /**
- * How long a guess is believed where events will bring the fact: from the dispatch, for the prompt may have to wait, and
- * from the first token on, for the events took up to 0.7 s in captures.
+ * TTL of a placement that events will confirm: from the dispatch, since the prompt may have to wait, and from the first token
+ * on, since events took up to 0.7 s in captures.
  */
 const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
 
-/** Writes guesses through `placements` and reads all that is known from `index`, which must be where they end up. */
+/** Writes placements through `placements` and reads facts and placements from `index`, where the former must end up. */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
   const { clock, index, standingOf, pools = noPools } = options;
   const matches = createPrefixMatches(maxKnownTargets);
@@ -145,23 +145,23 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
 }
 
 /**
- * What was sent to a target fills its cache as far as the router knows. By events a full cache is full, and one that answers
- * slowly seems to have room: that would draw the next prompts to it, so there the room is left unknown.
+ * The placed blocks of a target; NaN with a complete feed, by which a full cache always looks full and that of a slow target
+ * looks empty, which would draw the next prompts to it.
  */
 function heldBlocks(index: PrefixStore, target: TargetIndex, standing: FeedStanding): number {
   return standing === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
-interface PredictedParts extends Pick<BesideMatch, "pooledTokens"> {
+interface PredictedParts extends Pick<MatchContext, "pooledTokens"> {
   readonly matchedTokens: number;
 }
 
 interface PlacedPromptOptions extends KnowledgeOptions {
-  /** Prompts that wait to be computed where events will tell of them. */
+  /** Prompts that wait to be computed at targets with a complete feed. */
   readonly waiting: Set<PlacedPrompt>;
 }
 
-/** A guess with so little time left is renewed while its prompt waits in an engine's queue. */
+/** A placement with less time left is renewed while its prompt waits in an engine's queue. */
 const renewalMs = 5_000;
 
 class PlacedPrompt implements Placement {
@@ -191,7 +191,7 @@ class PlacedPrompt implements Placement {
       return;
     }
     this.#place(options.placementTtlMs);
-    // Without events there are no blocks that it could help to place.
+    // Without a feed there are no floating blocks to attach.
     if (prompt.from === "bytes" || options.standingOf(target.index) === "none") return;
     options.recent.add(prompt);
     options.onPlaced(target.index);
@@ -212,7 +212,7 @@ class PlacedPrompt implements Placement {
   withdraw(): void {
     this.#options.waiting.delete(this);
     if (!this.#isKept) return;
-    // What it was to fetch it has not fetched.
+    // The blocks that it was to fetch from a pool were not fetched.
     const ownTokens = this.#matchedTokens - this.#pooledTokens;
     this.#options.placements.refute(this.#target, this.#prompt, Math.floor(ownTokens / this.#prompt.blockSize));
   }
@@ -231,7 +231,7 @@ class PlacedPrompt implements Placement {
     return this.#target < maxKnownTargets && this.#prompt.blockCount > 0;
   }
 
-  /** Whether events tell of the prompt's blocks. */
+  /** Whether the feed covers the prompt's blocks. */
   get #hasFacts(): boolean {
     return this.#prompt.from !== "bytes" && this.#options.standingOf(this.#target) === "complete";
   }
@@ -243,7 +243,7 @@ class PlacedPrompt implements Placement {
   }
 }
 
-/** Guesses that nobody else is told of. */
+/** Placements of this router alone. */
 export function createLocalPlacements(index: PrefixIndex, clock: Clock): PlacementWriter {
   return {
     place(target, { chain, blockCount }, ttlMs) {
@@ -258,15 +258,15 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
   };
 }
 
-/** What is known and guessed of a prompt at one target, as it is found in the index: in blocks, before it is judged. */
+/** Facts and placements of a prompt at one target as they are in the index: in blocks, before confidence is applied. */
 export interface PrefixEvidence {
-  /** What the facts are worth: those of a standing of `void` or `none` are not believed. */
+  /** Confidence of the feed: facts of a `void` or `none` feed are not believed. */
   readonly standing: FeedStanding;
   /** Leading blocks that the engine has announced, each in the fastest tier that has it. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
-  /** What pools hold that the target can fetch from. */
+  /** Blocks in pools that the target can fetch from. */
   readonly pools: readonly PoolEvidence[];
-  /** Leading blocks that were sent there; null where none were. */
+  /** Leading blocks that were placed there; null where none were. */
   readonly placement: PlacementEvidence | null;
 }
 
@@ -277,7 +277,7 @@ export interface PoolEvidence {
   readonly blocks: number;
 }
 
-/** Where a target stands: its feed, and the pools in its reach with theirs. */
+/** The pools in a target's reach, and the confidence of feeds. */
 interface EvidenceSources {
   readonly pools: readonly KnownPool[];
   readonly standingOf: (target: TargetIndex) => FeedStanding;
@@ -289,7 +289,7 @@ export interface PlacementEvidence {
   readonly confirmedBlocks: number;
   /** Since the deepest of them was last used. */
   readonly ageMs: number;
-  /** Who used it then, by the number in the index: 0 for this router. */
+  /** The router that used it then, by its number in the index: 0 for this router. */
   readonly by: number;
 }
 

@@ -9,7 +9,7 @@ import type { PromptBlocks } from "./prompt-blocks.ts";
  * Writes how many tokens of the prompt that was looked up last a target has itself, tier by tier, and can fetch from pools
  * beyond them. Called for every candidate of every request, so it allocates nothing.
  *
- * @param standing what the facts of the target are worth
+ * @param standing confidence of the target's feed
  */
 type MatchWriter = (
   target: RoutingTarget,

@@ -16,7 +16,7 @@ export interface SharedHost extends FeedHost {
 interface SharedHostParts {
   readonly replica: Replica;
   readonly ownership: () => Ownership;
-  readonly reach: ReachWatch;
+  readonly reachability: Reachability;
   /** Blocks that a target has announced, by tier. */
   readonly blocksOf: (target: string) => Readonly<Record<TierName, number>>;
 }
@@ -30,7 +30,7 @@ export function createSharedHost(parts: SharedHostParts): SharedHost {
         if (feeds.get(target.key) !== feed) return;
         feeds.delete(target.key);
         ownership().removeTarget(target.key);
-        parts.reach.forget(target.key);
+        parts.reachability.forget(target.key);
       });
       feeds.set(target.key, feed);
       ownership().addTarget(target.key);
@@ -41,7 +41,7 @@ export function createSharedHost(parts: SharedHostParts): SharedHost {
   };
 }
 
-/** What is told of a feed that nobody claims. */
+/** The status of a feed that no router claims. */
 const unread = { state: "off", reason: "not-started", unusable: null };
 
 /** Undefined while that is not known. */
@@ -77,7 +77,7 @@ class SharedFeed implements HostedFeed {
   }
 
   setRole(role: FeedRole): void {
-    // The owner is told again while its claim does not hold.
+    // The role is repeated to an owner whose claim does not hold yet.
     if (role === this.#role && role !== "owner") return;
     this.#role = role;
     if (role === "none") void this.#close();
@@ -112,7 +112,7 @@ class SharedFeed implements HostedFeed {
 
   #open(): void {
     if (this.#feed) return;
-    const { replica, ownership, reach } = this.#parts;
+    const { replica, ownership, reachability } = this.#parts;
     const { key } = this.#target;
     const reader = replica.openFeed(key, (sink) => this.#feed?.tellAll(sink));
     this.#reader = reader;
@@ -128,7 +128,7 @@ class SharedFeed implements HostedFeed {
       condition: ({ standing, state, reason, unusable }) => {
         reader.setQuality(standing, state, reason, unusable ?? null);
         ownership().setQuality(key, standing);
-        reach.note(key, isConnected(state, reason));
+        reachability.note(key, isConnected(state, reason));
       },
     });
     void this.#feed.start();
@@ -144,19 +144,19 @@ class SharedFeed implements HostedFeed {
   }
 }
 
-/** A socket that is not connected after so long is taken for one that this router cannot reach. */
-const unreachedMs = 2_000;
+/** A socket that is not connected after so long counts as unreachable. */
+const unreachableAfterMs = 2_000;
 
-/** Which targets' event sockets this router cannot reach, so that another one reads them. */
-interface ReachWatch {
+/** Target event sockets that this router cannot reach, so that another router reads them. */
+interface Reachability {
   /** @param isConnected undefined when this router does not try */
   note(target: string, isConnected: boolean | undefined): void;
-  /** The target is none of this router's any more. */
+  /** This router no longer reads the target. */
   forget(target: string): void;
 }
 
-/** @param onChange told of all of them when one comes or goes */
-export function createReachWatch(scheduler: Scheduler, onChange: (targets: readonly string[]) => void): ReachWatch {
+/** @param onChange called with all unreachable targets when one is added or removed */
+export function createReachability(scheduler: Scheduler, onChange: (targets: readonly string[]) => void): Reachability {
   const pending = new Map<string, Cancel>();
   const unreachable = new Set<string>();
   const unwatch = (target: string): void => {
@@ -170,7 +170,7 @@ export function createReachWatch(scheduler: Scheduler, onChange: (targets: reado
     note(target, isConnected) {
       if (isConnected === false) {
         if (pending.has(target) || unreachable.has(target)) return;
-        const cancel = scheduler.after(unreachedMs, () => {
+        const cancel = scheduler.after(unreachableAfterMs, () => {
           pending.delete(target);
           unreachable.add(target);
           onChange([...unreachable]);
@@ -179,7 +179,7 @@ export function createReachWatch(scheduler: Scheduler, onChange: (targets: reado
         return;
       }
       unwatch(target);
-      // Whoever stops trying does not know that it could reach it now: it says so until it has tried again.
+      // Without an attempt the target stays unreachable: only a connection shows that it is not.
       if (isConnected) noteReached(target);
     },
     forget(target) {

@@ -22,8 +22,8 @@ import {
 import type { FeedStanding, PlacementWriter } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
-import { createReachWatch, createSharedHost, type SharedHost } from "./shared-host.ts";
-import { createGoneTargets } from "./tombstones.ts";
+import { createReachability, createSharedHost, type SharedHost } from "./shared-host.ts";
+import { createTombstones } from "./tombstones.ts";
 
 export interface SharedTierOptions {
   readonly router: RouterId;
@@ -32,9 +32,9 @@ export interface SharedTierOptions {
   readonly slots: TargetSlots;
   /** Makes what carries the replica's state to and from other routers. */
   readonly createBackend: (replica: Replica) => Backend;
-  /** How long a guess is believed that no events will confirm. */
+  /** TTL of a placement that no events will confirm. */
   readonly placementTtlMs: number;
-  /** Targets of this router's fleet, undefined before it has one. What nobody has is forgotten; nothing is when absent. */
+  /** Targets of this router's fleet; undefined before discovery. Unknown targets are forgotten; none are when absent. */
   readonly fleetTargets?: () => Iterable<string> | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -54,11 +54,11 @@ export interface SharedTier extends Startable {
   readonly load: SharedLoad;
   /** Whether this router reads the target's feed for all: each has one reader, so this shares targets out among routers. */
   isOwn(target: TargetIndex): boolean;
-  /** What the facts of a target are worth now. */
+  /** Feed confidence of a target now. */
   standingOf(target: TargetIndex): FeedStanding;
   /** Takes no new work from here on, so others take over its feeds. */
   setDraining(): void;
-  /** Told when a target runs anew, whoever noticed. */
+  /** Called when a target's process was restarted, whichever router noticed. */
   onNewLife(listener: (slot: number) => void): void;
 }
 
@@ -82,7 +82,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   const host = createSharedHost({
     replica,
     ownership: () => ownership,
-    reach: createReachWatch(
+    reachability: createReachability(
       scheduler,
       gathered(scheduler, (targets) => {
         ownership.setUnreachable(targets);
@@ -92,12 +92,12 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     blocksOf: (target) => blocksByTier(index, slots.find(target)),
   });
   const publisher = createLoadPublisher(replica.load, scheduler);
-  const standings = createStandings(replica, slots);
+  const confidence = createConfidenceCache(replica, slots);
   const { fleetTargets } = options;
-  const gone = !fleetTargets
+  const tombstones = !fleetTargets
     ? []
     : [
-        createGoneTargets({
+        createTombstones({
           ...{ replica, slots, clock, scheduler },
           present: () => {
             const inFleet = fleetTargets();
@@ -110,7 +110,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
         }),
       ];
   return {
-    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher, ...gone]),
+    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher, ...tombstones]),
     replica,
     backend,
     ownership,
@@ -119,7 +119,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     placements: createSharedPlacements(replica.placements, slots),
     load: replica.load.shared,
     isOwn: (target) => owned[target] === 1,
-    standingOf: (target) => standings.of(target),
+    standingOf: (target) => confidence.of(target),
     setDraining() {
       ownership.setDraining(true);
       backend.setDraining(true);
@@ -128,10 +128,10 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
   };
 }
 
-/** A fleet may lose many engines at once, and each change of what is out of reach has all feeds' readers named anew. */
+/** A fleet may lose many engines at once, and each change of reachability assigns all feed readers anew. */
 const gatherMs = 10;
 
-/** Tells the last value, a little later. */
+/** Debounces: passes the last value on, `gatherMs` after the first. */
 function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void): (value: Value) => void {
   let last: { readonly value: Value } | undefined;
   return (value) => {
@@ -139,14 +139,14 @@ function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void)
     last = { value };
     if (!isFirst) return;
     scheduler.after(gatherMs, () => {
-      const { value: told } = last!;
+      const { value: latest } = last!;
       last = undefined;
-      listener(told);
+      listener(latest);
     });
   };
 }
 
-/** What was guessed of an engine does not hold once it runs anew. */
+/** Placements of an engine are void once its process was restarted. */
 function watchLives(replica: Replica, listener: (target: string) => void): void {
   const lives = new Map<string, string>();
   replica.fold.onChange((target) => {
@@ -168,8 +168,8 @@ function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierNam
 }
 
 /**
- * Guesses that all routers are told of. What this router guesses is in its own index at once. Of an engine that has left
- * meanwhile, nothing is told.
+ * Placements that are published to all routers, and are in this router's index at once. Nothing is published of an engine
+ * that has left meanwhile.
  */
 export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): PlacementWriter {
   const place = (
@@ -191,16 +191,16 @@ export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): P
   };
 }
 
-/** What facts of targets are worth, for decisions: asked for every candidate of every request. */
-interface Standings {
+/** Feed confidence by target, cached: decisions read it for every candidate of every request. */
+interface ConfidenceCache {
   of(target: TargetIndex): FeedStanding;
 }
 
-/** Remembers what the replica says until it may have changed. */
-export function createStandings(
+/** Caches the replica's answer until a claim changes it. */
+export function createConfidenceCache(
   replica: Pick<Replica, "qualityOf" | "onClaims">,
   slots: Pick<TargetSlots, "keyOf" | "find">,
-): Standings {
+): ConfidenceCache {
   /** By slot, with the key of the target that it was then. */
   const known: ({ readonly key: string; readonly standing: FeedStanding } | undefined)[] = [];
   replica.onClaims((target) => {
@@ -222,8 +222,8 @@ export function createStandings(
 }
 
 /**
- * Gives targets the numbers by which the prefix index and the shared load know them. Targets beyond those have numbers
- * that nothing is known of.
+ * Gives targets the indices by which the prefix index and the shared load know them. Targets beyond the capacity get
+ * indices of which nothing is kept.
  */
 export function createTargetIndices(slots: TargetSlots): (targetKey: string) => TargetIndex {
   let beyond = slots.capacity;

@@ -8,7 +8,7 @@ import { type FetchBelief, type FetchRates, usualFetch } from "./fetch-rates.ts"
 import type { SlowTier } from "./learned-times.ts";
 import { featuresOf, type PrefillRates, type PromptPart, type PromptStep, type RatedTarget } from "./prefill-rates.ts";
 
-interface PoolMomentParts {
+interface DecisionSnapshotParts {
   readonly times: PoolTimes;
   readonly busy: BusyShare;
   readonly limits: BatchLimits;
@@ -16,31 +16,28 @@ interface PoolMomentParts {
   readonly nowMs: number;
 }
 
-/** A pool at the moment of a decision: what is the same for all of its engines is worked out once. */
-export class PoolMoment {
+/** A pool at the time of one decision: what is the same for all of its engines is computed once. */
+export class DecisionSnapshot {
   readonly #times: PoolTimes;
   readonly #busy: BusyShare;
   readonly #limits: BatchLimits;
   readonly #shared: SharedLoad;
   /** When the decision is made, on the monotonic clock. */
   readonly nowMs: number;
-  readonly #expected: TimesMoment;
+  readonly #expected: ExpectedTimes;
   #described = 0;
   #sentWork = 0;
 
-  constructor({ times, busy, limits, shared, nowMs }: PoolMomentParts) {
+  constructor({ times, busy, limits, shared, nowMs }: DecisionSnapshotParts) {
     this.#times = times;
     this.#busy = busy;
     this.#limits = limits;
     this.#shared = shared;
     this.nowMs = nowMs;
-    this.#expected = times.moment();
+    this.#expected = times.expected();
   }
 
-  /**
-   * Writes what the target has to do before a prompt that is sent now, and what it would need for that. What it holds of the
-   * prompt is to be written before.
-   */
+  /** Writes the target's backlog and its expected times. The prompt's matches must be written before. */
   describe(candidates: CandidateSet, index: number, target: RoutingTarget): void {
     const expected = this.#expected;
     const times = this.#times;
@@ -63,19 +60,19 @@ export class PoolMoment {
     this.#described++;
   }
 
-  /** Which share of the time the described targets compute prompts, 0 to `maxBusyShare`. */
+  /** Share of the time that the described targets spend on prefill, 0 to `maxBusyShare`. */
   get busyShare(): number {
     return this.#busy.of(this.#sentWork, this.#described);
   }
 
-  /** Milliseconds that an answer takes for each token after its first; 0 where nobody knows. */
+  /** Milliseconds for each output token after the first; 0 while nothing is learned. */
   get msPerOutputToken(): number {
     return this.#times.msPerOutputToken;
   }
 
   /**
-   * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: what was expected of them, and
-   * of the step in which they are computed besides, less the time since it last was seen to finish one, or since it began.
+   * Milliseconds until a target has computed all prompts that were sent to it, by dead reckoning: their expected time and
+   * that of their step, less the time since the target was last seen to finish a prompt, or since it began.
    */
   #backlogMs({ index, load }: RoutingTarget): number {
     const shared = this.#shared;
@@ -94,7 +91,7 @@ export class PoolMoment {
   }
 }
 
-/** Of work that was not done when it should have been, so much is still to come: something must be left of it. */
+/** The share of overdue work that still counts as backlog. */
 const leastLeft = 0.05;
 
 interface PoolTimesParts {
@@ -103,21 +100,21 @@ interface PoolTimesParts {
   readonly fetches: FetchRates;
 }
 
-/** What is expected of the pool's engines at one moment, for whoever asks for many of them; at a target of factor 1. */
-interface TimesMoment {
+/** Expected times at a target of factor 1, read once for a whole decision. */
+interface ExpectedTimes {
   /** Milliseconds for a token of a prompt. */
   readonly msPerToken: number;
   /** Milliseconds for a token and one before it that it attends to. */
   readonly msPerTokenPair: number;
-  /** What a first token takes besides computing its prompt. */
+  /** Overhead of a first token: a step that runs already, and the network. */
   readonly fixedMs: number;
-  /** Whether anybody has learned anything of the pool. */
+  /** Whether any router has learned times of the pool. */
   readonly isLearned: boolean;
 }
 
-/** What work is expected to take at the targets of a pool, by what this router and others have learned. */
+/** Expected times at the targets of a pool, from what this router and its peers have learned. */
 export class PoolTimes {
-  /** Of what was sent before anything is learned. */
+  /** For prompts sent before anything is learned. */
   readonly unlearned = new UnlearnedPace();
   readonly #parts: PoolTimesParts;
 
@@ -130,23 +127,23 @@ export class PoolTimes {
     return this.#parts.rates.msPerToken;
   }
 
-  /** Milliseconds that an answer takes for each token after its first; 0 where nobody knows. */
+  /** Milliseconds for each output token after the first; 0 while nothing is learned. */
   get msPerOutputToken(): number {
     return this.#parts.pace.msPerToken;
   }
 
-  /** What is expected now. */
-  moment(): TimesMoment {
+  /** Expected times now. */
+  expected(): ExpectedTimes {
     const { msPerToken, msPerTokenPair, fixedMs, isLearned } = this.#parts.rates;
     return { msPerToken, msPerTokenPair, fixedMs, isLearned };
   }
 
-  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  /** A target's times relative to those of the pool; 1 unless it is known to differ. */
   factorOf(target: RatedTarget): number {
     return this.#parts.rates.factorOf(target);
   }
 
-  /** Milliseconds of computing, without what a first token takes besides. */
+  /** Milliseconds of computing, without the overhead of a first token. */
   workMs(target: RatedTarget, part: PromptPart): number {
     return this.#parts.rates.workMs(target, part);
   }
@@ -163,15 +160,15 @@ export class PoolTimes {
     return usualFetch(this.msPerToken);
   }
 
-  /** Milliseconds for a token that a target brings back from a tier; NaN where nobody knows. */
+  /** Milliseconds to fetch a token from a tier; NaN while nothing is learned. */
   fetchMsPerToken(target: RatedTarget, tier: SlowTier): number {
     return this.#parts.fetches.msPerKilotoken(target, tier, this.fetchBelief) / 1e3;
   }
 }
 
 /**
- * How slow engines must be of which no prompt has been answered yet. They are alike as far as anybody knows, so what the slowest has
- * taken by now all of them will: who began last is not the one that is done first.
+ * A lower bound on how slow the engines are before any prompt is answered. They count as alike, so what the slowest prompt
+ * has taken so far all of them will: the one that began last is not taken for the one that ends first.
  */
 class UnlearnedPace {
   #slowest = { doneMs: 0, expectedMs: 1 };
@@ -180,7 +177,7 @@ class UnlearnedPace {
    * How much of work is left.
    *
    * @param workMs what it should have taken
-   * @param fixedMs what a step takes besides
+   * @param fixedMs overhead of a step
    * @param doneMs since when it is computed
    * @returns milliseconds; of work that took as long as expected or longer, as long again
    */

@@ -19,21 +19,21 @@ export interface FleetLearning extends Startable {
 }
 
 /** How often others are told of a pool at most. */
-export const tellMs = 2_000;
+export const publishMs = 2_000;
 /** The same while little is known of it. */
-export const firstTellMs = 250;
+export const firstPublishMs = 250;
 /** Until a router has seen so many prompts: a cold fleet learns in its first seconds what it goes by from then on. */
 const firstSamples = 64;
 /** Samples grow by so much, as a share, before others are told of them though they say the same. */
-const tellGrowth = 0.25;
+const publishGrowth = 0.25;
 /** What others are told changes by so much, as a share, before they are told again. */
-const tellShare = 0.05;
+const publishShare = 0.05;
 /** What fetching a thousand tokens takes, by so much besides, in milliseconds. */
-const leastTold = 0.5;
+const leastReportedChange = 0.5;
 /** A target's logarithm by so much, as far as it is known. */
-const tellLog = 0.1;
+const publishLog = 0.1;
 /** What does not change is told again so often as long as it is being learned, so that it does not seem old. */
-const retellMs = 60_000;
+const republishMs = 60_000;
 /** Of how many pools others may tell that this router has not used. */
 export const maxUnusedPools = 256;
 /** What a note is about: this, and the model's name. */
@@ -76,7 +76,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
       if (!board) return;
       cancels = [
         board.onNote(hear),
-        scheduler.every(firstTellMs, () => {
+        scheduler.every(firstPublishMs, () => {
           for (const [model, pool] of pools) {
             if (encoder.encode(model).length <= maxModelBytes) pool.tell(board, keyPrefix + model);
           }
@@ -124,9 +124,9 @@ class SharedPool {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
     const agoMs = this.#clock.nowMs() - this.#toldMs;
-    if (samples === this.#toldCount || (!isFirst && agoMs < tellMs)) return;
+    if (samples === this.#toldCount || (!isFirst && agoMs < publishMs)) return;
     const { learned } = this.work;
-    if (this.#told && !isFirst && agoMs < retellMs && !differ(learned, this.#told)) return;
+    if (this.#told && !isFirst && agoMs < republishMs && !differ(learned, this.#told)) return;
     if (!board.post(key, writeTimesNote(learned))) return;
     this.#told = learned;
     this.#toldMs = this.#clock.nowMs();
@@ -135,8 +135,8 @@ class SharedPool {
 }
 
 function differ(now: LearnedTimes, told: LearnedTimes): boolean {
-  const isFar = (one: number, other: number): boolean => Math.abs(one - other) > tellShare * other;
-  const hasGrown = (weight: number, before: number): boolean => weight > (1 + tellGrowth) * before;
+  const isFar = (one: number, other: number): boolean => Math.abs(one - other) > publishShare * other;
+  const hasGrown = (weight: number, before: number): boolean => weight > (1 + publishGrowth) * before;
   if (hasGrown(now.sums.weight, told.sums.weight) || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
   for (const kilotokens of [0.5, 8]) {
     if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(told.fit, kilotokens))) return true;
@@ -144,12 +144,13 @@ function differ(now: LearnedTimes, told: LearnedTimes): boolean {
   for (const { tier, msPerKilotoken, sums } of now.fetches) {
     const before = told.fetches.find((fetch) => fetch.tier === tier);
     if (!before || hasGrown(sums.weight, before.sums.weight)) return true;
-    if (Math.abs(msPerKilotoken - before.msPerKilotoken) > tellShare * before.msPerKilotoken + leastTold) return true;
+    if (Math.abs(msPerKilotoken - before.msPerKilotoken) > publishShare * before.msPerKilotoken + leastReportedChange)
+      return true;
   }
   const before = new Map(told.targets.map((target) => [target.key, target]));
   return now.targets.some(({ key, log, known }) => {
     const { log: logBefore = 0, known: knownBefore = 0 } = before.get(key) ?? {};
-    return Math.abs(log - logBefore) > tellLog * known || hasGrown(known, 2 * knownBefore);
+    return Math.abs(log - logBefore) > publishLog * known || hasGrown(known, 2 * knownBefore);
   });
 }
 

@@ -97,7 +97,7 @@ export class FleetSums {
     if (!isPlausible(times)) return false;
     if (times.sums.weight <= 0) return true;
     this.#told.delete(router);
-    if (this.#told.size >= maxTellers) this.#forgetOldest();
+    if (this.#told.size >= maxReportingRouters) this.#forgetOldest();
     const heardMs = this.#clock.nowMs();
     this.#told.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
     this.#isMerged = false;
@@ -135,7 +135,7 @@ export class FleetSums {
 }
 
 /** Routers whose word is kept; of more, the oldest is forgotten. */
-export const maxTellers = 256;
+export const maxReportingRouters = 256;
 /** What was learned so long ago counts for half. */
 export const learningHalfLifeMs = 600_000;
 /** From so many samples on a router knows enough to judge others by. */

@@ -1,7 +1,7 @@
 import { addSums, type FitSums } from "./least-squares.ts";
 
 /** What one router has told of its samples. */
-export interface ToldSums extends FitSums {
+export interface ReportedSums extends FitSums {
   /** What is left of them by age, 0 to 1. */
   readonly left: number;
 }
@@ -46,7 +46,7 @@ export const maxCounted = 2;
  * @returns the sum, undefined when nobody has told anything that counts; and by router how much of its word is in it
  */
 export function mergeSums(
-  all: readonly ToldSums[],
+  all: readonly ReportedSums[],
   options: MergeOptions,
 ): { readonly merged: MergedSums | undefined; readonly shares: readonly number[] } {
   const { own, yardstick, leastCounted = 0 } = options;

@@ -4,7 +4,7 @@ import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
-import { PoolMoment, PoolTimes } from "./decision-snapshot.ts";
+import { DecisionSnapshot, PoolTimes } from "./decision-snapshot.ts";
 import { FetchRates, usualFetch } from "./fetch-rates.ts";
 import { FleetSums } from "./fleet-sums.ts";
 import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
@@ -41,7 +41,7 @@ export class PoolWork {
     this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fetches: this.fetches });
   }
 
-  /** What this router has learned itself, to be told to others. */
+  /** What this router has learned itself, to be published. */
   get learned(): LearnedTimes {
     const answers = this.pace.sums.weight;
     return {
@@ -61,8 +61,8 @@ export class PoolWork {
   }
 
   /** The pool for a decision that is made now. */
-  moment(shared: SharedLoad): PoolMoment {
-    return new PoolMoment({
+  snapshot(shared: SharedLoad): DecisionSnapshot {
+    return new DecisionSnapshot({
       times: this.times,
       busy: this.busy,
       limits: this.limits,
@@ -83,7 +83,7 @@ export class PoolWork {
   }
 
   #learnedFetches(): readonly LearnedFetch[] {
-    // Not what others say: they are told what is seen here.
+    // Own samples only: peers add their own.
     const belief = usualFetch(this.rates.ownFit.msPerKilotoken / 1e3);
     return slowTiers.flatMap((tier) => {
       const own = this.fetches.own(tier, belief);
@@ -126,7 +126,7 @@ export class PromptWork {
   }
 
   /**
-   * It is sent now. To be called before the load is told.
+   * It is sent now. To be called before the load is published.
    *
    * @returns milliseconds of computing that it is expected to need, rounded up
    */
@@ -140,7 +140,7 @@ export class PromptWork {
     return this.#workMs;
   }
 
-  /** Its first token came, as soon as it was there. To be called before the load is told. */
+  /** Its first token came, as soon as it was there. To be called before the load is published. */
   firstToken(): void {
     const { pool, clock, target, part, shared } = this.#parts;
     this.#firstTokenMs = clock.nowMs();

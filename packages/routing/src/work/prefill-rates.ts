@@ -323,7 +323,7 @@ export class SharedSteps {
   computed(target: RatedTarget, sample: PrefillSample, isLast: boolean): void {
     const held = this.#held[target.index];
     if (held?.target.key === target.key && sample.hasWaited && sample.elapsedMs < sameStepMs) {
-      if (held.beside.length < maxBeside) held.beside.push(sample);
+      if (held.beside.length < maxPromptsPerStep) held.beside.push(sample);
     } else {
       this.#learn(target.index);
       this.#held[target.index] = { target, sample, beside: [] };
@@ -343,4 +343,4 @@ export class SharedSteps {
 /** First tokens of one step arrive so close to each other; steps take longer. */
 const sameStepMs = 3;
 /** Prompts of one step that are counted beside the first one. */
-export const maxBeside = 256;
+export const maxPromptsPerStep = 256;

@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import {
   maxRentKeys,
   maxRentMs,
-  maxRentTellers,
-  maxToldRents,
+  maxRentReporters,
+  maxReportedRents,
   RentLedger,
   rentMemoryMs,
 } from "../../src/copy-rents.ts";
@@ -150,25 +150,27 @@ test("of one key too many the first is forgotten, and the others go on", () => {
 test("others are told of the largest parts, not of more than the bound, and of no trifles", () => {
   const { ledger } = ledgerAt();
   // Neither in order nor against it.
-  for (let count = 0; count <= maxToldRents; count++) {
-    const key = (5 * count + 3) % (maxToldRents + 1);
+  for (let count = 0; count <= maxReportedRents; count++) {
+    const key = (5 * count + 3) % (maxReportedRents + 1);
     ledger.add(key, 10 + key, a);
   }
   ledger.add(1_000, 0.5, a);
   const told = ledger.parts().map(({ key }) => key);
-  expect(told.toSorted((one, other) => one - other)).toEqual(Array.from({ length: maxToldRents }, (_, at) => at + 1));
+  expect(told.toSorted((one, other) => one - other)).toEqual(
+    Array.from({ length: maxReportedRents }, (_, at) => at + 1),
+  );
   const hearing = ledgerAt().ledger;
   hearing.tell("b", [...ledger.parts(), { key: 5_000, paidMs: 9 }], 0);
   expect(hearing.paidMs(5_000)).toBe(0);
-  expect(hearing.paidMs(maxToldRents)).toBeCloseTo(10 + maxToldRents, 9);
+  expect(hearing.paidMs(maxReportedRents)).toBeCloseTo(10 + maxReportedRents, 9);
 });
 
 test("of one router too many the first that told is forgotten, and nobody's part is more than the bound", () => {
   const { ledger } = ledgerAt();
-  for (let router = 0; router <= maxRentTellers; router++) ledger.tell(`r${router}`, [{ key: 1, paidMs: 1 }], 0);
-  expect(ledger.paidMs(1)).toBeCloseTo(maxRentTellers, 6);
+  for (let router = 0; router <= maxRentReporters; router++) ledger.tell(`r${router}`, [{ key: 1, paidMs: 1 }], 0);
+  expect(ledger.paidMs(1)).toBeCloseTo(maxRentReporters, 6);
   ledger.tell("r5", [{ key: 1, paidMs: 11 }], 0);
-  expect(ledger.paidMs(1)).toBeCloseTo(maxRentTellers + 10, 6);
+  expect(ledger.paidMs(1)).toBeCloseTo(maxRentReporters + 10, 6);
   ledger.tell("r5", [{ key: 2, paidMs: 10 * maxRentMs }], 0);
   expect(ledger.paidMs(2)).toBeCloseTo(maxRentMs, 6);
   ledger.add(4, 2 * maxRentMs, a);

@@ -5,11 +5,11 @@ import { beforeEach, expect, test } from "vitest";
 import {
   createSharedRents,
   maxRentMs,
-  maxToldRents,
+  maxReportedRents,
+  publishRentsMs,
   quietRents,
   readRentNote,
   type SharedRents,
-  tellRentsMs,
   writeRentNote,
 } from "../../src/copy-rents.ts";
 
@@ -44,17 +44,17 @@ test("rents are told together, within 25 ms", () => {
   const [one, two] = routers;
   for (let prompt = 0; prompt < 10; prompt++) one!.add(7, 30, a);
   expect(two!.paidMs(7)).toBe(0);
-  time.advance(tellRentsMs);
+  time.advance(publishRentsMs);
   expect(two!.paidMs(7)).toBeGreaterThan(299);
   expect(frames).toBe(1);
-  time.advance(10 * tellRentsMs);
+  time.advance(10 * publishRentsMs);
   expect(frames).toBe(1);
 });
 
 test("a copy is told at once, so that the other router does not make it again", () => {
   const [one, two] = routers;
   one!.add(7, 500, a);
-  time.advance(tellRentsMs);
+  time.advance(publishRentsMs);
   two!.add(7, -400, b);
   expect(one!.paidMs(7)).toBeLessThan(100);
   expect(one!.paidMs(7)).toBeGreaterThan(98);
@@ -99,8 +99,8 @@ test("a note has what was written, in whole milliseconds, and later versions may
 
 test("a note of one rent too many, of one that is too large, or of another version is refused", () => {
   const rents = (count: number) => Array.from({ length: count }, (_, key) => ({ key, paidMs: 1 }));
-  expect(readRentNote(writeRentNote(rents(maxToldRents)))).toHaveLength(maxToldRents);
-  expect(() => readRentNote(writeRentNote(rents(maxToldRents + 1)))).toThrow(RangeError);
+  expect(readRentNote(writeRentNote(rents(maxReportedRents)))).toHaveLength(maxReportedRents);
+  expect(() => readRentNote(writeRentNote(rents(maxReportedRents + 1)))).toThrow(RangeError);
   expect(readRentNote(writeRentNote([{ key: 1, paidMs: -maxRentMs }]))).toHaveLength(1);
   expect(() => readRentNote(writeRentNote([{ key: 1, paidMs: maxRentMs + 1 }]))).toThrow(RangeError);
   expect(() => readRentNote(Uint8Array.of(2, 0))).toThrow(RangeError);

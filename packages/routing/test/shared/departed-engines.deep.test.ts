@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, expect, test } from "vitest";
-import { goneAfterMs } from "../../src/shared/tombstones.ts";
+import { tombstoneMs } from "../../src/shared/tombstones.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 
@@ -32,7 +32,7 @@ async function comeAndGo(cluster: TierCluster, from: number): Promise<void> {
   for (const engine of engines) engine.end();
   cluster.time.advance(2_500);
   for (const feed of feeds) await feed.stop();
-  cluster.time.advance(goneAfterMs + 11_000);
+  cluster.time.advance(tombstoneMs + 11_000);
 }
 
 // Symptom: a router kept 2,269 B of every engine that it had ever had, and said for ever of the first 256 that had died that it could

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { goneAfterMs } from "../../src/shared/tombstones.ts";
+import { tombstoneMs } from "../../src/shared/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 
@@ -85,7 +85,7 @@ test("a number that something else left behind is looked for like those with fac
   one.indexOf("left behind");
   one.tier.replica.placements.place("declared", promptOf(tokensOf("a", 96)).chain, 6, { ttlMs, isConfirmed: false });
   expect(one.slots.find("declared")).toBe(-1);
-  cluster.time.advance(goneAfterMs + 21_000);
+  cluster.time.advance(tombstoneMs + 21_000);
   expect([one.slots.find("left behind"), one.slots.find("kept")]).toEqual([-1, 0]);
   for (let round = 0; round < 3; round++) {
     cluster.time.advance(ttlMs + 1_000);

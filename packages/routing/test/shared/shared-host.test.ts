@@ -5,7 +5,7 @@ import { createReplica, createTargetSlots, type FeedReader, type Replica } from 
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import type { EventReading, FeedOutput } from "../../src/feed-host.ts";
-import { createReachWatch, createSharedHost } from "../../src/shared/shared-host.ts";
+import { createReachability, createSharedHost } from "../../src/shared/shared-host.ts";
 import { chainOf, connectMs, ScriptedEngine } from "./scripted-engine.ts";
 
 const ends: (() => Promise<void>)[] = [];
@@ -34,7 +34,7 @@ async function startHost() {
   const host = createSharedHost({
     replica,
     ownership: () => ownership,
-    reach: createReachWatch(time.scheduler, (targets) => unreachable.push(targets)),
+    reachability: createReachability(time.scheduler, (targets) => unreachable.push(targets)),
     blocksOf: (target) => ({
       gpu: slots.find(target) < 0 ? 0 : index.factBlockCount(slots.find(target), tier.gpu),
       ...{ cpu: 0, disk: 0, external: 0 },
@@ -204,7 +204,7 @@ test("what a reading says goes to the reader of the feed, message by message", (
   const host = createSharedHost({
     replica: { openFeed: () => reader } as unknown as Replica,
     ownership: () => ownership,
-    reach: { note: note("reach"), forget: note("forget") },
+    reachability: { note: note("reach"), forget: note("forget") },
     blocksOf: () => ({ gpu: 0, cpu: 0, disk: 0, external: 0 }),
   });
   let output: FeedOutput | undefined;

@@ -3,8 +3,8 @@ import { createTargetSlots, type PlacementLog } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FeedStanding } from "../../src/prefix/prefix-knowledge.ts";
-import { createReachWatch } from "../../src/shared/shared-host.ts";
-import { createSharedPlacements, createStandings, createTargetIndices } from "../../src/shared/shared-tier.ts";
+import { createReachability } from "../../src/shared/shared-host.ts";
+import { createConfidenceCache, createSharedPlacements, createTargetIndices } from "../../src/shared/shared-tier.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 describe("the numbers of targets", () => {
@@ -26,7 +26,7 @@ describe("what is out of reach", () => {
   function watch() {
     const time = createVirtualTime();
     const told: (readonly string[])[] = [];
-    return { time, told, reach: createReachWatch(time.scheduler, (targets) => told.push(targets)) };
+    return { time, told, reach: createReachability(time.scheduler, (targets) => told.push(targets)) };
   }
 
   test("is told after two seconds, once, with all that is", () => {
@@ -134,7 +134,7 @@ describe("what facts are worth", () => {
       worth,
       asked,
       claims: (target: string) => listener(target),
-      known: createStandings(replica, slots),
+      known: createConfidenceCache(replica, slots),
     };
   }
 

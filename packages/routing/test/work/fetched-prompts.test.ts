@@ -4,7 +4,7 @@ import { createCandidateSet, createPolicy } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/replication";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
-import { createFleetLearning, tellMs } from "../../src/work/fleet-learning.ts";
+import { createFleetLearning, publishMs } from "../../src/work/fleet-learning.ts";
 import { sumsOfFetch } from "../../src/work/learned-times.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
@@ -54,7 +54,7 @@ function seen(work: PoolWork, of = target) {
   const candidates = createCandidateSet();
   const index = candidates.add(of.key, 0);
   candidates.matchedCpuTokens[index] = 1_000;
-  work.moment(shared).describe(candidates, index, of);
+  work.snapshot(shared).describe(candidates, index, of);
   return createPolicy("predicted_latency").explain(
     { promptTokens: 2_000, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined },
     candidates,
@@ -96,7 +96,7 @@ test("nothing is written of tiers in which a candidate holds nothing", () => {
   const candidates = createCandidateSet();
   const index = candidates.add(target.key, 0);
   candidates.matchedTokens[index] = 1_000;
-  work.moment(shared).describe(candidates, index, target);
+  work.snapshot(shared).describe(candidates, index, target);
   expect(candidates.cpuFetchMsPerToken[index]).toBeNaN();
 });
 
@@ -126,7 +126,7 @@ test("a router that joins expects of tiers what the others have learned, before 
   const work = first.workOf("m");
   teach(work.rates, 200, { random: createSeededRandom(7) });
   sendMany(work, 60);
-  time.advance(tellMs);
+  time.advance(publishMs);
   const told = joiner.workOf("m");
   expect(told.fetches.samples).toBe(0);
   const expected = work.times.fetchMsPerToken(target, "cpu");

@@ -5,9 +5,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import {
   createFleetLearning,
   type FleetLearning,
-  firstTellMs,
+  firstPublishMs,
   maxUnusedPools,
-  tellMs,
+  publishMs,
 } from "../../src/work/fleet-learning.ts";
 import { writeTimesNote } from "../../src/work/learned-note.ts";
 import { type LearnedTimes, sumsOfFit } from "../../src/work/learned-times.ts";
@@ -78,7 +78,7 @@ describe("what is told", () => {
     learn(learning.workOf("llama"), 20);
     learn(learning.workOf("qwen"), 5);
     learning.workOf("idle");
-    time.advance(tellMs);
+    time.advance(publishMs);
     expect(board.posted.map(({ key }) => key)).toEqual(["times/llama", "times/qwen"]);
     const { rates } = learning.workOf("llama");
     board.hear("times/other", board.posted[0]!.bytes);
@@ -89,14 +89,14 @@ describe("what is told", () => {
     const work = learning.workOf("llama");
     for (let at = 0; at < 64; at++) {
       learn(work, 1);
-      time.advance(firstTellMs);
+      time.advance(firstPublishMs);
     }
     expect(board.posted).toHaveLength(64);
     for (let at = 0; at < 64; at++) {
       learn(work, 1);
-      time.advance(firstTellMs);
+      time.advance(firstPublishMs);
     }
-    expect(board.posted.length).toBeLessThanOrEqual(64 + (64 * firstTellMs) / tellMs);
+    expect(board.posted.length).toBeLessThanOrEqual(64 + (64 * firstPublishMs) / publishMs);
     expect(board.posted.length).toBeGreaterThan(65);
     const before = board.posted.length;
     time.advance(60_000);
@@ -106,16 +106,16 @@ describe("what is told", () => {
   test("is told again when it has changed, or rests on much more, and not before", () => {
     const work = learning.workOf("llama");
     learn(work, 200);
-    time.advance(tellMs);
+    time.advance(publishMs);
     expect(board.posted).toHaveLength(1);
     for (let at = 0; at < 20; at++) {
       learn(work, 1);
-      time.advance(tellMs);
+      time.advance(publishMs);
     }
     expect(board.posted.length).toBeLessThanOrEqual(2);
     const before = board.posted.length;
     learn(work, 100, 3);
-    time.advance(tellMs);
+    time.advance(publishMs);
     expect(board.posted).toHaveLength(before + 1);
   });
 
@@ -123,7 +123,7 @@ describe("what is told", () => {
     const work = learning.workOf("llama");
     teach(work.rates, 400, { random });
     work.fleet.learns();
-    time.advance(tellMs);
+    time.advance(publishMs);
     for (let second = 0; second < 180; second++) {
       if (second % 2 === 0) learn(work, 1);
       time.advance(1_000);
@@ -138,16 +138,16 @@ describe("what is told", () => {
   test("is told later when the board had no room", () => {
     learn(learning.workOf("llama"), 20);
     board.isFull = true;
-    time.advance(10 * tellMs);
+    time.advance(10 * publishMs);
     board.isFull = false;
-    time.advance(tellMs);
+    time.advance(publishMs);
     expect(board.posted).toHaveLength(1);
   });
 
   test("is nothing of a model whose name is too long, and nothing after the end", async () => {
     learn(learning.workOf("ü".repeat(101)), 20);
     learn(learning.workOf("ü".repeat(100)), 20);
-    time.advance(tellMs);
+    time.advance(publishMs);
     expect(board.posted).toHaveLength(1);
     await learning.stop();
     learn(learning.workOf("llama"), 20);

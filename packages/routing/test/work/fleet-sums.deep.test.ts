@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/common";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
-import { FleetSums, learningHalfLifeMs, maxTellers, type OwnSamples } from "../../src/work/fleet-sums.ts";
+import { FleetSums, learningHalfLifeMs, maxReportingRouters, type OwnSamples } from "../../src/work/fleet-sums.ts";
 import { type LearnedTimes, sumsOfFetch, sumsOfFit } from "../../src/work/learned-times.ts";
 import { type FitSums, NonNegativeFit } from "../../src/work/least-squares.ts";
 import { maxCounted } from "../../src/work/merge-sums.ts";
@@ -267,11 +267,12 @@ test("no router counts for more than twice the median, or 64 samples if that is 
 });
 
 test("routers beyond the bound take the place of those whose knowledge is oldest", () => {
-  for (let at = 0; at < maxTellers; at++) fleet.tell(`router-${at}`, timesOf({ ageMs: at === 7 ? 60_000 : 0 }, 1, 10));
-  expect(fleet.routers).toBeGreaterThan(maxTellers - 1);
-  expect(fleet.routers).toBeLessThan(maxTellers);
+  for (let at = 0; at < maxReportingRouters; at++)
+    fleet.tell(`router-${at}`, timesOf({ ageMs: at === 7 ? 60_000 : 0 }, 1, 10));
+  expect(fleet.routers).toBeGreaterThan(maxReportingRouters - 1);
+  expect(fleet.routers).toBeLessThan(maxReportingRouters);
   fleet.tell("one-more", timesOf({}, 1, 10));
-  expect(fleet.routers).toBeCloseTo(maxTellers, 9);
+  expect(fleet.routers).toBeCloseTo(maxReportingRouters, 9);
 });
 
 describe("a target's difference", () => {

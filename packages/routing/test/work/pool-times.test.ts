@@ -44,8 +44,12 @@ describe("a router alone", () => {
   test("expects what it has learned itself, to the last bit", () => {
     const work = routerAfter(60, (index) => scaled(index === 2 ? 3 : 1));
     const { msPerToken, msPerTokenPair, fixedMs } = work.rates;
-    expect(work.times.moment()).toEqual({ msPerToken, msPerTokenPair, fixedMs, isLearned: true });
-    expect(new PoolWork(time.clock).times.moment()).toMatchObject({ msPerToken: 0.125, fixedMs: 20, isLearned: false });
+    expect(work.times.expected()).toEqual({ msPerToken, msPerTokenPair, fixedMs, isLearned: true });
+    expect(new PoolWork(time.clock).times.expected()).toMatchObject({
+      msPerToken: 0.125,
+      fixedMs: 20,
+      isLearned: false,
+    });
     expect(work.rates.ownFit).toEqual(work.rates.fit);
     for (let index = 0; index < 5; index++) {
       expect(work.times.workMs(targetOf(index), part)).toBe(work.rates.workMs(targetOf(index), part));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { maxBeside, PrefillRates, SharedSteps } from "../../src/work/prefill-rates.ts";
+import { maxPromptsPerStep, PrefillRates, SharedSteps } from "../../src/work/prefill-rates.ts";
 
 const target = { index: 0, key: "engine-a" };
 const msPerToken = 0.05;
@@ -40,6 +40,6 @@ test("more prompts in a step than are counted are left out", () => {
   const seen: number[] = [];
   const rates = new PrefillRates();
   rates.observe = (_, { beside = [] }) => seen.push(beside.length);
-  step(new SharedSteps(rates), maxBeside + 2, 10);
-  expect(seen).toEqual([maxBeside]);
+  step(new SharedSteps(rates), maxPromptsPerStep + 2, 10);
+  expect(seen).toEqual([maxPromptsPerStep]);
 });

@@ -4,37 +4,35 @@ import { hashString } from "../hash.ts";
 import { lowestFirst, type Order } from "./near-tie.ts";
 
 /**
- * What to expect of routers that decide at the same time with the same knowledge: without more, all would send what is
- * cold to the same engine until they hear of each other. Work that they have sent unseen is expected where it fills the
- * fleet evenly, as water fills a vessel: engines below that level count as filled up to it, so that none of them is better
- * than the others for being emptier, while what a prompt finds in a cache counts as before. Equals are then drawn, each
- * with a probability in proportion to what it is below the level to which the unseen work fills them alone, requests in
- * flight counted in. If every router does so, none is expected to rise above it, which is the lowest level there can be
- * (the equilibrium of Wardrop, 1952).
+ * The estimated load of peers: routers that decide at the same time with the same knowledge. Without it, all would send cold
+ * prompts to the same engine until they hear of each other.
  *
- * Prompts that are cold from the same place on should meet, whichever routers they come to: of the equals below the level
- * such a prompt takes the one that comes first in an order of its own, which every router knows (rendezvous hashing: Thaler
- * and Ravishankar, 1998). Prompts that have nothing in common have other orders, and so spread.
+ * The work that peers have sent and not published yet is assumed to fill the fleet evenly, as water fills a vessel. Engines
+ * below that level count as filled up to it, so that none is better for being emptier; cached blocks count as before.
+ * Equals are then drawn, each with a probability in proportion to its distance below the level to which the peer load fills
+ * the equals alone, requests in flight included. If every router does so, no engine is expected to rise above that level,
+ * which is the lowest there can be (the equilibrium of Wardrop, 1952).
+ *
+ * In a burst, prompts that are cold from the same block on should meet, whichever routers they come to. Such a prompt takes
+ * the equal below the level that comes first in an order which every router computes from the prompt (rendezvous hashing:
+ * Thaler and Ravishankar, 1998). Prompts without a common prefix have other orders, and so spread.
  */
-export interface UnseenWork {
+export interface PeerLoad {
   /** Costs with the engines filled up to the level; of the last decision for which `level` said yes. */
   readonly costs: Float64Array;
-  /** @returns whether there is unseen work to think of, or other routers to meet */
+  /** @returns whether there is peer load, or a burst rendezvous */
   level(decision: Decision): boolean;
   draw(decision: Decision, order: Order, random: Random): number;
   /** Writes, by candidate index, the probability with which `draw` takes each; `out` comes zeroed. */
   explain(decision: Decision, order: Order, out: Float64Array): void;
 }
 
-export interface UnseenWorkOptions {
-  /**
-   * How many of the policy's terms, from the first one on, do not depend on the prompt. Their scores, of weight 1, are what
-   * a candidate has to do whoever asks.
-   */
+export interface PeerLoadOptions {
+  /** How many of the policy's first terms do not depend on the prompt. Their scores, of weight 1, are the candidate's load. */
   readonly commonTerms: number;
-  /** The unseen work in the unit of those scores; 0 where there is none. */
+  /** The peer load in the unit of those scores; 0 where there is none. */
   readonly amountOf: (decision: Decision) => number;
-  /** What one point of the tie-breaker is worth between equals, in the same unit. */
+  /** What one point of the tie-breaker counts between equals, in the same unit. */
   readonly tieCost: number;
 }
 
@@ -45,19 +43,19 @@ interface Indices {
 }
 
 /** Allocates nothing for a decision unless there are more candidates than ever before. */
-export function createUnseenWork(options: UnseenWorkOptions): UnseenWork {
+export function createPeerLoad(options: PeerLoadOptions): PeerLoad {
   return new LeveledWork(options);
 }
 
-class LeveledWork implements UnseenWork {
+class LeveledWork implements PeerLoad {
   costs = new Float64Array(0);
-  readonly #options: UnseenWorkOptions;
-  /** What each has to do whoever asks; for equals with their requests in flight. */
+  readonly #options: PeerLoadOptions;
+  /** Load by candidate; of equals with their requests in flight. */
   #heights = new Float64Array(0);
-  /** Those that are as good as the best. */
+  /** The equals: candidates within the tolerance of the best. */
   #near: Indices = { indices: new Int32Array(0), count: 0 };
 
-  constructor(options: UnseenWorkOptions) {
+  constructor(options: PeerLoadOptions) {
     this.#options = options;
   }
 
@@ -86,17 +84,17 @@ class LeveledWork implements UnseenWork {
   draw(decision: Decision, order: Order, random: Random): number {
     const level = this.#fillNear(decision, order);
     const near = this.#near;
-    if (decision.request.coldKey !== undefined) return this.#meetingPlace(decision, level);
+    if (decision.request.coldKey !== undefined) return this.#rendezvous(decision, level);
     if (this.#keepOwn(decision)) return leastOf(near, order.second, random);
     let chosen = near.indices[0]!;
     let sum = 0;
     for (let place = 0; place < near.count; place++) {
       const index = near.indices[place]!;
-      const room = level - this.#heights[index]!;
-      if (!(room > 0)) continue;
-      // A newcomer that takes over with its share of the room so far leaves everybody with theirs.
-      sum += room;
-      if (random.float() * sum < room) chosen = index;
+      const headroom = level - this.#heights[index]!;
+      if (!(headroom > 0)) continue;
+      // Replacing the choice with this probability leaves every equal with its share (reservoir sampling).
+      sum += headroom;
+      if (random.float() * sum < headroom) chosen = index;
     }
     return chosen;
   }
@@ -104,7 +102,7 @@ class LeveledWork implements UnseenWork {
   explain(decision: Decision, order: Order, out: Float64Array): void {
     const level = this.#fillNear(decision, order);
     if (decision.request.coldKey !== undefined) {
-      out[this.#meetingPlace(decision, level)] = 1;
+      out[this.#rendezvous(decision, level)] = 1;
       return;
     }
     const hasOwn = this.#keepOwn(decision);
@@ -125,7 +123,7 @@ class LeveledWork implements UnseenWork {
     this.#near = { indices: new Int32Array(length), count: 0 };
   }
 
-  /** Finds the equals, and the level to which the unseen work fills them. */
+  /** Finds the equals, and the level to which the peer load fills them. */
   #fillNear(decision: Decision, order: Order): number {
     const { eligible, eligibleCount } = decision;
     const limit = lowestFirst(decision, order) + order.tolerance;
@@ -140,8 +138,8 @@ class LeveledWork implements UnseenWork {
     return waterLevel(near, this.#heights, this.#options.amountOf(decision));
   }
 
-  /** The equal with room for which a hash of its key and the prompts' is highest. */
-  #meetingPlace({ candidates, request }: Decision, level: number): number {
+  /** The equal below the level with the highest hash of its key and the prompt's cold key. */
+  #rendezvous({ candidates, request }: Decision, level: number): number {
     const near = this.#near;
     let chosen = near.indices[0]!;
     let highest = -1;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { HostedFeed } from "../../src/feed-host.ts";
-import { goneAfterMs } from "../../src/shared/tombstones.ts";
+import { tombstoneMs } from "../../src/shared/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
@@ -43,7 +43,7 @@ test("what an engine held that left every fleet is forgotten everywhere: index, 
   one.tier.placements.place(one.indexOf(engine.key), promptOf(tokensOf("a", 96)), guessTtlMs);
   cluster.until(() => other.placed(engine.key, promptOf(tokensOf("a", 96)).chain) === 6);
   await leave();
-  cluster.time.advance(goneAfterMs - 1_000);
+  cluster.time.advance(tombstoneMs - 1_000);
   expect(haveIt(4)).toBe(true);
   cluster.time.advance(slackMs);
   expect(routers.map(({ index }) => index.factCount)).toEqual([0, 0]);
@@ -67,7 +67,7 @@ test("a router that comes later forgets what it was told of an engine that nobod
   routers.push(late);
   await late.tier.start();
   cluster.until(() => haveIt(4, 1, [late]));
-  cluster.time.advance(goneAfterMs + slackMs);
+  cluster.time.advance(tombstoneMs + slackMs);
   expect(routers.map(({ index }) => index.factCount)).toEqual([0, 0, 0]);
   expect(foldedTargets()).toEqual([0, 0, 0]);
 });
@@ -77,22 +77,22 @@ test("an engine that is in one fleet yet is kept there, and everywhere while som
   const isOwner = ({ tier }: TierRouter) => tier.ownership.roleOf(engine.key) === "owner";
   const [owner, reader] = isOwner(one) ? [one, other] : [other, one];
   await feeds[routers.indexOf(reader)]!.stop();
-  cluster.time.advance(goneAfterMs + slackMs);
+  cluster.time.advance(tombstoneMs + slackMs);
   expect(haveIt(4)).toBe(true);
   owner.fleet.add(engine.key);
   await feeds[routers.indexOf(owner)]!.stop();
-  cluster.time.advance(goneAfterMs + slackMs);
+  cluster.time.advance(tombstoneMs + slackMs);
   expect([haveIt(4, 1, [owner]), haveIt(0, 1, [reader])]).toEqual([true, true]);
 });
 
 test("one that is back before is as it was; one that is back later is read anew by all", async () => {
   await leave();
-  cluster.time.advance(goneAfterMs - 5_000);
+  cluster.time.advance(tombstoneMs - 5_000);
   feeds = routers.map((router) => router.read(engine));
-  cluster.time.advance(goneAfterMs + slackMs);
+  cluster.time.advance(tombstoneMs + slackMs);
   expect(haveIt(4)).toBe(true);
   await leave();
-  cluster.time.advance(goneAfterMs + slackMs);
+  cluster.time.advance(tombstoneMs + slackMs);
   expect(haveIt(0)).toBe(true);
   feeds = routers.map((router) => router.read(engine));
   engine.store(chainOf(2, 4));
@@ -104,7 +104,7 @@ test("one that is back before is as it was; one that is back later is read anew 
 test("more engines than there are numbers for come and go", async () => {
   for (let generation = 0; generation < 3; generation++) {
     await leave();
-    cluster.time.advance(goneAfterMs + slackMs);
+    cluster.time.advance(tombstoneMs + slackMs);
     const engines = Array.from(
       { length: 8 },
       (_, at) => new ScriptedEngine(`${generation}-${at}`, cluster.time.scheduler),

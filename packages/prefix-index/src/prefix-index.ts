@@ -27,7 +27,7 @@ export interface PrefixIndexOptions {
   readonly maxPlacedBlocksPerTarget?: number;
   /** Placed blocks of all targets. Default: 16,777,216. */
   readonly maxPlacedBlocks?: number;
-  /** Stretches between the points where placed chains part. Default: 1,048,576. */
+  /** Segments between the points where placed chains diverge. Default: 1,048,576. */
   readonly maxPlacedSegments?: number;
 }
 
@@ -37,7 +37,7 @@ interface OrphaningBlock {
   readonly depth: number;
 }
 
-/** More are not believed: room that is made is written to all over, be there ever so few blocks. */
+/** Larger expectations are clipped: reserved memory is written to, however few blocks come. */
 const maxExpectedBlocks = 16_777_216;
 
 /** @throws RangeError when there can be no such index */
@@ -134,7 +134,7 @@ export class PrefixIndex {
     this.placements.clear(target);
   }
 
-  /** Sets who is told of every chain that is placed or confirmed. Its words may change when the listener returns. */
+  /** Sets the listener for every chain that is placed or confirmed. Its words may change when the listener returns. */
   setPlacedListener(listener: PrefixIndex["place"]): void {
     this.#onPlaced = listener;
   }
@@ -195,7 +195,7 @@ export class PrefixIndex {
     return this.#gpu.pairs + this.#slow.pairs;
   }
 
-  /** Facts and placed blocks that found no room since the index was made. */
+  /** Facts and placed blocks refused at a bound since the index was made. */
   get refusedCount(): number {
     return this.#gpu.refused + this.#slow.refused + this.placements.refusedBlocks;
   }

@@ -16,11 +16,11 @@ export interface PrefixMatches {
   readonly factBlocks: Int32Array;
   /** By tier: of the blocks from `gpuBlocks` to `factBlocks`, those whose fastest tier it is. */
   readonly tierBlocks: readonly Int32Array[];
-  /** Leading blocks that were sent there, as far as that is not too long ago. */
+  /** Leading blocks that were placed there, not expired. */
   readonly placedBlocks: Int32Array;
   /** Milliseconds since the deepest of `placedBlocks` was last used. */
   readonly placementAgeMs: Float64Array;
-  /** Who used it then, by the number that was given with the placement. */
+  /** The router that used it then, by the number given with the placement. */
   readonly placedBy: Int32Array;
   /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
   readonly confirmedBlocks: Int32Array;

@@ -3,7 +3,7 @@ import { NodeTable, nodeField } from "./node-table.ts";
 
 const nodeWords = nodeField.chain + 2;
 
-/** Flags beside the children of a node. */
+/** Flags in the word of a node's children. */
 export const nodeFlag = {
   /** The engine's hash in the node is a key of the map of engine hashes. */
   named: 1,
@@ -13,7 +13,7 @@ export const nodeFlag = {
   alias: 4,
   /** The children are counted, and are found by their chain hashes; else there is one child at most, noted here. */
   branching: 8,
-  /** Its holes have to be looked at when the event is over. */
+  /** Its holes are checked when the event is over. */
   dirty: 16,
 } as const;
 

@@ -121,21 +121,21 @@ export class FeedLedger {
     return this.#report;
   }
 
-  /** The prefixes that most blocks share, at most `limit`; for people to look at. The work is bounded. */
+  /** The prefixes that most blocks share, at most `limit`, for the admin API. The work is bounded. */
   sharedPrefixes(limit: number): SharedPrefix[] {
     const held = this.#held;
     return held ? sharedPrefixesOf(held.tree, held, limit) : [];
   }
 
   /**
-   * Tells another sink everything that the ledger's own sink has now: blocks tier by tier, parents before children, then
-   * holes. Told onto nothing, it makes the other equal.
+   * Writes to an empty sink everything that the ledger's own sink has now: blocks tier by tier, parents before children, then
+   * holes.
    */
   tellAll(sink: LedgerSink): void {
-    if (this.#held) tellHeld(this.#held, new SinkRuns(sink));
+    if (this.#held) reportAll(this.#held, new SinkRuns(sink));
   }
 
-  /** Forgets all that was told: a new life begins. */
+  /** Forgets everything: the engine process is new. */
   clear(): void {
     this.#forget();
     this.#engineBlockSize = 0;
@@ -307,20 +307,20 @@ class CacheGroups {
   }
 }
 
-/** Tells all that is held: blocks tier by tier, parents before children, then the holes of each tier. */
-function tellHeld(held: HeldBlocks, runs: SinkRuns): void {
+/** Reports all held blocks tier by tier, parents before children, then the holes. */
+function reportAll(held: HeldBlocks, runs: SinkRuns): void {
   for (let tier = 0; tier < tierNames.length; tier++) {
-    if (held.presence.blocks[tier]! > 0) tellTier(held, tier, runs);
+    if (held.presence.blocks[tier]! > 0) reportTier(held, tier, runs);
   }
-  if (held.presence.holes > 0) held.presence.tellHoles(runs);
+  if (held.presence.holes > 0) held.presence.reportHoles(runs);
   runs.flush();
 }
 
 /**
- * Numbers of nodes say nothing about who is above whom, as they are used again: from each node on it is climbed to the
- * first that was told already, and told on the way back.
+ * Node numbers are reused, so a parent's may be above its child's: from each node, climbs to the first ancestor that was
+ * reported, and reports on the way back.
  */
-function tellTier({ tree, presence, isTold }: HeldBlocks, tier: Tier | number, runs: SinkRuns): void {
+function reportTier({ tree, presence, isReported }: HeldBlocks, tier: Tier | number, runs: SinkRuns): void {
   const { words, stride, end } = tree.table;
   const done = new Uint8Array(end);
   done[0] = 1;
@@ -332,7 +332,7 @@ function tellTier({ tree, presence, isTold }: HeldBlocks, tier: Tier | number, r
       path.push(node);
     }
     for (let node = path.pop(); node !== undefined; node = path.pop()) {
-      if (((presence.tiersOf(node) >>> tier) & 1) === 0 || !isTold(node)) continue;
+      if (((presence.tiersOf(node) >>> tier) & 1) === 0 || !isReported(node)) continue;
       runs.add("stored", tier, words, node * stride + nodeField.chain);
     }
   }

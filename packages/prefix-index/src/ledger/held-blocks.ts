@@ -20,7 +20,7 @@ import { TierPresence } from "./tier-presence.ts";
 /** No table reserves more addresses than this. */
 const maxTableBytes = 0x8000_0000;
 const wordBytes = 4;
-const spanWordsBesideTokens = 7;
+const spanHeaderWords = 7;
 const noRoot: Hash64 = { low: 0, high: 0 };
 
 interface HeldBlocksOptions {
@@ -53,7 +53,7 @@ export class HeldBlocks {
   /** Nodes of a router block; one unless the engine's blocks are smaller. */
   readonly nodesPerBlock: number;
   /** Whether a node ends a router block, and so is what the sink hears of. */
-  readonly isTold: (id: number) => boolean;
+  readonly isReported: (id: number) => boolean;
   readonly attachment: FloatingAttachment;
   readonly #holdings: Holdings;
   readonly #chains: ChainBuilder;
@@ -71,7 +71,7 @@ export class HeldBlocks {
     const partsPerBlock = shape.kind === "parts" ? shape.partsPerBlock : 1;
     this.nodesPerBlock = shape.kind === "span" ? shape.nodesPerBlock : 1;
     const { nodesPerBlock } = this;
-    const spanBytes = (spanWordsBesideTokens + engineBlockSize) * wordBytes;
+    const spanBytes = (spanHeaderWords + engineBlockSize) * wordBytes;
     const maxNodes =
       shape.kind === "parts"
         ? options.maxBlocks
@@ -82,8 +82,8 @@ export class HeldBlocks {
       shape.kind === "span"
         ? new SpanHoldings({ tree, maxNodes, tokensPerNode: engineBlockSize, nodesPerBlock })
         : undefined;
-    this.isTold = spans ? (id: number) => spans.isLast(id) : () => true;
-    this.presence = new TierPresence({ tree, runs, maxNodes, nodesPerBlock, isTold: this.isTold });
+    this.isReported = spans ? (id: number) => spans.isLast(id) : () => true;
+    this.presence = new TierPresence({ tree, runs, maxNodes, nodesPerBlock, isReported: this.isReported });
     spans?.attach(this.presence);
     const { presence } = this;
     const holdings =
@@ -257,14 +257,14 @@ export class HeldBlocks {
   }
 }
 
-/** How an engine's blocks and the router's go together. */
+/** How an engine's block size relates to the router's. */
 export type BlockShape =
-  /** An engine's block is so many blocks of the router, one or more. */
+  /** An engine block is one or more router blocks. */
   | { readonly kind: "parts"; readonly partsPerBlock: number }
-  /** So many blocks of the engine are a block of the router, two or more. */
+  /** A router block is two or more engine blocks. */
   | { readonly kind: "span"; readonly nodesPerBlock: number };
 
-/** The larger block is at most this many of the smaller. */
+/** Bound of the ratio of the block sizes. */
 export const maxBlockRatio = 256;
 
 /** @returns undefined when neither size is a multiple of the other, or the ratio is above `maxBlockRatio` */

@@ -2,10 +2,9 @@ import type { Hash64 } from "../hash/text-hasher.ts";
 import { GrowableWords } from "../table/word-pool.ts";
 import { tierNames } from "../tiers.ts";
 import type { BlockTree } from "./block-tree.ts";
-import type { TierPresence } from "./tier-presence.ts";
-import { TierCounts } from "./tier-presence.ts";
+import { TierCounts, type TierPresence } from "./tier-presence.ts";
 
-/** What an engine holds, node by node, and how that shows in the router's blocks. */
+/** What an engine holds, node by node, and what follows for the router's blocks. */
 export interface Holdings {
   readonly byteLength: number;
   /** The tiers in which the engine has a node, a bit each. */
@@ -14,13 +13,13 @@ export interface Holdings {
   enter(id: number, parent: number): void;
   /** A node without tiers and children is about to leave the tree. */
   leave(id: number): void;
-  /** The engine has a node in a tier in which it had it not. */
+  /** The engine stored a node in a tier. */
   add(id: number, tier: number): void;
-  /** The engine has a node no more in a tier in which it had it. */
+  /** The engine removed a node from a tier. */
   remove(id: number, tier: number): void;
 }
 
-/** Holdings where the engine's blocks are the router's. */
+/** Holdings where the engine's block size is the router's. */
 export function createWholeHoldings(presence: TierPresence): Holdings {
   return {
     byteLength: 0,
@@ -41,8 +40,8 @@ interface PartHoldingsOptions {
 }
 
 /**
- * Holdings where several nodes on a path are one block of the engine, which has its name at the last of them. Blocks
- * that begin alike share nodes, so a node before the last is there as long as some block through it is.
+ * Holdings where an engine block is several nodes of a path, named at the last of them. Blocks with a common beginning share
+ * nodes, so a node before the last is present as long as some block through it is.
  */
 export function createPartHoldings({ tree, presence, maxNodes, partsPerBlock }: PartHoldingsOptions): Holdings {
   const counts = tierNames.map(() => new TierCounts(maxNodes));
@@ -101,8 +100,8 @@ interface NodeContent {
 }
 
 /**
- * Holdings where several nodes on a path make one block of the router, a span. The block is in a tier when all of them
- * are. It is told by its last node; what a node loses or gains is carried down to the last nodes of its span.
+ * Holdings where a router block is several nodes of a path, a span. The block is in a tier when all of them are. Its last
+ * node reports it; changes of a node are carried down to the last nodes of its span.
  */
 export class SpanHoldings implements Holdings {
   readonly #options: SpanOptions;
@@ -119,7 +118,7 @@ export class SpanHoldings implements Holdings {
     this.#words = this.#memory.words;
   }
 
-  /** The one to tell; it needs this one to be made. */
+  /** Sets where changes are reported; the presence needs these holdings first. */
   attach(presence: TierPresence): void {
     this.#presence = presence;
   }
@@ -142,7 +141,7 @@ export class SpanHoldings implements Holdings {
     return parent === 0 ? 0 : (this.placeOf(parent) + 1) % this.#options.nodesPerBlock;
   }
 
-  /** Whether a node or one before it in its span has a key beside its tokens. */
+  /** Whether a node or one before it in its span has an extra key. */
   isKeyed(id: number): boolean {
     return (this.#words[id * this.#stride + field.tiers]! & keyedBit) !== 0;
   }
@@ -221,7 +220,7 @@ export class SpanHoldings implements Holdings {
     this.#carryDown(id);
   }
 
-  /** Works out anew in which tiers the span is whole up to a node, and then up to those below it in the same span. */
+  /** Updates in which tiers the span is whole up to a node, and up to its descendants in the same span. */
   #carryDown(from: number): void {
     const words = this.#words;
     const stride = this.#stride;
@@ -237,7 +236,7 @@ export class SpanHoldings implements Holdings {
       const was = (state >>> wholeShift) & allTiers;
       if (whole === was) continue;
       words[at + field.tiers] = (state & ~(allTiers << wholeShift)) | (whole << wholeShift);
-      if (place === this.#options.nodesPerBlock - 1) this.#tell(id, was, whole);
+      if (place === this.#options.nodesPerBlock - 1) this.#report(id, was, whole);
       else
         for (let child = words[at + field.child]!; child !== 0; ) {
           stack.push(child);
@@ -246,7 +245,7 @@ export class SpanHoldings implements Holdings {
     }
   }
 
-  #tell(id: number, was: number, is: number): void {
+  #report(id: number, was: number, is: number): void {
     for (let tier = 0; tier < tierNames.length; tier++) {
       const bit = 1 << tier;
       if ((is & ~was & bit) !== 0) this.#presence?.gain(id, tier);

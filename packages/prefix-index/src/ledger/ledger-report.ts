@@ -1,24 +1,24 @@
-/** What came of a batch of events, in engine blocks unless it says otherwise. */
+/** Counts of one batch of events, in engine blocks unless stated otherwise. */
 export interface LedgerReport {
-  /** Blocks stored whose chain is known, those that were known before too. */
+  /** Blocks stored with a known chain, those stored before included. */
   storedBlocks: number;
-  /** Blocks stored under a parent that is not known: they wait for it. */
+  /** Blocks stored under an unknown parent, for which they wait. */
   floatedBlocks: number;
-  /** Blocks that waited, and got their chain. */
+  /** Waiting blocks that got their chain. */
   attachedBlocks: number;
-  /** Blocks that waited, and were dropped to make room. */
+  /** Waiting blocks that were dropped at the bound. */
   droppedBlocks: number;
   /** Blocks removed from a tier. */
   removedBlocks: number;
-  /** Blocks removed from a tier that were not there, as far as known. Normal. */
+  /** Blocks removed from a tier in which they were not known. Normal. */
   unknownRemovals: number;
-  /** Blocks said to be in another tier, without tokens, that are not known. */
+  /** Moves of unknown blocks to another tier. */
   unknownMoves: number;
-  /** Blocks not stored because there are as many as allowed. */
+  /** Blocks not stored because of the bound. */
   overflowedBlocks: number;
-  /** Events left out: of kinds of attention whose blocks are no prefix, or of a group that is not known to be of another. */
+  /** Events ignored: of attention kinds whose blocks are no prefix, or of a group whose kind is not known. */
   skippedEvents: number;
-  /** Events left out because they contradict themselves, are beyond a bound, or came on a feed that is unusable. */
+  /** Events refused: inconsistent, beyond a bound, or on an unusable feed. */
   refusedEvents: number;
 }
 

@@ -1,16 +1,16 @@
 import type { Tier } from "../tiers.ts";
 
 /**
- * What becomes of a target's blocks, in order. Hashes are chain hashes of the router's blocks, two words each, low word
- * first; positions are in hashes. The arrays are used again: they mean something during the call only.
+ * Takes the changes of a target's blocks, in order. Hashes are chain hashes of the router's blocks, two words each, low word
+ * first; positions are in hashes. The arrays are reused: they are valid during the call only.
  */
 export interface LedgerSink {
-  /** Blocks that were not in this tier are there now, parents before children. A hole that one of them was is gone. */
+  /** Blocks that were not in this tier are there now, parents before children. Where one of them was a hole, that ends. */
   stored(tier: Tier, words: Uint32Array, from: number, to: number): void;
   /** Blocks that were in this tier are no longer. */
   removed(tier: Tier, words: Uint32Array, from: number, to: number): void;
   /**
-   * The block at `at` is not in this tier, but some block below it is: a hole. Told when an event has left it behind.
+   * The block at `at` is not in this tier, but some block below it is: a hole. Called at the end of an event.
    *
    * @param depthBlocks router blocks before it
    */
@@ -25,7 +25,7 @@ const runHashes = 1_024;
 
 type RunKind = "stored" | "removed";
 
-/** Gathers blocks that follow each other with the same news into runs, which is what a sink gets. */
+/** Gathers successive blocks with the same change into runs for a sink. */
 export class SinkRuns {
   readonly #sink: LedgerSink;
   readonly #words = new Uint32Array(2 * runHashes);
@@ -69,7 +69,7 @@ export class SinkRuns {
     this.#sink[this.#kind](this.#tier, this.#words, 0, count);
   }
 
-  /** Everything is gone, what was not told yet too. */
+  /** Drops what was not flushed, and clears the sink. */
   cleared(): void {
     this.#count = 0;
     this.#sink.cleared();

@@ -1,6 +1,6 @@
 import { GrowableWords } from "../table/word-pool.ts";
 
-/** Node numbers have 24 bits, so that a byte of flags fits beside them in a word. */
+/** Node numbers have 24 bits, so that a word also holds a byte of flags. */
 const maxNodes = 0xff_ffff;
 /** Stands among the children of a released node. */
 const releasedFlag = 0x80;
@@ -60,7 +60,7 @@ export class NodeTable {
     return this.live + nodes <= this.#maxLive;
   }
 
-  /** @returns the number of a node whose words are zero; the caller has seen that there is room */
+  /** @returns the number of a node whose words are zero; the caller has checked that there is space */
   allocate(): number {
     this.live++;
     const { stride } = this;

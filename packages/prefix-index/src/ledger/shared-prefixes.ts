@@ -22,7 +22,7 @@ export interface SharedPrefix {
 export interface SharedPrefixOptions {
   readonly nodesPerBlock: number;
   /** Whether a node ends a router block. */
-  readonly isTold: (id: number) => boolean;
+  readonly isReported: (id: number) => boolean;
 }
 
 /** The prefixes shared by most, by how much work sharing them saves: their depth times the blocks below. */
@@ -30,9 +30,9 @@ export function sharedPrefixesOf(tree: BlockTree, options: SharedPrefixOptions, 
   const below = sampleBlocksBelow(tree);
   const found = new Map<number, SharedPrefix>();
   for (const [branch, blocksBelow] of below) {
-    // A prefix that ends inside of a router block is told by the last whole one.
+    // A prefix that ends inside of a router block is reported by the last whole one.
     let node = branch;
-    while (node !== 0 && !options.isTold(node)) node = tree.parentOf(node);
+    while (node !== 0 && !options.isReported(node)) node = tree.parentOf(node);
     if (node === 0) continue;
     const known = found.get(node);
     if (known && known.blocksBelow >= blocksBelow) continue;

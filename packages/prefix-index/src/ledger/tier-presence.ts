@@ -5,30 +5,29 @@ import type { SinkRuns } from "./ledger-sink.ts";
 import { nodeField } from "./node-table.ts";
 
 const allTiers = (1 << tierNames.length) - 1;
-const toldShift = 4;
+const holeShift = 4;
 
 interface PresenceOptions {
   readonly tree: BlockTree;
   readonly runs: SinkRuns;
   readonly maxNodes: number;
-  /** Nodes that a router block is: one or more. */
+  /** Nodes per router block: one or more. */
   readonly nodesPerBlock: number;
-  /** Whether a node is what the sink hears of: with several nodes to a block only the last of them is. */
-  readonly isTold: (id: number) => boolean;
+  /** Whether a node is reported to the sink: of several nodes per block only the last is. */
+  readonly isReported: (id: number) => boolean;
 }
 
 /**
  * In which tiers the router's blocks are, and where that leaves holes: a hole is a block that is not in a tier although
- * a block below it is. A node is present in a tier when it is there itself or something below it is; so per node and
- * tier the children that are present have to be counted. As long as a feed has used one tier only, every child counts,
- * and nothing needs to be kept; from then on the first tier keeps how many children are absent, the others how many
- * are present.
+ * a block below it is. A node is present in a tier when it or a descendant is there, so present children are counted per
+ * node and tier. As long as a feed has used one tier only, every child counts and nothing is kept; from then on the first
+ * tier counts absent children, the others present ones.
  */
 export class TierPresence {
   readonly #options: PresenceOptions;
   readonly #tree: BlockTree;
   readonly #runs: SinkRuns;
-  /** The tier whose children are counted by their absence, -1 when none was used yet or there is no such tier. */
+  /** The tier that counts absent children; -1 when none was used yet or there is no such tier. */
   #first = -1;
   /** Whether children are counted; else all of them are present in the first tier. */
   #counting: boolean;
@@ -56,7 +55,7 @@ export class TierPresence {
     return words[id * stride + nodeField.link]! & allTiers;
   }
 
-  /** To be called before the tree changes for a block of this tier. */
+  /** Call before the tree changes for a block of this tier. */
   prepare(tier: number): void {
     if (this.#counting || tier === this.#first) return;
     if (this.#first < 0) this.#first = tier;
@@ -68,7 +67,7 @@ export class TierPresence {
     if (this.#counting && this.#first >= 0) this.#counts[this.#first]!.change(parent, 1);
   }
 
-  /** A node may be a hole: it was put into the tree for what comes below it. */
+  /** A node may be a hole: it was put into the tree for a block below it. */
   suspect(id: number): void {
     if (this.#tree.hasFlag(id, nodeFlag.dirty)) return;
     this.#tree.setFlag(id, nodeFlag.dirty);
@@ -85,8 +84,8 @@ export class TierPresence {
     const at = id * stride;
     const link = words[at + nodeField.link]!;
     const bit = 1 << tier;
-    if ((link & (bit << toldShift)) !== 0) this.holes--;
-    words[at + nodeField.link] = (link | bit) & ~(bit << toldShift);
+    if ((link & (bit << holeShift)) !== 0) this.holes--;
+    words[at + nodeField.link] = (link | bit) & ~(bit << holeShift);
     this.blocks[tier]! += 1;
     this.#runs.add("stored", tier, words, at + nodeField.chain);
     if (this.#counting && this.#presentChildren(id, tier) === 0) this.#bubble(link >>> 8, tier, 1);
@@ -103,53 +102,52 @@ export class TierPresence {
     else if (this.#counting) this.#bubble(link >>> 8, tier, -1);
   }
 
-  /** To be called before a node is released: its holes are gone. */
+  /** Call before a node is released: its holes end. */
   forget(id: number): void {
     const { words, stride } = this.#tree.table;
-    const told = (words[id * stride + nodeField.link]! >>> toldShift) & allTiers;
-    if (told === 0) return;
+    const holes = (words[id * stride + nodeField.link]! >>> holeShift) & allTiers;
+    if (holes === 0) return;
     for (let tier = 0; tier < tierNames.length; tier++) {
-      if ((told & (1 << tier)) !== 0) this.#endHole(id, tier);
+      if ((holes & (1 << tier)) !== 0) this.#endHole(id, tier);
     }
   }
 
-  /** Tells the holes that an event has opened and closed. Within an event order means nothing: engines remove parents
-   * before their children. */
+  /** Reports the holes that an event has opened and closed, once it is over: engines remove parents before children. */
   reconcile(): void {
     const dirty = this.#dirty;
     if (dirty.length === 0) return;
     for (const id of dirty) {
       if (!this.#tree.hasFlag(id, nodeFlag.dirty)) continue;
       this.#tree.clearFlag(id, nodeFlag.dirty);
-      if (this.#options.isTold(id)) this.#tellHoles(id);
+      if (this.#options.isReported(id)) this.#reportHoles(id);
     }
     this.#dirty = [];
   }
 
-  /** Tells all holes there are to other runs than the usual ones. */
-  tellHoles(runs: SinkRuns): void {
+  /** Reports all present holes to other runs than its own. */
+  reportHoles(runs: SinkRuns): void {
     const { table } = this.#tree;
     const { words, stride } = table;
     for (let id = 1; id < table.end; id++) {
       if (!table.isLive(id) || this.#tree.hasFlag(id, nodeFlag.alias)) continue;
-      const told = (words[id * stride + nodeField.link]! >>> toldShift) & allTiers;
-      for (let tier = 0; told >>> tier !== 0; tier++) {
-        if (((told >>> tier) & 1) === 0) continue;
+      const holes = (words[id * stride + nodeField.link]! >>> holeShift) & allTiers;
+      for (let tier = 0; holes >>> tier !== 0; tier++) {
+        if (((holes >>> tier) & 1) === 0) continue;
         runs.orphaned(tier, words, id * stride + nodeField.chain, this.#depthOf(id));
       }
     }
   }
 
-  #tellHoles(id: number): void {
+  #reportHoles(id: number): void {
     const { words, stride } = this.#tree.table;
     const linkAt = id * stride + nodeField.link;
     for (let tier = 0; tier < tierNames.length; tier++) {
       const bit = 1 << tier;
       const link = words[linkAt]!;
       const isHole = (link & bit) === 0 && this.#presentChildren(id, tier) > 0;
-      const wasHole = (link & (bit << toldShift)) !== 0;
+      const wasHole = (link & (bit << holeShift)) !== 0;
       if (isHole && !wasHole) {
-        words[linkAt] = link | (bit << toldShift);
+        words[linkAt] = link | (bit << holeShift);
         this.holes++;
         this.#runs.orphaned(tier as Tier, words, id * stride + nodeField.chain, this.#depthOf(id));
       } else if (wasHole && !isHole) this.#endHole(id, tier);
@@ -158,7 +156,7 @@ export class TierPresence {
 
   #endHole(id: number, tier: number): void {
     const { words, stride } = this.#tree.table;
-    words[id * stride + nodeField.link]! &= ~(1 << (tier + toldShift));
+    words[id * stride + nodeField.link]! &= ~(1 << (tier + holeShift));
     this.holes--;
     this.#runs.holeGone(tier as Tier, words, id * stride + nodeField.chain);
   }
@@ -176,7 +174,7 @@ export class TierPresence {
     return tier === this.#first ? this.#tree.childCount(id) - counted : counted;
   }
 
-  /** A child of `parent` has come to be present, or has ceased to; the same may follow for the parent, and so on. */
+  /** Counts a child of `parent` that became present or absent, and its ancestors for which the same follows. */
   #bubble(parent: number, tier: number, difference: number): void {
     const bit = 1 << tier;
     for (let id = parent; id !== 0; id = this.#tree.parentOf(id)) {

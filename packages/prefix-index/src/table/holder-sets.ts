@@ -19,7 +19,7 @@ export function createSetPairs(): SetPairs {
   return { words: own, at: 0, count: 0, own };
 }
 
-/** More holder ids than this cannot be told apart in one set. */
+/** Bound of holder ids in one set. */
 export const maxSetHolders = (maxRecordWords / pairWords) * 32;
 
 /** Words of a set's record: references, offset of its pairs, their number, signature (2), next of its bucket, version. */

@@ -8,7 +8,7 @@ const loadLimit = 0.8;
 const shrinkBelowLoad = 0.3;
 const shrunkLoad = 0.6;
 const minSlots = 256;
-/** A stretch has at least this many slots, so that finding it is little beside what is done with it. */
+/** A stretch has at least this many slots, so that finding it costs little compared to its use. */
 const stretchSlots = 512;
 /** Slots beyond the last home, for runs that begin near the end. */
 const tailSlots = 64;
@@ -278,7 +278,7 @@ export class SlotTable {
     }
   }
 
-  /** Gives memory back after shrinking, when what is left is small beside it and quickly copied. */
+  /** Gives memory back after shrinking, when what is left is comparatively small and quickly copied. */
   #release(): void {
     let used = this.#size;
     while (this.words[used * slotWords + 2] !== 0) used++;
@@ -333,7 +333,7 @@ export function insertSlot(words: Uint32Array, at: number, key: { low: number; h
   }
 }
 
-/** How homes are told from low words: by one scale below a boundary, by another from there on. */
+/** How homes follow from low words: by one scale below a boundary, by another from there on. */
 interface HomeScales {
   readonly boundary: number;
   readonly scaleLow: number;

@@ -175,7 +175,7 @@ const holderSlotsPerStep = 32_768;
  * the table that is searched. The table may change meanwhile: every block that is held all the while comes exactly once.
  * It ends early when the holder is cleared before all is searched.
  *
- * The order jumps about all hashes: where another table is to take them, keys in the order of their homes would crowd in
+ * The order jumps about all hashes: where another table is to take them, keys in the order of their homes would cluster in
  * one part of it.
  */
 export function* scanHolder(table: HolderTable, holder: number): Generator<Uint32Array, void, undefined> {
@@ -228,7 +228,7 @@ function* spreadOut(found: Uint32Array, blocks: number): Generator<Uint32Array, 
 
 const twoTo32 = 0x1_0000_0000;
 /**
- * Keys that come from one range crowd where another table is to take them, so ranges are small; but each costs a cache
+ * Keys from one range cluster in the table that takes them, so ranges are small; but each costs a cache
  * miss.
  */
 const slotsPerRange = 64;
@@ -258,7 +258,7 @@ class KeyRanges {
     return this.#left === 0;
   }
 
-  /** Goes on to a range that has not been the present one yet. */
+  /** Moves to the next range. */
   advance(): void {
     this.from = this.#boundOf(this.#next);
     this.to = this.#boundOf(this.#next + 1);

@@ -3,30 +3,6 @@ import type { Decision } from "../decision.ts";
 import { hashString } from "../hash.ts";
 import { lowestFirst, type Order } from "./near-tie.ts";
 
-/**
- * The estimated load of peers: routers that decide at the same time with the same knowledge. Without it, all would send cold
- * prompts to the same engine until they hear of each other.
- *
- * The work that peers have sent and not published yet is assumed to fill the fleet evenly, as water fills a vessel. Engines
- * below that level count as filled up to it, so that none is better for being emptier; cached blocks count as before.
- * Equals are then drawn, each with a probability in proportion to its distance below the level to which the peer load fills
- * the equals alone, requests in flight included. If every router does so, no engine is expected to rise above that level,
- * which is the lowest there can be (the equilibrium of Wardrop, 1952).
- *
- * In a burst, prompts that are cold from the same block on should meet, whichever routers they come to. Such a prompt takes
- * the equal below the level that comes first in an order which every router computes from the prompt (rendezvous hashing:
- * Thaler and Ravishankar, 1998). Prompts without a common prefix have other orders, and so spread.
- */
-export interface PeerLoad {
-  /** Costs with the engines filled up to the level; of the last decision for which `level` said yes. */
-  readonly costs: Float64Array;
-  /** @returns whether there is peer load, or a burst rendezvous */
-  level(decision: Decision): boolean;
-  draw(decision: Decision, order: Order, random: Random): number;
-  /** Writes, by candidate index, the probability with which `draw` takes each; `out` comes zeroed. */
-  explain(decision: Decision, order: Order, out: Float64Array): void;
-}
-
 export interface PeerLoadOptions {
   /** How many of the policy's first terms do not depend on the prompt. Their scores, of weight 1, are the candidate's load. */
   readonly commonTerms: number;
@@ -42,12 +18,24 @@ interface Indices {
   count: number;
 }
 
-/** Allocates nothing for a decision unless there are more candidates than ever before. */
-export function createPeerLoad(options: PeerLoadOptions): PeerLoad {
-  return new LeveledWork(options);
-}
-
-class LeveledWork implements PeerLoad {
+/**
+ * The estimated load of peers: routers that decide at the same time with the same knowledge. Without it, all would send cold
+ * prompts to the same engine until they hear of each other.
+ *
+ * The work that peers have sent and not published yet is assumed to fill the fleet evenly, as water fills a vessel. Engines
+ * below that level count as filled up to it, so that none is better for being emptier; cached blocks count as before.
+ * Equals are then drawn, each with a probability in proportion to its distance below the level to which the peer load fills
+ * the equals alone, requests in flight included. If every router does so, no engine is expected to rise above that level,
+ * which is the lowest there can be (the equilibrium of Wardrop, 1952).
+ *
+ * In a burst, prompts that are cold from the same block on should meet, whichever routers they come to. Such a prompt takes
+ * the equal below the level that comes first in an order which every router computes from the prompt (rendezvous hashing:
+ * Thaler and Ravishankar, 1998). Prompts without a common prefix have other orders, and so spread.
+ *
+ * Allocates nothing for a decision unless there are more candidates than ever before.
+ */
+export class PeerLoad {
+  /** Costs with the engines filled up to the level; of the last decision for which `level` returned true. */
   costs = new Float64Array(0);
   readonly #options: PeerLoadOptions;
   /** Load by candidate; of equals with their requests in flight. */
@@ -59,6 +47,7 @@ class LeveledWork implements PeerLoad {
     this.#options = options;
   }
 
+  /** @returns whether there is peer load, or a burst rendezvous */
   level(decision: Decision): boolean {
     const { eligible, eligibleCount } = decision;
     const amount = this.#options.amountOf(decision);
@@ -99,6 +88,7 @@ class LeveledWork implements PeerLoad {
     return chosen;
   }
 
+  /** Writes, by candidate index, the probability with which `draw` takes each; `out` comes zeroed. */
   explain(decision: Decision, order: Order, out: Float64Array): void {
     const level = this.#fillNear(decision, order);
     if (decision.request.coldKey !== undefined) {

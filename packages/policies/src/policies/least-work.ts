@@ -2,7 +2,7 @@ import { composePolicy, type PolicyParts } from "../compose-policy.ts";
 import { amount, foreignRequestTokens, type PolicyDefinition, tierCreditOptions, tierCredits } from "../definition.ts";
 import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { createPeerLoad } from "../pickers/peer-load.ts";
+import { PeerLoad } from "../pickers/peer-load.ts";
 import { createAdapterLoad } from "../scorers/adapters.ts";
 import { createForeignPrefill, createUncachedTokens, pendingPrefill } from "../scorers/prefill-work.ts";
 import { weightedOnly } from "../weights.ts";
@@ -61,7 +61,7 @@ export function leastWorkParts(option: (name: string) => number): Pick<PolicyPar
       reason: "least_work",
       tolerance: Math.max(roundingErrorTokens, option("near-tie-tokens")),
       tieBreaker: requestLoad,
-      peers: createPeerLoad({
+      peers: new PeerLoad({
         commonTerms: 2,
         amountOf: ({ request }) => request.unseenTokens ?? 0,
         tieCost: requestTokens,

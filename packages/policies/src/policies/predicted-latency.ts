@@ -9,7 +9,7 @@ import {
 } from "../definition.ts";
 import { estimateRequests, requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
-import { createPeerLoad } from "../pickers/peer-load.ts";
+import { PeerLoad } from "../pickers/peer-load.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
 import { createAdapterLoadMs } from "../scorers/adapters.ts";
 import {
@@ -77,7 +77,7 @@ export const predictedLatency: PolicyDefinition = {
           reason: "least_time",
           tolerance: nearTieMs,
           tieBreaker: requestLoad,
-          peers: createPeerLoad({ commonTerms: 3, amountOf: peerLoadMs, tieCost: 0 }),
+          peers: new PeerLoad({ commonTerms: 3, amountOf: peerLoadMs, tieCost: 0 }),
         }),
         { ownTerm: 3, ownMs: ownMsOf },
       ),

@@ -5,51 +5,51 @@ import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";
 import { PoolWork } from "./pool-work.ts";
 
 interface FleetLearningOptions {
-  /** Where routers tell each other; undefined where they do not. */
+  /** The channel for notes; undefined where nothing is shared. */
   readonly board: NoteChannel | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
 }
 
-/** What routers learn of the times that engines take, shared among them. */
+/** Learned times of engines, shared among routers. */
 export interface FleetLearning extends Startable {
   /** Of the pool of a model, made on first use. */
   workOf(model: string): PoolWork;
 }
 
-/** How often others are told of a pool at most. */
+/** Least time between two notes on a pool. */
 export const publishMs = 2_000;
 /** The same while little is known of it. */
 export const firstPublishMs = 250;
-/** Until a router has seen so many prompts: a cold fleet learns in its first seconds what it goes by from then on. */
+/** Until a router has seen so many prompts: a cold fleet learns most in its first seconds. */
 const firstSamples = 64;
-/** Samples grow by so much, as a share, before others are told of them though they say the same. */
+/** Growth of samples, as a share, after which an unchanged fit is published again. */
 const publishGrowth = 0.25;
-/** What others are told changes by so much, as a share, before they are told again. */
+/** Change of a fit, as a share, after which it is published again. */
 const publishShare = 0.05;
-/** What fetching a thousand tokens takes, by so much besides, in milliseconds. */
+/** The same of fetches: so many milliseconds more for a thousand tokens. */
 const leastReportedChange = 0.5;
-/** A target's logarithm by so much, as far as it is known. */
+/** The same of a target's logarithm, as far as it is known. */
 const publishLog = 0.1;
-/** What does not change is told again so often as long as it is being learned, so that it does not seem old. */
+/** Unchanged fits are published again so often while samples come, so that they do not look old. */
 const republishMs = 60_000;
-/** Of how many pools others may tell that this router has not used. */
+/** Bound of pools known only from other routers. */
 export const maxUnusedPools = 256;
-/** What a note is about: this, and the model's name. */
+/** A note's key: this, and the model's name. */
 const keyPrefix = "times/";
-/** UTF-8 bytes of a model's name that others are told of: a longer one's pool every router learns for itself. */
+/** UTF-8 bytes of a model's name; pools of longer ones are not shared. */
 const maxModelBytes = 200;
 
 const encoder = new TextEncoder();
 
-/** Tells and hears nothing before `start`, and nothing where there is no board. */
+/** Publishes and receives nothing before `start`, and nothing without a note channel. */
 export function createFleetLearning(options: FleetLearningOptions): FleetLearning {
   const { board, clock, scheduler, meter } = options;
   const meters = createLearnedMeters(meter);
   const pools = new Map<string, SharedPool>();
   let unused = 0;
-  const hear = (note: Note): void => {
+  const receive = (note: Note): void => {
     if (!note.key.startsWith(keyPrefix)) return;
     const model = note.key.slice(keyPrefix.length);
     let pool = pools.get(model);
@@ -75,7 +75,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
     async start() {
       if (!board) return;
       cancels = [
-        board.onNote(hear),
+        board.onNote(receive),
         scheduler.every(firstPublishMs, () => {
           for (const [model, pool] of pools) {
             if (encoder.encode(model).length <= maxModelBytes) pool.tell(board, keyPrefix + model);
@@ -105,15 +105,15 @@ function olderBy(times: LearnedTimes, ageMs: number): LearnedTimes {
   return { ...times, ageMs: times.ageMs + ageMs, fetches };
 }
 
-/** One pool, and what others were told of it. */
+/** One pool, and what was published of it. */
 class SharedPool {
   readonly work: PoolWork;
-  /** This router chooses among its engines; of others it has only heard. */
+  /** Whether this router serves the pool; others are known from notes only. */
   isUsed = false;
   readonly #clock: Clock;
-  #told: LearnedTimes | undefined;
-  #toldMs = Number.NEGATIVE_INFINITY;
-  #toldCount = 0;
+  #published: LearnedTimes | undefined;
+  #publishedMs = Number.NEGATIVE_INFINITY;
+  #publishedCount = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -123,41 +123,42 @@ class SharedPool {
   tell(board: NoteChannel, key: string): void {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
-    const agoMs = this.#clock.nowMs() - this.#toldMs;
-    if (samples === this.#toldCount || (!isFirst && agoMs < publishMs)) return;
+    const agoMs = this.#clock.nowMs() - this.#publishedMs;
+    if (samples === this.#publishedCount || (!isFirst && agoMs < publishMs)) return;
     const { learned } = this.work;
-    if (this.#told && !isFirst && agoMs < republishMs && !differ(learned, this.#told)) return;
+    if (this.#published && !isFirst && agoMs < republishMs && !differ(learned, this.#published)) return;
     if (!board.post(key, writeTimesNote(learned))) return;
-    this.#told = learned;
-    this.#toldMs = this.#clock.nowMs();
-    this.#toldCount = samples;
+    this.#published = learned;
+    this.#publishedMs = this.#clock.nowMs();
+    this.#publishedCount = samples;
   }
 }
 
-function differ(now: LearnedTimes, told: LearnedTimes): boolean {
+function differ(now: LearnedTimes, published: LearnedTimes): boolean {
   const isFar = (one: number, other: number): boolean => Math.abs(one - other) > publishShare * other;
   const hasGrown = (weight: number, before: number): boolean => weight > (1 + publishGrowth) * before;
-  if (hasGrown(now.sums.weight, told.sums.weight) || isFar(now.msPerOutputToken, told.msPerOutputToken)) return true;
+  if (hasGrown(now.sums.weight, published.sums.weight) || isFar(now.msPerOutputToken, published.msPerOutputToken))
+    return true;
   for (const kilotokens of [0.5, 8]) {
-    if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(told.fit, kilotokens))) return true;
+    if (isFar(coldPromptMs(now.fit, kilotokens), coldPromptMs(published.fit, kilotokens))) return true;
   }
   for (const { tier, msPerKilotoken, sums } of now.fetches) {
-    const before = told.fetches.find((fetch) => fetch.tier === tier);
+    const before = published.fetches.find((fetch) => fetch.tier === tier);
     if (!before || hasGrown(sums.weight, before.sums.weight)) return true;
     if (Math.abs(msPerKilotoken - before.msPerKilotoken) > publishShare * before.msPerKilotoken + leastReportedChange)
       return true;
   }
-  const before = new Map(told.targets.map((target) => [target.key, target]));
+  const before = new Map(published.targets.map((target) => [target.key, target]));
   return now.targets.some(({ key, log, known }) => {
     const { log: logBefore = 0, known: knownBefore = 0 } = before.get(key) ?? {};
     return Math.abs(log - logBefore) > publishLog * known || hasGrown(known, 2 * knownBefore);
   });
 }
 
-/** `implausible`: it can be read, and cannot be so. */
+/** `implausible`: readable, but impossible. */
 type LearnedAs = "taken" | "implausible" | "invalid";
 
-/** The metrics of what routers tell each other of the times that engines take. */
+/** Metrics of the notes on learned times. */
 interface LearnedMeters {
   heard(as: LearnedAs): void;
 }

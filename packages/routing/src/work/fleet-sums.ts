@@ -23,13 +23,13 @@ export interface OwnSamples {
   differences(): Iterable<{ readonly key: string; readonly log: number; readonly known: number }>;
 }
 
-/** What is left by age, beside each other: the later of the two is whole. */
+/** Weights by age of own samples and those of peers; the later of the two has weight 1. */
 export interface Left {
   readonly own: number;
   readonly told: number;
 }
 
-interface Told {
+interface Report {
   readonly router: string;
   readonly times: LearnedTimes;
   /** When the latest of it was learned. */
@@ -38,13 +38,13 @@ interface Told {
 }
 
 /**
- * What other routers have seen of one pool: of each its latest sums, which are of nothing but its own samples, so that none
- * counts twice. What they make together does not depend on the order in which routers tell, nor on how often.
+ * What other routers have seen of one pool: the latest sums of each, which are of its own samples alone, so that none counts
+ * twice. The total does not depend on the order or number of reports.
  */
 export class FleetSums {
   readonly #clock: Clock;
   readonly #own: OwnSamples;
-  readonly #told = new Map<string, Told>();
+  readonly #reports = new Map<string, Report>();
   #merged: FleetSamples | undefined;
   #isMerged = true;
   #version = 0;
@@ -55,12 +55,12 @@ export class FleetSums {
     this.#own = own;
   }
 
-  /** Changes whenever a router has told something. */
+  /** Changes with every report. */
   get version(): number {
     return this.#version;
   }
 
-  /** Undefined as long as nobody has told anything. */
+  /** Undefined before the first report. */
   get merged(): FleetSamples | undefined {
     if (!this.#isMerged) {
       this.#isMerged = true;
@@ -69,7 +69,7 @@ export class FleetSums {
     return this.#merged;
   }
 
-  /** Other routers that learn beside this one; less of those whose latest is old. */
+  /** Peers that learn of the pool; old ones count less. */
   get routers(): number {
     return (this.merged?.prefill?.routers ?? 0) * this.left.told;
   }
@@ -78,7 +78,7 @@ export class FleetSums {
     return leftOf(this.#ownLearnedMs, this.merged?.learnedMs ?? Number.NEGATIVE_INFINITY);
   }
 
-  /** Since this router learned something itself; endless before the first time. */
+  /** Since this router learned something itself; infinite before. */
   get ownAgeMs(): number {
     return this.#clock.nowMs() - this.#ownLearnedMs;
   }
@@ -89,31 +89,31 @@ export class FleetSums {
   }
 
   /**
-   * A router has told what it has learned, in place of what it told before, in this life or an earlier one.
+   * Takes a router's report, in place of its last one, be that of this process or an earlier one.
    *
-   * @returns false when it cannot be so; it is left out then
+   * @returns false when it is impossible, and ignored
    */
   tell(router: string, times: LearnedTimes): boolean {
     if (!isPlausible(times)) return false;
     if (times.sums.weight <= 0) return true;
-    this.#told.delete(router);
-    if (this.#told.size >= maxReportingRouters) this.#forgetOldest();
+    this.#reports.delete(router);
+    if (this.#reports.size >= maxReportingRouters) this.#forgetOldest();
     const heardMs = this.#clock.nowMs();
-    this.#told.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
+    this.#reports.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
     this.#isMerged = false;
     this.#version++;
     return true;
   }
 
   #forgetOldest(): void {
-    let oldest: Told | undefined;
-    for (const told of this.#told.values()) if (!oldest || told.learnedMs < oldest.learnedMs) oldest = told;
-    this.#told.delete(oldest!.router);
+    let oldest: Report | undefined;
+    for (const told of this.#reports.values()) if (!oldest || told.learnedMs < oldest.learnedMs) oldest = told;
+    this.#reports.delete(oldest!.router);
   }
 
   #merge(): FleetSamples {
     // Sums of numbers depend on their order, if only in the last digit.
-    const all = [...this.#told.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
+    const all = [...this.#reports.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
     const learnedMs = Math.max(...all.map((told) => told.learnedMs));
     const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, left: halfLives(learnedMs - ofMs) }));
     const prefill = mergeSums(
@@ -134,23 +134,23 @@ export class FleetSums {
   }
 }
 
-/** Routers whose word is kept; of more, the oldest is forgotten. */
+/** Routers whose reports are kept; of more, the oldest is forgotten. */
 export const maxReportingRouters = 256;
-/** What was learned so long ago counts for half. */
+/** Half-life of learned times. */
 export const learningHalfLifeMs = 600_000;
 /** From so many samples on a router knows enough to judge others by. */
 const enoughPrompts = 8;
 const enoughFetches = 4;
 const enoughKnown = 0.1;
-/** So many samples of another router count whatever this one has. */
+/** So many samples of a peer count in any case. */
 const leastCountedPrompts = 64;
 /** Fetching a thousand tokens in less is as good as at once. */
 const leastFetchMs = 1;
 const usualFit = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 
-/** What is left of two things beside each other, by when they were learned. */
+/** Relative weights of own samples and those of peers, by when they were learned. */
 export function leftOf(ownMs: number, toldMs: number): Left {
-  // Nothing was ever learned of one or both: it does not matter how much is left of nothing.
+  // Where one or both learned nothing, the weight does not matter.
   const agoMs = ownMs === toldMs ? 0 : ownMs - toldMs;
   return { own: halfLives(-agoMs), told: halfLives(agoMs) };
 }
@@ -165,7 +165,7 @@ interface Aged {
   readonly left: number;
 }
 
-function fetchesOf(all: readonly Told[], own: OwnSamples): FleetSamples["fetches"] {
+function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetches"] {
   const merged = new Map<SlowTier, MergedSums & { learnedMs: number }>();
   for (const tier of slowTiers) {
     const told = all.flatMap(({ times, heardMs }) =>

@@ -61,8 +61,8 @@ export class NonNegativeFit {
     return one! * first + two! * second + three! * third;
   }
 
-  /** From now on the fit is of these samples as well. @param ownLeft what its own count for beside them, up to 1 */
-  beside(others: FitSums | undefined, ownLeft: number): void {
+  /** Includes the samples of peers from now on. @param ownLeft the weight of own samples, up to 1 */
+  include(others: FitSums | undefined, ownLeft: number): void {
     this.#others = others;
     this.#ownLeft = ownLeft;
     this.#solve();
@@ -90,13 +90,13 @@ export class NonNegativeFit {
   }
 
   #solveFor(coefficients: Float64Array, others: FitSums | undefined): void {
-    const told = others ? Math.max(leastBelief, 1 - (1 - this.#memory) * others.weight) : 1;
+    const peerDecay = others ? Math.max(leastBelief, 1 - (1 - this.#memory) * others.weight) : 1;
     const matrix = new Float64Array(size * size);
     const right = new Float64Array(size);
     addSums({ matrix, right }, this.#equations, others ? this.#ownLeft : 1);
     if (others) addSums({ matrix, right }, others, 1);
     for (let at = 0; at < size; at++) {
-      const firmness = this.#firmness[at]! * this.#beliefLeft * told;
+      const firmness = this.#firmness[at]! * this.#beliefLeft * peerDecay;
       matrix[at * size + at]! += firmness / this.#belief[at]! ** 2;
       right[at]! += firmness / this.#belief[at]!;
     }

@@ -1,6 +1,6 @@
 import { addSums, type FitSums } from "./least-squares.ts";
 
-/** What one router has told of its samples. */
+/** The samples of one router. */
 export interface ReportedSums extends FitSums {
   /** What is left of them by age, 0 to 1. */
   readonly left: number;
@@ -24,7 +24,7 @@ export interface MergeOptions {
   readonly leastCounted?: number;
 }
 
-/** A word about one number, by which routers are compared. */
+/** One router's estimate of a number, by which routers are compared. */
 export interface Word {
   /** Logarithm of the number. */
   readonly log: number;
@@ -34,16 +34,16 @@ export interface Word {
   readonly isFirm: boolean;
 }
 
-/** A router that is off by this factor is left out: its engines or its clock are not those of the others. */
+/** A router that is off by this factor is an outlier: its engines or its clock differ. */
 const oddFactor = 4;
-/** A router counts for so many times what the median one does at most. */
+/** Bound of a router's weight, relative to the median. */
 export const maxCounted = 2;
 
 /**
- * Adds up what other routers have told, so that a fit of the sum is one of all of their samples. The order of routers is the
- * caller's to keep, for the last digits of sums.
+ * Adds up the sums of peers, so that a fit of the total is one of all of their samples. The caller keeps the order of routers
+ * stable, for the last digits of sums.
  *
- * @returns the sum, undefined when nobody has told anything that counts; and by router how much of its word is in it
+ * @returns the total, undefined when no report counts; and by router the share of its report that counts
  */
 export function mergeSums(
   all: readonly ReportedSums[],
@@ -66,12 +66,12 @@ export function mergeSums(
 }
 
 /**
- * How much of each router's word counts, 0 to 1. Who is far off what this router has seen itself is left out, or off the
- * median as long as it has seen little: routers count the same there, for weights are what a router says of itself. So nobody
- * counts for much more than the median either.
+ * How much of each router's estimate counts, 0 to 1. Outliers are left out: those far from this router's own estimate, or from
+ * the median while that is not firm. All routers count the same in the median, since weights are self-reported; for the same
+ * reason none counts for much more than the median.
  *
  * @param own undefined while it is not firm
- * @param leastCounted samples that a word may count for in any case, of a fit whose values are shares of the whole
+ * @param leastCounted samples that an estimate may count for in any case, of a fit whose values are shares of the whole
  */
 export function countedShares(words: readonly Word[], own: Word | undefined, leastCounted = 0): readonly number[] {
   const known = words.filter(({ pull }) => pull > 0);

@@ -27,7 +27,7 @@ export interface PrefillSample extends PromptStep {
   readonly hasWaited: boolean;
 }
 
-/** A target by its place in this process and by its name, which tells it from one that had the place before. */
+/** A target by its index in this process, and its key, since indices are reused. */
 export interface RatedTarget {
   readonly index: number;
   readonly key: string;
@@ -78,22 +78,22 @@ export class PrefillRates {
     return this.#fit.coefficients[1]! / 1e6;
   }
 
-  /** What a first token takes besides computing its prompt: a step that runs already, and the way there and back. */
+  /** Overhead of a first token: a step that runs already, and the network. */
   get fixedMs(): number {
     return this.#fit.coefficients[2]!;
   }
 
-  /** That were seen here. */
+  /** Samples seen here. */
   get samples(): number {
     return this.#samples;
   }
 
-  /** Whether anybody has seen any. */
+  /** Whether any router has samples. */
   get isLearned(): boolean {
     return this.#samples > 0 || this.#fleet?.merged?.prefill !== undefined;
   }
 
-  /** Of what was seen here: samples of long ago, and those that are doubted, count for less. */
+  /** Sums of own samples: old ones and uncertain ones count for less. */
   get sums(): FitSums {
     return this.#own.sums;
   }
@@ -103,22 +103,22 @@ export class PrefillRates {
     return asFit(this.#fit.coefficients);
   }
 
-  /** By what was seen here alone. */
+  /** The fit of own samples alone. */
   get ownFit(): PrefillFit {
     return asFit(this.#own.alone());
   }
 
-  /** Every target that something was seen of here. */
+  /** Every target with own samples. */
   *differences(): Generator<RatedDifference & { readonly key: string }, void, undefined> {
     for (const ratio of this.#ratios) if (ratio) yield { ...ratio };
   }
 
-  /** What a target takes over what the pool's engines take; 1 unless it is known to differ. */
+  /** A target's times relative to those of the pool; 1 unless it is known to differ. */
   factorOf(target: RatedTarget): number {
     return factorOfLog(this.#logOf(target));
   }
 
-  /** Milliseconds of computing, without what a first token takes besides. */
+  /** Milliseconds of computing, without the overhead of a first token. */
   workMs(target: RatedTarget, { uncachedTokens, matchedTokens }: PromptPart): number {
     const pairs = uncachedTokens * (matchedTokens + uncachedTokens / 2);
     return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
@@ -146,7 +146,7 @@ export class PrefillRates {
     const { own, told } = fleet.left;
     // What is believed beside all of it is as fast as they say, as long as nothing was seen here.
     if (others && this.#samples === 0) this.#own = fitOf(this.#toldScale);
-    this.#own.beside(others && scaled(others, told), own);
+    this.#own.include(others && scaled(others, told), own);
   }
 
   /** By how much others say that what is believed is off. */
@@ -186,7 +186,7 @@ export class PrefillRates {
   }
 
   #goOn(target: RatedTarget, sample: PrefillSample): void {
-    // What others have told is older beside each sample that comes here.
+    // Reports of peers age with each own sample.
     if (this.#fleet?.merged) this.#hear(this.#fleet);
     const fit = this.#own;
     const factor = this.factorOf(target);
@@ -342,5 +342,5 @@ export class SharedSteps {
 
 /** First tokens of one step arrive so close to each other; steps take longer. */
 const sameStepMs = 3;
-/** Prompts of one step that are counted beside the first one. */
+/** Further prompts of one step that are counted with the first. */
 export const maxPromptsPerStep = 256;

@@ -33,7 +33,7 @@ const timesOf = (change: Partial<LearnedTimes> = {}, by = 1, samples = 100): Lea
 /** Milliseconds that a prompt of so many thousand tokens takes by a fit of these sums alone. */
 function msOf(sums: FitSums | undefined, kilotokens = 4): number {
   const fit = new NonNegativeFit([60, 1.5, 12], [1e-9, 1e-9, 1e-9], 0.998);
-  fit.beside(sums, 1);
+  fit.include(sums, 1);
   return fit.value(kilotokens, kilotokens ** 2 / 2, 1);
 }
 

@@ -16,7 +16,7 @@ export interface PromptPart {
 /** A prompt and those that are computed in the same step. */
 export interface PromptStep extends PromptPart {
   /** Prompts that were computed in the same step, so that the time is of all of them. */
-  readonly beside?: readonly PromptPart[];
+  readonly sameStep?: readonly PromptPart[];
 }
 
 /** How long a prompt took. */
@@ -282,10 +282,10 @@ function learn(
 }
 
 /** By which a fit's three products are multiplied: thousand tokens, million pairs, and one. */
-export function featuresOf({ uncachedTokens, matchedTokens, beside = [] }: PromptStep): [number, number, number] {
+export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: PromptStep): [number, number, number] {
   let tokens = 0;
   let pairs = 0;
-  for (const part of [{ uncachedTokens, matchedTokens }, ...beside]) {
+  for (const part of [{ uncachedTokens, matchedTokens }, ...sameStep]) {
     tokens += part.uncachedTokens;
     pairs += part.uncachedTokens * (part.matchedTokens + part.uncachedTokens / 2);
   }
@@ -300,7 +300,7 @@ interface StepLearner {
 interface Held {
   readonly target: RatedTarget;
   readonly sample: PrefillSample;
-  readonly beside: PromptPart[];
+  readonly sameStep: PromptPart[];
 }
 
 /**
@@ -323,10 +323,10 @@ export class SharedSteps {
   computed(target: RatedTarget, sample: PrefillSample, isLast: boolean): void {
     const held = this.#held[target.index];
     if (held?.target.key === target.key && sample.hasWaited && sample.elapsedMs < sameStepMs) {
-      if (held.beside.length < maxPromptsPerStep) held.beside.push(sample);
+      if (held.sameStep.length < maxPromptsPerStep) held.sameStep.push(sample);
     } else {
       this.#learn(target.index);
-      this.#held[target.index] = { target, sample, beside: [] };
+      this.#held[target.index] = { target, sample, sameStep: [] };
     }
     if (isLast) this.#learn(target.index);
   }
@@ -335,8 +335,8 @@ export class SharedSteps {
     const held = this.#held[index];
     if (!held) return;
     this.#held[index] = undefined;
-    const { target, sample, beside } = held;
-    this.#learner.observe(target, { ...sample, beside });
+    const { target, sample, sameStep } = held;
+    this.#learner.observe(target, { ...sample, sameStep });
   }
 }
 

@@ -39,7 +39,7 @@ test("a prompt behind which others wait is learned from when the next one has be
 test("more prompts in a step than are counted are left out", () => {
   const seen: number[] = [];
   const rates = new PrefillRates();
-  rates.observe = (_, { beside = [] }) => seen.push(beside.length);
+  rates.observe = (_, { sameStep = [] }) => seen.push(sameStep.length);
   step(new SharedSteps(rates), maxPromptsPerStep + 2, 10);
   expect(seen).toEqual([maxPromptsPerStep]);
 });

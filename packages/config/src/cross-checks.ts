@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { isLoopback } from "@espalier/common";
-import { checkDiscovery } from "./discovery-config.ts";
-import { checkEngines } from "./engine-specs.ts";
-import { checkMesh } from "./mesh-config.ts";
 import type { Path, Problem } from "./problems.ts";
-import type { ConfigTree } from "./schema/config-schema.ts";
-import { policyOptions } from "./schema/policies.ts";
-import { checkTracing } from "./tracing-config.ts";
+import type { ConfigTree } from "./schema.ts";
+import { checkDiscovery } from "./sections/discovery.ts";
+import { checkEngines } from "./sections/engines.ts";
+import { checkMesh } from "./sections/mesh.ts";
+import { policyOptions } from "./sections/policies.ts";
+import { checkTracing } from "./sections/tracing.ts";
 import { formatDuration } from "./units.ts";
 
 /**

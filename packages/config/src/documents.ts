@@ -1,10 +1,13 @@
-import { foreignVariables } from "./overlay.ts";
+import type { TSchema } from "typebox";
+import { stringify } from "yaml";
+import type { CompiledConfig } from "./compiled-config.ts";
+import { foreignVariables, standardVariables } from "./overlay.ts";
+import { isSection, needsValue } from "./read-tree.ts";
 import { isReloadable } from "./reload.ts";
-import { configSchema } from "./schema/config-schema.ts";
-import { descriptionOf, shapeOf } from "./schema/shape.ts";
-import { defaultText, typeText } from "./setting-texts.ts";
-import { flagNames, type Setting, settingPath, settings } from "./settings.ts";
-import { standardVariables } from "./standard-variables.ts";
+import { configSchema } from "./schema.ts";
+import { descriptionOf, shapeOf, writtenNames } from "./schema-builders.ts";
+import { defaultText, flagNames, type Setting, settingPath, settings, typeText } from "./settings.ts";
+import { formatDuration, formatSize } from "./units.ts";
 
 const introduction = `# Configuration
 
@@ -82,4 +85,65 @@ function renderTable(rows: readonly Setting[]): string {
     return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   });
   return `| key | takes | default | variable | flag | reload | meaning |\n|---|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
+}
+
+/** JSON Schema (draft 2020-12) of the file as people write it, for editors. */
+export const configJsonSchema: Readonly<Record<string, unknown>> = {
+  $schema: "https://json-schema.org/draft/2020-12/schema",
+  title: "Espalier configuration",
+  ...writtenForm(configSchema),
+};
+
+/** Leaves out our own notes, and requires only what has no default; a shorthand is plain text instead of its section. */
+function writtenForm(schema: TSchema): Record<string, unknown> {
+  const { espalier: _, required: __, ...keywords } = schema as Readonly<Record<string, unknown>>;
+  const shape = shapeOf(schema);
+  if (shape.form === "leaf") return keywords;
+  if (shape.form === "list") return { ...keywords, items: writtenForm(shape.items) };
+  if (shape.form === "map") {
+    const { patternProperties: ___, ...rest } = keywords;
+    return { ...rest, additionalProperties: writtenForm(shape.values) };
+  }
+  const properties = Object.fromEntries(
+    Object.entries(shape.properties).flatMap(([key, each]) =>
+      writtenNames(shape.notes, key).map((name) => [name, writtenForm(each)]),
+    ),
+  );
+  const required = Object.keys(shape.properties).filter(
+    (key) => shape.required.has(key) && needsValue(shape.properties[key]!),
+  );
+  const section = { ...keywords, properties, ...(required.length > 0 ? { required } : {}) };
+  const { shorthand } = shape.notes;
+  if (shorthand === undefined) return section;
+  const { description, ...alone } = section as Readonly<Record<string, unknown>>;
+  return { description, anyOf: [properties[shorthand], alone] };
+}
+
+/** The configuration as a file would say it, every default written out, durations and sizes as text, secrets masked. */
+export function describeConfig({ effective }: CompiledConfig): Readonly<Record<string, unknown>> {
+  return write(configSchema, effective) as Readonly<Record<string, unknown>>;
+}
+
+/** `describeConfig` as YAML. Masked secrets apart, it reads back as the same configuration. */
+export function renderConfigYaml(config: CompiledConfig): string {
+  return stringify(describeConfig(config));
+}
+
+function write(schema: TSchema, value: unknown): unknown {
+  const shape = shapeOf(schema);
+  if (shape.form === "leaf") {
+    if (typeof value !== "number") return value;
+    if (shape.notes.kind === "duration") return formatDuration(value);
+    return shape.notes.kind === "size" ? formatSize(value) : value;
+  }
+  if (shape.form === "list") return Array.isArray(value) ? value.map((item) => write(shape.items, item)) : value;
+  if (!isSection(value)) return value;
+  const schemaOf = (key: string): TSchema | undefined =>
+    shape.form === "section" ? shape.properties[key] : shape.values;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => {
+      const schemaOfItem = schemaOf(key);
+      return [key, schemaOfItem ? write(schemaOfItem, item) : item];
+    }),
+  );
 }

@@ -15,18 +15,16 @@ export type {
   TokenizerConfig,
   WeightedModel,
 } from "./compiled-config.ts";
-export { describeConfig, renderConfigYaml } from "./describe.ts";
-export type { DiscoveryConfig } from "./discovery-config.ts";
-export { renderConfigurationDocs } from "./documents.ts";
-export { parseEnginesFile } from "./engines-file.ts";
-export { type FlagEntry, flagCatalogue } from "./flag-catalogue.ts";
+export { configJsonSchema, describeConfig, renderConfigurationDocs, renderConfigYaml } from "./documents.ts";
 export type { Environment } from "./interpolate.ts";
-export { configJsonSchema } from "./json-schema.ts";
 export { type ConfigFile, type ConfigSources, loadConfig } from "./load-config.ts";
-export type { MeshConfig, SeedSourcesConfig } from "./mesh-config.ts";
 export type { FlagValues } from "./overlay.ts";
 export { changedPaths, isReloadable, isTakenUp, takeUp } from "./reload.ts";
-export type { ConfigTree } from "./schema/config-schema.ts";
+export type { ConfigTree } from "./schema.ts";
 export { Secret } from "./secret.ts";
-export { parseSeedsFile } from "./seeds-file.ts";
-export type { TracingConfig } from "./tracing-config.ts";
+export type { DiscoveryConfig } from "./sections/discovery.ts";
+export { parseEnginesFile } from "./sections/engines.ts";
+export type { MeshConfig, SeedSourcesConfig } from "./sections/mesh.ts";
+export { parseSeedsFile } from "./sections/mesh.ts";
+export type { TracingConfig } from "./sections/tracing.ts";
+export { type FlagEntry, flagCatalogue } from "./settings.ts";

@@ -1,12 +1,18 @@
-import { compileConfig } from "./compile.ts";
 import type { CompiledConfig } from "./compiled-config.ts";
+import { compileConfig } from "./compiled-config.ts";
 import { crossCheck } from "./cross-checks.ts";
 import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
-import { applyOverlay, type FlagValues, type Origins, readEnvironment, readFlags } from "./overlay.ts";
+import {
+  applyOverlay,
+  type FlagValues,
+  type Origins,
+  readEnvironment,
+  readFlags,
+  readStandardVariables,
+} from "./overlay.ts";
 import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
 import { isSection, readTree } from "./read-tree.ts";
-import { type ConfigTree, configSchema } from "./schema/config-schema.ts";
-import { readStandardVariables } from "./standard-variables.ts";
+import { type ConfigTree, configSchema } from "./schema.ts";
 import { parseYaml } from "./yaml-document.ts";
 
 export interface ConfigFile {

@@ -1,11 +1,10 @@
 import { nearestName } from "@espalier/common";
 import type { TSchema } from "typebox";
-import { writtenNames } from "./aliases.ts";
 import type { Environment } from "./interpolate.ts";
 import { formatPath, type Problem } from "./problems.ts";
 import { expandShorthand, isSection } from "./read-tree.ts";
-import { configSchema } from "./schema/config-schema.ts";
-import { shapeOf } from "./schema/shape.ts";
+import { configSchema } from "./schema.ts";
+import { shapeOf, writtenNames } from "./schema-builders.ts";
 import { flagNames, type Setting, settings } from "./settings.ts";
 
 /** Values of flags by their name, dashes included: `{ "--listen-port": "8080", "--engine": ["http://a", "http://b"] }`. */
@@ -133,4 +132,32 @@ function isServiceLink(name: string, text: string): boolean {
 function didYouMean(name: string, known: readonly string[]): string {
   const meant = nearestName(name, known);
   return meant === undefined ? "" : `; did you mean ${meant}?`;
+}
+
+/** Variables of the OpenTelemetry specification, which give a value where nothing else does, and where it goes. */
+export const standardVariables: Readonly<Record<string, readonly string[]>> = {
+  OTEL_EXPORTER_OTLP_ENDPOINT: ["tracing", "endpoint"],
+  OTEL_EXPORTER_OTLP_HEADERS: ["tracing", "headers"],
+  OTEL_SERVICE_NAME: ["tracing", "service-name"],
+};
+
+interface StandardValue {
+  readonly keys: readonly string[];
+  readonly value: string;
+  readonly from: string;
+}
+
+/** Values of standard variables for what a tree does not say. An empty variable counts as unset. */
+export function readStandardVariables(env: Environment, tree: unknown): readonly StandardValue[] {
+  return Object.entries(standardVariables).flatMap(([from, keys]) => {
+    const value = env[from] ?? "";
+    return value === "" || isSaid(tree, keys) ? [] : [{ keys, value, from }];
+  });
+}
+
+function isSaid(tree: unknown, [key, ...rest]: readonly string[]): boolean {
+  if (key === undefined) return tree !== undefined && tree !== null;
+  if (tree === undefined || tree === null) return false;
+  // What is no section is a mistake that is reported as such.
+  return !isSection(tree) || (Object.hasOwn(tree, key) && isSaid(tree[key], rest));
 }

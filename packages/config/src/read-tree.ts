@@ -1,11 +1,10 @@
 import { nearestName } from "@espalier/common";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
-import { writtenNames } from "./aliases.ts";
 import { formatPath, type Path, type Problem } from "./problems.ts";
-import type { LeafKind, LeafNotes } from "./schema/leaf.ts";
-import { defaultOf, type Shape, shapeOf } from "./schema/shape.ts";
+import { defaultOf, type LeafKind, type LeafNotes, type Shape, shapeOf, writtenNames } from "./schema-builders.ts";
 import { mask } from "./secret.ts";
+
 import { parseDuration, parseSize } from "./units.ts";
 
 interface ReadContext {

@@ -1,9 +1,6 @@
 import type { TSchema } from "typebox";
-import { aliasesOf } from "./aliases.ts";
-import { configSchema } from "./schema/config-schema.ts";
-import type { Alias } from "./schema/container.ts";
-import { type FlagAlias, flagAliases } from "./schema/flag-aliases.ts";
-import { defaultOf, descriptionOf, type Shape, shapeOf } from "./schema/shape.ts";
+import { configSchema } from "./schema.ts";
+import { type Alias, aliasesOf, defaultOf, descriptionOf, type Shape, shapeOf } from "./schema-builders.ts";
 
 /** One value or list of the configuration, as documents, flags and environment variables name it. */
 export interface Setting {
@@ -30,6 +27,44 @@ interface OutsideNames {
   /** `ESPALIER_LISTEN_PORT` */
   readonly variable: string;
 }
+
+/** A flag of another router that means the same as one of ours. */
+interface FlagAlias {
+  readonly flag: string;
+  /** The unit that its bare number has there: put behind the value. */
+  readonly unit: "" | "s";
+}
+
+const same = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "" });
+const seconds = (name: string): FlagAlias => ({ flag: `--${name}`, unit: "s" });
+
+/**
+ * Flags of SGLang's router and SMG (sglang-router 0.3, `router_args.py`), by the path of the setting that they give. Those of
+ * policies stand beside the policies' options, because files may use them too.
+ */
+const flagAliases: Readonly<Record<string, readonly FlagAlias[]>> = {
+  engines: [same("worker-urls")],
+  "listen.host": [same("host")],
+  "listen.port": [same("port")],
+  "listen.tls.cert-file": [same("server-cert-path")],
+  "listen.tls.key-file": [same("server-key-path")],
+  "admin.host": [same("prometheus-host")],
+  "admin.port": [same("prometheus-port")],
+  "engine-tls.cert-file": [same("client-cert-path")],
+  "engine-tls.key-file": [same("client-key-path")],
+  "health.path": [same("health-check-endpoint")],
+  "health.interval": [seconds("health-check-interval-secs")],
+  "health.timeout": [seconds("health-check-timeout-secs")],
+  "health.down-after": [same("health-failure-threshold")],
+  "health.up-after": [same("health-success-threshold")],
+  "breaker.consecutive-failures": [same("cb-failure-threshold")],
+  "breaker.successes-to-close": [same("cb-success-threshold")],
+  "breaker.open": [seconds("cb-timeout-duration-secs")],
+  "breaker.window": [seconds("cb-window-duration-secs")],
+  "limits.max-body-bytes": [same("max-payload-size")],
+  "limits.max-concurrent-requests": [same("max-concurrent-requests")],
+  "drain.grace": [seconds("shutdown-grace-period-secs")],
+};
 
 /** What stands in a list or a map, and the root. */
 const innermost: Place = { isRequired: true, shorthand: undefined, aliases: [] };
@@ -102,4 +137,75 @@ function isPlain(shape: Shape): boolean {
   if (shape.form !== "list") return shape.form === "leaf";
   const items = shapeOf(shape.items);
   return items.form === "leaf" || (items.form === "section" && items.notes.shorthand !== undefined);
+}
+
+/** What a setting takes, in words. */
+export function typeText({ shape }: Setting): string {
+  if (shape.form === "leaf") return shape.notes.expected;
+  if (shape.form === "map") {
+    const values = shapeOf(shape.values);
+    const each = values.form === "leaf" ? values.notes.expected : "a list";
+    return `names, each with ${each}; at most ${shape.maxProperties}`;
+  }
+  if (shape.form !== "list") return "a section";
+  const items = shapeOf(shape.items);
+  const alternative = items.form === "section" && items.notes.shorthand !== undefined ? "plain text or " : "";
+  const each = items.form === "leaf" ? items.notes.expected : `${alternative}a section`;
+  return `a list, each ${each}; ${shape.minItems > 0 ? `${shape.minItems} to` : "at most"} ${shape.maxItems}`;
+}
+
+/** The default as it would be written; undefined when there is none. */
+export function defaultText({ default: value, shape }: Setting): string | undefined {
+  if (shape.form === "map") return "{}";
+  if (value === undefined) return undefined;
+  return Array.isArray(value) ? `[${value.join(", ")}]` : String(value);
+}
+
+/** One command-line flag. */
+export interface FlagEntry {
+  /** `--listen-port` */
+  readonly flag: string;
+  /** Flags of other routers that mean the same, and are accepted in its place. */
+  readonly aliases: readonly string[];
+  /** Where the value goes: `listen.port`. */
+  readonly path: string;
+  /** What the value is, in words: `an integer from 0 to 65535`. */
+  readonly type: string;
+  readonly description: string;
+  /** As text; undefined when there is none. */
+  readonly default: string | undefined;
+  /** Heading under which `--help` lists it. */
+  readonly group: string;
+  /** Whether it may be given more than once, each time with one element of a list. */
+  readonly isRepeatable: boolean;
+}
+
+const generalGroup = "General";
+
+/** Every flag, in the order of the schema. All of them take a value. */
+export const flagCatalogue: readonly FlagEntry[] = settings.flatMap((setting) =>
+  setting.outside
+    ? [
+        {
+          flag: setting.outside.flag,
+          aliases: setting.outside.aliasFlags.map(({ flag }) => flag),
+          path: settingPath(setting),
+          type: typeText(setting),
+          description: setting.description,
+          default: defaultText(setting),
+          group: groupOf(setting.keys),
+          isRepeatable: setting.shape.form === "list",
+        },
+      ]
+    : [],
+);
+
+function groupOf([top = ""]: readonly string[]): string {
+  const root = shapeOf(configSchema);
+  const schema = root.form === "section" ? root.properties[top] : undefined;
+  return schema && shapeOf(schema).form === "section" ? titleOf(top, descriptionOf(schema)) : generalGroup;
+}
+
+function titleOf(key: string, description: string): string {
+  return `${key.charAt(0).toUpperCase()}${key.slice(1).replaceAll("-", " ")}: ${description}`;
 }

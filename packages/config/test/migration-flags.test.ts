@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { flagCatalogue } from "../src/flag-catalogue.ts";
+import { flagCatalogue } from "../src/settings.ts";
 
 const text = readFileSync(new URL("../../../docs/MIGRATION.md", import.meta.url), "utf8");
 

@@ -1,15 +1,13 @@
 import { type Static, Type } from "typebox";
-import { admission } from "./admission.ts";
-import { section } from "./container.ts";
-import { disaggregation } from "./disaggregation.ts";
-import { discovery } from "./discovery.ts";
-import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./engines.ts";
-import { flag } from "./leaf.ts";
-import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts, warmUp } from "./listeners.ts";
-import { mesh } from "./mesh.ts";
-import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./prefix.ts";
-import { forwardPaths, models, policy, pools, sessionKey } from "./routing.ts";
-import { tracing } from "./tracing.ts";
+import { flag, section } from "./schema-builders.ts";
+import { admission } from "./sections/admission.ts";
+import { discovery } from "./sections/discovery.ts";
+import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./sections/engines.ts";
+import { admin, apiKeys, cors, drain, limits, listen, log, processes, timeouts, warmUp } from "./sections/listeners.ts";
+import { mesh } from "./sections/mesh.ts";
+import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
+import { disaggregation, forwardPaths, models, policy, pools, sessionKey } from "./sections/routing.ts";
+import { tracing } from "./sections/tracing.ts";
 
 /**
  * The one description of the configuration. Types, checks, defaults, the JSON Schema, flags, names of environment

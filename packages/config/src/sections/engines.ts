@@ -1,8 +1,12 @@
-import { kvTransferProtocols } from "@espalier/common";
+import { createHash } from "node:crypto";
+import { asEngineId, type EngineSpec, kvTransferProtocols } from "@espalier/common";
 import { Type } from "typebox";
-import { list, map, section } from "./container.ts";
-import { choice, duration, filePath, flag, integer, number, text } from "./leaf.ts";
-import { zmqEndpoint } from "./prefix.ts";
+import { type Path, type Problem, problemsError } from "../problems.ts";
+import { isSection, readTree } from "../read-tree.ts";
+import type { ConfigTree } from "../schema.ts";
+import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { parseYaml } from "../yaml-document.ts";
+import { zmqEndpoint } from "./prefix-cache.ts";
 
 const urlPath = (description: string, standard: string) =>
   text({
@@ -211,3 +215,93 @@ export const retry = section("When a request is sent to another engine. It never
     default: [502, 503, 504],
   }),
 });
+
+type EngineTree = ConfigTree["engines"][number];
+
+/** Turns a checked list of engines into specs: URLs in their plain form, ids of their own. */
+export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
+  return engines.map(({ "kv-events": events, "kv-transfer": transfer, ...engine }) => ({
+    id: asEngineId(idOf(engine)),
+    url: plainUrl(engine.url) ?? engine.url,
+    models: engine.models,
+    role: engine.role,
+    weight: engine.weight,
+    labels: engine.labels,
+    ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
+    ...(events === undefined
+      ? {}
+      : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
+    ...(transfer === undefined
+      ? {}
+      : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
+  }));
+}
+
+/** What a schema cannot say of a list of engines: every URL parses, and no id or URL stands twice. */
+export function checkEngines(engines: readonly EngineTree[], path: Path): Problem[] {
+  const problems: Problem[] = [];
+  const firstWithId = new Map<string, number>();
+  const firstWithUrl = new Map<string, number>();
+  for (const [at, engine] of engines.entries()) {
+    const url = plainUrl(engine.url);
+    if (url === undefined) {
+      problems.push({ path: [...path, at, "url"], message: `${JSON.stringify(engine.url)} is not a URL` });
+      continue;
+    }
+    const sameUrl = firstWithUrl.get(url);
+    const sameId = firstWithId.get(idOf(engine));
+    if (sameUrl !== undefined) {
+      problems.push({ path: [...path, at, "url"], message: `${url} is the URL of engine ${sameUrl} as well` });
+    } else if (sameId !== undefined) {
+      problems.push({ path: [...path, at, "id"], message: `${idOf(engine)} is the id of engine ${sameId} as well` });
+    }
+    firstWithUrl.set(url, sameUrl ?? at);
+    firstWithId.set(idOf(engine), sameId ?? at);
+  }
+  return problems;
+}
+
+/** An id has at most as many characters as one that is written: routers name engines to each other by them. */
+const maxIdLength = 128;
+
+/**
+ * Host and port of the URL, and its path if it has one, unless an id was written. What is too long ends in a checksum of
+ * the whole.
+ */
+function idOf({ id, url }: EngineTree): string {
+  if (id !== undefined) return id;
+  const whole = (plainUrl(url) ?? url).replace(/^https?:\/\//, "");
+  if (whole.length <= maxIdLength) return whole;
+  const checksum = createHash("sha256").update(whole).digest("hex").slice(0, 16);
+  return `${whole.slice(0, maxIdLength - checksum.length - 1)}~${checksum}`;
+}
+
+/** Host in lower case, no default port, no slash at the end; undefined for what is no URL. */
+function plainUrl(written: string): string | undefined {
+  if (!URL.canParse(written)) return undefined;
+  const { protocol, host, pathname } = new URL(written);
+  return `${protocol}//${host}${pathname.replace(/\/+$/, "")}`;
+}
+
+/**
+ * Reads a file of engines: a list as under `engines` in the configuration, or a section with that one key. YAML or
+ * JSON; variables are not filled in.
+ *
+ * @param path names the file in messages
+ * @throws EspalierError `config_invalid` with every problem on a line of its own
+ */
+export function parseEnginesFile(text: string, path: string): readonly EngineSpec[] {
+  const { value, locate } = parseYaml(text, path);
+  const isWrapped = isSection(value) && Object.keys(value).every((key) => key === "engines");
+  const base = isWrapped ? ["engines"] : [];
+  const problems: Problem[] = [];
+  const written = isWrapped ? value.engines : value;
+  const tree = readTree(engines, written, base, {
+    problems,
+    writtenText: new Map(),
+    unfilled: new Set(),
+  }) as ConfigTree["engines"];
+  if (problems.length === 0) problems.push(...checkEngines(tree, base));
+  if (problems.length > 0) throw problemsError(problems, locate);
+  return compileEngines(tree);
+}

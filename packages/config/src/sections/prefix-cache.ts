@@ -1,6 +1,5 @@
 import { Type } from "typebox";
-import { list, map, section } from "./container.ts";
-import { choice, duration, filePath, integer, size, text } from "./leaf.ts";
+import { choice, duration, filePath, integer, list, map, section, size, text } from "../schema-builders.ts";
 
 /** An endpoint of ZeroMQ over TCP. */
 export const zmqEndpoint = (description: string, { wildcard }: { readonly wildcard: boolean }) =>

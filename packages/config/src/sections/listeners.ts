@@ -1,6 +1,17 @@
 import { Type } from "typebox";
-import { list, section } from "./container.ts";
-import { choice, count, duration, filePath, flag, integer, number, size, text } from "./leaf.ts";
+import {
+  choice,
+  count,
+  duration,
+  filePath,
+  flag,
+  integer,
+  list,
+  number,
+  section,
+  size,
+  text,
+} from "../schema-builders.ts";
 
 /** Processes of one `espalier serve`. */
 const maxProcesses = 64;

@@ -1,6 +1,5 @@
 import { Type } from "typebox";
-import { list, section } from "./container.ts";
-import { choice, duration, flag, integer, number, size, text } from "./leaf.ts";
+import { choice, duration, flag, integer, list, number, section, size, text } from "../schema-builders.ts";
 
 const className = (description: string) =>
   text({

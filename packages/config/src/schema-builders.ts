@@ -1,0 +1,226 @@
+import { type TProperties, type TSchema, Type } from "typebox";
+import { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";
+
+/** A schema as the code that walks it sees it. */
+export type Shape =
+  | {
+      readonly form: "section";
+      readonly properties: Readonly<Record<string, TSchema>>;
+      readonly required: ReadonlySet<string>;
+      readonly notes: SectionNotes;
+    }
+  | {
+      readonly form: "list";
+      readonly items: TSchema;
+      readonly minItems: number;
+      readonly maxItems: number;
+      readonly notes: ListNotes;
+    }
+  | { readonly form: "map"; readonly values: TSchema; readonly maxProperties: number }
+  | { readonly form: "leaf"; readonly notes: LeafNotes };
+
+/** The keywords that the constructors beside this file write. */
+interface Keywords {
+  readonly type?: string;
+  readonly properties?: Readonly<Record<string, TSchema>>;
+  readonly required?: readonly string[];
+  readonly items?: TSchema;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly patternProperties?: Readonly<Record<string, TSchema>>;
+  readonly maxProperties?: number;
+  readonly default?: unknown;
+  readonly description?: string;
+  readonly espalier?: LeafNotes & SectionNotes & ListNotes;
+}
+
+export function shapeOf(schema: TSchema): Shape {
+  const keywords = schema as Keywords;
+  const notes = keywords.espalier;
+  if (keywords.properties) {
+    const { properties, required = [] } = keywords;
+    return { form: "section", properties, required: new Set(required), notes: notes ?? {} };
+  }
+  if (keywords.items) {
+    const { items, minItems = 0, maxItems = Number.POSITIVE_INFINITY } = keywords;
+    return { form: "list", items, minItems, maxItems, notes: notes ?? {} };
+  }
+  const values = Object.values(keywords.patternProperties ?? {})[0];
+  if (values) return { form: "map", values, maxProperties: keywords.maxProperties ?? Number.POSITIVE_INFINITY };
+  if (notes) return { form: "leaf", notes };
+  throw new TypeError(`a schema of type ${keywords.type} is none that a configuration is made of`);
+}
+
+/** The default as it is written in the schema: `2s`, not 2000. */
+export const defaultOf = (schema: TSchema): unknown => (schema as Keywords).default;
+
+export const descriptionOf = (schema: TSchema): string => (schema as Keywords).description ?? "";
+
+/** Another name of a key: what another router calls the same. */
+export interface Alias {
+  readonly name: string;
+  /** Who calls it that. */
+  readonly of: string;
+  /** Whether it is a command-line flag there; it is then one here as well. */
+  readonly isFlag: boolean;
+}
+
+/** What the schema of a section says beyond JSON Schema, under the key `espalier`. */
+export interface SectionNotes {
+  /** The key that a plain text in place of the section stands for: `policy: random` is `policy: {name: random}`. */
+  readonly shorthand?: string;
+  /** Further names of keys. One that is the key itself is a flag of that name. */
+  readonly aliases?: Readonly<Record<string, readonly Alias[]>>;
+}
+
+interface ListNotes {
+  /** Name of the command-line flag that gives one element, where it is not the list's own. */
+  readonly flag?: string;
+}
+
+/** A section with a fixed set of keys. Other keys are refused. */
+export function section<Properties extends TProperties>(
+  description: string,
+  properties: Properties,
+  espalier: SectionNotes = {},
+) {
+  return Type.Object(properties, { description, additionalProperties: false, espalier });
+}
+
+interface ListOptions {
+  readonly description: string;
+  readonly minItems?: number;
+  readonly maxItems: number;
+  /** As written; an empty list by default, unless an element is needed. */
+  readonly default?: readonly unknown[];
+  readonly flag?: string;
+}
+
+export function list<Item extends TSchema>(items: Item, { flag, ...options }: ListOptions) {
+  const espalier: ListNotes = flag === undefined ? {} : { flag };
+  return Type.Array(items, { ...(options.minItems === undefined ? { default: [] } : {}), ...options, espalier });
+}
+
+/** Values under names that the writer chooses. */
+export function map<Value extends TSchema>(
+  values: Value,
+  options: { readonly description: string; readonly maxProperties: number },
+) {
+  return Type.Record(Type.String({ minLength: 1, maxLength: 256 }), values, options);
+}
+
+export type LeafKind = "text" | "boolean" | "integer" | "number" | "duration" | "size";
+
+/** What the schema of a single value says beyond JSON Schema, under the key `espalier`. */
+export interface LeafNotes {
+  readonly kind: LeafKind;
+  /** Completes "X is not ...". */
+  readonly expected: string;
+  /** The value must not be shown. */
+  readonly isSecret?: boolean;
+}
+
+interface LeafOptions<Value> {
+  readonly description: string;
+  readonly default?: Value;
+}
+
+interface TextOptions extends LeafOptions<string> {
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+  readonly expected?: string;
+  readonly isSecret?: boolean;
+}
+
+interface RangeOptions<Value> extends LeafOptions<Value> {
+  readonly minimum: Value;
+  readonly maximum: Value;
+}
+
+export function text({ expected, isSecret, ...schema }: TextOptions) {
+  const { minLength = 1, maxLength = 1_024 } = schema;
+  const inWords = expected ?? `text of ${minLength} to ${maxLength} characters`;
+  const espalier: LeafNotes = { kind: "text", expected: inWords, ...(isSecret ? { isSecret } : {}) };
+  return Type.Unsafe<string>({ type: "string", minLength, maxLength, ...schema, espalier });
+}
+
+/** A path of the local file system. */
+export function filePath(description: string) {
+  return text({ description, maxLength: 4_096, expected: "the path of a file" });
+}
+
+export function choice<const Name extends string>(
+  names: readonly Name[],
+  options: { readonly description: string; readonly default: Name },
+) {
+  const espalier: LeafNotes = { kind: "text", expected: `one of ${names.join(", ")}` };
+  return Type.Unsafe<Name>({ type: "string", enum: names, ...options, espalier });
+}
+
+export function flag(options: LeafOptions<boolean>) {
+  const espalier: LeafNotes = { kind: "boolean", expected: "true or false" };
+  return Type.Unsafe<boolean>({ type: "boolean", ...options, espalier });
+}
+
+export function integer(options: RangeOptions<number>) {
+  const expected = `an integer from ${options.minimum} to ${options.maximum}`;
+  return Type.Unsafe<number>({ type: "integer", ...options, espalier: { kind: "integer", expected } });
+}
+
+/** A number of things, or `auto` to leave it to the machine. */
+export function count({ minimum, maximum, ...options }: RangeOptions<number>) {
+  const expected = `auto or an integer from ${minimum} to ${maximum}`;
+  return Type.Unsafe<number | "auto">({
+    anyOf: [
+      { type: "string", enum: ["auto"] },
+      { type: "integer", minimum, maximum },
+    ],
+    ...options,
+    espalier: { kind: "integer", expected },
+  });
+}
+
+export function number(options: RangeOptions<number>) {
+  const expected = `a number from ${options.minimum} to ${options.maximum}`;
+  return Type.Unsafe<number>({ type: "number", ...options, espalier: { kind: "number", expected } });
+}
+
+/** Read as milliseconds. Bounds and default are given as people write them. */
+export function duration({ minimum, maximum, ...options }: RangeOptions<string>) {
+  const bounds = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
+  const range = `${formatDuration(bounds.minimum)} to ${formatDuration(bounds.maximum)}`;
+  return Type.Unsafe<number>({
+    anyOf: [
+      { type: "string", pattern: durationPattern },
+      { type: "number", ...bounds },
+    ],
+    ...options,
+    espalier: { kind: "duration", expected: `a duration from ${range}` },
+  });
+}
+
+/** Read as bytes. Bounds and default are given as people write them. */
+export function size({ minimum, maximum, ...options }: RangeOptions<string>) {
+  const bounds = { minimum: parseSize(minimum) ?? 0, maximum: parseSize(maximum) ?? 0 };
+  const range = `${formatSize(bounds.minimum)} to ${formatSize(bounds.maximum)}`;
+  return Type.Unsafe<number>({
+    anyOf: [
+      { type: "string", pattern: sizePattern },
+      { type: "integer", ...bounds },
+    ],
+    ...options,
+    espalier: { kind: "size", expected: `a size from ${range}` },
+  });
+}
+
+/** The further names of a key of a section. */
+export function aliasesOf({ aliases }: SectionNotes, key: string): readonly Alias[] {
+  return aliases !== undefined && Object.hasOwn(aliases, key) ? (aliases[key] ?? []) : [];
+}
+
+/** Under which names a key may be written in a file, the key itself first. */
+export function writtenNames(notes: SectionNotes, key: string): readonly string[] {
+  const aliases = aliasesOf(notes, key);
+  return aliases.length === 0 ? [key] : [...new Set([key, ...aliases.map(({ name }) => name)])];
+}

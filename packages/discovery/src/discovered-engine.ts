@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/common";
+import { type EngineSpec, type EngineTraits, asEngineId } from "@espalier/common";
 
 /** Engines of a source beyond these are left out. A fleet has no more either. */
 export const maxEnginesPerSource = 4_096;
@@ -40,3 +40,9 @@ export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
       : { kvTransfer: { protocol: kvTransfer, host: undefined, port: traits.kvTransferPort } }),
   };
 }
+
+/**
+ * Which addresses count where an engine may have several: `auto` takes the IPv4 ones where there are any and the IPv6
+ * ones otherwise, so that an engine with both is one engine.
+ */
+export type AddressFamily = "auto" | "ipv4" | "ipv6";

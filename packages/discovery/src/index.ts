@@ -2,16 +2,16 @@
  * Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. Sources of other
  * routers, likewise.
  */
-export type { DnsResolver } from "./dns/dns-resolver.ts";
+export type { DnsResolver } from "./dns-resolver.ts";
 export {
   createDnsSource,
   createPeerDnsSource,
   type DnsSourceOptions,
   type PeerDnsSourceOptions,
-} from "./dns/dns-source.ts";
-export { createHostLookup } from "./dns/find-addresses.ts";
+} from "./dns-source.ts";
+export { createHostLookup } from "./dns-resolver.ts";
 export type { EngineSource, PeerSource, Source, SourceObserver } from "./engine-source.ts";
-export type { AddressFamily } from "./family.ts";
+export type { AddressFamily } from "./discovered-engine.ts";
 export { createFileSource, type FileSourceOptions } from "./file-source.ts";
 export { createInferencePoolSource, type InferencePoolSourceOptions } from "./kubernetes/inference-pool-source.ts";
 export {
@@ -32,7 +32,7 @@ export {
   createPeerServiceSource,
   type PeerPodSourceOptions,
   type PeerServiceSourceOptions,
-} from "./kubernetes/peer-source.ts";
-export { createListSource } from "./list-source.ts";
+} from "./kubernetes/kubernetes-source.ts";
+export { createListSource } from "./engine-source.ts";
 export { type MergedSources, type MergeObserver, mergeSources } from "./merge-sources.ts";
-export { type FileWatchOptions, watchFile } from "./watch-file.ts";
+export { type FileWatchOptions, watchFile } from "./local-file.ts";

@@ -1,5 +1,5 @@
 import { type EngineRole, type EngineTraits, type KvTransferProtocol, kvTransferProtocols } from "@espalier/common";
-import { objectOf, portOf, textsOf } from "./json.ts";
+import { objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 
 /** Keys of annotations and labels that say something of an engine begin so; an annotation counts before a label. */
 const prefix = "espalier.dev/";
@@ -15,7 +15,7 @@ const maxModels = 256;
 const maxWeight = 1_000_000;
 const maxRanks = 64;
 
-export interface HintedTraits {
+interface HintedTraits {
   readonly traits: EngineTraits;
   /** Keys with values that are of no use, and do not count. */
   readonly problems: readonly string[];
@@ -73,3 +73,22 @@ const between = (value: number, least: number, most: number): number | undefined
 
 const wholeBetween = (value: number, least: number, most: number): number | undefined =>
   Number.isInteger(value) ? between(value, least, most) : undefined;
+
+/** Where an engine runs, by the names that OpenTelemetry has for it. */
+interface Place {
+  readonly pod: unknown;
+  readonly namespace: unknown;
+  readonly node: unknown;
+  readonly zone: unknown;
+}
+
+/** Adds where an engine runs to its labels, as far as it is known. Labels of the configuration stay. */
+export function withPlace(traits: EngineTraits, { pod, namespace, node, zone }: Place): EngineTraits {
+  const known = Object.entries({
+    "k8s.pod.name": textOf(pod),
+    "k8s.namespace.name": textOf(namespace),
+    "k8s.node.name": textOf(node),
+    "cloud.availability_zone": textOf(zone),
+  }).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return { ...traits, labels: { ...Object.fromEntries(known), ...traits.labels } };
+}

@@ -1,11 +1,10 @@
 import type { EngineTraits, Logger } from "@espalier/common";
-import type { EngineSource, SourceObserver } from "../engine-source.ts";
-import { createFailureReport, type FailureReport } from "../failure-report.ts";
-import { inNamespace, podsPath } from "./collection-source.ts";
-import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";
-import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
-import { type InferencePool, readInferencePool } from "./read-inference-pool.ts";
-import { readPod } from "./read-pod.ts";
+import { type EngineSource, type FailureReport, type SourceObserver, createFailureReport } from "../engine-source.ts";
+import { inNamespace, podsPath } from "./kubernetes-source.ts";
+import { type EnginePublisher, createEnginePublisher } from "./engine-publisher.ts";
+import { type KubernetesPorts, type ListWatch, createListWatch } from "./list-watch.ts";
+import { readPod } from "./pod.ts";
+import { type KubernetesObject, listOf, objectOf, portOf, textsOf } from "./api-objects.ts";
 
 const groupVersions = ["inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2"];
 const maxPods = 10_000;
@@ -83,4 +82,29 @@ class InferencePoolSource implements EngineSource {
     });
     this.#firstPods = this.#pods.start();
   }
+}
+
+/** An InferencePool has at most 8; more are left out. */
+const maxPorts = 8;
+
+/** What an InferencePool of the Gateway API Inference Extension says of its pods. */
+interface InferencePool {
+  /** Labels of its pods. Empty when it names none, which then stands for no pod. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** Each is an engine of its own. */
+  readonly ports: readonly number[];
+}
+
+/**
+ * Reads `spec.selector.matchLabels` and `spec.targetPorts` of inference.networking.k8s.io/v1, or `spec.selector` and
+ * `spec.targetPortNumber` of inference.networking.x-k8s.io/v1alpha2.
+ */
+export function readInferencePool({ body }: KubernetesObject): InferencePool {
+  const { selector, targetPorts, targetPortNumber } = objectOf(objectOf(body).spec);
+  const { matchLabels } = objectOf(selector);
+  const labels = textsOf(matchLabels === undefined ? selector : matchLabels);
+  const numbers =
+    targetPorts === undefined ? [targetPortNumber] : listOf(targetPorts).map((port) => objectOf(port).number);
+  const ports = numbers.map(portOf).filter((port) => port !== undefined);
+  return { labels, ports: [...new Set(ports)].slice(0, maxPorts) };
 }

@@ -1,9 +1,7 @@
 import { dirname, join } from "node:path";
 import type { Cancel, HttpClient, HttpStreamClient } from "@espalier/common";
-import { readBoundedFile } from "../bounded-file.ts";
-import { ApiFailure, asApiFailure, failureOfStatus } from "./api-failure.ts";
-import { objectOf, parseJson, textOf } from "./json.ts";
-import { createLineSplitter } from "./line-splitter.ts";
+import { readBoundedFile } from "../local-file.ts";
+import { objectOf, parseJson, textOf } from "./api-objects.ts";
 
 /** From a request to the last byte of a list, or the first of a watch. */
 const answerTimeoutMs = 15_000;
@@ -33,13 +31,13 @@ export interface KubernetesTransport {
   close(): void;
 }
 
-export interface KubernetesClientDeps {
+interface KubernetesClientDeps {
   readonly access: KubernetesAccess;
   readonly connect: (ca: string | undefined) => KubernetesTransport;
 }
 
 /** Who reads a watch. */
-export interface WatchObserver {
+interface WatchObserver {
   /** The server has taken it. */
   onOpen(): void;
   /** Bytes have come, and with them these lines. */
@@ -166,4 +164,89 @@ async function readText(path: string, maxBytes: number): Promise<string> {
   } catch (error) {
     throw asApiFailure(error);
   }
+}
+
+const meanings: Readonly<Record<number, string>> = {
+  401: "the token is not accepted",
+  403: "the service account may not do this",
+  404: "there is nothing of this kind",
+  410: "the version has expired",
+  429: "too many requests",
+};
+const maxMessageLength = 300;
+
+/** What the API server, or the way to it, did not do. */
+export class ApiFailure extends Error {
+  /** HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** When to try again at the earliest, in milliseconds; 0 when it was not said. */
+  readonly retryAfterMs: number;
+
+  constructor(message: string, status = 0, retryAfterMs = 0, options: ErrorOptions = {}) {
+    super(message.slice(0, maxMessageLength), options);
+    this.status = status;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** @param said what the answer's `Status` object says, if it has one */
+function failureOfStatus(
+  status: number,
+  headers: Readonly<Record<string, string>>,
+  said: string | undefined,
+): ApiFailure {
+  const meaning = meanings[status];
+  const message = `status ${status}${meaning === undefined ? "" : `, ${meaning}`}${said === undefined ? "" : `: ${said}`}`;
+  const seconds = Number(headers["retry-after"] ?? 0);
+  return new ApiFailure(message, status, Number.isFinite(seconds) && seconds > 0 ? seconds * 1_000 : 0);
+}
+
+export function asApiFailure(thrown: unknown): ApiFailure {
+  if (thrown instanceof ApiFailure) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ApiFailure(message, 0, 0, { cause: thrown });
+}
+
+const newline = 0x0a;
+
+/** Cuts a stream of bytes into lines. */
+interface LineSplitter {
+  /**
+   * @param chunk may be overwritten after the call
+   * @returns the lines that it completes, without their ends; empty ones are left out
+   * @throws RangeError when a line is longer than the greatest length, and TypeError when one is not UTF-8
+   */
+  push(chunk: Uint8Array): readonly string[];
+}
+
+export function createLineSplitter(maxLineBytes: number): LineSplitter {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+
+  const add = (piece: Uint8Array): void => {
+    pendingBytes += piece.length;
+    if (pendingBytes > maxLineBytes) throw new RangeError(`a line is longer than ${maxLineBytes} bytes`);
+    if (piece.length > 0) pending.push(Buffer.from(piece));
+  };
+  const takeLine = (): string => {
+    const line = decoder.decode(pending.length === 1 ? pending[0] : Buffer.concat(pending, pendingBytes));
+    pending = [];
+    pendingBytes = 0;
+    return line;
+  };
+  return {
+    push(chunk) {
+      const lines: string[] = [];
+      let start = 0;
+      for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
+        add(chunk.subarray(start, end));
+        const line = takeLine();
+        if (line.trim() !== "") lines.push(line);
+        start = end + 1;
+      }
+      add(chunk.subarray(start));
+      return lines;
+    },
+  };
 }

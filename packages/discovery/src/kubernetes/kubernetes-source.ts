@@ -1,11 +1,11 @@
 import type { EngineTraits, Logger } from "@espalier/common";
-import type { EngineSource } from "../engine-source.ts";
-import type { AddressFamily } from "../family.ts";
-import { createCollectionSource, inNamespace, podsPath, slicesOf, slicesPath } from "./collection-source.ts";
-import { createEnginePublisher } from "./engine-publisher.ts";
-import type { KubernetesPorts } from "./list-watch.ts";
-import { readEndpointSlice } from "./read-endpoint-slice.ts";
-import { readPod } from "./read-pod.ts";
+import { type EngineSource, type FailureReport, type PeerSource, type Source, type SourceObserver, createFailureReport } from "../engine-source.ts";
+import { type AddressFamily, formatHost, maxEnginesPerSource } from "../discovered-engine.ts";
+import { createEnginePublisher, familyOf } from "./engine-publisher.ts";
+import { type KubernetesPorts, type ListWatch, createListWatch } from "./list-watch.ts";
+import { endpointsOf, readEndpointSlice } from "./endpoint-slice.ts";
+import { type PodAddress, addressesOfPod, readPod } from "./pod.ts";
+import type { Json, KubernetesObject } from "./api-objects.ts";
 
 interface CommonOptions {
   /** Undefined for the service account's own. */
@@ -47,4 +47,124 @@ export function createPodSource(ports: KubernetesPorts, options: PodSourceOption
     read: (object) => readPod(object, [port], traits),
     publishTo: (observer, report) => createEnginePublisher(observer, report, "auto", logger),
   });
+}
+
+/** EndpointSlices of a service, or pods of a selector. Further ones are left out. */
+const maxObjects = 10_000;
+
+/** What of a namespace is followed, and what it comes to. */
+interface FollowedCollection<Found, Entry> {
+  readonly name: string;
+  /** In the plural, for messages. */
+  readonly kind: string;
+  /** Undefined for the service account's own. */
+  readonly namespace: string | undefined;
+  readonly path: (namespace: string) => string;
+  /** Of labels. */
+  readonly selector: string;
+  /** What is kept of an object: plain data. */
+  readonly read: (object: KubernetesObject) => Found;
+  /** Makes what gives the observer its lists, of what is kept of all objects. */
+  readonly publishTo: (
+    observer: SourceObserver<Entry>,
+    report: FailureReport,
+  ) => { publish(found: readonly Found[]): void };
+}
+
+/** A source that lists a collection and watches it. */
+function createCollectionSource<Found, Entry>(
+  ports: KubernetesPorts,
+  { name, kind, namespace, path, selector, read, publishTo }: FollowedCollection<Found, Entry>,
+): Source<Entry> {
+  let followed: ListWatch | undefined;
+  return {
+    name,
+    async start(observer) {
+      const report = createFailureReport(name, observer);
+      const publisher = publishTo(observer, report);
+      followed = createListWatch(ports, {
+        ...{ kind, namespace, maxObjects, mustExist: false, read, report },
+        paths: (own) => [path(own)],
+        parameters: { labelSelector: selector },
+        onValues: (found) => publisher.publish(found),
+      });
+      observer.onList([]);
+      await followed.start();
+    },
+    async stop() {
+      followed?.stop();
+    },
+  };
+}
+
+const slicesPath = (namespace: string): string =>
+  `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+
+export const podsPath = (namespace: string): string => `/api/v1/namespaces/${namespace}/pods`;
+
+/** Selects the EndpointSlices of a service. */
+const slicesOf = (service: string): string => `kubernetes.io/service-name=${service}`;
+
+export const inNamespace = (namespace: string | undefined, name: string): string =>
+  namespace === undefined ? name : `${namespace}/${name}`;
+
+export interface PeerServiceSourceOptions {
+  /** Undefined for the service account's own. */
+  readonly namespace: string | undefined;
+  readonly service: string;
+  /** Number of the routers' port, or name of a port of the service; undefined for its first. */
+  readonly port: number | string | undefined;
+}
+
+/**
+ * A source that follows the EndpointSlices of the routers' own service: endpoints that are not terminating, ready or not,
+ * for a router is not ready before it has met the others.
+ */
+export function createPeerServiceSource(ports: KubernetesPorts, options: PeerServiceSourceOptions): PeerSource {
+  const { namespace, service, port } = options;
+  return createCollectionSource(ports, {
+    ...{ name: `service ${inNamespace(namespace, service)}`, kind: "endpoint slices", namespace },
+    ...{ path: slicesPath, selector: slicesOf(service) },
+    read: ({ body }) => endpointsOf(body, port, isStaying).map(({ at, family }) => ({ at, family })),
+    publishTo: createPeerPublisher,
+  });
+}
+
+export interface PeerPodSourceOptions {
+  /** Undefined for the service account's own. */
+  readonly namespace: string | undefined;
+  /** A label selector: `app=espalier,tier in (a, b)`. */
+  readonly selector: string;
+  /** Number, or name of a port of a container. */
+  readonly port: number | string;
+}
+
+/** A source that follows the routers' pods: those that run and are not being deleted, ready or not. */
+export function createPeerPodSource(ports: KubernetesPorts, options: PeerPodSourceOptions): PeerSource {
+  const { namespace, selector, port } = options;
+  return createCollectionSource(ports, {
+    ...{ name: `pods ${inNamespace(namespace, selector)}`, kind: "pods", namespace, path: podsPath, selector },
+    read: ({ body }) => addressesOfPod(body, [port]),
+    publishTo: createPeerPublisher,
+  });
+}
+
+const isStaying = ({ terminating }: Json): boolean => terminating !== true;
+
+function createPeerPublisher(observer: SourceObserver<string>, report: FailureReport) {
+  let shown = "";
+  return {
+    publish(found: readonly (readonly PodAddress[])[]): void {
+      const all = found.flat();
+      const wanted = familyOf("auto", all);
+      const peers = new Set(all.filter(({ family }) => family === wanted).map(({ at }) => formatHost(at)));
+      const kept = [...peers].sort().slice(0, maxEnginesPerSource);
+      if (kept.length < peers.size) {
+        report.fail("peers", `more than ${maxEnginesPerSource} routers; the others are left out`);
+      } else report.clear("peers");
+      if (kept.join() === shown) return;
+      shown = kept.join();
+      observer.onList(kept);
+    },
+  };
 }

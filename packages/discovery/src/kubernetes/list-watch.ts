@@ -1,11 +1,7 @@
-import { backoffDelayMs, type Cancel, type Random, type Scheduler } from "@espalier/common";
-import type { FailureReport } from "../failure-report.ts";
-import { type ApiFailure, asApiFailure } from "./api-failure.ts";
-import type { KubernetesClient } from "./kubernetes-client.ts";
-import { listFirst } from "./list-objects.ts";
-import { createObjectFold, type ObjectFold } from "./object-fold.ts";
-import type { KubernetesObject, WatchEvent } from "./watch-event.ts";
-import { type WatchEnd, watchOnce } from "./watch-once.ts";
+import { type Cancel, type Random, type Scheduler, backoffDelayMs } from "@espalier/common";
+import type { FailureReport } from "../engine-source.ts";
+import { ApiFailure, type KubernetesClient, asApiFailure } from "./kubernetes-client.ts";
+import { type KubernetesObject, type WatchEvent, listOf, objectOf, parseWatchLine, readObject, textOf } from "./api-objects.ts";
 
 const retry = { firstDelayMs: 250, maxDelayMs: 30_000 };
 /** A server's wish to be left alone counts up to here. */
@@ -21,7 +17,7 @@ export interface KubernetesPorts {
   readonly random: Random;
 }
 
-export interface ListWatchOptions<T> {
+interface ListWatchOptions<T> {
   /** What is followed, in the plural, for messages. */
   readonly kind: string;
   /** Undefined for the service account's own. */
@@ -197,4 +193,240 @@ class Reflector<T> implements ListWatch {
       };
     });
   }
+}
+
+/** Objects that one page is asked to have. */
+const pageSize = 250;
+/** More pages than `maxObjects` need mean that the server goes round in circles. */
+const sparePages = 8;
+
+interface ListQuestion {
+  readonly path: string;
+  /** Selectors, as the API names them. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** Reading ends with the page that passes this. */
+  readonly maxObjects: number;
+}
+
+interface ObjectList {
+  readonly objects: readonly KubernetesObject[];
+  /** Where a watch goes on. */
+  readonly version: string;
+}
+
+/**
+ * Reads a list, page by page.
+ *
+ * @throws ApiFailure
+ */
+async function listObjects(
+  client: KubernetesClient,
+  { path, parameters, maxObjects }: ListQuestion,
+): Promise<ObjectList> {
+  const objects: KubernetesObject[] = [];
+  let token: string | undefined;
+  for (let page = 0; page < Math.ceil(maxObjects / pageSize) + sparePages; page++) {
+    const query = { ...parameters, limit: String(pageSize), ...(token === undefined ? {} : { continue: token }) };
+    const answer = objectOf(await client.get(`${path}?${new URLSearchParams(query)}`));
+    const metadata = objectOf(answer.metadata);
+    const version = textOf(metadata.resourceVersion);
+    if (version === undefined || !Array.isArray(answer.items)) throw new ApiFailure("the answer is not a list");
+    for (const item of listOf(answer.items)) {
+      const object = readObject(item);
+      if (!object) throw new ApiFailure("the list has something that is no object");
+      objects.push(object);
+    }
+    token = textOf(metadata.continue);
+    if (token === undefined || objects.length > maxObjects) return { objects, version };
+  }
+  throw new ApiFailure("the list does not end");
+}
+
+/**
+ * Reads the first of several lists that there is: an API may be served under its newer name or its older one.
+ *
+ * @param mustExist whether an empty list is none either
+ * @throws ApiFailure
+ */
+async function listFirst(
+  client: KubernetesClient,
+  {
+    paths,
+    mustExist,
+    ...question
+  }: Omit<ListQuestion, "path"> & {
+    readonly paths: readonly string[];
+    readonly mustExist: boolean;
+  },
+): Promise<ObjectList & { readonly path: string }> {
+  let failure: ApiFailure | undefined;
+  for (const path of paths) {
+    try {
+      const list = await listObjects(client, { path, ...question });
+      if (list.objects.length > 0 || !mustExist) return { ...list, path };
+      failure = new ApiFailure("it does not exist");
+    } catch (error) {
+      const refusal = asApiFailure(error);
+      if (refusal.status !== 404) throw refusal;
+      failure ??= refusal;
+    }
+  }
+  throw failure;
+}
+
+interface ObjectFoldOptions<T> {
+  readonly maxObjects: number;
+  /** What is kept of an object: plain data. */
+  readonly read: (object: KubernetesObject) => T;
+}
+
+/** The objects that a list and the events after it come to. */
+interface ObjectFold<T> {
+  replace(objects: Iterable<KubernetesObject>): void;
+  set(object: KubernetesObject): void;
+  delete(name: string): void;
+  /** Objects that were left out because there are too many. Only a new list can bring them back. */
+  readonly leftOut: number;
+  /** What is kept, in the order of the objects' names. */
+  values(): readonly T[];
+  /** Whether something that is kept has changed since this was asked last. */
+  takeChanged(): boolean;
+}
+
+function createObjectFold<T>({ maxObjects, read }: ObjectFoldOptions<T>): ObjectFold<T> {
+  const kept = new Map<string, { readonly value: T; readonly text: string }>();
+  let leftOut = 0;
+  let hasChanged = false;
+
+  const set = (object: KubernetesObject): void => {
+    const known = kept.get(object.name);
+    if (!known && kept.size >= maxObjects) {
+      leftOut += 1;
+      return;
+    }
+    const value = read(object);
+    const text = JSON.stringify(value);
+    if (known?.text === text) return;
+    kept.set(object.name, { value, text });
+    hasChanged = true;
+  };
+  const remove = (name: string): void => {
+    if (kept.delete(name)) hasChanged = true;
+  };
+  return {
+    set,
+    delete: remove,
+    replace(objects) {
+      const listed = [...objects];
+      const names = new Set(listed.map(({ name }) => name));
+      for (const name of kept.keys()) if (!names.has(name)) remove(name);
+      leftOut = 0;
+      for (const object of listed) set(object);
+    },
+    get leftOut() {
+      return leftOut;
+    },
+    values: () => [...kept].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, { value }]) => value),
+    takeChanged() {
+      const result = hasChanged;
+      hasChanged = false;
+      return result;
+    },
+  };
+}
+
+/** After this long the server is asked to end a watch, so that one that has gone silent is told from a quiet one. */
+const watchSeconds = 60;
+/** A watch that has said nothing for this long, not even its end, is dead. */
+const silenceMs = watchSeconds * 1_000 + 10_000;
+/** How long a watch has to be open to be a good one. */
+const settledMs = 5_000;
+
+/** How a watch came to its end. */
+interface WatchEnd {
+  /** Where the next watch goes on. Undefined: nowhere, a new list is needed. */
+  readonly version: string | undefined;
+  /** Undefined when the server ended it in order. */
+  readonly failure: ApiFailure | undefined;
+  /** Whether it had been open for a while: then it was a good one, whatever ended it. */
+  readonly isSettled: boolean;
+}
+
+interface WatchOnceOptions {
+  readonly client: KubernetesClient;
+  readonly scheduler: Scheduler;
+  readonly path: string;
+  /** Selectors, as the API names them. */
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly version: string;
+  readonly fold: ObjectFold<unknown>;
+  /** Called when it has become a good one. */
+  onSettled(): void;
+  /** Called after each piece of the answer, when the fold has what it brought. */
+  onProgress(): void;
+  /** @param event one that has just been folded; true to end the watch and list anew */
+  needsList(event: WatchEvent): boolean;
+}
+
+/** One watch. Events go into the fold; the first line that cannot be read ends it. */
+function watchOnce(options: WatchOnceOptions): { readonly end: Promise<WatchEnd>; readonly cancel: Cancel } {
+  const { client, scheduler, fold } = options;
+  let isSettled = false;
+  let version: string | undefined = options.version;
+  let isOver = false;
+  let cancelSilence: Cancel = () => {};
+  let cancelSettling: Cancel = () => {};
+  let cancelWatch: Cancel = () => {};
+  let settle: (end: WatchEnd) => void = () => {};
+  const end = new Promise<WatchEnd>((resolve) => {
+    settle = resolve;
+  });
+  const finish = (failure: ApiFailure | undefined, goesOn = true): void => {
+    if (isOver) return;
+    isOver = true;
+    cancelSilence();
+    cancelSettling();
+    cancelWatch();
+    settle({ version: goesOn ? version : undefined, failure, isSettled });
+  };
+  const heard = (): void => {
+    cancelSilence();
+    cancelSilence = scheduler.after(silenceMs, () => finish(new ApiFailure(`nothing came for ${silenceMs} ms`), false));
+  };
+  const take = (line: string): void => {
+    const event = parseWatchLine(line);
+    if (!event) finish(new ApiFailure("a line of the watch is no event"));
+    else if (event.kind === "error") {
+      finish(new ApiFailure(`status ${event.status}: ${event.message}`, event.status), event.status !== 410);
+    } else {
+      version = event.kind === "bookmark" ? event.version : event.object.version;
+      if (event.kind === "set") fold.set(event.object);
+      else if (event.kind === "deleted") fold.delete(event.object.name);
+      if (options.needsList(event)) finish(undefined, false);
+    }
+  };
+
+  heard();
+  const query = new URLSearchParams({
+    ...options.parameters,
+    watch: "1",
+    allowWatchBookmarks: "true",
+    timeoutSeconds: String(watchSeconds),
+    resourceVersion: options.version,
+  });
+  cancelWatch = client.watch(`${options.path}?${query}`, {
+    onOpen() {
+      cancelSettling = scheduler.after(settledMs, () => {
+        isSettled = true;
+        options.onSettled();
+      });
+    },
+    onLines(lines) {
+      heard();
+      for (const line of lines) if (!isOver) take(line);
+      options.onProgress();
+    },
+    onEnd: (failure) => finish(failure, failure?.status !== 410),
+  });
+  return { end, cancel: () => finish(undefined) };
 }

@@ -1,8 +1,36 @@
+import type { EngineTraits } from "@espalier/common";
+import { type EngineAddress, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
+import { readHints } from "./engine-hints.ts";
+import type { FoundEngines } from "./engine-publisher.ts";
+import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf } from "./api-objects.ts";
+import { withPlace } from "./engine-hints.ts";
 import { isIP } from "node:net";
-import { type EngineAddress, maxEnginesPerSource } from "../discovered-engine.ts";
-import { type Json, listOf, objectOf, portOf, textOf } from "./json.ts";
 
-export interface SliceEndpoint {
+
+
+/**
+ * The engines of an EndpointSlice (discovery.k8s.io/v1) that are ready and not terminating.
+ *
+ * @param port see `endpointsOf`
+ */
+export function readEndpointSlice(
+  { name, body }: KubernetesObject,
+  port: number | string | undefined,
+  traits: EngineTraits,
+): FoundEngines {
+  const hints = readHints(body, traits);
+  const engines = endpointsOf(body, port, isReady).map(({ at, family, endpoint }) => {
+    const { kind, name: pod, namespace } = objectOf(endpoint.targetRef);
+    const place = { pod: kind === "Pod" ? pod : undefined, namespace, node: endpoint.nodeName, zone: endpoint.zone };
+    return { family, spec: engineAt(at, withPlace(hints.traits, place)) };
+  });
+  return { name, engines, problems: hints.problems };
+}
+
+/** What is not said counts as ready. Services may publish what is not ready; what is terminating they do not mean. */
+const isReady = ({ ready, terminating }: Json): boolean => ready !== false && terminating !== true;
+
+interface SliceEndpoint {
   readonly at: EngineAddress;
   readonly family: 4 | 6;
   /** As the API gives it. */

@@ -1,17 +1,10 @@
-import {
-  type Cancel,
-  type EngineTraits,
-  type Random,
-  type Scheduler,
-  systemRandom,
-  systemScheduler,
-} from "@espalier/common";
-import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "../discovered-engine.ts";
-import type { EngineSource, PeerSource, Source, SourceObserver } from "../engine-source.ts";
-import { createFailureReport, type FailureReport } from "../failure-report.ts";
-import { createAddressList } from "./address-list.ts";
-import { createDnsResolver, type DnsResolver } from "./dns-resolver.ts";
-import { type DnsQuestion, type FoundAddresses, findAddresses } from "./find-addresses.ts";
+import { type Cancel, type EngineTraits, type Random, type Scheduler, systemRandom, systemScheduler } from "@espalier/common";
+import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "./discovered-engine.ts";
+import { type EngineSource, type FailureReport, type PeerSource, type Source, type SourceObserver, createFailureReport } from "./engine-source.ts";
+import { type DnsResolver, createDnsResolver } from "./dns-resolver.ts";
+import { type DnsQuestion, type FoundAddresses, findAddresses } from "./dns-resolver.ts";
+
+
 
 /** How far two rounds may be nearer or farther than the interval, so that routers do not ask in step. */
 const jitterShare = 0.2;
@@ -148,3 +141,55 @@ class DnsSource<Entry> implements Source<Entry> {
 }
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+interface AddressListOptions {
+  /** Answers in a row without an address after which it is gone. */
+  readonly misses: number;
+  readonly maxAddresses: number;
+}
+
+/** The addresses that a name stands for, by its latest answers. */
+interface AddressList {
+  /**
+   * Takes an answer. New addresses count at once; a known one is gone when `misses` answers in a row lack it.
+   *
+   * @param isWhole whether what is not in the answer is missing
+   * @returns whether the addresses are others now, and how many are left out because there are too many: those that are
+   *   known stay before new ones
+   */
+  take(answer: readonly EngineAddress[], isWhole: boolean): { readonly hasChanged: boolean; readonly leftOut: number };
+  /** In the order of their texts. */
+  readonly addresses: readonly EngineAddress[];
+}
+
+function createAddressList({ misses, maxAddresses }: AddressListOptions): AddressList {
+  const known = new Map<string, { readonly at: EngineAddress; missed: number }>();
+  return {
+    take(answer, isWhole) {
+      let hasChanged = false;
+      const found = new Map(answer.map((at) => [formatHost(at), at]));
+      for (const [host, entry] of known) {
+        if (found.has(host)) entry.missed = 0;
+        else if (isWhole) entry.missed += 1;
+        if (entry.missed >= misses) hasChanged = known.delete(host);
+      }
+      let leftOut = 0;
+      for (const [host, at] of [...found].sort(byText)) {
+        if (known.has(host)) continue;
+        if (known.size >= maxAddresses) {
+          leftOut += 1;
+          continue;
+        }
+        known.set(host, { at, missed: 0 });
+        hasChanged = true;
+      }
+      return { hasChanged, leftOut };
+    },
+    get addresses() {
+      return [...known].sort(byText).map(([, { at }]) => at);
+    },
+  };
+}
+
+const byText = ([left]: readonly [string, unknown], [right]: readonly [string, unknown]): number =>
+  left < right ? -1 : Number(left > right);

@@ -1,4 +1,209 @@
-import { type ErrorCode, type ErrorKind, errorCatalogue } from "./error-catalogue.ts";
+/** The `type` field of the OpenAI error object. */
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "permission_error"
+  | "not_found_error"
+  | "rate_limit_error"
+  | "server_error";
+
+export interface ErrorKind {
+  /** HTTP status of the answer; 0 for errors that never reach a client. */
+  readonly status: number;
+  readonly type: ErrorType;
+  /** Whether the same request may succeed if the client sends it again. */
+  readonly retryable: boolean;
+  /** What went wrong, in general. */
+  readonly meaning: string;
+  /** What the reader should do next, in one line. */
+  readonly action: string;
+}
+
+const request = (status: number, meaning: string, action: string): ErrorKind => ({
+  status,
+  type: status === 404 ? "not_found_error" : "invalid_request_error",
+  retryable: false,
+  meaning,
+  action,
+});
+
+const upstream = (status: number, meaning: string, action: string): ErrorKind => ({
+  status,
+  type: "server_error",
+  retryable: true,
+  meaning,
+  action,
+});
+
+const setup = (meaning: string, action: string): ErrorKind => ({
+  status: 0,
+  type: "invalid_request_error",
+  retryable: false,
+  meaning,
+  action,
+});
+
+/** Every error that Espalier raises on purpose, by its stable code. `docs/ERRORS.md` is generated from it. */
+export const errorCatalogue = {
+  invalid_json: request(400, "The body is not valid JSON.", "Send one JSON object; the message gives the position."),
+  invalid_utf8: request(400, "The body is not valid UTF-8.", "Encode the body as UTF-8."),
+  invalid_body: request(400, "The body is JSON, but not an object.", "Send one JSON object."),
+  duplicate_key: request(400, "A key stands twice in the request object.", "Send each key once."),
+  forbidden_key: request(400, "The body has a key that could alter an object's prototype.", "Remove the named key."),
+  reserved_field: request(
+    400,
+    "A field says where KV blocks are or which rank is asked, which is the router's to say.",
+    "Remove the named field; `trust-transfer-fields` lets it in.",
+  ),
+  nesting_too_deep: request(400, "The body nests deeper than the limit.", "Flatten the body."),
+  missing_field: request(400, "A required field is absent.", "Add the named field."),
+  invalid_type: request(400, "A field has the wrong type.", "Correct the named field."),
+  invalid_value: request(400, "A field has a value outside its range.", "Correct the named field."),
+  invalid_header: request(400, "A request header has an unusable value.", "Correct the named header."),
+  bad_request: request(400, "The request is not valid HTTP.", "Send a well-formed HTTP/1.1 request."),
+  expectation_failed: request(
+    417,
+    "The header Expect asks for something unknown.",
+    "Send `Expect: 100-continue` or none.",
+  ),
+  request_timeout: request(408, "The request did not arrive in time.", "Send the whole request without pausing."),
+  body_too_large: request(
+    413,
+    "The body is larger than the limit.",
+    "Shorten the prompt or raise limits.max-body-bytes.",
+  ),
+  uri_too_long: request(414, "The request path is too long.", "Shorten the path."),
+  headers_too_large: request(431, "The request headers are larger than the limit.", "Send fewer or shorter headers."),
+  unsupported_media_type: request(415, "The content type is not supported.", "Send application/json."),
+  unsupported_encoding: request(415, "The content encoding is not supported.", "Send the body uncompressed."),
+  method_not_allowed: request(405, "The path exists, but not for this method.", "Use the method in the Allow header."),
+  path_not_found: request(404, "The path is not served.", "Check the path, or list it under forward-paths."),
+  model_not_found: request(404, "No engine serves this model.", "Use one of the models of GET /v1/models."),
+  response_not_found: request(404, "No engine holds this stored response.", "Send the whole conversation again."),
+  worker_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/workers."),
+  worker_exists: request(409, "An engine has this id or URL already.", "Remove it first, or choose another id."),
+  missing_api_key: {
+    ...request(401, "The request carries no API key.", "Send Authorization: Bearer <key>."),
+    type: "authentication_error",
+  },
+  invalid_api_key: {
+    ...request(401, "The API key is not known.", "Use a key that the router's configuration lists."),
+    type: "authentication_error",
+  },
+  client_closed: { ...request(499, "The client went away before the answer.", "Nothing to do."), retryable: true },
+  overloaded: {
+    ...upstream(429, "The router is at its limit of concurrent requests.", "Retry after the time in Retry-After."),
+    type: "rate_limit_error",
+  },
+  queue_full: {
+    ...upstream(429, "Too many requests wait for an engine.", "Retry after Retry-After, or with a higher priority."),
+    type: "rate_limit_error",
+  },
+  deadline_missed: {
+    ...upstream(
+      429,
+      "No engine can begin the request before its deadline.",
+      "Retry after Retry-After, or with a later x-espalier-deadline-ms.",
+    ),
+    type: "rate_limit_error",
+  },
+  no_engine_available: upstream(503, "No engine of the pool can take the request now.", "Retry after Retry-After."),
+  too_many_connections: upstream(
+    503,
+    "The router is at its limit of client connections.",
+    "Retry on a new connection after the time in Retry-After.",
+  ),
+  out_of_descriptors: upstream(
+    503,
+    "The router has as many connections open as its process may have.",
+    "Retry after the time in Retry-After; raise `ulimit -n` of the router.",
+  ),
+  draining: upstream(503, "This router is shutting down.", "Retry; the name resolves to another router."),
+  upstream_connect_failed: upstream(502, "The engine could not be reached.", "Retry; check the engine's address."),
+  upstream_reset: upstream(502, "The engine closed the connection before it answered.", "Retry."),
+  request_breaks_engines: {
+    ...upstream(
+      502,
+      "Two engines closed the connection while they had this request.",
+      "Look into the engines' logs before it is sent again.",
+    ),
+    retryable: false,
+  },
+  upstream_timeout: upstream(504, "The engine did not answer in time.", "Retry, or raise the timeouts of the proxy."),
+  upstream_protocol_error: upstream(
+    502,
+    "The engine's answer is not valid HTTP.",
+    "Check what listens on the address.",
+  ),
+  upstream_cut_short: upstream(502, "The engine stopped in the middle of its answer.", "Send the request again."),
+  internal_error: upstream(500, "A defect in the router.", "Report it with the request id."),
+  config_invalid: setup(
+    "The configuration is not valid.",
+    "Correct what the message names; see docs/CONFIGURATION.md.",
+  ),
+  config_unreadable: setup("The configuration file cannot be read.", "Check the path and its permissions."),
+  discovery_failed: setup(
+    "A source of engines cannot be followed; the engines that it gave last stay.",
+    "Check what the message names: the name server, the API server, or the rights of the service account.",
+  ),
+  listen_failed: setup("The router cannot listen on the address.", "Free the port or choose another one."),
+  mesh_update_refused: setup(
+    "A peer sent an update of a document that does not hold only what its writer may write.",
+    "The link was closed; check that all routers run compatible versions, and who else knows the mesh secret.",
+  ),
+  mesh_frame_invalid: setup(
+    "A peer sent a frame that cannot be read.",
+    "The link was closed; check that all routers run compatible versions.",
+  ),
+  mesh_insecure: setup(
+    "The mesh would listen beyond this machine without a secret or mutual TLS.",
+    "Set mesh.secret or mesh.tls, or listen on 127.0.0.1.",
+  ),
+  mesh_rejected: setup(
+    "A peer refused this router, or this router a peer.",
+    "Make the named setting the same in all routers of the cluster.",
+  ),
+  redis_unusable: setup("The Redis server cannot be used.", "Check mesh.redis-url and that the server runs."),
+  trace_unreadable: setup("The trace cannot be read.", "Check the path, its permissions, and that the file is whole."),
+  trace_invalid: setup("A line of the trace cannot be used.", "Correct the line that the message names."),
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorCode = keyof typeof errorCatalogue;
+
+/** The text of `docs/ERRORS.md`, made from the catalogue so that the two cannot differ. */
+export function renderErrorDocs(): string {
+  const entries = Object.entries(errorCatalogue);
+  const answered = entries.filter(([, kind]) => kind.status !== 0);
+  const local = entries.filter(([, kind]) => kind.status === 0);
+  return [
+    "# Errors",
+    "",
+    "Generated from the error catalogue by `npm run docs`. Every error that the router makes itself has a stable code.",
+    "Errors of an engine pass through unchanged.",
+    "",
+    "## Answers to clients",
+    "",
+    'The body is `{"error": {"message", "type", "param", "code"}}`; on `/v1/messages` it has Anthropic\'s shape. A retryable',
+    "429 or 503 carries `Retry-After`. Once an answer has begun, an error comes as a last stream frame",
+    '`data: {"error": ...}` without `[DONE]`.',
+    "",
+    "| code | status | type | retryable | meaning | what to do |",
+    "|---|---|---|---|---|---|",
+    ...answered.map(
+      ([code, kind]) =>
+        `| \`${code}\` | ${kind.status} | \`${kind.type}\` | ${kind.retryable ? "yes" : "no"} | ${kind.meaning} | ${kind.action} |`,
+    ),
+    "",
+    "## Errors of the command",
+    "",
+    "The command prints these on standard error and exits with 1, or with 2 when it was called wrongly.",
+    "",
+    "| code | meaning | what to do |",
+    "|---|---|---|",
+    ...local.map(([code, kind]) => `| \`${code}\` | ${kind.meaning} | ${kind.action} |`),
+    "",
+  ].join("\n");
+}
 
 export interface ErrorDetails {
   /** The field, header or configuration path at fault. */

@@ -2,10 +2,9 @@
  * What every package shares: branded ids, the error catalogue, and the ports through which the code sees time,
  * randomness, logs, metrics and control traffic. It depends on nothing.
  */
-export { type BackoffOptions, backoffDelayMs } from "./backoff.ts";
+
 export { BinaryHeap } from "./binary-heap.ts";
-export { ByteReader } from "./byte-reader.ts";
-export { ByteWriter } from "./byte-writer.ts";
+export { ByteReader, ByteWriter } from "./bytes.ts";
 export {
   type Cancel,
   type Clock,
@@ -15,8 +14,12 @@ export {
   systemCpuMs,
   systemScheduler,
 } from "./clock.ts";
-export { DecayedSum } from "./decayed-sum.ts";
 export {
+  asEngineId,
+  asRouterId,
+  asTargetIndex,
+  type Branded,
+  type EngineId,
   type EngineRole,
   type EngineSpec,
   type EngineTraits,
@@ -24,29 +27,39 @@ export {
   type KvTransferProtocol,
   type KvTransferSpec,
   kvTransferProtocols,
-} from "./engine-spec.ts";
-export { type ErrorCode, type ErrorKind, type ErrorType, errorCatalogue } from "./error-catalogue.ts";
-export { renderErrorDocs } from "./error-docs.ts";
-export { asEspalierError, type ErrorDetails, EspalierError } from "./errors.ts";
-export type {
-  HttpClient,
-  HttpRequest,
-  HttpResponse,
-  HttpStreamClient,
-  HttpStreamObserver,
-  HttpStreamRequest,
-} from "./http-client.ts";
-export {
-  asEngineId,
-  asRouterId,
-  asTargetIndex,
-  type Branded,
-  type EngineId,
   type RouterId,
   type TargetIndex,
-} from "./ids.ts";
-export { isLoopback } from "./is-loopback.ts";
-export { type LogFields, type Logger, silentLogger } from "./logger.ts";
+} from "./engine-spec.ts";
+export {
+  asEspalierError,
+  type ErrorCode,
+  type ErrorDetails,
+  type ErrorKind,
+  type ErrorType,
+  EspalierError,
+  errorCatalogue,
+  renderErrorDocs,
+} from "./errors.ts";
+export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
+export { nearestName } from "./nearest-name.ts";
+export {
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionObserver,
+  drainMarkBytes,
+  type HttpClient,
+  type HttpRequest,
+  type HttpResponse,
+  type HttpStreamClient,
+  type HttpStreamObserver,
+  type HttpStreamRequest,
+  isLoopback,
+  maxUntrustedBytes,
+  type Transport,
+} from "./network.ts";
+export { type BackoffOptions, backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
+export { RecencyMap } from "./recency-map.ts";
+export { type Startable, startTogether } from "./startable.ts";
 export {
   type CounterSeries,
   counterBy,
@@ -55,32 +68,19 @@ export {
   gaugeOf,
   type HistogramDescription,
   type HistogramSeries,
+  type LogFields,
+  type Logger,
   type Meter,
   type Metric,
   type MetricDescription,
-  secondsOf,
-  silentMeter,
-} from "./meter.ts";
-export { nearestName } from "./nearest-name.ts";
-export { NormalEquations } from "./normal-equations.ts";
-export { createSeededRandom, type Random, systemRandom } from "./random.ts";
-export { RecencyMap } from "./recency-map.ts";
-export { type Startable, startTogether } from "./startable.ts";
-export {
   type Span,
   type SpanAttributes,
   type SpanKind,
   type SpanStart,
+  secondsOf,
+  silentLogger,
+  silentMeter,
   silentTracer,
   type TraceParent,
   type Tracer,
-} from "./tracer.ts";
-export {
-  type Connection,
-  type ConnectionEnd,
-  type ConnectionObserver,
-  drainMarkBytes,
-  maxUntrustedBytes,
-  type Transport,
-} from "./transport.ts";
-export { usageHalfLifeMs } from "./usage-half-life.ts";
+} from "./telemetry.ts";

@@ -24,7 +24,6 @@ export type { ConfigTree } from "./schema.ts";
 export { Secret } from "./secret.ts";
 export type { DiscoveryConfig } from "./sections/discovery.ts";
 export { parseEnginesFile } from "./sections/engines.ts";
-export type { MeshConfig, SeedSourcesConfig } from "./sections/mesh.ts";
-export { parseSeedsFile } from "./sections/mesh.ts";
+export { type MeshConfig, parseSeedsFile, type SeedSourcesConfig } from "./sections/mesh.ts";
 export type { TracingConfig } from "./sections/tracing.ts";
 export { type FlagEntry, flagCatalogue } from "./settings.ts";

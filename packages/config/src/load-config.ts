@@ -1,5 +1,4 @@
-import type { CompiledConfig } from "./compiled-config.ts";
-import { compileConfig } from "./compiled-config.ts";
+import { type CompiledConfig, compileConfig } from "./compiled-config.ts";
 import { crossCheck } from "./cross-checks.ts";
 import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
 import {

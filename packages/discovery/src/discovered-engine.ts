@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type EngineSpec, type EngineTraits, asEngineId } from "@espalier/common";
+import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/common";
 
 /** Engines of a source beyond these are left out. A fleet has no more either. */
 export const maxEnginesPerSource = 4_096;

@@ -1,7 +1,5 @@
-import { Resolver, lookup } from "node:dns/promises";
+import { lookup, Resolver } from "node:dns/promises";
 import type { AddressFamily, EngineAddress } from "./discovered-engine.ts";
-
-
 
 /** What a name server says. An empty list means that it knows the name to have no such record. */
 export interface DnsResolver {

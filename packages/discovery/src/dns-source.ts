@@ -1,10 +1,27 @@
-import { type Cancel, type EngineTraits, type Random, type Scheduler, systemRandom, systemScheduler } from "@espalier/common";
+import {
+  type Cancel,
+  type EngineTraits,
+  type Random,
+  type Scheduler,
+  systemRandom,
+  systemScheduler,
+} from "@espalier/common";
 import { type EngineAddress, engineAt, formatHost, maxEnginesPerSource } from "./discovered-engine.ts";
-import { type EngineSource, type FailureReport, type PeerSource, type Source, type SourceObserver, createFailureReport } from "./engine-source.ts";
-import { type DnsResolver, createDnsResolver } from "./dns-resolver.ts";
-import { type DnsQuestion, type FoundAddresses, findAddresses } from "./dns-resolver.ts";
-
-
+import {
+  createDnsResolver,
+  type DnsQuestion,
+  type DnsResolver,
+  type FoundAddresses,
+  findAddresses,
+} from "./dns-resolver.ts";
+import {
+  createFailureReport,
+  type EngineSource,
+  type FailureReport,
+  type PeerSource,
+  type Source,
+  type SourceObserver,
+} from "./engine-source.ts";
 
 /** How far two rounds may be nearer or farther than the interval, so that routers do not ask in step. */
 const jitterShare = 0.2;

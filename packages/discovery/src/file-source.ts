@@ -1,8 +1,7 @@
 import { resolve } from "node:path";
 import { asEspalierError, EspalierError } from "@espalier/common";
-import { type FileContent, readBoundedFile } from "./local-file.ts";
 import type { Source, SourceObserver } from "./engine-source.ts";
-import { type FileWatchOptions, watchFile } from "./local-file.ts";
+import { type FileContent, type FileWatchOptions, readBoundedFile, watchFile } from "./local-file.ts";
 
 export interface FileSourceOptions<Entry> extends FileWatchOptions {
   /** Makes the list from the file's text. What it throws is reported as the file's fault. */

@@ -2,16 +2,22 @@
  * Sources of engines: a given list, a watched file, names in DNS, and what Kubernetes knows; and their union. Sources of other
  * routers, likewise.
  */
-export type { DnsResolver } from "./dns-resolver.ts";
+
+export type { AddressFamily } from "./discovered-engine.ts";
+export { createHostLookup, type DnsResolver } from "./dns-resolver.ts";
 export {
   createDnsSource,
   createPeerDnsSource,
   type DnsSourceOptions,
   type PeerDnsSourceOptions,
 } from "./dns-source.ts";
-export { createHostLookup } from "./dns-resolver.ts";
-export type { EngineSource, PeerSource, Source, SourceObserver } from "./engine-source.ts";
-export type { AddressFamily } from "./discovered-engine.ts";
+export {
+  createListSource,
+  type EngineSource,
+  type PeerSource,
+  type Source,
+  type SourceObserver,
+} from "./engine-source.ts";
 export { createFileSource, type FileSourceOptions } from "./file-source.ts";
 export { createInferencePoolSource, type InferencePoolSourceOptions } from "./kubernetes/inference-pool-source.ts";
 export {
@@ -21,18 +27,15 @@ export {
   type KubernetesTransport,
 } from "./kubernetes/kubernetes-client.ts";
 export {
+  createPeerPodSource,
+  createPeerServiceSource,
   createPodSource,
   createServiceSource,
+  type PeerPodSourceOptions,
+  type PeerServiceSourceOptions,
   type PodSourceOptions,
   type ServiceSourceOptions,
 } from "./kubernetes/kubernetes-source.ts";
 export type { KubernetesPorts } from "./kubernetes/list-watch.ts";
-export {
-  createPeerPodSource,
-  createPeerServiceSource,
-  type PeerPodSourceOptions,
-  type PeerServiceSourceOptions,
-} from "./kubernetes/kubernetes-source.ts";
-export { createListSource } from "./engine-source.ts";
-export { type MergedSources, type MergeObserver, mergeSources } from "./merge-sources.ts";
 export { type FileWatchOptions, watchFile } from "./local-file.ts";
+export { type MergedSources, type MergeObserver, mergeSources } from "./merge-sources.ts";

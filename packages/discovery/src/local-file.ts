@@ -1,10 +1,8 @@
 import { createHash } from "node:crypto";
 import { constants, watch } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { EspalierError, type Logger, type Scheduler, silentLogger, systemScheduler } from "@espalier/common";
 import { dirname, resolve } from "node:path";
-
-
+import { EspalierError, type Logger, type Scheduler, silentLogger, systemScheduler } from "@espalier/common";
 
 /** About 80,000 engines with generous labels; a larger file is a mistake, and parsing it would stall requests. */
 const usualMaxBytes = 16 * 1024 * 1024;

@@ -1,11 +1,11 @@
 import type { EngineTraits } from "@espalier/common";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLineSplitter } from "../src/kubernetes/kubernetes-client.ts";
+import { parseWatchLine } from "../src/kubernetes/api-objects.ts";
 import { readEndpointSlice } from "../src/kubernetes/endpoint-slice.ts";
 import { readInferencePool } from "../src/kubernetes/inference-pool-source.ts";
+import { createLineSplitter } from "../src/kubernetes/kubernetes-client.ts";
 import { readPod } from "../src/kubernetes/pod.ts";
-import { parseWatchLine } from "../src/kubernetes/api-objects.ts";
 
 const traits: EngineTraits = {
   ...{ labels: {}, scheme: "http", models: [], role: "both", weight: 1, ranks: 1 },

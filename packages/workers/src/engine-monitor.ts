@@ -1,7 +1,9 @@
+import { backoffDelayMs } from "@espalier/common";
+import { controlFetch, createRepeatLoop, describeOutcome } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import { createHealthProbe } from "./health-probe.ts";
 import { createMetricsScrape } from "./metrics-scrape.ts";
-import { createModelFetch } from "./model-fetch.ts";
+import { parseModelList } from "./served-models.ts";
 
 /** All that is asked of one engine while it is known: health always, metrics and models while it is up. */
 export interface EngineMonitor {
@@ -39,5 +41,40 @@ export function createEngineMonitor(deps: EngineDeps, engine: Engine): EngineMon
     refreshModels() {
       if (engine.state === "up") models.start();
     },
+  };
+}
+
+const maxModelListBytes = 1024 * 1024;
+
+/** Asks the engine which models it serves, unless discovery says so. A failed fetch keeps the list there is. */
+function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; stop(): void } {
+  const { clock, scheduler, random } = deps;
+  const { models: options } = deps.options;
+  let failures = 0;
+
+  const failed = (reason: string): number => {
+    // Said once per run of failures, and no more than that: an engine without this path stays without it.
+    if (failures === 0) engine.logger.warn("the engine's list of models could not be read", { reason });
+    failures += 1;
+    return backoffDelayMs(failures - 1, { firstDelayMs: options.firstRetryMs, maxDelayMs: options.intervalMs }, random);
+  };
+  const loop = createRepeatLoop(scheduler, async (isCurrent) => {
+    const url = `${engine.url}/v1/models`;
+    const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxModelListBytes });
+    if (!isCurrent()) return 0;
+    if (fetched.outcome !== "ok") return failed(describeOutcome(fetched));
+    const list = parseModelList(fetched.body, Math.floor(clock.wallMs() / 1_000));
+    if (!list) return failed("not a list of models");
+    failures = 0;
+    engine.takeModels(list);
+    return options.intervalMs;
+  });
+  return {
+    start() {
+      failures = 0;
+      if (engine.spec.models.length === 0) loop.start(0);
+      else loop.stop();
+    },
+    stop: loop.stop,
   };
 }

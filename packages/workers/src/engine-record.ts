@@ -74,3 +74,12 @@ export interface Target {
   /** Up, or tried though it is down; not draining, and allowed by the breaker, where that counts; not resting. */
   readonly usable: boolean;
 }
+
+/**
+ * What an engine is: SGLang where its list of models or its metrics are SGLang's, else vLLM, which others imitate.
+ */
+export function engineKindOf({ models, targets }: Pick<EngineRecord, "models" | "targets">): "vllm" | "sglang" {
+  const isSglang =
+    models?.some(({ ownedBy }) => ownedBy === "sglang") || targets.some(({ signals }) => signals.dialect === "sglang");
+  return isSglang ? "sglang" : "vllm";
+}

@@ -1,5 +1,4 @@
 import type { Clock } from "@espalier/common";
-import { type EngineDialect, type SignalValues, unknownSignals } from "./engine-dialects.ts";
 import type { MetricsReading } from "./metrics-page.ts";
 
 /** What an engine's own metrics last said. NaN means no signal; it never means zero. */
@@ -42,4 +41,116 @@ export function createEngineSignals(clock: Clock): OwnedSignals {
     },
   };
   return signals;
+}
+
+export type EngineDialect = "vllm" | "sglang" | "trtllm" | "triton";
+
+/** The numbers a metrics page can tell about an engine. */
+export interface SignalValues {
+  /** Requests in the running batch. */
+  running: number;
+  /** Requests in the engine's queue. */
+  waiting: number;
+  /** Share of the KV cache in use, 0 to 1. */
+  kvUse: number;
+  /** Tokens per KV block. */
+  blockSize: number;
+  /** KV blocks of the whole engine. */
+  blockCount: number;
+  /** Prompt tokens since the engine started. */
+  promptTokensTotal: number;
+  /** Generated tokens since the engine started. */
+  generationTokensTotal: number;
+  /** Prompt tokens looked up in the prefix cache since the engine started. */
+  prefixQueries: number;
+  /** Those found there. */
+  prefixHits: number;
+}
+
+type SignalField = keyof SignalValues;
+
+/** Where one number stands on a metrics page. */
+export interface SignalSource {
+  readonly dialect: EngineDialect;
+  readonly name: string;
+  readonly field: SignalField;
+  /** Only samples with this label value count. */
+  readonly where?: readonly [label: string, value: string];
+  /** The number is this label's value: the metric is an info gauge. */
+  readonly fromLabel?: string;
+  /** Every series tells the number of the whole engine, so they are not added up. */
+  readonly isWhole?: true;
+}
+
+type Row = readonly [field: SignalField, name: string];
+
+const rows = (dialect: EngineDialect, prefix: string, table: readonly Row[]): SignalSource[] =>
+  table.map(([field, name]) => ({ dialect, field, name: prefix + name }));
+
+const tritonRequests = "nv_trt_llm_request_metrics";
+const tritonBlocks = "nv_trt_llm_kv_cache_block_metrics";
+
+/**
+ * Every known name; of two that tell the same number, the first on this list counts.
+ *
+ * vLLM: `vllm/v1/metrics/loggers.py`, 0.23 and 0.32; the `gpu_` names are those before 0.10. SGLang:
+ * `srt/metrics/collector.py`; `cache_config_info` before 0.5.11, the plain gauges since. TensorRT-LLM: trtllm-serve's
+ * collector. Triton: its TensorRT-LLM backend's metrics, and the server's own queue count for other backends.
+ */
+export const signalSources: readonly SignalSource[] = [
+  ...rows("vllm", "vllm:", [
+    ["running", "num_requests_running"],
+    ["waiting", "num_requests_waiting"],
+    ["kvUse", "kv_cache_usage_perc"],
+    ["kvUse", "gpu_cache_usage_perc"],
+    ["promptTokensTotal", "prompt_tokens_total"],
+    ["generationTokensTotal", "generation_tokens_total"],
+    ["prefixQueries", "prefix_cache_queries_total"],
+    ["prefixQueries", "gpu_prefix_cache_queries_total"],
+    ["prefixHits", "prefix_cache_hits_total"],
+    ["prefixHits", "gpu_prefix_cache_hits_total"],
+  ]),
+  { dialect: "vllm", name: "vllm:cache_config_info", field: "blockSize", fromLabel: "block_size" },
+  // With data parallelism each rank's series has the sum over all ranks: 128 twice for two ranks of 64 (vLLM 0.32).
+  { dialect: "vllm", name: "vllm:cache_config_info", field: "blockCount", fromLabel: "num_gpu_blocks", isWhole: true },
+  ...rows("sglang", "sglang:", [
+    ["running", "num_running_reqs"],
+    ["waiting", "num_queue_reqs"],
+    ["kvUse", "token_usage"],
+    ["blockSize", "page_size"],
+    ["blockCount", "num_pages"],
+    ["promptTokensTotal", "prompt_tokens_total"],
+    ["generationTokensTotal", "generation_tokens_total"],
+    ["prefixQueries", "prompt_tokens_total"],
+    ["prefixHits", "cached_tokens_total"],
+  ]),
+  { dialect: "sglang", name: "sglang:cache_config_info", field: "blockSize", fromLabel: "page_size" },
+  { dialect: "sglang", name: "sglang:cache_config_info", field: "blockCount", fromLabel: "num_pages" },
+  ...rows("trtllm", "trtllm_", [
+    ["running", "num_requests_running"],
+    ["waiting", "num_requests_waiting"],
+    ["kvUse", "kv_cache_utilization"],
+    ["blockSize", "kv_cache_tokens_per_block"],
+    ["blockCount", "kv_cache_max_blocks"],
+  ]),
+  { dialect: "triton", name: tritonRequests, field: "running", where: ["request_type", "scheduled"] },
+  { dialect: "triton", name: tritonRequests, field: "waiting", where: ["request_type", "waiting"] },
+  { dialect: "triton", name: tritonBlocks, field: "kvUse", where: ["kv_cache_block_type", "fraction"] },
+  { dialect: "triton", name: tritonBlocks, field: "blockSize", where: ["kv_cache_block_type", "tokens_per"] },
+  { dialect: "triton", name: tritonBlocks, field: "blockCount", where: ["kv_cache_block_type", "max"] },
+  { dialect: "triton", name: "nv_inference_pending_request_count", field: "waiting" },
+];
+
+export function unknownSignals(): SignalValues {
+  return {
+    running: Number.NaN,
+    waiting: Number.NaN,
+    kvUse: Number.NaN,
+    blockSize: Number.NaN,
+    blockCount: Number.NaN,
+    promptTokensTotal: Number.NaN,
+    generationTokensTotal: Number.NaN,
+    prefixQueries: Number.NaN,
+    prefixHits: Number.NaN,
+  };
 }

@@ -13,9 +13,9 @@ import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.t
 import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
 import { type EngineHealth, type EngineRecord, type EngineState, type Target, targetKey } from "./engine-record.ts";
 import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
+import type { FleetSharing } from "./fleet.ts";
 import type { EngineMeters } from "./fleet-meters.ts";
 import type { FleetOptions } from "./fleet-options.ts";
-import type { FleetSharing } from "./fleet-sharing.ts";
 import { type ModelList, modelsFromNames, type ServedModel, sameModels } from "./served-models.ts";
 import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapters.ts";
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";

@@ -11,14 +11,12 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/common";
-import { type CrowdJudge, createCrowdJudge } from "./crowd-judge.ts";
 import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
 import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
-import { samePlace, sameSpec, selectSpecs } from "./engine-specs.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
 import { completeFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
-import type { FleetSharing } from "./fleet-sharing.ts";
-import { buildModelIndex, type ManagedAdapter, type ModelEntry, type ModelIndex } from "./model-index.ts";
+import { type CrowdJudge, createCrowdJudge } from "./panic-mode.ts";
+import { buildModelIndex, type ManagedAdapter, type ModelEntry, type ModelIndex } from "./served-models.ts";
 
 /** What `apply` did. */
 export interface ApplyReport {
@@ -288,4 +286,59 @@ class EngineFleet implements Fleet {
       }
     }
   }
+}
+
+/** More engines than this are refused. Removed ones that still have requests in flight do not count. */
+export const maxEngines = 4_096;
+
+/** Those of a list that can be engines side by side, and why the others cannot. */
+function selectSpecs(specs: readonly EngineSpec[]): {
+  wanted: ReadonlyMap<EngineId, EngineSpec>;
+  refused: ApplyReport["refused"];
+} {
+  const wanted = new Map<EngineId, EngineSpec>();
+  const refused: { id: EngineId; reason: string }[] = [];
+  for (const spec of specs) {
+    if (wanted.has(spec.id)) refused.push({ id: spec.id, reason: "another engine has this id" });
+    else if (wanted.size === maxEngines) refused.push({ id: spec.id, reason: `more than ${maxEngines} engines` });
+    else wanted.set(spec.id, spec);
+  }
+  return { wanted, refused };
+}
+
+/** What cannot change without it being another engine: where it is, and how many targets it has. */
+function samePlace(left: EngineSpec, right: EngineSpec): boolean {
+  return left.url === right.url && (left.ranks ?? 1) === (right.ranks ?? 1);
+}
+
+/** Whether two descriptions of one engine say the same. */
+function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
+  return (
+    left.role === right.role &&
+    left.weight === right.weight &&
+    left.models.length === right.models.length &&
+    left.models.every((model, index) => model === right.models[index]) &&
+    sameLabels(left.labels, right.labels) &&
+    left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
+    left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&
+    left.kvEvents?.topic === right.kvEvents?.topic &&
+    left.kvTransfer?.protocol === right.kvTransfer?.protocol &&
+    left.kvTransfer?.host === right.kvTransfer?.host &&
+    left.kvTransfer?.port === right.kvTransfer?.port
+  );
+}
+
+function sameLabels(left: EngineSpec["labels"], right: EngineSpec["labels"]): boolean {
+  const keys = Object.keys(left);
+  return keys.length === Object.keys(right).length && keys.every((key) => left[key] === right[key]);
+}
+
+/** What a fleet has in common with the fleets of other routers. Without it, it stands alone. */
+export interface FleetSharing {
+  /** The index for a target; the caller sees to it that no other target has it. */
+  indexOf(targetKey: string): TargetIndex;
+  /** What this router has sent to the target changed. Called often: it should note it and return. */
+  loadChanged(target: Target): void;
+  /** Requests that other routers have in flight to a target. */
+  othersInFlight(target: TargetIndex): number;
 }

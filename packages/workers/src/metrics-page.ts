@@ -1,12 +1,11 @@
-import { type AdapterReading, type AdapterSamples, adapterMetric, createAdapterSamples } from "./adapter-reading.ts";
 import {
   type EngineDialect,
   type SignalSource,
   type SignalValues,
   signalSources,
   unknownSignals,
-} from "./engine-dialects.ts";
-import { parseSample, type Sample } from "./metrics-sample.ts";
+} from "./engine-signals.ts";
+import { maxModelNameLength } from "./served-models.ts";
 
 /** What one metrics page says. */
 export interface MetricsReading {
@@ -27,7 +26,7 @@ const maxSamples = 4_096;
 const copyLabels: ReadonlySet<string> = new Set(["tp_rank", "pp_rank", "moe_ep_rank"]);
 
 /** One of an engine's data-parallel ranks. */
-export interface RankOfEngine {
+interface RankOfEngine {
   readonly rank: number;
   readonly ranks: number;
 }
@@ -161,4 +160,108 @@ function combineSeries({ field, isWhole }: SignalSource, series: ReadonlyMap<str
   let sum = 0;
   for (const value of series.values()) sum += value;
   return field === "kvUse" ? Math.min(1, sum / series.size) : sum;
+}
+
+/** One sample line of the Prometheus text format, without its name. */
+interface Sample {
+  readonly labels: ReadonlyMap<string, string>;
+  /** NaN when the line says so. */
+  readonly value: number;
+}
+
+const noLabels: ReadonlyMap<string, string> = new Map();
+
+const labelPattern = /\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(,?)/y;
+
+/** Characters in a line; a longer one is malformed. The longest seen, vLLM's `cache_config_info`, has about 1,500. */
+const maxLineLength = 64 * 1024;
+
+/**
+ * Parses `name{label="value",...} number [timestamp]`.
+ *
+ * @returns undefined when the line has another shape
+ */
+function parseSample(line: string): Sample | undefined {
+  if (line.length > maxLineLength) return undefined;
+  const open = line.indexOf("{");
+  const space = line.search(/\s/);
+  if (open < 0 || (space >= 0 && space < open)) return withValue(noLabels, space < 0 ? "" : line.slice(space));
+  const labels = new Map<string, string>();
+  let at = open + 1;
+  for (;;) {
+    labelPattern.lastIndex = at;
+    const match = labelPattern.exec(line);
+    if (!match) break;
+    labels.set(match[1]!, match[2]!);
+    at = labelPattern.lastIndex;
+    if (!match[3]) break;
+  }
+  while (line.charCodeAt(at) === 0x20) at += 1;
+  return line[at] === "}" ? withValue(labels, line.slice(at + 1)) : undefined;
+}
+
+/** The text of a label's value as it was before it was escaped for the page. */
+function unescapeLabel(value: string): string {
+  return value.replace(/\\(.)/g, (_, character: string) => (character === "n" ? "\n" : character));
+}
+
+function withValue(labels: ReadonlyMap<string, string>, rest: string): Sample | undefined {
+  const text = rest.trim().split(/\s/, 1)[0]!;
+  if (text === "NaN") return { labels, value: Number.NaN };
+  const value = text === "" ? Number.NaN : Number(text);
+  return Number.isNaN(value) ? undefined : { labels, value };
+}
+
+/** The metric of vLLM that names the LoRA adapters in use (`v1/metrics/loggers.py`). Its value is the time in Unix seconds. */
+const adapterMetric = "vllm:lora_requests_info";
+
+/** What an engine says of the LoRA adapters of the requests that it holds. */
+export interface AdapterReading {
+  /** Adapters that requests may run for at once. */
+  readonly slots: number;
+  /** Those that running requests are for. */
+  readonly running: readonly string[];
+  /** Those that waiting requests are for. */
+  readonly waiting: readonly string[];
+}
+
+/** Names that are read of one list; further ones are left out. */
+export const maxAdapterNames = 256;
+
+/** More slots than this are taken for a mistake. */
+const maxSlots = 65_536;
+
+/** Of all series that a page has, one for each combination of adapters that there ever was, the newest tells what is. */
+interface AdapterSamples {
+  /** @returns false when the sample cannot be used */
+  add(sample: Sample): boolean;
+  /** Undefined without a usable sample: vLLM has none before its first request for an adapter. */
+  newest(): AdapterReading | undefined;
+}
+
+function createAdapterSamples(): AdapterSamples {
+  let newest: Sample | undefined;
+  return {
+    add(sample) {
+      const slots = Number(sample.labels.get("max_lora"));
+      if (!(Number.isInteger(slots) && slots >= 1 && slots <= maxSlots) || !(sample.value >= 0)) return false;
+      if (!newest || sample.value >= newest.value) newest = sample;
+      return true;
+    },
+    newest: () =>
+      newest && {
+        slots: Number(newest.labels.get("max_lora")),
+        running: namesOf(newest.labels.get("running_lora_adapters")),
+        waiting: namesOf(newest.labels.get("waiting_lora_adapters")),
+      },
+  };
+}
+
+/** Names with commas between; a name that has one itself cannot be told from two. */
+function namesOf(label = ""): readonly string[] {
+  const names = unescapeLabel(label)
+    .split(",", maxAdapterNames + 1)
+    .map((name) => name.trim());
+  const usable = names.filter((name) => name !== "" && name.length <= maxModelNameLength);
+  return [...new Set(usable)].slice(0, maxAdapterNames);
 }

@@ -1,9 +1,8 @@
 import type { Cancel } from "@espalier/common";
-import { controlFetch, type Fetched, ownOutcomes } from "./control-fetch.ts";
+import { controlFetch, createRepeatLoop, type Fetched, ownOutcomes } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
-import { createRepeatLoop } from "./repeat-loop.ts";
 
 /** Where trtllm-serve has its page; its `/metrics` is JSON. */
 const fallbackPath = "/prometheus/metrics";

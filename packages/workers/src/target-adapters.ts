@@ -1,4 +1,4 @@
-import type { AdapterReading } from "./adapter-reading.ts";
+import type { AdapterReading } from "./metrics-page.ts";
 
 /**
  * How a target stands to a LoRA adapter. `active`: it has it loaded. `waiting`: requests for it wait there for a slot.

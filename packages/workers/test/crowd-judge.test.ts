@@ -1,8 +1,8 @@
 import { createRecordingLogger } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createCrowdJudge } from "../src/crowd-judge.ts";
 import type { Engine } from "../src/engine.ts";
 import { defaultFleetOptions } from "../src/fleet-options.ts";
+import { createCrowdJudge } from "../src/panic-mode.ts";
 
 interface JudgedEngine {
   state: "up" | "down";

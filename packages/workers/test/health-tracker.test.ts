@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { defaultFleetOptions } from "../src/fleet-options.ts";
-import { HealthTracker } from "../src/health-tracker.ts";
+import { HealthTracker } from "../src/health-probe.ts";
 
 /** An engine that has just come up, with randomness that draws nothing but 0. */
 function upEngine(): HealthTracker {

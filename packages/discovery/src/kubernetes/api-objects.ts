@@ -1,5 +1,3 @@
-
-
 export type Json = Readonly<Record<string, unknown>>;
 
 /** The object itself, or an empty one for what is none, so that fields of fields can be asked for. */

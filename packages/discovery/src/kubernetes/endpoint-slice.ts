@@ -1,12 +1,9 @@
+import { isIP } from "node:net";
 import type { EngineTraits } from "@espalier/common";
 import { type EngineAddress, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
-import { readHints } from "./engine-hints.ts";
-import type { FoundEngines } from "./engine-publisher.ts";
 import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf } from "./api-objects.ts";
-import { withPlace } from "./engine-hints.ts";
-import { isIP } from "node:net";
-
-
+import { readHints, withPlace } from "./engine-hints.ts";
+import type { FoundEngines } from "./engine-publisher.ts";
 
 /**
  * The engines of an EndpointSlice (discovery.k8s.io/v1) that are ready and not terminating.

@@ -1,10 +1,10 @@
 import type { EngineTraits, Logger } from "@espalier/common";
-import { type EngineSource, type FailureReport, type SourceObserver, createFailureReport } from "../engine-source.ts";
-import { inNamespace, podsPath } from "./kubernetes-source.ts";
-import { type EnginePublisher, createEnginePublisher } from "./engine-publisher.ts";
-import { type KubernetesPorts, type ListWatch, createListWatch } from "./list-watch.ts";
-import { readPod } from "./pod.ts";
+import { createFailureReport, type EngineSource, type FailureReport, type SourceObserver } from "../engine-source.ts";
 import { type KubernetesObject, listOf, objectOf, portOf, textsOf } from "./api-objects.ts";
+import { createEnginePublisher, type EnginePublisher } from "./engine-publisher.ts";
+import { inNamespace, podsPath } from "./kubernetes-source.ts";
+import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
+import { readPod } from "./pod.ts";
 
 const groupVersions = ["inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2"];
 const maxPods = 10_000;

@@ -1,11 +1,18 @@
 import type { EngineTraits, Logger } from "@espalier/common";
-import { type EngineSource, type FailureReport, type PeerSource, type Source, type SourceObserver, createFailureReport } from "../engine-source.ts";
 import { type AddressFamily, formatHost, maxEnginesPerSource } from "../discovered-engine.ts";
-import { createEnginePublisher, familyOf } from "./engine-publisher.ts";
-import { type KubernetesPorts, type ListWatch, createListWatch } from "./list-watch.ts";
-import { endpointsOf, readEndpointSlice } from "./endpoint-slice.ts";
-import { type PodAddress, addressesOfPod, readPod } from "./pod.ts";
+import {
+  createFailureReport,
+  type EngineSource,
+  type FailureReport,
+  type PeerSource,
+  type Source,
+  type SourceObserver,
+} from "../engine-source.ts";
 import type { Json, KubernetesObject } from "./api-objects.ts";
+import { endpointsOf, readEndpointSlice } from "./endpoint-slice.ts";
+import { createEnginePublisher, familyOf } from "./engine-publisher.ts";
+import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
+import { addressesOfPod, type PodAddress, readPod } from "./pod.ts";
 
 interface CommonOptions {
   /** Undefined for the service account's own. */
@@ -97,8 +104,7 @@ function createCollectionSource<Found, Entry>(
   };
 }
 
-const slicesPath = (namespace: string): string =>
-  `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+const slicesPath = (namespace: string): string => `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
 
 export const podsPath = (namespace: string): string => `/api/v1/namespaces/${namespace}/pods`;
 

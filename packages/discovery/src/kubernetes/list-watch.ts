@@ -1,7 +1,15 @@
-import { type Cancel, type Random, type Scheduler, backoffDelayMs } from "@espalier/common";
+import { backoffDelayMs, type Cancel, type Random, type Scheduler } from "@espalier/common";
 import type { FailureReport } from "../engine-source.ts";
-import { ApiFailure, type KubernetesClient, asApiFailure } from "./kubernetes-client.ts";
-import { type KubernetesObject, type WatchEvent, listOf, objectOf, parseWatchLine, readObject, textOf } from "./api-objects.ts";
+import {
+  type KubernetesObject,
+  listOf,
+  objectOf,
+  parseWatchLine,
+  readObject,
+  textOf,
+  type WatchEvent,
+} from "./api-objects.ts";
+import { ApiFailure, asApiFailure, type KubernetesClient } from "./kubernetes-client.ts";
 
 const retry = { firstDelayMs: 250, maxDelayMs: 30_000 };
 /** A server's wish to be left alone counts up to here. */

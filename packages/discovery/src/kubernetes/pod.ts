@@ -1,12 +1,9 @@
+import { isIP } from "node:net";
 import type { EngineTraits } from "@espalier/common";
 import { type EngineAddress, engineAt } from "../discovered-engine.ts";
-import { readHints } from "./engine-hints.ts";
-import type { FoundEngines } from "./engine-publisher.ts";
 import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
-import { withPlace } from "./engine-hints.ts";
-import { isIP } from "node:net";
-
-
+import { readHints, withPlace } from "./engine-hints.ts";
+import type { FoundEngines } from "./engine-publisher.ts";
 
 /** Labels of a pod that its engines have too. */
 const maxLabels = 56;

@@ -1,3 +1,31 @@
+/** A sum that forgets: what was added counts half after `halfLifeMs`. */
+export class DecayedSum {
+  readonly #decayPerMs: number;
+  #sum = 0;
+  #atMs = 0;
+
+  constructor(halfLifeMs: number) {
+    this.#decayPerMs = Math.LN2 / halfLifeMs;
+  }
+
+  add(amount: number, nowMs: number): void {
+    this.set(this.at(nowMs) + amount, nowMs);
+  }
+
+  /** From `nowMs` on the sum is `sum`, whatever it was. */
+  set(sum: number, nowMs: number): void {
+    this.#sum = sum;
+    this.#atMs = nowMs;
+  }
+
+  at(nowMs: number): number {
+    return this.#sum * Math.exp((this.#atMs - nowMs) * this.#decayPerMs);
+  }
+}
+
+/** In which half of the tokens that a tenant was served are forgotten. All routers of a fleet have the same. */
+export const usageHalfLifeMs = 60_000;
+
 /**
  * The sums behind a least-squares fit that forgets: after n more samples of weight 1 an earlier one counts by `memory` to the
  * power n. What solves them may add a belief of its own.
